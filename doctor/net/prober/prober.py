@@ -14,7 +14,8 @@ from doctor.net.prober.handshake import ECHO, SINK
 from doctor.net.prober.listener import Listener, open_listener
 from doctor.net.prober.packet_size import PacketSizeSearch
 from doctor.net.prober.port_owner import arrived_calls, port_owners
-from doctor.net.prober.socket_loop import SocketLoop
+from doctor.net.prober.running_job import accelerator_users
+from doctor.net.prober.socket_loop import SocketLoop, close_now
 from doctor.net.prober.transfer import call_for, measure_latency, measure_streams
 from doctor.remote.runtime.signals import on_termination
 from doctor.smoke.programs.agent.controller import ControllerLine
@@ -25,8 +26,8 @@ MAX_SEARCHES = 4  # hosts to which the largest packet is searched for
 REPORT_SIZE = 512  # attempts of one message
 
 ORDERS = {
-    "listen": "listen", "connect": "connect", "names": "look_up", "arrived": "send_arrived", "speed": "measure",
-    "stay": "stay", "end": "end",
+    "listen": "listen", "connect": "connect", "names": "look_up", "arrived": "send_arrived", "job": "look_for_job",
+    "speed": "measure", "stay": "stay", "end": "end",
 }  # fmt: skip
 """The prober's method by the order's name on the wire; the other fields of an order are its parameters."""
 
@@ -162,22 +163,25 @@ class Prober:
         """The callers whose SYN has come here, and to whom our answer does not get through."""
         self.controller.send(arrived=arrived_calls(set(port for _, port in self.listeners)))
 
-    def measure(self, target, nonces, echoes, seconds, limit, streams):
+    def look_for_job(self):
+        """Who computes on this host's accelerators."""
+        self.controller.send(job=accelerator_users())
+
+    def measure(self, number, target, echoes, seconds, limit, streams):
         """Latency, then one stream, then several, to [address, port, host]. `limit`: bytes of each measurement."""
-        keys = [bytes(bytearray.fromhex(nonce)) for nonce in nonces]
         result = {"host": target[2], "problem": ""}
         try:
-            link = call_for(self.token, self.host, target, ECHO, echoes, keys.pop())
-            with link:
+            link = call_for(self.token, self.host, target, ECHO, echoes)
+            try:
                 result["latencies"] = [round(took, 7) for took in measure_latency(link, echoes, seconds)]
+            finally:
+                close_now(link)
             for name, count in (("one", 1), ("several", streams)):
-                links = [
-                    call_for(self.token, self.host, target, SINK, limit + 1, keys.pop()) for _ in range(count)
-                ]
+                links = [call_for(self.token, self.host, target, SINK, limit + 1) for _ in range(count)]
                 result[name] = measure_streams(links, seconds, limit)
         except OSError as error:
             result["problem"] = error.strerror or str(error)
-        self.controller.send(speed=result)
+        self.controller.send(speed=result, round=number)
 
     def stay(self):
         """The controller is still there."""

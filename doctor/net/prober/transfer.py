@@ -1,5 +1,6 @@
 """Latency and throughput of one pair of hosts, in threads: the kernel copies while no Python runs."""
 
+import os
 import socket
 import threading
 import time
@@ -52,9 +53,9 @@ def read_exactly(link, size):
     return data
 
 
-def call_for(token, me, target, wish, size, nonce):
+def call_for(token, me, target, wish, size):
     """A connection to (address, port) whose listener is the host of that number. Raises: OSError."""
-    address, port, peer = target
+    (address, port, peer), nonce = target, os.urandom(16)
     link = socket.create_connection((address, port), PATIENCE_OF_TRANSFER)
     try:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

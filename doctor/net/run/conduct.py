@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
+from doctor.engine.sanitize import strip_control_chars
 from doctor.net.plan import NetOptions, NetPlan, services_of
-from doctor.net.run.sessions import AttemptReport, ListenerReport, ProberMessage, Probers
+from doctor.net.run.sessions import AttemptReport, ListenerReport, ProberMessage, Probers, SpeedReport
 from doctor.transport import Transport
 
 TARGETS_OF_MESSAGE = 1024
@@ -18,6 +19,13 @@ LISTEN_SECONDS = 10.0
 MAX_CONFIRMATIONS = 256
 """Failed attempts of one host that are made a second time."""
 FIRST, CONFIRMATION = 1, 2
+ECHOES = 200
+STREAMS = 4
+MAX_SPEED_BYTES = 256 << 20
+"""Of each measurement: what one pair of hosts puts on the network at a time."""
+SPEED_SECONDS = 0.5
+"""Of each measurement at most: latency, one stream, several."""
+LEAST_SPEED_SECONDS = 0.05
 
 
 class HostResult:
@@ -33,7 +41,8 @@ class HostResult:
         self.confirmed: set[tuple[int, int]] = set()
         self.done: set[int] = set()
         self.arrived: set[tuple[str, int]] | None = None
-        self.speeds: dict[int, dict[str, Any]] = {}
+        self.speeds: dict[int, SpeedReport] = {}
+        self.job: list[tuple[int, str]] | None = None
         self.faults: list[str] = []
 
 
@@ -83,6 +92,8 @@ class Conductor:
             self._connect(FIRST, self._first_targets())
             self._connect(CONFIRMATION, self._failed_targets())
             self._ask_arrived()
+            if self.options.mode == "full":
+                self._measure()
         except (KeyboardInterrupt, SystemExit) as stop:
             stopped = stop
         finally:
@@ -108,6 +119,10 @@ class Conductor:
             result.done.add(message.done)
         if message.arrived is not None:
             result.arrived = set(message.arrived)
+        if message.job is not None:
+            result.job = message.job
+        if message.speed is not None:
+            result.speeds[message.speed.host] = message.speed
         if message.fault:
             result.faults.append(message.fault)
 
@@ -212,3 +227,70 @@ class Conductor:
             deadline = min(time.monotonic() + 5.0, self.end)
             waiting = [host for host in dropped if host not in self.probers.lost]
             self.probers.wait(lambda: all(self.results[host].arrived is not None for host in waiting), deadline)
+
+    # -- speeds
+
+    def _measure(self) -> None:
+        """Each pair of the schedule, in both directions, one after the other: no host is in two pairs at a time."""
+        self.on_phase("speed", 0.0)
+        if not self.options.force and (busy := self._busy_hosts()):
+            names = ", ".join(f"{host} ({text})" for host, text in list(busy.items())[:4])
+            self.notes.append(f"network speeds were not measured: a job runs on {names}; --force measures all the same")
+            return
+        schedule = self.plan.schedule
+        seconds = min(SPEED_SECONDS, (self.end - time.monotonic() - 3.0) / max(1, schedule.rounds * 2 * 3) * 0.7)
+        if seconds < LEAST_SPEED_SECONDS:
+            self.notes.append("network speeds were not measured: the time budget is too short for all pairs")
+            return
+        for number in range(schedule.rounds):
+            pairs = schedule.pairs(number)
+            for forward in (True, False):
+                self._measure_pairs(2 * number + forward, pairs if forward else [(b, a) for a, b in pairs], seconds)
+
+    def _measure_pairs(self, number: int, pairs: list[tuple[int, int]], seconds: float) -> None:
+        waiting: set[tuple[str, int]] = set()
+        for source, target in pairs:
+            host, to = self.plan.hosts[source], self._open_port(source, target)
+            if to is None or {host, self.plan.hosts[target]} & self.probers.lost.keys():
+                continue
+            order = {
+                "do": "speed",
+                "number": number,
+                "target": [*to, target],
+                "echoes": ECHOES,
+                "seconds": seconds,
+                "limit": MAX_SPEED_BYTES,
+                "streams": STREAMS,
+            }
+            self.probers.send(host, order)
+            waiting.add((host, target))
+        self.probers.wait(
+            lambda: all(
+                target in self.results[host].speeds or host in self.probers.lost for host, target in waiting
+            ),
+            min(time.monotonic() + 3 * seconds + 15.0, self.end),
+        )
+
+    def _open_port(self, source: int, target: int) -> tuple[str, int] | None:
+        """An address and port of the target that the source has reached."""
+        attempts = self.results[self.plan.hosts[source]].attempts
+        for place in reversed(range(len(self.plan.ports))):
+            attempt = attempts.get((target, place))
+            if attempt is not None and attempt.outcome == "open":
+                return attempt.address, attempt.port
+        return None
+
+    def _busy_hosts(self) -> dict[str, str]:
+        """Hosts on which a job runs, and by what that is seen."""
+        for host in self._answering():
+            self.probers.send(host, {"do": "job"})
+        self._wait(lambda result: result.job is not None, 5.0)
+        busy = {}
+        for host, result in self.results.items():
+            taken = [self.plan.ports[place].label for place, report in result.listeners.items() if report.owner]
+            if result.job:
+                pid, command = result.job[0]
+                busy[host] = f"{strip_control_chars(command, 40)}, pid {pid}, has an accelerator open"
+            elif taken:
+                busy[host] = f"port {taken[0]} is taken"
+        return busy

@@ -57,6 +57,32 @@ class ListenerReport(msgspec.Struct, frozen=True, array_like=True):
     """user, pid, command and seconds of the process that holds the port."""
 
 
+class StreamReport(msgspec.Struct, frozen=True):
+    """Streams that sent at the same time."""
+
+    bytes: Annotated[int, msgspec.Meta(ge=0)]
+    seconds: Annotated[float, msgspec.Meta(ge=0)]
+    again: Annotated[int, msgspec.Meta(ge=0)]
+    """Segments that were sent more than once."""
+    problem: Text = ""
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes a second; None where nothing was measured."""
+        return self.bytes / self.seconds if self.seconds > 0 and self.bytes and not self.problem else None
+
+
+class SpeedReport(msgspec.Struct, frozen=True):
+    """The speed from one host to another."""
+
+    host: int
+    problem: Text = ""
+    latencies: Annotated[list[float], msgspec.Meta(max_length=4096)] = []
+    """Seconds of round trips of one byte."""
+    one: StreamReport | None = None
+    several: StreamReport | None = None
+
+
 class ProberMessage(msgspec.Struct, frozen=True):
     """One line of a prober; it has one of these fields."""
 
@@ -67,7 +93,8 @@ class ProberMessage(msgspec.Struct, frozen=True):
     done: int | None = None
     arrived: Annotated[list[tuple[Text, Port]], msgspec.Meta(max_length=4096)] | None = None
     names: dict[str, list[str]] | None = None
-    speed: dict[str, Any] | None = None
+    speed: SpeedReport | None = None
+    job: Annotated[list[tuple[int, Text]], msgspec.Meta(max_length=64)] | None = None
     bye: dict[str, Any] | None = None
     fault: Text = ""
 

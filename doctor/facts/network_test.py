@@ -50,4 +50,15 @@ class NetworkAnswer(Fact, frozen=True):
             raise Unreadable(f"the network test's record cannot be read: {error}") from None
         if not 0 <= value.host < len(value.hosts) <= MAX_TEST_HOSTS:
             raise Unreadable(f"host number {value.host} of {len(value.hosts)} in the network test's record")
+        unknown = sum(row.count("?") for row in value.rows)
+        if unknown:
+            total = sum(len(row) - row.count(".") - row.count("-") for row in value.rows)
+            text = f"{unknown} of {total} attempts were not made in time, or say nothing"
+            value = msgspec.structs.replace(value, unread={"network test": text})
         return value
+
+    @property
+    def rows(self) -> list[str]:
+        """For each port one letter for each target, as the host says; only what is of that form."""
+        rows = self.answer.get("rows")
+        return [row for row in rows if isinstance(row, str)] if isinstance(rows, list) else []

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
+
+import msgspec
 
 from doctor.engine.fact import PerHost, Unreadable
 from doctor.engine.per_fleet import once_per_fleet
 from doctor.facts.network_test import NetworkAnswer
-from doctor.net.matrix import HostAnswer, Matrix, TestedPort
+from doctor.net.matrix import LETTERS, AttemptOutcome, HostAnswer, Matrix, TestedPort
 from doctor.net.merging import MalformedAnswer, merge_answers, read_answer
 from doctor.net.plan import schedule_for
 from doctor.net.schedule import Schedule
+
+MAX_ARRIVED = 100_000
 
 
 @once_per_fleet
@@ -29,7 +34,38 @@ def assemble_matrix(answers: PerHost[NetworkAnswer]) -> Matrix:
         except MalformedAnswer:
             continue
     ports = [TestedPort(purpose, number) for purpose, number in first.ports]
-    return merge_answers(first.hosts, ports, read)
+    return with_directions(merge_answers(first.hosts, ports, read), _arrived_packets(answers, first))
+
+
+def _arrived_packets(answers: PerHost[NetworkAnswer], first: NetworkAnswer) -> set[tuple[int, int]]:
+    """Source and target of attempts whose first packet arrived at the target, and whose answer was lost."""
+    arrived: set[tuple[int, int]] = set()
+    for answer in answers.values():
+        listed = answer.answer.get("arrived")
+        for item in listed[:MAX_ARRIVED] if isinstance(listed, list) else ():
+            if isinstance(item, list) and len(item) == 2 and type(item[0]) is int and 0 <= item[0] < len(first.hosts):
+                arrived.add((answer.host, item[0]))
+    return arrived
+
+
+def with_directions(matrix: Matrix, arrived: Collection[tuple[int, int]]) -> Matrix:
+    """``matrix`` without attempts that failed because the way back is broken, where that way has failed itself.
+
+    A connection needs both ways. Where the packets of one host to another are lost, both hosts' attempts time out; the
+    kernel of the host that is still reached has seen the other's first packet. That attempt says nothing of its own
+    way, so it is unknown, and the failure that remains has the right direction.
+    """
+    lost = LETTERS[AttemptOutcome.DROPPED]
+    failed = {(source, target) for source, target, _, outcome in matrix.failures() if outcome is AttemptOutcome.DROPPED}
+    excused = {(a, b) for a, b in arrived if (b, a) in failed and (b, a) not in arrived}
+    if not excused:
+        return matrix
+    rows = [[list(row) for row in port_rows] for port_rows in matrix.rows]
+    for source, target in excused:
+        for port_rows in rows:
+            if port_rows[source][target] == lost:
+                port_rows[source][target] = LETTERS[AttemptOutcome.UNKNOWN]
+    return msgspec.structs.replace(matrix, rows=tuple(tuple("".join(row) for row in part) for part in rows))
 
 
 def schedule_of(answers: PerHost[NetworkAnswer]) -> Schedule:

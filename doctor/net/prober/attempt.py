@@ -59,6 +59,8 @@ class Attempt:
             errno.ECONNRESET: "cut",
             errno.EPIPE: "cut",
         }
+        for number in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENETDOWN, errno.EHOSTDOWN):
+            words[number] = "no-route"  # a route that prohibits, a black hole, an interface that is down
         word = words.get(code, "local")
         if word == "dropped" and self.step != self.connected:
             word = self.stalled_word()

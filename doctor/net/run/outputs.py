@@ -33,15 +33,15 @@ _LETTERS = {
 }
 """`doctor.net.matrix.LETTERS` by the prober's word."""
 _DETAILS = {
-    "no-route": "no route to it (ENETUNREACH)",
-    "unreachable": "no route to host (EHOSTUNREACH)",
+    "no-route": "no way to it ({detail})",
+    "unreachable": "it cannot be reached ({detail})",
     "other-port": "answered as port {detail}",
     "silent": "the connection is accepted and nothing is said",
     "cut": "the connection is closed before a word is said",
     "sends-stall": "full-size packets to it are lost",
     "receives-stall": "full-size packets from it are lost",
 }
-ARRIVED = "its packet arrives, the answer does not come back"
+_ARRIVED = "its packet arrives, the answer does not come back"
 
 
 def with_net_answers(
@@ -93,15 +93,19 @@ def _answer(host: str, test: NetTest) -> dict[str, Any]:
     for target, places in plan.targets(number):
         for place in places:
             rows[place][target] = "?"  # until it was tried
-    details = []
+    details, arrived = [], []
     for (target, place), attempt in sorted(result.attempts.items()):
         letter = _LETTERS.get(attempt.outcome, "?")
         rows[place][target] = letter
         if letter != "o":
-            details.append(_detail(attempt, target, place, _arrived(test, number, attempt, target)))
+            has_arrived = _arrived(test, number, attempt, target)
+            details.append(_detail(attempt, target, place, has_arrived))
+            if has_arrived:
+                arrived.append((target, place))
     return {
         "rows": ["".join(row) for row in rows],
         "attempts": details,
+        "arrived": arrived,
         "listeners": [_listener(place, report) for place, report in sorted(result.listeners.items())],
         "speeds": [_speed(speed) for _, speed in sorted(result.speeds.items()) if not speed.problem],
     }
@@ -126,7 +130,7 @@ def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool) -> d
     detail: dict[str, Any] = {
         "target": target,
         "port": place,
-        "detail": ARRIVED if arrived else text,
+        "detail": _ARRIVED if arrived else text,
         "seconds": attempt.seconds,
     }
     if attempt.largest:

@@ -12,7 +12,7 @@ EXPLAINED_BY: Mapping[str, tuple[str, ...]] = {
     "net-unreachable": ("firewall-blocks-job", "interface-unreachable", "device-ip-conflict"),
     "net-port-blocked": ("firewall-blocks-job",),
     "net-port-unavailable": ("hccl-port-taken", "master-port-taken", "default-port-taken"),
-    "net-packets-cut": ("interface-mtu-differs",),
+    "net-large-packets-lost": ("interface-mtu-differs",),
 }
 """By check of a trial: the checks that read the cause on the hosts."""
 EVERYONE = "every other host"

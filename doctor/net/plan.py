@@ -71,9 +71,7 @@ class NetPlan(msgspec.Struct, frozen=True):
         for number, target in self.schedule.partners(host):
             purposes = self.endpoints[target].addresses
             places = [
-                place
-                for place in self.schedule.ports_of(host, target, number)
-                if self.ports[place].purpose in purposes
+                place for place in self.schedule.ports_of(host, target, number) if self.ports[place].purpose in purposes
             ]
             yield target, places
 

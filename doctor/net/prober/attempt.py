@@ -153,4 +153,3 @@ class Attempt:
     def received_bulk(self):
         if self.pull(1 + self.size):
             self.finish("open")
-

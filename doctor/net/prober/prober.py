@@ -143,8 +143,14 @@ class Prober:
         self.in_flight -= 1
         self.finished.append(
             [
-                attempt.peer, attempt.address, attempt.port, attempt.outcome, attempt.detail,
-                round(attempt.took, 5), attempt.again, largest,
+                attempt.peer,
+                attempt.address,
+                attempt.port,
+                attempt.outcome,
+                attempt.detail,
+                round(attempt.took, 5),
+                attempt.again,
+                largest,
             ]  # fmt: skip
         )
 

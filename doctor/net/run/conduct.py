@@ -265,9 +265,7 @@ class Conductor:
             self.probers.send(host, order)
             waiting.add((host, target))
         self.probers.wait(
-            lambda: all(
-                target in self.results[host].speeds or host in self.probers.lost for host, target in waiting
-            ),
+            lambda: all(target in self.results[host].speeds or host in self.probers.lost for host, target in waiting),
             min(time.monotonic() + 3 * seconds + 15.0, self.end),
         )
 

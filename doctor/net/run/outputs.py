@@ -44,9 +44,7 @@ _DETAILS = {
 _ARRIVED = "its packet arrives, the answer does not come back"
 
 
-def with_net_answers(
-    records: Mapping[str, HostRecord], test: NetTest, options: NetOptions
-) -> dict[str, HostRecord]:
+def with_net_answers(records: Mapping[str, HostRecord], test: NetTest, options: NetOptions) -> dict[str, HostRecord]:
     """The records with each host's part of the test, or why it has none."""
     merged = {}
     for host, record in records.items():
@@ -60,9 +58,7 @@ def with_net_answers(
     return merged
 
 
-def without_net_answers(
-    records: Mapping[str, HostRecord], why: str, *, single: bool = False
-) -> dict[str, HostRecord]:
+def without_net_answers(records: Mapping[str, HostRecord], why: str, *, single: bool = False) -> dict[str, HostRecord]:
     """The records of a test that was not made. ``single``: there is nothing to test."""
     content = {"single": True} if single else {"why": f"the network test was not made: {why}"}
     output = Output(out=msgspec.json.encode(content).decode())
@@ -146,9 +142,7 @@ def _arrived(test: NetTest, source: int, attempt: AttemptReport, target: int) ->
     if not seen:
         return False
     addresses = own_addresses(test.results[test.plan.hosts[source]])
-    return any(
-        port == attempt.port and any(same_address(address, own) for own in addresses) for address, port in seen
-    )
+    return any(port == attempt.port and any(same_address(address, own) for own in addresses) for address, port in seen)
 
 
 def own_addresses(result: HostResult) -> list[str]:

@@ -52,6 +52,8 @@ ROUNDS_SHARE = 0.4
 """Part of the time budget for the first two rounds when a smoke run follows."""
 
 
+BEFORE_NET_SHARE = 0.6
+"""The same when a network test follows, and no smoke run."""
 NET_SHARE = 0.4
 """Part of what then remains for the network test when a smoke run follows it."""
 MIN_NET_SECONDS = 5.0
@@ -126,7 +128,7 @@ def examine(
         ask = CollectOptions(
             facts, msgspec.to_builtins(job.probe_inputs), options.sudo, tuple(split_command(options.within))
         )
-        share = ROUNDS_SHARE if options.smoke or options.net else 1.0
+        share = ROUNDS_SHARE if options.smoke else BEFORE_NET_SHARE if options.net else 1.0
         limits = TimeLimits(options.timeout, options.budget * share, options.workers or workers(len(hosts)))
         try:
             records = run_rounds(hosts, transport, ask, limits, inventory.local, progress)

@@ -211,7 +211,10 @@ class Conductor:
                     "last": start + TARGETS_OF_MESSAGE >= len(own),
                 }
                 self.probers.send(host, order)
-        self._wait(lambda result: number in result.done, total + 2.0)
+        finished = lambda: all(  # noqa: E731
+            number in self.results[host].done or host in self.probers.lost for host in targets
+        )
+        self.probers.wait(finished, min(time.monotonic() + total + 2.0, self.end))
 
     def _ask_arrived(self) -> None:
         """Where attempts had no answer: whether their first packet arrived, and so in which direction packets are lost."""

@@ -87,8 +87,11 @@ def _answer(host: str, test: NetTest) -> dict[str, Any]:
     for row in rows:
         row[number] = "-"
     for target, places in plan.targets(number):
+        listeners = test.results[plan.hosts[target]].listeners
         for place in places:
-            rows[place][target] = "?"  # until it was tried
+            # Nobody connects to a port that its own host cannot bind: what its host says of it decides.
+            unbound = place in listeners and bool(listeners[place].problem)
+            rows[place][target] = "r" if unbound else "?"
     details, arrived = [], []
     for (target, place), attempt in sorted(result.attempts.items()):
         letter = _LETTERS.get(attempt.outcome, "?")

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from doctor.net.cause import CauseKind, Way
-from doctor.net.grid import CellMap, Rectangle, mask_of
+from doctor.net.grid import CellMap, Grid, Rectangle, mask_of
 from doctor.net.groups import HostGroup
 
+MOST_GROUP_PAIRS = 1024
+"""Pairs of groups with failures between them up to which they are weighed as causes: more than these are not between
+groups."""
 _ORDER: tuple[CauseKind, ...] = ("direction", "link", "host", "address", "groups", "border", "group", "fleet")
 
 
@@ -54,10 +57,15 @@ def direction_box(source: int, target: int) -> Box:
     return Box("direction", (Rectangle(1 << source, 1 << target),), (source, target))
 
 
-def large_boxes(cells: CellMap, groups: Sequence[HostGroup]) -> Iterator[Box]:
-    """Every box of more than one pair that has a failure: of hosts, of groups, of the fleet."""
-    rows = _any_port(cells.failed.rows, cells.hosts)
-    columns = _any_port(cells.failed.by_target, cells.hosts)
+def fleet_boxes(cells: CellMap) -> Iterator[Box]:
+    """Every pair, of three hosts at least."""
+    if cells.hosts > 2:
+        yield Box("fleet", (Rectangle(cells.everyone, cells.everyone),))
+
+
+def host_and_group_boxes(cells: CellMap, remaining: Grid, groups: Sequence[HostGroup]) -> Iterator[Box]:
+    """Every box of one host, and of one or two groups, in which a failure remains."""
+    rows, columns = _any_port(remaining.rows, cells.hosts), _any_port(remaining.by_target, cells.hosts)
     for host in range(cells.hosts):
         if rows[host] and columns[host]:
             yield host_box(host, "both", cells.everyone)
@@ -65,28 +73,22 @@ def large_boxes(cells: CellMap, groups: Sequence[HostGroup]) -> Iterator[Box]:
             yield host_box(host, "inbound", cells.everyone)
         if rows[host]:
             yield host_box(host, "outbound", cells.everyone)
-    by_hosts = {group.hosts: group for group in reversed(groups) if 1 < len(group.hosts) < cells.hosts}
-    masks = [(group, mask_of(group.hosts)) for group in by_hosts.values()]
-    yield from _group_boxes(cells.everyone, rows, masks)
-    yield from _host_and_group_boxes(cells, rows, columns, masks)
-    if cells.hosts > 2:
-        yield Box("fleet", (Rectangle(cells.everyone, cells.everyone),))
+    yield from _group_boxes(cells.everyone, rows, _masks(groups, cells.hosts))
 
 
-def _host_and_group_boxes(
-    cells: CellMap, rows: Sequence[int], columns: Sequence[int], masks: Sequence[tuple[HostGroup, int]]
-) -> Iterator[Box]:
-    """One host against a group, where every pair that was tried has a failure: a route, or an address list."""
+def one_to_group_boxes(cells: CellMap, remaining: Grid, groups: Sequence[HostGroup]) -> Iterator[Box]:
+    """One host against a group, where nothing that was tried worked: a route, or a list of addresses."""
+    rows, columns = _any_port(remaining.rows, cells.hosts), _any_port(remaining.by_target, cells.hosts)
+    masks = _masks(groups, cells.hosts)
     open_rows = _any_port(cells.open.rows, cells.hosts)
     open_columns = _any_port(cells.open.by_target, cells.hosts)
     for host in range(cells.hosts):
-        outward, inward = rows[host] | open_rows[host], columns[host] | open_columns[host]
         for group, mask in masks:
             if mask >> host & 1:
                 continue
             least = min(3, len(group.hosts))
-            to = (rows[host] & mask).bit_count() >= least and not outward & mask & ~rows[host]
-            back = (columns[host] & mask).bit_count() >= least and not inward & mask & ~columns[host]
+            to = (rows[host] & mask).bit_count() >= least and not open_rows[host] & mask
+            back = (columns[host] & mask).bit_count() >= least and not open_columns[host] & mask
             there = Rectangle(1 << host, mask)
             if to:
                 yield Box("groups", (there,), (host,), (group,), "outbound")
@@ -96,8 +98,16 @@ def _host_and_group_boxes(
                 yield Box("groups", (there, Rectangle(mask, 1 << host)), (host,), (group,))
 
 
+def _masks(groups: Sequence[HostGroup], hosts: int) -> list[tuple[HostGroup, int]]:
+    """Groups with their masks, one of those with the same hosts; a single host, or all, is no group."""
+    by_hosts = {group.hosts: group for group in reversed(groups) if 1 < len(group.hosts) < hosts}
+    return [(group, mask_of(group.hosts)) for group in by_hosts.values()]
+
+
 def _group_boxes(everyone: int, rows: Sequence[int], masks: Sequence[tuple[HostGroup, int]]) -> Iterator[Box]:
     reached = {group.hosts: _union(rows[host] for host in group.hosts) for group, _ in masks}
+    blocks = sum(bool(reached[group.hosts] & mask) for group, _ in masks for _, mask in masks)
+    few = blocks <= MOST_GROUP_PAIRS
     for group, mask in masks:
         rest = everyone & ~mask
         outward, inward = Rectangle(mask, rest), Rectangle(rest, mask)
@@ -105,7 +115,7 @@ def _group_boxes(everyone: int, rows: Sequence[int], masks: Sequence[tuple[HostG
         yield Box("border", (outward,), (), (group,), "outbound")
         yield Box("border", (inward,), (), (group,), "inbound")
         yield Box("group", (Rectangle(mask, mask),), (), (group,))
-        for other, other_mask in masks:
+        for other, other_mask in masks if few else ():
             if other_mask & mask or not reached[group.hosts] & other_mask:
                 continue
             there, back = Rectangle(mask, other_mask), Rectangle(other_mask, mask)

@@ -15,8 +15,8 @@ CauseKind = Literal["host", "link", "direction", "address", "groups", "border", 
 """What is to blame.
 
 host: one host, see `Way`. link: one pair of hosts, both ways. direction: from one host to another, and not back.
-address: two hosts that answer to one address. groups: between two groups, or a host and a group. border: between a group and all others.
-group: within a group. fleet: every pair.
+address: two hosts that answer to one address. groups: between two groups, or a host and a group. border: between a
+group and all others. group: within a group. fleet: every pair.
 """
 Way = Literal["both", "inbound", "outbound"]
 """Of a host or a border: whether attempts to it fail, attempts from it, or both. Of two groups, or

@@ -1,9 +1,9 @@
 """The fewest causes that explain every failure of a matrix. Pure.
 
 A cause is a box of cells: all attempts to a host, from a group to another, of one pair. It is constant when every
-attempt in it failed, on the ports that it names. Constant boxes of several pairs are taken first, the one that explains most
-before all others (greedy set cover); then boxes in which failures come and go, or in which a host says that all is well
-when nobody else does; what is left are single links and directions.
+attempt in it failed, on the ports that it names. Constant boxes of several pairs are taken first, the one that explains
+most before all others (greedy set cover); then boxes in which failures come and go, or in which a host says that all is
+well when nobody else does; what is left are single links and directions.
 
 What was not tried, or is unknown, counts neither as healthy nor as failed: it contradicts no box, and supports none.
 """
@@ -15,7 +15,16 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from doctor.net.boxes import Box, direction_box, host_box, large_boxes, link_box, peers
+from doctor.net.boxes import (
+    Box,
+    direction_box,
+    fleet_boxes,
+    host_and_group_boxes,
+    host_box,
+    link_box,
+    one_to_group_boxes,
+    peers,
+)
 from doctor.net.cause import NetworkCause
 from doctor.net.grid import CellMap, Grid, Rectangle, mask_of, members
 from doctor.net.groups import HostGroup
@@ -76,9 +85,12 @@ class _Search:
     def result(self) -> Localization:
         self._own_statements()
         self._shared_addresses()
-        boxes = list(large_boxes(self.cells, self.groups))
+        fleet = list(fleet_boxes(self.cells))
+        self._constant(fleet)
+        boxes = list(host_and_group_boxes(self.cells, self.remaining, self.groups))
         self._constant(boxes)
-        self._partial(boxes)
+        self._constant(list(one_to_group_boxes(self.cells, self.remaining, self.groups)))
+        self._partial([*boxes, *fleet])
         self._pairs()
         self._join_ports()
         exclusive = self._drop_redundant()
@@ -218,7 +230,7 @@ class _Search:
     # -- from boxes to causes
 
     def _join_ports(self) -> None:
-        """One pick for one box, whatever the ports."""
+        """One pick for one box, whatever the ports; and one for a host's two ways, on the same ports."""
         joined: dict[tuple[object, ...], _Pick] = {}
         for pick in self.picks:
             box = pick.box
@@ -227,6 +239,12 @@ class _Search:
                 joined[key].ports = sorted({*joined[key].ports, *pick.ports})
             else:
                 joined[key] = pick
+        for key, pick in list(joined.items()):
+            kind, hosts, way, _ = key
+            back = joined.get((kind, hosts, "outbound", ()))
+            if kind == "host" and way == "inbound" and back is not None and back.ports == pick.ports:
+                del joined[key]
+                back.box = host_box(pick.box.hosts[0], "both", self.cells.everyone)
         self.picks = list(joined.values())
 
     def _drop_redundant(self) -> list[list[tuple[int, int, int]]]:

@@ -1,4 +1,4 @@
-"""Findings of a trial that another check's finding explains: one fault is reported once, by the check that can fix it."""
+"""Findings of a trial that another check explains: one fault is reported once, by the check that can fix it."""
 
 from __future__ import annotations
 

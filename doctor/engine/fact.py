@@ -77,7 +77,7 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """The command or file that one fact is read from. Made by `run`, `read`, `ask`, `visit`, `smoke`, `network_test`."""
+    """The command or file that one fact is read from. See `run`, `read`, `ask`, `visit`, `smoke`, `network_test`."""
 
     kind: Kind
     text: str = ""

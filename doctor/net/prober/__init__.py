@@ -1,7 +1,7 @@
 """The prober: the program of each host that tries the network. Standard library only, Python 3.6 and later, ASCII.
 
-It comes over stdin and is never written to disk. It listens on the ports that the job will use, connects to those of the
-other hosts, and reports what became of each attempt in lines of JSON, each behind a marker. It does not judge.
+It comes over stdin and is never written to disk. It listens on the ports that the job will use, connects to those of
+the other hosts, and reports what became of each attempt in lines of JSON, each behind a marker. It does not judge.
 
 Both ends of a connection prove that they hold the run's random token (`handshake`), so that a stranger who connects
 learns nothing and changes nothing, and that whatever answers elsewhere is told from the host that should.

@@ -18,6 +18,7 @@ PING, BULK, SINK, ECHO = b"p", b"b", b"s", b"e"
 
 
 def keyed_hash(token, role, *parts):
+    """HMAC-SHA256 of all parts, for one role: what one end sends is no proof of the other."""
     return hmac.new(token, role + b"".join(parts), hashlib.sha256).digest()
 
 

@@ -151,7 +151,7 @@ class Prober:
                 round(attempt.took, 5),
                 attempt.again,
                 largest,
-            ]  # fmt: skip
+            ]
         )
 
     def look_up(self, names):

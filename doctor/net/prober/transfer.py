@@ -44,6 +44,7 @@ def serve_transfer(link, wish, limit):
 
 
 def read_exactly(link, size):
+    """So many bytes. Raises: OSError where the other side closes before."""
     data = b""
     while len(data) < size:
         piece = link.recv(size - len(data))

@@ -217,7 +217,7 @@ class Conductor:
         self.probers.wait(finished, min(time.monotonic() + total + 2.0, self.end))
 
     def _ask_arrived(self) -> None:
-        """Where attempts had no answer: whether their first packet arrived, and so in which direction packets are lost."""
+        """Where attempts had no answer: whether their first packet arrived, and so which direction loses packets."""
         dropped = {
             self.plan.hosts[target]
             for result in self.results.values()

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from doctor.engine.evaluate import FactCache
 from doctor.engine.record import HostRecord
+from doctor.facts.network_test import NetworkAnswer
 from doctor.job import LaunchConfig
+from doctor.net.assemble import assemble_matrix, schedule_of
 from doctor.net.plan import NetOptions, plan_network_test
 from doctor.net.run.conduct import Conductor, PhaseCallback
 from doctor.net.run.outputs import with_net_answers, without_net_answers
@@ -38,5 +41,17 @@ def run_net_round(
     if len(plan.endpoints) < 2:
         return NetRoundResult(without_net_answers(records, "fewer than two hosts could be reached"))
     test = Conductor(plan, options, transport, within=within, on_phase=on_phase).run()
+    merged = with_net_answers(records, test, options)
     faults = [f"{host}: {result.faults[0]}" for host, result in test.results.items() if result.faults]
-    return NetRoundResult(with_net_answers(records, test, options), (*test.notes, *faults[:8]), test.stopped)
+    return NetRoundResult(merged, (*coverage_notes(merged, options), *test.notes, *faults[:8]), test.stopped)
+
+
+def coverage_notes(records: Mapping[str, HostRecord], options: NetOptions) -> tuple[str, ...]:
+    """How much of the network was tried, and what a schedule of some pairs may miss."""
+    answers = FactCache(records).fleet(NetworkAnswer)
+    if not answers:
+        return ("network test: no host took part",)
+    schedule = schedule_of(answers)
+    missed = f"; chance to miss a single bad pair: {100 * schedule.chance_to_miss_pair:.1f} %"
+    some = missed if schedule.chance_to_miss_pair else ""
+    return (f"network test ({options.mode}): {assemble_matrix(answers).coverage()}{some}",)

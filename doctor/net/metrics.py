@@ -29,8 +29,9 @@ def add_metrics(
     """Adds the metrics of a network test to a report's registry.
 
     ``doctor_net_attempts`` by host, role (source or target) and result (open, failed, unknown);
-    ``doctor_net_answered``; ``doctor_net_causes``, those that name the host and are certain; ``doctor_net_latency_seconds`` and
-    ``doctor_net_throughput_bytes_per_second``, the host's middle values as a source; ``doctor_net_slow_ratio``.
+    ``doctor_net_answered``; ``doctor_net_causes``, those that name the host and are certain;
+    ``doctor_net_latency_seconds`` and ``doctor_net_throughput_bytes_per_second``, the host's middle values as a source;
+    ``doctor_net_slow_ratio``.
     """
     names = [strip_control_chars(name, MAX_NAME) for name in matrix.hosts]
     attempts = Gauge(

@@ -239,11 +239,11 @@ class _Search:
                 joined[key].ports = sorted({*joined[key].ports, *pick.ports})
             else:
                 joined[key] = pick
-        for key, pick in list(joined.items()):
-            kind, hosts, way, _ = key
-            back = joined.get((kind, hosts, "outbound", ()))
-            if kind == "host" and way == "inbound" and back is not None and back.ports == pick.ports:
-                del joined[key]
+        for place, pick in list(joined.items()):
+            back = joined.get(("host", pick.box.hosts, "outbound", ()))
+            inward = pick.box.kind == "host" and pick.box.way == "inbound"
+            if inward and back is not None and back.ports == pick.ports:
+                del joined[place]
                 back.box = host_box(pick.box.hosts[0], "both", self.cells.everyone)
         self.picks = list(joined.values())
 

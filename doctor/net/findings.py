@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import msgspec
 
+from doctor.engine.check import Skip
 from doctor.engine.fact import PerHost
 from doctor.engine.per_fleet import once_per_fleet
 from doctor.facts.network_test import NetworkAnswer
@@ -14,6 +15,7 @@ from doctor.net.assemble import assemble_matrix
 from doctor.net.cause import NetworkCause, place, port_text
 from doctor.net.localize import Localization, localize
 from doctor.net.matrix import Attempt, AttemptOutcome, Matrix
+from doctor.net.slow_paths import SlowPath, slow_paths
 
 FailureClass = Literal["unavailable", "foreign", "large", "port", "path"]
 """unavailable: the host itself cannot listen. foreign: something else answered. large: only small packets pass.
@@ -135,3 +137,47 @@ def _belongs(attempt: Attempt, cause: NetworkCause) -> bool:
     if cause.kind in ("link", "address"):
         return ends <= set(cause.hosts) if cause.kind == "link" else bool(ends & set(cause.hosts))
     return bool(ends & cause.accused) or not cause.accused
+
+
+@once_per_fleet
+def measured_slow_paths(answers: PerHost[NetworkAnswer]) -> tuple[SlowPath, ...]:
+    """The slow hosts, links and directions. Raises: Unreadable; Skip where no speeds were measured."""
+    speeds = assemble_matrix(answers).speeds
+    if not any(speed.bytes for speed in speeds):
+        raise Skip("no speeds were measured; doctor net --net full measures them")
+    return slow_paths(speeds)
+
+
+def slow_path_values(path: SlowPath, answers: PerHost[NetworkAnswer]) -> dict[str, Any]:
+    """Where a slow path lies, in words, and its figures, for `Finding`."""
+    hosts = assemble_matrix(answers).hosts
+    names = [hosts[host] for host in path.hosts]
+    ways = {"both": "to and from", "inbound": "to", "outbound": "from"}
+    words = {"host": f"{ways[path.way]} {names[0]}", "link": f"between {' and '.join(names)}"}
+    show = _SHOWN[path.figure]
+    return {
+        "place": words.get(path.kind, f"from {names[0]} to {names[-1]}"),
+        "figure": path.figure,
+        "ratio": round(path.ratio, 2),
+        "value": show(path.value),
+        "norm": show(path.peer_value),
+        "measured": path.measured,
+        "confidence": f"{100 * path.confidence:.2f} %",
+        "first": names[0],
+        "other": next((name for name in hosts if name not in names), names[-1]) if len(names) < 2 else names[-1],
+        "observed": show(path.value),
+        "expected": show(path.peer_value),
+    }
+
+
+_SHOWN: dict[str, Callable[[float], str]] = {
+    "throughput": lambda value: f"{value / 1e6:.4g} MB/s",
+    "latency": lambda value: f"{value * 1e6:.4g} us",
+    "retransmissions": lambda value: f"{100 * value:.2g} %",
+}
+
+
+def slow_hosts(path: SlowPath, answers: PerHost[NetworkAnswer]) -> tuple[str, ...]:
+    """The hosts to blame, by name."""
+    hosts = assemble_matrix(answers).hosts
+    return tuple(hosts[host] for host in path.hosts)

@@ -37,7 +37,7 @@ def test_an_arrival_on_both_sides_proves_no_direction() -> None:
 
 
 def test_two_hosts_do_not_decide_which_of_them_it_is() -> None:
-    ((hosts, text),) = said(judged(NAME, answers([["-d", "d-"]] * 2)))
+    ((hosts, _),) = said(judged(NAME, answers([["-d", "d-"]] * 2)))
     assert hosts == "w1 w2"
 
 

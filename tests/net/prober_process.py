@@ -35,7 +35,6 @@ class ProberProcess:
         assert self.process.stdin is not None
         self.process.stdin.write(source + request)
         self.process.stdin.flush()
-        self.answer("hello")
 
     def order(self, name: str, **fields: Any) -> None:
         assert self.process.stdin is not None
@@ -74,6 +73,7 @@ def prober(host: int, seconds: float = 60.0) -> Iterator[ProberProcess]:
     """A prober that is ended with the ``with``."""
     started = ProberProcess(host, seconds)
     try:
+        started.answer("hello")
         yield started
     finally:
         started.process.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -52,11 +53,10 @@ def test_a_stranger_that_speaks_is_told_from_one_that_is_silent_and_one_that_clo
         def serve(said: bytes, close: bool) -> threading.Thread:
             def run() -> None:
                 link, _ = server.accept()
-                link.sendall(said)
-                if not close:
-                    while link.recv(4096):
+                with link, contextlib.suppress(ConnectionResetError):
+                    link.sendall(said)
+                    while not close and link.recv(4096):
                         pass
-                link.close()
 
             thread = threading.Thread(target=run, daemon=True)
             thread.start()

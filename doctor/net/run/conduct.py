@@ -11,6 +11,8 @@ import msgspec
 from doctor.engine.sanitize import strip_control_chars
 from doctor.net.plan import NetOptions, NetPlan, services_of
 from doctor.net.run.sessions import AttemptReport, ListenerReport, ProberMessage, Probers, SpeedReport
+from doctor.net.run.speed_values import path_speed
+from doctor.net.slow_paths import suspects
 from doctor.transport import Transport
 
 TARGETS_OF_MESSAGE = 1024
@@ -26,6 +28,8 @@ MAX_SPEED_BYTES = 256 << 20
 SPEED_SECONDS = 0.5
 """Of each measurement at most: latency, one stream, several."""
 LEAST_SPEED_SECONDS = 0.05
+REPETITIONS = 2
+"""Of a path that looks slow."""
 
 
 class HostResult:
@@ -41,7 +45,9 @@ class HostResult:
         self.confirmed: set[tuple[int, int]] = set()
         self.done: set[int] = set()
         self.arrived: set[tuple[str, int]] | None = None
-        self.speeds: dict[int, SpeedReport] = {}
+        self.speeds: list[SpeedReport] = []
+        self.measured: set[int] = set()
+        """Numbers of the measurements that it has reported."""
         self.job: list[tuple[int, str]] | None = None
         self.faults: list[str] = []
 
@@ -122,7 +128,9 @@ class Conductor:
         if message.job is not None:
             result.job = message.job
         if message.speed is not None:
-            result.speeds[message.speed.host] = message.speed
+            result.measured.add(message.round)
+            if not message.speed.problem and 0 <= message.speed.host < len(self.plan.hosts):
+                result.speeds.append(message.speed)
         if message.fault:
             result.faults.append(message.fault)
 
@@ -249,9 +257,21 @@ class Conductor:
             pairs = schedule.pairs(number)
             for forward in (True, False):
                 self._measure_pairs(2 * number + forward, pairs if forward else [(b, a) for a, b in pairs], seconds)
+        self._measure_again(2 * schedule.rounds, seconds)
+
+    def _measure_again(self, number: int, seconds: float) -> None:
+        """Paths that look slow, each alone: what was slow by chance is not slow again."""
+        places = {host: place for place, host in enumerate(self.plan.hosts)}
+        speeds = [path_speed(places[host], report) for host, result in self.results.items() for report in result.speeds]
+        for path in suspects(speeds):
+            for _ in range(REPETITIONS):
+                if time.monotonic() + 6 * seconds > self.end:
+                    return
+                self._measure_pairs(number, [path], seconds)
+                number += 1
 
     def _measure_pairs(self, number: int, pairs: list[tuple[int, int]], seconds: float) -> None:
-        waiting: set[tuple[str, int]] = set()
+        waiting: set[str] = set()
         for source, target in pairs:
             host, to = self.plan.hosts[source], self._open_port(source, target)
             if to is None or {host, self.plan.hosts[target]} & self.probers.lost.keys():
@@ -266,9 +286,9 @@ class Conductor:
                 "streams": STREAMS,
             }
             self.probers.send(host, order)
-            waiting.add((host, target))
+            waiting.add(host)
         self.probers.wait(
-            lambda: all(target in self.results[host].speeds or host in self.probers.lost for host, target in waiting),
+            lambda: all(number in self.results[host].measured or host in self.probers.lost for host in waiting),
             min(time.monotonic() + 3 * seconds + 15.0, self.end),
         )
 

@@ -13,7 +13,8 @@ from doctor.facts.interfaces import same_address
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.plan import NetOptions
 from doctor.net.run.conduct import HostResult, NetTest
-from doctor.net.run.sessions import AttemptReport, ListenerReport, SpeedReport
+from doctor.net.run.sessions import AttemptReport, ListenerReport
+from doctor.net.run.speed_values import speed_values
 
 _LETTERS = {
     "open": "o",
@@ -106,22 +107,8 @@ def _answer(host: str, test: NetTest) -> dict[str, Any]:
         "attempts": details,
         "arrived": arrived,
         "listeners": [_listener(place, report) for place, report in sorted(result.listeners.items())],
-        "speeds": [_speed(speed) for _, speed in sorted(result.speeds.items()) if not speed.problem],
+        "speeds": [speed_values(speed) for speed in result.speeds],
     }
-
-
-def _speed(report: SpeedReport) -> dict[str, Any]:
-    latencies = sorted(report.latencies)
-    measured = {
-        "target": report.host,
-        "latency_median": latencies[len(latencies) // 2] if latencies else None,
-        "latency_p99": latencies[len(latencies) * 99 // 100] if latencies else None,
-        "throughput_single": report.one.rate if report.one else None,
-        "throughput_multi": report.several.rate if report.several else None,
-        "retransmissions": sum(part.again for part in (report.one, report.several) if part),
-        "bytes": sum(part.bytes for part in (report.one, report.several) if part),
-    }
-    return {name: value for name, value in measured.items() if value is not None}
 
 
 def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool) -> dict[str, Any]:

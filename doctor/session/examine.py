@@ -26,11 +26,12 @@ from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
 from doctor.environment.schedulers import batch_allocation
+from doctor.facts.network_test import NetworkAnswer
 from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, read_rank_table
 from doctor.job.training import TrainingLaunch
 from doctor.job.variables import relevant
 from doctor.session.evaluation_time import EvaluationLimit, evaluate_in_time
-from doctor.session.saved_run import smoke_run, training_launch
+from doctor.session.saved_run import has_network_test, smoke_run, training_launch
 from doctor.smoke.model import SmokeRun
 from doctor.transport.open import open_transport
 from doctor.transport.options import SshOptions as SshOptions
@@ -284,6 +285,11 @@ def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = Evaluatio
     intent = _intent(run.launch, run.rank_table, run.smoke, run.training)
     with gc_paused():
         report = evaluate_in_time(run, checks, intent, limit)
+    if has_network_test(run):
+        from doctor.net.summary import summarise_test
+
+        summary = summarise_test(FactCache(run.hosts).fleet(NetworkAnswer), report.hosts)
+        report = msgspec.structs.replace(report, net=summary)
     smoke = intent[SmokeRun]
     if not isinstance(smoke, SmokeRun):
         return report

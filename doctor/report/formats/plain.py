@@ -51,6 +51,7 @@ def render(
     for section in page.sections:
         for entry in section.entries:
             lines += _entry(entry, terminal.colour)
+    lines += [f"net     {line}" for line in page.net]
     lines += _smoke(page.smoke)
     lines += _summary_lines(page.summary, terminal.colour)
     text = "\n".join(lines) + "\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -78,8 +78,16 @@ class _TextLayout:
             spaced = not section.title
         if spaced:
             yield Text()
+        yield from self.net(page.net)
         yield from self.smoke(page.smoke)
         yield from self.summary(page.summary)
+
+    def net(self, lines: Sequence[str]) -> Iterator[Text]:
+        if lines:
+            yield Text("network test: from each row to each column", "bold")
+            for line in lines:
+                yield Text(f"  {line}", "dim")
+            yield Text()
 
     def smoke(self, smoke: Details) -> Iterator[Text]:
         if smoke:

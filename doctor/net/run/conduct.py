@@ -28,8 +28,9 @@ MAX_SPEED_BYTES = 256 << 20
 SPEED_SECONDS = 0.5
 """Of each measurement at most: latency, one stream, several."""
 LEAST_SPEED_SECONDS = 0.05
-REPETITIONS = 2
-"""Of a path that looks slow."""
+REPETITIONS = 4
+"""Of a path that looks slow: one figure of a small fleet needs five measurements to be no chance."""
+MAX_SUSPECTS = 8
 
 
 class HostResult:
@@ -263,7 +264,7 @@ class Conductor:
         """Paths that look slow, each alone: what was slow by chance is not slow again."""
         places = {host: place for place, host in enumerate(self.plan.hosts)}
         speeds = [path_speed(places[host], report) for host, result in self.results.items() for report in result.speeds]
-        for path in suspects(speeds):
+        for path in suspects(speeds, MAX_SUSPECTS):
             for _ in range(REPETITIONS):
                 if time.monotonic() + 6 * seconds > self.end:
                     return

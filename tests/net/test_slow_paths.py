@@ -41,7 +41,7 @@ def measured(
         for target in range(hosts):
             for _ in range(repeats if source != target else 0):
                 factor = slower(source, target) * kind[source] * kind[target]
-                again = sum(random.random() < 1e-5 for _ in range(200))
+                again = int(random.random() < 0.002)
                 speeds.append(
                     PathSpeed(
                         source,
@@ -56,8 +56,8 @@ def measured(
     return speeds
 
 
-def false_alarms(fleets: int, noise: Noise) -> int:
-    random = Random(7)
+def false_alarms(fleets: int, noise: Noise, seed: int = 7) -> int:
+    random = Random(seed)
     return sum(bool(slow_paths(measured(random.choice([3, 4, 6, 9]), random, noise))) for _ in range(fleets))
 
 
@@ -67,6 +67,7 @@ def test_clean_fleets_accuse_nobody(noise: str) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("noise", NOISES)
 def test_ten_thousand_clean_fleets_accuse_no_more_often_than_stated(noise: str) -> None:
     assert false_alarms(10_000, NOISES[noise]) <= 10_000 * FALSE_ALARM_RATE

@@ -5,7 +5,7 @@ from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import located_failures
 
 
-@check(severity=ERROR, area="net", single_host="only one host: there is no other to connect to")
+@check(severity=ERROR, area="network", single_host="only one host: there is no other to connect to")
 def net_large_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     """Full-size packets pass wherever small ones do.
 

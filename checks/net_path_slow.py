@@ -5,7 +5,7 @@ from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import measured_slow_paths, slow_hosts, slow_path_values
 
 
-@check(severity=WARNING, area="net", single_host="only one host: there is no other to connect to")
+@check(severity=WARNING, area="network", single_host="only one host: there is no other to connect to")
 def net_path_slow(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     """No host, link or direction of the hosts' network is much slower than the others.
 

@@ -5,7 +5,7 @@ from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import located_failures
 
 
-@check(severity=ERROR, area="net", single_host="only one host: there is no other to connect to")
+@check(severity=ERROR, area="network", single_host="only one host: there is no other to connect to")
 def net_port_blocked(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     """The job's ports are open wherever hosts reach each other.
 

@@ -5,7 +5,7 @@ from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import located_failures
 
 
-@check(severity=ERROR, area="net", single_host="only one host: there is no other to connect to")
+@check(severity=ERROR, area="network", single_host="only one host: there is no other to connect to")
 def net_port_unavailable(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     """Every host can listen on the ports that the job will use.
 

@@ -143,7 +143,7 @@ def command(
 
 def made_rounds(smoke: bool, net: bool) -> dict[str, bool]:
     """By area of checks that need a round of their own: whether it is made."""
-    return {"smoke": smoke, "net": net}
+    return {"smoke": smoke, "network": net}
 
 
 def _choose_with_rounds(

@@ -77,9 +77,9 @@ def command(
     require_one_of("--scope", scope, SCOPES)
     require_one_of("--net", net, MODES)
     catalog = load_catalog(checks)
-    selected = choose_checks(catalog, select or ["net"], ignore, roots=True)
+    selected = choose_checks(catalog, select or ["network"], ignore, roots=True)
     if not any(fact.probe.kind == "network-test" for check in selected for fact in check.facts):
-        raise UsageError("--select and --ignore leave no check of the network test; expected one of the area net")
+        raise UsageError("--select and --ignore leave no check of the network test; expected one of the area network")
     if output.from_file:
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
     job_environment = source.read()

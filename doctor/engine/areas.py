@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 AREAS = (
     "connectivity",
-    "net",
+    "network",
     "kernel",
     "firewall",
     "memory",

@@ -48,8 +48,8 @@ def host_box(host: int, way: Way, everyone: int) -> Box:
 def link_box(first: int, second: int) -> Box:
     """One pair, both ways."""
     low, high = sorted((first, second))
-    there, back = Rectangle(1 << low, 1 << high), Rectangle(1 << high, 1 << low)
-    return Box("link", (there, back), (low, high))
+    forth, back = Rectangle(1 << low, 1 << high), Rectangle(1 << high, 1 << low)
+    return Box("link", (forth, back), (low, high))
 
 
 def direction_box(source: int, target: int) -> Box:
@@ -89,13 +89,13 @@ def one_to_group_boxes(cells: CellMap, remaining: Grid, groups: Sequence[HostGro
             least = min(3, len(group.hosts))
             to = (rows[host] & mask).bit_count() >= least and not open_rows[host] & mask
             back = (columns[host] & mask).bit_count() >= least and not open_columns[host] & mask
-            there = Rectangle(1 << host, mask)
+            forth = Rectangle(1 << host, mask)
             if to:
-                yield Box("groups", (there,), (host,), (group,), "outbound")
+                yield Box("groups", (forth,), (host,), (group,), "outbound")
             if back:
                 yield Box("groups", (Rectangle(mask, 1 << host),), (host,), (group,), "inbound")
             if to and back:
-                yield Box("groups", (there, Rectangle(mask, 1 << host)), (host,), (group,))
+                yield Box("groups", (forth, Rectangle(mask, 1 << host)), (host,), (group,))
 
 
 def _masks(groups: Sequence[HostGroup], hosts: int) -> list[tuple[HostGroup, int]]:
@@ -118,10 +118,10 @@ def _group_boxes(everyone: int, rows: Sequence[int], masks: Sequence[tuple[HostG
         for other, other_mask in masks if few else ():
             if other_mask & mask or not reached[group.hosts] & other_mask:
                 continue
-            there, back = Rectangle(mask, other_mask), Rectangle(other_mask, mask)
-            yield Box("groups", (there,), (), (group, other), "outbound")
+            forth, back = Rectangle(mask, other_mask), Rectangle(other_mask, mask)
+            yield Box("groups", (forth,), (), (group, other), "outbound")
             if group.hosts < other.hosts or not reached[other.hosts] & mask:
-                yield Box("groups", (there, back), (), (group, other))
+                yield Box("groups", (forth, back), (), (group, other))
 
 
 def _any_port(masks: Sequence[Sequence[int]], hosts: int) -> list[int]:

@@ -68,9 +68,11 @@ def describe(cause: NetworkCause, matrix: Matrix) -> str:
     'from n1 to n2: 1 of 1 attempt failed (dropped)'
     """
     total = cause.failed + cause.opened
-    how = ", ".join(f"{name} {number}" if len(cause.outcomes) > 1 else name for name, number in cause.outcomes.items())
+    results = ", ".join(
+        f"{name} {number}" if len(cause.outcomes) > 1 else name for name, number in cause.outcomes.items()
+    )
     ports = "" if cause.all_ports else f", {port_text([matrix.ports[port] for port in cause.ports])}"
-    text = f"{place(cause, matrix.hosts)}{ports}: {cause.failed} of {count_noun(total, 'attempt')} failed ({how})"
+    text = f"{place(cause, matrix.hosts)}{ports}: {cause.failed} of {count_noun(total, 'attempt')} failed ({results})"
     if cause.certain:
         return text
     others = ", or ".join(place(candidate, matrix.hosts) for candidate in cause.candidates)

@@ -64,11 +64,11 @@ def heat_map(
     blocks = _blocks(matrix.hosts, width, groups)
     number_width = len(str(len(blocks) - 1))
     label_width = max(len(block.label) for block in blocks)
-    left = number_width + 1 + label_width + 2
-    gap = " " if left + 2 * len(blocks) <= width else ""
+    margin = number_width + 1 + label_width + 2
+    gap = " " if margin + 2 * len(blocks) <= width else ""
     drawn = _states(matrix, blocks)
     pen = _Pen(unicode, colour)
-    lines = [*_header(len(blocks), left, gap)]
+    lines = [*_header(len(blocks), margin, gap)]
     for place, (block, states) in enumerate(zip(blocks, drawn, strict=True)):
         name = f"{place:>{number_width}} {block.label:<{label_width}}  "
         lines.append((name + pen.row(states, gap)).rstrip())
@@ -101,12 +101,12 @@ class _Pen:
         return [line for _, line in lines]
 
 
-def _header(columns: int, left: int, gap: str) -> list[str]:
+def _header(columns: int, margin: int, gap: str) -> list[str]:
     """The numbers of the columns, read downwards."""
     digits = len(str(columns - 1))
     numbers = [str(column).rjust(digits) for column in range(columns)]
     lines = [gap.join(number[row] for number in numbers) for row in range(digits)]
-    return [f"{'to:' if row == digits - 1 else '':<{left}}{line}".rstrip() for row, line in enumerate(lines)]
+    return [f"{'to:' if row == digits - 1 else '':<{margin}}{line}".rstrip() for row, line in enumerate(lines)]
 
 
 def _blocks(hosts: Sequence[str], width: int, groups: Sequence[HostGroup]) -> list[_Block]:

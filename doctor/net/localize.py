@@ -119,13 +119,13 @@ class _Search:
 
     def _shared_addresses(self) -> None:
         """Two hosts with one address: what is meant for the one reaches the other, as at least two sources say."""
-        seen: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
+        wrong: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
         for attempt in self.matrix.attempts:
             if attempt.outcome is AttemptOutcome.WRONG_HOST and attempt.answered_by not in (-1, attempt.target):
                 low, high = sorted((attempt.target, attempt.answered_by))
                 cell = (attempt.source, attempt.target)
-                seen.setdefault((low, high), {}).setdefault(cell, []).append(attempt.port)
-        for pair, cells in seen.items():
+                wrong.setdefault((low, high), {}).setdefault(cell, []).append(attempt.port)
+        for pair, cells in wrong.items():
             if len({source for source, _ in cells}) < 2:
                 continue
             sides = tuple(
@@ -175,8 +175,8 @@ class _Search:
 
     def _is_spread(self, box: Box, ports: Sequence[int]) -> bool:
         """Whether what remains in the box is of two hosts at least, on either end that the box leaves open."""
-        left = [cell for port in ports for side in box.rectangles for cell in self.remaining.cut(port, side)]
-        sources, targets = peers(box, left)
+        rest = [cell for port in ports for side in box.rectangles for cell in self.remaining.cut(port, side)]
+        sources, targets = peers(box, rest)
         return min(sources, targets) >= 2
 
     # -- boxes in which failures come and go
@@ -215,10 +215,10 @@ class _Search:
     # -- single links and directions
 
     def _pairs(self) -> None:
-        left = self._by_pair()[0]
+        rest = self._by_pair()[0]
         for source in range(self.cells.hosts):
-            for target in members(left.rows[0][source]):
-                back = left.rows[0][target] >> source & 1
+            for target in members(rest.rows[0][source]):
+                back = rest.rows[0][target] >> source & 1
                 if back and target < source:
                     continue
                 if len(self.picks) >= MOST_CAUSES:

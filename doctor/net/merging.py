@@ -76,12 +76,12 @@ class _Reader:
 
     def rows(self, texts: Any, letters: str) -> tuple[str, ...]:
         """For each port a row of the right length, of known letters; anything else is not tried."""
-        given = texts if isinstance(texts, list | tuple) else ()
+        sent = texts if isinstance(texts, list | tuple) else ()
         blank = UNTRIED * self.hosts
         rows = []
-        self.rejected += abs(len(given) - self.ports)
+        self.rejected += abs(len(sent) - self.ports)
         for port in range(self.ports):
-            row = given[port] if port < len(given) else blank
+            row = sent[port] if port < len(sent) else blank
             if not isinstance(row, str) or len(row) != self.hosts:
                 self.rejected += 1
                 row = blank
@@ -95,18 +95,24 @@ class _Reader:
 
     def attempts(self, items: Any, rows: Sequence[str]) -> Iterator[Attempt]:
         """Details, each of which agrees with its letter in ``rows``."""
-        seen: set[tuple[int, int]] = set()
+        earlier: set[tuple[int, int]] = set()
         for item in self._objects(items, MAX_ATTEMPTS_OF_A_HOST):
             target, port = _index(item.get("target"), self.hosts), _index(item.get("port"), self.ports)
             source = item.get("source", self.host)
-            if target is None or port is None or target == self.host or source != self.host or (target, port) in seen:
+            if (
+                target is None
+                or port is None
+                or target == self.host
+                or source != self.host
+                or (target, port) in earlier
+            ):
                 self.rejected += 1
                 continue
             outcome = OUTCOMES[rows[port][target]]
             if item.get("outcome", outcome.value) != outcome.value:
                 self.rejected += 1
                 continue
-            seen.add((target, port))
+            earlier.add((target, port))
             answered_by = _index(item.get("answered_by"), self.hosts)
             yield Attempt(
                 self.host,
@@ -120,25 +126,25 @@ class _Reader:
             )
 
     def listeners(self, items: Any) -> Iterator[PortListener]:
-        seen: set[int] = set()
+        earlier: set[int] = set()
         for item in self._objects(items, self.ports):
             port, state = _index(item.get("port"), self.ports), _STATES.get(_text(item.get("state")))
-            if port is None or state is None or port in seen or item.get("host", self.host) != self.host:
+            if port is None or state is None or port in earlier or item.get("host", self.host) != self.host:
                 self.rejected += 1
                 continue
-            seen.add(port)
+            earlier.add(port)
             number = int(_number(item.get("number"), 65535) or 0)
             yield PortListener(self.host, port, state, _text(item.get("detail")), number)
 
     def speeds(self, items: Any) -> Iterator[PathSpeed]:
-        seen: Counter[int] = Counter()
+        counts: Counter[int] = Counter()
         for item in self._objects(items, self.hosts * MOST_MEASUREMENTS):
             target = _index(item.get("target"), self.hosts)
-            if target in (None, self.host) or item.get("source", self.host) != self.host:
+            if target is None or target == self.host or item.get("source", self.host) != self.host:
                 self.rejected += 1
                 continue
-            seen[target] += 1
-            if seen[target] > MOST_MEASUREMENTS:
+            counts[target] += 1
+            if counts[target] > MOST_MEASUREMENTS:
                 self.rejected += 1
                 continue
             again = _number(item.get("retransmissions"), MAX_BYTES)
@@ -154,9 +160,9 @@ class _Reader:
             )
 
     def _objects(self, items: Any, limit: int) -> Iterator[dict[str, Any]]:
-        given = items if isinstance(items, list | tuple) else ()
-        self.rejected += max(0, len(given) - limit)
-        for item in given[:limit]:
+        sent = items if isinstance(items, list | tuple) else ()
+        self.rejected += max(0, len(sent) - limit)
+        for item in sent[:limit]:
             if isinstance(item, dict):
                 yield item
             else:

@@ -165,9 +165,9 @@ def _slow_hosts(figure: _Figure) -> Iterator[SlowPath]:
     excluded: set[int] = set()
     while len(figure.hosts) - len(excluded) >= 3:
         rest = figure.without(excluded)
-        found = [outlier for host in figure.hosts if host not in excluded for outlier in _host(figure, rest, host)]
+        candidates = [outlier for host in figure.hosts if host not in excluded for outlier in _host(figure, rest, host)]
         usual = _spread_of_hosts(rest)
-        clear = [outlier for outlier in found if math.log(outlier.ratio) >= HOST_SPREADS * usual]
+        clear = [outlier for outlier in candidates if math.log(outlier.ratio) >= HOST_SPREADS * usual]
         if not clear:
             return
         worst = min(clear, key=lambda outlier: (outlier.chance, -outlier.ratio))
@@ -208,15 +208,15 @@ def _host_way(
     peers: list[float] = []
     for paths in series.values():
         others = [logs[0] for path, logs in paths.items() if path not in mine]
-        own = [paths[path][0] for path in mine if path in paths]
-        if not others or not own:
+        mine_logs = [paths[path][0] for path in mine if path in paths]
+        if not others or not mine_logs:
             continue
-        ranked = sorted([*others, *own], reverse=True)
+        ranked = sorted([*others, *mine_logs], reverse=True)
         for place, share in enumerate(_TOPS):
-            top = max(len(ranked) // share, min(len(own), len(ranked) - 1))
-            hits[place] += sum(value >= ranked[top - 1] for value in own)
-            counts[place] = _sum_of(counts[place], _drawn(len(ranked), len(own), top))
-        logs += own
+            top = max(len(ranked) // share, min(len(mine_logs), len(ranked) - 1))
+            hits[place] += sum(value >= ranked[top - 1] for value in mine_logs)
+            counts[place] = _sum_of(counts[place], _drawn(len(ranked), len(mine_logs), top))
+        logs += mine_logs
         peers += others
     if not logs:
         return None
@@ -256,18 +256,18 @@ def _pooled(series: Mapping[str, Mapping[Path, Sequence[float]]], paths: Iterabl
 
 
 @lru_cache(maxsize=1024)
-def _drawn(total: int, own: int, top: int) -> tuple[float, ...]:
-    """The chance of each number of ``own`` paths among the ``top`` of ``total``, all orders being as likely.
+def _drawn(total: int, marked: int, top: int) -> tuple[float, ...]:
+    """The chance of each number of ``marked`` paths among the ``top`` of ``total``, all orders being as likely.
 
     >>> [round(chance, 3) for chance in _drawn(4, 2, 2)]
     [0.167, 0.667, 0.167]
     """
     every = _log_choose(total, top)
     return tuple(
-        math.exp(_log_choose(own, hits) + _log_choose(total - own, top - hits) - every)
-        if 0 <= top - hits <= total - own
+        math.exp(_log_choose(marked, hits) + _log_choose(total - marked, top - hits) - every)
+        if 0 <= top - hits <= total - marked
         else 0.0
-        for hits in range(own + 1)
+        for hits in range(marked + 1)
     )
 
 
@@ -275,10 +275,10 @@ def _log_choose(total: int, chosen: int) -> float:
     return math.lgamma(total + 1) - math.lgamma(chosen + 1) - math.lgamma(total - chosen + 1)
 
 
-def _sum_of(one: Sequence[float], other: Sequence[float]) -> list[float]:
+def _sum_of(counts: Sequence[float], other: Sequence[float]) -> list[float]:
     """The distribution of the sum of two independent numbers."""
-    joint = [0.0] * (len(one) + len(other) - 1)
-    for first, chance in enumerate(one):
+    joint = [0.0] * (len(counts) + len(other) - 1)
+    for first, chance in enumerate(counts):
         for second, more in enumerate(other):
             joint[first + second] += chance * more
     return joint

@@ -41,23 +41,21 @@ def check_singles(hosts: int, placements: range, ports: int, schedule: bool) -> 
                 assert all(cause.certain and cause.constant for cause in found.causes)
 
 
-@pytest.mark.parametrize("hosts", [4, 5, 8, 12, 17])
+@pytest.mark.parametrize("hosts", [4, 5, 8, 13])
 @pytest.mark.parametrize("schedule", [False, True], ids=["full", "quick"])
 def test_each_single_fault_is_named(hosts: int, schedule: bool) -> None:
     check_singles(hosts, range(20), 3, schedule)
 
 
 def test_each_single_fault_is_named_in_a_large_fleet() -> None:
-    check_singles(64, range(1), 3, schedule=False)
-    check_singles(256, range(1), 4, schedule=True)
+    check_singles(48, range(1), 3, schedule=False)
+    check_singles(256, range(1), 3, schedule=True)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("hosts", [3, 6, 24, 33, 64, 128])
+@pytest.mark.parametrize("hosts", [6, 17, 24, 33, 64, 128])
 @pytest.mark.parametrize("schedule", [False, True], ids=["full", "quick"])
 def test_each_single_fault_is_named_at_every_size(hosts: int, schedule: bool) -> None:
-    if hosts == 3:
-        pytest.skip("three hosts do not tell all faults apart; see the tests of what cannot be told")
     check_singles(hosts, range(20 if hosts < 64 else 5), 3, schedule)
 
 
@@ -87,7 +85,7 @@ def several(hosts: int, number: int, random: Random) -> list[PlacedFault]:
 @pytest.mark.parametrize("number", [2, 3])
 @pytest.mark.parametrize("hosts", [16, 24])
 def test_faults_at_once_are_all_named(hosts: int, number: int) -> None:
-    for seed in range(25):
+    for seed in range(12):
         faults = several(hosts, number, Random(f"{hosts} {number} {seed}"))
         matrix = attempts(hosts, 4, faults)
         found = localize(matrix, racks(hosts, 4))

@@ -131,7 +131,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from(["rows", "attempts", "listeners", "speeds", "accepted"]), JSON))
 def test_any_answer_gives_rows_of_the_right_form(raw: dict[str, Any]) -> None:
     answer = read_answer(1, raw, 3, 2)

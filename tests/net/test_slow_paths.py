@@ -41,7 +41,7 @@ def measured(
         for target in range(hosts):
             for _ in range(repeats if source != target else 0):
                 factor = slower(source, target) * kind[source] * kind[target]
-                again = sum(random.random() < 1e-5 for _ in range(200))
+                again = int(random.random() < 0.002)
                 speeds.append(
                     PathSpeed(
                         source,
@@ -56,17 +56,18 @@ def measured(
     return speeds
 
 
-def false_alarms(fleets: int, noise: Noise) -> int:
-    random = Random(7)
+def false_alarms(fleets: int, noise: Noise, seed: int = 7) -> int:
+    random = Random(seed)
     return sum(bool(slow_paths(measured(random.choice([3, 4, 6, 9]), random, noise))) for _ in range(fleets))
 
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_clean_fleets_accuse_nobody(noise: str) -> None:
-    assert false_alarms(150, NOISES[noise]) == 0
+    assert false_alarms(100, NOISES[noise]) == 0
 
 
 @pytest.mark.full
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("noise", NOISES)
 def test_ten_thousand_clean_fleets_accuse_no_more_often_than_stated(noise: str) -> None:
     assert false_alarms(10_000, NOISES[noise]) <= 10_000 * FALSE_ALARM_RATE
@@ -75,7 +76,7 @@ def test_ten_thousand_clean_fleets_accuse_no_more_often_than_stated(noise: str) 
 @pytest.mark.parametrize("noise", ["lognormal", "spiky"])
 @pytest.mark.parametrize("hosts", [4, 8, 16])
 def test_a_slow_host_is_named_and_nobody_else(hosts: int, noise: str) -> None:
-    for seed in range(20):
+    for seed in range(20 if hosts < 16 else 4):
         random = Random(f"{hosts} {seed}")
         bad = random.randrange(hosts)
         outliers = slow_paths(
@@ -94,7 +95,7 @@ def test_a_slow_host_is_named_and_nobody_else(hosts: int, noise: str) -> None:
 
 @pytest.mark.parametrize("hosts", [8, 16])
 def test_a_host_that_is_slow_one_way_is_named_with_the_way(hosts: int) -> None:
-    for seed in range(20 if hosts < 16 else 5):
+    for seed in range(12 if hosts < 16 else 3):
         random = Random(f"{hosts} {seed}")
         bad = random.randrange(hosts)
         sent = slow_paths(measured(hosts, random, lognormal, lambda s, t, bad=bad: 2.0 if s == bad else 1.0))
@@ -105,7 +106,7 @@ def test_a_host_that_is_slow_one_way_is_named_with_the_way(hosts: int) -> None:
 
 @pytest.mark.parametrize("hosts", [4, 8, 16])
 def test_a_slow_link_or_direction_is_named_once_measured_again(hosts: int) -> None:
-    for seed in range(20 if hosts < 16 else 5):
+    for seed in range(12 if hosts < 16 else 3):
         random = Random(f"{hosts} {seed}")
         a, b = sorted(random.sample(range(hosts), 2))
         for kind, slow in (("link", {(a, b), (b, a)}), ("direction", {(a, b)})):

@@ -11,7 +11,7 @@ from doctor.net.prober.socket_loop import READ, WRITE, close_now, printable_star
 MAX_BULK_BYTES = 1 << 17
 
 
-class Attempt:
+class ConnectionAttempt:
     """Connects, proves itself, verifies who answers, and, with `bulk`, sends and fetches more than a full packet.
 
     `outcome` is empty until it is over: open; refused; dropped (no answer in time); no-route; unreachable;

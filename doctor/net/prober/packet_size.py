@@ -1,6 +1,6 @@
 """The largest packet that passes between two hosts, where small ones do and full-size ones do not."""
 
-from doctor.net.prober.attempt import Attempt
+from doctor.net.prober.attempt import ConnectionAttempt
 
 STEP = 8  # bytes to which the size is found
 SMALLEST = 552  # bytes; every link carries a packet of this size
@@ -20,7 +20,7 @@ class PacketSizeSearch:
 
     def start(self):
         failed = self.failed
-        attempt = Attempt(
+        attempt = ConnectionAttempt(
             failed.loop, failed.token, failed.me, failed.peer, failed.address, failed.port, 1.5,
             True, self.size - self.headers, self.on_attempt,
         )  # fmt: skip

@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 
-from doctor.net.prober.attempt import Attempt
+from doctor.net.prober.attempt import ConnectionAttempt
 from doctor.net.prober.handshake import ECHO, SINK
 from doctor.net.prober.listener import Listener, open_listener
 from doctor.net.prober.packet_size import PacketSizeSearch
@@ -108,7 +108,9 @@ class Prober:
         `last`: no order with more targets of this round follows, and the attempts begin.
         """
         self.waiting += [
-            Attempt(self.loop, self.token, self.host, peer, address, port, seconds, bool(bulk), 0, self.on_attempt)
+            ConnectionAttempt(
+                self.loop, self.token, self.host, peer, address, port, seconds, bool(bulk), 0, self.on_attempt
+            )
             for peer, address, port, bulk in targets
         ]
         if last:

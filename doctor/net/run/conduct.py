@@ -33,7 +33,7 @@ REPETITIONS = 4
 MAX_SUSPECTS = 8
 
 
-class HostResult:
+class HostTrial:
     """What one host has answered so far."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class NetTest(msgspec.Struct, frozen=True):
     """A network test as it was conducted."""
 
     plan: NetPlan
-    results: dict[str, HostResult]
+    results: dict[str, HostTrial]
     lost: dict[str, str]
     seconds: float
     stopped: BaseException | None = None
@@ -83,7 +83,7 @@ class Conductor:
         self.plan, self.options, self.on_phase = plan, options, on_phase
         self.began = time.monotonic()
         self.end = self.began + options.budget
-        self.results = {host: HostResult() for host in plan.hosts}
+        self.results = {host: HostTrial() for host in plan.hosts}
         self.notes: list[str] = []
         self._places: dict[tuple[int, str, int], int] = {}
         """Of a port, by target, address and number."""
@@ -150,7 +150,7 @@ class Conductor:
     def _answering(self) -> list[str]:
         return [host for host in self.plan.hosts if host not in self.probers.lost]
 
-    def _wait(self, ready: Callable[[HostResult], bool], seconds: float) -> None:
+    def _wait(self, ready: Callable[[HostTrial], bool], seconds: float) -> None:
         """Until every host that still answers is ready."""
         deadline = min(time.monotonic() + seconds, self.end)
         self.probers.wait(lambda: all(ready(self.results[host]) for host in self._answering()), deadline)

@@ -12,7 +12,7 @@ from doctor.engine.record import HostRecord
 from doctor.facts.interfaces import same_address
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.plan import NetOptions
-from doctor.net.run.conduct import HostResult, NetTest
+from doctor.net.run.conduct import HostTrial, NetTest
 from doctor.net.run.sessions import AttemptReport, ListenerReport
 from doctor.net.run.speed_values import speed_values
 
@@ -135,7 +135,7 @@ def _arrived(test: NetTest, source: int, attempt: AttemptReport, target: int) ->
     return any(port == attempt.port and any(same_address(address, own) for own in addresses) for address, port in seen)
 
 
-def own_addresses(result: HostResult) -> list[str]:
+def own_addresses(result: HostTrial) -> list[str]:
     """All addresses that a host says it has."""
     by_interface = (result.hello or {}).get("addresses")
     if not isinstance(by_interface, dict):

@@ -44,7 +44,7 @@ class LocatedFailure(msgspec.Struct, frozen=True):
     attempts: int
     outcomes: dict[str, int]
     details: tuple[str, ...]
-    """What the sources said, each once."""
+    """What the sources detail_text, each once."""
     doubt: str
     """Other places that explain the same; empty where it is certain."""
     largest_bytes: int
@@ -57,16 +57,16 @@ class LocatedFailure(msgspec.Struct, frozen=True):
     @property
     def values(self) -> dict[str, Any]:
         """For `Finding`: what every text has."""
-        how = ", ".join(
+        outcome_text = ", ".join(
             f"{name} {number}" if len(self.outcomes) > 1 else name for name, number in self.outcomes.items()
         )
-        said = f"; {self.details[0]}" if self.details else ""
+        detail_text = f"; {self.details[0]}" if self.details else ""
         return {
             "place": self.place,
             "ports": self.ports,
             "failed": self.failed,
             "attempts": self.attempts,
-            "how": f"{how}{said}",
+            "how": f"{outcome_text}{detail_text}",
             "doubt": f"; cannot tell from: {self.doubt}" if self.doubt else "",
             "first": self.example[0],
             "other": self.example[1],
@@ -130,8 +130,8 @@ def _belongs(attempt: Attempt, cause: NetworkCause) -> bool:
         return False
     ends = {attempt.source, attempt.target}
     if cause.kind == "host":
-        wanted = {"inbound": attempt.target, "outbound": attempt.source}.get(cause.way)
-        return cause.hosts[0] in ends if wanted is None else wanted == cause.hosts[0]
+        blamed_end = {"inbound": attempt.target, "outbound": attempt.source}.get(cause.way)
+        return cause.hosts[0] in ends if blamed_end is None else blamed_end == cause.hosts[0]
     if cause.kind == "direction":
         return (attempt.source, attempt.target) == cause.hosts
     if cause.kind in ("link", "address"):
@@ -153,10 +153,10 @@ def slow_path_values(path: SlowPath, answers: PerHost[NetworkAnswer]) -> dict[st
     hosts = assemble_matrix(answers).hosts
     names = [hosts[host] for host in path.hosts]
     ways = {"both": "to and from", "inbound": "to", "outbound": "from"}
-    words = {"host": f"{ways[path.way]} {names[0]}", "link": f"between {' and '.join(names)}"}
-    show = _SHOWN[path.figure]
+    kind_text = {"host": f"{ways[path.way]} {names[0]}", "link": f"between {' and '.join(names)}"}
+    show = _FIGURE_TEXT[path.figure]
     return {
-        "place": words.get(path.kind, f"from {names[0]} to {names[-1]}"),
+        "place": kind_text.get(path.kind, f"from {names[0]} to {names[-1]}"),
         "figure": path.figure,
         "ratio": round(path.ratio, 2),
         "value": show(path.value),
@@ -170,7 +170,7 @@ def slow_path_values(path: SlowPath, answers: PerHost[NetworkAnswer]) -> dict[st
     }
 
 
-_SHOWN: dict[str, Callable[[float], str]] = {
+_FIGURE_TEXT: dict[str, Callable[[float], str]] = {
     "throughput": lambda value: f"{value / 1e6:.4g} MB/s",
     "latency": lambda value: f"{value * 1e6:.4g} us",
     "retransmissions": lambda value: f"{100 * value:.2g} %",

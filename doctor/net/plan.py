@@ -134,8 +134,8 @@ def master_host(fleet: FleetSockets) -> str:
         master, names = fleet.launch.master_of(host), fleet.names.get(host)
         if not master:
             continue
-        own = tuple(entry.address for entry in interfaces.addresses)
-        if host == master or (names and names.is_master(master, own)) or any(same_address(master, ip) for ip in own):
+        held = tuple(entry.address for entry in interfaces.addresses)
+        if host == master or (names and names.is_master(master, held)) or any(same_address(master, ip) for ip in held):
             if same_address(master, "127.0.0.1") or master == "localhost":
                 continue
             return host

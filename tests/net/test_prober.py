@@ -162,6 +162,6 @@ def test_speeds_are_measured_between_hosts_that_prove_themselves() -> None:
         speed = first.answer("speed")
         assert speed["problem"] == ""
         assert len(speed["latencies"]) == 20
-        assert speed["one"]["bytes"] == speed["several"]["bytes"] == 1 << 20
+        assert speed["single"]["bytes"] == speed["multi"]["bytes"] == 1 << 20
         first.order("speed", number=2, target=[HERE, port, 5], echoes=20, seconds=5.0, limit=1 << 20, streams=2)
         assert first.answer("speed")["problem"] == "answered by another host"

@@ -51,7 +51,7 @@ class ConnectionAttempt:
 
     def fail(self, code):
         """Ends with the word for an error number."""
-        words = {
+        outcomes = {
             errno.ECONNREFUSED: "refused",
             errno.ETIMEDOUT: "dropped",
             errno.ENETUNREACH: "no-route",
@@ -60,8 +60,8 @@ class ConnectionAttempt:
             errno.EPIPE: "cut",
         }
         for number in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENETDOWN, errno.EHOSTDOWN):
-            words[number] = "no-route"  # a route that prohibits, a black hole, an interface that is down
-        word = words.get(code, "local")
+            outcomes[number] = "no-route"  # a route that prohibits, a black hole, an interface that is down
+        word = outcomes.get(code, "local")
         if word == "dropped" and self.step != self.connected:
             word = self.stalled_word()
         self.finish(word, errno.errorcode.get(code, str(code)))

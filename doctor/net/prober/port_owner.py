@@ -46,9 +46,9 @@ def _describe(pid, uid):
     except KeyError:
         owner = {"user": "uid %d" % uid}
     if pid:
-        words = read_text("/proc/%d/cmdline" % pid, 400).split("\0")
+        arguments = read_text("/proc/%d/cmdline" % pid, 400).split("\0")
         fields = read_text("/proc/%d/stat" % pid).rpartition(")")[2].split()
-        owner.update(pid=pid, command=" ".join(words).strip()[:200])
+        owner.update(pid=pid, command=" ".join(arguments).strip()[:200])
         uptime = read_text("/proc/uptime").split()
         if len(fields) > 19 and uptime:
             owner["seconds"] = int(float(uptime[0]) - int(fields[19]) / os.sysconf("SC_CLK_TCK"))

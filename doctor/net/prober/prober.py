@@ -184,7 +184,7 @@ class Prober:
                 result["latencies"] = [round(took, 7) for took in measure_latency(link, echoes, seconds)]
             finally:
                 close_now(link)
-            for name, count in (("one", 1), ("several", streams)):
+            for name, count in (("single", 1), ("multi", streams)):
                 links = [call_for(self.token, self.host, target, SINK, limit + 1) for _ in range(count)]
                 result[name] = measure_streams(links, seconds, limit)
         except OSError as error:
@@ -213,11 +213,11 @@ class Prober:
 def raise_file_limit():
     """Attempts that may be made at the same time, of what the limit on open files allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 8192 if hard == resource.RLIM_INFINITY else min(8192, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    enough = 8192 if hard == resource.RLIM_INFINITY else min(8192, hard)
+    if soft != resource.RLIM_INFINITY and soft < enough:
         try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            soft = wanted
+            resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
+            soft = enough
         except (OSError, ValueError):
             pass
     available = 8192 if soft == resource.RLIM_INFINITY else soft

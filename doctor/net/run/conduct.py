@@ -209,15 +209,15 @@ class Conductor:
             return
         self.on_phase("try", 0.0)
         total = max(1.0, self.end - time.monotonic() - 3.0)
-        for host, own in targets.items():
-            for start in range(0, max(len(own), 1), TARGETS_OF_MESSAGE):
+        for host, host_targets in targets.items():
+            for start in range(0, max(len(host_targets), 1), TARGETS_OF_MESSAGE):
                 order = {
                     "do": "connect",
                     "number": number,
-                    "targets": own[start : start + TARGETS_OF_MESSAGE],
+                    "targets": host_targets[start : start + TARGETS_OF_MESSAGE],
                     "seconds": self.options.attempt_seconds,
                     "total": total,
-                    "last": start + TARGETS_OF_MESSAGE >= len(own),
+                    "last": start + TARGETS_OF_MESSAGE >= len(host_targets),
                 }
                 self.probers.send(host, order)
         finished = lambda: all(  # noqa: E731

@@ -128,11 +128,13 @@ def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool) -> d
 
 def _arrived(test: NetTest, source: int, attempt: AttemptReport, target: int) -> bool:
     """Whether the target saw this host's first packet, whose answer was lost."""
-    seen = test.results[test.plan.hosts[target]].arrived if attempt.outcome == "dropped" else None
-    if not seen:
+    arrivals = test.results[test.plan.hosts[target]].arrived if attempt.outcome == "dropped" else None
+    if not arrivals:
         return False
     addresses = own_addresses(test.results[test.plan.hosts[source]])
-    return any(port == attempt.port and any(same_address(address, own) for own in addresses) for address, port in seen)
+    return any(
+        port == attempt.port and any(same_address(address, held) for held in addresses) for address, port in arrivals
+    )
 
 
 def own_addresses(result: HostTrial) -> list[str]:
@@ -150,7 +152,7 @@ def _listener(place: int, report: ListenerReport) -> dict[str, Any]:
     return {
         "port": place,
         "state": "bound" if bound else "failed",
-        "number": report.wanted,
+        "number": report.requested,
         "detail": owner_text(report.owner) if bound else report.problem,
     }
 
@@ -159,8 +161,8 @@ def owner_text(owner: Mapping[str, Any]) -> str:
     """Who holds a port: ``python3 train.py (pid 7, user ann, for 90 s)``."""
     from doctor.engine.record import redact
 
-    words = [f"pid {owner['pid']}"] if owner.get("pid") else []
-    words += [f"user {owner['user']}"] if owner.get("user") else []
-    words += [f"for {owner['seconds']} s"] if "seconds" in owner else []
+    parts = [f"pid {owner['pid']}"] if owner.get("pid") else []
+    parts += [f"user {owner['user']}"] if owner.get("user") else []
+    parts += [f"for {owner['seconds']} s"] if "seconds" in owner else []
     command = redact(str(owner.get("command") or "a process"))[:100]
-    return f"{command} ({', '.join(words)})" if words else command
+    return f"{command} ({', '.join(parts)})" if parts else command

@@ -50,7 +50,7 @@ class ListenerReport(msgspec.Struct, frozen=True, array_like=True):
     """What became of one listener."""
 
     address: Text
-    wanted: Port
+    requested: Port
     port: Port
     problem: Text
     owner: dict[str, Any]
@@ -79,8 +79,8 @@ class SpeedReport(msgspec.Struct, frozen=True):
     problem: Text = ""
     latencies: Annotated[list[float], msgspec.Meta(max_length=4096)] = []
     """Seconds of round trips of one byte."""
-    one: StreamReport | None = None
-    several: StreamReport | None = None
+    single: StreamReport | None = None
+    multi: StreamReport | None = None
 
 
 class ProberMessage(msgspec.Struct, frozen=True):

@@ -11,13 +11,13 @@ from doctor.net.run.sessions import SpeedReport
 def speed_values(report: SpeedReport) -> dict[str, Any]:
     """Target, median and 99th percentile of the latency in seconds, bytes a second, segments sent again, bytes sent."""
     latencies = sorted(report.latencies)
-    parts = [part for part in (report.one, report.several) if part]
+    parts = [part for part in (report.single, report.multi) if part]
     measured = {
         "target": report.host,
         "latency_median": latencies[len(latencies) // 2] if latencies else None,
         "latency_p99": latencies[len(latencies) * 99 // 100] if latencies else None,
-        "throughput_single": report.one.rate if report.one else None,
-        "throughput_multi": report.several.rate if report.several else None,
+        "throughput_single": report.single.rate if report.single else None,
+        "throughput_multi": report.multi.rate if report.multi else None,
         "retransmissions": sum(part.again for part in parts) if parts else None,
         "bytes": sum(part.bytes for part in parts),
     }

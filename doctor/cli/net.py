@@ -45,6 +45,9 @@ def command(
         typer.Option("--net", metavar="quick|full", help="quick: some pairs of each host; full: all, and speeds."),
     ] = "full",
     seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Random seed of the schedule.")] = 1,
+    no_speeds: Annotated[
+        bool, typer.Option("--no-speeds", help="With --net full: all pairs and ports, without latency and throughput.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Measure speeds although a job runs on the hosts.")] = False,
     budget: Annotated[
         float,
@@ -97,7 +100,9 @@ def command(
         timeout=timeout,
         workers=workers,
         launch=job_environment.complete(job.launch(product)),
-        net=NetOptions(mode="full" if net == "full" else "quick", seed=seed, budget=budget, force=force),
+        net=NetOptions(
+            mode="full" if net == "full" else "quick", seed=seed, budget=budget, speeds=not no_speeds, force=force
+        ),
     )
     progress = ProgressLine(len(fleet.hosts), sys.stderr)
     events = start_events(output, fleet.hosts, selected, fleet.source)

@@ -35,6 +35,8 @@ class NetOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for all of it."""
     attempt_seconds: float = 3.5
     """For an answer to one attempt: the kernel sends a lost first packet again after 1 and 3 seconds."""
+    speeds: bool = True
+    """In mode full: measure latency and throughput."""
     force: bool = False
     """Measure speeds although a job runs on the hosts."""
 

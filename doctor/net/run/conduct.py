@@ -99,7 +99,7 @@ class Conductor:
             self._connect(FIRST, self._first_targets())
             self._connect(CONFIRMATION, self._failed_targets())
             self._ask_arrived()
-            if self.options.mode == "full":
+            if self.options.mode == "full" and self.options.speeds:
                 self._measure()
         except (KeyboardInterrupt, SystemExit) as stop:
             stopped = stop

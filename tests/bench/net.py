@@ -60,7 +60,9 @@ def doctor(fleet: Fleet) -> None:
 
 def loops(fleet: Fleet) -> None:
     for host in fleet.hosts:
-        fleet.enter(host, f"setsid python3 -c '{LISTEN}' >/dev/null 2>&1 &")
+        fleet.enter(
+            host, f"setsid python3 -c '{LISTEN}' >/dev/null 2>&1 & until grep -q :752F /proc/net/tcp; do :; done"
+        )
 
     def one_host(host: str) -> None:
         targets = " ".join(address for name, address in fleet.addresses.items() if name != host)

@@ -17,5 +17,5 @@ class NetSummary(msgspec.Struct, frozen=True):
     rows: tuple[tuple[str, ...], ...]
     """For each port, for each source, one letter for each target, as `doctor.net.matrix.LETTERS` has them."""
     coverage: str
-    speeds: tuple[dict[str, float], ...] = ()
-    """Fields of `doctor.net.matrix.PathSpeed`, with the numbers of the hosts in ``rows``."""
+    speeds: tuple[dict[str, float | None], ...] = ()
+    """Fields of `doctor.net.matrix.PathSpeed`, with the numbers of the hosts in ``rows``; None: not measured."""

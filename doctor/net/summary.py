@@ -30,10 +30,7 @@ def summarise_test(answers: PerHost[NetworkAnswer], hosts: Sequence[str]) -> Net
         tuple((port.purpose, port.number) for port in matrix.ports),
         matrix.rows,
         str(matrix.coverage()),
-        tuple(
-            {name: value for name, value in msgspec.structs.asdict(speed).items() if value is not None}
-            for speed in matrix.speeds
-        ),
+        tuple(msgspec.structs.asdict(speed) for speed in matrix.speeds),
     )
 
 

@@ -2,7 +2,7 @@
 
     python tests/bench/net.py [HOSTS ...]      as root; 4, 8 and 16 hosts unless named; --no-nc for the cost alone
 
-Both try every port of every pair in both directions, on the same hosts. The loop starts one `busybox nc -z` for each
+Both try every port of every pair in both directions, on the same hosts. The loop starts one `nc -z` for each
 port, one after the other on each host and all hosts at once, against listeners that are open already; nobody proves who
 answers, and nothing is said of causes. Packets are those that cross the hosts' bridge; SSH's own are among them.
 """
@@ -67,7 +67,7 @@ def loops(fleet: Fleet) -> None:
     def one_host(host: str) -> None:
         targets = " ".join(address for name, address in fleet.addresses.items() if name != host)
         ports = " ".join(map(str, PORTS))
-        script = f"for t in {targets}; do for p in {ports}; do busybox nc -z -w 4 $t $p || echo fail $t $p; done; done"
+        script = f"for t in {targets}; do for p in {ports}; do nc -z -w 4 $t $p || echo fail $t $p; done; done"
         done = fleet.run([*SSH, "-F", fleet.ssh_config, host, script], timeout=900)
         if done.stdout:
             print("   ", host, done.stdout.count("fail"), "failed")

@@ -131,7 +131,7 @@ class _Net(msgspec.Struct, frozen=True):
     ports: tuple[_Port, ...]
     rows: tuple[tuple[str, ...], ...]
     coverage: str
-    speeds: tuple[dict[str, float], ...] = ()
+    speeds: tuple[dict[str, float | None], ...] = ()
 
     def to_summary(self, hosts: Sequence[str]) -> NetSummary | None:
         """None where the figures do not fit the report's hosts."""

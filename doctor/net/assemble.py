@@ -16,6 +16,8 @@ from doctor.net.plan import schedule_for
 from doctor.net.schedule import Schedule
 
 MAX_ARRIVED = 100_000
+NO_ROUTE = "no way to it"
+"""How the detail of an attempt begins that the source's own routes forbid."""
 
 
 @once_per_fleet
@@ -53,11 +55,16 @@ def with_directions(matrix: Matrix, arrived: Collection[tuple[int, int]]) -> Mat
 
     A connection needs both ways. Where the packets of one host to another are lost, both hosts' attempts time out; the
     kernel of the host that is still reached has seen the other's first packet. That attempt says nothing of its own
-    way, so it is unknown, and the failure that remains has the right direction.
+    way, so it is unknown, and the failure that remains has the right direction. So it is without a route back.
     """
     lost = LETTERS[AttemptOutcome.DROPPED]
     failed = {(source, target) for source, target, _, outcome in matrix.failures() if outcome is AttemptOutcome.DROPPED}
     excused = {(a, b) for a, b in arrived if (b, a) in failed and (b, a) not in arrived}
+    excused |= {
+        (attempt.target, attempt.source)
+        for attempt in matrix.attempts
+        if attempt.outcome is AttemptOutcome.UNREACHABLE and attempt.detail.startswith(NO_ROUTE)
+    } & failed
     if not excused:
         return matrix
     rows = [[list(row) for row in port_rows] for port_rows in matrix.rows]

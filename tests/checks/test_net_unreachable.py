@@ -36,6 +36,13 @@ def test_an_arrival_on_both_sides_proves_no_direction() -> None:
     assert "between w1 and w4" in text
 
 
+def test_a_host_without_a_route_back_is_told_from_a_broken_pair() -> None:
+    rows = ["-ooo", "o-ou", "oo-o", "odo-"]
+    detail = [{"target": 3, "port": port, "detail": "no way to it (EINVAL)"} for port in (0, 1)]
+    ((_, text),) = said(judged(NAME, answers([rows] * 2, details={1: detail})))
+    assert "from w2 to w4" in text
+
+
 def test_two_hosts_do_not_decide_which_of_them_it_is() -> None:
     ((hosts, _),) = said(judged(NAME, answers([["-d", "d-"]] * 2)))
     assert hosts == "w1 w2"

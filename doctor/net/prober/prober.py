@@ -20,6 +20,7 @@ from doctor.net.prober.transfer import call_for, measure_latency, measure_stream
 from doctor.remote.runtime.signals import on_termination
 from doctor.smoke.programs.agent.controller import ControllerLine
 from doctor.smoke.programs.agent.network import interface_addresses
+from doctor.smoke.programs.agent.procfs import read_text
 
 PATIENCE = 20.0  # seconds without an order of the controller, which sends one every few seconds
 MAX_SEARCHES = 4  # hosts to which the largest packet is searched for
@@ -81,6 +82,7 @@ class Prober:
                 "python": "%d.%d.%d" % sys.version_info[:3],
                 "uid": os.getuid(),
                 "addresses": interface_addresses(),
+                "network": network_identity(),
                 "now": time.time(),
             }
         )
@@ -208,6 +210,15 @@ class Prober:
     def quit(self, *_):
         """The kernel closes all sockets."""
         os._exit(3)
+
+
+def network_identity():
+    """Equal for two probers that are in one network namespace of one machine."""
+    try:
+        namespace = os.readlink("/proc/self/ns/net")
+    except OSError:
+        return ""
+    return read_text("/proc/sys/kernel/random/boot_id", 64).strip() + namespace
 
 
 def raise_file_limit():

@@ -158,6 +158,15 @@ class Conductor:
     def _start(self) -> None:
         self.on_phase("connect", 0.0)
         self._wait(lambda result: result.hello is not None, START_SECONDS)
+        self._leave_out_twins()
+
+    def _leave_out_twins(self) -> None:
+        """Of two names that lead to one host the second: it could not listen beside the first."""
+        first: dict[str, str] = {}
+        for host, result in self.results.items():
+            identity = str((result.hello or {}).get("network") or "")
+            if identity and first.setdefault(identity, host) != host:
+                self.probers.lost[host] = f"the host that answers is the one that answers as {first[identity]}"
 
     def _listen(self) -> None:
         self.on_phase("listen", 0.0)

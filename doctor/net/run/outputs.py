@@ -11,6 +11,7 @@ from doctor.engine.fact import Output
 from doctor.engine.record import HostRecord
 from doctor.facts.interfaces import same_address
 from doctor.facts.network_test import NetworkAnswer
+from doctor.net.assemble import NO_ROUTE
 from doctor.net.plan import NetOptions
 from doctor.net.run.conduct import HostTrial, NetTest
 from doctor.net.run.sessions import AttemptReport, ListenerReport
@@ -34,7 +35,7 @@ _LETTERS = {
 }
 """`doctor.net.matrix.LETTERS` by the prober's word."""
 _DETAILS = {
-    "no-route": "no way to it ({detail})",
+    "no-route": NO_ROUTE + " ({detail})",
     "unreachable": "it cannot be reached ({detail})",
     "other-port": "answered as port {detail}",
     "silent": "the connection is accepted and nothing is said",

@@ -90,7 +90,9 @@ def located_failures(answers: PerHost[NetworkAnswer], *kinds: FailureClass) -> I
 
 
 def failure_class(cause: NetworkCause) -> FailureClass:
-    """Which check reports the cause: by what most of its attempts came to."""
+    """Which check reports the cause: by what most of its attempts came to; another host that proved itself decides."""
+    if AttemptOutcome.WRONG_HOST.value in cause.outcomes:
+        return "foreign"
     most = next(iter(cause.outcomes), AttemptOutcome.DROPPED.value)
     return _BY_OUTCOME.get(most, "path" if cause.all_ports else "port")
 
@@ -106,12 +108,15 @@ def _located(cause: NetworkCause, matrix: Matrix) -> LocatedFailure:
             for entry in matrix.listeners
             if entry.host in cause.hosts and entry.port in cause.ports and entry.detail
         ]
+    answering = {attempt.answered_by for attempt in attempts} - {-1}
+    if answering:
+        details = [f"{matrix.hosts[host]} answered" for host in sorted(answering)]
     example = (attempts[0].source, attempts[0].target) if attempts else (0, len(matrix.hosts) - 1)
     ports = [matrix.ports[port] for port in cause.ports]
     return LocatedFailure(
         kind,
         cause,
-        tuple(matrix.hosts[host] for host in sorted(cause.accused)) or matrix.hosts,
+        tuple(matrix.hosts[host] for host in sorted(cause.accused | answering)) or matrix.hosts,
         place(cause, matrix.hosts),
         port_text(ports) if ports else "no port",
         cause.failed,

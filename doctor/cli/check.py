@@ -29,6 +29,7 @@ from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.job.variables import communication
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks
+from doctor.session.saved_run import has_network_test
 from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.select_hosts import select_inventory
 
@@ -51,6 +52,9 @@ def command(
         str,
         typer.Option("--compare", metavar="all", help="Also compare sysctls, packages, environment and firmware."),
     ] = "",
+    net: Annotated[
+        str, typer.Option("--net", metavar="quick|full|off", help="Also have the hosts try their network (doctor net).")
+    ] = "off",
     smoke: Annotated[bool, typer.Option("--smoke", help="Also run the training test of `doctor smoke`.")] = False,
     select: SelectOption = [],  # noqa: B006 - typer's way
     ignore: IgnoreOption = [],  # noqa: B006
@@ -78,21 +82,27 @@ def command(
     require_one_of("--scope", scope, SCOPES)
     if compare not in ("", "all"):
         raise UsageError(f"--compare {compare!r}: expected all")
+    require_one_of("--net", net, ("quick", "full", "off"))
+    if net != "off" and no_hosts:
+        raise UsageError("--net needs hosts that try their network; expected it without --no-hosts")
     if smoke and no_hosts:
         raise UsageError("--smoke needs hosts to train on; expected it without --no-hosts")
     catalog = load_catalog(checks)
     if output.from_file:
         run = load_saved_run(output.from_file)
         requested = tuple(name for name in ON_REQUEST if compare or name in run.checks)
-        selected = _choose_with_smoke(catalog, select, ignore, smoke or bool(run.smoke), requested)
+        rounds = made_rounds(smoke or bool(run.smoke), net != "off" or has_network_test(run))
+        selected = _choose_with_rounds(catalog, select, ignore, rounds, requested)
         raise typer.Exit(replay_and_report(run, selected, catalog, output))
-    selected = _choose_with_smoke(catalog, select, ignore, smoke, ON_REQUEST if compare else ())
+    rounds = made_rounds(smoke, net != "off")
+    selected = _choose_with_rounds(catalog, select, ignore, rounds, ON_REQUEST if compare else ())
     job_environment = source.read()
     environ = job_environment.environ
     if no_hosts:
         fleet = _empty_inventory(hosts)
     else:
         fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
+    from doctor.net.plan import NetOptions
     from doctor.report.layout.progress_line import ProgressLine
     from doctor.session.examine import ExamineOptions, examine
     from doctor.session.training_files import training_of_line
@@ -108,6 +118,7 @@ def command(
         budget=visit.budget,
         workers=visit.workers,
         launch=launch,
+        net=NetOptions(mode="full" if net == "full" else "quick") if net != "off" else None,
         smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,
         training=training_of_line(job_environment.line, source.job_script),
     )
@@ -130,16 +141,24 @@ def command(
     raise typer.Exit(save_and_report(examination, catalog, output, events))
 
 
-def _choose_with_smoke(
-    catalog: list[Check], select: list[str], ignore: list[str], smoke: bool, requested: Sequence[str] = ()
+def made_rounds(smoke: bool, net: bool) -> dict[str, bool]:
+    """By area of checks that need a round of their own: whether it is made."""
+    return {"smoke": smoke, "network": net}
+
+
+def _choose_with_rounds(
+    catalog: list[Check],
+    select: list[str],
+    ignore: list[str],
+    rounds: dict[str, bool],
+    requested: Sequence[str] = (),
 ) -> list[Check]:
-    """With a smoke run always with its checks; without one, only those selected. ``requested``: names of checks that
-    run beside them. Raises: CommandError.
+    """With a smoke run or a network test always with its checks; without, only those selected. ``requested``: names of
+    checks that run beside them. Raises: CommandError.
     """
-    if smoke:
-        selected = choose_checks(catalog, [*select, "smoke"] if select else [], ignore, roots=True)
-    else:
-        selected = choose_checks(catalog, select, ignore if select else [*ignore, "smoke"], roots=True)
+    made = [area for area, is_made in rounds.items() if is_made]
+    left_out = [] if select else [area for area, is_made in rounds.items() if not is_made]
+    selected = choose_checks(catalog, [*select, *made] if select else [], [*ignore, *left_out], roots=True)
     names = {check.name for check in selected}
     return [check for check in catalog if check.name in names or check.name in requested]
 

@@ -40,6 +40,9 @@ class LimitOptions(NamedTuple):
     scope: Annotated[
         str, typer.Option(metavar="auto|local|cluster", help="This host or all hosts; auto: by launcher.")
     ] = "auto"
+    net: Annotated[
+        str, typer.Option("--net", metavar="quick|full|off", help="Network test between the hosts; default: by tier.")
+    ] = ""
     profile: Annotated[
         str, typer.Option(metavar="job|prolog", help="prolog: quick check of this host; only its faults fail.")
     ] = "job"
@@ -140,6 +143,7 @@ def _preflight_options(
         budget=_budget(bounds.budget, BUDGET[tier]),  # type: ignore[index]
         scope="local" if prolog and bounds.scope == "auto" else bounds.scope,  # type: ignore[arg-type]
         job=job,
+        net=bounds.net,
         select=tuple(select),
         ignore=tuple(ignore),
         checks=tuple(checks),
@@ -164,6 +168,7 @@ def _validate_options(bounds: LimitOptions, spares: SpareOptions, reporting: Rep
     """Raises: CommandError for what cannot be followed."""
     require_one_of("--tier", bounds.tier, ("", *TIERS))
     require_one_of("--scope", bounds.scope, ("auto", "local", "cluster"))
+    require_one_of("--net", bounds.net, ("", "quick", "full", "off"))
     require_one_of("--profile", bounds.profile, ("job", "prolog"))
     require_one_of("--node-format", spares.node_format, FORMATS)
     require_one_of("--fail-on", reporting.fail_on, ("error", "warning"))

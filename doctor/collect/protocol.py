@@ -18,7 +18,7 @@ import msgspec
 
 from doctor.collect.collector import MODULES
 from doctor.engine.decoding import prepare_decoding
-from doctor.engine.fact import Fact, Output, Probe, Visit
+from doctor.engine.fact import OWN_ROUND, Fact, Output, Probe, Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remote.assemble import assemble
@@ -66,7 +66,7 @@ def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str
     parts: dict[tuple[str, ...], dict[str, Any]] = {(): {}}
     for fact in sorted({fact.shares or fact for fact in options.facts}, key=lambda fact: fact.__name__):
         probe = fact.probe
-        if probe.kind in ("visit", "smoke"):
+        if probe.kind in ("visit", *OWN_ROUND):
             continue
         prefix = (
             options.within if probe.job and options.within else ("sudo", "-n") if probe.root and options.sudo else ()

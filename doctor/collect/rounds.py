@@ -11,7 +11,7 @@ import msgspec
 from doctor.collect.fanout import RecordCallback, RunInterrupted, TimeLimits, gather
 from doctor.collect.protocol import CollectOptions, unique_facts
 from doctor.engine.evaluate import FactCache
-from doctor.engine.fact import Fact, Output, Visit
+from doctor.engine.fact import OWN_ROUND, Fact, Output, Visit
 from doctor.engine.record import HostRecord
 from doctor.transport import Transport
 
@@ -36,7 +36,7 @@ def run_rounds(
     """
     began = time.monotonic()
     second = tuple(fact for fact in options.facts if fact.needs)
-    state = (fact for fact in options.facts if not fact.needs and fact.probe.kind != "smoke")
+    state = (fact for fact in options.facts if not fact.needs and fact.probe.kind not in OWN_ROUND)
     first = unique_facts([*state, *(need for fact in second for need in fact.needs)])
     records = gather(
         hosts,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 AREAS = (
     "connectivity",
+    "network",
     "kernel",
     "firewall",
     "memory",

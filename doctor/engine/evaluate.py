@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from doctor.engine.check import Check, Need, Skip
-from doctor.engine.fact import Absent, Fact, Output, PerHost, ProbeAnswer, Unreadable, not_reached
+from doctor.engine.fact import OWN_ROUND, Absent, Fact, Output, PerHost, ProbeAnswer, Unreadable, not_reached
 from doctor.engine.record import HostRecord
 from doctor.engine.result import Finding, Outcome, Reason
 from doctor.engine.sanitize import strip_control_chars
@@ -35,9 +35,9 @@ class FactCache:
     def _read(self, host: str, fact: type[Fact]) -> Fact | Absent:
         record = self.records[host]
         outputs = record.outputs.get(fact.output_name())
-        if outputs is None and fact.needs and not record.visit.failure and fact.probe.kind not in ("visit", "smoke"):
+        if outputs is None and fact.needs and not record.visit.failure and fact.probe.kind not in ("visit", *OWN_ROUND):
             return _not_planned_reason(fact, (self.get(host, need) for need in fact.needs))
-        if not outputs or record.visit.failure or not fact.is_shared or fact.probe.kind in ("visit", "smoke"):
+        if not outputs or record.visit.failure or not fact.is_shared or fact.probe.kind in ("visit", *OWN_ROUND):
             return read_fact(record, fact)
         key = (fact, tuple(part for name, output in outputs.items() for part in _answer(name, output)))
         if key not in self._by_answer:
@@ -87,6 +87,8 @@ def _require_answer(record: HostRecord, fact: type[Fact]) -> None:
     if fact.output_name() not in record.outputs:
         if fact.probe.kind == "smoke":
             raise Absent("no smoke run; run doctor smoke for one")
+        if fact.probe.kind == "network-test":
+            raise Absent("no network test; run doctor net for one")
         if fact.needs:
             raise _not_planned_reason(fact, (read_fact(record, need) for need in fact.needs))
         raise Unreadable("was not collected in this run")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 import msgspec
 
 F = TypeVar("F")
-Kind = Literal["run", "read", "ask", "visit", "smoke"]
+Kind = Literal["run", "read", "ask", "visit", "smoke", "network-test"]
 
 
 class Absent(Exception):
@@ -77,7 +77,7 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """The command or file that one fact is read from. Made by `run`, `read`, `ask`, `visit` and `smoke`."""
+    """The command or file that one fact is read from. See `run`, `read`, `ask`, `visit`, `smoke`, `network_test`."""
 
     kind: Kind
     text: str = ""
@@ -155,6 +155,15 @@ def visit() -> Probe:
 def smoke() -> Probe:
     """Runs nothing: the smoke run stores the reports of its ranks in the host's record."""
     return Probe("smoke")
+
+
+def network_test() -> Probe:
+    """Runs nothing: the network test stores what each host tried in the host's record."""
+    return Probe("network-test")
+
+
+OWN_ROUND = ("smoke", "network-test")
+"""Kinds of probes that the collector has no part in: a round of its own fills in the outputs."""
 
 
 class ProbeAnswer(Mapping[str, Output]):

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from doctor.engine.net_summary import NetSummary
 from doctor.engine.smoke_summary import SmokeSummary
 
 
@@ -219,5 +220,7 @@ class Report(msgspec.Struct, frozen=True):
     """Notes beside the outcomes: skipped parts, interruptions, fallbacks."""
     smoke: SmokeSummary | None = None
     """The smoke run in figures, if one was made."""
+    net: NetSummary | None = None
+    """The network test in figures, if one was made."""
     hosts_unknown: str = ""
     """Why the job may have more hosts than the run knows, so that it is never healthy; empty where it has not."""

@@ -12,13 +12,14 @@ import msgspec
 
 from doctor.engine.errors import InputError
 from doctor.job.variables import communication
-from doctor.preflight.tiers import checks_of_tier
+from doctor.preflight.tiers import checks_of_tier, tests_network
 
 if TYPE_CHECKING:
     from doctor.engine.job_input import LaunchOptions
     from doctor.environment.inventory import Inventory
     from doctor.environment.job_context import JobContext
     from doctor.environment.scope import Scope
+    from doctor.net.plan import NetOptions
     from doctor.preflight.deadline import TimeBudget
     from doctor.preflight.gathered import Gathered, GatherProgress
     from doctor.preflight.host_leader import LeaderVerdict
@@ -167,6 +168,8 @@ def _select_checks(options: PreflightOptions, environ: Mapping[str, str], progre
     skipped = read_skips(environ, [check.name for check in catalog]).names
     progress.update(skipped=tuple(sorted(skipped)))
     candidates = choose_checks(catalog, options.select, options.ignore, roots=True)
+    if options.net == "off":
+        candidates = [check for check in candidates if not tests_network([check])]
     selected, excluded = checks_of_tier(candidates, tier)
     progress.update(selected_checks=tuple(selected))
     if excluded:
@@ -266,8 +269,19 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
         evaluation=EvaluationLimit(budget.evaluation_end),
         gates_job=options.exit_code_policy.profile == "job",
         launch=_launch(options),
+        net=_net_options(options, gathered),
         smoke=_smoke_options(options) if gathered.tier == "smoke" else None,
     )
+
+
+def _net_options(options: PreflightOptions, gathered: Gathered) -> NetOptions | None:
+    """The network test of the tier; none where no check of it was chosen, or where there is one host alone."""
+    from doctor.net.plan import NetOptions
+
+    if not tests_network(gathered.selected_checks) or len(gathered.hosts) < 2 or options.net == "off":
+        return None
+    full = options.net == "full" or (not options.net and gathered.tier == "smoke")
+    return NetOptions(mode="full" if full else "quick")
 
 
 def _of_scope(options: ExamineOptions, inventory: Inventory) -> ExamineOptions:

@@ -55,6 +55,8 @@ class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     job: JobSettings = JobSettings()
     source: JobEnvironment | None = None
     """Where the job's environment was read; None: this process's is the job's."""
+    net: str = ""
+    """Network test: quick, full or off; empty: that of the tier."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     checks: tuple[Path, ...] = ()

@@ -19,7 +19,8 @@ def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], li
 
     quick: every host is read once, with no load on devices or links: nothing that takes a second round, and no call of
     a vendor's tool for each device that only a warning needs. These run one after the other, some 0.2 s each.
-    standard: everything that reads. smoke: also the results of the training run.
+    standard: everything that reads, and a quick test of the network between the hosts. smoke: also the results of the
+    training run, and the network test of all pairs.
     """
     picked: list[Check] = []
     excluded: list[str] = []
@@ -27,7 +28,7 @@ def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], li
     needed = {fact for check in candidates if check.severity is Severity.ERROR for fact in check.facts}
     for check in candidates:
         trains = any(fact.probe.kind == "smoke" for fact in check.facts) or check.area == "smoke"
-        second = any(fact.needs for fact in check.facts)
+        second = any(fact.needs for fact in check.facts) or tests_network([check])
         if trains and tier != "smoke":
             continue
         slow = any(
@@ -38,6 +39,11 @@ def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], li
         else:
             picked.append(check)
     return picked, excluded
+
+
+def tests_network(checks: Iterable[Check]) -> bool:
+    """Whether one of the checks needs the hosts to try their network."""
+    return any(fact.probe.kind == "network-test" for check in checks for fact in check.facts)
 
 
 def parse_duration(text: str) -> float:

@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.engine.check import Check
 from doctor.engine.evaluate import FactCache, Intent, evaluate_check
+from doctor.engine.explained import withdraw_explained
 from doctor.engine.record import Run
 from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report
 
@@ -46,7 +47,13 @@ def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: E
             outcomes.append(_unknown(slow, hosts, Reason("its evaluation took too long, and was given up")))
     outcomes += [_unknown(check, hosts, BUDGET_ENDED) for check in checks[len(outcomes) :]]
     return Report(
-        run.source, hosts, tuple(outcomes), run.started, run.seconds, run.notes, hosts_unknown=run.hosts_unknown
+        run.source,
+        hosts,
+        tuple(withdraw_explained(outcomes)),
+        run.started,
+        run.seconds,
+        run.notes,
+        hosts_unknown=run.hosts_unknown,
     )
 
 

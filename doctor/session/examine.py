@@ -26,18 +26,22 @@ from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
 from doctor.environment.schedulers import batch_allocation
+from doctor.facts.network_test import NetworkAnswer
 from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, read_rank_table
 from doctor.job.training import TrainingLaunch
 from doctor.job.variables import relevant
 from doctor.session.evaluation_time import EvaluationLimit, evaluate_in_time
-from doctor.session.saved_run import smoke_run, training_launch
+from doctor.session.saved_run import has_network_test, smoke_run, training_launch
 from doctor.smoke.model import SmokeRun
 from doctor.transport.open import open_transport
 from doctor.transport.options import SshOptions as SshOptions
 from doctor.transport.options import workers
 
 if TYPE_CHECKING:
+    from doctor.engine.fact import Fact
     from doctor.environment.inventory import Inventory
+    from doctor.net.plan import NetOptions
+    from doctor.net.run.round import NetRoundResult
     from doctor.smoke.plan import SmokeOptions
     from doctor.smoke.run.connect import AgentSession
     from doctor.smoke.run.round import SmokeRoundResult, StageCallback
@@ -47,6 +51,13 @@ if TYPE_CHECKING:
 
 ROUNDS_SHARE = 0.4
 """Part of the time budget for the first two rounds when a smoke run follows."""
+
+
+BEFORE_NET_SHARE = 0.6
+"""The same when a network test follows, and no smoke run."""
+NET_SHARE = 0.4
+"""Part of what then remains for the network test when a smoke run follows it."""
+MIN_NET_SECONDS = 5.0
 
 
 class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +80,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Job settings of the command line; `examine` adds those of the environment."""
     gates_job: bool = False
     """The job starts from this process, in its environment and working folder."""
+    net: NetOptions | None = None
+    """Options of the network test between the hosts; None makes none."""
     smoke: SmokeOptions | None = None
     """Options of the smoke run that follows; None makes none."""
     training: TrainingLaunch | None = None
@@ -107,26 +120,30 @@ def examine(
     stopped: BaseException | None = None
     records: dict[str, HostRecord] = {}
     warnings: list[str] = []
+    net_notes: tuple[str, ...] = ()
     smoke_round: SmokeRoundResult | None = None
     closing: threading.Thread | None = None
     if hosts:
         transport = open_transport(inventory.local, options.transport, _ssh_options(options, inventory), hosts)
-        facts = unique_facts(fact for check in checks for fact in check.facts)
+        facts = unique_facts([*(fact for check in checks for fact in check.facts), *_net_facts(options)])
         ask = CollectOptions(
             facts, msgspec.to_builtins(job.probe_inputs), options.sudo, tuple(split_command(options.within))
         )
-        share = ROUNDS_SHARE if options.smoke else 1.0
+        share = ROUNDS_SHARE if options.smoke else BEFORE_NET_SHARE if options.net else 1.0
         limits = TimeLimits(options.timeout, options.budget * share, options.workers or workers(len(hosts)))
         try:
             records = run_rounds(hosts, transport, ask, limits, inventory.local, progress)
-            if options.smoke:
+            if options.net:
+                net_round = _net_round(records, job, transport, options, clock, stage)
+                records, stopped, net_notes = net_round.records, net_round.stopped, net_round.notes
+            if options.smoke and stopped is None:
                 smoke_round = _smoke_round(records, inventory, transport, options, clock, stage)
                 stopped = smoke_round.stopped
         except RunInterrupted as partial:
             records, stopped = partial.records, partial.interrupt
         finally:
             closing = _close(transport, wait=not options.budget)
-        warnings = transport.warnings
+        warnings = [*transport.warnings, *net_notes]
     run = job.run(started, clock, smoke_round.records if smoke_round else records, warnings, smoke_round, stopped)
     report = replay(run, checks, options.evaluation)
     return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing)
@@ -268,12 +285,50 @@ def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = Evaluatio
     intent = _intent(run.launch, run.rank_table, run.smoke, run.training)
     with gc_paused():
         report = evaluate_in_time(run, checks, intent, limit)
+    if has_network_test(run):
+        from doctor.net.summary import summarise_test
+
+        summary = summarise_test(FactCache(run.hosts).fleet(NetworkAnswer), report.hosts)
+        report = msgspec.structs.replace(report, net=summary)
     smoke = intent[SmokeRun]
     if not isinstance(smoke, SmokeRun):
         return report
     from doctor.smoke.results.figures import summarise
 
     return msgspec.structs.replace(report, smoke=summarise(smoke, FactCache(run.hosts)))
+
+
+def _net_facts(options: ExamineOptions) -> tuple[type[Fact], ...]:
+    if options.net is None:
+        return ()
+    from doctor.net.plan import INPUT_FACTS
+
+    return INPUT_FACTS
+
+
+def _net_round(
+    records: dict[str, HostRecord],
+    job: _JobInput,
+    transport: Transport,
+    options: ExamineOptions,
+    clock: float,
+    stage: StageCallback,
+) -> NetRoundResult:
+    """The network test, within what is left of the budget."""
+    from doctor.net.run.outputs import without_net_answers
+    from doctor.net.run.round import NetRoundResult, run_net_round
+
+    assert options.net
+    net, remaining = options.net, options.budget - (time.monotonic() - clock)
+    if options.budget and options.smoke:
+        remaining *= NET_SHARE
+    if options.budget and remaining < MIN_NET_SECONDS:
+        return NetRoundResult(without_net_answers(records, f"the budget of {options.budget:g} s ended before it"))
+    if options.budget:
+        net = msgspec.structs.replace(net, budget=min(net.budget, remaining))
+    within = tuple(split_command(options.within))
+    launch = LaunchConfig.from_options(job.launch)
+    return run_net_round(records, launch, transport, net, within=within, on_phase=stage)
 
 
 def _smoke_round(

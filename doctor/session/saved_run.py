@@ -10,6 +10,7 @@ import msgspec
 from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.record import BadRun, Run, load_run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.facts.network_test import NetworkAnswer
 from doctor.job.training import TrainingLaunch
 from doctor.smoke.model import SmokeRun
 
@@ -39,6 +40,11 @@ def load(data: bytes, name: str) -> Run:
         field = "" if "$.smoke" in message else " - at `$.smoke`"
         raise BadRun(f"{name}: not a saved run: {strip_control_chars(message, 300)}{field}") from None
     return run
+
+
+def has_network_test(run: Run) -> bool:
+    """Whether the hosts tried their network."""
+    return any(NetworkAnswer.__name__ in record.outputs for record in run.hosts.values())
 
 
 def smoke_run(saved: Mapping[str, Any]) -> SmokeRun | Absent:

@@ -12,13 +12,15 @@ import pytest
 from doctor.collect import collector
 from doctor.diagnose import excerpter
 from doctor.fix import executor
+from doctor.net import prober
 from doctor.remote.assemble import assemble, read_module
 from doctor.smoke.programs import agent
 from doctor.transport.launcher import carrier
 
 ROOT = Path(__file__).parents[2] / "doctor"
 PROGRAMS = {
-    module.__name__.rpartition(".")[2]: module.MODULES for module in (agent, carrier, collector, excerpter, executor)
+    module.__name__.rpartition(".")[2]: module.MODULES
+    for module in (agent, carrier, collector, excerpter, executor, prober)
 }
 LONGEST = 300
 """Lines of a module."""

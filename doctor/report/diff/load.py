@@ -7,10 +7,12 @@ names, and what is wrong is told with its place. A document of an earlier versio
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from doctor.engine.net_summary import NetSummary
 from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, Status, Waived
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.report.formats.json import SCHEMA
@@ -103,12 +105,48 @@ class _Document(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
     smoke: dict[str, Any] | None = None
     hosts_unknown: str = ""
+    net: _Net | None = None
 
     def to_report(self) -> Report:
         smoke = _smoke_summary(self.smoke) if self.smoke is not None else None
         outcomes = tuple(outcome.to_outcome() for outcome in self.outcomes)
         return Report(
-            self.source, self.hosts, outcomes, self.started, self.seconds, self.notes, smoke, self.hosts_unknown
+            self.source,
+            self.hosts,
+            outcomes,
+            self.started,
+            self.seconds,
+            self.notes,
+            smoke,
+            self.net.to_summary(self.hosts) if self.net else None,
+            self.hosts_unknown,
+        )
+
+
+class _Port(msgspec.Struct, frozen=True):
+    purpose: str
+    number: int
+
+
+class _Net(msgspec.Struct, frozen=True):
+    mode: str
+    hosts: tuple[str, ...]
+    ports: tuple[_Port, ...]
+    rows: tuple[tuple[str, ...], ...]
+    coverage: str
+    speeds: tuple[dict[str, float | None], ...] = ()
+
+    def to_summary(self, hosts: Sequence[str]) -> NetSummary | None:
+        """None where the figures do not fit the report's hosts."""
+        count = len(self.hosts)
+        square = len(self.rows) == len(self.ports) and all(
+            len(rows) == count and all(len(row) == count for row in rows) for rows in self.rows
+        )
+        if not square or not set(self.hosts) <= set(hosts):
+            return None
+        ports = tuple((port.purpose, port.number) for port in self.ports)
+        return NetSummary(
+            self.mode, tuple(map(list(hosts).index, self.hosts)), ports, self.rows, self.coverage, self.speeds
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from doctor.engine.areas import by_area
 from doctor.engine.check import Check
-from doctor.engine.fact import Fact, Probe
+from doctor.engine.fact import OWN_ROUND, Fact, Probe
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remedy.playbook import Playbook
 from doctor.report.explain.examples import EXAMPLES, ExampleFinding, fill_placeholders
@@ -111,11 +111,22 @@ def _smoke(fact: type[Fact]) -> Iterator[str]:
     yield "runs nothing: it is read from the ranks of the smoke run"
 
 
-_PROBE_DESCRIPTIONS = {"run": _command, "read": _files, "ask": _python_function, "visit": _visit, "smoke": _smoke}
+def _network_test(fact: type[Fact]) -> Iterator[str]:
+    yield "tries the network between the hosts: temporary listeners, and connections from the other hosts"
+
+
+_PROBE_DESCRIPTIONS = {
+    "run": _command,
+    "read": _files,
+    "ask": _python_function,
+    "visit": _visit,
+    "smoke": _smoke,
+    "network-test": _network_test,
+}
 
 
 def _probe_conditions(probe: Probe) -> Iterator[str]:
-    if probe.kind in ("visit", "smoke"):
+    if probe.kind in ("visit", *OWN_ROUND):
         return
     if probe.requires:
         yield f"only where {probe.requires} is installed"

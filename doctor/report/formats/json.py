@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import msgspec
 
 from doctor import __version__
 from doctor.engine.exit_code import verdict
+from doctor.engine.net_summary import NetSummary
 from doctor.engine.result import Finding, Outcome, Report, fill_template
 from doctor.engine.smoke_summary import SmokeSummary, SoakFigures
 from doctor.report.formats.renderer import RenderContext, Renderer
@@ -56,6 +57,18 @@ def document(report: Report, code: int) -> dict[str, Any]:
         "notes": [_text(note) for note in report.notes],
         "hosts_unknown": _text(report.hosts_unknown),
         "smoke": _smoke(report.smoke) if report.smoke else None,
+        "net": _net(report.net, report.hosts) if report.net else None,
+    }
+
+
+def _net(summary: NetSummary, hosts: Sequence[str]) -> dict[str, Any]:
+    return {
+        "mode": _text(summary.mode),
+        "hosts": [_text(hosts[place]) for place in summary.hosts],
+        "ports": [{"purpose": _text(purpose), "number": number} for purpose, number in summary.ports],
+        "rows": [list(rows) for rows in summary.rows],
+        "coverage": _text(summary.coverage),
+        "speeds": [to_json_value(speed) for speed in summary.speeds],
     }
 
 

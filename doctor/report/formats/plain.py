@@ -53,7 +53,9 @@ def render(
         if not brief or section.title in ("findings", "unknown"):
             for entry in section.entries:
                 lines += _entry(entry, terminal.colour, brief)
-    lines += [] if brief else _smoke(page.smoke)
+    if not brief:
+        lines += [f"net     {line}" for line in page.net]
+        lines += _smoke(page.smoke)
     lines += _summary_lines(page.summary, terminal.colour, brief)
     text = "\n".join(lines) + "\n"
     return text if terminal.unicode else text.replace("…", "...")

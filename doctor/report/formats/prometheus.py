@@ -27,6 +27,7 @@ def render(report: Report, code: int) -> str:
     for outcome in sort_by_area(report.outcomes):
         metrics.check(outcome)
     metrics.hosts(report, classify_hosts(report))
+    metrics.net(report)
     return generate_latest(metrics.registry).decode("utf-8")
 
 
@@ -78,6 +79,18 @@ class _Metrics:
         )
         for (host, severity), number in sorted(blamed.items()):
             findings.labels(host, severity).set(number)
+
+    def net(self, report: Report) -> None:
+        """The network test, where one was made."""
+        if report.net is None:
+            return
+        from doctor.net.localize import localize
+        from doctor.net.metrics import add_metrics
+        from doctor.net.slow_paths import slow_paths
+        from doctor.net.summary import matrix_of
+
+        matrix = matrix_of(report.net, report.hosts)
+        add_metrics(self.registry, matrix, localize(matrix).causes, slow_paths(matrix.speeds))
 
 
 def _label(host: str) -> str:

@@ -101,6 +101,7 @@ class _TextLayout:
             spaced = not is_block
         if spaced and not findings:
             yield Text()
+        yield from self.net(page.net)
         yield from self.smoke(page.smoke)
         yield from self.summary(
             page.summary, bool(findings), [mark for mark in page.summary.unfilled if mark in displayed]
@@ -123,6 +124,13 @@ class _TextLayout:
 
     def shows_title(self, section: ReportSection) -> bool:
         return bool(section.title) and section.title != "findings" and (self.verbose or section.entries[0].is_claim)
+
+    def net(self, lines: Sequence[str]) -> Iterator[Text]:
+        if lines:
+            yield Text("network test: from each row to each column", "bold")
+            for line in lines:
+                yield Text(f"  {line}", "dim")
+            yield Text()
 
     def smoke(self, smoke: Details) -> Iterator[Text]:
         if smoke:

@@ -24,6 +24,10 @@ MAX_NAMED_CHECKS = 3
 """Up to so many checks are named where more are counted."""
 
 
+NET_MAP_WIDTH = 70
+"""Characters."""
+
+
 class ReportPage(msgspec.Struct, frozen=True):
     """A complete report as text parts."""
 
@@ -31,6 +35,8 @@ class ReportPage(msgspec.Struct, frozen=True):
     summary: SummaryLines
     smoke: Details = ()
     """The smoke run, if one was made."""
+    net: tuple[str, ...] = ()
+    """The network test as a map, a line for each source, where an attempt failed."""
 
 
 def build_page(
@@ -57,7 +63,19 @@ def build_page(
         tuple(section for section in sections if section.entries),
         summary_lines(report, folded, code, fixable, unfilled),
         smoke,
+        _net_map(report),
     )
+
+
+def _net_map(report: Report) -> tuple[str, ...]:
+    if report.net is None:
+        return ()
+    from doctor.net.heat_map import heat_map
+    from doctor.net.summary import is_worth_a_map, matrix_of
+
+    if not is_worth_a_map(report.net):
+        return ()
+    return tuple(heat_map(matrix_of(report.net, report.hosts), NET_MAP_WIDTH, unicode=False))
 
 
 class _PageBuilder:

@@ -1,0 +1,33 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.network_test import NetworkAnswer
+from doctor.net.findings import located_failures
+
+
+@check(severity=ERROR, area="network", single_host="only one host: there is no other to connect to")
+def net_answered_by_other(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
+    """What answers at a host's address and port is that host.
+
+    ## Why it matters
+    Two hosts with one address, a NAT rule or a proxy on the way take connections that are meant for a rank. The job
+    hangs, or talks to the wrong host.
+
+    ## What to do
+    Find who has the address: `arping -c 3 -I NIC ADDRESS` from {first} prints a second hardware address where two
+    hosts have it; `ip neighbour show ADDRESS` on two hosts must agree. On {other}: `ip -br address`, and `nft list
+    table ip nat` for rules that redirect. The fault lies {place}.
+
+    ## Source
+    Both ends of a test connection prove with a random key of the run which host they are. Here another host proved
+    itself, or what answered does not know the key.
+    """
+    for failure in located_failures(answers, "foreign"):
+        yield Finding(
+            "connections {place} are answered by something else: {failed} of {attempts} attempts on {ports} ({how})"
+            "{doubt}",
+            hosts=failure.hosts,
+            observed=", ".join(failure.outcomes),
+            expected="the host itself",
+            **failure.values,
+        )

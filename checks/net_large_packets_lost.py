@@ -1,0 +1,37 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.network_test import NetworkAnswer
+from doctor.net.findings import located_failures
+
+
+@check(severity=ERROR, area="network", single_host="only one host: there is no other to connect to")
+def net_large_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
+    """Full-size packets pass wherever small ones do.
+
+    ## Why it matters
+    Something on the way has a smaller MTU than the hosts, and the message that tells the sender so does not come back:
+    connections open, the rendezvous works, and the first tensor hangs until a timeout.
+
+    ## What to do
+    Find the place: `tracepath -n {other}` on {first}, and back; `ping -M do -s {payload} {other}` passes or not by
+    size. Give every interface and switch port on the way the same MTU, or all hosts the smaller one (`ip link set NIC
+    mtu {largest}`), and let ICMP "fragmentation needed" (ICMPv6 "packet too big") through. The fault lies {place}.
+
+    ## Source
+    On one port of each pair some 4 KiB or three full segments are sent in each direction. Where they are lost and a
+    connection with smaller segments passes, the largest size that passes is searched for, to 8 bytes. RFC 2923
+    describes the fault.
+    """
+    for failure in located_failures(answers, "large"):
+        largest = failure.largest_bytes
+        yield Finding(
+            "small packets pass {place}, full-size ones do not: {size} ({how}){doubt}",
+            hosts=failure.hosts,
+            size=f"the largest that passes has {largest} bytes" if largest else "none of the sizes tried passes",
+            largest=largest or "SIZE",
+            payload=largest - 28 if largest else "SIZE",
+            observed=f"{largest} bytes" if largest else "lost",
+            expected="the MTU of the interfaces",
+            **failure.values,
+        )

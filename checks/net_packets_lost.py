@@ -1,0 +1,35 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.network_test import NetworkAnswer
+from doctor.net.findings import measured_slow_paths, slow_hosts, slow_path_values
+
+
+@check(severity=WARNING, area="network", single_host="only one host: there is no other to connect to")
+def net_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
+    """No host, link or direction of the hosts' network loses many more packets than the others.
+
+    ## Why it matters
+    TCP hides a lossy cable: connections open, and throughput falls to a part, now and then. Timeouts of collectives
+    follow under load.
+
+    ## What to do
+    Read the counters on both ends of the way {place}: `ip -s link show NIC`, `ethtool -S NIC` (CRC, discards), and at
+    the switch port. Reseat or change the cable or module; look for a speed or duplex that was set by hand.
+    Measure again: `doctor net --select net-packets-lost`.
+
+    ## Source
+    The kernel counts the segments that it sent again (TCP_INFO, tcpi_total_retrans) while each pair measures its
+    throughput alone. A host or path is named that loses at least five times as much as the others and 0.1 % of its
+    segments, by the same statistics as in `doctor explain net-path-slow`.
+    """
+    for path in measured_slow_paths(answers):
+        if path.figure == "retransmissions":
+            values = slow_path_values(path, answers)
+            hosts = slow_hosts(path, answers)
+            yield Finding(
+                "packets are lost {place}: {value} of the segments were sent again, elsewhere {norm} (confidence "
+                "{confidence}, {measured} measurements)",
+                hosts=hosts,
+                **values,
+            )

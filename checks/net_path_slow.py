@@ -1,0 +1,36 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.network_test import NetworkAnswer
+from doctor.net.findings import measured_slow_paths, slow_hosts, slow_path_values
+
+
+@check(severity=WARNING, area="network", single_host="only one host: there is no other to connect to")
+def net_path_slow(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
+    """No host, link or direction of the hosts' network is much slower than the others.
+
+    ## Why it matters
+    Data loading, checkpoints, rendezvous and every collective of Gloo go over this network. A ring is as fast as its
+    slowest link.
+
+    ## What to do
+    Compare with a fast pair: `ethtool NIC` (speed, duplex), `tracepath -n {other}` from {first} (a detour, a smaller
+    MTU), the error counters of the interfaces and switch ports, other load on the host. The slow way is {place}.
+    Measure again: `doctor net --select net-path-slow`.
+
+    ## Source
+    Each pair measures alone, in both directions: 200 round trips of one byte, one stream, four streams. What looks
+    slow is measured again while all others are idle. A host or path is named whose ranks among all measurements come
+    about by chance in fewer than one of 1000 fleets (hypergeometric distribution, Bonferroni's correction), and that is
+    slower by a ratio that matters. Not measured while a job runs. It can be wrong where a host was busy meanwhile.
+    """
+    for path in measured_slow_paths(answers):
+        if path.figure != "retransmissions":
+            values = slow_path_values(path, answers)
+            hosts = slow_hosts(path, answers)
+            yield Finding(
+                "the {figure} {place} is {ratio} times worse than elsewhere: {value} against {norm} (confidence "
+                "{confidence}, {measured} measurements)",
+                hosts=hosts,
+                **values,
+            )

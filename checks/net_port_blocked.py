@@ -1,0 +1,33 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.network_test import NetworkAnswer
+from doctor.net.findings import located_failures
+
+
+@check(severity=ERROR, area="network", single_host="only one host: there is no other to connect to")
+def net_port_blocked(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
+    """The job's ports are open wherever hosts reach each other.
+
+    ## Why it matters
+    Packets pass, but not on these ports: the rendezvous works and the first collective hangs, or the other way round.
+    The message is a timeout, and names no port.
+
+    ## What to do
+    Look for rules for these ports, on the hosts and between them: `nft list ruleset` and `iptables-save` on {other},
+    the security group of the cloud, the firewall between the racks. The fault lies {place}. `doctor check --select
+    firewall` reads the hosts' own rules and prints the command that opens the ports to these hosts alone.
+
+    ## Source
+    Each host listens for some seconds on the ports that the job will use, and the others connect: MASTER_PORT, HCCL's
+    host ports where there are NPUs, and one port that the kernel gives, as Gloo and NCCL take them. Other ports of the
+    same pair of hosts worked in the same test. What fails is tried again.
+    """
+    for failure in located_failures(answers, "port"):
+        yield Finding(
+            "connections {place} fail on {ports}, and pass on others: {failed} of {attempts} attempts ({how}){doubt}",
+            hosts=failure.hosts,
+            observed=", ".join(failure.outcomes),
+            expected="open",
+            **failure.values,
+        )

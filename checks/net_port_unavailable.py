@@ -1,0 +1,31 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.network_test import NetworkAnswer
+from doctor.net.findings import located_failures
+
+
+@check(severity=ERROR, area="network", single_host="only one host: there is no other to connect to")
+def net_port_unavailable(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
+    """Every host can listen on the ports that the job will use.
+
+    ## Why it matters
+    A port that another process holds ends the job at its start: "Address already in use", EI0019. Often it is what
+    remained of the last job.
+
+    ## What to do
+    Find the process on {host}: `ss -tlnp "sport = :{port}"`. End a leftover process of your own; leave another user's
+    alone, and give the job other ports: MASTER_PORT, HCCL_IF_BASE_PORT.
+
+    ## Source
+    The network test binds each port at the address that the job will use, in the network namespace of the job; the
+    kernel refused it. The process is named as far as it can be seen: without root, those of other users cannot.
+    """
+    for failure in located_failures(answers, "unavailable"):
+        yield Finding(
+            "it cannot listen on {ports}: {how}",
+            hosts=failure.hosts,
+            observed=", ".join(failure.details) or "bound",
+            expected="free",
+            **failure.values,
+        )

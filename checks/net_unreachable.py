@@ -1,0 +1,35 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.network_test import NetworkAnswer
+from doctor.net.findings import located_failures
+
+
+@check(severity=ERROR, area="network", single_host="only one host: there is no other to connect to")
+def net_unreachable(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
+    """Every host reaches every other host that it tried.
+
+    ## Why it matters
+    Ranks connect in both directions between many pairs of hosts. Where one host, link or direction drops packets, the
+    job waits at its start for minutes, and its messages name the ranks that waited.
+
+    ## What to do
+    Try it by hand: `ping -c 3 {other}` on {first}, and back. Where the address answers nobody: the interface, the
+    cable, the switch port, a host with the same address. Where only some hosts fail: the route on {first}
+    (`ip route get ADDRESS`), a rule for single addresses, the switch between them. Where packets arrive and their
+    answers do not: the route back, `rp_filter`, a rule on the host that asks. The fault lies {place}.
+
+    ## Source
+    Each host listens for some seconds on the ports that the job will use, at the address that its library takes, and
+    the others connect; both ends prove that they belong to the run. What fails is tried again. The host, link,
+    direction or group that is named is the fewest that explain all failed attempts. It can be wrong where hosts were
+    so busy that they did not answer twice within 3.5 s.
+    """
+    for failure in located_failures(answers, "path"):
+        yield Finding(
+            "connections {place} fail on all ports tried: {failed} of {attempts} attempts ({how}){doubt}",
+            hosts=failure.hosts,
+            observed=", ".join(failure.outcomes),
+            expected="open",
+            **failure.values,
+        )

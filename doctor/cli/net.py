@@ -1,0 +1,121 @@
+"""`doctor net`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from doctor.cli.host_options import (
+    SCOPES,
+    ConnectionOptions,
+    HostOptions,
+    JobOptions,
+    ProductOption,
+    ScopeOption,
+    SudoOption,
+    TimeoutOption,
+    WorkersOption,
+    require_finite,
+    ssh_options,
+    validate_connection,
+    validate_product,
+)
+from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
+from doctor.cli.output_options import OutputOptions
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
+from doctor.cli.shared_options import expand_option_groups
+from doctor.engine.errors import UsageError, require_one_of
+from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
+from doctor.session.output_files import combine_callbacks
+from doctor.session.select_checks import choose_checks, load_catalog
+from doctor.session.select_hosts import select_inventory
+
+MODES = ("quick", "full")
+
+
+@expand_option_groups
+def command(
+    *,
+    hosts: HostOptions,
+    scope: ScopeOption = "auto",
+    net: Annotated[
+        str,
+        typer.Option("--net", metavar="quick|full", help="quick: some pairs of each host; full: all, and speeds."),
+    ] = "full",
+    seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Random seed of the schedule.")] = 1,
+    no_speeds: Annotated[
+        bool, typer.Option("--no-speeds", help="With --net full: all pairs and ports, without latency and throughput.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Measure speeds although a job runs on the hosts.")] = False,
+    budget: Annotated[
+        float,
+        typer.Option(metavar="S", min=5, callback=require_finite, help="Time limit of the test, in seconds."),
+    ] = 300.0,
+    select: SelectOption = [],  # noqa: B006 - typer's way
+    ignore: IgnoreOption = [],  # noqa: B006
+    checks: ChecksOption = [],  # noqa: B006
+    job: JobOptions,
+    source: SourceOptions,
+    product: ProductOption = "",
+    connection: ConnectionOptions,
+    sudo: SudoOption = False,
+    timeout: TimeoutOption = 60.0,
+    workers: WorkersOption = 0,
+    output: OutputOptions,
+) -> None:
+    """Have the hosts try their network, and name the host, link or direction that fails.
+
+    Every host listens for some seconds on the ports that the job will use, and connects to the other hosts, both ways.
+    Hosts come from the same sources as in `doctor check`. Nothing is left on the hosts.
+
+    `doctor net HOSTS -- torchrun --nnodes 2 train.py` tries the ports that this launch line gives the job.
+
+    Exit codes: as `doctor check`.
+    """
+    validate_product(product)
+    validate_connection(connection)
+    validate_output(output, checks)
+    require_one_of("--scope", scope, SCOPES)
+    require_one_of("--net", net, MODES)
+    catalog = load_catalog(checks)
+    selected = choose_checks(catalog, select or ["network"], ignore, roots=True)
+    if not any(fact.probe.kind == "network-test" for check in selected for fact in check.facts):
+        raise UsageError("--select and --ignore leave no check of the network test; expected one of the area network")
+    if output.from_file:
+        raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
+    job_environment = source.read()
+    environ = job_environment.environ
+    fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
+    from doctor.net.plan import NetOptions
+    from doctor.report.layout.progress_line import ProgressLine
+    from doctor.session.examine import ExamineOptions, examine
+
+    options = ExamineOptions(
+        transport=connection.transport,
+        ssh=ssh_options(connection),
+        sudo=sudo,
+        within=job_environment.within(connection.within, fleet.local),
+        timeout=timeout,
+        workers=workers,
+        launch=job_environment.complete(job.launch(product)),
+        net=NetOptions(
+            mode="full" if net == "full" else "quick", seed=seed, budget=budget, speeds=not no_speeds, force=force
+        ),
+    )
+    progress = ProgressLine(len(fleet.hosts), sys.stderr)
+    events = start_events(output, fleet.hosts, selected, fleet.source)
+    try:
+        examination = examine(
+            job_environment.annotate(fleet),
+            selected,
+            options,
+            environ,
+            rank_table=hosts.rank_table or "",
+            progress=combine_callbacks(progress.step, events.host),
+            stage=combine_callbacks(progress.stage, events.stage),
+        )
+    finally:
+        progress.close()
+    raise typer.Exit(save_and_report(examination, catalog, output, events))

@@ -1,0 +1,55 @@
+"""Findings of a trial that another check explains: one fault is reported once, by the check that can fix it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from doctor.engine.result import Finding, Outcome, Reason
+
+EXPLAINED_BY: Mapping[str, tuple[str, ...]] = {
+    "net-unreachable": ("firewall-blocks-job", "interface-unreachable", "device-ip-conflict"),
+    "net-port-blocked": ("firewall-blocks-job",),
+    "net-port-unavailable": ("hccl-port-taken", "master-port-taken", "default-port-taken"),
+    "net-large-packets-lost": ("interface-mtu-differs",),
+}
+"""By check of a trial: the checks that read the cause on the hosts."""
+EVERYONE = "every other host"
+"""The value ``peers`` of a finding that concerns all of them."""
+
+
+def withdraw_explained(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes; a finding that another one explains is unknown instead, with that check as its root cause.
+
+    A finding is explained where the other names one of its hosts, and the rest of its hosts among its ``peers`` if it
+    has any. What remains is seen once the cause is removed.
+    """
+    by_check = {outcome.check: outcome for outcome in outcomes}
+    return [_withdraw(outcome, by_check) if outcome.check in EXPLAINED_BY else outcome for outcome in outcomes]
+
+
+def _withdraw(outcome: Outcome, by_check: Mapping[str, Outcome]) -> Outcome:
+    kept, unknown = [], dict(outcome.unknown)
+    for finding in outcome.findings:
+        cause = _cause(finding, outcome.check, by_check)
+        if cause:
+            for host in finding.hosts:
+                unknown.setdefault(host, Reason(f"a trial failed: {finding}"[:300], cause))
+        else:
+            kept.append(finding)
+    return msgspec.structs.replace(outcome, findings=tuple(kept), unknown=unknown)
+
+
+def _cause(finding: Finding, check: str, by_check: Mapping[str, Outcome]) -> str:
+    for name in EXPLAINED_BY[check]:
+        if name in by_check and any(_explains(other, finding) for other in by_check[name].findings):
+            return name
+    return ""
+
+
+def _explains(other: Finding, finding: Finding) -> bool:
+    shared, rest = set(other.hosts) & set(finding.hosts), set(finding.hosts) - set(other.hosts)
+    peers = other.values.get("peers", [])
+    named = {peers} if isinstance(peers, str) else set(peers) if isinstance(peers, (list, tuple)) else set()
+    return bool(shared) and (not rest or EVERYONE in named or rest <= named)

@@ -1,0 +1,64 @@
+"""What a host answered when the hosts of the job tried their network: its own attempts, and its own ports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, network_test
+
+MAX_TEST_HOSTS = 10_000
+
+
+class NetworkAnswer(Fact, frozen=True):
+    """The host's part of the network test, as `doctor.net` reads it.
+
+    Raw output, as JSON::
+
+        {"host": 0, "hosts": ["node1", "node2"], "ports": [["master", 29500], ["ephemeral", 0]], "mode": "quick",
+         "seed": 7, "answer": {"rows": ["-o", "-d"], "listeners": [{"port": 0, "state": "listening"}]}}
+    """
+
+    probe = network_test()
+
+    host: int
+    """Its place in ``hosts``."""
+    hosts: tuple[str, ...]
+    """All hosts of the test, in rank order."""
+    ports: tuple[tuple[str, int], ...]
+    """Purpose and number of each tested port."""
+    mode: str
+    """quick or full."""
+    seed: int
+    """Of the schedule."""
+    answer: dict[str, Any]
+    """Untrusted: `doctor.net.merging.read_answer` reads it."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> NetworkAnswer:
+        data = answer.json()
+        if not isinstance(data, dict):
+            raise Unreadable("the network test's record is no object")
+        if data.get("single"):
+            raise Absent("only one host: there is no other to connect to")
+        if "why" in data:
+            raise Unreadable(str(data["why"]))
+        try:
+            value = msgspec.convert(data, cls)
+        except msgspec.ValidationError as error:
+            raise Unreadable(f"the network test's record cannot be read: {error}") from None
+        if not 0 <= value.host < len(value.hosts) <= MAX_TEST_HOSTS:
+            raise Unreadable(f"host number {value.host} of {len(value.hosts)} in the network test's record")
+        unknown = sum(row.count("?") for row in value.rows)
+        if unknown:
+            total = sum(len(row) - row.count(".") - row.count("-") for row in value.rows)
+            text = f"{unknown} of {total} attempts were not made in time, or say nothing"
+            value = msgspec.structs.replace(value, unread={"network test": text})
+        return value
+
+    @property
+    def rows(self) -> list[str]:
+        """For each port one letter for each target, as the host says; only what is of that form."""
+        rows = self.answer.get("rows")
+        return [row for row in rows if isinstance(row, str)] if isinstance(rows, list) else []

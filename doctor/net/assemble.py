@@ -1,0 +1,93 @@
+"""The matrix of a network test, from the answers in the hosts' records. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+import msgspec
+
+from doctor.engine.fact import PerHost, Unreadable
+from doctor.engine.per_fleet import once_per_fleet
+from doctor.facts.network_test import NetworkAnswer
+from doctor.net.matrix import LETTERS, AttemptOutcome, HostAnswer, Matrix, TestedPort
+from doctor.net.merging import MalformedAnswer, merge_answers, read_answer
+from doctor.net.plan import schedule_for
+from doctor.net.schedule import Schedule
+
+MAX_ARRIVED = 100_000
+NO_ROUTE = "no way to it"
+"""How the detail of an attempt begins that the source's own routes forbid."""
+
+
+@once_per_fleet
+def assemble_matrix(answers: PerHost[NetworkAnswer]) -> Matrix:
+    """One matrix of what the hosts of one test answered; a host whose answer is malformed is silent.
+
+    Raises: Unreadable, where the answers are not of one test.
+    """
+    first = _test(answers)
+    read: dict[int, HostAnswer] = {}
+    for host, answer in answers.items():
+        if (answer.hosts, answer.ports) != (first.hosts, first.ports) or first.hosts[answer.host] != host:
+            continue
+        try:
+            read[answer.host] = read_answer(answer.host, answer.answer, len(first.hosts), len(first.ports))
+        except MalformedAnswer:
+            continue
+    ports = [TestedPort(purpose, number) for purpose, number in first.ports]
+    return with_directions(merge_answers(first.hosts, ports, read), _arrived_packets(answers, first))
+
+
+def _arrived_packets(answers: PerHost[NetworkAnswer], first: NetworkAnswer) -> set[tuple[int, int]]:
+    """Source and target of attempts whose first packet arrived at the target, and whose answer was lost."""
+    arrived: set[tuple[int, int]] = set()
+    for answer in answers.values():
+        listed = answer.answer.get("arrived")
+        for item in listed[:MAX_ARRIVED] if isinstance(listed, list) else ():
+            if isinstance(item, list) and len(item) == 2 and type(item[0]) is int and 0 <= item[0] < len(first.hosts):
+                arrived.add((answer.host, item[0]))
+    return arrived
+
+
+def with_directions(matrix: Matrix, arrived: Collection[tuple[int, int]]) -> Matrix:
+    """``matrix`` without attempts that failed because the way back is broken, where that way has failed itself.
+
+    A connection needs both ways. Where the packets of one host to another are lost, both hosts' attempts time out; the
+    kernel of the host that is still reached has seen the other's first packet. That attempt says nothing of its own
+    way, so it is unknown, and the failure that remains has the right direction. So it is without a route back.
+    """
+    lost = LETTERS[AttemptOutcome.DROPPED]
+    failed = {(source, target) for source, target, _, outcome in matrix.failures() if outcome is AttemptOutcome.DROPPED}
+    excused = {(a, b) for a, b in arrived if (b, a) in failed and (b, a) not in arrived}
+    excused |= {
+        (attempt.target, attempt.source)
+        for attempt in matrix.attempts
+        if attempt.outcome is AttemptOutcome.UNREACHABLE and attempt.detail.startswith(NO_ROUTE)
+    } & failed
+    if not excused:
+        return matrix
+    rows = [[list(row) for row in port_rows] for port_rows in matrix.rows]
+    for source, target in excused:
+        for port_rows in rows:
+            if port_rows[source][target] == lost:
+                port_rows[source][target] = LETTERS[AttemptOutcome.UNKNOWN]
+    return msgspec.structs.replace(matrix, rows=tuple(tuple("".join(row) for row in part) for part in rows))
+
+
+def schedule_of(answers: PerHost[NetworkAnswer]) -> Schedule:
+    """The schedule that the hosts of a test followed. Raises: Unreadable."""
+    first = _test(answers)
+    return schedule_for(first.mode, len(first.hosts), len(first.ports), first.seed)
+
+
+def _test(answers: PerHost[NetworkAnswer]) -> NetworkAnswer:
+    """An answer that speaks for the test: of the hosts and ports that most answers have."""
+    if not answers:
+        raise Unreadable("no host has an answer of the network test")
+    counts = Counter((answer.hosts, answer.ports, answer.mode, answer.seed) for answer in answers.values())
+    most = max(counts.values())
+    for answer in answers.values():
+        if counts[answer.hosts, answer.ports, answer.mode, answer.seed] == most:
+            return answer
+    raise Unreadable("the answers are of no common test")

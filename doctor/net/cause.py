@@ -1,0 +1,132 @@
+"""One cause of failures in a matrix: a host, a link, a direction, groups, or the whole fleet; and on which ports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from doctor.engine.sanitize import count_noun, strip_control_chars
+from doctor.net.groups import HostGroup
+from doctor.net.matrix import Matrix, TestedPort
+
+CauseKind = Literal["host", "link", "direction", "address", "groups", "border", "group", "fleet"]
+"""What is to blame.
+
+host: one host, see `Way`. link: one pair of hosts, both ways. direction: from one host to another, and not back.
+address: two hosts that answer to one address. groups: between two groups, or a host and a group. border: between a
+group and all others. group: within a group. fleet: every pair.
+"""
+Way = Literal["both", "inbound", "outbound"]
+"""Of a host or a border: whether attempts to it fail, attempts from it, or both. Of two groups, or
+of a host and a group: ``outbound`` is from the first to the second."""
+MAX_LABELS = 6
+
+
+class NetworkCause(msgspec.Struct, frozen=True):
+    """One cause, and the failures that it explains."""
+
+    kind: CauseKind
+    hosts: tuple[int, ...] = ()
+    """The hosts to blame, by their place in the matrix; of a direction the source, then the target."""
+    groups: tuple[HostGroup, ...] = ()
+    way: Way = "both"
+    ports: tuple[int, ...] = ()
+    """On which attempts failed."""
+    all_ports: bool = True
+    """No port that was tried there worked."""
+    failed: int = 0
+    """Attempts that it explains."""
+    opened: int = 0
+    """Attempts of its hosts, its way, on its ports that worked all the same: 0, unless it comes and goes."""
+    outcomes: dict[str, int] = {}
+    """How many of them had which `AttemptOutcome`, most first."""
+    candidates: tuple[NetworkCause, ...] = ()
+    """Other causes that explain the same failures as well: it cannot be told which. Empty: it is certain."""
+
+    @property
+    def certain(self) -> bool:
+        return not self.candidates
+
+    @property
+    def constant(self) -> bool:
+        """Whether every attempt in its area failed."""
+        return not self.opened
+
+    @property
+    def accused(self) -> frozenset[int]:
+        """All hosts that this cause names, by itself or in a group."""
+        return frozenset(self.hosts).union(*(group.hosts for group in self.groups))
+
+
+def describe(cause: NetworkCause, matrix: Matrix) -> str:
+    """The cause as a line of text: place, ports, how much failed, and how. Names are made safe to show.
+
+    >>> matrix = Matrix(("n1", "n2"), (TestedPort("master", 29500),), (("-d", "o-"),))
+    >>> describe(NetworkCause("direction", (0, 1), ports=(0,), failed=1, outcomes={"dropped": 1}), matrix)
+    'from n1 to n2: 1 of 1 attempt failed (dropped)'
+    """
+    total = cause.failed + cause.opened
+    results = ", ".join(
+        f"{name} {number}" if len(cause.outcomes) > 1 else name for name, number in cause.outcomes.items()
+    )
+    ports = "" if cause.all_ports else f", {port_text([matrix.ports[port] for port in cause.ports])}"
+    text = f"{place(cause, matrix.hosts)}{ports}: {cause.failed} of {count_noun(total, 'attempt')} failed ({results})"
+    if cause.certain:
+        return text
+    others = ", or ".join(place(candidate, matrix.hosts) for candidate in cause.candidates)
+    return f"{text}; cannot tell from {others}"
+
+
+def place(cause: NetworkCause, names: Sequence[str]) -> str:
+    """Where the cause lies, in words."""
+    hosts = [strip_control_chars(names[host], 60) for host in cause.hosts]
+    groups = [group.label for group in cause.groups]
+    ways = {"both": "to and from", "inbound": "to", "outbound": "from"}
+    if cause.kind == "host":
+        return f"{ways[cause.way]} {hosts[0]}"
+    if cause.kind == "link":
+        return f"between {hosts[0]} and {hosts[1]}"
+    if cause.kind == "direction":
+        return f"from {hosts[0]} to {hosts[1]}"
+    if cause.kind == "address":
+        return f"{hosts[0]} and {hosts[1]} answer to one address"
+    if cause.kind == "groups":
+        ends = [*hosts, *groups]
+        if cause.way == "inbound":
+            ends.reverse()
+        return f"between {ends[0]} and {ends[1]}" if cause.way == "both" else f"from {ends[0]} to {ends[1]}"
+    if cause.kind == "border":
+        rest = {
+            "both": "between {} and all others",
+            "inbound": "from all others to {}",
+            "outbound": "from {} to all others",
+        }
+        return rest[cause.way].format(groups[0])
+    return f"within {groups[0]}" if cause.kind == "group" else "between all hosts"
+
+
+def port_text(ports: Sequence[TestedPort]) -> str:
+    """Ports as text, consecutive numbers of one purpose as a range.
+
+    >>> port_text([TestedPort("hccl", number) for number in (60000, 60001, 60002)] + [TestedPort("master", 29500)])
+    '4 ports: hccl 60000-60002, master 29500'
+    """
+    labels = list(_ranges(ports))
+    if len(ports) == 1:
+        return f"port {labels[0]}"
+    more = f" and {len(labels) - MAX_LABELS} more" if len(labels) > MAX_LABELS else ""
+    return f"{len(ports)} ports: {', '.join(labels[:MAX_LABELS])}{more}"
+
+
+def _ranges(ports: Iterable[TestedPort]) -> Iterable[str]:
+    runs: list[tuple[str, int, int]] = []
+    for port in ports:
+        if runs and port.number and runs[-1][0] == port.purpose and runs[-1][2] == port.number - 1:
+            runs[-1] = (port.purpose, runs[-1][1], port.number)
+        else:
+            runs.append((port.purpose, port.number, port.number))
+    for purpose, first, last in runs:
+        name = strip_control_chars(purpose, 30)
+        yield f"{name} {first}-{last}" if last > first else f"{name} {first}" if first else name

@@ -1,0 +1,188 @@
+"""The causes of a network test's failures, as values of findings: one list for all `net_*` checks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from doctor.engine.check import Skip
+from doctor.engine.fact import PerHost
+from doctor.engine.per_fleet import once_per_fleet
+from doctor.facts.network_test import NetworkAnswer
+from doctor.net.assemble import assemble_matrix
+from doctor.net.cause import NetworkCause, place, port_text
+from doctor.net.localize import Localization, localize
+from doctor.net.matrix import Attempt, AttemptOutcome, Matrix
+from doctor.net.slow_paths import SlowPath, slow_paths
+
+FailureClass = Literal["unavailable", "foreign", "large", "port", "path"]
+"""unavailable: the host itself cannot listen. foreign: something else answered. large: only small packets pass.
+port: some ports fail and others work. path: nothing passes."""
+
+_BY_OUTCOME: dict[str, FailureClass] = {
+    AttemptOutcome.BOUND.value: "unavailable",
+    AttemptOutcome.NO_LISTENER.value: "unavailable",
+    AttemptOutcome.STRANGER.value: "foreign",
+    AttemptOutcome.WRONG_HOST.value: "foreign",
+    AttemptOutcome.HALF_OPEN.value: "large",
+}
+
+
+class LocatedFailure(msgspec.Struct, frozen=True):
+    """One cause, with what a finding says of it."""
+
+    kind: FailureClass
+    cause: NetworkCause
+    hosts: tuple[str, ...]
+    """The hosts to blame; of a link or a direction both."""
+    place: str
+    """Where it lies, in words: ``from n1 to n2``."""
+    ports: str
+    failed: int
+    attempts: int
+    outcomes: dict[str, int]
+    details: tuple[str, ...]
+    """What the sources detail_text, each once."""
+    doubt: str
+    """Other places that explain the same; empty where it is certain."""
+    largest_bytes: int
+    """Of packets that pass, where full-size ones do not; 0 where it is not known."""
+    example: tuple[str, str]
+    """Source and target of one of the attempts."""
+    port: int
+    """Number of one of the ports; 0 where each host has its own."""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """For `Finding`: what every text has."""
+        outcome_text = ", ".join(
+            f"{name} {number}" if len(self.outcomes) > 1 else name for name, number in self.outcomes.items()
+        )
+        detail_text = f"; {self.details[0]}" if self.details else ""
+        return {
+            "place": self.place,
+            "ports": self.ports,
+            "failed": self.failed,
+            "attempts": self.attempts,
+            "how": f"{outcome_text}{detail_text}",
+            "doubt": f"; cannot tell from: {self.doubt}" if self.doubt else "",
+            "first": self.example[0],
+            "other": self.example[1],
+            "port": self.port or "PORT",
+        }
+
+
+@once_per_fleet
+def localized(answers: PerHost[NetworkAnswer]) -> Localization:
+    """The causes of one test. Raises: Unreadable."""
+    return localize(assemble_matrix(answers))
+
+
+def located_failures(answers: PerHost[NetworkAnswer], *kinds: FailureClass) -> Iterator[LocatedFailure]:
+    """The failures of these classes, each with its cause. Raises: Unreadable."""
+    matrix = assemble_matrix(answers)
+    for cause in localized(answers).causes:
+        failure = _located(cause, matrix)
+        if failure.kind in kinds:
+            yield failure
+
+
+def failure_class(cause: NetworkCause) -> FailureClass:
+    """Which check reports the cause: by what most of its attempts came to; another host that proved itself decides."""
+    if AttemptOutcome.WRONG_HOST.value in cause.outcomes:
+        return "foreign"
+    most = next(iter(cause.outcomes), AttemptOutcome.DROPPED.value)
+    return _BY_OUTCOME.get(most, "path" if cause.all_ports else "port")
+
+
+def _located(cause: NetworkCause, matrix: Matrix) -> LocatedFailure:
+    kind = failure_class(cause)
+    attempts = [attempt for attempt in matrix.attempts if _belongs(attempt, cause)]
+    sizes = [attempt.largest_bytes for attempt in attempts if attempt.largest_bytes]
+    details = [attempt.detail for attempt in attempts if attempt.detail]
+    if kind == "unavailable":
+        details = [
+            entry.detail
+            for entry in matrix.listeners
+            if entry.host in cause.hosts and entry.port in cause.ports and entry.detail
+        ]
+    answering = {attempt.answered_by for attempt in attempts} - {-1}
+    if answering:
+        details = [f"{matrix.hosts[host]} answered" for host in sorted(answering)]
+    example = (attempts[0].source, attempts[0].target) if attempts else (0, len(matrix.hosts) - 1)
+    ports = [matrix.ports[port] for port in cause.ports]
+    return LocatedFailure(
+        kind,
+        cause,
+        tuple(matrix.hosts[host] for host in sorted(cause.accused | answering)) or matrix.hosts,
+        place(cause, matrix.hosts),
+        port_text(ports) if ports else "no port",
+        cause.failed,
+        cause.failed + cause.opened,
+        cause.outcomes,
+        tuple(dict.fromkeys(details))[:4],
+        "; ".join(place(candidate, matrix.hosts) for candidate in cause.candidates[:4]),
+        min(sizes, default=0),
+        (matrix.hosts[example[0]], matrix.hosts[example[1]]),
+        next((port.number for port in ports if port.number), 0),
+    )
+
+
+def _belongs(attempt: Attempt, cause: NetworkCause) -> bool:
+    if attempt.port not in cause.ports or attempt.outcome.value not in cause.outcomes:
+        return False
+    ends = {attempt.source, attempt.target}
+    if cause.kind == "host":
+        blamed_end = {"inbound": attempt.target, "outbound": attempt.source}.get(cause.way)
+        return cause.hosts[0] in ends if blamed_end is None else blamed_end == cause.hosts[0]
+    if cause.kind == "direction":
+        return (attempt.source, attempt.target) == cause.hosts
+    if cause.kind in ("link", "address"):
+        return ends <= set(cause.hosts) if cause.kind == "link" else bool(ends & set(cause.hosts))
+    return bool(ends & cause.accused) or not cause.accused
+
+
+@once_per_fleet
+def measured_slow_paths(answers: PerHost[NetworkAnswer]) -> tuple[SlowPath, ...]:
+    """The slow hosts, links and directions. Raises: Unreadable; Skip where no speeds were measured."""
+    speeds = assemble_matrix(answers).speeds
+    if not any(speed.bytes for speed in speeds):
+        raise Skip("no speeds were measured; doctor net --net full measures them")
+    return slow_paths(speeds)
+
+
+def slow_path_values(path: SlowPath, answers: PerHost[NetworkAnswer]) -> dict[str, Any]:
+    """Where a slow path lies, in words, and its figures, for `Finding`."""
+    hosts = assemble_matrix(answers).hosts
+    names = [hosts[host] for host in path.hosts]
+    ways = {"both": "to and from", "inbound": "to", "outbound": "from"}
+    kind_text = {"host": f"{ways[path.way]} {names[0]}", "link": f"between {' and '.join(names)}"}
+    show = _FIGURE_TEXT[path.figure]
+    return {
+        "place": kind_text.get(path.kind, f"from {names[0]} to {names[-1]}"),
+        "figure": path.figure,
+        "ratio": round(path.ratio, 2),
+        "value": show(path.value),
+        "norm": show(path.peer_value),
+        "measured": path.measured,
+        "confidence": f"{100 * path.confidence:.2f} %",
+        "first": names[0],
+        "other": next((name for name in hosts if name not in names), names[-1]) if len(names) < 2 else names[-1],
+        "observed": show(path.value),
+        "expected": show(path.peer_value),
+    }
+
+
+_FIGURE_TEXT: dict[str, Callable[[float], str]] = {
+    "throughput": lambda value: f"{value / 1e6:.4g} MB/s",
+    "latency": lambda value: f"{value * 1e6:.4g} us",
+    "retransmissions": lambda value: f"{100 * value:.2g} %",
+}
+
+
+def slow_hosts(path: SlowPath, answers: PerHost[NetworkAnswer]) -> tuple[str, ...]:
+    """The hosts to blame, by name."""
+    hosts = assemble_matrix(answers).hosts
+    return tuple(hosts[host] for host in path.hosts)

@@ -1,0 +1,108 @@
+"""Groups of hosts that share a part of the network: a switch, a rack, a subnet, a plane. Pure.
+
+Groups are given as data: what each host's LLDP neighbour is, its subnet, or Slurm's topology.conf. They decide nothing
+by themselves; they let many failures between two of them be one cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from doctor.engine.sanitize import printable, strip_control_chars
+
+MAX_GROUPS = 512
+MAX_CONF_BYTES = 1 << 20
+_EXPANSION_LIMIT = 10_000
+
+
+class HostGroup(msgspec.Struct, frozen=True):
+    """Hosts that share something."""
+
+    kind: str
+    """``switch``, ``rack``, ``subnet``, ``plane``."""
+    name: str
+    hosts: tuple[int, ...]
+    """By their place in the matrix, in order."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+def group_by(kind: str, names: Sequence[str | None]) -> tuple[HostGroup, ...]:
+    """The groups of one kind, from a name for each host; None where it is not known. A group has two hosts at least.
+
+    >>> [(group.label, group.hosts) for group in group_by("switch", ["leaf1", "leaf1", None, "leaf2"])]
+    [('switch leaf1', (0, 1))]
+    """
+    members: dict[str, list[int]] = {}
+    for host, name in enumerate(names):
+        if name:
+            members.setdefault(strip_control_chars(name, 60), []).append(host)
+    groups = [HostGroup(kind, name, tuple(hosts)) for name, hosts in members.items() if len(hosts) > 1]
+    return tuple(groups[:MAX_GROUPS])
+
+
+def switches_of_topology(text: str, hosts: Sequence[str]) -> tuple[HostGroup, ...]:
+    """The switches of Slurm's topology.conf that two or more of ``hosts`` hang from, the lowest first.
+
+    Lines are ``SwitchName=leaf1 Nodes=node[1-8]`` and ``SwitchName=spine Switches=leaf[1-4]``; names and options do not
+    depend on case. What is not understood is left out. Source: https://slurm.schedmd.com/topology.conf.html
+
+    >>> [group.label for group in switches_of_topology("SwitchName=s0 Nodes=n[0-1]", ["n0", "n1", "n2"])]
+    ['switch s0']
+    """
+    places = {name.lower(): place for place, name in enumerate(hosts)}
+    direct: dict[str, set[int]] = {}
+    below: dict[str, list[str]] = {}
+    for fields in _switch_lines(text):
+        name = fields["switchname"]
+        nodes = _expanded(fields.get("nodes", ""))
+        direct.setdefault(name, set()).update(places[node.lower()] for node in nodes if node.lower() in places)
+        below.setdefault(name, []).extend(_expanded(fields.get("switches", "")))
+    groups: list[HostGroup] = []
+    for name in direct:
+        members = _members(name, direct, below)
+        if 1 < len(members) < len(hosts):
+            groups.append(HostGroup("switch", printable(name, 60), tuple(sorted(members))))
+    return tuple(sorted(groups, key=lambda group: (len(group.hosts), group.hosts))[:MAX_GROUPS])
+
+
+def _switch_lines(text: str) -> Iterator[dict[str, str]]:
+    for line in text[:MAX_CONF_BYTES].splitlines():
+        words = (word.partition("=") for word in line.partition("#")[0].split())
+        fields = {key.lower(): value for key, _, value in words}
+        if fields.get("switchname"):
+            yield fields
+
+
+def _expanded(text: str) -> list[str]:
+    """The names of a node set, by ClusterShell; nothing where it is none, or names a great many."""
+    if not text or not re.fullmatch(r"[\w.,\[\]-]+", text) or re.search(r"[0-9]{7}", text):
+        return []
+    if "[" not in text:
+        return [name for name in text.split(",") if name]
+    from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+    try:
+        nodes = NodeSet(text)
+        return [str(node) for node in nodes] if len(nodes) <= _EXPANSION_LIMIT else []
+    except NodeSetException:
+        return []
+
+
+def _members(name: str, direct: Mapping[str, set[int]], below: Mapping[str, Iterable[str]]) -> set[int]:
+    """All hosts under a switch, whichever way the switches below it are wired."""
+    members: set[int] = set()
+    visited: set[str] = set()
+    pending = [name]
+    while pending:
+        switch = pending.pop()
+        if switch not in visited:
+            visited.add(switch)
+            members |= direct.get(switch, set())
+            pending.extend(below.get(switch, ()))
+    return members

@@ -1,0 +1,327 @@
+"""The fewest causes that explain every failure of a matrix. Pure.
+
+A cause is a box of cells: all attempts to a host, from a group to another, of one pair. It is constant when every
+attempt in it failed, on the ports that it names. Constant boxes of several pairs are taken first, the one that explains
+most before all others (greedy set cover); then boxes in which failures come and go, or in which a host says that all is
+well when nobody else does; what is left are single links and directions.
+
+What was not tried, or is unknown, counts neither as healthy nor as failed: it contradicts no box, and supports none.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from doctor.net.boxes import (
+    Box,
+    direction_box,
+    fleet_boxes,
+    host_and_group_boxes,
+    host_box,
+    link_box,
+    one_to_group_boxes,
+    peers,
+)
+from doctor.net.cause import NetworkCause
+from doctor.net.grid import CellMap, Grid, Rectangle, mask_of, members
+from doctor.net.groups import HostGroup
+from doctor.net.matrix import FAILING, LETTERS, OUTCOMES, AttemptOutcome, Matrix
+
+MOST_CAUSES = 200
+"""Links and directions named one by one; what is more is counted."""
+PARTIAL_PASSES = 16
+PARTIAL_PEERS, PARTIAL_SHARE, PARTIAL_GROUP_SHARE = 3, 0.5, 0.8
+"""A host whose failures come and go fails with so many peers, and with such a share of them; two groups with such
+a share of their pairs."""
+
+
+class Localization(msgspec.Struct, frozen=True):
+    """The causes of a matrix's failures."""
+
+    causes: tuple[NetworkCause, ...] = ()
+    """What explains most first."""
+    more: int = 0
+    """Pairs of hosts with failures that are not among the causes, because there are too many."""
+
+    @property
+    def certain(self) -> tuple[NetworkCause, ...]:
+        return tuple(cause for cause in self.causes if cause.certain)
+
+
+class _Pick(msgspec.Struct):
+    """A box that was chosen, and the ports that it explains."""
+
+    box: Box
+    ports: list[int]
+
+
+def localize(matrix: Matrix, groups: Sequence[HostGroup] = ()) -> Localization:
+    """The fewest causes of all failures of ``matrix``; none when nothing failed.
+
+    >>> from doctor.net.matrix import TestedPort
+    >>> rows = ("-oodo", "o-odo", "oo-do", "ooo-o", "oood-")
+    >>> for cause in localize(Matrix(tuple("abcde"), (TestedPort("master", 29500),), (rows,))).causes:
+    ...     print(cause.kind, cause.hosts, cause.way, cause.outcomes)
+    host (3,) inbound {'dropped': 4}
+    """
+    cells = CellMap(matrix)
+    if not cells.failing_ports:
+        return Localization()
+    return _Search(matrix, cells, groups).result()
+
+
+class _Search:
+    """Chooses boxes until every failed cell is explained."""
+
+    def __init__(self, matrix: Matrix, cells: CellMap, groups: Sequence[HostGroup]) -> None:
+        self.matrix, self.cells, self.groups = matrix, cells, groups
+        self.remaining = cells.failed.copy()
+        self.picks: list[_Pick] = []
+        self.more = 0
+
+    def result(self) -> Localization:
+        self._own_statements()
+        self._shared_addresses()
+        fleet = list(fleet_boxes(self.cells))
+        self._constant(fleet)
+        boxes = list(host_and_group_boxes(self.cells, self.remaining, self.groups))
+        self._constant(boxes)
+        self._constant(list(one_to_group_boxes(self.cells, self.remaining, self.groups)))
+        self._partial([*boxes, *fleet])
+        self._pairs()
+        self._join_ports()
+        exclusive = self._drop_redundant()
+        counts = {letter: Grid.of(self.matrix, letter) for letter in FAILING if self._occurs(letter)}
+        causes = [self._cause(pick, cells, counts) for pick, cells in zip(self.picks, exclusive, strict=True)]
+        return Localization(tuple(sorted(causes, key=lambda cause: (-cause.failed, cause.hosts))), self.more)
+
+    def _occurs(self, letter: str) -> bool:
+        return any(letter in row for rows in self.matrix.rows for row in rows)
+
+    def _take(self, box: Box, ports: list[int]) -> None:
+        self.picks.append(_Pick(box, ports))
+        for port in ports:
+            for side in box.rectangles:
+                self.remaining.clear(port, side)
+
+    def _own_statements(self) -> None:
+        """A port that its own host cannot listen on is that host's, whoever tried it."""
+        letters = LETTERS[AttemptOutcome.BOUND] + LETTERS[AttemptOutcome.NO_LISTENER]
+        if not any(map(self._occurs, letters)):
+            return
+        stated = Grid.of(self.matrix, letters)
+        for host in range(self.cells.hosts):
+            if ports := [port for port in self.cells.failing_ports if stated.by_target[port][host]]:
+                self._take(host_box(host, "inbound", self.cells.everyone), ports)
+
+    def _shared_addresses(self) -> None:
+        """Two hosts with one address: what is meant for the one reaches the other, as at least two sources say."""
+        wrong: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
+        for attempt in self.matrix.attempts:
+            if attempt.outcome is AttemptOutcome.WRONG_HOST and attempt.answered_by not in (-1, attempt.target):
+                low, high = sorted((attempt.target, attempt.answered_by))
+                cell = (attempt.source, attempt.target)
+                wrong.setdefault((low, high), {}).setdefault(cell, []).append(attempt.port)
+        for pair, cells in wrong.items():
+            if len({source for source, _ in cells}) < 2:
+                continue
+            sides = tuple(
+                Rectangle(mask_of(source for source, to in cells if to == target), 1 << target)
+                for target in pair
+                if any(to == target for _, to in cells)
+            )
+            ports = sorted({port for tried in cells.values() for port in tried})
+            self._take(Box("address", sides, pair), ports)
+
+    # -- constant boxes
+
+    def _constant(self, boxes: Sequence[Box]) -> None:
+        """Greedy: the box that explains most of what remains. That only shrinks, so an old count is a bound."""
+        ports_of = [self._constant_ports(box) for box in boxes]
+        heap = [
+            (-self._gain(box, ports), *box.rank, place)
+            for place, (box, ports) in enumerate(zip(boxes, ports_of, strict=True))
+            if ports
+        ]
+        heapq.heapify(heap)
+        while heap:
+            bound, *_, place = heapq.heappop(heap)
+            box, ports = boxes[place], ports_of[place]
+            gain = self._gain(box, ports)
+            if not gain:
+                continue
+            if -gain > bound:
+                heapq.heappush(heap, (-gain, *box.rank, place))
+            elif self._is_spread(box, ports):
+                self._take(box, [port for port in ports if self._gain(box, [port])])
+
+    def _constant_ports(self, box: Box) -> list[int]:
+        """The ports on which nothing in the box worked and something failed, on each of its sides on one of them."""
+        failed, opened = self.cells.failed, self.cells.open
+        ports = [
+            port
+            for port in self.cells.failing_ports
+            if any(failed.any(port, side) for side in box.rectangles)
+            and not any(opened.any(port, side) for side in box.rectangles)
+        ]
+        both = all(any(failed.any(port, side) for port in ports) for side in box.rectangles)
+        return ports if both else []
+
+    def _gain(self, box: Box, ports: Sequence[int]) -> int:
+        return sum(self.remaining.count(port, side) for port in ports for side in box.rectangles)
+
+    def _is_spread(self, box: Box, ports: Sequence[int]) -> bool:
+        """Whether what remains in the box is of two hosts at least, on either end that the box leaves open."""
+        rest = [cell for port in ports for side in box.rectangles for cell in self.remaining.cut(port, side)]
+        sources, targets = peers(box, rest)
+        return min(sources, targets) >= 2
+
+    # -- boxes in which failures come and go
+
+    def _partial(self, boxes: Sequence[Box]) -> None:
+        """Greedy as well, in passes: a box that shares cells with one that was taken is weighed again in the next."""
+        for _ in range(PARTIAL_PASSES):
+            if not any(map(any, self.remaining.rows)):
+                return
+            failed, decided = self._by_pair()
+            numbers = [(_partial_pairs(box, failed, decided), box) for box in boxes]
+            likely = sorted((item for item in numbers if item[0]), key=lambda item: (-item[0], item[1].rank))
+            for number, box in likely:
+                if _partial_pairs(box, failed, decided) == number:
+                    self._take(box, [port for port in self.cells.failing_ports if self._gain(box, [port])])
+                    for side in box.rectangles:
+                        failed.clear(0, side)
+            if not likely:
+                return
+
+    def _by_pair(self) -> tuple[Grid, Grid]:
+        """What remains, and what remains or worked, on any port."""
+        hosts = range(self.cells.hosts)
+
+        def joined(grids: Sequence[Grid]) -> Grid:
+            rows, by_target = [0] * self.cells.hosts, [0] * self.cells.hosts
+            for grid in grids:
+                for port_rows, port_columns in zip(grid.rows, grid.by_target, strict=True):
+                    for host in hosts:
+                        rows[host] |= port_rows[host]
+                        by_target[host] |= port_columns[host]
+            return Grid([rows], [by_target])
+
+        return joined([self.remaining]), joined([self.remaining, self.cells.open])
+
+    # -- single links and directions
+
+    def _pairs(self) -> None:
+        rest = self._by_pair()[0]
+        for source in range(self.cells.hosts):
+            for target in members(rest.rows[0][source]):
+                back = rest.rows[0][target] >> source & 1
+                if back and target < source:
+                    continue
+                if len(self.picks) >= MOST_CAUSES:
+                    self.more += 1
+                    continue
+                box = link_box(source, target) if back else direction_box(source, target)
+                self._take(box, [port for port in self.cells.failing_ports if self._gain(box, [port])])
+
+    # -- from boxes to causes
+
+    def _join_ports(self) -> None:
+        """One pick for one box, whatever the ports; and one for a host's two ways, on the same ports."""
+        joined: dict[tuple[object, ...], _Pick] = {}
+        for pick in self.picks:
+            box = pick.box
+            key = (box.kind, box.hosts, box.way, tuple(group.hosts for group in box.groups))
+            if key in joined:
+                joined[key].ports = sorted({*joined[key].ports, *pick.ports})
+            else:
+                joined[key] = pick
+        for place, pick in list(joined.items()):
+            back = joined.get(("host", pick.box.hosts, "outbound", ()))
+            inward = pick.box.kind == "host" and pick.box.way == "inbound"
+            if inward and back is not None and back.ports == pick.ports:
+                del joined[place]
+                back.box = host_box(pick.box.hosts[0], "both", self.cells.everyone)
+        self.picks = list(joined.values())
+
+    def _drop_redundant(self) -> list[list[tuple[int, int, int]]]:
+        """Leaves out what others explain whole; returns what each of the rest alone explains: port, source, targets."""
+        while True:
+            once: dict[tuple[int, int], int] = {}
+            twice: dict[tuple[int, int], int] = {}
+            for pick in self.picks:
+                for port, source, targets in self._cells_of(pick):
+                    before = once.get((port, source), 0)
+                    twice[port, source] = twice.get((port, source), 0) | before & targets
+                    once[port, source] = before | targets
+            exclusive = [
+                [
+                    (port, source, alone)
+                    for port, source, targets in self._cells_of(pick)
+                    if (alone := targets & ~twice.get((port, source), 0))
+                ]
+                for pick in self.picks
+            ]
+            empty = [place for place, cells in enumerate(exclusive) if not cells]
+            if not empty:
+                return exclusive
+            del self.picks[min(empty, key=lambda place: self.picks[place].box.area)]
+
+    def _cells_of(self, pick: _Pick) -> Iterator[tuple[int, int, int]]:
+        for port in pick.ports:
+            for side in pick.box.rectangles:
+                for source, targets in self.cells.failed.cut(port, side):
+                    yield port, source, targets
+
+    def _cause(self, pick: _Pick, exclusive: Sequence[tuple[int, int, int]], counts: dict[str, Grid]) -> NetworkCause:
+        sides, box = pick.box.rectangles, pick.box
+        outcomes = {
+            OUTCOMES[letter].value: number
+            for letter, grid in counts.items()
+            if (number := sum(grid.count(port, side) for port in pick.ports for side in sides))
+        }
+        opened = sum(self.cells.open.count(port, side) for port in pick.ports for side in sides)
+        others = (port for port in range(self.cells.ports) if port not in set(pick.ports))
+        return NetworkCause(
+            box.kind,
+            box.hosts,
+            box.groups,
+            box.way,
+            tuple(pick.ports),
+            not any(self.cells.open.any(port, side) for port in others for side in sides),
+            sum(outcomes.values()),
+            opened,
+            dict(sorted(outcomes.items(), key=lambda item: -item[1])),
+            tuple(self._candidates(box, exclusive)),
+        )
+
+    def _candidates(self, box: Box, exclusive: Sequence[tuple[int, int, int]]) -> Iterator[NetworkCause]:
+        """What else explains the same, when too few hosts were tried to tell."""
+        if box.kind == "fleet" and self.cells.hosts <= 3:
+            yield from (NetworkCause("host", (host,)) for host in range(self.cells.hosts))
+        if box.kind not in ("link", "direction"):
+            return
+        ports = sorted({port for port, _, _ in exclusive})
+        first, second = box.hosts
+        ways = (("both", "both"),) if box.kind == "link" else (("outbound", "inbound"),)
+        for host, way in zip((first, second), ways[0], strict=True):
+            other = host_box(host, way, self.cells.everyone)  # type: ignore[arg-type]
+            if not any(self.cells.open.any(port, side) for port in ports for side in other.rectangles):
+                yield NetworkCause("host", (host,), (), other.way, tuple(ports))
+
+
+def _partial_pairs(box: Box, failed: Grid, decided: Grid) -> int:
+    """Failed pairs of the box if they are many enough, with each of its sides for itself; else 0."""
+    total = 0
+    for side in box.rectangles:
+        bad, tried = failed.count(0, side), decided.count(0, side)
+        share = PARTIAL_SHARE if box.kind == "host" else PARTIAL_GROUP_SHARE
+        if bad < PARTIAL_PEERS or bad < share * tried:
+            return 0
+        if box.kind != "host" and min(peers(box, failed.cut(0, side))) < 2:
+            return 0
+        total += bad
+    return total

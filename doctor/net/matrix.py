@@ -1,0 +1,276 @@
+"""The matrix of a network test: each host's attempts to reach each other host, port by port, both ways.
+
+A cell is one attempt: from a source host, to a target host, on a port. Hosts and ports are numbered by their place in
+`Matrix.hosts` and `Matrix.ports`. Outcomes are kept as one letter a cell, one text a source and port, so that 256 hosts
+and 34 ports (2.2 million cells) stay small in memory and in JSON; what needs more than a letter is an `Attempt`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+
+import msgspec
+
+MAX_HOSTS, MAX_PORTS = 10_000, 128
+MAX_DETAIL = 200
+"""Characters of a detail."""
+MAX_BYTES = 1 << 50
+MAX_SECONDS = 3600.0
+
+
+class AttemptOutcome(enum.Enum):
+    """What came of one attempt."""
+
+    OPEN = "open"
+    """The listener of this run answered with the run's token; for a service that is not ours, it accepted."""
+    REFUSED = "refused"
+    """A reset, although the target listens: a rule that rejects, or another network namespace."""
+    DROPPED = "dropped"
+    """No answer within the time limit."""
+    UNREACHABLE = "unreachable"
+    """An ICMP error, or no route; the detail says which."""
+    BOUND = "bound"
+    """Another process of the target holds the port, as the target itself says; the detail names the process."""
+    NO_LISTENER = "no listener"
+    """The target could not listen for another reason, as it says itself: no such address, no permission."""
+    STRANGER = "stranger"
+    """Something answered that does not know the run's token: another machine, a proxy, another process."""
+    HALF_OPEN = "half-open"
+    """Small packets pass, full-size ones do not; `Attempt.largest_bytes` is the largest size that passes."""
+    WRONG_HOST = "wrong host"
+    """Another host of this run answered; `Attempt.answered_by` is that host."""
+    DISPUTED = "disputed"
+    """The source says open, and the target did not see it. Neither healthy nor failed."""
+    UNKNOWN = "unknown"
+    """Tried, and what came of it says nothing: the target's own answer is not there. Neither healthy nor failed."""
+    NOT_TRIED = "not tried"
+
+
+LETTERS: dict[AttemptOutcome, str] = {
+    AttemptOutcome.OPEN: "o",
+    AttemptOutcome.REFUSED: "r",
+    AttemptOutcome.DROPPED: "d",
+    AttemptOutcome.UNREACHABLE: "u",
+    AttemptOutcome.BOUND: "b",
+    AttemptOutcome.NO_LISTENER: "n",
+    AttemptOutcome.STRANGER: "s",
+    AttemptOutcome.HALF_OPEN: "h",
+    AttemptOutcome.WRONG_HOST: "w",
+    AttemptOutcome.DISPUTED: "!",
+    AttemptOutcome.UNKNOWN: "?",
+    AttemptOutcome.NOT_TRIED: ".",
+}
+"""The letter of each outcome in the rows of a matrix."""
+OUTCOMES = {letter: outcome for outcome, letter in LETTERS.items()}
+FAILING = "rdubnshw"
+"""The letters of attempts that failed. `o` worked; all others are neither."""
+UNTRIED = "."
+
+
+class TestedPort(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One port, or one purpose, that attempts are made for.
+
+    >>> TestedPort("hccl", 60000).label
+    'hccl 60000'
+    """
+
+    __test__ = False  # the name is no test's, to pytest either
+
+    purpose: str
+    """``master``, ``hccl``, ``npu``, ``scheduler``, ``ephemeral``, ``ssh``, ``npu-ping``, ``mtu``."""
+    number: int = 0
+    """TCP port; 0 where each host has its own (ephemeral), or where there is none (ping)."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.purpose} {self.number}" if self.number else self.purpose
+
+
+class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One attempt, with what a letter cannot say."""
+
+    source: int
+    target: int
+    """Hosts, by their place in `Matrix.hosts`."""
+    port: int
+    """By its place in `Matrix.ports`."""
+    outcome: AttemptOutcome
+    detail: str = ""
+    """As the source put it: an errno, an ICMP code, the process that holds the port."""
+    seconds: float = 0.0
+    """Until it was decided; 0 when that is not known."""
+    largest_bytes: int = 0
+    """Of a half-open path: the largest packet that passes, in bytes; 0 when that is not known."""
+    answered_by: int = -1
+    """Of a wrong host: the host that answered; -1 when that is not known."""
+
+
+class ListenerState(enum.Enum):
+    """Whether a host can be reached on one of its ports, as far as it knows itself."""
+
+    LISTENING = "listening"
+    """This run's own temporary listener."""
+    EXTERNAL = "external"
+    """A service that is not ours listens, as is right: sshd on its port."""
+    BOUND = "bound"
+    """Another process holds the port."""
+    FAILED = "failed"
+    """It could not listen for another reason."""
+
+
+class PortListener(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a host says of one of its own ports."""
+
+    host: int
+    port: int
+    """By its place in `Matrix.ports`."""
+    state: ListenerState
+    detail: str = ""
+    """Process, command and age of the holder, or the error."""
+    number: int = 0
+    """The TCP port itself where each host has its own."""
+
+
+class PathSpeed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The speed from one host to another, as the source measured it; None where it was not measured."""
+
+    source: int
+    target: int
+    latency_median: float | None = None
+    """Seconds there and back."""
+    latency_p99: float | None = None
+    throughput_single: float | None = None
+    """Bytes a second of one stream."""
+    throughput_multi: float | None = None
+    """Bytes a second of several streams together."""
+    retransmissions: int | None = None
+    """Segments sent again during the test, from TCP_INFO."""
+    bytes: int = 0
+    """Sent during the test."""
+
+
+class HostAnswer(msgspec.Struct, frozen=True):
+    """What one host says: of its own attempts and its own ports. `read_answer` makes it from foreign data."""
+
+    host: int
+    rows: tuple[str, ...]
+    """For each port one letter for each target."""
+    attempts: tuple[Attempt, ...] = ()
+    """Those that need more than a letter."""
+    listeners: tuple[PortListener, ...] = ()
+    speeds: tuple[PathSpeed, ...] = ()
+    accepted: tuple[str, ...] = ()
+    """For each port one letter for each source: ``o`` where its authenticated session arrived. Empty: not recorded."""
+    rejected: int = 0
+    """Statements that were not its own to make, or made no sense."""
+
+
+class Matrix(msgspec.Struct, frozen=True):
+    """All attempts of a run. `msgspec.to_builtins` makes plain JSON data of it, `msgspec.convert` reads them again.
+
+    >>> matrix = Matrix(("a", "b"), (TestedPort("master", 29500),), (("-o", "d-"),))
+    >>> matrix.outcome(1, 0, 0)
+    <AttemptOutcome.DROPPED: 'dropped'>
+    >>> str(matrix.coverage())
+    '1 of 1 pair both ways, 1 port'
+    """
+
+    hosts: tuple[str, ...]
+    """In rank order. Names are as the user gave them, and untrusted."""
+    ports: tuple[TestedPort, ...]
+    rows: tuple[tuple[str, ...], ...]
+    """For each port, for each source, one letter for each target; ``-`` for a host and itself."""
+    attempts: tuple[Attempt, ...] = ()
+    """Details of attempts that did not succeed, by source, target and port."""
+    listeners: tuple[PortListener, ...] = ()
+    speeds: tuple[PathSpeed, ...] = ()
+    silent: tuple[int, ...] = ()
+    """Hosts that gave no answer: nothing is known of them."""
+    rejected: dict[int, int] = {}
+    """Statements that were refused, by host."""
+
+    def outcome(self, source: int, target: int, port: int) -> AttemptOutcome:
+        """The outcome of one cell; of a host with itself, not tried."""
+        return OUTCOMES.get(self.rows[port][source][target], AttemptOutcome.NOT_TRIED)
+
+    def failures(self) -> Iterator[tuple[int, int, int, AttemptOutcome]]:
+        """Source, target, port and outcome of every attempt that failed."""
+        for port, rows in enumerate(self.rows):
+            for source, row in enumerate(rows):
+                if row.translate(_DROP_FAILING) != row:
+                    for target, letter in enumerate(row):
+                        if letter in FAILING:
+                            yield source, target, port, OUTCOMES[letter]
+
+    def coverage(self) -> MatrixCoverage:
+        """How much of the matrix is known."""
+        number = len(self.hosts)
+        decided = [0] * number
+        tried = unknown = 0
+        for rows in self.rows:
+            for source, row in enumerate(rows):
+                decided[source] |= bits(row, "o" + FAILING)
+                cells = len(row) - row.count(UNTRIED) - row.count("-")
+                tried += cells
+                unknown += row.count("?") + row.count("!")
+        back = columns([format(mask, f"0{number}b")[::-1] if number else "" for mask in decided])
+        both = sum((decided[host] & bits(back[host], "1")).bit_count() for host in range(number)) // 2
+        either = sum((decided[host] | bits(back[host], "1")).bit_count() for host in range(number)) // 2
+        used = sum(any(set(row) - {UNTRIED, "-"} for row in rows) for rows in self.rows)
+        return MatrixCoverage(both, either, number * (number - 1) // 2, used, tried, unknown)
+
+
+class MatrixCoverage(msgspec.Struct, frozen=True):
+    """How much of a matrix is known: unknown attempts are not healthy ones."""
+
+    pairs_both_ways: int
+    """Pairs of hosts of which an attempt is decided in either direction."""
+    pairs_either_way: int
+    pairs: int
+    """That the fleet has."""
+    ports: int
+    """That at least one attempt was made for."""
+    attempts: int
+    unknown: int
+    """Attempts whose outcome says nothing."""
+
+    def __str__(self) -> str:
+        one_way = self.pairs_either_way - self.pairs_both_ways
+        nouns = (f"pair{'' if self.pairs == 1 else 's'}", f"port{'' if self.ports == 1 else 's'}")
+        text = f"{self.pairs_both_ways} of {self.pairs} {nouns[0]} both ways, "
+        text += f"{one_way} more one way, " if one_way else ""
+        text += f"{self.ports} {nouns[1]}"
+        return text + (f", {self.unknown} of {self.attempts} attempts unknown" if self.unknown else "")
+
+
+_DROP_FAILING = str.maketrans("", "", FAILING)
+_BIT_TABLES: dict[str, dict[int, str]] = {}
+
+
+def bits(row: str, letters: str) -> int:
+    """A number whose bit ``t`` is set where the letter at place ``t`` of ``row`` is one of ``letters``.
+
+    >>> bits("ood-", "o"), bits("ood-", "rd")
+    (3, 4)
+    """
+    table = _BIT_TABLES.get(letters)
+    if table is None:
+        table = _BIT_TABLES[letters] = {code: "1" if chr(code) in letters else "0" for code in range(128)}
+    return int(row[::-1].translate(table), 2) if row else 0
+
+
+def columns(rows: list[str] | tuple[str, ...]) -> list[str]:
+    """The columns of equally long rows.
+
+    >>> columns(["ab", "cd"])
+    ['ac', 'bd']
+    """
+    width, joined = len(rows[0]) if rows else 0, "".join(rows)
+    return [joined[place::width] for place in range(width)]
+
+
+def untried_rows(hosts: int, ports: int) -> list[list[str]]:
+    """Rows of a matrix in which nothing was tried."""
+    rows = [UNTRIED * host + "-" + UNTRIED * (hosts - host - 1) for host in range(hosts)]
+    return [list(rows) for _ in range(ports)]

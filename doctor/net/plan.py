@@ -1,0 +1,174 @@
+"""What the network test tries: which ports, at which address of each host, between which pairs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from doctor.engine.evaluate import FactCache
+from doctor.engine.fact import Fact
+from doctor.engine.record import HostRecord
+from doctor.facts.gpu import GpuCards
+from doctor.facts.interfaces import Interfaces, same_address
+from doctor.facts.names import HostNames, is_loopback
+from doctor.facts.npu import NpuInventory
+from doctor.facts.socket_peers import FleetSockets
+from doctor.job import LaunchConfig
+from doctor.net.matrix import MAX_PORTS, TestedPort
+from doctor.net.schedule import Schedule, full, quick
+
+INPUT_FACTS: tuple[type[Fact], ...] = (Interfaces, HostNames, NpuInventory, GpuCards)
+"""Facts of the first round that the plan is made of."""
+
+Mode = Literal["quick", "full"]
+
+
+class NetOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a network test."""
+
+    mode: Mode = "quick"
+    seed: int = 1
+    """Of the quick schedule."""
+    budget: float = 60.0
+    """Seconds for all of it."""
+    attempt_seconds: float = 3.5
+    """For an answer to one attempt: the kernel sends a lost first packet again after 1 and 3 seconds."""
+    speeds: bool = True
+    """In mode full: measure latency and throughput."""
+    force: bool = False
+    """Measure speeds although a job runs on the hosts."""
+
+
+class HostEndpoint(msgspec.Struct, frozen=True):
+    """Where one host listens."""
+
+    host: str
+    addresses: dict[str, str]
+    """By purpose of a port; a purpose that is left out is not listened for. Never empty texts."""
+    wildcard: tuple[str, ...] = ()
+    """Purposes whose listener takes all addresses, as the job's does."""
+
+    def bind_address(self, purpose: str) -> str:
+        """What the listener binds: the empty string for all addresses."""
+        return "" if purpose in self.wildcard else self.addresses[purpose]
+
+
+class NetPlan(msgspec.Struct, frozen=True):
+    """A network test before it begins. Hosts and ports are numbered by their places."""
+
+    endpoints: tuple[HostEndpoint, ...]
+    ports: tuple[TestedPort, ...]
+    schedule: Schedule
+    left_out: dict[str, str]
+    """Hosts that cannot take part, and why."""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(endpoint.host for endpoint in self.endpoints)
+
+    def targets(self, host: int) -> Iterator[tuple[int, list[int]]]:
+        """Whom a host connects to, in its order, and on which ports, by their places; only where one listens."""
+        for number, target in self.schedule.partners(host):
+            purposes = self.endpoints[target].addresses
+            places = [
+                place for place in self.schedule.ports_of(host, target, number) if self.ports[place].purpose in purposes
+            ]
+            yield target, places
+
+
+def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, options: NetOptions) -> NetPlan:
+    """The plan for all hosts that were reached, from the facts of the first round."""
+    cache = FactCache(records)
+    fleet = FleetSockets(
+        cache.fleet(Interfaces),
+        cache.fleet(HostNames),
+        launch,
+        cache.fleet(NpuInventory),
+        cache.fleet(GpuCards),
+    )
+    chosen = _chosen_addresses(fleet)
+    ports = tested_ports(launch, npus=any(inventory.devices for inventory in fleet.npus.values()))
+    master = master_host(fleet)
+    endpoints, left_out = [], {}
+    for host, record in records.items():
+        interfaces = fleet.interfaces.get(host)
+        if record.visit.failure or interfaces is None:
+            left_out[host] = record.visit.text or "its network interfaces could not be read"
+            continue
+        default = _default_address(interfaces, record.visit.address)
+        addresses = chosen.get(host, {})
+        general = next((addresses[library] for library in ("HCCL", "NCCL", "Gloo") if library in addresses), default)
+        if not general:
+            left_out[host] = "it has no address that another host could reach"
+            continue
+        by_purpose = {port.purpose: general for port in ports}
+        if "Gloo" in addresses and "ephemeral" in by_purpose:
+            by_purpose["ephemeral"] = addresses["Gloo"]
+        rendezvous = "scheduler" if "scheduler" in by_purpose else "master"
+        if master:
+            if host != master:
+                del by_purpose[rendezvous]
+            elif interfaces.holder(launch.master_of(host)):
+                by_purpose[rendezvous] = launch.master_of(host)
+        endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,)))
+    schedule = schedule_for(options.mode, len(endpoints), len(ports), options.seed)
+    return NetPlan(tuple(endpoints), ports, schedule, left_out)
+
+
+def schedule_for(mode: str, hosts: int, ports: int, seed: int) -> Schedule:
+    """The schedule of a test; the same for the same numbers."""
+    return full(hosts, ports, seed=seed) if mode == "full" else quick(hosts, ports, seed)
+
+
+def tested_ports(launch: LaunchConfig, *, npus: bool) -> tuple[TestedPort, ...]:
+    """The host ports of the job: where the ranks meet, HCCL's where there are NPUs, and one that the kernel gives."""
+    meeting = TestedPort("scheduler" if launch.framework == "mindspore" else "master", launch.master_port)
+    hccl = [number for span in launch.hccl_ports for number in range(span.first, span.last + 1)] if npus else []
+    hccl = [number for number in hccl if number != meeting.number][: MAX_PORTS - 2]
+    return (meeting, *(TestedPort("hccl", number) for number in hccl), TestedPort("ephemeral"))
+
+
+def master_host(fleet: FleetSockets) -> str:
+    """The host where the ranks meet; the empty string where it is not known, or is none of these."""
+    for host, interfaces in fleet.interfaces.items():
+        master, names = fleet.launch.master_of(host), fleet.names.get(host)
+        if not master:
+            continue
+        held = tuple(entry.address for entry in interfaces.addresses)
+        if host == master or (names and names.is_master(master, held)) or any(same_address(master, ip) for ip in held):
+            if same_address(master, "127.0.0.1") or master == "localhost":
+                continue
+            return host
+    return ""
+
+
+def _chosen_addresses(fleet: FleetSockets) -> dict[str, dict[str, str]]:
+    """By host and library: the address that it takes, where another host can reach it at all."""
+    chosen: dict[str, dict[str, str]] = {}
+    for choices in fleet.choices():
+        for host, choice in choices.items():
+            if choice.address and not choice.is_loopback:
+                chosen.setdefault(host, {}).setdefault(choice.library, choice.address)
+    return chosen
+
+
+def _default_address(interfaces: Interfaces, reached: str) -> str:
+    """The address by which the controller reached the host, else the first that another host may reach."""
+    usable = []
+    for entry in interfaces.addresses:
+        link = interfaces.link(entry.interface)
+        if link and link.is_running and not (link.is_loopback or entry.is_link_local or is_loopback(entry.address)):
+            usable.append((link.is_container_bridge, entry.address))
+    held = [address for _, address in usable if reached and same_address(address, reached)]
+    return held[0] if held else min(usable, key=lambda pair: pair[0], default=(False, ""))[1]
+
+
+def services_of(endpoint: HostEndpoint, ports: Sequence[TestedPort]) -> list[tuple[int, str, int]]:
+    """(place of the port, address to bind, number) of each listener of a host."""
+    return [
+        (place, endpoint.bind_address(port.purpose), port.number)
+        for place, port in enumerate(ports)
+        if port.purpose in endpoint.addresses
+    ]

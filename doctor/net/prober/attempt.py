@@ -1,0 +1,155 @@
+"""One attempt to connect to another host, and the word for what became of it."""
+
+import errno
+import os
+import socket
+import time
+
+from doctor.net.prober.handshake import BULK, CHALLENGE_SIZE, PING, REPLY_SIZE, make_call, read_reply
+from doctor.net.prober.socket_loop import READ, WRITE, close_now, printable_start, tcp_figures
+
+MAX_BULK_BYTES = 1 << 17
+
+
+class ConnectionAttempt:
+    """Connects, proves itself, verifies who answers, and, with `bulk`, sends and fetches more than a full packet.
+
+    `outcome` is empty until it is over: open; refused; dropped (no answer in time); no-route; unreachable;
+    stranger (answered, and not by a host of the run); other-host (by another host of it, `detail` is its number);
+    other-port; silent (accepted, and nothing was said); cut (closed by the other side); sends-stall, receives-stall
+    (small packets pass, full-size ones do not); local (this host could not even try, `detail` says why).
+    """
+
+    def __init__(self, loop, token, me, peer, address, port, seconds, bulk=False, segment=0, on_end=None):
+        self.loop, self.token, self.me, self.peer = loop, token, me, peer
+        self.address, self.port, self.seconds, self.bulk, self.segment = address, port, seconds, bulk, segment
+        self.on_end = on_end
+        self.link, self.outcome, self.detail, self.again, self.mtu = None, "", "", 0, 0
+        self.step, self.data, self.to_send = self.connected, bytearray(), memoryview(b"")
+        self.nonce, self.challenge, self.size, self.took = os.urandom(16), b"", 0, 0.0
+
+    def start(self):
+        self.began = time.monotonic()
+        self.deadline = self.began + self.seconds
+        try:
+            info = socket.getaddrinfo(
+                self.address, self.port, 0, socket.SOCK_STREAM, socket.IPPROTO_TCP, socket.AI_NUMERICHOST
+            )[0]
+            self.link = socket.socket(info[0], socket.SOCK_STREAM)
+            self.link.setblocking(False)
+            self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self.segment:
+                self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, self.segment)
+            code = self.link.connect_ex(info[4])
+        except OSError as error:
+            self.finish("local", error.strerror or str(error))
+            return
+        if code not in (0, errno.EINPROGRESS):
+            self.fail(code)
+            return
+        self.loop.add(self.link, self, WRITE)
+
+    def fail(self, code):
+        """Ends with the word for an error number."""
+        outcomes = {
+            errno.ECONNREFUSED: "refused",
+            errno.ETIMEDOUT: "dropped",
+            errno.ENETUNREACH: "no-route",
+            errno.EHOSTUNREACH: "unreachable",
+            errno.ECONNRESET: "cut",
+            errno.EPIPE: "cut",
+        }
+        for number in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENETDOWN, errno.EHOSTDOWN):
+            outcomes[number] = "no-route"  # a route that prohibits, a black hole, an interface that is down
+        word = outcomes.get(code, "local")
+        if word == "dropped" and self.step != self.connected:
+            word = self.stalled_word()
+        self.finish(word, errno.errorcode.get(code, str(code)))
+
+    def stalled_word(self):
+        """What a connection without an answer has come to, by the step that it waited in."""
+        if self.step == self.connected:
+            return "dropped"
+        if self.step in (self.pushed_bulk, self.received_bulk):  # the first byte back says that all of ours arrived
+            return "receives-stall" if self.data else "sends-stall"
+        return "silent"
+
+    def on_timeout(self):
+        self.finish(self.stalled_word())
+
+    def on_event(self, mask):
+        try:
+            self.step()
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self.fail(error.errno)
+
+    def finish(self, outcome, detail=""):
+        if self.outcome:
+            return
+        self.outcome, self.detail, self.took = outcome, detail, time.monotonic() - self.began
+        if self.link is not None:
+            self.again, self.mtu, _ = tcp_figures(self.link)
+            self.loop.remove(self.link)
+            close_now(self.link)
+        if self.on_end:
+            self.on_end(self)
+
+    # -- the steps: each is called when the socket is ready for it
+
+    def connected(self):
+        code = self.link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self.fail(code)
+            return
+        self.deadline = time.monotonic() + self.seconds
+        self.step = self.challenged
+        self.loop.wait_for(self.link, READ)
+
+    def pull(self, size):
+        """Whether so many bytes have come; ends the attempt where the other side has closed."""
+        piece = self.link.recv(size - len(self.data))
+        self.data += piece
+        if not piece:
+            self.finish("stranger" if self.data else "cut", printable_start(self.data))
+        return len(self.data) >= size
+
+    def challenged(self):
+        if not self.pull(CHALLENGE_SIZE):
+            return
+        self.challenge, self.data = bytes(self.data), bytearray()
+        segment = tcp_figures(self.link)[2] or 1460
+        self.size = min(3 * segment + 100, MAX_BULK_BYTES) if self.bulk else 0
+        wish = BULK if self.bulk else PING
+        self.link.send(make_call(self.token, self.challenge, self.nonce, self.me, wish, self.size))
+        self.step = self.replied
+
+    def replied(self):
+        if not self.pull(REPLY_SIZE):
+            return
+        answer = read_reply(self.token, self.challenge, self.nonce, self.data)
+        if answer is None:
+            self.finish("stranger", printable_start(self.challenge + bytes(self.data)))
+        elif answer[0] != self.peer:
+            self.finish("other-host", str(answer[0]))
+        elif answer[1] != self.port:
+            self.finish("other-port", str(answer[1]))
+        elif not self.bulk:
+            self.finish("open")
+        else:
+            self.data, self.to_send = bytearray(), memoryview(bytes(self.size))
+            self.deadline = time.monotonic() + self.seconds
+            self.step = self.pushed_bulk
+            self.loop.wait_for(self.link, WRITE)
+
+    def pushed_bulk(self):
+        self.to_send = self.to_send[self.link.send(self.to_send) :]
+        if not self.to_send:
+            self.deadline = time.monotonic() + self.seconds
+            self.step = self.received_bulk
+            self.loop.wait_for(self.link, READ)
+
+    def received_bulk(self):
+        if self.pull(1 + self.size):
+            self.finish("open")

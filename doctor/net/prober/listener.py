@@ -1,0 +1,146 @@
+"""Temporary listeners on the job's ports, which speak to the run's own hosts alone."""
+
+import errno
+import os
+import socket
+import threading
+import time
+
+from doctor.net.prober.handshake import BULK, CALL_SIZE, CHALLENGE_SIZE, ECHO, PING, SINK, make_reply, read_call
+from doctor.net.prober.socket_loop import READ, WRITE, close_now
+from doctor.net.prober.transfer import serve_transfer
+from doctor.smoke.programs.agent.network import listen_on
+
+UNPROVEN_SECONDS = 8.0  # for a caller to prove that it belongs to the run
+MAX_CALLS = 4096  # that are served at the same time
+MAX_BULK = 1 << 18
+FIRST_PORT = 1024
+
+
+def open_listener(address, port):
+    """A socket that listens on an address, or on all where it is empty. Port 0: one that the kernel gives.
+
+    Raises: OSError.
+    """
+    if port and port < FIRST_PORT:
+        raise OSError(errno.EACCES, "no port below %d is ever bound" % FIRST_PORT)
+    if not address:
+        return listen_on(port)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    server = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family == socket.AF_INET6:
+            server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((address, port))
+        server.listen(1024)
+    except OSError:
+        server.close()
+        raise
+    return server
+
+
+class Listener:
+    """One listening socket. `calls`: all that are open now, of all listeners."""
+
+    deadline = float("inf")
+
+    def __init__(self, loop, server, token, host, calls):
+        self.loop, self.server, self.token, self.host, self.calls = loop, server, token, host, calls
+        self.port = server.getsockname()[1]
+        server.setblocking(False)
+        loop.add(server, self, READ)
+
+    def on_event(self, _):
+        for _ in range(64):
+            try:
+                link = self.server.accept()[0]
+            except OSError:  # none waits any more, or no descriptor is free
+                return
+            if len(self.calls) >= MAX_CALLS:
+                close_now(link)
+            else:
+                self.calls.add(IncomingCall(self, link))
+
+    def close(self):
+        self.loop.remove(self.server)
+        self.server.close()
+
+
+class IncomingCall:
+    """One accepted connection: it is sent a random challenge, and nothing more before it has proved itself."""
+
+    def __init__(self, listener, link):
+        self.listener, self.link = listener, link
+        self.challenge, self.received, self.to_send = os.urandom(CHALLENGE_SIZE), bytearray(), bytearray()
+        self.expected, self.bulk = 0, 0
+        self.deadline = time.monotonic() + UNPROVEN_SECONDS
+        link.setblocking(False)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.loop.add(link, self, READ)
+        self.to_send += self.challenge
+        self.push()
+
+    def on_timeout(self):
+        self.close()
+
+    def on_event(self, mask):
+        try:
+            if mask & WRITE:
+                self.push()
+            elif not self.pull():
+                self.close()
+        except OSError:
+            self.close()
+
+    def push(self):
+        try:
+            while self.to_send:
+                del self.to_send[: self.link.send(self.to_send)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.close()
+            return
+        self.listener.loop.wait_for(self.link, WRITE if self.to_send else READ)
+
+    def pull(self):
+        """False when the connection is over."""
+        if self.expected:  # the bytes of a bulk transfer
+            piece = self.link.recv(min(self.expected, 65536))
+            self.expected -= len(piece)
+            if piece and not self.expected:
+                self.link.send(b"k")  # in a small packet of its own
+                self.to_send += bytes(self.bulk)
+                self.push()
+            return bool(piece)
+        piece = self.link.recv(CALL_SIZE - len(self.received))
+        self.received += piece
+        if len(self.received) < CALL_SIZE:
+            return bool(piece)
+        return self.answer()
+
+    def answer(self):
+        """Replies to a caller that has proved itself; False for a stranger and for a caller that is done."""
+        call, self.received = read_call(self.listener.token, self.challenge, self.received), bytearray()
+        if call is None:
+            return False
+        nonce, _, wish, size = call
+        self.to_send += make_reply(self.listener.token, self.challenge, nonce, self.listener.host, self.listener.port)
+        self.deadline = time.monotonic() + 2 * UNPROVEN_SECONDS
+        if wish == BULK and size <= MAX_BULK:
+            self.expected = self.bulk = size
+        self.push()
+        if wish in (SINK, ECHO):
+            self.leave()
+            threading.Thread(target=serve_transfer, args=(self.link, wish, size), daemon=True).start()
+            return True
+        return wish in (PING, BULK)
+
+    def leave(self):
+        self.listener.loop.remove(self.link)
+        self.listener.calls.discard(self)
+
+    def close(self):
+        self.leave()
+        close_now(self.link)

@@ -1,0 +1,63 @@
+"""Many sockets in one thread: who is told of what, until when."""
+
+import select
+import socket
+import struct
+import time
+
+
+class SocketLoop:
+    """Calls `on_event(mask)` of the owner of each socket that is ready, and `on_timeout()` behind its `deadline`."""
+
+    def __init__(self, poll):
+        self.poll, self.owners = poll, {}
+
+    def add(self, link, owner, mask):
+        self.owners[link.fileno()] = owner
+        self.poll.register(link.fileno(), mask)
+
+    def wait_for(self, link, mask):
+        self.poll.modify(link.fileno(), mask)
+
+    def remove(self, link):
+        if self.owners.pop(link.fileno(), None) is not None:
+            self.poll.unregister(link.fileno())
+
+    def handle(self, fd, mask):
+        owner = self.owners.get(fd)
+        if owner is not None:
+            owner.on_event(mask)
+
+    def expire(self):
+        now = time.monotonic()
+        for owner in [owner for owner in self.owners.values() if owner.deadline < now]:
+            owner.on_timeout()
+
+
+READ, WRITE = select.POLLIN, select.POLLOUT
+
+
+def close_now(link):
+    """Closes with a reset: no TIME_WAIT that would keep the job from its port."""
+    try:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    except OSError:
+        pass
+    link.close()
+
+
+def tcp_figures(link):
+    """(segments sent again, path MTU, segment size) of a connection, by the kernel; zeros where it does not tell."""
+    try:
+        info = link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
+    except (OSError, AttributeError):
+        return 0, 0, 0
+    if len(info) < 104:
+        return 0, 0, 0
+    segment, mtu, again = (struct.unpack_from("=I", info, offset)[0] for offset in (16, 60, 100))
+    return again, mtu, segment
+
+
+def printable_start(data):
+    """The beginning of what somebody sent, safe to print."""
+    return "".join(chr(byte) if 32 <= byte < 127 else "." for byte in bytearray(data[:40]))

@@ -1,0 +1,327 @@
+"""Conducts a network test: all hosts listen, then connect as the schedule says, then measure, then all is closed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from doctor.engine.sanitize import strip_control_chars
+from doctor.net.plan import NetOptions, NetPlan, services_of
+from doctor.net.run.sessions import AttemptReport, ListenerReport, ProberMessage, Probers, SpeedReport
+from doctor.net.run.speed_values import path_speed
+from doctor.net.slow_paths import suspects
+from doctor.transport import Transport
+
+TARGETS_OF_MESSAGE = 1024
+START_SECONDS = 20.0
+LISTEN_SECONDS = 10.0
+MAX_CONFIRMATIONS = 256
+"""Failed attempts of one host that are made a second time."""
+FIRST, CONFIRMATION = 1, 2
+ECHOES = 200
+STREAMS = 4
+MAX_SPEED_BYTES = 256 << 20
+"""Of each measurement: what one pair of hosts puts on the network at a time."""
+SPEED_SECONDS = 0.5
+"""Of each measurement at most: latency, one stream, several."""
+LEAST_SPEED_SECONDS = 0.05
+REPETITIONS = 4
+"""Of a path that looks slow: one figure of a small fleet needs five measurements to be no chance."""
+MAX_SUSPECTS = 8
+
+
+class HostTrial:
+    """What one host has answered so far."""
+
+    def __init__(self) -> None:
+        self.hello: dict[str, Any] | None = None
+        self.listeners: dict[int, ListenerReport] = {}
+        """By place of the port."""
+        self.has_listened = False
+        self.attempts: dict[tuple[int, int], AttemptReport] = {}
+        """By target and place of the port: the last one made."""
+        self.confirmed: set[tuple[int, int]] = set()
+        self.done: set[int] = set()
+        self.arrived: set[tuple[str, int]] | None = None
+        self.speeds: list[SpeedReport] = []
+        self.measured: set[int] = set()
+        """Numbers of the measurements that it has reported."""
+        self.job: list[tuple[int, str]] | None = None
+        self.faults: list[str] = []
+
+
+class NetTest(msgspec.Struct, frozen=True):
+    """A network test as it was conducted."""
+
+    plan: NetPlan
+    results: dict[str, HostTrial]
+    lost: dict[str, str]
+    seconds: float
+    stopped: BaseException | None = None
+    notes: tuple[str, ...] = ()
+
+
+PhaseCallback = Callable[[str, float], None]
+
+
+class Conductor:
+    """Sends each phase's orders and takes in what comes back."""
+
+    def __init__(
+        self,
+        plan: NetPlan,
+        options: NetOptions,
+        transport: Transport,
+        *,
+        within: tuple[str, ...] = (),
+        python: str = "",
+        on_phase: PhaseCallback = lambda name, seconds: None,
+    ) -> None:
+        self.plan, self.options, self.on_phase = plan, options, on_phase
+        self.began = time.monotonic()
+        self.end = self.began + options.budget
+        self.results = {host: HostTrial() for host in plan.hosts}
+        self.notes: list[str] = []
+        self._places: dict[tuple[int, str, int], int] = {}
+        """Of a port, by target, address and number."""
+        self.probers = Probers(plan.hosts, transport, options.budget, within, python)
+        self.probers.on_message = self._take
+
+    def run(self) -> NetTest:
+        """All phases; what interrupts them is in the result."""
+        stopped: BaseException | None = None
+        try:
+            self._start()
+            self._listen()
+            self._connect(FIRST, self._first_targets())
+            self._connect(CONFIRMATION, self._failed_targets())
+            self._ask_arrived()
+            if self.options.mode == "full" and self.options.speeds:
+                self._measure()
+        except (KeyboardInterrupt, SystemExit) as stop:
+            stopped = stop
+        finally:
+            self.probers.close()
+        seconds = time.monotonic() - self.began
+        return NetTest(self.plan, self.results, dict(self.probers.lost), seconds, stopped, tuple(self.notes))
+
+    # -- what comes back
+
+    def _take(self, host: str, message: ProberMessage) -> None:
+        result = self.results[host]
+        if message.hello is not None:
+            result.hello = message.hello
+        if message.listening is not None and not result.has_listened:
+            self._take_listeners(host, message.listening)
+        for attempt in message.attempts or ():
+            place = self._places.get((attempt.peer, attempt.address, attempt.port))
+            if place is not None:
+                result.attempts[attempt.peer, place] = attempt
+                if message.round == CONFIRMATION:
+                    result.confirmed.add((attempt.peer, place))
+        if message.done is not None:
+            result.done.add(message.done)
+        if message.arrived is not None:
+            result.arrived = set(message.arrived)
+        if message.job is not None:
+            result.job = message.job
+        if message.speed is not None:
+            result.measured.add(message.round)
+            if not message.speed.problem and 0 <= message.speed.host < len(self.plan.hosts):
+                result.speeds.append(message.speed)
+        if message.fault:
+            result.faults.append(message.fault)
+
+    def _take_listeners(self, host: str, reports: list[ListenerReport]) -> None:
+        result, number = self.results[host], self.plan.hosts.index(host)
+        endpoint = self.plan.endpoints[number]
+        for (place, _, _), report in zip(services_of(endpoint, self.plan.ports), reports, strict=False):
+            result.listeners[place] = report
+            if not report.problem and report.port:
+                address = endpoint.addresses[self.plan.ports[place].purpose]
+                self._places[number, address, report.port] = place
+        result.has_listened = True
+
+    # -- the phases
+
+    def _answering(self) -> list[str]:
+        return [host for host in self.plan.hosts if host not in self.probers.lost]
+
+    def _wait(self, ready: Callable[[HostTrial], bool], seconds: float) -> None:
+        """Until every host that still answers is ready."""
+        deadline = min(time.monotonic() + seconds, self.end)
+        self.probers.wait(lambda: all(ready(self.results[host]) for host in self._answering()), deadline)
+
+    def _start(self) -> None:
+        self.on_phase("connect", 0.0)
+        self._wait(lambda result: result.hello is not None, START_SECONDS)
+        self._leave_out_twins()
+
+    def _leave_out_twins(self) -> None:
+        """Of two names that lead to one host the second: it could not listen beside the first."""
+        first: dict[str, str] = {}
+        for host, result in self.results.items():
+            identity = str((result.hello or {}).get("network") or "")
+            if identity and first.setdefault(identity, host) != host:
+                self.probers.lost[host] = f"the host that answers is the one that answers as {first[identity]}"
+
+    def _listen(self) -> None:
+        self.on_phase("listen", 0.0)
+        for host, endpoint in zip(self.plan.hosts, self.plan.endpoints, strict=True):
+            services = [(address, number) for _, address, number in services_of(endpoint, self.plan.ports)]
+            self.probers.send(host, {"do": "listen", "services": services})
+        self._wait(lambda result: result.has_listened, LISTEN_SECONDS)
+
+    def _first_targets(self) -> dict[str, list[tuple[int, str, int, bool]]]:
+        """For each host (target, address, port, whether full-size packets are tried), ports of one target together."""
+        by_host: dict[str, list[tuple[int, str, int, bool]]] = {}
+        for number, host in enumerate(self.plan.hosts):
+            targets = by_host[host] = []
+            for target, places in self.plan.targets(number):
+                targets += self._listening_ports(target, places)
+        return by_host
+
+    def _listening_ports(self, target: int, places: list[int]) -> list[tuple[int, str, int, bool]]:
+        """The last of a host's ports, mostly the one that the kernel gave, is tried with full-size packets."""
+        listeners = self.results[self.plan.hosts[target]].listeners
+        open_ports = [(place, listeners[place]) for place in places if place in listeners]
+        open_ports = [(place, report) for place, report in open_ports if not report.problem]
+        return [
+            (
+                target,
+                self.plan.endpoints[target].addresses[self.plan.ports[place].purpose],
+                report.port,
+                place == open_ports[-1][0],
+            )
+            for place, report in open_ports
+        ]
+
+    def _failed_targets(self) -> dict[str, list[tuple[int, str, int, bool]]]:
+        """The failed attempts once more: what was only late or lost by chance passes now."""
+        failed: dict[str, list[tuple[int, str, int, bool]]] = {}
+        for host, result in self.results.items():
+            again = []
+            for (target, place), attempt in sorted(result.attempts.items()):
+                if attempt.outcome not in ("open", "untried", "local"):
+                    bulk = place == max(self.results[self.plan.hosts[target]].listeners, default=-1)
+                    again.append((target, attempt.address, attempt.port, bulk))
+            if again:
+                failed[host] = again[:MAX_CONFIRMATIONS]
+        return failed
+
+    def _connect(self, number: int, targets: Mapping[str, list[tuple[int, str, int, bool]]]) -> None:
+        """Every host makes its attempts, at its own pace; all are over when the last has reported."""
+        if not targets:
+            return
+        self.on_phase("try", 0.0)
+        total = max(1.0, self.end - time.monotonic() - 3.0)
+        for host, host_targets in targets.items():
+            for start in range(0, max(len(host_targets), 1), TARGETS_OF_MESSAGE):
+                order = {
+                    "do": "connect",
+                    "number": number,
+                    "targets": host_targets[start : start + TARGETS_OF_MESSAGE],
+                    "seconds": self.options.attempt_seconds,
+                    "total": total,
+                    "last": start + TARGETS_OF_MESSAGE >= len(host_targets),
+                }
+                self.probers.send(host, order)
+        finished = lambda: all(  # noqa: E731
+            number in self.results[host].done or host in self.probers.lost for host in targets
+        )
+        self.probers.wait(finished, min(time.monotonic() + total + 2.0, self.end))
+
+    def _ask_arrived(self) -> None:
+        """Where attempts had no answer: whether their first packet arrived, and so which direction loses packets."""
+        dropped = {
+            self.plan.hosts[target]
+            for result in self.results.values()
+            for (target, _), attempt in result.attempts.items()
+            if attempt.outcome == "dropped"
+        }
+        for host in dropped:
+            self.probers.send(host, {"do": "arrived"})
+        if dropped:
+            deadline = min(time.monotonic() + 5.0, self.end)
+            waiting = [host for host in dropped if host not in self.probers.lost]
+            self.probers.wait(lambda: all(self.results[host].arrived is not None for host in waiting), deadline)
+
+    # -- speeds
+
+    def _measure(self) -> None:
+        """Each pair of the schedule, in both directions, one after the other: no host is in two pairs at a time."""
+        self.on_phase("speed", 0.0)
+        if not self.options.force and (busy := self._busy_hosts()):
+            names = ", ".join(f"{host} ({text})" for host, text in list(busy.items())[:4])
+            self.notes.append(f"network speeds were not measured: a job runs on {names}; --force measures all the same")
+            return
+        schedule = self.plan.schedule
+        seconds = min(SPEED_SECONDS, (self.end - time.monotonic() - 3.0) / max(1, schedule.rounds * 2 * 3) * 0.7)
+        if seconds < LEAST_SPEED_SECONDS:
+            self.notes.append("network speeds were not measured: the time budget is too short for all pairs")
+            return
+        for number in range(schedule.rounds):
+            pairs = schedule.pairs(number)
+            for forward in (True, False):
+                self._measure_pairs(2 * number + forward, pairs if forward else [(b, a) for a, b in pairs], seconds)
+        self._measure_again(2 * schedule.rounds, seconds)
+
+    def _measure_again(self, number: int, seconds: float) -> None:
+        """Paths that look slow, each alone: what was slow by chance is not slow again."""
+        places = {host: place for place, host in enumerate(self.plan.hosts)}
+        speeds = [path_speed(places[host], report) for host, result in self.results.items() for report in result.speeds]
+        for path in suspects(speeds, MAX_SUSPECTS):
+            for _ in range(REPETITIONS):
+                if time.monotonic() + 6 * seconds > self.end:
+                    return
+                self._measure_pairs(number, [path], seconds)
+                number += 1
+
+    def _measure_pairs(self, number: int, pairs: list[tuple[int, int]], seconds: float) -> None:
+        waiting: set[str] = set()
+        for source, target in pairs:
+            host, to = self.plan.hosts[source], self._open_port(source, target)
+            if to is None or {host, self.plan.hosts[target]} & self.probers.lost.keys():
+                continue
+            order = {
+                "do": "speed",
+                "number": number,
+                "target": [*to, target],
+                "echoes": ECHOES,
+                "seconds": seconds,
+                "limit": MAX_SPEED_BYTES,
+                "streams": STREAMS,
+            }
+            self.probers.send(host, order)
+            waiting.add(host)
+        self.probers.wait(
+            lambda: all(number in self.results[host].measured or host in self.probers.lost for host in waiting),
+            min(time.monotonic() + 3 * seconds + 15.0, self.end),
+        )
+
+    def _open_port(self, source: int, target: int) -> tuple[str, int] | None:
+        """An address and port of the target that the source has reached."""
+        attempts = self.results[self.plan.hosts[source]].attempts
+        for place in reversed(range(len(self.plan.ports))):
+            attempt = attempts.get((target, place))
+            if attempt is not None and attempt.outcome == "open":
+                return attempt.address, attempt.port
+        return None
+
+    def _busy_hosts(self) -> dict[str, str]:
+        """Hosts on which a job runs, and by what that is seen."""
+        for host in self._answering():
+            self.probers.send(host, {"do": "job"})
+        self._wait(lambda result: result.job is not None, 5.0)
+        busy = {}
+        for host, result in self.results.items():
+            taken = [self.plan.ports[place].label for place, report in result.listeners.items() if report.owner]
+            if result.job:
+                pid, command = result.job[0]
+                busy[host] = f"{strip_control_chars(command, 40)}, pid {pid}, has an accelerator open"
+            elif taken:
+                busy[host] = f"port {taken[0]} is taken"
+        return busy

@@ -1,0 +1,169 @@
+"""A network test as raw outputs in the hosts' records. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from doctor.engine.fact import Output
+from doctor.engine.record import HostRecord
+from doctor.facts.interfaces import same_address
+from doctor.facts.network_test import NetworkAnswer
+from doctor.net.assemble import NO_ROUTE
+from doctor.net.plan import NetOptions
+from doctor.net.run.conduct import HostTrial, NetTest
+from doctor.net.run.sessions import AttemptReport, ListenerReport
+from doctor.net.run.speed_values import speed_values
+
+_LETTERS = {
+    "open": "o",
+    "refused": "r",
+    "dropped": "d",
+    "no-route": "u",
+    "unreachable": "u",
+    "stranger": "s",
+    "other-port": "s",
+    "silent": "s",
+    "cut": "s",
+    "other-host": "w",
+    "sends-stall": "h",
+    "receives-stall": "h",
+    "local": "?",
+    "untried": "?",
+}
+"""`doctor.net.matrix.LETTERS` by the prober's word."""
+_DETAILS = {
+    "no-route": NO_ROUTE + " ({detail})",
+    "unreachable": "it cannot be reached ({detail})",
+    "other-port": "answered as port {detail}",
+    "silent": "the connection is accepted and nothing is said",
+    "cut": "the connection is closed before a word is said",
+    "sends-stall": "full-size packets to it are lost",
+    "receives-stall": "full-size packets from it are lost",
+}
+_ARRIVED = "its packet arrives, the answer does not come back"
+
+
+def with_net_answers(records: Mapping[str, HostRecord], test: NetTest, options: NetOptions) -> dict[str, HostRecord]:
+    """The records with each host's part of the test, or why it has none."""
+    merged = {}
+    for host, record in records.items():
+        if host in test.results and test.results[host].has_listened and host not in test.lost:
+            content = _content(host, test, options)
+        else:
+            reason = test.lost.get(host) or test.plan.left_out.get(host) or "it did not answer in time"
+            content = {"why": f"no part in the network test: {reason}"}
+        output = Output(out=msgspec.json.encode(content).decode())
+        merged[host] = HostRecord(record.visit, {**record.outputs, NetworkAnswer.__name__: {"": output}})
+    return merged
+
+
+def without_net_answers(records: Mapping[str, HostRecord], why: str, *, single: bool = False) -> dict[str, HostRecord]:
+    """The records of a test that was not made. ``single``: there is nothing to test."""
+    content = {"single": True} if single else {"why": f"the network test was not made: {why}"}
+    output = Output(out=msgspec.json.encode(content).decode())
+    return {
+        host: HostRecord(record.visit, {**record.outputs, NetworkAnswer.__name__: {"": output}})
+        for host, record in records.items()
+    }
+
+
+def _content(host: str, test: NetTest, options: NetOptions) -> dict[str, Any]:
+    plan = test.plan
+    return {
+        "host": plan.hosts.index(host),
+        "hosts": plan.hosts,
+        "ports": [(port.purpose, port.number) for port in plan.ports],
+        "mode": options.mode,
+        "seed": options.seed,
+        "answer": _answer(host, test),
+    }
+
+
+def _answer(host: str, test: NetTest) -> dict[str, Any]:
+    plan, result = test.plan, test.results[host]
+    number = plan.hosts.index(host)
+    rows = [["."] * len(plan.hosts) for _ in plan.ports]
+    for row in rows:
+        row[number] = "-"
+    for target, places in plan.targets(number):
+        listeners = test.results[plan.hosts[target]].listeners
+        for place in places:
+            # Nobody connects to a port that its own host cannot bind: what its host says of it decides.
+            unbound = place in listeners and bool(listeners[place].problem)
+            rows[place][target] = "r" if unbound else "?"
+    details, arrived = [], []
+    for (target, place), attempt in sorted(result.attempts.items()):
+        letter = _LETTERS.get(attempt.outcome, "?")
+        rows[place][target] = letter
+        if letter != "o":
+            has_arrived = _arrived(test, number, attempt, target)
+            details.append(_detail(attempt, target, place, has_arrived))
+            if has_arrived:
+                arrived.append((target, place))
+    return {
+        "rows": ["".join(row) for row in rows],
+        "attempts": details,
+        "arrived": arrived,
+        "listeners": [_listener(place, report) for place, report in sorted(result.listeners.items())],
+        "speeds": [speed_values(speed) for speed in result.speeds],
+    }
+
+
+def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool) -> dict[str, Any]:
+    text = _DETAILS.get(attempt.outcome, "{detail}").format(detail=attempt.detail)
+    detail: dict[str, Any] = {
+        "target": target,
+        "port": place,
+        "detail": _ARRIVED if arrived else text,
+        "seconds": attempt.seconds,
+    }
+    if attempt.largest:
+        detail["largest_bytes"] = attempt.largest
+    if attempt.outcome == "other-host" and attempt.detail.isdecimal():
+        detail["answered_by"] = int(attempt.detail)
+    return detail
+
+
+def _arrived(test: NetTest, source: int, attempt: AttemptReport, target: int) -> bool:
+    """Whether the target saw this host's first packet, whose answer was lost."""
+    arrivals = test.results[test.plan.hosts[target]].arrived if attempt.outcome == "dropped" else None
+    if not arrivals:
+        return False
+    addresses = own_addresses(test.results[test.plan.hosts[source]])
+    return any(
+        port == attempt.port and any(same_address(address, held) for held in addresses) for address, port in arrivals
+    )
+
+
+def own_addresses(result: HostTrial) -> list[str]:
+    """All addresses that a host says it has."""
+    by_interface = (result.hello or {}).get("addresses")
+    if not isinstance(by_interface, dict):
+        return []
+    return [str(ip) for addresses in by_interface.values() if isinstance(addresses, list) for ip in addresses[:64]]
+
+
+def _listener(place: int, report: ListenerReport) -> dict[str, Any]:
+    if not report.problem:
+        return {"port": place, "state": "listening", "number": report.port}
+    bound = bool(report.owner) or "in use" in report.problem
+    return {
+        "port": place,
+        "state": "bound" if bound else "failed",
+        "number": report.requested,
+        "detail": owner_text(report.owner) if bound else report.problem,
+    }
+
+
+def owner_text(owner: Mapping[str, Any]) -> str:
+    """Who holds a port: ``python3 train.py (pid 7, user ann, for 90 s)``."""
+    from doctor.engine.record import redact
+
+    parts = [f"pid {owner['pid']}"] if owner.get("pid") else []
+    parts += [f"user {owner['user']}"] if owner.get("user") else []
+    parts += [f"for {owner['seconds']} s"] if "seconds" in owner else []
+    command = redact(str(owner.get("command") or "a process"))[:100]
+    return f"{command} ({', '.join(parts)})" if parts else command

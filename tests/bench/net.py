@@ -1,0 +1,100 @@
+"""The network test of all pairs and 34 ports against loops of nc over the same SSH. It prints ratios and gates nothing.
+
+    python tests/bench/net.py [HOSTS ...]      as root; 4, 8 and 16 hosts unless named; --no-nc for the cost alone
+
+Both try every port of every pair in both directions, on the same hosts. The loop starts one `nc -z` for each
+port, one after the other on each host and all hosts at once, against listeners that are open already; nobody proves who
+answers, and nothing is said of causes. Packets are those that cross the hosts' bridge; SSH's own are among them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.hosts.fleet import SSH, Fleet, merge  # noqa: E402
+from tests.hosts.npu import npu_fleet  # noqa: E402
+
+PORTS = [29500, *range(60000, 60032), 29999]
+LISTEN = f"""
+import select, socket
+servers = [socket.create_server(("", port), backlog=1024) for port in {PORTS}]
+print("ready", flush=True)
+while True:
+    for server in select.select(servers, [], [])[0]:
+        server.accept()[0].close()
+"""
+
+
+def packets(fleet: Fleet) -> tuple[int, int]:
+    """Packets and bytes that the hosts have sent and received, since they were made."""
+    lines = fleet.run(["cat", "/proc/net/dev"]).stdout.splitlines()[2:]
+    rows = [line.replace(":", " ").split() for line in lines if line.strip().startswith(fleet.hosts[0][:2])]
+    return sum(int(row[2]) + int(row[10]) for row in rows), sum(int(row[1]) + int(row[9]) for row in rows)
+
+
+def timed(fleet: Fleet, name: str, run: object) -> tuple[float, int]:
+    before, began = packets(fleet), time.monotonic()
+    run()  # type: ignore[operator]
+    seconds, after = time.monotonic() - began, packets(fleet)
+    count, size = after[0] - before[0], after[1] - before[1]
+    print(f"  {name}: {seconds:.1f} s, {count} packets, {size / len(fleet.hosts) / 1e6:.2f} MB a host", flush=True)
+    return seconds, count
+
+
+def doctor(fleet: Fleet) -> None:
+    command = [sys.executable, "-m", "doctor", "net", ",".join(fleet.hosts), "-F", str(fleet.ssh_config)]
+    done = fleet.run([*command, "--no-speeds", "--budget", "600"], cwd=ROOT, timeout=900)
+    print(
+        "   ",
+        [line for line in done.stdout.splitlines() if "network test" in line or "HEALTHY" in line],
+        done.returncode,
+    )
+
+
+def loops(fleet: Fleet) -> None:
+    for host in fleet.hosts:
+        fleet.enter(
+            host, f"setsid python3 -c '{LISTEN}' >/dev/null 2>&1 & until grep -q :752F /proc/net/tcp; do :; done"
+        )
+
+    def one_host(host: str) -> None:
+        targets = " ".join(address for name, address in fleet.addresses.items() if name != host)
+        ports = " ".join(map(str, PORTS))
+        script = f"for t in {targets}; do for p in {ports}; do nc -z -w 4 $t $p || echo fail $t $p; done; done"
+        done = fleet.run([*SSH, "-F", fleet.ssh_config, host, script], timeout=900)
+        if done.stdout:
+            print("   ", host, done.stdout.count("fail"), "failed")
+
+    with ThreadPoolExecutor(len(fleet.hosts)) as pool:
+        list(pool.map(one_host, fleet.hosts))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("hosts", nargs="*", type=int, default=[4, 8, 16])
+    parser.add_argument("--no-nc", action="store_true")
+    options = parser.parse_args()
+    for count in options.hosts:
+        overrides = {name: merge(own) for name, own in npu_fleet("A2", count).items()}
+        fleet = Fleet.up(count, overrides)
+        print(f"{count} hosts, {count * (count - 1) * len(PORTS)} attempts", flush=True)
+        try:
+            ours = timed(fleet, "doctor net", lambda: doctor(fleet))  # noqa: B023
+            if not options.no_nc:
+                theirs = timed(fleet, "nc loops", lambda: loops(fleet))  # noqa: B023
+                print(
+                    f"  nc takes {theirs[0] / ours[0]:.2f} times as long, {theirs[1] / ours[1]:.2f} times the packets"
+                )
+        finally:
+            fleet.down()
+
+
+if __name__ == "__main__":
+    main()

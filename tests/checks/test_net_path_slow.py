@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from doctor.engine.fact import Fact
+from doctor.facts.network_test import NetworkAnswer
+from tests.checks.looked import advice, judged, said, skipped
+from tests.checks.net_answers import answers
+
+NAME = "net-path-slow"
+HOSTS = 8
+ROWS = ["".join("-" if source == target else "o" for target in range(HOSTS)) for source in range(HOSTS)]
+
+
+def measured(
+    slow: dict[tuple[int, int], float], again: dict[tuple[int, int], int] | None = None
+) -> dict[str, list[Fact]]:
+    """Eight hosts with the speeds of all pairs, some of them so many times slower, and segments sent again."""
+    facts: dict[str, list[Fact]] = {}
+    for name, (answer,) in answers([ROWS] * 2).items():
+        assert isinstance(answer, NetworkAnswer)
+        speeds: list[dict[str, Any]] = []
+        for target in set(range(HOSTS)) - {answer.host}:
+            ratio = slow.get((answer.host, target), 1.0) * (1 + 0.01 * ((3 * answer.host + 5 * target) % 7))
+            lost = (again or {}).get((answer.host, target), 0)
+            speed = {
+                "target": target,
+                "latency_median": 1e-4,
+                "throughput_single": 1e9 / ratio,
+                "throughput_multi": 1.1e9 / ratio,
+                "retransmissions": lost,
+                "bytes": 1 << 28,
+            }
+            speeds += [speed] * (3 if ratio > 2 or lost else 1)
+        facts[name] = [msgspec.structs.replace(answer, answer={**answer.answer, "speeds": speeds})]
+    return facts
+
+
+def test_paths_that_are_alike_have_no_finding() -> None:
+    outcome = judged(NAME, measured({}))
+    assert outcome.complete
+    assert said(outcome) == []
+
+
+def test_a_host_that_sends_slowly() -> None:
+    outcome = judged(NAME, measured({(2, target): 8.0 for target in range(HOSTS) if target != 2}))
+    ((hosts, text),) = said(outcome)
+    assert hosts == "w3"
+    assert "the throughput from w3 is 8" in text
+    assert "ethtool NIC" in advice(NAME, outcome)
+
+
+def test_one_slow_direction_that_was_slow_each_time() -> None:
+    ((hosts, text),) = said(judged(NAME, measured({(1, 5): 8.0})))
+    assert hosts == "w2 w6"
+    assert "from w2 to w6" in text
+
+
+def test_without_speeds_it_does_not_apply() -> None:
+    assert skipped(judged(NAME, answers([ROWS] * 2))) == {
+        "no speeds were measured; doctor net --net full measures them"
+    }

@@ -1,0 +1,67 @@
+"""Faults of the network between the hosts, which only a trial finds."""
+
+from __future__ import annotations
+
+from tests.faults import Row
+
+
+def rules(*lines: str, kind: str = "inet", hook: str = "type filter hook input priority 0") -> str:
+    """A script that loads a chain of these rules into a host."""
+    chain = "\n  ".join((hook, *lines))
+    return f"nft -f - <<'END'\ntable {kind} doctor_fault {{\n chain c {{\n  {chain}\n }}\n}}\nEND\n"
+
+
+UNDO = "nft delete table inet doctor_fault"
+QUICK = ("--net", "quick")
+OTHERS_TOO = ("*",)
+
+ROWS = [
+    Row(
+        "net-unreachable",
+        rules("tcp dport 22 accept", "tcp sport 22 accept", "ip protocol tcp drop", kind="netdev",
+              hook="type filter hook ingress device eth0 priority 0"),
+        "nft delete table netdev doctor_fault",
+        fleet="cpu",
+        options=QUICK,
+        apart=OTHERS_TOO,
+    ),
+    Row(
+        "net-port-blocked",
+        rules("tcp dport 30000-65535 tcp flags & (syn|ack) == syn drop", kind="netdev",
+              hook="type filter hook ingress device eth0 priority 0"),
+        "nft delete table netdev doctor_fault",
+        fleet="cpu",
+        options=QUICK,
+        apart=OTHERS_TOO,
+    ),
+    Row(
+        "net-answered-by-other",
+        rules("tcp dport 30000-65535 redirect to :22", kind="ip", hook="type nat hook prerouting priority -100"),
+        "nft delete table ip doctor_fault",
+        fleet="cpu",
+        options=QUICK,
+        apart=OTHERS_TOO,
+    ),
+    Row(
+        "net-large-packets-lost",
+        rules("tcp dport 30000-65535 meta length > 1400 drop"),  # SSH passes
+        UNDO,
+        fleet="cpu",
+        options=QUICK,
+        apart=OTHERS_TOO,
+    ),
+    Row(
+        "net-port-unavailable",
+        """\
+python3 -c '
+import socket, time
+held = socket.create_server(("0.0.0.0", 29500))
+time.sleep(1000)
+' >/dev/null 2>&1 &
+until grep -q :733C /proc/net/tcp; do sleep 0.05; done
+""",
+        fleet="cpu",
+        options=(*QUICK, "--ignore", "master-port-taken"),
+        apart=OTHERS_TOO,
+    ),
+]  # fmt: skip

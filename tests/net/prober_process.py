@@ -1,0 +1,81 @@
+"""A prober as a process of this machine, with the orders of a controller."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from doctor.net.run.sessions import prober_program
+from doctor.remote.bootstrap import stdin_command
+
+MARKER = "doctor-test"
+TOKEN = "ab" * 32
+
+
+class ProberProcess:
+    """One prober on loopback: `order` sends, `answer` waits for a message with a key."""
+
+    def __init__(self, host: int, seconds: float = 60.0) -> None:
+        request = json.dumps({"marker": MARKER, "token": TOKEN, "host": host, "seconds": seconds}).encode()
+        source = prober_program()
+        command = stdin_command(source, request, sys.executable)
+        self.process = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+        )
+        assert self.process.stdin is not None
+        self.process.stdin.write(source + request)
+        self.process.stdin.flush()
+
+    def order(self, name: str, **fields: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"do": name, **fields}).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def answer(self, key: str, seconds: float = 60.0) -> Any:
+        """The value of the next message that has this key."""
+        assert self.process.stdout is not None
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            assert select.select([self.process.stdout], [], [], deadline - time.monotonic())[0], f"no {key}"
+            line = self.process.stdout.readline()
+            assert line, f"the prober ended before {key}"
+            if line.startswith(MARKER.encode() + b" "):
+                message = json.loads(line[len(MARKER) + 1 :])
+                assert "fault" not in message, message
+                if key in message:
+                    return message[key]
+        raise AssertionError(f"no {key}")
+
+    def listen(self, *services: tuple[str, int]) -> list[int]:
+        """The ports that it got; 0 where it could not listen."""
+        self.order("listen", services=services)
+        return [report[2] for report in self.answer("listening")]
+
+    def attempt(self, peer: int, address: str, port: int, *, bulk: bool = False, seconds: float = 20.0) -> list[Any]:
+        """The report of one attempt: peer, address, port, outcome, detail, and figures."""
+        self.order("connect", number=1, targets=[[peer, address, port, bulk]], seconds=seconds, total=60.0, last=True)
+        (report,) = self.answer("attempts")
+        return list(report)
+
+
+@contextlib.contextmanager
+def prober(host: int, seconds: float = 60.0) -> Iterator[ProberProcess]:
+    """A prober that is ended with the ``with``."""
+    started = ProberProcess(host, seconds)
+    try:
+        started.answer("hello")
+        yield started
+    finally:
+        started.process.kill()
+        with contextlib.suppress(OSError), started.process:
+            pass

@@ -1,0 +1,49 @@
+"""Groups come from names for each host, or from Slurm's topology.conf."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.net.groups import group_by, switches_of_topology
+
+TOPOLOGY = """
+# two leaves under a spine
+SwitchName=leaf1 Nodes=node[1-2],gpu1
+switchname=leaf2 nodes=node[3-4] LinkSpeed=100
+SwitchName=spine Switches=leaf[1-2]
+SwitchName=core Switches=spine,leaf3
+SwitchName=leaf3 Nodes=node[5-6]
+"""
+HOSTS = ["node1", "node2", "node3", "node4", "node5", "node6"]
+
+
+def test_switches_hold_what_hangs_below_them() -> None:
+    groups = switches_of_topology(TOPOLOGY, HOSTS)
+    assert [(group.label, group.hosts) for group in groups] == [
+        ("switch leaf1", (0, 1)),
+        ("switch leaf2", (2, 3)),
+        ("switch leaf3", (4, 5)),
+        ("switch spine", (0, 1, 2, 3)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SwitchName=a Switches=a Nodes=node1",
+        "SwitchName=a Switches=b\nSwitchName=b Switches=a",
+        "SwitchName=a Nodes=node[1-",
+        "SwitchName=a Nodes=node[1-99999999999]",
+        "SwitchName=a Nodes=node[1-99999]",
+        "SwitchName=a Nodes=@all",
+        "SwitchName= Nodes=node1,node2",
+        "=" * 5000,
+    ],
+)
+def test_what_is_not_understood_makes_no_group(text: str) -> None:
+    assert switches_of_topology(text, HOSTS) == ()
+
+
+def test_hosts_of_unknown_place_are_in_no_group() -> None:
+    groups = group_by("subnet", ["10.0.0.0/24", None, "10.0.0.0/24", "", "10.0.1.0/24"])
+    assert [(group.label, group.hosts) for group in groups] == [("subnet 10.0.0.0/24", (0, 2))]

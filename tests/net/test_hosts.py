@@ -1,0 +1,116 @@
+"""The network test on real hosts: the right host, link and direction, nobody else, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LEFTOVERS = (
+    'cat /proc/net/tcp /proc/net/tcp6 | awk \'$4 == "0A" || $4 == "06" {print $2, $4}\' | sort; ls /tmp /run /root'
+)
+
+
+def words(fleet: Any, *more: str) -> list[str]:
+    hosts = ",".join(fleet.hosts)
+    return [sys.executable, "-m", "doctor", "net", hosts, "-F", str(fleet.ssh_config), "--net", "quick", *more]
+
+
+def net(fleet: Any, *more: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and JSON report of a quick network test."""
+    done = fleet.run(words(fleet, "--json", *more), cwd=ROOT, timeout=110)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def findings(report: dict[str, Any]) -> list[tuple[str, list[str], str]]:
+    """Check, hosts and message of each finding."""
+    return [
+        (outcome["check"], finding["hosts"], finding["message"])
+        for outcome in report["outcomes"]
+        for finding in outcome["findings"]
+    ]
+
+
+def left(fleet: Any) -> dict[str, str]:
+    """Listeners, connections in TIME_WAIT, and the files of folders that programs write to."""
+    return {host: fleet.enter(host, LEFTOVERS).stdout for host in fleet.hosts}
+
+
+def test_a_healthy_fleet_has_no_finding_and_keeps_nothing_of_the_test(fleet_cpu: Any) -> None:
+    before = left(fleet_cpu)
+    code, report = net(fleet_cpu)
+    assert (code, findings(report)) == (0, [])
+    assert report["net"]["coverage"] == "6 of 6 pairs both ways, 2 ports"
+    assert left(fleet_cpu) == before
+
+
+def drop(address: str) -> str:
+    rule = f"ip saddr {address} tcp dport != 22 tcp sport != 22 drop"
+    return f"table inet f {{\n chain i {{\n  type filter hook input priority 0\n  {rule}\n }}\n}}\n"
+
+
+def test_one_direction_between_two_hosts(fleet_cpu: Any) -> None:
+    first, _, _, last = fleet_cpu.hosts
+    with fleet_cpu.broken(last, nft=drop(fleet_cpu.addresses[first])):
+        code, report = net(fleet_cpu)
+    ((check, hosts, message),) = findings(report)
+    assert (code, check, hosts) == (10, "net-unreachable", [first, last])
+    assert f"from {first} to {last} fail on all ports" in message
+
+
+@pytest.mark.full
+def test_a_bridge_that_drops_all_tcp_of_one_host_but_ssh(fleet_cpu: Any) -> None:
+    victim = fleet_cpu.hosts[2]
+    rule = f"ip saddr {fleet_cpu.addresses[victim]} tcp sport != 22 tcp dport != 22 drop"
+    table = f"table bridge doctor_fault {{\n chain c {{\n  type filter hook forward priority 0\n  {rule}\n }}\n}}\n"
+    fleet_cpu.run(["nft", "-f", "-"], input=table, check=True)
+    try:
+        code, report = net(fleet_cpu)
+    finally:
+        fleet_cpu.run(["nft", "delete", "table", "bridge", "doctor_fault"], check=True)
+    ((check, hosts, message),) = findings(report)
+    assert (code, check, hosts) == (10, "net-unreachable", [victim])
+    assert f"connections from {victim} fail" in message
+
+
+@pytest.mark.full
+def test_the_firewall_check_alone_reports_what_it_can_explain(fleet_cpu: Any) -> None:
+    victim = fleet_cpu.hosts[1]
+    rules = "table inet f {\n chain i {\n  type filter hook input priority 0\n  tcp dport 22 accept\n"
+    rules += "  ct state established accept\n  ip protocol tcp drop\n }\n}\n"
+    with fleet_cpu.broken(victim, nft=rules):
+        options = ["--select", "firewall", "--net", "quick", "--json"]
+        command = [sys.executable, "-m", "doctor", "check", ",".join(fleet_cpu.hosts), "-F", fleet_cpu.ssh_config]
+        report = json.loads(fleet_cpu.run([*command, *options], cwd=ROOT, timeout=110).stdout)
+    assert [(check, hosts) for check, hosts, _ in findings(report)] == [("firewall-blocks-job", [victim])]
+    reasons = [gap["root_cause"] for outcome in report["outcomes"] for gap in outcome["unknown"]]
+    assert "firewall-blocks-job" in reasons
+
+
+def test_nothing_is_left_after_the_controller_was_killed(fleet_cpu: Any) -> None:
+    """While the hosts still wait for answers that a rule drops."""
+    before = left(fleet_cpu)
+    with fleet_cpu.broken(fleet_cpu.hosts[3], nft=drop(fleet_cpu.addresses[fleet_cpu.hosts[0]])):
+        controller = subprocess.Popen(
+            fleet_cpu.argv(words(fleet_cpu)), cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True
+        )
+        deadline = time.monotonic() + 60
+        while left(fleet_cpu)[fleet_cpu.hosts[0]] == before[fleet_cpu.hosts[0]]:  # until its listeners are open
+            assert time.monotonic() < deadline
+            assert controller.poll() is None
+        os.killpg(controller.pid, signal.SIGKILL)
+        controller.wait()
+        deadline = time.monotonic() + 30
+        while {host: left(fleet_cpu)[host] for host in fleet_cpu.hosts[:3]} != {
+            h: before[h] for h in fleet_cpu.hosts[:3]
+        }:
+            assert time.monotonic() < deadline, left(fleet_cpu)

@@ -1,0 +1,240 @@
+"""Every fault is named by its place, with the fewest causes, and nobody else is accused."""
+
+from __future__ import annotations
+
+import time
+from random import Random
+
+import pytest
+
+from doctor.net.cause import describe
+from doctor.net.localize import Localization, localize
+from doctor.net.matrix import Matrix
+from doctor.net.merging import merge_answers, read_answer
+from doctor.net.schedule import Schedule, quick
+from tests.net.simulated import PlacedFault, attempts, fleet, key_of, racks, single_faults
+
+
+def keys(found: Localization) -> set[tuple[object, ...]]:
+    return {key_of(cause) for cause in found.causes}
+
+
+def is_seen(fault: PlacedFault, matrix: Matrix) -> int:
+    """How many pairs show the fault."""
+    return len({(s, t) for s, t, p, _ in matrix.failures() if fault.breaks(s, t, p)})
+
+
+def check_singles(hosts: int, placements: range, ports: int, schedule: bool) -> None:
+    groups = racks(hosts, 4 if hosts < 64 else 16)
+    for seed in placements:
+        plan: Schedule | None = quick(hosts, ports, seed) if schedule else None
+        for fault in single_faults(hosts, ports, groups, Random(f"{hosts} {seed}")):
+            matrix = attempts(hosts, ports, [fault], plan)
+            seen = is_seen(fault, matrix)
+            found = localize(matrix, groups)
+            if seen == 0:
+                assert found == Localization()
+            elif fault.kind == "groups" and seen < 3:
+                assert {host for cause in found.causes for host in cause.accused} <= set(range(hosts))
+            else:
+                assert keys(found) == {fault.key}, [describe(cause, matrix) for cause in found.causes]
+                assert all(cause.certain and cause.constant for cause in found.causes)
+
+
+@pytest.mark.parametrize("hosts", [4, 5, 8, 13])
+@pytest.mark.parametrize("schedule", [False, True], ids=["full", "quick"])
+def test_each_single_fault_is_named(hosts: int, schedule: bool) -> None:
+    check_singles(hosts, range(20), 3, schedule)
+
+
+def test_each_single_fault_is_named_in_a_large_fleet() -> None:
+    check_singles(48, range(1), 3, schedule=False)
+    check_singles(256, range(1), 3, schedule=True)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("hosts", [6, 17, 24, 33, 64, 128])
+@pytest.mark.parametrize("schedule", [False, True], ids=["full", "quick"])
+def test_each_single_fault_is_named_at_every_size(hosts: int, schedule: bool) -> None:
+    check_singles(hosts, range(20 if hosts < 64 else 5), 3, schedule)
+
+
+@pytest.mark.full
+def test_each_single_fault_is_named_among_256_hosts() -> None:
+    check_singles(256, range(2), 3, schedule=False)
+    check_singles(256, range(20), 3, schedule=True)
+
+
+def several(hosts: int, number: int, random: Random) -> list[PlacedFault]:
+    """Faults at distinct places: no host, and no group, is of two of them, and none is everywhere."""
+    groups = racks(hosts, 4)
+    by_name = {group.name: set(group.hosts) for group in groups}
+    chosen: list[PlacedFault] = []
+    taken: set[int] = set()
+    while len(chosen) < number:
+        fault = random.choice(single_faults(hosts, 4, groups, random))
+        place = set(fault.hosts).union(*(by_name[name] for name in fault.groups))
+        grouped = any(other.groups for other in chosen)
+        if fault.kind == "fleet" or place & taken or (grouped and fault.groups):
+            continue
+        taken |= place
+        chosen.append(fault)
+    return chosen
+
+
+@pytest.mark.parametrize("number", [2, 3])
+@pytest.mark.parametrize("hosts", [16, 24])
+def test_faults_at_once_are_all_named(hosts: int, number: int) -> None:
+    for seed in range(12):
+        faults = several(hosts, number, Random(f"{hosts} {number} {seed}"))
+        matrix = attempts(hosts, 4, faults)
+        found = localize(matrix, racks(hosts, 4))
+        assert keys(found) == {fault.key for fault in faults}, (seed, [describe(c, matrix) for c in found.causes])
+
+
+def test_partial_coverage_accuses_nobody_else() -> None:
+    """Half of the cells, at random, are unknown or were not tried."""
+    for seed in range(30):
+        random = Random(seed)
+        for fault in single_faults(12, 3, (), random):
+            whole = attempts(12, 3, [fault])
+            rows = [
+                ["".join(c if c == "-" or random.random() < 0.5 else random.choice("?.!") for c in row) for row in some]
+                for some in whole.rows
+            ]
+            matrix = fleet(12, 3, rows)
+            for cause in localize(matrix).causes:
+                named = [cause, *cause.candidates]
+                assert any(set(fault.hosts) & set(c.hosts) for c in named) or fault.kind == "fleet" == cause.kind, (
+                    seed,
+                    fault.key,
+                    describe(cause, matrix),
+                )
+
+
+def test_what_was_not_tried_is_no_fault_and_no_proof_of_health() -> None:
+    assert localize(fleet(4, 1, [["-...", ".-..", "..-.", "...-"]])) == Localization()
+    assert localize(fleet(4, 1, [["-???", "?-!?", "?!-?", "???-"]])) == Localization()
+
+
+def test_of_two_hosts_it_cannot_be_told_which() -> None:
+    (cause,) = localize(fleet(2, 1, [["-d", "o-"]])).causes
+    assert (cause.kind, cause.hosts, cause.certain) == ("direction", (0, 1), False)
+    assert [(c.kind, c.hosts, c.way) for c in cause.candidates] == [
+        ("host", (0,), "outbound"),
+        ("host", (1,), "inbound"),
+    ]
+    (cause,) = localize(fleet(2, 1, [["-d", "d-"]])).causes
+    assert (cause.kind, [c.hosts for c in cause.candidates]) == ("link", [(0,), (1,)])
+
+
+def test_of_three_hosts_the_two_that_work_together_are_innocent() -> None:
+    (cause,) = localize(fleet(3, 1, [["-dd", "d-o", "do-"]])).causes
+    assert (cause.kind, cause.hosts, cause.certain) == ("host", (0,), True)
+    (cause,) = localize(fleet(3, 1, [["-do", "o-o", "oo-"]])).causes
+    assert (cause.kind, cause.hosts, cause.certain) == ("direction", (0, 1), True)
+    (cause,) = localize(fleet(3, 1, [["-d?", "o-o", "o?-"]])).causes
+    assert not cause.certain, "the third did not decide it"
+    (cause,) = localize(fleet(3, 1, [["-dd", "d-d", "dd-"]])).causes
+    assert (cause.kind, len(cause.candidates)) == ("fleet", 3)
+
+
+def test_a_port_that_its_own_host_cannot_listen_on_is_that_hosts() -> None:
+    (cause,) = localize(fleet(2, 2, [["-o", "o-"], ["-b", "o-"]])).causes
+    assert (cause.kind, cause.hosts, cause.ports, cause.certain) == ("host", (1,), (1,), True)
+
+
+def test_every_port_but_ssh_is_one_cause() -> None:
+    """A rule that drops all TCP packets of one host except ssh."""
+    hosts, ports = 4, 34
+    fault = PlacedFault("host", lambda s, t, p: 2 in (s, t) and p, (2,), "both", (), tuple(range(1, ports)))
+    matrix = attempts(hosts, ports, [fault])
+    (cause,) = localize(matrix).causes
+    assert key_of(cause) == fault.key
+    assert describe(cause, matrix) == (
+        "to and from n2, 33 ports: hccl 60001-60033: 198 of 198 attempts failed (dropped)"
+    )
+
+
+def test_a_path_that_loses_packets_now_and_then_is_one_cause() -> None:
+    random = Random(4)
+    lossy = {(s, t, p) for s in range(8) for t in range(8) for p in range(34) if 3 in (s, t) and random.random() < 0.2}
+    matrix = attempts(8, 34, [PlacedFault("host", lambda s, t, p: (s, t, p) in lossy)])
+    (cause,) = localize(matrix).causes
+    assert (cause.kind, cause.hosts, cause.way, cause.constant) == ("host", (3,), "both", False)
+
+
+@pytest.mark.parametrize("hosts", [5, 8, 16])
+def test_a_host_that_lies_accuses_itself_or_one_direction_from_it(hosts: int) -> None:
+    for seed in range(20):
+        random = Random(f"{hosts} {seed}")
+        liar, victim = random.sample(range(hosts), 2)
+        half = set(random.sample([h for h in range(hosts) if h != liar], hosts // 2))
+        for lie in ({victim}, half, set(range(hosts)) - {liar}):
+            matrix = attempts(hosts, 3, [PlacedFault("x", lambda s, t, _, who=liar, lie=lie: s == who and t in lie)])
+            for cause in localize(matrix).causes:
+                assert cause.hosts[0] == liar
+                assert (cause.kind, cause.way) in {("host", "outbound"), ("direction", "both")}
+
+
+@pytest.mark.parametrize("hosts", [6, 8, 16])
+def test_a_host_that_calls_everything_open_hides_no_fault_of_another(hosts: int) -> None:
+    for seed in range(20):
+        liar, bad = Random(f"{hosts} {seed}").sample(range(hosts), 2)
+        for fault in (
+            PlacedFault("host", lambda s, t, _, liar=liar, bad=bad: s != liar and t == bad),
+            PlacedFault("host", lambda s, t, _, liar=liar, bad=bad: s != liar and bad in (s, t)),
+        ):
+            (cause,) = localize(attempts(hosts, 3, [fault])).causes
+            assert (cause.kind, cause.hosts) == ("host", (bad,))
+
+
+def test_two_hosts_with_one_address_are_both_named() -> None:
+    """What each source reaches is a matter of its ARP table."""
+    hosts = 6
+    answers = {}
+    for source in range(hosts):
+        row = ["o"] * hosts
+        wrong = [] if source in (1, 4) else [(1, 4) if source % 2 else (4, 1)]
+        items = []
+        for target, other in wrong:
+            row[target] = "w"
+            items.append({"target": target, "port": 0, "answered_by": other})
+        raw = {"rows": ["".join(row)], "attempts": items, "listeners": [{"port": 0, "state": "listening"}]}
+        answers[source] = read_answer(source, raw, hosts, 1)
+    empty = fleet(hosts, 1, [])
+    (cause,) = localize(merge_answers(empty.hosts, empty.ports, answers)).causes
+    assert (cause.kind, cause.hosts, cause.outcomes) == ("address", (1, 4), {"wrong host": 4})
+
+
+def test_a_route_of_one_host_to_one_group_is_one_cause() -> None:
+    groups = racks(12, 4, "subnet")
+    matrix = attempts(12, 2, [PlacedFault("x", lambda s, t, _: s == 1 and t in groups[2].hosts, letter="u")])
+    (cause,) = localize(matrix, groups).causes
+    assert describe(cause, matrix) == "from n1 to subnet s2: 8 of 8 attempts failed (unreachable)"
+
+
+def test_a_sample_of_ports_names_the_port() -> None:
+    from doctor.net.schedule import full
+
+    hosts = 40
+    plan = full(hosts, 8, ports_each=3)
+    matrix = attempts(hosts, 8, [PlacedFault("x", lambda s, t, p: t == 7 and p == 5)], plan)
+    (cause,) = localize(matrix).causes
+    assert (cause.kind, cause.hosts, cause.way, cause.ports) == ("host", (7,), "inbound", (5,))
+    matrix = attempts(hosts, 8, [PlacedFault("x", lambda s, t, p: {s, t} == {7, 20})], plan)
+    (cause,) = localize(matrix).causes
+    assert (cause.kind, cause.hosts, cause.all_ports) == ("link", (7, 20), True)
+
+
+@pytest.mark.bench
+def test_cost_of_256_hosts_and_34_ports() -> None:
+    hosts, ports = 256, 34
+    for name, broken in (("one host", {7}), ("20 hosts", set(range(0, hosts, 13)))):
+        row = {bad: "".join("d" if bad or t in broken else "o" for t in range(hosts)) for bad in (False, True)}
+        rows = [row[s in broken][:s] + "-" + row[s in broken][s + 1 :] for s in range(hosts)]
+        matrix = fleet(hosts, ports, [rows] * ports)
+        begin = time.process_time()
+        found = localize(matrix, racks(hosts, 8))
+        print(f"{name}: {time.process_time() - begin:.2f} s of CPU")
+        assert {cause.hosts[0] for cause in found.causes} == broken

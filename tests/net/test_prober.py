@@ -1,0 +1,167 @@
+"""The prober, as processes on loopback: what it says of each kind of answer, and what a stranger gets out of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+
+import pytest
+
+from doctor.net.prober.handshake import CALL_SIZE, CHALLENGE_SIZE, make_call
+from tests.net.prober_process import TOKEN, prober
+
+HERE = "127.0.0.1"
+OUTCOME, DETAIL = 3, 4
+
+
+def test_two_hosts_prove_themselves_to_each_other_small_and_large() -> None:
+    with prober(0) as first, prober(1) as second:
+        (port,) = second.listen((HERE, 0))
+        assert first.attempt(1, HERE, port)[OUTCOME] == "open"
+        assert first.attempt(1, HERE, port, bulk=True)[OUTCOME] == "open"
+
+
+def test_over_ipv6_too() -> None:
+    if not os.path.exists("/proc/net/if_inet6"):
+        pytest.skip("no IPv6 here")
+    with prober(0) as first, prober(1) as second:
+        (port,) = second.listen(("::1", 0))
+        if port:
+            assert first.attempt(1, "::1", port, bulk=True)[OUTCOME] == "open"
+
+
+def test_another_host_of_the_run_is_named() -> None:
+    with prober(0) as first, prober(1) as second:
+        (port,) = second.listen((HERE, 0))
+        assert first.attempt(7, HERE, port)[OUTCOME : DETAIL + 1] == ["other-host", "1"]
+
+
+def test_a_port_without_listener_refuses() -> None:
+    with socket.create_server((HERE, 0)) as server:
+        port = server.getsockname()[1]
+    with prober(0) as first:
+        assert first.attempt(1, HERE, port)[OUTCOME] == "refused"
+
+
+def test_a_stranger_that_speaks_is_told_from_one_that_is_silent_and_one_that_closes() -> None:
+    with prober(0) as first, socket.create_server((HERE, 0)) as server:
+        port = server.getsockname()[1]
+
+        def serve(said: bytes, close: bool) -> threading.Thread:
+            def run() -> None:
+                link, _ = server.accept()
+                with link, contextlib.suppress(ConnectionResetError):
+                    link.sendall(said)
+                    while not close and link.recv(4096):
+                        pass
+
+            thread = threading.Thread(target=run, daemon=True)
+            thread.start()
+            return thread
+
+        serve(b"SSH-2.0-OpenSSH_9.2p1 Debian-2, and much more of what it says\r\n" + b"x" * 100, close=False)
+        assert first.attempt(1, HERE, port)[OUTCOME : DETAIL + 1] == [
+            "stranger",
+            "SSH-2.0-OpenSSH_9.2p1 Debian-2, and much",
+        ]
+        serve(b"", close=False)
+        assert first.attempt(1, HERE, port, seconds=0.5)[OUTCOME] == "silent"
+        serve(b"", close=True)
+        assert first.attempt(1, HERE, port)[OUTCOME] == "cut"
+
+
+def test_a_held_port_is_not_bound_and_its_holder_is_named() -> None:
+    with socket.create_server((HERE, 0)) as held, prober(0) as first:
+        port = held.getsockname()[1]
+        first.order("listen", services=[[HERE, port]])
+        ((_, wanted, got, problem, owner),) = first.answer("listening")
+        assert (wanted, got) == (port, 0)
+        assert "in use" in problem
+        assert owner["pid"] == os.getpid()
+        assert owner["seconds"] >= 0
+
+
+def test_no_port_below_1024_is_bound() -> None:
+    with prober(0) as first:
+        assert first.listen((HERE, 1023), ("", 80)) == [0, 0]
+
+
+def read_all(link: socket.socket) -> bytes:
+    data = b""
+    try:
+        while piece := link.recv(4096):
+            data += piece
+    except ConnectionResetError:
+        pass
+    return data
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.0\r\n\r\n", os.urandom(CALL_SIZE), os.urandom(100_000)])
+def test_a_stranger_is_sent_a_random_challenge_and_nothing_else(said: bytes) -> None:
+    with prober(1) as listening:
+        (port,) = listening.listen((HERE, 0))
+        with socket.create_connection((HERE, port), 30) as link:
+            try:
+                link.sendall(said)
+                link.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+            assert len(read_all(link)) <= CHALLENGE_SIZE
+
+
+def test_what_was_recorded_of_one_connection_is_worth_nothing_on_another() -> None:
+    with prober(1) as listening:
+        (port,) = listening.listen((HERE, 0))
+        with socket.create_connection((HERE, port), 30) as link:
+            challenge = link.recv(CHALLENGE_SIZE, socket.MSG_WAITALL)
+            call = make_call(bytes.fromhex(TOKEN), challenge, b"n" * 16, 0, b"p", 0)  # type: ignore[no-untyped-call]
+            link.sendall(call)
+            assert len(link.recv(100)) > 0  # the real one is answered
+        with socket.create_connection((HERE, port), 30) as link:
+            link.recv(CHALLENGE_SIZE, socket.MSG_WAITALL)
+            link.sendall(call)
+            assert read_all(link) == b""
+
+
+def test_many_strangers_do_not_keep_the_hosts_of_the_run_out() -> None:
+    with prober(0) as first, prober(1) as second:
+        (port,) = second.listen((HERE, 0))
+        strangers = [socket.create_connection((HERE, port), 30) for _ in range(200)]
+        assert first.attempt(1, HERE, port)[OUTCOME] == "open"
+        for link in strangers:
+            link.close()
+
+
+def test_the_ports_are_free_at_once_when_the_controller_goes() -> None:
+    with prober(0) as first, prober(1) as second:
+        (port,) = second.listen((HERE, 0))
+        assert first.attempt(1, HERE, port)[OUTCOME] == "open"
+        assert second.process.stdin is not None
+        second.process.stdin.close()
+        assert second.process.wait(60) == 3
+        bound = socket.socket()
+        bound.bind((HERE, port))  # without SO_REUSEADDR: no TIME_WAIT is left
+        bound.close()
+
+
+def test_a_signal_and_the_time_limit_end_it() -> None:
+    with prober(0) as first:
+        first.process.send_signal(signal.SIGTERM)
+        assert first.process.wait(60) == 3
+    with prober(0, seconds=0.2) as second:
+        assert second.process.wait(60) == 3
+
+
+def test_speeds_are_measured_between_hosts_that_prove_themselves() -> None:
+    with prober(0) as first, prober(1) as second:
+        (port,) = second.listen((HERE, 0))
+        first.order("speed", number=1, target=[HERE, port, 1], echoes=20, seconds=5.0, limit=1 << 20, streams=2)
+        speed = first.answer("speed")
+        assert speed["problem"] == ""
+        assert len(speed["latencies"]) == 20
+        assert speed["single"]["bytes"] == speed["multi"]["bytes"] == 1 << 20
+        first.order("speed", number=2, target=[HERE, port, 5], echoes=20, seconds=5.0, limit=1 << 20, streams=2)
+        assert first.answer("speed")["problem"] == "answered by another host"

@@ -1,0 +1,150 @@
+"""Slow hosts, links and directions stand out; clean fleets with heavy-tailed noise accuse nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from doctor.net.matrix import PathSpeed
+from doctor.net.slow_paths import FALSE_ALARM_RATE, LEAST_LOSS, slow_paths, suspects
+
+Noise = Callable[[Random], float]
+"""A factor on a measured time."""
+
+
+def lognormal(random: Random) -> float:
+    return random.lognormvariate(0, 0.1)
+
+
+def spiky(random: Random) -> float:
+    """One measurement in twenty is disturbed, by a factor up to 30."""
+    return random.lognormvariate(0, 0.1) * (random.uniform(2, 30) if random.random() < 0.05 else 1)
+
+
+def pareto(random: Random) -> float:
+    """A tail without a variance."""
+    return float(random.paretovariate(1.5))
+
+
+NOISES = {"lognormal": lognormal, "spiky": spiky, "pareto": pareto}
+
+
+def measured(
+    hosts: int, random: Random, noise: Noise, slower: Callable[[int, int], float] = lambda s, t: 1.0, repeats: int = 1
+) -> list[PathSpeed]:
+    """Speeds of all paths; ``slower`` is a factor of a path. Hosts differ by 2 %."""
+    kind = [random.lognormvariate(0, 0.02) for _ in range(hosts)]
+    speeds = []
+    for source in range(hosts):
+        for target in range(hosts):
+            for _ in range(repeats if source != target else 0):
+                factor = slower(source, target) * kind[source] * kind[target]
+                again = int(random.random() < 0.002)
+                speeds.append(
+                    PathSpeed(
+                        source,
+                        target,
+                        latency_median=50e-6 * factor * noise(random),
+                        throughput_single=3e9 / factor / noise(random),
+                        throughput_multi=1e10 / factor / noise(random),
+                        retransmissions=again,
+                        bytes=1 << 26,
+                    )
+                )
+    return speeds
+
+
+def false_alarms(fleets: int, noise: Noise, seed: int = 7) -> int:
+    random = Random(seed)
+    return sum(bool(slow_paths(measured(random.choice([3, 4, 6, 9]), random, noise))) for _ in range(fleets))
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_clean_fleets_accuse_nobody(noise: str) -> None:
+    assert false_alarms(100, NOISES[noise]) == 0
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("noise", NOISES)
+def test_ten_thousand_clean_fleets_accuse_no_more_often_than_stated(noise: str) -> None:
+    assert false_alarms(10_000, NOISES[noise]) <= 10_000 * FALSE_ALARM_RATE
+
+
+@pytest.mark.parametrize("noise", ["lognormal", "spiky"])
+@pytest.mark.parametrize("hosts", [4, 8, 16])
+def test_a_slow_host_is_named_and_nobody_else(hosts: int, noise: str) -> None:
+    for seed in range(20 if hosts < 16 else 4):
+        random = Random(f"{hosts} {seed}")
+        bad = random.randrange(hosts)
+        outliers = slow_paths(
+            measured(hosts, random, NOISES[noise], lambda s, t, bad=bad: 3.0 if bad in (s, t) else 1.0)
+        )
+        figures = {outlier.figure for outlier in outliers}
+        if (hosts, noise) == (4, "spiky"):  # too few paths to be sure of every placement
+            assert all(outlier.hosts == (bad,) for outlier in outliers)
+            continue
+        assert "throughput" in figures
+        assert {
+            (outlier.kind, outlier.hosts, outlier.way) for outlier in outliers if outlier.figure == "throughput"
+        } == {("host", (bad,), "both")}
+        assert all(outlier.confidence >= 0.999 and bad in outlier.hosts for outlier in outliers)
+
+
+@pytest.mark.parametrize("hosts", [8, 16])
+def test_a_host_that_is_slow_one_way_is_named_with_the_way(hosts: int) -> None:
+    for seed in range(12 if hosts < 16 else 3):
+        random = Random(f"{hosts} {seed}")
+        bad = random.randrange(hosts)
+        sent = slow_paths(measured(hosts, random, lognormal, lambda s, t, bad=bad: 2.0 if s == bad else 1.0))
+        received = slow_paths(measured(hosts, random, lognormal, lambda s, t, bad=bad: 2.0 if t == bad else 1.0))
+        assert {(o.hosts, o.way) for o in sent} == {((bad,), "outbound")}
+        assert {(o.hosts, o.way) for o in received} == {((bad,), "inbound")}
+
+
+@pytest.mark.parametrize("hosts", [4, 8, 16])
+def test_a_slow_link_or_direction_is_named_once_measured_again(hosts: int) -> None:
+    for seed in range(12 if hosts < 16 else 3):
+        random = Random(f"{hosts} {seed}")
+        a, b = sorted(random.sample(range(hosts), 2))
+        for kind, slow in (("link", {(a, b), (b, a)}), ("direction", {(a, b)})):
+            first = measured(hosts, random, lognormal, lambda s, t, slow=slow: 6.0 if (s, t) in slow else 1.0)
+            doubtful = set(suspects(first)) | slow
+            again = [
+                speed
+                for _ in range(3)
+                for speed in measured(hosts, random, lognormal, lambda s, t, slow=slow: 6.0 if (s, t) in slow else 1.0)
+                if (speed.source, speed.target) in doubtful
+            ]
+            named = slow_paths([*first, *again])
+            assert {(o.kind, o.hosts) for o in named} == {(kind, (a, b))}, (seed, named)
+            assert set(suspects(first)) >= slow or slow_paths(first)
+
+
+def test_two_hosts_are_compared_with_nobody() -> None:
+    assert slow_paths(measured(2, Random(1), lognormal, lambda s, t: 9.0 if s else 1.0)) == ()
+    assert slow_paths([]) == suspects([]) == ()
+
+
+def test_a_host_that_loses_packets_is_named_by_segments_sent_again() -> None:
+    random = Random(3)
+    speeds = [
+        PathSpeed(
+            s, t, retransmissions=random.randrange(400, 900) if 2 in (s, t) else random.randrange(3), bytes=1 << 28
+        )
+        for s in range(8)
+        for t in range(8)
+        if s != t
+    ]
+    (outlier,) = slow_paths(speeds)
+    assert (outlier.hosts, outlier.figure) == ((2,), "retransmissions")
+    assert outlier.value >= LEAST_LOSS > outlier.peer_value
+    few = [
+        PathSpeed(s, t, retransmissions=30 if 2 in (s, t) else 0, bytes=1 << 28)
+        for s in range(8)
+        for t in range(8)
+        if s != t
+    ]
+    assert slow_paths(few) == ()

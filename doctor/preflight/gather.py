@@ -12,7 +12,7 @@ import msgspec
 
 from doctor.engine.errors import InputError
 from doctor.job.variables import communication
-from doctor.preflight.tiers import checks_of_tier
+from doctor.preflight.tiers import TRAINING_TIERS, Tier, checks_of_tier
 
 if TYPE_CHECKING:
     from doctor.engine.job_input import LaunchOptions
@@ -73,7 +73,7 @@ def gather(
     progress.on_lead()
     if scope == "follower":  # it waited for another one, and leads now
         scope = "local"
-    if scope == "local" and options.scope == "auto" and progress.gathered.tier == "smoke":
+    if scope == "local" and options.scope == "auto" and progress.gathered.tier in TRAINING_TIERS:
         progress.update(tier="standard")
         progress.add_notes("rank 0 runs the smoke run on all hosts; this process checks only its own host")
     _select_checks(options, environ, progress)
@@ -266,7 +266,7 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
         evaluation=EvaluationLimit(budget.evaluation_end),
         gates_job=options.exit_code_policy.profile == "job",
         launch=_launch(options),
-        smoke=_smoke_options(options) if gathered.tier == "smoke" else None,
+        smoke=_smoke_options(options, gathered.tier) if gathered.tier in TRAINING_TIERS else None,
     )
 
 
@@ -281,8 +281,8 @@ def _launch(options: PreflightOptions) -> LaunchOptions:
     return options.source.complete(options.job.launch) if options.source else options.job.launch
 
 
-def _smoke_options(options: PreflightOptions) -> SmokeOptions:
-    from doctor.smoke.plan import SmokeOptions
+def _smoke_options(options: PreflightOptions, tier: Tier) -> SmokeOptions:
+    from doctor.smoke.plan import DEVICE_SECONDS, SmokeOptions
 
     launch = _launch(options)
     return SmokeOptions(
@@ -290,5 +290,6 @@ def _smoke_options(options: PreflightOptions) -> SmokeOptions:
         ranks_per_host=launch.ranks_per_host if isinstance(launch.ranks_per_host, int) else 0,
         master_addr=launch.master_addr,
         master_port=launch.master_port or 0,
+        device_seconds=DEVICE_SECONDS if tier == "deep" else 0.0,
         variables=communication(options.source.environ if options.source else os.environ),
     )

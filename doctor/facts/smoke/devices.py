@@ -22,11 +22,6 @@ class DeviceTimes(RankEvent, frozen=True, tag="device"):
     fingerprint: int | None = None
     """Checksum of a product of real numbers, which is the same on every rank."""
 
-    @property
-    def is_product(self) -> bool:
-        """Whether ``amount`` counts operations."""
-        return self.test.startswith("product ")
-
 
 class DeviceMiscomputed(RankEvent, frozen=True, tag="miscomputed"):
     """Results that are wrong beyond doubt."""

@@ -9,12 +9,17 @@ from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.smoke_summary import DeviceSpeed
 from doctor.facts.smoke import DeviceTimes, SmokeDevices
-from doctor.smoke.speed.stragglers import MIN_TIMES, Straggler, find_stragglers
+from doctor.smoke.speed.stragglers import MIN_TIMES, SLOW, Straggler, find_stragglers
 
+PRODUCT = "product "
+"""Tests of products begin with it."""
 ON_CPU = "CPU"
 """The model of a CPU begins with it."""
 SHARED_ON_CPU = "device to device"
 """On CPUs this goes through the host's own memory, and says nothing of a device."""
+
+COPY_ON_CPU = 1.5
+"""Times the peers' time from which on a CPU copies slowly: what shares its caches and memory is often no fault."""
 
 Work = tuple[str, str]
 """Test and model."""
@@ -42,8 +47,10 @@ def slow_devices(facts: Mapping[str, SmokeDevices]) -> dict[int, dict[str, Strag
     if all(len(ranks) < 2 for ranks in work.values()):
         raise Skip("no two ranks have a device of the same model")
     slow: dict[int, dict[str, Straggler]] = {}
-    for (test, _), ranks in work.items():
-        for rank, straggler in find_stragglers({rank: [event.seconds] for rank, event in ranks.items()}).items():
+    for (test, model), ranks in work.items():
+        bursts = {rank: [event.seconds] for rank, event in ranks.items()}
+        copies = model.startswith(ON_CPU) and not test.startswith(PRODUCT)
+        for rank, straggler in find_stragglers(bursts, COPY_ON_CPU if copies else SLOW).items():
             slow.setdefault(rank, {})[test] = straggler
     return {rank: dict(sorted(tests.items(), key=lambda item: -item[1].ratio)) for rank, tests in sorted(slow.items())}
 
@@ -61,7 +68,7 @@ def device_speeds(facts: Mapping[str, SmokeDevices], world: int) -> tuple[Device
         if not rates:
             continue
         slowest = min(rates, key=lambda rank: (rates[rank], rank))
-        unit = "FLOPS" if test.startswith("product ") else "B/s"
+        unit = "FLOPS" if test.startswith(PRODUCT) else "B/s"
         speeds.append(
             DeviceSpeed(test, model, unit, median(rates.values()), rates[slowest], slowest, len(rates))  # type: ignore[arg-type]
         )
@@ -77,7 +84,7 @@ def describe_rate(amount: float, seconds: float, test: str) -> str:
     """Such as ``312 TFLOPS``, ``1.9 TB/s``."""
     value = amount / seconds
     unit, prefix = next(((u, p) for u, p in ((1e12, "T"), (1e9, "G"), (1e6, "M")) if value >= u), (1.0, ""))
-    return f"{value / unit:.3g} {prefix}{'FLOPS' if test.startswith('product ') else 'B/s'}"
+    return f"{value / unit:.3g} {prefix}{'FLOPS' if test.startswith(PRODUCT) else 'B/s'}"
 
 
 def other_fingerprints(facts: Mapping[str, SmokeDevices], torch_by_rank: Mapping[int, str]) -> dict[str, list[int]]:

@@ -61,9 +61,13 @@ def product_work(ctx: RankContext, name: str) -> DeviceWork:
     multiply(left, right, first)
     ctx.comm.synchronize()
 
+    spare, pieces = torch.zeros_like(first), [0]
+
     def run() -> None:
-        for _ in range(PRODUCTS_PER_PIECE):
-            multiply(left, right, again)
+        # Each of them is the one that is compared, by turns: an error may come every so many products.
+        pieces[0] += 1
+        for number in range(PRODUCTS_PER_PIECE):
+            multiply(left, right, again if number == pieces[0] % PRODUCTS_PER_PIECE else spare)
         ctx.comm.synchronize()
 
     return DeviceWork(2.0 * size**3 * PRODUCTS_PER_PIECE, run, lambda: torch.equal(first, again), digest(first))

@@ -14,10 +14,8 @@ from doctor.smoke.programs.worker.device_work import (
     report_wrong,
 )
 from doctor.smoke.programs.worker.libraries import torch
-from doctor.smoke.programs.worker.work_timing import CpuTour, QuotaClock, seconds_at_full_share
+from doctor.smoke.programs.worker.work_timing import CpuTour, WorkTimer
 
-SHARE_OF_STAGE = 1 / 10
-"""Of the stage's seconds, at most, for one kind of work with its checks: there are eight."""
 SECONDS_ON_CPU, SECONDS_ON_DEVICE = 0.15, 1.2
 """Of one kind of work, without its checks; more tells no more."""
 MIN_PIECES, MAX_PIECES = 15, 120
@@ -43,28 +41,30 @@ def device_model(ctx: RankContext) -> str:
     return " ".join(word for word in ("CPU", model[:80], capability) if word)
 
 
-def measure(ctx: RankContext, test: str, work: DeviceWork, model: str) -> None:
-    """Repeats the work until its time is over, compares each result, and emits times and wrong results."""
-    tour, quota, wrong = CpuTour(ctx), QuotaClock(), 0
-    seconds: list[float] = []
+def measure(ctx: RankContext, test: str, work: DeviceWork, model: str, end: float) -> None:
+    """Repeats the work until it is enough, or ``end`` of the monotonic clock; emits times and wrong results."""
+    tour, timer, wrong = CpuTour(ctx), WorkTimer(), 0
     enough = SECONDS_ON_CPU if ctx.device.type == "cpu" else SECONDS_ON_DEVICE
     work.run()
-    ctx.recorder.step, started = 1, time.monotonic()
+    ctx.recorder.step = 1
     try:
-        while len(seconds) < MAX_PIECES:
-            done = len(seconds) >= MIN_PIECES and sum(seconds) > enough
-            if done or time.monotonic() - started > SHARE_OF_STAGE * ctx.plan["device_seconds"]:
+        while len(timer.pieces) < MAX_PIECES:
+            count = len(timer.pieces)
+            done = count >= MIN_PIECES and sum(timer.pieces) > enough
+            if done or time.monotonic() > end:
                 break
             ctx.recorder.mark("compute")
-            if len(seconds) % PIECES_PER_CPU == 0 and tour.move(len(seconds) // PIECES_PER_CPU):
+            if count % PIECES_PER_CPU == 0 and tour.move(count // PIECES_PER_CPU):
                 work.run()
-            seconds.append(seconds_at_full_share(work.run, quota))
+            timer.run(work.run)
             wrong += not work.is_right()
     finally:
         tour.end()
     if wrong:
-        report_wrong(ctx, test, "repeat" if test.startswith("product") else "copy", wrong, len(seconds))
-    ctx.emit("device", test=test, model=model, amount=work.amount, seconds=seconds, fingerprint=work.fingerprint)
+        report_wrong(ctx, test, "repeat" if test.startswith("product") else "copy", wrong, len(timer.pieces))
+    ctx.emit(
+        "device", test=test, model=model, amount=work.amount, seconds=timer.seconds(), fingerprint=work.fingerprint
+    )
 
 
 def neighbours(ctx: RankContext) -> list[int]:
@@ -112,13 +112,14 @@ def stage_devices(ctx: RankContext) -> None:
         # Otherwise a product may be added up in another order each time, and be no fault.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)
+    started, share = time.monotonic(), ctx.plan["device_seconds"] / (1 + len(DEVICE_WORK))
     try:
-        for test, prepare in DEVICE_WORK.items():
+        for number, (test, prepare) in enumerate(DEVICE_WORK.items()):
             ctx.comm.barrier()
             ctx.recorder.step = 0
             ctx.recorder.mark("compute")
             try:
-                measure(ctx, test, prepare(ctx), model)
+                measure(ctx, test, prepare(ctx), model, started + (number + 1) * share)
             except (RuntimeError, AttributeError, TypeError) as error:
                 if not is_unsupported(error):
                     raise

@@ -1,4 +1,4 @@
-"""How long a piece of work takes on this host, without what other programs take."""
+"""How long pieces of work take on this host, without what other programs take."""
 
 from __future__ import annotations
 
@@ -10,27 +10,34 @@ from doctor.smoke.programs.cpu_quota import has_quota, quota_folders, throttling
 from doctor.smoke.programs.worker.context import RankContext, run_queue_seconds
 
 
-class QuotaClock:
-    """For how long the CPU quotas of this process's control groups have held it back."""
+class WorkTimer:
+    """Times pieces of work without the time that they were ready to run and another program had the CPU.
+
+    What this process's own CPU quota held it back for is no such time: the job will meet it, too. A quota of 40 ms in
+    100 ms strikes a few of many short pieces, so it is spread over all of them.
+    """
 
     def __init__(self) -> None:
         self.folders = [folder for folder in quota_folders(os.getpid()) if has_quota(folder)]
+        self.pieces: list[float] = []
+        self.held = 0.0
 
-    def seconds(self) -> float:
-        """So far; 0 without a quota."""
+    def run(self, work: Callable[[], None]) -> None:
+        """One piece."""
+        waited, held, started = run_queue_seconds(), self._held_so_far(), time.perf_counter()
+        work()
+        elapsed = time.perf_counter() - started
+        waited = run_queue_seconds() - waited
+        self.held += max(0.0, min(waited, self._held_so_far() - held))
+        self.pieces.append(max(1e-7, elapsed - waited))
+
+    def seconds(self) -> list[float]:
+        """Of each piece."""
+        share = 1 + self.held / sum(self.pieces) if self.pieces else 1.0
+        return [round(piece * share, 7) for piece in self.pieces]
+
+    def _held_so_far(self) -> float:
         return max((throttling(folder)[2] for folder in self.folders), default=0.0)
-
-
-def seconds_at_full_share(work: Callable[[], None], quota: QuotaClock) -> float:
-    """Seconds of one piece of work, less the time that it was ready to run and another program had the CPU.
-
-    What its own CPU quota held it back for counts: the job will meet it, too.
-    """
-    waited, held, started = run_queue_seconds(), quota.seconds(), time.perf_counter()
-    work()
-    elapsed = time.perf_counter() - started
-    others = max(0.0, run_queue_seconds() - waited - (quota.seconds() - held))
-    return max(1e-7, round(elapsed - others, 7))
 
 
 class CpuTour:

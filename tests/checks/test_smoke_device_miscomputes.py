@@ -4,6 +4,7 @@ from doctor.facts.smoke import DeviceMiscomputed, DeviceTimes, RankJoined
 from tests.checks.smoke import alter, device_events, devices, found, judged, page, ran, start_events, started
 
 NAME = "smoke_device_miscomputes"
+EQUAL = "expected equal bits"
 WRONG = DeviceMiscomputed(5, "product float32", "exact", 2, 3, 5, 7, 1, 12.0, "13.0")
 
 
@@ -32,8 +33,7 @@ def test_repeats_and_copies_are_told_apart() -> None:
     texts = [str(finding) for finding in found(NAME, run, devices(run, repeat, copies), started(run))]
     assert texts == [
         "rank 0 (GPU 0), memory: 3 of 30 copies differ from what was copied; expected equal bytes",
-        "rank 0 (GPU 0), product int8: 1 of 100 repeats of the same product differ from its first result; expected "
-        "equal bits",
+        "rank 0 (GPU 0), product int8: 1 of 100 repeats of the same product differ from its first result; " + EQUAL,
     ]
 
 

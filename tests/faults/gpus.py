@@ -227,6 +227,14 @@ ROWS: list[Row] = [
         observed="28.36.1010 and 28.39.1002",
     ),
     gpu_row("rdma-settings-differ", "echo 1500 >/sys/class/net/eth100/mtu", host=3, setting="MTU", observed="1500"),
+    gpu_row(
+        "network-card-failed",
+        logged(
+            "mlx5_core 0000:5c:00.0: mlx5_pcie_event:299:(pid 9): Detected insufficient power on the PCIe slot (27W)."
+        ),
+        host=0,
+        device="0000:5c:00.0",
+    ),
     gpu_row("network-link-flapping", logged(*["mlx5_core 0000:3b:00.0 eth100: Link down"] * 3), host=0, observed=3),
     gpu_row(
         "network-card-slow",

@@ -51,6 +51,10 @@ def command(
         str,
         typer.Option("--compare", metavar="all", help="Also compare sysctls, packages, environment and firmware."),
     ] = "",
+    path: Annotated[
+        list[str],
+        typer.Option(metavar="PATH", help="Also compare the content of this file or folder among hosts; repeatable."),
+    ] = [],  # noqa: B006
     smoke: Annotated[bool, typer.Option("--smoke", help="Also run the training test of `doctor smoke`.")] = False,
     select: SelectOption = [],  # noqa: B006 - typer's way
     ignore: IgnoreOption = [],  # noqa: B006
@@ -78,15 +82,16 @@ def command(
     require_one_of("--scope", scope, SCOPES)
     if compare not in ("", "all"):
         raise UsageError(f"--compare {compare!r}: expected all")
+    paths = _absolute(path)
     if smoke and no_hosts:
         raise UsageError("--smoke needs hosts to train on; expected it without --no-hosts")
     catalog = load_catalog(checks)
     if output.from_file:
         run = load_saved_run(output.from_file)
-        requested = tuple(name for name in ON_REQUEST if compare or name in run.checks)
+        requested = (*_requested(compare, paths), *(name for name in ON_REQUEST if name in run.checks))
         selected = _choose_with_smoke(catalog, select, ignore, smoke or bool(run.smoke), requested)
         raise typer.Exit(replay_and_report(run, selected, catalog, output))
-    selected = _choose_with_smoke(catalog, select, ignore, smoke, ON_REQUEST if compare else ())
+    selected = _choose_with_smoke(catalog, select, ignore, smoke, _requested(compare, paths))
     job_environment = source.read()
     environ = job_environment.environ
     if no_hosts:
@@ -108,6 +113,7 @@ def command(
         budget=visit.budget,
         workers=visit.workers,
         launch=launch,
+        paths=paths,
         smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,
         training=training_of_line(job_environment.line, source.job_script),
     )
@@ -128,6 +134,24 @@ def command(
     finally:
         progress.close()
     raise typer.Exit(save_and_report(examination, catalog, output, events))
+
+
+MAX_PATHS = 64
+
+
+def _absolute(paths: list[str]) -> tuple[str, ...]:
+    """The paths of ``--path``. Raises: UsageError."""
+    for path in paths:
+        if not path.startswith("/") or "\0" in path:
+            raise UsageError(f"--path {path!r}: expected an absolute path, which is the same on every host")
+    if len(paths) > MAX_PATHS:
+        raise UsageError(f"--path: {len(paths)} paths; expected at most {MAX_PATHS}")
+    return tuple(dict.fromkeys(paths))
+
+
+def _requested(compare: str, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """The checks that options ask for."""
+    return (*(["host-snapshot-differs"] if compare else []), *(["job-path-differs"] if paths else []))
 
 
 def _choose_with_smoke(

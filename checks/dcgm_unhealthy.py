@@ -14,11 +14,11 @@ def dcgm_unhealthy(health: DcgmHealth) -> Iterator[Finding]:
 
     ## What to do
     On {host}: `dcgmi health -g 0 -c`, then `dcgmi diag -r 2` while no job runs. Two reports are known to be no fault:
-    NVLinks that are down on GPUs that have none, and an IMEX daemon that is not ready on a host of its own.
+    NVLinks that are down on GPUs that have none, and an IMEX daemon that is not ready on a single host.
 
     ## Source
-    NVIDIA DCGM, `dcgmi health -c -j` (dcgmi/Health.cpp of github.com/NVIDIA/DCGM). Where the host engine does not run or
-    no watch is on, it is left out. NVIDIA/NVSentinel issues 1471 and 1481 for what is no fault.
+    NVIDIA DCGM, `dcgmi health -c -j` (dcgmi/Health.cpp of github.com/NVIDIA/DCGM). It is left out where the host engine
+    does not run, or no watch is on. NVIDIA/NVSentinel issues 1471 and 1481 for what is no fault.
     """
     if health.overall == "Healthy":
         return

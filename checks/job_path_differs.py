@@ -16,7 +16,7 @@ def job_path_differs(paths: PerHost[JobPaths]) -> Iterator[Finding]:
     loss is wrong and no message says so.
 
     ## What to do
-    Copy {path} to {host} from a host that has the right one: `rsync -a --delete`; on a shared file system, check that it
+    Copy {path} to {host} from a host that has the right one: `rsync -a`; on a shared file system, check that it
     is mounted from the same server (`findmnt -T {path}`).
 
     ## Source

@@ -4,8 +4,9 @@ from doctor import WARNING, Finding, check
 from doctor.facts.kernel_log import DAY, KernelLog, format_age
 
 FAILED = (
-    r"mlx5_core(?: ([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]))?.{0,80}?(health compromised|firmware internal error|health recovery flow aborted"
-    r"|Detected insufficient power|Port module event\[error\])"
+    r"mlx5_core(?: ([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]))?.{0,80}?"
+    r"(health compromised|firmware internal error|health recovery flow aborted|Detected insufficient power"
+    r"|Port module event\[error\])"
 )
 
 

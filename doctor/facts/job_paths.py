@@ -9,7 +9,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
 
 
-def read_paths(arguments: dict[str, Any]) -> dict[str, dict[str, Any]]:  # noqa: C901 - sent as one function
+def read_paths(arguments: dict[str, Any]) -> dict[str, dict[str, Any]]:  # noqa: C901, PLR0915 - sent as one function
     """Runs on the host: kind, size, number of files and a checksum of each path; at most 45 s in all."""
     import hashlib
     import os

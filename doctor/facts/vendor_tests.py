@@ -40,13 +40,11 @@ class DiagnosisGroup(msgspec.Struct, frozen=True):
 
 
 class AscendDiagnosis(Fact, frozen=True):
-    """The result of the last ``ascend-dmi --dg`` on the host whose result was saved.
+    r"""The result of the last ``ascend-dmi --dg`` on the host whose result was saved.
 
     Raw output, as JSON, with the tool's own JSON in ``text``::
 
-        {"age": 3600.0, "text": "{\\"DiagnosisItems\\": [{\\"group_name\\": \\"Hardware\\",
-         \\"group_results\\": \\"FAIL\\", \\"sub_items\\": [{\\"item_info\\":
-         [\\"d2h bandwidth diagnosis failed on device 0 with bandwidth 28.2 / 30\\"]}]}]}"}
+        {"age": 3600.0, "text": "{\"DiagnosisItems\": [{\"group_name\": \"Hardware\", \"group_results\": \"PASS\"}]}"}
     """
 
     probe = ask(read_diagnosis, requires=RESULT, root=True)

@@ -5,7 +5,7 @@ from doctor.facts.kernel_log import DAY, format_age
 from doctor.facts.vendor_tests import AscendDiagnosis
 
 RECENT = 7 * DAY
-SHOWN = 4
+MAX_SENTENCES = 4
 
 
 @check(severity=WARNING, area="devices")
@@ -32,6 +32,6 @@ def ascend_dmi_failed(diagnosis: AscendDiagnosis) -> Iterator[Finding]:
                 "ascend-dmi: {group} failed {age}: {observed}",
                 group=group.name,
                 age=format_age(diagnosis.age),
-                observed=[*group.failures[:SHOWN], *(["..."] if len(group.failures) > SHOWN else [])],
+                observed=[*group.failures[:MAX_SENTENCES], *(["..."] if len(group.failures) > MAX_SENTENCES else [])],
                 expected="PASS",
             )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.job_paths import JobPaths
 
-MISSING = "not there"
+NOTHING_THERE = "not there"
 
 
 @check(severity=ERROR, area="versions")
@@ -24,30 +24,30 @@ def job_path_differs(paths: PerHost[JobPaths]) -> Iterator[Finding]:
     size and by their first and last mebibyte; folders by the names, sizes and contents of up to 20,000 files. What more
     than half of the hosts have is the norm; without such a majority all are named.
     """
-    names = sorted({name for own in paths.values() for name in own.states})
+    names = sorted({name for host_paths in paths.values() for name in host_paths.states})
     if not names:
         raise Skip("no path was named with --path")
     for name in names:
-        states = {host: own.states[name] for host, own in paths.items() if name in own.states}
-        missing = [host for host, state in states.items() if not state.kind]
-        if missing:
+        states = {host: host_paths.states[name] for host, host_paths in paths.items() if name in host_paths.states}
+        without = [host for host, state in states.items() if not state.kind]
+        if without:
             yield Finding(
-                "{path} is {observed}", hosts=missing, path=name, observed=MISSING, expected="a file or folder"
+                "{path} is {observed}", hosts=without, path=name, observed=NOTHING_THERE, expected="a file or folder"
             )
         refused = [host for host, state in states.items() if state.kind and state.problem]
         for host in refused:
             yield Finding("{path}: {observed}", hosts=[host], path=name, observed=states[host].problem)
-        there = {host: state for host, state in states.items() if state.kind and not state.problem}
-        if len(set(there.values())) < 2:
+        readable = {host: state for host, state in states.items() if state.kind and not state.problem}
+        if len(set(readable.values())) < 2:
             continue
-        norm, count = Counter(there.values()).most_common(1)[0]
-        others = [host for host, state in there.items() if state != norm or count <= len(there) / 2]
+        norm, count = Counter(readable.values()).most_common(1)[0]
+        others = [host for host, state in readable.items() if state != norm or count <= len(readable) / 2]
         yield Finding(
             "{path} differs: {observed}; on {count} of {total} hosts {expected}",
             hosts=others,
             path=name,
-            observed=sorted({there[host].describe() for host in others}),
+            observed=sorted({readable[host].describe() for host in others}),
             expected=norm.describe(),
             count=count,
-            total=len(there),
+            total=len(readable),
         )

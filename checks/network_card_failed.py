@@ -12,7 +12,7 @@ FAILED = (
 
 @check(severity=WARNING, area="links")
 def network_card_failed(log: KernelLog) -> Iterator[Finding]:
-    """No network card has reported a fault of its own in the last 24 hours.
+    """No network card has reported a fault of its of_device in the last 24 hours.
 
     ## Why it matters
     A card whose firmware stops takes its rail with it: NCCL waits for it until a timeout. A transceiver that is too hot
@@ -30,13 +30,13 @@ def network_card_failed(log: KernelLog) -> Iterator[Finding]:
     """
     failures = log.matching(FAILED, DAY)
     for device in dict.fromkeys(match[1] or "" for _, match in failures):
-        own = [(line, match) for line, match in failures if (match[1] or "") == device]
-        line, match = own[0]
+        of_device = [(line, match) for line, match in failures if (match[1] or "") == device]
+        line, match = of_device[0]
         yield Finding(
             "the network card{where} reported a fault, {count} times in 24 hours, last {age}: {text}",
             where=f" at {device}" if device else "",
             device=device or "DEVICE",
-            count=len(own),
+            count=len(of_device),
             age=format_age(line.age),
             text=match.string[:160],
         )

@@ -7,7 +7,7 @@ from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import describe_ranks
 from doctor.smoke.speed.device_speeds import other_fingerprints
 
-WORDS = {
+TEMPLATES = {
     "exact": "{wrong} of {compared} products of whole numbers are not the exact product: row {row}, column {column} is "
     "{observed}; expected {expected} ({elements} wrong elements in this row)",
     "repeat": "{wrong} of {compared} repeats of the same product differ from its first result; expected equal bits",
@@ -45,12 +45,12 @@ def smoke_device_miscomputes(
     miscomputed: dict[tuple[str, str, str], list[DeviceMiscomputed]] = {}
     for host, fact in devices.items():
         for event in fact.wrong:
-            miscomputed.setdefault((host, event.test, event.how), []).append(event)
+            miscomputed.setdefault((host, event.test, event.comparison), []).append(event)
     accused = {event.rank for events in miscomputed.values() for event in events}
-    for (host, test, how), events in sorted(miscomputed.items()):
+    for (host, test, comparison), events in sorted(miscomputed.items()):
         first = events[0]
         yield Finding(
-            "{who}, {test}: " + WORDS[how],
+            "{who}, {test}: " + TEMPLATES[comparison],
             hosts=[host],
             who=describe_ranks(run, sorted(event.rank for event in events)),
             ranks=sorted(event.rank for event in events),

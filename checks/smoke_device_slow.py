@@ -41,13 +41,14 @@ def smoke_device_slow(run: SmokeRun, devices: PerHost[SmokeDevices]) -> Iterator
     amount = amounts(devices)
     for host, ranks in by_host.items():
         worst = {
-            test: max((slow[rank][test] for rank in ranks if test in slow[rank]), key=lambda one: one.ratio)
+            test: max((slow[rank][test] for rank in ranks if test in slow[rank]), key=lambda straggler: straggler.ratio)
             for test in dict.fromkeys(test for rank in ranks for test in slow[rank])
         }
         texts = [
-            f"{strip_control_chars(test, 40)} {one.ratio:.2f} times "
-            f"({' against '.join(describe_rate(amount[test], time, test) for time in (one.seconds, one.peer_seconds))})"
-            for test, one in sorted(worst.items(), key=lambda item: -item[1].ratio)
+            f"{strip_control_chars(test, 40)} {straggler.ratio:.2f} times "
+            f"({describe_rate(amount[test], straggler.seconds, test)} against "
+            f"{describe_rate(amount[test], straggler.peer_seconds, test)})"
+            for test, straggler in sorted(worst.items(), key=lambda item: -item[1].ratio)
         ]
         yield Finding(
             "{who}: slower than the median device of the same model: {work} (confidence {confidence}){pressure}",
@@ -55,8 +56,8 @@ def smoke_device_slow(run: SmokeRun, devices: PerHost[SmokeDevices]) -> Iterator
             who=describe_ranks(run, ranks),
             ranks=ranks,
             work=[*texts[:MAX_TESTS], *([f"{len(texts) - MAX_TESTS} more"] if len(texts) > MAX_TESTS else [])],
-            ratio=round(max(one.ratio for one in worst.values()), 2),
+            ratio=round(max(straggler.ratio for straggler in worst.values()), 2),
             tests=sorted(strip_control_chars(test, 40) for test in worst),
-            confidence=percent(min(one.confidence for one in worst.values())),
+            confidence=percent(min(straggler.confidence for straggler in worst.values())),
             pressure=pressure_note(run, [host]),
         )

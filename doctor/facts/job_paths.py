@@ -71,8 +71,11 @@ def read_paths(arguments: dict[str, Any]) -> dict[str, dict[str, Any]]:  # noqa:
         except TimeoutError:
             states[path] = {"kind": "large", "problem": "too large to be read in 45 s"}
         except OSError as error:
-            gone = isinstance(error, (FileNotFoundError, NotADirectoryError))
-            states[path] = {"kind": "" if gone else "unreadable", "problem": "" if gone else str(error.strerror)}
+            is_absent = isinstance(error, (FileNotFoundError, NotADirectoryError))
+            states[path] = {
+                "kind": "" if is_absent else "unreadable",
+                "problem": "" if is_absent else str(error.strerror),
+            }
     return states
 
 

@@ -115,8 +115,8 @@ def _problems(body: dict[str, Any]) -> list[tuple[str, str, str]]:
         for number, entity in (group.get("children") or {}).items():
             systems = (entity.get("children") or {}).get("Errors", {}).get("children") or {}
             for system, state in systems.items():
-                words = " ".join(str(line) for line in state.get("overflow") or [])
+                sentences = " ".join(str(line) for line in state.get("overflow") or [])
                 problems.append(
-                    (f"{kind} {number}"[:40], str(state.get("value"))[:40], f"{system}: {words}"[:MAX_CHARS])
+                    (f"{kind} {number}"[:40], str(state.get("value"))[:40], f"{system}: {sentences}"[:MAX_CHARS])
                 )
     return problems

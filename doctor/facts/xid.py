@@ -73,10 +73,10 @@ def xid_events(log: KernelLog, within: float = 7 * DAY) -> list[XidEvent]:
     """Messages that report a fault of a GPU, NVSwitch or link, the newest first."""
     events: dict[tuple[str, str, int], XidEvent] = {}
     for line, match in log.matching(r"NVRM: |SXid \(", within):
-        found = _classify(match.string)
-        if not found:
+        event = _classify(match.string)
+        if not event:
             continue
-        key, meaning, action, end = found
+        key, meaning, action, end = event
         newest = events.get(key)
         count = newest.count + 1 if newest else 1
         age, text = (newest.age, newest.text) if newest else (line.age, end.strip()[:160])

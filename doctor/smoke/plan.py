@@ -100,8 +100,8 @@ def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePla
 
 def planned_stages(native: bool = False, soak: float = 0.0, device_seconds: float = 0.0) -> tuple[str, ...]:
     """The stages of a run, without those that were not asked for."""
-    asked = {"native": native, "soak": soak > 0, "devices": device_seconds > 0}
-    return tuple(stage for stage in STAGES if asked.get(stage, True))
+    requested = {"native": native, "soak": soak > 0, "devices": device_seconds > 0}
+    return tuple(stage for stage in STAGES if requested.get(stage, True))
 
 
 def plan_as_dict(plan: SmokePlan) -> dict[str, Any]:

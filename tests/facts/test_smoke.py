@@ -129,7 +129,7 @@ EVENTS: dict[str, list[dict[str, Any]]] = {
             "ev": "miscomputed",
             "rank": 0,
             "test": "product int8",
-            "how": "exact",
+            "comparison": "exact",
             "wrong": 1,
             "compared": 3,
             "row": 5,

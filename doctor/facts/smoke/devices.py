@@ -1,4 +1,4 @@
-"""The devices stage: what each rank's device computes and copies, and how quickly."""
+"""The devices stage: what each rank's device computes and copies, and comparison quickly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DeviceMiscomputed(RankEvent, frozen=True, tag="miscomputed"):
     """Results that are wrong beyond doubt."""
 
     test: str
-    how: Literal["exact", "repeat", "copy"]
+    comparison: Literal["exact", "repeat", "copy"]
     """exact: not the exact product of whole numbers; repeat: not that of the same product before; copy: other bytes."""
     wrong: int
     """Results that are wrong."""

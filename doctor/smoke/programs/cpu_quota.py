@@ -37,8 +37,8 @@ def quota_folders(pid: int) -> List[str]:
 
 def has_quota(folder: str) -> bool:
     """Whether a control group is given less than all of the CPUs' time."""
-    words = (small_file(folder + "/cpu.max") or small_file(folder + "/cpu.cfs_quota_us")).split()
-    return bool(words) and words[0].isdigit()
+    fields = (small_file(folder + "/cpu.max") or small_file(folder + "/cpu.cfs_quota_us")).split()
+    return bool(fields) and fields[0].isdigit()
 
 
 def throttling(folder: str) -> Tuple[int, int, float]:

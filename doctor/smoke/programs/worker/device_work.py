@@ -32,17 +32,17 @@ def matrix_size(ctx: RankContext) -> int:
     return 256 if ctx.device.type == "cpu" else 4096
 
 
-def multiply(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
+def multiply(first_factor: torch.Tensor, second_factor: torch.Tensor, out: torch.Tensor) -> None:
     """One product; of int8 in int32."""
-    if left.dtype == torch.int8:
-        torch._int_mm(left, right, out=out)
+    if first_factor.dtype == torch.int8:
+        torch._int_mm(first_factor, second_factor, out=out)
     else:
-        torch.mm(left, right, out=out)
+        torch.mm(first_factor, second_factor, out=out)
 
 
-def report_wrong(ctx: RankContext, test: str, how: str, wrong: int, compared: int, **where: Any) -> None:
+def report_wrong(ctx: RankContext, test: str, comparison: str, wrong: int, compared: int, **where: Any) -> None:
     """``how``: exact, repeat or copy; ``where``: the first wrong element of an exact product."""
-    ctx.emit("miscomputed", test=test, how=how, wrong=wrong, compared=compared, **where)
+    ctx.emit("miscomputed", test=test, comparison=comparison, wrong=wrong, compared=compared, **where)
 
 
 def product_work(ctx: RankContext, name: str) -> DeviceWork:
@@ -57,8 +57,8 @@ def product_work(ctx: RankContext, name: str) -> DeviceWork:
         factors = [whole_numbers(size, 127, seed) for seed in (3, 4)]
     else:
         factors = [torch.randn((size, size), generator=generator) for _ in range(2)]
-    left, right = (factor.to(dtype).to(ctx.device) for factor in factors)
-    multiply(left, right, first)
+    first_factor, second_factor = (factor.to(dtype).to(ctx.device) for factor in factors)
+    multiply(first_factor, second_factor, first)
     ctx.comm.synchronize()
 
     spare, pieces = torch.zeros_like(first), [0]
@@ -67,7 +67,7 @@ def product_work(ctx: RankContext, name: str) -> DeviceWork:
         # Each of them is the one that is compared, by turns: an error may come every so many products.
         pieces[0] += 1
         for number in range(PRODUCTS_PER_PIECE):
-            multiply(left, right, again if number == pieces[0] % PRODUCTS_PER_PIECE else spare)
+            multiply(first_factor, second_factor, again if number == pieces[0] % PRODUCTS_PER_PIECE else spare)
         ctx.comm.synchronize()
 
     return DeviceWork(2.0 * size**3 * PRODUCTS_PER_PIECE, run, lambda: torch.equal(first, again), digest(first))
@@ -77,8 +77,8 @@ def check_exact(ctx: RankContext, name: str, first: torch.Tensor, again: torch.T
     """Reports products of whole numbers that differ from the exact one."""
     size, wrong = len(first), 0
     where: dict[str, Any] = {}
-    left, right = (whole_numbers(size, largest, 1 + seed) for seed, largest in enumerate(LARGEST_FACTORS[name]))
-    on_device = [factor.to(getattr(torch, name)).to(ctx.device) for factor in (left, right)]
+    factors = [whole_numbers(size, largest, 1 + seed) for seed, largest in enumerate(LARGEST_FACTORS[name])]
+    on_device = [factor.to(getattr(torch, name)).to(ctx.device) for factor in factors]
     for repeat in range(EXACT_REPEATS):
         out = again if repeat else first
         multiply(on_device[0], on_device[1], out)
@@ -86,9 +86,9 @@ def check_exact(ctx: RankContext, name: str, first: torch.Tensor, again: torch.T
         if repeat and torch.equal(first, again):
             wrong += bool(where)
             continue
-        found = describe_wrong(out.cpu(), left, right)
-        if found:
-            wrong, where = wrong + 1, where or found
+        error = describe_wrong(out.cpu(), factors[0], factors[1])
+        if error:
+            wrong, where = wrong + 1, where or error
     if where:
         report_wrong(ctx, f"product {name}", "exact", wrong, EXACT_REPEATS, **where)
 
@@ -153,7 +153,7 @@ def transfer_work(ctx: RankContext, to_device: bool) -> DeviceWork:
 def is_unsupported(error: BaseException) -> bool:
     """Whether the device lacks the type or the memory, and is not at fault."""
     text = str(error).lower()
-    return isinstance(error, NotImplementedError) or any(words in text for words in NOT_SUPPORTED)
+    return isinstance(error, NotImplementedError) or any(message in text for message in NOT_SUPPORTED)
 
 
 DEVICE_WORK: dict[str, Callable[[RankContext], DeviceWork]] = {

@@ -22,26 +22,26 @@ def whole_numbers(size: int, largest: int, seed: int) -> torch.Tensor:
     return (drawn == 1).to(torch.int16) - (drawn == 2).to(torch.int16)
 
 
-def describe_wrong(product: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> dict[str, Any] | None:
+def describe_wrong(product: torch.Tensor, first: torch.Tensor, second: torch.Tensor) -> dict[str, Any] | None:
     """Where the product of two matrices of whole numbers is wrong, or None where it is right.
 
-    Freivalds' way: product x vector against left x (right x vector), all exact in float64, so that it costs next to
+    Freivalds' way: product x vector against first x (second x vector), all exact in float64, so that it costs next to
     nothing. A single wrong element never passes, as no element of the vector is 0.
     """
-    vector = torch.randint(1, 8, (right.shape[1],), generator=torch.Generator().manual_seed(7)).double()
-    through = torch.cat([torch.mv(rows.double(), vector) for rows in right.split(ROWS_AT_A_TIME)])
+    vector = torch.randint(1, 8, (second.shape[1],), generator=torch.Generator().manual_seed(7)).double()
+    through = torch.cat([torch.mv(rows.double(), vector) for rows in second.split(ROWS_AT_A_TIME)])
     for start in range(0, len(product), ROWS_AT_A_TIME):
         rows = slice(start, start + ROWS_AT_A_TIME)
-        differs = torch.mv(product[rows].double(), vector) != torch.mv(left[rows].double(), through)
+        differs = torch.mv(product[rows].double(), vector) != torch.mv(first[rows].double(), through)
         if bool(differs.any()):
             row = start + int(differs.nonzero()[0])
-            return describe_row(row, product[row], left[row], right)
+            return describe_row(row, product[row], first[row], second)
     return None
 
 
-def describe_row(row: int, result: torch.Tensor, factors: torch.Tensor, right: torch.Tensor) -> dict[str, Any]:
+def describe_row(row: int, result: torch.Tensor, factors: torch.Tensor, second: torch.Tensor) -> dict[str, Any]:
     """The first wrong element of a row, and how many of the row are wrong."""
-    expected = torch.mv(right.double().t(), factors.double())
+    expected = torch.mv(second.double().t(), factors.double())
     columns = (result.double() != expected).nonzero().flatten().tolist()
     column = columns[0] if columns else 0
     return {

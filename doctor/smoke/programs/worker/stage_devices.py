@@ -71,10 +71,11 @@ def neighbours(ctx: RankContext) -> list[int]:
     """The ranks of this host that this one exchanges with: one a round, in two rounds at most; -1 where it rests."""
     mine = [rank for rank, host in enumerate(ctx.hosts) if host == ctx.hosts[ctx.rank]]
     place, count = mine.index(ctx.rank), len(mine)
-    even, odd = place ^ 1, ((place + 1) ^ 1) - 1
+    first, second = place ^ 1, ((place + 1) ^ 1) - 1
     if count > 2 and count % 2 == 0:
-        odd %= count
-    return [mine[other] if 0 <= other < count and count > 1 else -1 for other in (even, odd)][: 1 if count < 3 else 2]
+        second %= count
+    rounds = (first, second) if count > 2 else (first,)
+    return [mine[other] if 0 <= other < count and count > 1 else -1 for other in rounds]
 
 
 def exchange_with_neighbours(ctx: RankContext, model: str) -> None:

@@ -32,7 +32,8 @@ def smoke_device_slow(run: SmokeRun, devices: PerHost[SmokeDevices]) -> Iterator
     when its usual time and that of its quickest tenth are both 10 % over those of the median device of its model, and
     more than the noise of these times makes likely (a confidence of 99.99 %, or of 99.9 % from 17 % on): these limits
     are our own, as for `smoke-rank-slow`. Time in which other programs had the CPU does not count; time in
-    which the host's own CPU quota was used up does.
+    which the host's own CPU quota was used up does. Copies of a CPU are judged from 50 % on, and not at all where other
+    programs had the CPU for longer than they took: these had its caches and memory, too.
     """
     slow = slow_devices(devices)
     by_host: dict[str, list[int]] = {}

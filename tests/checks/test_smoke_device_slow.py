@@ -50,6 +50,13 @@ def test_copies_of_cpus_have_a_wider_margin_than_products(times: float, slow: bo
     assert hosts == ({"w2", "w3"} if slow else {"w2"})
 
 
+def test_copies_of_a_cpu_that_others_had_for_longer_are_not_judged() -> None:
+    run = ran(4, 4)
+    events = device_events(run, "CPU Kunpeng-920", slow={(2, "memory"): 6.0, (1, "product bfloat16"): 1.3})
+    events = alter(alter(events, 2, DeviceTimes, waited=9.0), 1, DeviceTimes, waited=9.0)
+    assert {finding.hosts[0] for finding in found(NAME, run, devices(run, events=events))} == {"w2"}
+
+
 def test_exchanges_between_ranks_on_cpus_are_no_devices_speed() -> None:
     run = ran(4, 2)
     exchange = [DeviceTimes(rank, "device to device", "CPU x", 1e6, (0.1 * (rank + 1),) * 20) for rank in range(4)]

@@ -105,6 +105,8 @@ def test_a_torch_that_computes_and_copies_wrongly() -> None:
 @pytest.fixture
 def quota() -> Iterator[Path]:
     """A control group whose members may run for 2 of 20 ms."""
+    if os.getloadavg()[0] > 5 * (os.cpu_count() or 1):
+        pytest.skip("the machine is so busy that no process has a tenth of a CPU anyway")
     v1 = ("/sys/fs/cgroup/cpu", {"cpu.cfs_period_us": "20000", "cpu.cfs_quota_us": "2000"})
     for root, settings in (v1, ("/sys/fs/cgroup", {"cpu.max": "2000 20000"})):
         folder = Path(root) / f"doctor-device-{os.getpid()}"

@@ -1,4 +1,4 @@
-"""The devices stage: what each rank's device computes and copies, and comparison quickly."""
+"""The devices stage: what each rank's device computes and copies, and how quickly."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class DeviceTimes(RankEvent, frozen=True, tag="device"):
     """Of each piece, less the time that other programs had the CPU."""
     fingerprint: int | None = None
     """Checksum of a product of real numbers, which is the same on every rank."""
+    waited: float = 0.0
+    """Seconds, beside those of the pieces, in which other programs had the CPU."""
 
 
 class DeviceMiscomputed(RankEvent, frozen=True, tag="miscomputed"):

@@ -48,11 +48,16 @@ def slow_devices(facts: Mapping[str, SmokeDevices]) -> dict[int, dict[str, Strag
         raise Skip("no two ranks have a device of the same model")
     slow: dict[int, dict[str, Straggler]] = {}
     for (test, model), ranks in work.items():
-        bursts = {rank: [event.seconds] for rank, event in ranks.items()}
         copies = model.startswith(ON_CPU) and not test.startswith(PRODUCT)
+        bursts = {rank: [event.seconds] for rank, event in ranks.items() if not (copies and is_crowded(event))}
         for rank, straggler in find_stragglers(bursts, COPY_ON_CPU if copies else SLOW).items():
             slow.setdefault(rank, {})[test] = straggler
     return {rank: dict(sorted(tests.items(), key=lambda item: -item[1].ratio)) for rank, tests in sorted(slow.items())}
+
+
+def is_crowded(event: DeviceTimes) -> bool:
+    """Whether other programs had its CPU for longer than the work: they had its caches and memory, too."""
+    return event.waited > sum(event.seconds)
 
 
 def rate(event: DeviceTimes) -> float:

@@ -41,7 +41,7 @@ def multiply(first_factor: torch.Tensor, second_factor: torch.Tensor, out: torch
 
 
 def report_wrong(ctx: RankContext, test: str, comparison: str, wrong: int, compared: int, **where: Any) -> None:
-    """``how``: exact, repeat or copy; ``where``: the first wrong element of an exact product."""
+    """``comparison``: exact, repeat or copy; ``where``: the first wrong element of an exact product."""
     ctx.emit("miscomputed", test=test, comparison=comparison, wrong=wrong, compared=compared, **where)
 
 

@@ -63,7 +63,13 @@ def measure(ctx: RankContext, test: str, work: DeviceWork, model: str, end: floa
     if wrong:
         report_wrong(ctx, test, "repeat" if test.startswith("product") else "copy", wrong, len(timer.pieces))
     ctx.emit(
-        "device", test=test, model=model, amount=work.amount, seconds=timer.seconds(), fingerprint=work.fingerprint
+        "device",
+        test=test,
+        model=model,
+        amount=work.amount,
+        seconds=timer.seconds(),
+        fingerprint=work.fingerprint,
+        waited=round(timer.waited, 4),
     )
 
 

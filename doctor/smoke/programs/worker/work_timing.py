@@ -20,7 +20,7 @@ class WorkTimer:
     def __init__(self) -> None:
         self.folders = [folder for folder in quota_folders(os.getpid()) if has_quota(folder)]
         self.pieces: list[float] = []
-        self.held = 0.0
+        self.held = self.waited = 0.0
 
     def run(self, work: Callable[[], None]) -> None:
         """One piece."""
@@ -28,7 +28,8 @@ class WorkTimer:
         work()
         elapsed = time.perf_counter() - started
         waited = run_queue_seconds() - waited
-        self.held += max(0.0, min(waited, self._held_so_far() - held))
+        own = max(0.0, min(waited, self._held_so_far() - held))
+        self.held, self.waited = self.held + own, self.waited + waited - own
         self.pieces.append(max(1e-7, elapsed - waited))
 
     def seconds(self) -> list[float]:

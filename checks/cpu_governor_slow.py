@@ -1,15 +1,19 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.facts.gpu import GpuCards
-from doctor.facts.host_settings import HostSettings
+from doctor.facts.gpu import GpuCards, GpuInventory
+from doctor.facts.host_settings import HostSettings, is_training_server
 from doctor.facts.limits import RdmaAdapters
 from doctor.facts.npu import NpuInventory
 
 
 @check(severity=WARNING, area="kernel")
 def cpu_governor_slow(
-    settings: HostSettings, npus: NpuInventory | None, gpus: GpuCards | None, adapters: RdmaAdapters | None
+    settings: HostSettings,
+    npus: NpuInventory | None,
+    gpus: GpuCards | None,
+    inventory: GpuInventory | None,
+    adapters: RdmaAdapters | None,
 ) -> Iterator[Finding]:
     """The processors of hosts with accelerators run at their full frequency.
 
@@ -22,11 +26,12 @@ def cpu_governor_slow(
 
     ## Source
     Linux, CPU Performance Scaling; NVIDIA, DGX Best Practices and the tuning guides of AMD and Mellanox: governor
-    performance. The governors are those of every tenth CPU. Laptops, virtual machines that set no frequency, and hosts
-    without accelerator and RDMA adapter are left out.
+    performance. The governors are those of every tenth CPU. These guides are for
+    servers: laptops, virtual machines that set no frequency, desktops with up to three GPUs that are no product for
+    data centres, and hosts without accelerator and RDMA adapter are left out.
     """
-    if not (npus or (gpus and gpus.pci) or adapters) or settings.is_portable:
-        raise Skip("no accelerator and no RDMA adapter, or a laptop")
+    if not is_training_server(npus, gpus, inventory, adapters) or settings.is_portable:
+        raise Skip("no server with accelerators or RDMA adapters")
     if not settings.governors:
         raise Skip("the kernel sets no frequency, as in a virtual machine")
     slow = [governor for governor in settings.governors if governor != "performance"]

@@ -4,7 +4,8 @@ from doctor import WARNING, Finding, check
 from doctor.facts.kernel_log import DAY, KernelLog, format_age
 
 FAILED = (
-    r"\(([\w/.:-]{1,60})\).*([Rr]emounting filesystem read-only|Log I/O [Ee]rror|has been shut down|shut down due to)"
+    r"\(([\w/.:-]{1,60})\).*([Rr]emounting filesystem read-only|[Ll]og I/O [Ee]rror|has been shut down"
+    r"|shut down due to)"
 )
 
 
@@ -22,7 +23,7 @@ def file_system_failed(log: KernelLog) -> Iterator[Finding]:
 
     ## Source
     Messages of the kernel: fs/ext4/super.c "Remounting filesystem read-only", fs/xfs/xfs_fsops.c "Log I/O Error
-    Detected" and "Filesystem has been shut down".
+    Detected" and "log I/O error" and "Filesystem has been shut down".
     """
     failures = log.matching(FAILED, DAY)
     for device in dict.fromkeys(match[1] for _, match in failures):

@@ -19,11 +19,14 @@ def gpu_xid_logged(log: KernelLog) -> Iterator[Finding]:
     ## Source
     NVIDIA, Analyzing Xid Errors with the Xid Catalog, immediate action; Fabric Manager User Guide, appendix D. Reported
     are those of the last seven days since the host was started. Codes that NVIDIA attributes to the program that ran
-    (13, 31, 43, 45 and others) and SXids that are not fatal are left out.
+    (13, 31, 43, 45 and others), NVLink errors marked as non-fatal (144 to 150) and SXids that are not fatal are left
+    out. The driver reports without a code that a GPU is gone or cannot be initialised ("fallen off the bus",
+    "RmInitAdapter failed!").
     """
     for event in xid_events(log):
         yield Finding(
-            "{kind} {code} ({meaning}) on {device}, {count} times, last {age}: {text}",
+            "{name} ({meaning}) on {device}, {count} times, last {age}: {text}",
+            name=f"{event.kind} {event.code}" if event.code else "the driver's message",
             kind=event.kind,
             code=event.code,
             meaning=event.meaning,

@@ -5,7 +5,8 @@ from doctor.facts.kernel_log import DAY, KernelLog, format_age
 
 ERRORS = {
     "uncorrected memory": r"mce: Uncorrected hardware memory error|EDAC \S+: [1-9][0-9]* UE |[Hh]ardware memory error",
-    "a machine check": r"\[Hardware Error\]: (CPU [0-9]+: Machine Check Exception|Uncorrected,|System Fatal)",
+    "a machine check": r"\[Hardware Error\]: (CPU [0-9]+: Machine Check Exception|Uncorrected,|System Fatal)"
+    r"|\[Hardware Error\]: CPU [0-9]+: Machine Check: [0-9a-f]+ Bank [0-9]+: [2367abef][0-9a-f]{15}\b",
     "a fatal error reported by the firmware": r"\[Hardware Error\]: event severity: (fatal|recoverable)",
     "an uncorrected PCIe error": r"AER: (Multiple )?Uncorrect\w+ .*error|severity=Uncorrect\w+",
 }
@@ -25,7 +26,8 @@ def hardware_error_logged(log: KernelLog) -> Iterator[Finding]:
     management controller: `ipmitool sel list`. Exclude the host, and have the part replaced.
 
     ## Source
-    Messages of the kernel's machine check, EDAC, APEI and AER drivers. Errors that were corrected are no finding.
+    Messages of the kernel's machine check, EDAC, APEI and AER drivers. Errors that were corrected are no finding:
+    of a machine check that was read later, bit 61 of its status (UC) says so (Intel SDM volume 3, IA32_MCi_STATUS).
     """
     for kind, pattern in ERRORS.items():
         errors = log.matching(pattern, DAY)

@@ -21,7 +21,7 @@ def npu_memory_held(table: NpuTable) -> Iterator[Finding]:
 
     ## Source
     HBM-Usage and the list of processes of `npu-smi info`. An idle NPU shows 3 to 9 % of its HBM in published tables of
-    drivers 23 to 26.
+    drivers 23 to 26; the limit of 12 % is our own, Huawei publishes none.
     """
     if table.process_problem:
         return  # npu-busy reports that the list is not complete

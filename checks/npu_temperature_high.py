@@ -21,7 +21,9 @@ def npu_temperature_high(tables: PerHost[NpuTable]) -> Iterator[Finding]:
     `npu-smi info -t temp -i {card} -c {chip}` on {host}; check fans, air ducts and the flow of the coolant there.
 
     ## Source
-    Temp(C) of `npu-smi info`, compared with the median of the fleet's NPUs of the same name.
+    Temp(C) of `npu-smi info`, compared with the median of the fleet's NPUs of the same name. The limits, 75 C and 20
+    above the median, are our own: Huawei publishes none for these sensors, and asks for less than 90 C before a test of
+    computing power (Ascend DMI, computing power test), as the clock is lowered above.
     """
     values: dict[str, list[int]] = {}
     for table in tables.values():

@@ -1,15 +1,19 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.facts.gpu import GpuCards
-from doctor.facts.host_settings import HostSettings
+from doctor.facts.gpu import GpuCards, GpuInventory
+from doctor.facts.host_settings import HostSettings, is_training_server
 from doctor.facts.limits import RdmaAdapters
 from doctor.facts.npu import NpuInventory
 
 
 @check(severity=WARNING, area="kernel")
 def numa_balancing_on(
-    settings: HostSettings, npus: NpuInventory | None, gpus: GpuCards | None, adapters: RdmaAdapters | None
+    settings: HostSettings,
+    npus: NpuInventory | None,
+    gpus: GpuCards | None,
+    inventory: GpuInventory | None,
+    adapters: RdmaAdapters | None,
 ) -> Iterator[Finding]:
     """The kernel does not move memory between NUMA nodes on hosts with accelerators.
 
@@ -22,10 +26,10 @@ def numa_balancing_on(
 
     ## Source
     Linux, sysctl kernel.numa_balancing; AMD, Instinct system optimization: disable NUMA auto-balancing; RCCL and NCCL
-    builds warn of it. Hosts with one NUMA node, and without accelerator, are left out.
+    builds warn of it. Hosts with one NUMA node, without accelerator, and desktops with up to three GPUs are left out.
     """
-    if not (npus or (gpus and gpus.pci) or adapters) or settings.numa_nodes < 2:
-        raise Skip("one NUMA node, or no accelerator and no RDMA adapter")
+    if not is_training_server(npus, gpus, inventory, adapters) or settings.numa_nodes < 2:
+        raise Skip("one NUMA node, or no server with accelerators or RDMA adapters")
     if settings.numa_balancing is None:
         raise Skip("the kernel has no NUMA balancing")
     if settings.numa_balancing & 1:

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, check
 from doctor.facts.kernel_log import DAY, KernelLog, format_age
 
-KILLED = r"(Memory cgroup out of memory|Out of memory)[^:]*: Killed process ([0-9]+) \(([^)]*)\)"
+KILLED = r"^(?:(Memory cgroup out of memory|Out of [Mm]emory)[^:]*: )?Killed process ([0-9]+) \(([^)]*)\)"
 
 
 @check(severity=WARNING, area="memory")
@@ -20,7 +20,7 @@ def out_of_memory_logged(log: KernelLog) -> Iterator[Finding]:
 
     ## Source
     Messages of the kernel, mm/oom_kill.c: "Out of memory: Killed process" and "Memory cgroup out of memory: Killed
-    process".
+    process"; kernels before 5.1 name the cause in a line of its own.
     """
     kills = log.matching(KILLED, DAY)
     if kills:
@@ -31,5 +31,5 @@ def out_of_memory_logged(log: KernelLog) -> Iterator[Finding]:
             name=match[3],
             pid=int(match[2][:9]),
             age=format_age(line.age),
-            limit="of a cgroup" if match[1].startswith("Memory cgroup") else "of the host",
+            limit="of a cgroup" if (match[1] or "").startswith("Memory cgroup") else "of the host",
         )

@@ -1,9 +1,13 @@
+import re
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
 from doctor.facts.kernel_log import DAY, KernelLog, format_age
 
-HUNG = r"INFO: task (\S{1,40}):([0-9]{1,9}) blocked for more than ([0-9]+) seconds|soft lockup - CPU#([0-9]+)"
+HUNG = (
+    r"INFO: task (.{1,40}):([0-9]{1,9}) blocked for more than ([0-9]+) seconds|soft lockup - CPU#([0-9]+)"
+    r"|hard LOCKUP on cpu ([0-9]+)|rcu: INFO: \S{1,40} (?:self-)?(detected stall)"
+)
 
 
 @check(severity=WARNING, area="kernel")
@@ -19,7 +23,8 @@ def task_hung_logged(log: KernelLog) -> Iterator[Finding]:
     file server, nvidia for a GPU, jbd2 and xfs for a disk. Restart the host when it does not end.
 
     ## Source
-    Linux, kernel/hung_task.c and kernel/watchdog.c: "INFO: task ... blocked for more than 120 seconds", "soft lockup".
+    Linux, kernel/hung_task.c and kernel/watchdog.c: "INFO: task ... blocked for more than 120 seconds", "soft lockup",
+    "hard LOCKUP"; kernel/rcu/tree_stall.h: "detected stall".
     """
     hung = log.matching(HUNG, DAY)
     if hung:
@@ -27,6 +32,12 @@ def task_hung_logged(log: KernelLog) -> Iterator[Finding]:
         yield Finding(
             "the kernel reported {count} hangs in 24 hours, last {observed} {age}",
             count=len(hung),
-            observed=f"process {match[2]} ({match[1]})" if match[1] else f"a locked CPU {match[4]}",
+            observed=_describe(match),
             age=format_age(line.age),
         )
+
+
+def _describe(match: re.Match[str]) -> str:
+    if match[1]:
+        return f"process {match[2]} ({match[1]})"
+    return "a CPU that does not leave the kernel" if match[6] else f"a locked CPU {match[4] or match[5]}"

@@ -55,6 +55,10 @@ def command(
     net: Annotated[
         str, typer.Option("--net", metavar="quick|full|off", help="Also have the hosts try their network (doctor net).")
     ] = "off",
+    path: Annotated[
+        list[str],
+        typer.Option(metavar="PATH", help="Also compare the content of this file or folder among hosts; repeatable."),
+    ] = [],  # noqa: B006
     smoke: Annotated[bool, typer.Option("--smoke", help="Also run the training test of `doctor smoke`.")] = False,
     select: SelectOption = [],  # noqa: B006 - typer's way
     ignore: IgnoreOption = [],  # noqa: B006
@@ -85,17 +89,18 @@ def command(
     require_one_of("--net", net, ("quick", "full", "off"))
     if net != "off" and no_hosts:
         raise UsageError("--net needs hosts that try their network; expected it without --no-hosts")
+    paths = _absolute(path)
     if smoke and no_hosts:
         raise UsageError("--smoke needs hosts to train on; expected it without --no-hosts")
     catalog = load_catalog(checks)
     if output.from_file:
         run = load_saved_run(output.from_file)
-        requested = tuple(name for name in ON_REQUEST if compare or name in run.checks)
+        requested = (*_requested(compare, paths), *(name for name in ON_REQUEST if name in run.checks))
         rounds = made_rounds(smoke or bool(run.smoke), net != "off" or has_network_test(run))
         selected = _choose_with_rounds(catalog, select, ignore, rounds, requested)
         raise typer.Exit(replay_and_report(run, selected, catalog, output))
     rounds = made_rounds(smoke, net != "off")
-    selected = _choose_with_rounds(catalog, select, ignore, rounds, ON_REQUEST if compare else ())
+    selected = _choose_with_rounds(catalog, select, ignore, rounds, _requested(compare, paths))
     job_environment = source.read()
     environ = job_environment.environ
     if no_hosts:
@@ -118,6 +123,7 @@ def command(
         budget=visit.budget,
         workers=visit.workers,
         launch=launch,
+        paths=paths,
         net=NetOptions(mode="full" if net == "full" else "quick") if net != "off" else None,
         smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,
         training=training_of_line(job_environment.line, source.job_script),
@@ -139,6 +145,24 @@ def command(
     finally:
         progress.close()
     raise typer.Exit(save_and_report(examination, catalog, output, events))
+
+
+MAX_PATHS = 64
+
+
+def _absolute(paths: list[str]) -> tuple[str, ...]:
+    """The paths of ``--path``. Raises: UsageError."""
+    for path in paths:
+        if not path.startswith("/") or "\0" in path:
+            raise UsageError(f"--path {path!r}: expected an absolute path, which is the same on every host")
+    if len(paths) > MAX_PATHS:
+        raise UsageError(f"--path: {len(paths)} paths; expected at most {MAX_PATHS}")
+    return tuple(dict.fromkeys(paths))
+
+
+def _requested(compare: str, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """The checks that options ask for."""
+    return (*(["host-snapshot-differs"] if compare else []), *(["job-path-differs"] if paths else []))
 
 
 def made_rounds(smoke: bool, net: bool) -> dict[str, bool]:

@@ -54,6 +54,9 @@ class TrainingOptions(NamedTuple):
     devices: Annotated[str, typer.Option(metavar="LIST", help="NPUs or GPUs of each host, for example 0-3,6.")] = ""
     layout: Annotated[list[str], typer.Option(metavar="dp=4,tp=2,pp=1", help="Run only this layout; repeatable.")] = []
     native: Annotated[bool, typer.Option("--native", help="Also run DDP, FSDP2, DTensor and pipelining.")] = False
+    device_test: Annotated[
+        bool, typer.Option("--device-test", help="Also test each device: exact results, speed of products and copies.")
+    ] = False
     steps: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Training steps per layout.")] = 3
     seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Random seed of data and model.")] = 1
     max_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Largest collective, for example 64K or 4M.")] = "1M"
@@ -191,7 +194,7 @@ def parse_smoke_options(
     training: TrainingOptions, job: JobOptions, environ: Mapping[str, str] | None = None
 ) -> SmokeOptions:
     """The options of the command line as a `SmokeOptions`; ``environ``: the job's. Raises: CommandError."""
-    from doctor.smoke.plan import SmokeOptions, read_layout
+    from doctor.smoke.plan import DEVICE_SECONDS, SmokeOptions, read_layout
 
     require_one_of("--backend", training.backend, BACKENDS)
     require_one_of("--env", training.env, ENVIRONMENTS)
@@ -206,6 +209,7 @@ def parse_smoke_options(
         devices=device_numbers(training.devices),
         layouts=tuple(training.layout),
         native=training.native,
+        device_seconds=DEVICE_SECONDS if training.device_test else 0.0,
         steps=training.steps,
         seed=training.seed,
         max_bytes=_bytes(training.max_bytes),

@@ -70,7 +70,7 @@ def iter_checks(extra: Sequence[Path] = ()) -> Iterator[Check]:
         yield check
 
 
-ON_REQUEST = ("host-snapshot-differs",)
+ON_REQUEST = ("host-snapshot-differs", "job-path-differs")
 """Checks that read much of every host, and run only when they are named."""
 
 

@@ -68,6 +68,8 @@ class ProbeInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Folders that the job writes to, as its environment has them: TMPDIR, HOME, the working folder."""
     temporary_folder: str = ""
     """The job's TMPDIR, which is one of them: absolute; empty where none is set."""
+    paths: tuple[str, ...] = ()
+    """Files and folders to compare among hosts: absolute."""
     job: str = ""
     """The Slurm job, and its restart count, that `doctor node` ran in."""
 

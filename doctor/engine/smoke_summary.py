@@ -115,6 +115,22 @@ class SoakFigures(msgspec.Struct, frozen=True):
     links: tuple[SoakLink, ...] = ()
 
 
+class DeviceSpeed(msgspec.Struct, frozen=True):
+    """One kind of work on all devices of one model, in the device test."""
+
+    test: str
+    """Such as ``product bfloat16``, ``memory``."""
+    model: str
+    unit: Literal["FLOPS", "B/s"]
+    """FLOPS: operations a second, of whole numbers in int8."""
+    median: float
+    """Of the devices' own medians, in units."""
+    slowest: float
+    slowest_rank: int
+    ranks: int
+    """Devices that were measured."""
+
+
 class SmokeSummary(msgspec.Struct, frozen=True):
     """What ran, which stages finished, and the failure that ended it."""
 
@@ -134,6 +150,8 @@ class SmokeSummary(msgspec.Struct, frozen=True):
     placements: tuple[str, ...] = ()
     """Of each rank: ``node2, NPU 3``."""
     notes: tuple[str, ...] = ()
+    device_speeds: tuple[DeviceSpeed, ...] = ()
+    """Empty without that stage."""
     soak: SoakFigures | None = None
     """None without that stage."""
 

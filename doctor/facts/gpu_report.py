@@ -82,6 +82,8 @@ class Gpu(msgspec.Struct, frozen=True):
     fabric_status: str = ""
     processes: tuple[GpuProcess, ...] = ()
     vbios: str = ""
+    license: str = ""
+    """Of a virtual GPU: Licensed (...), Unlicensed (...); empty where none is needed."""
 
     @property
     def is_data_center(self) -> bool:
@@ -171,6 +173,8 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         fabric_status=_text(element, "fabric/status"),
         processes=_processes(element),
         vbios=_text(element, "vbios_version"),
+        license=_text(element, "vgpu_software_licensed_product/license_status")
+        or _text(element, "grid_licensed_product/license_status"),
     )
 
 

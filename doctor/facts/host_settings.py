@@ -7,6 +7,12 @@ import re
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read
+from doctor.facts.gpu import GpuCards, GpuInventory
+from doctor.facts.limits import RdmaAdapters
+from doctor.facts.npu import NpuInventory
+
+SERVER_GPUS = 4
+"""So many GPUs are a server, whatever their product: no source of a vendor's, our own limit."""
 
 _GOVERNORS = "/sys/devices/system/cpu/cpufreq/policy*0/scaling_governor"
 _DRIVER = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver"
@@ -108,6 +114,21 @@ class HostSettings(Fact, frozen=True):
             kernel=kernel,
             is_portable=_line(answer, _CHASSIS) in PORTABLE,
         )
+
+
+def is_training_server(
+    npus: NpuInventory | None, gpus: GpuCards | None, inventory: GpuInventory | None, adapters: RdmaAdapters | None
+) -> bool:
+    """Whether the vendors' tuning guides for servers apply: NPUs, RDMA adapters, or GPUs of a data centre.
+
+    GPUs count where nvidia-smi does not say what they are, and in numbers that no desktop has.
+    """
+    if npus or adapters:
+        return True
+    if not gpus or not gpus.pci:
+        return False
+    listed = inventory.gpus if inventory else ()
+    return gpus.pci >= SERVER_GPUS or not listed or any(gpu.is_data_center for gpu in listed)
 
 
 def _lines(answer: ProbeAnswer, path: str) -> list[str]:

@@ -23,7 +23,8 @@ def read_kernel_log(arguments: dict[str, Any]) -> dict[str, Any]:
 
     words = ["Xid", "Killed process", "blocked for more than", "soft lockup", "Hardware Error", "Uncorrect", " UE "]
     words += ["Fatal", "ilesystem read-only", "Log I/O", "shut down due to", "Link down", "Link is Down", "Link Down"]
-    words += ["not responding"]
+    words += ["log I/O", "hard LOCKUP", "detected stall", "RmInitAdapter failed", "allen off the bus"]
+    words += ["health compromised", "firmware internal error", "flow aborted", "insufficient power", "event[error]"]
     try:
         log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:

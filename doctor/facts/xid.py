@@ -18,6 +18,8 @@ from doctor.facts.kernel_log import DAY, KernelLog
 RESET = "drain the host and reset the GPU"
 RESTART = "restart the host"
 SUPPORT = "have the GPU examined by the vendor"
+LINK_CODES = range(144, 151)
+"""Of NVLinks of the fifth generation: the message says whether it is fatal."""
 CATALOG: dict[int, tuple[str, str]] = {
     46: ("the GPU stopped processing", RESET),
     48: ("a memory error that could not be corrected", RESET),
@@ -40,9 +42,12 @@ CATALOG: dict[int, tuple[str, str]] = {
     155: ("an NVLink error", RESET),
     156: ("a part of the GPU was retired", RESET),
     158: ("a fatal timeout of the GPU", RESET),
-    **dict.fromkeys(range(144, 151), ("an NVLink error", RESET)),
+    **dict.fromkeys(LINK_CODES, ("an NVLink error", RESET)),
 }
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{7,16})\): ([0-9]{1,4}),?(.*)")
+_LOST = re.compile(r"NVRM: (?:The NVIDIA )?GPU ([0-9A-Fa-f:.]{7,16}).{0,200}allen off the bus", re.S)
+"""Of drivers that find the GPU gone before they can number the error."""
+_INITIALISATION = re.compile(r"NVRM: GPU ([0-9A-Fa-f:.]{7,16}): RmInitAdapter failed!(.*)")
 _SXID = re.compile(r"nvidia-nvswitch[0-9]*: SXid \((?:PCI:)?([0-9A-Fa-f:.]{7,16})\): ([0-9]{1,6}), Fatal,(.*)")
 
 
@@ -52,8 +57,9 @@ class XidEvent(msgspec.Struct, frozen=True):
     device: str
     """PCI address."""
     kind: str
-    """Xid or SXid."""
+    """Xid or SXid; driver for a message without a code."""
     code: int
+    """0 without a code."""
     count: int
     age: float
     """Seconds since the newest of them."""
@@ -66,18 +72,32 @@ class XidEvent(msgspec.Struct, frozen=True):
 def xid_events(log: KernelLog, within: float = 7 * DAY) -> list[XidEvent]:
     """Messages that report a fault of a GPU, NVSwitch or link, the newest first."""
     events: dict[tuple[str, str, int], XidEvent] = {}
-    for line, match in log.matching(r"Xid \(", within):
-        xid, switch = _XID.search(match.string), _SXID.search(match.string)
-        message = xid or switch
-        if not message:
+    for line, match in log.matching(r"NVRM: |SXid \(", within):
+        event = _classify(match.string)
+        if not event:
             continue
-        code = int(message[2])
-        if xid and code not in CATALOG:
-            continue
-        meaning, action = CATALOG[code] if xid else ("a fatal error of an NVSwitch", RESTART)
-        key = (short_bus(message[1]), "Xid" if xid else "SXid", code)
+        key, meaning, action, end = event
         newest = events.get(key)
         count = newest.count + 1 if newest else 1
-        age, text = (newest.age, newest.text) if newest else (line.age, message[3].strip()[:160])
+        age, text = (newest.age, newest.text) if newest else (line.age, end.strip()[:160])
         events[key] = XidEvent(*key, count, age, meaning, action, text)
-    return list(events.values())
+    numbered = {key[0].partition(".")[0] for key in events if key[2]}
+    return [event for key, event in events.items() if key[2] or key[0].partition(".")[0] not in numbered]
+
+
+def _classify(text: str) -> tuple[tuple[str, str, int], str, str, str] | None:
+    """Device, kind and code; meaning; action; the message's end. None for what is no fault of the host."""
+    xid, switch = _XID.search(text), _SXID.search(text)
+    if xid:
+        code = int(xid[2])
+        if code not in CATALOG or (code in LINK_CODES and "Nonfatal" in xid[3]):
+            return None
+        return ((short_bus(xid[1]), "Xid", code), *CATALOG[code], xid[3])
+    if switch:
+        return (short_bus(switch[1]), "SXid", int(switch[2])), "a fatal error of an NVSwitch", RESTART, switch[3]
+    lost, failed = _LOST.search(text), _INITIALISATION.search(text)
+    if lost:
+        return ((short_bus(lost[1]), "driver", 0), *CATALOG[79], "fallen off the bus")
+    if failed:
+        return (short_bus(failed[1]), "driver", 0), *CATALOG[143], f"RmInitAdapter failed!{failed[2]}"
+    return None

@@ -12,7 +12,7 @@ import msgspec
 
 from doctor.engine.errors import InputError
 from doctor.job.variables import communication
-from doctor.preflight.tiers import checks_of_tier, tests_network
+from doctor.preflight.tiers import TRAINING_TIERS, Tier, checks_of_tier, tests_network
 
 if TYPE_CHECKING:
     from doctor.engine.job_input import LaunchOptions
@@ -74,7 +74,7 @@ def gather(
     progress.on_lead()
     if scope == "follower":  # it waited for another one, and leads now
         scope = "local"
-    if scope == "local" and options.scope == "auto" and progress.gathered.tier == "smoke":
+    if scope == "local" and options.scope == "auto" and progress.gathered.tier in TRAINING_TIERS:
         progress.update(tier="standard")
         progress.add_notes("rank 0 runs the smoke run on all hosts; this process checks only its own host")
     _select_checks(options, environ, progress)
@@ -270,7 +270,7 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
         gates_job=options.exit_code_policy.profile == "job",
         launch=_launch(options),
         net=_net_options(options, gathered),
-        smoke=_smoke_options(options) if gathered.tier == "smoke" else None,
+        smoke=_smoke_options(options, gathered.tier) if gathered.tier in TRAINING_TIERS else None,
     )
 
 
@@ -280,7 +280,7 @@ def _net_options(options: PreflightOptions, gathered: Gathered) -> NetOptions | 
 
     if not tests_network(gathered.selected_checks) or len(gathered.hosts) < 2 or options.net == "off":
         return None
-    full = options.net == "full" or (not options.net and gathered.tier == "smoke")
+    full = options.net == "full" or (not options.net and gathered.tier in TRAINING_TIERS)
     return NetOptions(mode="full" if full else "quick")
 
 
@@ -295,8 +295,8 @@ def _launch(options: PreflightOptions) -> LaunchOptions:
     return options.source.complete(options.job.launch) if options.source else options.job.launch
 
 
-def _smoke_options(options: PreflightOptions) -> SmokeOptions:
-    from doctor.smoke.plan import SmokeOptions
+def _smoke_options(options: PreflightOptions, tier: Tier) -> SmokeOptions:
+    from doctor.smoke.plan import DEVICE_SECONDS, SmokeOptions
 
     launch = _launch(options)
     return SmokeOptions(
@@ -304,5 +304,6 @@ def _smoke_options(options: PreflightOptions) -> SmokeOptions:
         ranks_per_host=launch.ranks_per_host if isinstance(launch.ranks_per_host, int) else 0,
         master_addr=launch.master_addr,
         master_port=launch.master_port or 0,
+        device_seconds=DEVICE_SECONDS if tier == "deep" else 0.0,
         variables=communication(options.source.environ if options.source else os.environ),
     )

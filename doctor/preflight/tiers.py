@@ -8,10 +8,12 @@ from typing import Literal, get_args
 from doctor.engine.check import Check
 from doctor.engine.result import Severity
 
-Tier = Literal["quick", "standard", "smoke"]
+Tier = Literal["quick", "standard", "smoke", "deep"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
-BUDGET: dict[Tier, float] = {"quick": 20.0, "standard": 60.0, "smoke": 180.0}
+BUDGET: dict[Tier, float] = {"quick": 20.0, "standard": 60.0, "smoke": 180.0, "deep": 300.0}
 """Seconds."""
+TRAINING_TIERS: tuple[Tier, ...] = ("smoke", "deep")
+"""Those with a smoke run; deep also tests each device."""
 
 
 def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], list[str]]:
@@ -20,7 +22,7 @@ def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], li
     quick: every host is read once, with no load on devices or links: nothing that takes a second round, and no call of
     a vendor's tool for each device that only a warning needs. These run one after the other, some 0.2 s each.
     standard: everything that reads, and a quick test of the network between the hosts. smoke: also the results of the
-    training run, and the network test of all pairs.
+    training run, and the network test of all pairs. deep: also those of the device test.
     """
     picked: list[Check] = []
     excluded: list[str] = []
@@ -29,7 +31,7 @@ def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], li
     for check in candidates:
         trains = any(fact.probe.kind == "smoke" for fact in check.facts) or check.area == "smoke"
         second = any(fact.needs for fact in check.facts) or tests_network([check])
-        if trains and tier != "smoke":
+        if trains and tier not in TRAINING_TIERS:
             continue
         slow = any(
             fact.probe.lane and (fact.probe.each or fact.probe.repeats) and fact not in needed for fact in check.facts

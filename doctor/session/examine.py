@@ -84,6 +84,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the network test between the hosts; None makes none."""
     smoke: SmokeOptions | None = None
     """Options of the smoke run that follows; None makes none."""
+    paths: tuple[str, ...] = ()
+    """Files and folders whose contents are compared among hosts: absolute."""
     training: TrainingLaunch | None = None
     """The job's launch and configuration, where a launch line or files were given."""
 
@@ -240,12 +242,13 @@ class _JobInput:
         )
         self.training = msgspec.to_builtins(options.training) if options.training else {}
         self.table = _read_rank_table(LaunchConfig.from_options(self.launch).rank_table_path)
-        self.probe_inputs = _probe_inputs(
+        probe_inputs = _probe_inputs(
             inventory.fleet or inventory.hosts,
             _intent(self.launch, self.table),
             self.table,
             environ if options.gates_job or batch_allocation(environ) else {},
         )
+        self.probe_inputs = msgspec.structs.replace(probe_inputs, paths=options.paths)
 
     def _environment(self) -> str:
         """Whose environment was checked, for the head of the report; empty: this shell's."""

@@ -76,6 +76,8 @@ class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """The job's interpreter; empty: the host's own rule."""
     soak: float = 0.0
     """Seconds of the soak stage, beyond the budget."""
+    device_seconds: float = 0.0
+    """Seconds of the devices stage, beyond the budget; 0: without it."""
     interface: str = ""
     """GLOO_SOCKET_IFNAME and its like; empty: as ``environment`` says."""
     environment: Literal["job", "clean"] = "job"

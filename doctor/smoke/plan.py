@@ -14,6 +14,8 @@ HEADS = 8
 """Of the model's attention: tensor parallelism must divide them."""
 LAYERS = 2
 """Of the model: there are no more pipeline stages."""
+DEVICE_SECONDS = 20.0
+"""Of the devices stage, at most: on CPUs some four."""
 RANKS_ON_SINGLE_HOST = 4
 """Ranks on CPUs of a single host."""
 RANKS_ON_EACH_HOST = 2
@@ -60,6 +62,8 @@ class SmokeOptions(msgspec.Struct, frozen=True):
     """See `SmokePlan.keep`."""
     soak: float = 0.0
     """Seconds for which collectives are repeated in the end."""
+    device_seconds: float = 0.0
+    """Seconds for which each rank tests its device."""
     stages: tuple[str, ...] = ()
     """Empty: all."""
     baseline: Baseline | None = None
@@ -76,15 +80,16 @@ def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePla
         backend=backend,
         places=placements,
         layouts=chosen,
-        stages=options.stages or planned_stages(options.native, options.soak),
+        stages=options.stages or planned_stages(options.native, options.soak, options.device_seconds),
         steps=options.steps,
         seed=options.seed,
         max_bytes=options.max_bytes,
         master_addr=options.master_addr or _master_address(hosts),
         master_port=options.master_port,
         timeout=options.timeout,
-        budget=options.budget + options.soak,
+        budget=options.budget + options.soak + options.device_seconds,
         soak=options.soak,
+        device_seconds=options.device_seconds,
         python=options.python,
         interface=options.interface,
         environment=options.environment,
@@ -93,9 +98,10 @@ def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePla
     )
 
 
-def planned_stages(native: bool = False, soak: float = 0.0) -> tuple[str, ...]:
+def planned_stages(native: bool = False, soak: float = 0.0, device_seconds: float = 0.0) -> tuple[str, ...]:
     """The stages of a run, without those that were not asked for."""
-    return tuple(stage for stage in STAGES if (native or stage != "native") and (soak or stage != "soak"))
+    requested = {"native": native, "soak": soak > 0, "devices": device_seconds > 0}
+    return tuple(stage for stage in STAGES if requested.get(stage, True))
 
 
 def plan_as_dict(plan: SmokePlan) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class RankDone(RankEvent, frozen=True, tag="done"):
 
 STAGE_FACTS: tuple[type[StageFact], ...] = (
     facts.SmokeStart,
+    facts.SmokeDevices,
     facts.SmokeCollectives,
     facts.SmokePairs,
     facts.SmokeTraining,

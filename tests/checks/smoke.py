@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,9 @@ from doctor.engine.result import Finding, Outcome
 from doctor.facts.smoke import (
     CollectiveChecked,
     CollectiveTimes,
+    DeviceMiscomputed,
+    DeviceTimes,
+    DeviceUntested,
     LayoutBegun,
     LayoutEnded,
     LearnedParameters,
@@ -30,6 +33,7 @@ from doctor.facts.smoke import (
     ReferenceRun,
     ReferenceUpdate,
     SmokeCollectives,
+    SmokeDevices,
     SmokeLearning,
     SmokeLoader,
     SmokeNative,
@@ -159,6 +163,29 @@ def pace(
         PaceTimes(rank, tuple(waits.get(rank, ())), tuple(compute.get(rank, ()))) for rank in {**compute, **waits}
     ]
     return _spread(run, SmokePace, {PaceTimes: "paced"}, events)
+
+
+DEVICE_TESTS = {"product bfloat16": 1.1e12, "memory": 1 << 30, "host to device": 1 << 28}
+"""Work of the device test, and what one piece of it amounts to."""
+
+
+def device_events(
+    run: SmokeRun, model: str = "Ascend910B3", slow: Mapping[tuple[int, str], float] = {}
+) -> list[RankEvent]:
+    """Sound devices that differ by 2 % at most; ``slow``: times as long, by rank and test."""
+    events: list[RankEvent] = []
+    for place in run.plan.places:
+        for test, amount in DEVICE_TESTS.items():
+            factor = (1 + 0.005 * (place.rank * 7 % 5)) * slow.get((place.rank, test), 1.0)
+            seconds = tuple(0.002 * factor * (1 + 0.001 * (piece * 13 % 11)) for piece in range(40))
+            fingerprint = 99 if test.startswith("product") else None
+            events.append(DeviceTimes(place.rank, test, model, amount, seconds, fingerprint))
+    return events
+
+
+def devices(run: SmokeRun, *more: RankEvent, events: Iterable[RankEvent] | None = None) -> BY_HOST:
+    fields: dict[type[RankEvent], str] = {DeviceTimes: "times", DeviceMiscomputed: "wrong", DeviceUntested: "untested"}
+    return _spread(run, SmokeDevices, fields, [*(device_events(run) if events is None else events), *more])
 
 
 BLOCK_NUMBER = 1000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.checks.gpu_hosts import ADAPTERS, cards, settings
+from tests.checks.gpu_hosts import ADAPTERS, cards, gpu, gpus, settings
 from tests.checks.looked import judged, said, skipped
 
 
@@ -22,3 +22,12 @@ def test_laptops_virtual_machines_and_plain_hosts_are_left_out() -> None:
     assert skipped(judged("cpu-governor-slow", {"w1": [slow]}))
     assert skipped(judged("cpu-governor-slow", {"w1": [settings(governors=("schedutil",), is_portable=True), cards()]}))
     assert skipped(judged("cpu-governor-slow", {"w1": [settings(governors=()), cards()]}))
+
+
+def test_a_desktop_with_a_gpu_is_no_server() -> None:
+    slow = settings(governors=("powersave",))
+    geforce = gpu(name="NVIDIA GeForce RTX 4090")
+    assert skipped(judged("cpu-governor-slow", {"w1": [slow, cards(pci=1), gpus(geforce)]}))
+    assert said(judged("cpu-governor-slow", {"w1": [slow, cards(pci=8), gpus(*[geforce] * 8)]}))
+    assert said(judged("cpu-governor-slow", {"w1": [slow, cards(pci=1), gpus(gpu())]}))
+    assert said(judged("cpu-governor-slow", {"w1": [slow, cards(pci=1)]})), "nvidia-smi does not say what it is"

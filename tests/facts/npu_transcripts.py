@@ -85,6 +85,10 @@ HEADS = {
         "| NPU   Name                | Health        | Power(W)             Temp(C)                 Hugepages-Usage(page)   |",
         "| Chip                      | Bus-Id        | AICore(%)            Memory-Usage(MB)        HBM-Usage(MB)           |",
     ),
+    "26a3": (
+        "| NPU   Name                | Health        | Power(W)             Temp(C)                 Hugepages-Usage(page)   |",
+        "| Chip  Phy-ID              | Bus-Id        | AICore(%)            Memory-Usage(MB)        HBM-Usage(MB)           |",
+    ),
     "950": (
         "| NPU ID | Name             | Health        | Power(W)              Temp(C)                  Hugepages-Usage(page) |",
         "|        |                  | Bus-Id        | NPU Util(%)           Memory-Usage(MB)         HBM-Usage(MB)         |",
@@ -124,7 +128,7 @@ def text_of(table: Table) -> str:
             RULE,
         ]
     if table.processes is not None:
-        kind = "23" if layout == "a3" else layout
+        kind = {"a3": "23", "26a3": "26"}.get(layout, layout)
         lines += [PROCESSES[kind], RULE]
         for npu in dict.fromkeys(card.npu for card in table.cards):
             rows = [row for row in table.processes if row[0] == npu]
@@ -355,6 +359,83 @@ TABLES = (
     Table(
         "58047478853", "26", (Card(0, "910B2", "OK", "424.0", "64", "0000:C1:00.0", "100", "0    / 0", "3396 / 65536"),)
     ),
+    _a2("55997965163", "910B2", "98.4", "37", "3431"),
+    _a2("55111396809", "910B3", "90.4", "32", "41697"),
+    _a2("55946853436 (23.0.7)", "910B3", "102.8", "55", "3338"),
+    _a2("56051235135", "910B2C", "89.1", "40", "3397", bus="5A"),
+    _a2("55749987090 (part of a host)", "910B4", "94.3", "51", "2842", bus="82", npu=3),
+    _a2("69458785966", "910B2C", "93.7", "52", "32446", bus="DA", npu=4),
+    _a2("66144030120 (second card)", "910B2", "93.7", "43", "3400", bus="01", npu=1),
+    _a2("55849260511", "910B3", "93.7", "32", "3389"),
+    _a2("https://github.com/vllm-project/vllm-ascend/issues/5680", "910B2C", "94.8", "40", "3407", bus="18", npu=9),
+    _a3("56074866481", 0, "174.3", ("37", "36"), "9D 9F", "3440"),
+    _a3("https://github.com/vllm-project/vllm-ascend/issues/2534", 0, "178.5", ("36", "36"), "9D 9F", "3416"),
+    _a3("https://github.com/vllm-project/vllm-ascend/issues/2658", 0, "178.8", ("36", "36"), "9D 9F", "3414"),
+    _a3("https://github.com/vllm-project/vllm-ascend/issues/5588", 0, "163.6", ("30", "30"), "9D 9F", "3180"),
+    _a3("https://github.com/vllm-project/vllm-ascend/issues/4989", 0, "165.3", ("36", "36"), "9D 9F", "3143"),
+    Table(
+        "https://github.com/vllm-project/vllm-ascend/issues/12980",
+        "26a3",
+        (
+            Card(0, "Ascend910", "OK", "162.6", "34", "0000:9D:00.0", "0", "0    / 0", "3419 / 65536", device=0),
+            Card(0, "Ascend910", "OK", "-", "34", "0000:9F:00.0", "0", "0    / 0", "2874 / 65536", chip=1, device=1),
+        ),
+    ),
+    Table(
+        "https://github.com/Syllo/nvtop/issues/421",
+        "22p",
+        (
+            Card(2, "310P3", "OK", "NA", "45", "0000:01:00.0", "0", "1529 / 44280", device=0),
+            Card(2, "310P3", "OK", "NA", "43", "0000:01:00.0", "0", "1412 / 43693", chip=1, device=1),
+        ),
+        None,
+    ),
+    Table(
+        "https://github.com/ollama/ollama/issues/5315",
+        "22p",
+        (
+            Card(1, "310P3", "OK", "NA", "59", "0000:01:00.0", "0", "1397 / 44280", device=0),
+            Card(1, "310P3", "OK", "NA", "58", "0000:01:00.0", "0", "1520 / 43693", chip=1, device=1),
+        ),
+        None,
+    ),
+    Table(
+        "https://www.hiascend.com/forum/thread-02114177666655790005-1-1.html (six cards in Alarm)",
+        "22p",
+        tuple(
+            Card(
+                npu,
+                "310B1",
+                "Alarm",
+                "0.0",
+                heat,
+                f"0000:{11 + npu}:00.0",
+                "0",
+                f"{used} / 7578",
+                device=npu,
+                hugepages="15    / 15",
+            )
+            for npu, heat, used in ((0, "49", 600), (1, "54", 597), (2, "54", 570), (3, "52", 570))
+        ),
+        None,
+    ),
+    Table(
+        "29234661060 (310B1, on the board)",
+        "22p",
+        (Card(0, "310B1", "OK", "9.2", "53", "NA", "0", "3841 / 11577", device=0, hugepages="15    / 15"),),
+        None,
+    ),
+    Table(
+        "17119126156 (310B4, on the board)",
+        "22p",
+        (Card(0, "310B4", "OK", "7.7", "54", "NA", "0", "2166 / 3513", device=0, hugepages="15    / 15"),),
+        None,
+    ),
+    Table(
+        "32263206914 (the documentation's own)",
+        "23",
+        (Card(0, "xxx", "OK", "0.0", "40", "0000:C1:00.0", "0", "882  / 15169", "0    / 32768"),),
+    ),
     _950("57425777187 (950)", ((0, "398.6", "46", "4765  / 98304"),)),
     _950("57815710624", ((0, "380.7", "44", "6632  / 86016"),)),
     _950("61879522355 (950)", ((0, "377.2", "48", "4857  / 98304"),)),
@@ -408,6 +489,20 @@ OTHERS = (
         NpuChips,
         "\tNPU ID                         Slot ID                        Chip ID                        Chip Phy-ID                    Chip Name\n\t3                              4                              0                              3                              Ascend950DT\n",
         [(3, 0, 3, "Ascend950DT")],
+    ),
+    Printed(
+        "https://github.com/Ascend/cann-container-image/issues/46",
+        NpuStart,
+        "DrvMngGetConsoleLogLevel failed. (g_conLogLevel=3)\ndcmi model initialized failed, because the device is used. ret is -8020\n",
+        "busy",
+        1,
+    ),
+    Printed(
+        "https://github.com/vllm-project/vllm-ascend/issues/2698",
+        NpuStart,
+        "DrvMngGetConsoleLogLevel failed. (g_conLogLevel=3)\ndcmi module initialize failed. ret is -8005\n",
+        "driver",
+        187,
     ),
     Printed("67071018501", NpuChips, DCMI, "npu-smi does not start", 187),
     Printed("67071018501 (-l)", NpuStart, DCMI, "driver", 187),

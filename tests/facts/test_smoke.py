@@ -115,6 +115,31 @@ EVENTS: dict[str, list[dict[str, Any]]] = {
             "text": "",
         }
     ],
+    "SmokeDevices": [
+        {
+            "ev": "device",
+            "rank": 0,
+            "test": "product int8",
+            "model": "NVIDIA H200",
+            "amount": 1e12,
+            "seconds": [0.001],
+            "fingerprint": 7,
+        },
+        {
+            "ev": "miscomputed",
+            "rank": 0,
+            "test": "product int8",
+            "comparison": "exact",
+            "wrong": 1,
+            "compared": 3,
+            "row": 5,
+            "column": 7,
+            "elements": 1,
+            "expected": 3.0,
+            "got": "4.0",
+        },
+        {"ev": "untested", "rank": 0, "test": "product float16", "text": "not implemented"},
+    ],
     "SmokePace": [{"ev": "pace", "rank": 0, "input": [0.001], "compute": [0.002]}],
     "SmokeNative": [{"ev": "native", "rank": 0, "layout": 0, "api": "DDP", "losses": [4.1], "text": ""}],
 }

@@ -38,6 +38,14 @@ printf '\\015\\000\\001\\000\\000\\000\\035\\000' >>$d/config
 """
 """A bridge whose first extended capability is ACS, with SrcValid, ReqRedir, CmpltRedir and UpstreamFwd on."""
 GPU = "/run/gpu"
+DCGM = """
+cat >/run/dcgm.json <<'END'
+{"body": {"Overall Health": {"value": "Warning"}, "GPU": {"children": {"3": {"value": "Warning", "children": {"Errors":
+{"children": {"PCIe system": {"value": "Warning", "overflow": ["9 PCIe replays per minute for GPU 3"]}}}}}}}}}
+END
+printf '#!/bin/sh\\ncat /run/dcgm.json\\n' >/usr/local/sbin/dcgmi; chmod +x /usr/local/sbin/dcgmi
+"""
+UNLICENSED = "<vgpu_software_licensed_product><license_status>Unlicensed (Restricted)</license_status>"
 NVIDIA_SMI = "/usr/local/sbin/nvidia-smi"
 
 
@@ -227,6 +235,14 @@ ROWS: list[Row] = [
         observed="28.36.1010 and 28.39.1002",
     ),
     gpu_row("rdma-settings-differ", "echo 1500 >/sys/class/net/eth100/mtu", host=3, setting="MTU", observed="1500"),
+    gpu_row(
+        "network-card-failed",
+        logged(
+            "mlx5_core 0000:5c:00.0: mlx5_pcie_event:299:(pid 9): Detected insufficient power on the PCIe slot (27W)."
+        ),
+        host=0,
+        device="0000:5c:00.0",
+    ),
     gpu_row("network-link-flapping", logged(*["mlx5_core 0000:3b:00.0 eth100: Link down"] * 3), host=0, observed=3),
     gpu_row(
         "network-card-slow",
@@ -279,6 +295,21 @@ ROWS: list[Row] = [
         host=0,
         setting="transparent huge pages",
         observed="never",
+    ),
+    gpu_row(
+        "gpu-license-missing",
+        f"sed -i 's|<product_name>[^<]*|<product_name>NVIDIA H100-20C|' {GPU}/0.xml\n"
+        f"sed -i 's|<uuid>|{UNLICENSED}</vgpu_software_licensed_product><uuid>|' {GPU}/0.xml",
+        also=("gpu-product-mixed",),
+        observed="Unlicensed (Restricted)",
+    ),
+    gpu_row("dcgm-unhealthy", DCGM, device="GPU 3"),
+    Row(
+        "job-path-differs",
+        "echo 77 >/run/swappiness; mount --bind /run/swappiness /proc/sys/vm/swappiness",
+        fleet="gpu",
+        values={"path": "/proc/sys/vm/swappiness", "count": 3},
+        options=("--path", "/proc/sys/vm/swappiness"),
     ),
     Row(
         "host-snapshot-differs",

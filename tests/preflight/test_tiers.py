@@ -10,12 +10,13 @@ from doctor.preflight.tiers import BUDGET, TIERS, checks_of_tier, parse_duration
 
 
 def test_each_tier_looks_at_all_that_the_one_before_does_and_at_more() -> None:
+    """deep differs from smoke by what the run does: its device test gives the checks of it something to read."""
     known = load_checks()
-    quick, standard, smoke = ({one.name for one in checks_of_tier(known, tier)[0]} for tier in TIERS)
-    assert quick < standard < smoke == {one.name for one in known}
+    quick, standard, smoke, deep = ({one.name for one in checks_of_tier(known, tier)[0]} for tier in TIERS)
+    assert quick < standard < smoke == deep == {one.name for one in known}
     assert not [one for one in checks_of_tier(known, "quick")[0] for fact in one.facts if fact.needs]
     assert {one.area for one in known if one.name in smoke - standard} == {"smoke"}
-    assert BUDGET["quick"] < BUDGET["standard"] < BUDGET["smoke"]
+    assert BUDGET["quick"] < BUDGET["standard"] < BUDGET["smoke"] < BUDGET["deep"]
 
 
 def test_what_a_quick_look_leaves_out_is_named() -> None:

@@ -241,7 +241,7 @@ CGROUPS = {"freeze": Path("/sys/fs/cgroup/freezer"), "run_out": Path("/sys/fs/cg
 LAYOUTS = ("dp", "tp", "pp", "zero1", "dpxtp", "3d", "acc")
 STEPS = 5
 SHORT = ("start", "rendezvous", "training", "teardown")
-WHOLE = tuple(stage for stage in STAGES if stage not in ("native", "soak"))
+WHOLE = tuple(stage for stage in STAGES if stage not in ("native", "soak", "devices"))
 
 
 class Trial(NamedTuple):

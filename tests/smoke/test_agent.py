@@ -106,7 +106,7 @@ def test_lines_are_what_the_controller_expects(client: Client) -> None:
 def test_a_snapshot_of_a_rank_in_a_collective(client: Client) -> None:
     client.start("def live(rank, box, say, orders):\n    box.enter(2, 1, 4, 77, 3, 1)\n    time.sleep(1000)\n", 1)
     seen = client.until("snap", state="collective")
-    assert seen["calls"] == [[2, 1, "broadcast", "bfloat16", 77, 1, 3, "training"]]
+    assert seen["calls"] == [[2, 1, "broadcast", "bfloat16", 77, 1, 3, STAGES[4]]]
     assert {name: seen[name] for name in ("group", "seq", "op", "dtype", "numel", "root", "step", "stage")} == {
         "group": 2,
         "seq": 1,
@@ -115,7 +115,7 @@ def test_a_snapshot_of_a_rank_in_a_collective(client: Client) -> None:
         "numel": 77,
         "root": 1,
         "step": 3,
-        "stage": "training",
+        "stage": STAGES[4],
     }
     assert seen["entered"] == {"2": 1}
     again = client.until("snap", rank=0)

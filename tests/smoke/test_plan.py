@@ -41,11 +41,18 @@ def test_this_machine_alone_has_four_ranks_on_its_cpus() -> None:
     ]
     assert plan.master_addr == "127.0.0.1"
     assert plan.layouts == default_layouts(4)
-    assert plan.stages == tuple(stage for stage in STAGES if stage not in ("native", "soak"))
+    assert plan.stages == tuple(stage for stage in STAGES if stage not in ("native", "soak", "devices"))
 
 
 def test_native_is_asked_for() -> None:
-    assert build_plan(ONE, SmokeOptions(native=True)).stages == tuple(stage for stage in STAGES if stage != "soak")
+    stages = build_plan(ONE, SmokeOptions(native=True)).stages
+    assert stages == tuple(stage for stage in STAGES if stage not in ("soak", "devices"))
+
+
+def test_the_device_test_is_asked_for_and_has_its_time_beyond_the_budget() -> None:
+    plan = build_plan(ONE, SmokeOptions(device_seconds=20.0))
+    assert plan.stages[:4] == ("start", "rendezvous", "devices", "collectives")
+    assert (plan.device_seconds, plan.budget) == (20.0, 140.0)
 
 
 def test_ranks_follow_the_inventory_host_by_host() -> None:

@@ -59,15 +59,24 @@ def event_differences(event: dict[str, Any]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def events() -> list[dict[str, Any]]:
-    """Of a run with all stages, of one whose second rank fails, and of one with wrong results."""
-    complete = Ranks(4, STAGES, programs.native_stage(), layouts=(Layout(dp=2, tp=2),), hosts=["a", "a", "b", "b"])
+    """Of a run with all stages, of one whose second rank fails, and of one with wrong results and without int8."""
+    complete = Ranks(
+        4,
+        STAGES,
+        programs.native_stage(),
+        layouts=(Layout(dp=2, tp=2),),
+        hosts=["a", "a", "b", "b"],
+        device_seconds=4.0,
+    )
     fails = "def stage_pace(ctx):\n    raise ValueError('no') if ctx.rank else ctx.comm.barrier()\n"
     fails += "STAGE_FUNCTIONS['pace'] = stage_pace\n"
     wrong = "TracedComm.all_gather = lambda self, out, tensor, group: out.zero_()\n"
+    wrong += "def multiply(left, right, out):\n    out[1, 1] = 9\n"
+    wrong += "    if left.dtype == torch.int8:\n        raise NotImplementedError('no int8')\n"
     return [
         *complete.events,
         *Ranks(2, ["start", "rendezvous", "pace", "teardown"], fails).events,
-        *Ranks(2, ["start", "rendezvous", "collectives", "teardown"], wrong).events,
+        *Ranks(2, ["start", "rendezvous", "devices", "collectives", "teardown"], wrong).events,
     ]
 
 

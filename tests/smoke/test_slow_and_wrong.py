@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from doctor.engine.evaluate import FactCache, evaluate_check
-from doctor.engine.fact import Visit
-from doctor.engine.record import HostRecord
 from doctor.engine.result import Finding
-from doctor.facts.smoke import SmokeCollectives, SmokeLearning, SmokePace, SmokePairs, SmokeStart
-from doctor.smoke.model import RankPlacement, SmokeRun
-from doctor.smoke.protocol import parse_event
-from doctor.smoke.results.to_facts import fact_outputs
-from tests.checks.looked import check
+from doctor.smoke.model import RankPlacement
+from tests.smoke.judged_ranks import outcome_of
 from tests.smoke.ranks import Ranks
 
 pytestmark = pytest.mark.torch
 GUILTY = 2
-FACTS = (SmokeCollectives, SmokeLearning, SmokePace, SmokePairs, SmokeStart)
 
 SLOW_WORK = """
 def slowed(work):
@@ -118,13 +110,7 @@ def said(
     if devices:  # the check speaks of devices alone, and there are none here
         with_devices = tuple(RankPlacement(place.rank, place.host, place.rank, place.rank) for place in settled.places)
         settled = msgspec.structs.replace(settled, backend="nccl", places=with_devices)
-    groups: dict[int, tuple[str, tuple[int, ...]]] = {0: ("world", tuple(range(world)))}
-    groups.update({event["gid"]: (event["name"], tuple(event["ranks"])) for event in ranks.of("group")})
-    run = SmokeRun(plan=settled, groups=groups)
-    told = {host: [event for event in ranks.events if hosts[max(event["rank"], 0)] == host] for host in hosts}
-    typed = {host: [parse_event(json.dumps(event).encode()) for event in events] for host, events in told.items()}
-    book = FactCache({host: HostRecord(Visit(), fact_outputs(run, host, events)) for host, events in typed.items()})
-    outcome = evaluate_check(check(name), tuple(told), book, {SmokeRun: run})
+    outcome = outcome_of(name, ranks, hosts, settled)
     assert outcome.complete and not outcome.unknown, outcome
     return outcome.findings
 

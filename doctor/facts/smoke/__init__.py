@@ -7,6 +7,7 @@ from doctor.facts.smoke.collectives import (
     DtypeUnsupported,
     SmokeCollectives,
 )
+from doctor.facts.smoke.devices import DeviceMiscomputed, DeviceTimes, DeviceUntested, SmokeDevices
 from doctor.facts.smoke.learning import LearnedParameters, LearningStep, SmokeLearning
 from doctor.facts.smoke.loader import LoaderResult, SmokeLoader
 from doctor.facts.smoke.native import NativeResult, SmokeNative
@@ -36,6 +37,9 @@ __all__ = [
     "CollectiveTimes",
     "CollectiveWrong",
     "ConnectFailed",
+    "DeviceMiscomputed",
+    "DeviceTimes",
+    "DeviceUntested",
     "DtypeUnsupported",
     "LayoutBegun",
     "LayoutEnded",
@@ -53,6 +57,7 @@ __all__ = [
     "ReferenceRun",
     "ReferenceUpdate",
     "SmokeCollectives",
+    "SmokeDevices",
     "SmokeLearning",
     "SmokeLoader",
     "SmokeNative",

@@ -79,7 +79,7 @@ def _smoke(summary: SmokeSummary) -> dict[str, Any]:
         "hosts": [{"host": _text(host), "ranks": ranks} for host, ranks in summary.hosts.items()],
         **{
             name: _structs(getattr(summary, name))
-            for name in ("stages", "layouts", "environments", "collective_speeds")
+            for name in ("stages", "layouts", "environments", "collective_speeds", "device_speeds")
         },
         "failures": [_failure_document(failure) for failure in summary.failures],
         "soak": _soak(summary.soak) if summary.soak else None,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from doctor.engine.smoke_failures import FAILURE_KINDS
-from doctor.engine.smoke_summary import CollectiveSpeed, SmokeSummary
+from doctor.engine.smoke_summary import CollectiveSpeed, DeviceSpeed, SmokeSummary
 from doctor.report.layout.formatting import clean, count_noun, duration
 from doctor.report.layout.group_findings import ranges
 from doctor.report.layout.page_model import Details, label_lines
@@ -37,6 +37,7 @@ def smoke_lines(summary: SmokeSummary, full: bool) -> Details:
         lines.append(("stages", ", ".join(f"{stage.name} {_time(stage.seconds)}" for stage in summary.stages)))
     lines += label_lines("layouts", _layouts(summary))
     lines += label_lines("speed", _speed(summary.collective_speeds if full else _largest(summary.collective_speeds)))
+    lines += label_lines("devices", _device_speeds(summary.device_speeds))
     lines += label_lines("soak", _soak(summary, full))
     lines += label_lines("note", [clean(note) for note in summary.notes])
     return tuple((label, _safe(text)) for label, text in lines)
@@ -171,6 +172,20 @@ def _speed_text(speed: CollectiveSpeed) -> str:
     return f"{operation}, {clean(speed.group, 40)} of {speed.ranks}: {_time(speed.seconds)}{rates}"
 
 
+def _device_speeds(speeds: Sequence[DeviceSpeed]) -> list[str]:
+    """One line for each kind of work and model of device."""
+    lines, model = [], ""
+    for speed in sorted(speeds, key=lambda speed: speed.model):
+        if speed.model != model:
+            model = speed.model
+            lines.append(f"{count_noun(speed.ranks, 'rank')} with {clean(model, 80)}")
+        unit, prefix = next(((u, p) for u, p in _PREFIXES if speed.median >= u), (1.0, ""))
+        slowest = f", slowest {speed.slowest / unit:.3g} (rank {speed.slowest_rank})" if speed.ranks > 1 else ""
+        lines.append(f"  {clean(speed.test, 40)}: {speed.median / unit:.3g} {prefix}{speed.unit}{slowest}")
+    return lines
+
+
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 _RATES = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 
 

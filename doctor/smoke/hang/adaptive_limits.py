@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from doctor.smoke.hang.traces import STEPPED
 from doctor.smoke.model import Snapshot
 
+WARMING = STEPPED | {"devices"}
+"""Stages whose steps begin with one that warms up."""
 NOTABLE = 0.05
 """Seconds below which a phase cannot raise any limit."""
 
@@ -45,7 +47,7 @@ class AdaptiveLimits:
         """Whether this is the first of its kind: devices compile, communicators connect."""
         if snap.state == "collective" and snap.seq == 1:
             return True
-        return snap.stage in STEPPED and snap.step == self._layout_start.get(snap.rank, ("", snap.step))[1]
+        return snap.stage in WARMING and snap.step == self._layout_start.get(snap.rank, ("", snap.step))[1]
 
     def _remember(self, last: Snapshot | None, snap: Snapshot) -> None:
         """What the rank needed to get to the collective that it is in: those who are to come may need it, too."""

@@ -7,8 +7,8 @@ name is held as its position in one of the tuples. Python 3.6: the agent runs by
 import struct
 
 STAGES = (
-    "start", "rendezvous", "collectives", "pairs", "training", "learning", "loader", "pace", "native", "soak",
-    "teardown",
+    "start", "rendezvous", "devices", "collectives", "pairs", "training", "learning", "loader", "pace", "native",
+    "soak", "teardown",
 )  # fmt: skip
 """In the order in which every rank goes through them."""
 STATES = ("start", "input", "compute", "collective", "done")

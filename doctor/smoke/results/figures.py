@@ -16,10 +16,11 @@ from doctor.engine.smoke_summary import (
     SoakLink,
     StageTime,
 )
-from doctor.facts.smoke import SmokeCollectives, SmokeStart, SmokeTraining, TrainingStep
+from doctor.facts.smoke import SmokeCollectives, SmokeDevices, SmokeStart, SmokeTraining, TrainingStep
 from doctor.smoke.model import RankPlacement, SmokeRun
 from doctor.smoke.numerics.layout_trace import layout_traces
 from doctor.smoke.numerics.reference_run import majority_reference, relative_error
+from doctor.smoke.speed.device_speeds import device_speeds
 
 
 def summarise(run: SmokeRun, book: FactCache) -> SmokeSummary:
@@ -43,6 +44,7 @@ def summarise(run: SmokeRun, book: FactCache) -> SmokeSummary:
         failures=run.failures,
         placements=tuple(_describe_placement(place, run.plan.backend) for place in run.plan.places),
         notes=run.notes,
+        device_speeds=device_speeds(dict(book.fleet(SmokeDevices)), run.plan.world),
         soak=soak_figures(dict(book.fleet(SmokeCollectives)), run.plan.world),
     )
 

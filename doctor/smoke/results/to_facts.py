@@ -8,11 +8,19 @@ import msgspec
 
 from doctor.engine.fact import Output
 from doctor.engine.smoke_failures import FAILURE_KINDS
-from doctor.facts.smoke import SmokeCollectives, SmokeLoader, SmokePace, SmokePairs, SmokeStart, SmokeTraining
+from doctor.facts.smoke import (
+    SmokeCollectives,
+    SmokeDevices,
+    SmokeLoader,
+    SmokePace,
+    SmokePairs,
+    SmokeStart,
+    SmokeTraining,
+)
 from doctor.smoke.model import Failure, SmokePlan, SmokeRun
 from doctor.smoke.protocol import STAGE_FACTS, RankEvent, StageFinished
 
-_EVERY_RANK = (SmokeCollectives, SmokeTraining, SmokeLoader, SmokePace)
+_EVERY_RANK = (SmokeDevices, SmokeCollectives, SmokeTraining, SmokeLoader, SmokePace)
 """Facts that every rank has something to say of."""
 
 

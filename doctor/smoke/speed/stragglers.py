@@ -59,10 +59,10 @@ class _Pace(msgspec.Struct, frozen=True):
     """Variance of ``usual``, from how much the times differ, or the bursts if they differ more."""
 
 
-def find_stragglers(bursts: Mapping[Key, Sequence[Sequence[float]]]) -> dict[Key, Straggler]:
+def find_stragglers(bursts: Mapping[Key, Sequence[Sequence[float]]], least: float = SLOW) -> dict[Key, Straggler]:
     """The slow ones of ranks that do the same work, by their times in bursts; the slowest first.
 
-    Ranks with fewer than `MIN_TIMES` times are left out.
+    ``least``: times the peers' pace from which on a rank is slow. Ranks with fewer than `MIN_TIMES` times are left out.
     """
     paces = {key: pace for key, rank_bursts in bursts.items() if (pace := _pace(rank_bursts))}
     if len(paces) < 2:
@@ -76,7 +76,7 @@ def find_stragglers(bursts: Mapping[Key, Sequence[Sequence[float]]]) -> dict[Key
     for key, more in usual.items():
         sure, both = _confidence(more, error, len(paces)), min(more, quick[key])
         enough = CLEARLY_SLOW_CONFIDENCE if both >= math.log(CLEARLY_SLOW) else MIN_CONFIDENCE
-        if both >= math.log(SLOW) and more >= SPREAD * spread and sure >= enough:
+        if both >= math.log(least) and more >= SPREAD * spread and sure >= enough:
             seconds, ratio = math.exp(paces[key].usual), math.exp(more)
             slow[key] = Straggler(ratio, seconds, seconds / ratio, sure, len(paces) - 1)
     return dict(sorted(slow.items(), key=lambda item: -item[1].ratio))

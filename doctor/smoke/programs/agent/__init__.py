@@ -16,6 +16,7 @@ MODULES = (
     "doctor.remote.runtime.lines",
     "doctor.remote.runtime.framing",
     "doctor.smoke.programs.recorder_page",
+    "doctor.smoke.programs.cpu_quota",
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.kernel",
     "doctor.smoke.programs.agent.network",

@@ -1,35 +1,9 @@
 """What keeps ranks from running: CPU quotas of their control groups, other tasks, the hypervisor, memory and disks."""
 
-import os
 import re
 
 from doctor.smoke.programs.agent.procfs import read_text
-
-MAX_PARENTS = 8  # folders above a control group that may have a quota
-
-
-def quota_folders(pid):
-    """The control groups with a CPU controller that hold a process, and those above them."""
-    folders = []
-    for line in read_text("/proc/%d/cgroup" % pid).splitlines():
-        _, names, path = (line.split(":", 2) + ["", ""])[:3]
-        roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"] if not names else []
-        roots += ["/sys/fs/cgroup/" + name for name in ("cpu", names)] if "cpu" in names.split(",") else []
-        for root in roots:
-            parts = [part for part in path.split("/") if part]
-            for depth in range(len(parts), max(0, len(parts) - MAX_PARENTS) - 1, -1):
-                folder = "/".join([root] + parts[:depth])
-                if folder not in folders and os.path.exists(folder + "/cpu.stat"):
-                    folders.append(folder)
-    return folders
-
-
-def throttling(folder):
-    """(periods, periods in which the quota was used up, seconds held back) of a control group so far."""
-    text = read_text(folder + "/cpu.stat")
-    values = dict(re.findall(r"^(\w+) (\d+)$", text, re.M))
-    seconds = int(values.get("throttled_usec", 0)) / 1e6 or int(values.get("throttled_time", 0)) / 1e9
-    return int(values.get("nr_periods", 0)), int(values.get("nr_throttled", 0)), seconds
+from doctor.smoke.programs.cpu_quota import quota_folders, throttling
 
 
 def stolen():

@@ -8,6 +8,7 @@ A rank emits what it observes in events, one line of JSON each; it draws no conc
 
 PARTS = (
     "recorder_page",
+    "cpu_quota",
     "event_writer",
     "libraries",
     "values",
@@ -30,7 +31,11 @@ PARTS = (
     "stage_training",
     "processes",
     "stage_loader",
+    "work_timing",
     "stage_pace",
+    "exact_product",
+    "device_work",
+    "stage_devices",
     "stage_soak",
     "rendezvous",
     "rank",
@@ -38,7 +43,7 @@ PARTS = (
 )
 """In the order in which they are sent: a part uses, while it is loaded, only those before it."""
 
-SHARED_PARTS = ("recorder_page",)
+SHARED_PARTS = ("recorder_page", "cpu_quota")
 """Those that the agent has as well: modules of `doctor.smoke.programs`."""
 
 NATIVE_PARTS = ("native_model", "native_trainers", "stage_native")

@@ -1,0 +1,37 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.facts.kernel_log import DAY, format_age
+from doctor.facts.vendor_tests import AscendDiagnosis
+
+RECENT = 7 * DAY
+MAX_SENTENCES = 4
+
+
+@check(severity=WARNING, area="devices")
+def ascend_dmi_failed(diagnosis: AscendDiagnosis) -> Iterator[Finding]:
+    """The last saved diagnosis of Ascend DMI passed.
+
+    ## Why it matters
+    Ascend DMI tests bandwidth, computing power, memory and links against Huawei's own reference values, which are not
+    published otherwise. What it has failed is a fault by the vendor's judgement.
+
+    ## What to do
+    On {host}, while no job runs: `ascend-dmi --dg -i bandwidth,aiflops,hbm,device,network -q -fmt json` to test again;
+    then as its message says. Bandwidth below the reference: other programs on the NPU, npu-exporter, PCIe lanes.
+
+    ## Source
+    MindCluster ToolBox, Ascend DMI, fault diagnosis (toolboxug_0204 and 0155): with `-fmt json` the result is saved in
+    /var/log/ascend_check/environment_check_before.txt. Results older than seven days are left out.
+    """
+    if diagnosis.age > RECENT:
+        raise Skip(f"the saved result of ascend-dmi is from {format_age(diagnosis.age)}")
+    for group in diagnosis.groups:
+        if group.result.upper() == "FAIL":
+            yield Finding(
+                "ascend-dmi: {group} failed {age}: {observed}",
+                group=group.name,
+                age=format_age(diagnosis.age),
+                observed=[*group.failures[:MAX_SENTENCES], *(["..."] if len(group.failures) > MAX_SENTENCES else [])],
+                expected="PASS",
+            )

@@ -1,0 +1,33 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.vendor_tests import DcgmHealth
+
+
+@check(severity=WARNING, area="devices")
+def dcgm_unhealthy(health: DcgmHealth) -> Iterator[Finding]:
+    """DCGM's health watches report no problem.
+
+    ## Why it matters
+    NVIDIA's data centre GPU manager watches PCIe replays, memory, temperature, power and NVLinks over time, where one
+    look at nvidia-smi shows a moment.
+
+    ## What to do
+    On {host}: `dcgmi health -g 0 -c`, then `dcgmi diag -r 2` while no job runs. Two reports are known to be no fault:
+    NVLinks that are down on GPUs that have none, and an IMEX daemon that is not ready on a single host.
+
+    ## Source
+    NVIDIA DCGM, `dcgmi health -c -j` (dcgmi/Health.cpp of github.com/NVIDIA/DCGM). It is left out where the host engine
+    does not run, or no watch is on. NVIDIA/NVSentinel issues 1471 and 1481 for what is no fault.
+    """
+    if health.overall == "Healthy":
+        return
+    by_device: dict[str, list[str]] = {}
+    for device, _, words in health.problems:
+        by_device.setdefault(device, []).append(words)
+    for device, problems in by_device.items():
+        yield Finding("DCGM: {device}: {observed}", device=device, observed=problems)
+    if not by_device:
+        yield Finding(
+            "DCGM: overall health is {observed}; expected {expected}", observed=health.overall, expected="Healthy"
+        )

@@ -1,0 +1,64 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.engine.sanitize import strip_control_chars
+from doctor.facts.smoke import SmokeDevices
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.results.trouble_findings import describe_ranks, pressure_note
+from doctor.smoke.speed.device_speeds import amounts, describe_rate, slow_devices
+from doctor.smoke.speed.rank_speeds import percent
+
+MAX_TESTS = 4
+
+
+@check(severity=WARNING, area="smoke")
+def smoke_device_slow(run: SmokeRun, devices: PerHost[SmokeDevices]) -> Iterator[Finding]:
+    """No device multiplies or copies more slowly than the others of its model.
+
+    ## Why it matters
+    Every step waits for the slowest device. One that is throttled by heat or power, has half its PCIe lanes, or shares
+    its CPU with another program slows all the others, and in their profiles that looks like slow communication.
+
+    ## What to do
+    On {host}: for products, heat, power and clocks: `npu-smi info -t temp -i N`, `npu-smi info -t power -i N`, or
+    `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE,POWER`; for copies between host and device, PCIe lanes and the NUMA
+    node: `lspci -vv | grep -E 'LnkCap|LnkSta'`, `nvidia-smi topo -m`, `npu-smi info -t topo`; for its memory,
+    `npu-smi info -t ecc -i N` or `nvidia-smi -q -d ECC,ROW_REMAPPER`; for a CPU, its quota
+    (`cat /sys/fs/cgroup/cpu.stat`, throttled_usec) and governor. Then test with the vendor's tool, `ascend-dmi --dg -i
+    bandwidth,aiflops` or `dcgmi diag -r 3`, and leave the host out until it is as quick as the others.
+
+    ## Source
+    All devices do the same products (bfloat16, float16, float32, int8) and copies at the same time. A device is slow
+    when its usual time and that of its quickest tenth are both 10 % over those of the median device of its model, and
+    more than the noise of these times makes likely (a confidence of 99.99 %, or of 99.9 % from 17 % on): these limits
+    are our own, as for `smoke-rank-slow`. Time in which other programs had the CPU does not count; time in
+    which the host's own CPU quota was used up does. Copies of a CPU are judged from 50 % on, and not at all where other
+    programs had the CPU for longer than they took: these had its caches and memory, too.
+    """
+    slow = slow_devices(devices)
+    by_host: dict[str, list[int]] = {}
+    for rank in slow:
+        by_host.setdefault(run.plan.host_of(rank), []).append(rank)
+    amount = amounts(devices)
+    for host, ranks in by_host.items():
+        worst = {
+            test: max((slow[rank][test] for rank in ranks if test in slow[rank]), key=lambda straggler: straggler.ratio)
+            for test in dict.fromkeys(test for rank in ranks for test in slow[rank])
+        }
+        texts = [
+            f"{strip_control_chars(test, 40)} {straggler.ratio:.2f} times "
+            f"({describe_rate(amount[test], straggler.seconds, test)} against "
+            f"{describe_rate(amount[test], straggler.peer_seconds, test)})"
+            for test, straggler in sorted(worst.items(), key=lambda item: -item[1].ratio)
+        ]
+        yield Finding(
+            "{who}: slower than the median device of the same model: {work} (confidence {confidence}){pressure}",
+            hosts=[host],
+            who=describe_ranks(run, ranks),
+            ranks=ranks,
+            work=[*texts[:MAX_TESTS], *([f"{len(texts) - MAX_TESTS} more"] if len(texts) > MAX_TESTS else [])],
+            ratio=round(max(straggler.ratio for straggler in worst.values()), 2),
+            tests=sorted(strip_control_chars(test, 40) for test in worst),
+            confidence=percent(min(straggler.confidence for straggler in worst.values())),
+            pressure=pressure_note(run, [host]),
+        )

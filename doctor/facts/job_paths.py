@@ -1,0 +1,119 @@
+"""Files and folders that the job needs on every host: whether they are there, and what is in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+
+
+def read_paths(arguments: dict[str, Any]) -> dict[str, dict[str, Any]]:  # noqa: C901, PLR0915 - sent as one function
+    """Runs on the host: kind, size, number of files and a checksum of each path; at most 45 s in all."""
+    import hashlib
+    import os
+    import stat
+    import time
+
+    end = time.time() + 45
+
+    def checksum(path: str, size: int) -> str:
+        """Of the content; of large files size, first and last mebibyte. Raises: OSError, TimeoutError."""
+        content = hashlib.sha256()
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        try:
+            if size > 1 << 32:
+                content.update(str(size).encode())
+                for offset in (0, size - (1 << 20)):
+                    os.lseek(fd, offset, os.SEEK_SET)
+                    content.update(os.read(fd, 1 << 20))
+                return content.hexdigest()
+            while True:
+                if time.time() > end:
+                    raise TimeoutError
+                piece = os.read(fd, 1 << 20)
+                if not piece:
+                    return content.hexdigest()
+                content.update(piece)
+        finally:
+            os.close(fd)
+
+    def look(path: str) -> dict[str, Any]:
+        real = os.path.realpath(path)
+        info = os.stat(real)
+        if stat.S_ISREG(info.st_mode):
+            return {"kind": "file", "size": info.st_size, "files": 1, "checksum": checksum(real, info.st_size)}
+        if not stat.S_ISDIR(info.st_mode):
+            return {"kind": "other", "problem": "neither a file nor a folder"}
+        content, size, count = hashlib.sha256(), 0, 0
+        for folder, folders, names in os.walk(real):
+            folders.sort()
+            for name in sorted(names):
+                inner = os.path.join(folder, name)
+                info = os.lstat(inner)
+                count += 1
+                if count > 20000:
+                    return {"kind": "folder", "problem": "more than 20,000 files; name the ones that matter"}
+                text = os.path.relpath(inner, real)
+                if stat.S_ISREG(info.st_mode):
+                    size += info.st_size
+                    text += " " + checksum(inner, info.st_size)
+                elif stat.S_ISLNK(info.st_mode):
+                    text += " -> " + os.readlink(inner)
+                content.update(text.encode("utf-8", "surrogateescape") + b"\0")
+        return {"kind": "folder", "size": size, "files": count, "checksum": content.hexdigest()}
+
+    states = {}
+    for path in arguments.get("paths", []):
+        try:
+            states[path] = look(path)
+        except TimeoutError:
+            states[path] = {"kind": "large", "problem": "too large to be read in 45 s"}
+        except OSError as error:
+            is_absent = isinstance(error, (FileNotFoundError, NotADirectoryError))
+            states[path] = {
+                "kind": "" if is_absent else "unreadable",
+                "problem": "" if is_absent else str(error.strerror),
+            }
+    return states
+
+
+class PathState(msgspec.Struct, frozen=True):
+    """One path on one host. Equal states are equal contents."""
+
+    kind: str
+    """file, folder; empty where there is nothing."""
+    size: int = 0
+    """Bytes."""
+    files: int = 0
+    checksum: str = ""
+    """SHA-256, hexadecimal."""
+    problem: str = ""
+    """Why it was not read."""
+
+    def describe(self) -> str:
+        """Such as ``file of 1234 bytes, sha256 9f86d081``."""
+        files = f" of {self.files} files" if self.kind == "folder" else ""
+        return f"{self.kind}{files}{',' if files else ' of'} {self.size} bytes, sha256 {self.checksum[:8]}"
+
+
+class JobPaths(Fact, frozen=True):
+    """The paths that the command line named, as the job sees them.
+
+    Raw output, as JSON::
+
+        {"/data/vocab.txt": {"kind": "file", "size": 231508, "files": 1, "checksum": "07eced375cec144d..."},
+         "/data/train": {"kind": "", "problem": ""}}
+    """
+
+    probe = ask(read_paths, job=True, timeout=60)
+
+    states: dict[str, PathState]
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> JobPaths:
+        states = msgspec.convert(answer.json(), dict[str, PathState])
+        if not states:
+            raise Absent("no path was named with --path")
+        return cls(states=states)

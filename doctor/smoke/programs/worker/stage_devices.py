@@ -1,0 +1,142 @@
+"""Stage ``devices``: each rank tests its own device, all at the same time, for results and for speed."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
+from doctor.smoke.programs.worker.device_work import (
+    DEVICE_WORK,
+    DeviceWork,
+    is_unsupported,
+    pattern,
+    report_wrong,
+)
+from doctor.smoke.programs.worker.libraries import torch
+from doctor.smoke.programs.worker.work_timing import CpuTour, WorkTimer
+
+SECONDS_ON_CPU, SECONDS_ON_DEVICE = 0.15, 1.2
+"""Of one kind of work, without its checks; more tells no more."""
+MIN_PIECES, MAX_PIECES = 15, 120
+PIECES_PER_CPU = 5
+EXCHANGES = 15
+NEIGHBOUR_TEST = "device to device"
+
+
+def device_model(ctx: RankContext) -> str:
+    """What the device is, to compare it with its like: by its name, or the CPU by its model and instruction set."""
+    if ctx.device.type != "cpu":
+        return str(getattr(torch, ctx.device.type).get_device_properties(ctx.device).name)[:100]
+    model = ""
+    try:
+        with open("/proc/cpuinfo", errors="replace") as file:
+            names = [
+                line.partition(":")[2].strip() for line in file if line.lower().startswith(("model name", "cpu part"))
+            ]
+            model = names[0] if names else ""
+    except OSError:
+        pass
+    capability = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", lambda: "")()
+    return " ".join(word for word in ("CPU", model[:80], capability) if word)
+
+
+def measure(ctx: RankContext, test: str, work: DeviceWork, model: str, end: float) -> None:
+    """Repeats the work until it is enough, or ``end`` of the monotonic clock; emits times and wrong results."""
+    tour, timer, wrong = CpuTour(ctx), WorkTimer(), 0
+    enough = SECONDS_ON_CPU if ctx.device.type == "cpu" else SECONDS_ON_DEVICE
+    work.run()
+    ctx.recorder.step = 1
+    try:
+        while len(timer.pieces) < MAX_PIECES:
+            count = len(timer.pieces)
+            done = count >= MIN_PIECES and sum(timer.pieces) > enough
+            if done or time.monotonic() > end:
+                break
+            ctx.recorder.mark("compute")
+            if count % PIECES_PER_CPU == 0 and tour.move(count // PIECES_PER_CPU):
+                work.run()
+            timer.run(work.run)
+            wrong += not work.is_right()
+    finally:
+        tour.end()
+    if wrong:
+        report_wrong(ctx, test, "repeat" if test.startswith("product") else "copy", wrong, len(timer.pieces))
+    ctx.emit(
+        "device",
+        test=test,
+        model=model,
+        amount=work.amount,
+        seconds=timer.seconds(),
+        fingerprint=work.fingerprint,
+        waited=round(timer.waited, 4),
+    )
+
+
+def neighbours(ctx: RankContext) -> list[int]:
+    """The ranks of this host that this one exchanges with: one a round, in two rounds at most; -1 where it rests."""
+    mine = [rank for rank, host in enumerate(ctx.hosts) if host == ctx.hosts[ctx.rank]]
+    place, count = mine.index(ctx.rank), len(mine)
+    first, second = place ^ 1, ((place + 1) ^ 1) - 1
+    if count > 2 and count % 2 == 0:
+        second %= count
+    rounds = (first, second) if count > 2 else (first,)
+    return [mine[other] if 0 <= other < count and count > 1 else -1 for other in rounds]
+
+
+def exchange_with_neighbours(ctx: RankContext, model: str) -> None:
+    """Between two devices of one host, both ways at once; the speeds of the quicker round are those of this device."""
+    nbytes, wrong, compared = 1 << 20 if ctx.device.type == "cpu" else 64 << 20, 0, 0
+    best: list[float] = []
+    for peer in neighbours(ctx):
+        if peer < 0:
+            continue
+        seconds: list[float] = []
+        element = torch.zeros(1, device=ctx.device)
+        ctx.comm.exchange(torch.empty_like(element), element, peer)
+        sent, expected = (pattern(ctx, nbytes, rank).to(ctx.device) for rank in (ctx.rank, peer))
+        received = torch.zeros_like(expected)
+        for _ in range(EXCHANGES):
+            started = time.perf_counter()
+            ctx.comm.exchange(received, sent, peer)
+            seconds.append(max(1e-7, round(time.perf_counter() - started, 7)))
+            compared, wrong = compared + 1, wrong + (not torch.equal(received, expected))
+            received.zero_()
+        if not best or sorted(seconds)[len(seconds) // 2] < sorted(best)[len(best) // 2]:
+            best = seconds
+    if wrong:
+        report_wrong(ctx, NEIGHBOUR_TEST, "copy", wrong, compared)
+    if best:
+        ctx.emit("device", test=NEIGHBOUR_TEST, model=model, amount=2.0 * nbytes, seconds=best, fingerprint=None)
+    else:
+        ctx.emit("untested", test=NEIGHBOUR_TEST, text="the rank is alone on its host")
+
+
+def stage_devices(ctx: RankContext) -> None:
+    """Every kind of work in turn, begun by all ranks together, so that what devices share is shared by equals."""
+    model, on_cpu = device_model(ctx), ctx.device.type == "cpu"
+    if not on_cpu:
+        # Otherwise a product may be added up in another order each time, and be no fault.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    started, share = time.monotonic(), ctx.plan["device_seconds"] / (1 + len(DEVICE_WORK))
+    try:
+        for number, (test, prepare) in enumerate(DEVICE_WORK.items()):
+            ctx.comm.barrier()
+            ctx.recorder.step = 0
+            ctx.recorder.mark("compute")
+            try:
+                measure(ctx, test, prepare(ctx), model, started + (number + 1) * share)
+            except (RuntimeError, AttributeError, TypeError) as error:
+                if not is_unsupported(error):
+                    raise
+                ctx.emit("untested", test=test, text=(str(error).strip().splitlines() or [""])[0][:300])
+    finally:
+        if not on_cpu:
+            torch.use_deterministic_algorithms(False)
+    ctx.recorder.step = 0
+    exchange_with_neighbours(ctx, model)
+    ctx.recorder.mark("compute")
+
+
+STAGE_FUNCTIONS["devices"] = stage_devices

@@ -1,0 +1,112 @@
+"""The times of the device test, compared among devices of one model. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from statistics import median
+
+from doctor.engine.check import Skip
+from doctor.engine.fact import Unreadable
+from doctor.engine.smoke_summary import DeviceSpeed
+from doctor.facts.smoke import DeviceTimes, SmokeDevices
+from doctor.smoke.speed.stragglers import MIN_TIMES, SLOW, Straggler, find_stragglers
+
+PRODUCT = "product "
+"""Tests of products begin with it."""
+ON_CPU = "CPU"
+"""The model of a CPU begins with it."""
+SHARED_ON_CPU = "device to device"
+"""On CPUs this goes through the host's own memory, and says nothing of a device."""
+
+COPY_ON_CPU = 1.5
+"""Times the peers' time from which on a CPU copies slowly: what shares its caches and memory is often no fault."""
+
+Work = tuple[str, str]
+"""Test and model."""
+
+
+def comparable_times(facts: Iterable[SmokeDevices]) -> dict[Work, dict[int, DeviceTimes]]:
+    """By test and model: the times of each rank that has enough of them."""
+    work: dict[Work, dict[int, DeviceTimes]] = {}
+    for fact in facts:
+        for event in fact.times:
+            through_memory = event.test == SHARED_ON_CPU and event.model.startswith(ON_CPU)
+            if len(event.seconds) >= MIN_TIMES and min(event.seconds) > 0 and not through_memory:
+                work.setdefault((event.test, event.model), {})[event.rank] = event
+    return work
+
+
+def slow_devices(facts: Mapping[str, SmokeDevices]) -> dict[int, dict[str, Straggler]]:
+    """By rank: the tests in which its device is slower than others of its model, the slowest test first.
+
+    Raises: Skip where no two ranks have a device of one model; Unreadable where there are too few times.
+    """
+    work = comparable_times(facts.values())
+    if not work and any(fact.times for fact in facts.values()):
+        raise Unreadable(f"no rank measured any work {MIN_TIMES} times")
+    if all(len(ranks) < 2 for ranks in work.values()):
+        raise Skip("no two ranks have a device of the same model")
+    slow: dict[int, dict[str, Straggler]] = {}
+    for (test, model), ranks in work.items():
+        copies = model.startswith(ON_CPU) and not test.startswith(PRODUCT)
+        bursts = {rank: [event.seconds] for rank, event in ranks.items() if not (copies and is_crowded(event))}
+        for rank, straggler in find_stragglers(bursts, COPY_ON_CPU if copies else SLOW).items():
+            slow.setdefault(rank, {})[test] = straggler
+    return {rank: dict(sorted(tests.items(), key=lambda item: -item[1].ratio)) for rank, tests in sorted(slow.items())}
+
+
+def is_crowded(event: DeviceTimes) -> bool:
+    """Whether other programs had its CPU for longer than the work: they had its caches and memory, too."""
+    return event.waited > sum(event.seconds)
+
+
+def rate(event: DeviceTimes) -> float:
+    """What the device usually does in a second: operations, or bytes."""
+    return event.amount / median(event.seconds)
+
+
+def device_speeds(facts: Mapping[str, SmokeDevices], world: int) -> tuple[DeviceSpeed, ...]:
+    """Each test in figures, in the order of the tests. ``world``: number of ranks; others are left out."""
+    speeds = []
+    for (test, model), ranks in comparable_times(facts.values()).items():
+        rates = {rank: rate(event) for rank, event in ranks.items() if 0 <= rank < world}
+        if not rates:
+            continue
+        slowest = min(rates, key=lambda rank: (rates[rank], rank))
+        unit = "FLOPS" if test.startswith(PRODUCT) else "B/s"
+        speeds.append(
+            DeviceSpeed(test, model, unit, median(rates.values()), rates[slowest], slowest, len(rates))  # type: ignore[arg-type]
+        )
+    return tuple(speeds)
+
+
+def amounts(facts: Mapping[str, SmokeDevices]) -> dict[str, float]:
+    """By test: what one piece of its work amounts to, which is the same on all devices of one kind."""
+    return {test: next(iter(ranks.values())).amount for (test, _), ranks in comparable_times(facts.values()).items()}
+
+
+def describe_rate(amount: float, seconds: float, test: str) -> str:
+    """Such as ``312 TFLOPS``, ``1.9 TB/s``."""
+    value = amount / seconds
+    unit, prefix = next(((u, p) for u, p in ((1e12, "T"), (1e9, "G"), (1e6, "M")) if value >= u), (1.0, ""))
+    return f"{value / unit:.3g} {prefix}{'FLOPS' if test.startswith(PRODUCT) else 'B/s'}"
+
+
+def other_fingerprints(facts: Mapping[str, SmokeDevices], torch_by_rank: Mapping[int, str]) -> dict[str, list[int]]:
+    """By test: ranks whose product of real numbers is not the one that most have with this model and this torch.
+
+    Of three ranks and more, of which more than half agree; otherwise nobody knows who is the other.
+    """
+    groups: dict[tuple[str, str, str], dict[int, int]] = {}
+    for fact in facts.values():
+        for event in fact.times:
+            if event.fingerprint is not None:
+                key = (event.test, event.model, torch_by_rank.get(event.rank, ""))
+                groups.setdefault(key, {})[event.rank] = event.fingerprint
+    others: dict[str, list[int]] = {}
+    for (test, _, _), prints in groups.items():
+        values = list(prints.values())
+        usual = max(values, key=values.count)
+        if len(values) > 2 and 2 * values.count(usual) > len(values):
+            others.setdefault(test, []).extend(rank for rank, value in sorted(prints.items()) if value != usual)
+    return {test: sorted(ranks) for test, ranks in others.items() if ranks}

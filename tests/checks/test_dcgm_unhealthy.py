@@ -1,0 +1,28 @@
+"""What dcgm-unhealthy finds."""
+
+from __future__ import annotations
+
+from doctor.facts.vendor_tests import DcgmHealth
+from tests.checks.looked import judged, said
+
+
+def test_healthy() -> None:
+    assert said(judged("dcgm-unhealthy", {"w1": [DcgmHealth(overall="Healthy", problems=())]})) == []
+
+
+def test_each_device_with_its_problems() -> None:
+    problems = (
+        ("GPU 3", "Warning", "PCIe system: 9 replays"),
+        ("GPU 3", "Warning", "Thermal system: throttled"),
+        ("NvSwitch 1", "Failure", "NVLINK system: link 3 is down"),
+    )
+    found = said(judged("dcgm-unhealthy", {"w1": [DcgmHealth(overall="Failure", problems=problems)]}))
+    assert found == [
+        ("w1", "DCGM: GPU 3: PCIe system: 9 replays and Thermal system: throttled"),
+        ("w1", "DCGM: NvSwitch 1: NVLINK system: link 3 is down"),
+    ]
+
+
+def test_an_overall_failure_without_a_device() -> None:
+    found = said(judged("dcgm-unhealthy", {"w1": [DcgmHealth(overall="Failure", problems=())]}))
+    assert found == [("w1", "DCGM: overall health is Failure; expected Healthy")]

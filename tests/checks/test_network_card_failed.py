@@ -1,0 +1,30 @@
+"""What network-card-failed finds."""
+
+from __future__ import annotations
+
+from tests.checks.gpu_hosts import log
+from tests.checks.looked import judged, said
+
+POWER = "mlx5_core 0000:5c:00.0: mlx5_pcie_event:299:(pid 268269): Detected insufficient power on the PCIe slot (27W)."
+HOT = "mlx5_core: Port module event[error]: module 0, Cable error, High Temperature"
+
+
+def test_ordinary_messages_of_the_driver() -> None:
+    quiet = log(
+        "mlx5_core 0000:01:00.0: firmware version: 20.27.446",
+        "mlx5_core 0000:3b:00.0: Port module event: module 0, Cable plugged",
+        "mlx5_core 0000:0d:00.0: mlx5_cmd_out_err:782:(pid 8321): CREATE_CQ(0x400) failed, status bad parameter(0x3)",
+    )
+    assert said(judged("network-card-failed", {"w1": [quiet]})) == []
+
+
+def test_each_card_once_with_its_newest_message() -> None:
+    found = said(judged("network-card-failed", {"w1": [log(POWER, POWER, HOT)]}))
+    assert found == [
+        ("w1", f"the network card reported a fault, 1 times in 24 hours, last 60 s ago: {HOT}"),
+        ("w1", f"the network card at 0000:5c:00.0 reported a fault, 2 times in 24 hours, last 60 s ago: {POWER}"),
+    ]
+
+
+def test_old_faults_are_past() -> None:
+    assert said(judged("network-card-failed", {"w1": [log(POWER, age=2 * 86400)]})) == []

@@ -1,0 +1,239 @@
+# ruff: noqa: E501 - messages are kept as they were printed
+"""What real kernels printed, where it was published, and which checks must report it.
+
+A number is the id of a public file in the index of GitHub texts that the tests' author read.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Message(NamedTuple):
+    """One record of the kernel's log."""
+
+    source: str
+    text: str
+    checks: frozenset[str] = frozenset()
+    """That must report it; none for what is no fault of the host."""
+
+
+GPU = frozenset({"gpu-xid-logged"})
+HARDWARE = frozenset({"hardware-error-logged"})
+HUNG = frozenset({"task-hung-logged"})
+MEMORY = frozenset({"out-of-memory-logged"})
+DISK = frozenset({"file-system-failed"})
+LINK = frozenset({"network-link-flapping"})
+NETWORK_CARD = frozenset({"network-card-failed"})
+GITHUB = "https://github.com"
+
+MESSAGES = (
+    # -- GPUs
+    Message("56886461816", "NVRM: GPU 0000:02:00.0: RmInitAdapter failed! (0x24:0x65:1185)", GPU),
+    Message("56886461816 (2)", "NVRM: GPU 0000:02:00.0: rm_init_adapter failed, device minor number 0"),
+    Message("27453639056", "NVRM: GPU 0000:05:00.0: RmInitAdapter failed! (0x24:0x72:1447)", GPU),
+    Message("24471462191", "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x25:0x65:1468)", GPU),
+    Message("6864993131", "NVRM: GPU 0001:00:00.0: RmInitAdapter failed! (0x63:0x55:2344)", GPU),
+    Message("58558420571", "NVRM: GPU 0000:00:03.0: RmInitAdapter failed! (0x22:0x65:884)", GPU),
+    Message("55080197096", "NVRM: GPU 0000:04:00.0: RmInitAdapter failed! (0x62:0x40:2192)", GPU),
+    Message("21139770565", "NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.", GPU),
+    Message("21139770565 (2)", "NVRM: Xid (PCI:0000:01:00): 79, pid=1122, GPU has fallen off the bus.", GPU),
+    Message(
+        f"{GITHUB}/NVIDIA/NVSentinel/issues/155",
+        "NVRM: The NVIDIA GPU 0000:b3:00.0\nNVRM: (PCI ID: 10de:26b5) installed in this system has\nNVRM: fallen off the bus and is not responding to commands.",
+        GPU,
+    ),
+    Message(
+        f"{GITHUB}/NVIDIA/open-gpu-kernel-modules/issues/1150",
+        "NVRM: Xid (PCI:0000:dc:00): 45, pid=1818990, name=python3, Ch 00000001 caused by previous Xid 149",
+    ),
+    Message(
+        f"{GITHUB}/leptonai/gpud/pull/1160",
+        "NVRM: Xid (PCI:0000:01:00): 144, SAW_MVB Nonfatal XC0 i0 Link 0 (0x00000001 0x00000008 0x00000000 0x00000000 0x00000000 0x00000000)",
+    ),
+    Message(
+        f"{GITHUB}/leptonai/gpud/pull/1160 (2)",
+        "NVRM: Xid (PCI:0000:00:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x026001c6 0x00000000 0x00000000 0x00000000 0x00000000 0x00000000)",
+        GPU,
+    ),
+    Message(
+        f"{GITHUB}/leptonai/gpud/pull/1174",
+        "NVRM: Xid (PCI:0018:01:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008 0x00000001 0x00000000 0x00100000 0x00000004)",
+    ),
+    Message(
+        f"{GITHUB}/leptonai/gpud/pull/1174 (2)",
+        "NVRM: Xid (PCI:0019:01:00): 149, NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x00000000 0x00000000 0x00000000 0x00000000 0x00000000)",
+        GPU,
+    ),
+    Message(
+        f"{GITHUB}/leptonai/gpud/pull/500",
+        "NVRM: Xid (PCI:0000:9b:00): 119, pid=28232, name=cache_mgr_main, Timeout after 45s of waiting for RPC response from GPU4 GSP! Expected function 76 (GSP_RM_CONTROL) (0x20810108 0x3e0).",
+        GPU,
+    ),
+    Message(
+        f"{GITHUB}/leptonai/gpud/pull/46",
+        "NVRM: Xid (PCI:0000:cb:00): 13, pid='<unknown>', name=<unknown>, Graphics SM Warp Exception on (GPC 7, TPC 7, SM 0): Illegal Instruction Parameter",
+    ),
+    Message(
+        f"{GITHUB}/leptonai/gpud/pull/46 (2)",
+        "NVRM: Xid (PCI:0000:cb:00): 109, pid=1797828, name=pt_main_thread, Ch 00000008, errorString CTX SWITCH TIMEOUT, Info 0x58005",
+        GPU,
+    ),
+    Message(
+        f"{GITHUB}/leptonai/gpud/pull/46 (3)",
+        "nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing",
+    ),
+    Message("28179945651", "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 20009, Non-fatal, Link 28 RX Short Error Rate"),
+    Message(
+        "28179945651 (2)", "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 28006, Non-fatal, Link 29 MC TS crumbstore MCTO"
+    ),
+    Message("68928821205", "nvidia-nvswitch0: SXid (PCI:0000:59:00.0): 23001, Fatal, Link 12 Always Fatal", GPU),
+    # -- PCIe
+    Message("42561576571", "pcieport 0000:00:1d.0: AER: Corrected error received: 0000:00:1d.0"),
+    Message(
+        "42561576571 (2)",
+        "pcieport 0000:00:1d.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
+    ),
+    Message(
+        "35666355451",
+        "pcieport 0000:00:1b.4: PCIe Bus Error: severity=Corrected, type=Physical Layer, id=00dc(Receiver ID)",
+    ),
+    Message("16368094201", "pcieport 0000:00:1c.5: AER: Correctable error received: 0000:00:1c.5"),
+    Message(
+        "15083256069",
+        "pcieport 0000:00:1b.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer, (Receiver ID)",
+        HARDWARE,
+    ),
+    Message(
+        "951259060",
+        "0000:50:00.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Transaction Layer, (Requester ID)",
+        HARDWARE,
+    ),
+    Message(
+        "7762338909",
+        "pcieport 0000:00:1d.0: AER: Multiple Uncorrected (Non-Fatal) error received: 0000:00:1d.0",
+        HARDWARE,
+    ),
+    Message(
+        "42174273924",
+        "pcieport 0000:0c:00.0: AER: Uncorrectable (Fatal) error message received from 0000:0c:00.0",
+        HARDWARE,
+    ),
+    Message(
+        "42174273924 (2)",
+        "pcieport 0000:0c:00.0: CXL Bus Error: severity=Uncorrectable (Fatal), type=Transaction Layer, (Receiver ID)",
+        HARDWARE,
+    ),
+    Message(
+        "39840273729",
+        "vfio-pci 0015:01:00.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Transaction Layer, (Receiver ID)",
+        HARDWARE,
+    ),
+    # -- processor and memory
+    Message(
+        "41392874282", "mce: [Hardware Error]: CPU 0: Machine Check Exception: f Bank 3: bd80000000070134", HARDWARE
+    ),
+    Message(
+        "25530737477", "mce: [Hardware Error]: CPU 120: Machine Check Exception: f Bank 1: bd80000000100134", HARDWARE
+    ),
+    Message("25530737477 (2)", "mce: [Hardware Error]: Machine check events logged"),
+    Message("22618337236", "mce: [Hardware Error]: CPU 1: Machine Check: 0 Bank 5: bea0000000000108", HARDWARE),
+    Message("61542252554", "mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 4: bea0000000000108", HARDWARE),
+    Message("57091468740", "mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 4: a600000000020408", HARDWARE),
+    Message("56961384765", "mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 128: 000000008844000f"),
+    Message("68700420348", "[Hardware Error]: Corrected error, no action required."),
+    Message(
+        "68700420348 (2)",
+        "EDAC MC0: 1 CE on mc#0csrow#3channel#1 (csrow:3 channel:1 page:0x117fcc offset:0xb40 grain:64 syndrome:0xc00)",
+    ),
+    Message("56961384765 (2)", "CPU2: Core temperature above threshold, cpu clock throttled (total events = 11)"),
+    # -- hangs
+    Message("5424256725", "INFO: task cryptomgr_test:391009 blocked for more than 120 seconds.", HUNG),
+    Message("39012003915", "INFO: task DataXceiver for:7494 blocked for more than 120 seconds.", HUNG),
+    Message("67417105785", "INFO: task A:1890 blocked for more than 120 seconds.", HUNG),
+    Message("15666226260", "INFO: task kworker/u16:9:7088 blocked for more than 120 seconds.", HUNG),
+    Message("41586688601", "INFO: task kmcheck:72 blocked for more than 122 seconds.", HUNG),
+    Message("56878457066", "BUG: soft lockup - CPU#0 stuck for 61s! [mv:5593]", HUNG),
+    Message("40522704461", "watchdog: BUG: soft lockup - CPU#2 stuck for 863s! [NetworkManager:795]", HUNG),
+    Message("46716488306", "watchdog: BUG: soft lockup - CPU#28 stuck for 22s! [kworker/28:1:1760]", HUNG),
+    Message("11223960198", "NMI watchdog: Watchdog detected hard LOCKUP on cpu 27", HUNG),
+    Message("18949630128", "watchdog: Watchdog detected hard LOCKUP on cpu 3", HUNG),
+    Message("26326733218", "rcu: INFO: rcu_sched self-detected stall on CPU", HUNG),
+    Message("22702290613", "rcu: INFO: rcu_preempt self-detected stall on CPU", HUNG),
+    # -- memory
+    Message(
+        "69685777819",
+        "Out of memory: Killed process 571 (python) total-vm:2071252kB, anon-rss:257104kB file-rss:1576kB",
+        MEMORY,
+    ),
+    Message(
+        "6367897241",
+        "Memory cgroup out of memory: Killed process 23793 (leaker) total-vm:2623712kB, anon-rss:506500kB, file-rss:1268kB, shmem-rss:0kB",
+        MEMORY,
+    ),
+    Message(
+        "1237763179",
+        "Out of memory: Killed process 1669 (xdg-desktop-por) total-vm:105068kB, anon-rss:9792kB, file-rss:10972kB, shmem-rss:0kB, UID:1000 pgtables:136kB oom_score_adj:200",
+        MEMORY,
+    ),
+    Message(
+        "3725836839",
+        "Killed process 21945 (tidb-server), UID 1000, total-vm:33027492kB, anon-rss:31303276kB, file-rss:0kB, shmem-rss:0kB",
+        MEMORY,
+    ),
+    Message(
+        "26154715284", "Killed process 2603 (flasherav) total-vm:1498536kB, anon-rss:721784kB, file-rss:4228k", MEMORY
+    ),
+    Message("26154715284 (2)", "Out of Memory: Killed process 2592 (mysql).", MEMORY),
+    Message("43700979789", "Out of memory: Kill process 18694 (perl) score 246 or sacrifice child"),
+    Message(
+        "43700979789 (2)", "Killed process 18694 (perl) total-vm:1972392kB, anon-rss:1953348kB, file-rss:0kB", MEMORY
+    ),
+    Message(
+        "6367897241 (2)", "oom_reaper: reaped process 23793 (leaker), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB"
+    ),
+    # -- file systems
+    Message("22643249063", "EXT4-fs (sdb7): Remounting filesystem read-only", DISK),
+    Message("53265509708", "EXT4-fs (dm-17): Remounting filesystem read-only", DISK),
+    Message("37930571282", "XFS (sda3): Filesystem has been shut down due to log error (0x2).", DISK),
+    Message("24980202004", "XFS (dm-0): log I/O error -5", DISK),
+    Message("13823127360", "XFS (vda3): Filesystem has been shut down due to log error (0x2). ", DISK),
+    Message("56817569689", "EXT4-fs (nvme0n1p6): orphan cleanup on readonly fs"),
+    Message("23301959047", "nfs: server 10.100.0.60 not responding, still trying"),
+    # -- links: three times, as a single one is usual
+    Message("23270637599", "mlx5_core 0000:01:00.0 enp1s0f0np0: Link down", LINK),
+    Message("20528609102", "mlx5_core 0000:04:00.0 enp4s0np0: Link down", LINK),
+    Message("48395660035", "igc 0000:03:00.0 enp3s0: NIC Link is Down", LINK),
+    Message("28786753570", "e1000e: eth1 NIC Link is Down", LINK),
+    Message("14110006045", "e1000e 0000:00:1f.6 eth0: NIC Link is Down", LINK),
+    Message("39840273729 (2)", "pcieport 0015:00:00.0: pciehp: Slot(21): Link Down/Up ignored"),
+    # -- network cards
+    Message(
+        "31100380675",
+        "mlx5_core 0000:5c:00.0: mlx5_pcie_event:299:(pid 268269): Detected insufficient power on the PCIe slot (27W).",
+        NETWORK_CARD,
+    ),
+    Message(
+        "14856298585",
+        "mlx5_core 0000:0d:00.0: poll_health:801:(pid 0): device's health compromised - reached miss count",
+        NETWORK_CARD,
+    ),
+    Message(
+        "14856298585 (2)",
+        "mlx5_core 0000:0d:00.0: print_health_info:431:(pid 0): Health issue observed, firmware internal error, severity(3) ERROR:",
+        NETWORK_CARD,
+    ),
+    Message(
+        "60454564122", "mlx5_core: Port module event[error]: module 0, Cable error, High Temperature", NETWORK_CARD
+    ),
+    Message(
+        "41586688601 (2)",
+        "mlx5_core 0000:00:00.1: mlx5_health_try_recover:338:(pid 5553): health recovery flow aborted, PCI reads still not working",
+        NETWORK_CARD,
+    ),
+    Message(
+        "8195439580",
+        "mlx5_core 0000:41:04.2: mlx5_cmd_out_err:782:(pid 8321): CREATE_GENERAL_OBJECT(0xa00) op_mod(0xd) failed, status bad parameter(0x3), syndrome (0x5fa1c), err(-22)",
+    ),
+    Message("63120740381", "mlx5_core 0000:01:00.1: mlx5_sriov_enable:195:(pid 30662): pci_enable_sriov failed : -5"),
+)

@@ -1,0 +1,75 @@
+"""Messages of real kernels, from the log's own form to the findings of every check that reads it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doctor.engine.catalog import load_checks
+from doctor.engine.fact import Output
+from doctor.facts.kernel_log import KernelLog, read_kernel_log
+from tests.facts.answers import said
+from tests.facts.kernel_transcripts import LINK, MESSAGES, Message
+
+READERS = {check.name: check.function for check in load_checks() if set(check.facts) == {KernelLog}}
+
+
+def escaped(text: str) -> str:
+    """As /dev/kmsg shows it: what is not printable, and a backslash, in hexadecimal."""
+    return "".join(char if " " <= char < "\x7f" and char != "\\" else f"\\x{ord(char):02x}" for char in text)
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KernelLog]:
+    """By source: what the collector makes of a log with this message alone, printed three times in an hour."""
+    logs: dict[str, KernelLog] = {}
+    opened = os.open
+    file = tmp_path_factory.mktemp("log") / "kmsg"
+    patch = pytest.MonkeyPatch()
+    patch.setattr(os, "open", lambda path, *mode: opened(file if path == "/dev/kmsg" else path, *mode))
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    for message in MESSAGES:
+        records = [f"4,{n},{int((uptime - 10 * n) * 1e6)},-;{escaped(message.text)}\n" for n in (3, 2, 1)]
+        file.write_text("6,1,0,-;Linux version 6.8.0\n" + "".join(records))
+        log = said(KernelLog, one=Output(out=json.dumps(read_kernel_log({}))))
+        assert isinstance(log, KernelLog)
+        logs[message.source] = log
+    patch.undo()
+    return logs
+
+
+def reporting(log: KernelLog) -> set[str]:
+    return {name for name, function in READERS.items() if list(function(log))}
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.source[-24:])
+def test_a_message(collected: dict[str, KernelLog], message: Message) -> None:
+    assert reporting(collected[message.source]) == message.checks
+
+
+def test_the_figure(collected: dict[str, KernelLog], record_property: Any) -> None:
+    """At least 60 distinct messages; nothing is accused that is no fault, and no fault passes."""
+    assert len({message.text for message in MESSAGES}) == len(MESSAGES) >= 60
+    wrong = [one for one in MESSAGES if reporting(collected[one.source]) - one.checks]
+    missed = [one for one in MESSAGES if one.checks - reporting(collected[one.source])]
+    figure = f"{len(MESSAGES)} messages, {len(wrong)} false findings, {len(missed)} missed"
+    print(figure)
+    record_property("figure", figure)
+    assert not wrong and not missed, figure
+
+
+def test_one_link_down_is_usual() -> None:
+    for message in MESSAGES:
+        if message.checks == LINK:
+            log = KernelLog.read(_answer([[5.0, message.text]]))
+            assert reporting(log) == set()
+
+
+def _answer(lines: list[list[Any]]) -> Any:
+    from doctor.engine.fact import ProbeAnswer
+
+    return ProbeAnswer({"": Output(out=json.dumps({"uptime": 9.0, "lines": lines}))})

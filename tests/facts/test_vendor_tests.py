@@ -1,0 +1,120 @@
+"""What ascend-dmi saves and dcgmi prints, as their makers document or write it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from doctor.engine.fact import Absent, Output, Unreadable
+from doctor.facts.gpu import GpuInventory
+from doctor.facts.vendor_tests import AscendDiagnosis, DcgmHealth, DiagnosisGroup
+from tests.facts.answers import said
+
+BANDWIDTH = {
+    "DiagnosisItems": [
+        {
+            "group_name": "Hardware",
+            "group_results": "FAIL",
+            "sub_items": [
+                {
+                    "item_info": [
+                        "d2d bandwidth diagnosis failed on device 0 with bandwidth 751.0634765625 / 4999",
+                        "d2h bandwidth diagnosis failed on device 0 with bandwidth 28.201079722538424 / 30",
+                    ],
+                    "item_info_element": [{"device_id": "0", "threshold_info": [{"test_item": "d2d"}]}],
+                }
+            ],
+        }
+    ]
+}
+"""https://www.hiascend.com/document/detail/en/mindcluster/730/toolbox/toolboxug/toolboxug_0204.html, shortened."""
+REPLAYS = {
+    "body": {
+        "Overall Health": {"value": "Warning"},
+        "GPU": {
+            "children": {
+                "3": {
+                    "value": "Warning",
+                    "children": {
+                        "Errors": {
+                            "children": {"PCIe system": {"value": "Warning", "overflow": ["9 replays", "a minute"]}}
+                        }
+                    },
+                }
+            }
+        },
+    },
+    "header": ["Health Monitor Report"],
+}
+"""As GenerateOutputFromResponse of dcgmi/Health.cpp and DcgmiOutput.h of github.com/NVIDIA/DCGM write it."""
+
+
+def saved(text: str, age: float = 60.0) -> Any:
+    return said(AscendDiagnosis, one=Output(out=json.dumps({"age": age, "text": text})))
+
+
+def test_a_failed_diagnosis() -> None:
+    (group,) = saved(json.dumps(BANDWIDTH, indent=4)).groups
+    assert (group.name, group.result, len(group.failures)) == ("Hardware", "FAIL", 2)
+    assert group.failures[1].endswith("28.201079722538424 / 30")
+
+
+def test_a_result_with_text_around_it_and_one_without_details() -> None:
+    one = saved('Result:\n{"DiagnosisItems": [{"group_name": "Software", "group_results": "PASS"}]}\n')
+    assert one.groups == (DiagnosisGroup("Software", "PASS", ()),)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"DiagnosisItems": 3}', '{"DiagnosisItems": [[]]}', "[" * 5000])
+def test_what_is_no_result_is_unreadable(text: str) -> None:
+    assert isinstance(saved(text), Unreadable)
+
+
+def test_health_watches() -> None:
+    health = said(DcgmHealth, one=Output(out=json.dumps(REPLAYS)))
+    assert (health.overall, health.problems) == ("Warning", (("GPU 3", "Warning", "PCIe system: 9 replays a minute"),))
+    well = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}
+    assert said(DcgmHealth, one=Output(out=json.dumps(well))).problems == ()
+
+
+NO_WATCHES = "Error: Health watches not enabled. Please enable watches. \n"
+NO_ENGINE = "Error: unable to establish a connection to the specified host: localhost\n"
+
+
+@pytest.mark.parametrize(("text", "code"), [(NO_WATCHES, 255), (NO_ENGINE, 1)])
+def test_no_watches_are_no_fault(text: str, code: int) -> None:
+    """The second: https://github.com/NVIDIA/DCGM, dcgmi without nv-hostengine."""
+    assert type(said(DcgmHealth, one=Output(out=text, code=code))) is Absent
+
+
+@pytest.mark.parametrize("text", ["", "{}", "Segmentation fault", '{"body": 3}', '{"body": {"Overall Health": 1}}'])
+def test_other_answers_are_unreadable(text: str) -> None:
+    assert isinstance(said(DcgmHealth, one=Output(out=text, code=1)), Unreadable)
+
+
+VIRTUAL = """<?xml version="1.0" ?>
+<nvidia_smi_log>
+	<driver_version>580.105.08</driver_version>
+	<attached_gpus>1</attached_gpus>
+	<gpu id="00000000:00:07.0">
+		<product_name>NVIDIA L40S-2Q</product_name>
+		<vgpu_software_licensed_product>
+			<licensed_product_name>NVIDIA RTX Virtual Workstation</licensed_product_name>
+			<license_status>STATUS</license_status>
+		</vgpu_software_licensed_product>
+		<fb_memory_usage>
+			<total>2048 MiB</total>
+		</fb_memory_usage>
+	</gpu>
+</nvidia_smi_log>
+"""
+"""github.com/kernel/hypeman, "trimmed from real output" (text 60985397761)."""
+
+
+@pytest.mark.parametrize("status", ["Licensed (Expiry: 2026-7-7 16:1:44 GMT)", "Unlicensed (Restricted)"])
+def test_the_licence_of_a_virtual_gpu(status: str) -> None:
+    inventory = said(GpuInventory, one=Output(out=VIRTUAL.replace("STATUS", status)))
+    assert isinstance(inventory, GpuInventory)
+    (gpu,) = inventory.gpus
+    assert (gpu.name, gpu.license, gpu.memory) == ("NVIDIA L40S-2Q", status, 2048)

@@ -7,6 +7,7 @@ from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.blocked_hosts import HostFirewalls
 from doctor.facts.gpu import GpuCards
 from doctor.facts.interfaces import Interfaces, same_address
+from doctor.facts.master_address import MasterMeaning, master_meanings
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory
@@ -56,7 +57,9 @@ def peer_unreachable(
     """
     if len(interfaces) < 2:
         raise Skip(ONE_HOST)
-    pairs = _pairs(connections, _owners(interfaces, FleetSockets(interfaces, names, launch, npus or {}, gpus or {})))
+    owners = _owners(interfaces, FleetSockets(interfaces, names, launch, npus or {}, gpus or {}))
+    owners.update(_master_owners(master_meanings(names, interfaces, launch)))
+    pairs = _pairs(connections, owners)
     if not pairs:
         raise Skip(
             "no address that the job takes could be tried: it is in no network of the other hosts, nor known to them"
@@ -118,6 +121,15 @@ def _pairs(connections: Mapping[str, PeerConnections], owners: Mapping[str, str]
             if peer and peer != host and connection.answered is not None:
                 pairs.setdefault((host, peer), []).append(connection)
     return pairs
+
+
+def _master_owners(meanings: Mapping[str, MasterMeaning]) -> dict[str, str]:
+    """The host of MASTER_ADDR, by the one address that it means."""
+    return {
+        meaning.addresses[0]: next(iter(meaning.owners))
+        for meaning in meanings.values()
+        if len(meaning.addresses) == 1 and len(meaning.owners) == 1
+    }
 
 
 def _owners(interfaces: Mapping[str, Interfaces], fleet: FleetSockets) -> dict[str, str]:

@@ -3,7 +3,7 @@ import pytest
 from doctor.engine.fact import Fact
 from doctor.job import LaunchConfig
 from tests.checks.looked import fleet, job, judged, said
-from tests.checks.network import GPUS, NPUS, interfaces, link, named
+from tests.checks.network import GPUS, NPUS, interfaces, link, named, plain
 
 NAME = "interface-setting-wrong"
 HOST = interfaces(
@@ -134,3 +134,17 @@ def test_a_library_without_its_accelerator_is_not_judged(environ: dict[str, str]
 
 def test_tensorpipe_compares_whole_names() -> None:
     assert problems(TP_SOCKET_IFNAME="eth") == ["TP_SOCKET_IFNAME is eth: there is no interface eth"]
+
+
+def test_the_address_of_a_process_of_mindspore() -> None:
+    assert problems(NPUS, MS_WORKER_IP="192.168.77.7") == [
+        "MS_WORKER_IP is 192.168.77.7: no interface has the address 192.168.77.7"
+    ]
+    hosts = plain(2)
+    own = {"w1": {"MS_WORKER_IP": "10.0.0.1"}, "w2": {"MS_WORKER_IP": "10.0.0.1"}}
+    launch = LaunchConfig.from_environment({}, by_host=own)
+    assert [host for host, _ in said(judged(NAME, hosts, launch))] == ["w2"]
+    assert said(judged(NAME, hosts, job(MS_WORKER_IP="10.0.0.1"))) == []
+    assert said(judged("interface-doubtful", hosts, job(MS_WORKER_IP="10.0.0.1"))) == [
+        ("w2", "MS_WORKER_IP is 10.0.0.1: it is the address of w1")
+    ]

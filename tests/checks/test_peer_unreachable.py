@@ -114,8 +114,9 @@ def test_addresses_that_the_job_does_not_take_do_not_count() -> None:
         silent = [PeerConnection(f"10.5.0.{peer}", 40000, "no answer") for peer in (1, 2, 3) if peer != number]
         facts[2] = PeerConnections(connections=(*own.connections, *silent))
     assert judged("peer-unreachable", made, job()).status is Status.PASSED
-    outcome = judged("peer-unreachable", made, job(GLOO_SOCKET_IFNAME="eth1"))
-    assert outcome.findings
+    for environ in ({"GLOO_SOCKET_IFNAME": "eth1"}, {"MASTER_ADDR": "10.5.0.1"}):
+        assert judged("peer-unreachable", made, job(**environ)).findings
+    assert judged("peer-unreachable", made, job(MASTER_ADDR="10.0.0.1")).status is Status.PASSED
 
 
 def test_nothing_tried_is_no_pass() -> None:

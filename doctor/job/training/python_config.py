@@ -104,10 +104,15 @@ def _resolve(node: ast.expr, names: dict[str, _Resolved], depth: int) -> _Resolv
         keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
         if all(isinstance(key, str) for key in keys):
             return {str(key): _resolve(value, names, depth + 1) for key, value in zip(keys, node.values, strict=True)}
-    is_dict = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict"
-    if is_dict and not node.args and all(keyword.arg for keyword in node.keywords):
+    if isinstance(node, ast.Call) and _is_plain_dict(node):
         return {str(item.arg): _resolve(item.value, names, depth + 1) for item in node.keywords}
     return _compute(node, names, depth)
+
+
+def _is_plain_dict(call: ast.Call) -> bool:
+    """``dict(a=1, b=2)``, with nothing but names."""
+    is_dict = isinstance(call.func, ast.Name) and call.func.id == "dict"
+    return is_dict and not call.args and all(keyword.arg for keyword in call.keywords)
 
 
 def _compute(node: ast.expr, names: dict[str, _Resolved], depth: int) -> _Resolved:

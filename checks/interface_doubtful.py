@@ -8,7 +8,7 @@ from doctor.facts.names import HostNames
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_peers import FleetSockets, unreachable, unused_names
 from doctor.job import LaunchConfig
-from doctor.job.variables import HCCL_ADDRESS, MINDSPORE_ADDRESS
+from doctor.job.variables import HCCL_ADDRESS, MINDSPORE_ADDRESS, OPENMPI_INTERFACES
 
 
 @check(severity=WARNING, area="connectivity")
@@ -58,6 +58,8 @@ def interface_doubtful(
             found[f"{setting} is {address}", setting, f"it is the address of {owner}", address] += others
     for host in interfaces:
         for variable, name in unused_names(fleet.environ(host), interfaces[host]):
+            if fleet.uses_openmpi and variable in OPENMPI_INTERFACES:
+                continue  # interface-setting-wrong reports it
             found[f"{variable} names {name}", variable, "there is no such interface", name].append(host)
     for (what, setting, reason, observed), hosts in found.items():
         yield Finding(

@@ -19,6 +19,7 @@ from doctor.job.variables import (
     HCCL_INTERFACE,
     MINDSPORE_ADDRESS,
     NCCL_INTERFACE,
+    OPENMPI_INTERFACES,
     TENSORPIPE_INTERFACE,
 )
 
@@ -28,6 +29,7 @@ _SETTINGS = {
     "HCCL": HCCL_INTERFACE,
     "TensorPipe": TENSORPIPE_INTERFACE,
     "MindSpore": MINDSPORE_ADDRESS,
+    "Open MPI": OPENMPI_INTERFACES[0],
 }
 
 
@@ -154,6 +156,21 @@ def mindspore_choice(environ: Mapping[str, str], interfaces: Interfaces) -> list
     """The address by which a process of MindSpore's dynamic cluster meets the others, where its variable is set."""
     address = environ.get(MINDSPORE_ADDRESS, "")
     return [_own_address("MindSpore", MINDSPORE_ADDRESS, address, interfaces)] if address else []
+
+
+def openmpi_choices(environ: Mapping[str, str], interfaces: Interfaces) -> list[SocketChoice]:
+    """Open MPI ends where its list names an interface that does not exist; of several, which it takes is not judged."""
+    choices = []
+    for variable in OPENMPI_INTERFACES:
+        value = environ.get(variable, "")
+        listed = [name for name in value.split(",") if name and "/" not in name]
+        absent = [name for name in listed if not interfaces.link(name)]
+        if absent:
+            problem, expected = f"there is no interface {absent[0]}", usable_names(interfaces)
+            choices.append(SocketChoice("Open MPI", variable, value, problem=problem, expected=expected))
+        elif len(listed) == 1 and listed[0] == value:
+            choices.append(_exact("Open MPI", variable, value, value, interfaces))
+    return choices
 
 
 def _own_address(library: str, variable: str, address: str, interfaces: Interfaces) -> SocketChoice:

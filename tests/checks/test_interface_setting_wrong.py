@@ -2,6 +2,7 @@ import pytest
 
 from doctor.engine.fact import Fact
 from doctor.job import LaunchConfig
+from tests.checks.launch_lines import config
 from tests.checks.looked import fleet, job, judged, said
 from tests.checks.network import GPUS, NPUS, interfaces, link, named, plain
 
@@ -148,3 +149,28 @@ def test_the_address_of_a_process_of_mindspore() -> None:
     assert said(judged("interface-doubtful", hosts, job(MS_WORKER_IP="10.0.0.1"))) == [
         ("w2", "MS_WORKER_IP is 10.0.0.1: it is the address of w1")
     ]
+
+
+OPENMPI: list[tuple[str, str, set[str]]] = [
+    ("btl_tcp_if_include", "eth0", set()),
+    ("btl_tcp_if_include", "10.0.0.0/24", set()),
+    ("btl_tcp_if_include", "eno7", {NAME}),
+    ("btl_tcp_if_include", "eth0,eno7", {NAME}),
+    ("oob_tcp_if_include", "eno7", {NAME}),
+    ("oob_tcp_if_include", "lo", {"interface-unreachable"}),
+    ("oob_tcp_if_include", "docker0", {"interface-unreachable"}),
+    ("btl_tcp_if_include", "eth0,docker0", set()),
+]
+
+
+@pytest.mark.parametrize(("parameter", "value", "found"), OPENMPI)
+def test_open_mpi_as_it_was_measured(parameter: str, value: str, found: set[str]) -> None:
+    """Of its launch line alone: a job of torch may have the variable without using Open MPI."""
+    hosts = {
+        f"w{n}": [interfaces(eth0=f"10.0.0.{n}/24", docker0="172.17.0.1/16"), named(f"w{n}", f"10.0.0.{n}")]
+        for n in (1, 2)
+    }
+    launch = config(f"mpirun -np 2 -H w1,w2 --mca {parameter} {value} ./program")
+    assert {name for name in (NAME, "interface-unreachable") if judged(name, hosts, launch).findings} == found
+    variable = job(**{f"OMPI_MCA_{parameter}": value})
+    assert not any(judged(name, hosts, variable).findings for name in (NAME, "interface-unreachable"))

@@ -55,6 +55,8 @@ ROWS = [
     Row("the master's name is its other address", False, master("rendezvous"), {0: net("echo '%1 rendezvous' >>/etc/hosts"), 1: net("echo '%1 rendezvous' >>/etc/hosts; ip route add unreachable %1"), 2: net("echo '%1 rendezvous' >>/etc/hosts")}, PATH, (1,)),
     Row("the master by an IPv6 address", True, master("fd00:71::1")),
     Row("the master by an IPv6 address that one host cannot reach", False, master("fd00:71::1"), {2: "ip -6 addr flush dev eth0 scope global"}, MASTER, (2,)),
+    Row("own names by IPv6", True, {}, dict.fromkeys(ALL, own_name("fd00:71::$N"))),
+    Row("own names by IPv6, and a route that discards", False, {}, {**dict.fromkeys(ALL, own_name("fd00:71::$N")), 2: own_name("fd00:71::3") + "; " + later("ip -6 route add blackhole fd00:71::2", "ip -6 route del blackhole fd00:71::2")}, PATH, (2,)),
     Row("ports are dropped", False, {}, {1: nft("tcp dport 32768-60999 ct state new drop")}, FIREWALL, (1,)),
     Row("one peer is dropped", False, {}, {1: later("iptables -A INPUT -s @3 -p tcp --dport 1024:65535 -j DROP", "iptables -F")}, PATH, (1, 2)),
     Row("one peer is refused", False, {}, {1: later("iptables -A OUTPUT -d @3 -p tcp ! --sport 22 -j REJECT", "iptables -F")}, PATH),
@@ -76,7 +78,8 @@ ROWS = [
     Row("the own names of two hosts exchanged", False, {}, {1: own_name("10.71.1.3"), 2: own_name("10.71.1.2")}, NAMED, (1, 2)),
     Row("names by docker0", False, {}, dict.fromkeys(ALL, own_name("172.17.0.1")), NAMED, ALL),
 ]  # fmt: skip
-MORE = "ip -6 addr add fd00:71::$N/64 dev eth0 nodad\n"
+MORE = "sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.eth0.disable_ipv6=0\n"
+MORE += "ip -6 addr add fd00:71::$N/64 dev eth0 nodad\n"
 RESTORE = """\
 test -f /run/undo.sh && sh /run/undo.sh; rm -f /run/undo.sh
 test -f /run/listener && kill $(cat /run/listener); rm -f /run/listener

@@ -8,7 +8,7 @@ from doctor.facts.names import HostNames
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_peers import FleetSockets, unreachable, unused_names
 from doctor.job import LaunchConfig
-from doctor.job.variables import HCCL_ADDRESS
+from doctor.job.variables import HCCL_ADDRESS, MINDSPORE_ADDRESS, OPENMPI_INTERFACES
 
 ONE_HOST = "only one host: any interface of its own will do"
 
@@ -52,13 +52,16 @@ def interface_doubtful(
             if host not in errors and link and link.is_container_bridge:
                 what = f"{choice.library} takes {choice.interface} by {choice.source}"
                 found[what, choice.setting, "it leads to the host's own containers", choice.interface].append(host)
-    address = launch.env.get(HCCL_ADDRESS, "")
-    owner = fleet.holder(address) if address and npus and not launch.env_by_host else ""
-    if owner:
-        others = [host for host in interfaces if host != owner]
-        found[f"{HCCL_ADDRESS} is {address}", HCCL_ADDRESS, f"it is the address of {owner}", address] += others
+    for setting in (HCCL_ADDRESS, MINDSPORE_ADDRESS):
+        address = "" if setting == HCCL_ADDRESS and not npus else launch.env.get(setting, "")
+        owner = fleet.holder(address) if address and not launch.env_by_host else ""
+        if owner:
+            others = [host for host in interfaces if host != owner]
+            found[f"{setting} is {address}", setting, f"it is the address of {owner}", address] += others
     for host in interfaces:
         for variable, name in unused_names(fleet.environ(host), interfaces[host]):
+            if fleet.uses_openmpi and variable in OPENMPI_INTERFACES:
+                continue  # interface-setting-wrong reports it
             found[f"{variable} names {name}", variable, "there is no such interface", name].append(host)
     for (what, setting, reason, observed), hosts in found.items():
         yield Finding(

@@ -32,8 +32,10 @@ def interface_setting_wrong(
     ## Source
     PyTorch, `torch/csrc/distributed/c10d/init.cpp` (GLOO_SOCKET_IFNAME) and Gloo, `transport/tcp/device.cc`; NCCL
     documentation, NCCL_SOCKET_IFNAME, and `misc/socket.cc`; HCCL documentation, HCCL_IF_IP, HCCL_SOCKET_IFNAME and
-    HCCL_SOCKET_FAMILY. A library whose accelerator no host has is not judged. This verdict can be wrong where a launch
-    script sets another value on each host; `doctor node` and `doctor merge` read each host's own environment.
+    HCCL_SOCKET_FAMILY; MindSpore documentation, dynamic cluster (MS_WORKER_IP); Open MPI 4.1, measured:
+    btl_tcp_if_include and oob_tcp_if_include, judged where the launch line is that of mpirun. A library whose
+    accelerator no host has is not judged. This verdict can be wrong where a launch script sets another value on each
+    host; `doctor node` and `doctor merge` read each host's own environment.
     """
     fleet = FleetSockets(interfaces, {}, launch, npus or {}, gpus or {})
     hosts_by_fault: dict[tuple[str, str, str], list[str]] = defaultdict(list)

@@ -30,8 +30,8 @@ def _alone(job: TrainingJob) -> bool:
 
 
 def _torch(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
-    if not (script.has("ddp") and script.has("loader")) or _alone(job):
-        raise NotGiven("loader")
+    if not (script.has("ddp") and script.has("loader")) or script.has("pipeline") or _alone(job):
+        raise NotGiven("loader")  # ranks of one model parallel group read the same data
     if script.has("sampler", "sharding"):
         return
     loader = script.all("loader")[0]

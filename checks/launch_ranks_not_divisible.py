@@ -22,9 +22,12 @@ def launch_ranks_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     MindFormers check_rules.py, "should be equal to device_num"
     (https://gitee.com/mindspore/mindformers/blob/dev/mindformers/tools/check_rules.py); Accelerate
     parallelism_config.py, "does not match num_processes"
-    (https://github.com/huggingface/accelerate/blob/main/src/accelerate/parallelism_config.py).
+    (https://github.com/huggingface/accelerate/blob/main/src/accelerate/parallelism_config.py); InternEvo
+    parallel_context.py, check_sanity (https://github.com/InternLM/InternEvo); axolotl utils/distributed.py, "The
+    configured parallelisms are incompatible with the current world size" (https://github.com/axolotl-ai-cloud/axolotl);
+    ParallelDims of torchtune and torchtitan, "Invalid parallel dims" (https://github.com/pytorch/torchtitan).
     """
-    yield from apply_rules(training, _total, _experts, _shards)
+    yield from apply_rules(training, _total, _experts, _shards, _mesh, _weights)
 
 
 def _sizes(view: View) -> tuple[str, ...]:
@@ -33,7 +36,13 @@ def _sizes(view: View) -> tuple[str, ...]:
     if view.framework == "accelerate":
         # The sequence of Ulysses uses ranks of the data parallel group in some versions: with it, nothing is claimed.
         return ("replicate", "shard", "tensor", "pipeline", "context")
-    return ("tensor", "pipeline", "context") if view.framework in ("megatron", "nemo") else ()
+    sizes = {
+        "megatron": ("tensor", "pipeline", "context"),
+        "nemo": ("tensor", "pipeline", "context"),
+        "internevo": ("tensor", "pipeline"),
+        "axolotl": ("replicate", "shard", "tensor", "context", "expert"),
+    }
+    return sizes.get(view.framework, ())
 
 
 def _total(view: View) -> Iterator[Finding]:
@@ -85,6 +94,42 @@ def _experts(view: View) -> Iterator[Finding]:
             )
     elif world % product:
         raise NotDecided(f"{view.listed('expert', 'context')}: versions count experts and context differently")
+
+
+def _mesh(view: View) -> Iterator[Finding]:
+    """torchtune and torchtitan: the product is the number of ranks; a shard of -1, the default, is the rest."""
+    names = ("replicate", "shard", "tensor", "pipeline", "context")
+    if view.framework not in ("torchtune", "torchtitan") or not view.has(*names):
+        raise NotGiven("sizes")
+    setting = view.decided("shard")
+    exact = setting is not None and setting.value != -1
+    product = 1
+    for name in names if exact else ("replicate", "tensor", "pipeline", "context"):
+        product *= view.number(name, 1)
+    world = view.number("world_size")
+    if product != world if exact else world % product:
+        yield Finding(
+            "the parallel sizes at {where} do not fit {ranks} ranks",
+            where=view.place(*names),
+            ranks=world,
+            observed=f"a product of {product}: {view.listed(*names)}",
+            expected=f"{'exactly' if exact else 'a divisor of'} {world}, from {view.listed('world_size')}",
+        )
+
+
+def _weights(view: View) -> Iterator[Finding]:
+    """InternEvo: weight and pipeline parallel ranks, too, divide the ranks of the job."""
+    if view.framework != "internevo" or view.number("weight", 1) == 1:
+        raise NotGiven("weight")
+    product, world = view.number("weight") * view.number("pipeline", 1), view.number("world_size")
+    if world % product:
+        yield Finding(
+            "the groups that share weights at {where} do not fit {ranks} ranks",
+            where=view.place("weight"),
+            ranks=world,
+            observed=f"a product of {product}: {view.listed('weight', 'pipeline')}",
+            expected=f"a divisor of {world}, from {view.listed('world_size')}",
+        )
 
 
 def _shards(view: View) -> Iterator[Finding]:

@@ -6,6 +6,9 @@ from doctor.job.training import NotGiven, TrainingLaunch, View, apply_rules
 SHARDING = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2", "_hybrid_shard_zero2")
 
 
+TENSOR_MODES = ("mtp", "msp", "fsp", "isp")
+
+
 @check(severity=ERROR, area="training")
 def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     """The settings of a configuration do not exclude each other.
@@ -23,13 +26,18 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     "Duplicate keys" (https://github.com/deepspeedai/DeepSpeed/tree/master/deepspeed/runtime); Megatron-LM arguments.py,
     "assert not args.bf16" and "When interleaved schedule is used"
     (https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/training/arguments.py); PyTorch, ShardingStrategy
-    (https://docs.pytorch.org/docs/stable/fsdp.html#torch.distributed.fsdp.ShardingStrategy).
+    (https://docs.pytorch.org/docs/stable/fsdp.html#torch.distributed.fsdp.ShardingStrategy); InternEvo,
+    initialize/launch.py, `args_sanity_check`; axolotl, utils/schemas/validation.py, "deepspeed and fsdp cannot be used
+    together"; LLaMA-Factory, hparams/parser.py, "Quantization is only compatible with the LoRA or OFT method" and
+    "Please specify `max_steps` in streaming mode".
     """
-    yield from apply_rules(training, _precision, _repeated, _stage, _sharding, _schedule, _file)
+    yield from apply_rules(
+        training, _precision, _repeated, _stage, _sharding, _schedule, _internevo, _axolotl, _quantized, _file
+    )
 
 
 def _precision(view: View) -> Iterator[Finding]:
-    if view.framework not in ("megatron", "deepspeed", "transformers"):
+    if view.framework not in ("megatron", "deepspeed", "transformers", "axolotl"):
         raise NotGiven("precision")
     if view.flag("fp16") and view.flag("bf16"):
         yield Finding(
@@ -84,6 +92,64 @@ def _schedule(view: View) -> Iterator[Finding]:
             where=view.place("virtual_layers", "virtual_stages"),
             observed=view.listed("virtual_layers", "virtual_stages", "pipeline"),
             expected="--pipeline-model-parallel-size of at least 2",
+        )
+
+
+def _internevo(view: View) -> Iterator[Finding]:
+    """The assertions of InternEvo's launch on its parallel section."""
+    if view.framework != "internevo":
+        raise NotGiven("tensor_mode")
+    mode = view.text("tensor_mode") or "mtp"
+    pairs = [
+        (mode not in TENSOR_MODES, ("tensor_mode",), ", ".join(TENSOR_MODES)),
+        (mode != "isp" and view.number("weight", 1) > 1, ("tensor_mode", "weight"), 'mode "isp", or a weight of 1'),
+        (view.flag("fsdp") and mode == "isp", ("tensor_mode", "fsdp"), "FSDP or isp, not both"),
+        (view.flag("fsdp") and view.number("pipeline", 1) > 1, ("pipeline", "fsdp"), "FSDP or a pipeline, not both"),
+        (
+            view.number("virtual_stages", 1) > 1 and not view.flag("overlap"),
+            ("virtual_stages", "overlap"),
+            "interleaved_overlap=True",
+        ),
+    ]
+    for refused, names, expected in pairs:
+        if refused:
+            yield Finding(
+                "InternEvo refuses the parallel settings at {where}",
+                where=view.place(*names),
+                observed=view.listed(*names) or "the defaults",
+                expected=expected,
+            )
+
+
+def _axolotl(view: View) -> Iterator[Finding]:
+    if view.framework != "axolotl":
+        raise NotGiven("fsdp")
+    if view.has("deepspeed") and view.has("fsdp"):
+        yield Finding(
+            "{where} asks for DeepSpeed and FSDP",
+            where=view.place("deepspeed"),
+            observed=view.listed("deepspeed", "fsdp"),
+            expected="one of them",
+        )
+
+
+def _quantized(view: View) -> Iterator[Finding]:
+    """LLaMA-Factory trains adapters of a quantized model alone, and needs max_steps for a stream."""
+    if view.framework != "transformers" or not view.has("finetuning"):
+        raise NotGiven("finetuning")
+    if view.has("quantization") and view.text("finetuning") not in ("lora", "oft"):
+        yield Finding(
+            "{where} trains a quantized model without adapters",
+            where=view.place("quantization"),
+            observed=view.listed("quantization", "finetuning"),
+            expected="finetuning_type lora or oft",
+        )
+    if view.flag("streaming") and not view.has("max_steps"):
+        yield Finding(
+            "{where} reads its data as a stream, and max_steps is not given",
+            where=view.place("streaming"),
+            observed=view.listed("streaming"),
+            expected="max_steps",
         )
 
 

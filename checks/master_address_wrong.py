@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.engine.fact import Unreadable
@@ -6,6 +6,7 @@ from doctor.facts.interfaces import Interfaces, only_usable, usable_addresses
 from doctor.facts.master_address import MasterMeaning, master_meanings
 from doctor.facts.names import HostNames
 from doctor.job import LaunchConfig
+from doctor.job.variables import AGENT_STORE
 
 ONE_HOST = "only one host: the master is the host itself"
 
@@ -42,7 +43,9 @@ def master_address_wrong(
         raise Skip(ONE_HOST)
     if ".svc" in launch.master_addr:
         raise Skip("MASTER_ADDR is a service of Kubernetes")
-    for (reason, master), hosts in MasterMeaning.wrong(master_meanings(names, interfaces, launch)).items():
+    meanings = master_meanings(names, interfaces, launch)
+    yield from _rank_zero_elsewhere(meanings, launch)
+    for (reason, master), hosts in MasterMeaning.wrong(meanings).items():
         yield Finding(
             "MASTER_ADDR {master} {reason}",
             hosts=hosts,
@@ -52,6 +55,25 @@ def master_address_wrong(
             expected=_example(interfaces),
             address=only.address if (only := only_usable(next(iter(interfaces.values())))) else None,
         )
+
+
+def _rank_zero_elsewhere(meanings: Mapping[str, MasterMeaning], launch: LaunchConfig) -> Iterator[Finding]:
+    """Rank 0 opens the store on its own host: MASTER_ADDR must be that one, where the hosts' ranks are known."""
+    ranks = {host: environ.get("RANK") or environ.get("NODE_RANK", "") for host, environ in launch.env_by_host.items()}
+    first = [host for host, rank in ranks.items() if rank == "0"]
+    owners = {host: meaning.owners for host, meaning in meanings.items() if not meaning.is_loopback}
+    masters = set().union(*owners.values())
+    if len(first) != 1 or len(masters) != 1 or first[0] in masters or AGENT_STORE in launch.env:
+        return
+    yield Finding(
+        "MASTER_ADDR {master} is the address of {owner}, and rank 0 is on {first}",
+        hosts=first,
+        master=launch.master_of(first[0]),
+        owner=next(iter(masters)),
+        first=first[0],
+        observed=next(iter(masters)),
+        expected=f"an address of {first[0]}",
+    )
 
 
 def _example(interfaces: PerHost[Interfaces]) -> str:

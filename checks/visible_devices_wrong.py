@@ -1,7 +1,8 @@
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.engine.majority import differing
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
@@ -59,8 +60,25 @@ def visible_devices_wrong(
                 observed=value,
                 expected=expected,
             )
+    yield from _differing_counts(launch, npus or {}, gpus or {})
     if not judged:
         raise Skip("no variable lists devices by number for a host that has them")
+
+
+def _differing_counts(
+    launch: LaunchConfig, npus: Mapping[str, NpuInventory], gpus: Mapping[str, GpuCards]
+) -> Iterator[Finding]:
+    """Hosts whose own variable leaves other numbers of devices than on most hosts."""
+    for variable, devices in (("ASCEND_RT_VISIBLE_DEVICES", npus), ("CUDA_VISIBLE_DEVICES", gpus)):
+        counts = {
+            host: value.count(",") + 1 if _is_list(value) else len(_numbers(devices[host]))
+            for host, environ in launch.env_by_host.items()
+            if host in devices and (_is_list(value := environ.get(variable, "")) or not value)
+        }
+        is_given = any(launch.env_by_host[host].get(variable) for host in counts)
+        if is_given and len(counts) > 1:
+            template = "{variable} leaves {observed} devices; {count} of {total} hosts have {expected}"
+            yield from (finding.as_warning() for finding in differing(counts, template, variable=variable))
 
 
 def _is_list(value: str) -> bool:

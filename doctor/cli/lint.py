@@ -35,10 +35,11 @@ def command(
 
     No host is connected to.
 
-    FILES are job scripts, Python programs, and configurations in JSON or YAML; COMMAND is a launch line, such as
+    FILES are job scripts, Python programs, and configurations in JSON, YAML or TOML; COMMAND is a launch line, such as
     `torchrun --nnodes 2 train.py`. Files that a launch line names are read too. A value that only a run would show is
     not guessed: the rule that needs it is unknown, "not decided". --nodes and --ranks-per-host decide what a script
-    takes from the scheduler.
+    takes from the scheduler. With --on-unknown ok, files that hold no training are left out, and exit code 0 stands for
+    nothing to check as well.
 
     Exit codes: 0 healthy, 10 failed, 11 warnings (--strict), 12 unknown, 2 usage, 70 a bug of doctor, 78 unreadable
     input, 130 and 143 interrupted.
@@ -58,11 +59,16 @@ def command(
     from doctor.session.training_files import read_training
 
     counts = {name: number for name, number in (("nodes", nodes), ("ranks_per_node", ranks_per_host)) if number}
-    training = read_training(paths, launch_line, os.environ, counts)
+    leave_out = _leave_out if output.on_unknown == "ok" else None
+    training = read_training(paths, launch_line, os.environ, counts, leave_out)
     inventory = Inventory((), "no host was checked")
     events = start_events(output, (), selected, inventory.source)
     options = ExamineOptions(launch=LaunchOptions(product=product), training=training)
     raise typer.Exit(save_and_report(examine(inventory, selected, options, {}), catalog, output, events))
+
+
+def _leave_out(why: str) -> None:
+    print(f"doctor: {why}: left out", file=sys.stderr)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:

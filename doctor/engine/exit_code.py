@@ -74,7 +74,8 @@ def exit_code(
       nothing, and both forgive gaps alone: when no host at all could be checked, when a check crashed, or when
       the job may have hosts that are not known, it stays 12.
     - 11 when there are warnings and ``strict`` is set, else 0: warnings alone are healthy.
-    - 78 when every check was skipped: nothing was checked, so nothing is healthy.
+    - 78 when every check was skipped: nothing was checked, so nothing is healthy. ``on_unknown="ok"`` makes it 0 where
+      no host was to be checked, as in `doctor lint` of a script that no rule is about.
     """
     word = verdict(report)
     if word is Verdict.FAILED:
@@ -83,7 +84,7 @@ def exit_code(
     if warned and fail_on == "warning":
         return Exit.FAILED
     if word is Verdict.NOTHING:
-        return Exit.NOTHING
+        return Exit.HEALTHY if on_unknown == "ok" and not report.hosts and report.outcomes else Exit.NOTHING
     if word is Verdict.UNKNOWN:
         if on_unknown == "fail" or not _is_partial(report):
             return Exit.UNKNOWN

@@ -1,7 +1,8 @@
 """The address that each communication library takes on a host, by its own rule, from the job's variables. Pure.
 
 The rules are those of the libraries' sources: c10d ``init.cpp`` and ``ProcessGroupGloo.cpp`` with Gloo's
-``transport/tcp/device.cc``; NCCL ``misc/socket.cc`` and ``os/linux.cc``; HCCL ``sal.cc``.
+``transport/tcp/device.cc``; NCCL ``misc/socket.cc`` and ``os/linux.cc``; HCCL ``sal.cc``; MindSpore
+``abstract_node.cc`` (MS_WORKER_IP).
 """
 
 from __future__ import annotations
@@ -10,15 +11,25 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from doctor.facts.interfaces import Interfaces, LinkAddress, same_address, usable_names
+from doctor.facts.interfaces import Interfaces, LinkAddress, usable_names
 from doctor.facts.names import HostNames, is_address, is_loopback
-from doctor.job.variables import GLOO_INTERFACE, HCCL_ADDRESS, HCCL_INTERFACE, NCCL_INTERFACE, TENSORPIPE_INTERFACE
+from doctor.job.variables import (
+    GLOO_INTERFACE,
+    HCCL_ADDRESS,
+    HCCL_INTERFACE,
+    MINDSPORE_ADDRESS,
+    NCCL_INTERFACE,
+    OPENMPI_INTERFACES,
+    TENSORPIPE_INTERFACE,
+)
 
 _SETTINGS = {
     "Gloo": GLOO_INTERFACE,
     "NCCL": NCCL_INTERFACE,
     "HCCL": HCCL_INTERFACE,
     "TensorPipe": TENSORPIPE_INTERFACE,
+    "MindSpore": MINDSPORE_ADDRESS,
+    "Open MPI": OPENMPI_INTERFACES[0],
 }
 
 
@@ -125,11 +136,7 @@ def hccl_choice(environ: Mapping[str, str], interfaces: Interfaces) -> SocketCho
     """HCCL's address: HCCL_IF_IP, else the first interface that matches, else the first by name but docker and lo."""
     address, value = environ.get(HCCL_ADDRESS, ""), environ.get(HCCL_INTERFACE, "")
     if address:
-        entry = next((entry for entry in interfaces.addresses if same_address(entry.address, address)), None)
-        if entry:
-            return SocketChoice("HCCL", HCCL_ADDRESS, address, entry.address, entry.interface)
-        problem, expected = f"no interface has the address {address}", usable_names(interfaces)
-        return SocketChoice("HCCL", HCCL_ADDRESS, address, problem=problem, expected=expected)
+        return _own_address("HCCL", HCCL_ADDRESS, address, interfaces)
     ipv6_first = environ.get("HCCL_SOCKET_FAMILY") == "AF_INET6"
     up = [entry for entry in interfaces.addresses if (link := interfaces.link(entry.interface)) and link.is_up]
     for ipv6 in (ipv6_first, not ipv6_first):
@@ -143,6 +150,36 @@ def hccl_choice(environ: Mapping[str, str], interfaces: Interfaces) -> SocketCho
     if value:
         return _no_match("HCCL", HCCL_INTERFACE, value, interfaces, "")
     return SocketChoice("HCCL", problem="no interface has an address", expected="an interface with an address")
+
+
+def mindspore_choice(environ: Mapping[str, str], interfaces: Interfaces) -> list[SocketChoice]:
+    """The address by which a process of MindSpore's dynamic cluster meets the others, where its variable is set."""
+    address = environ.get(MINDSPORE_ADDRESS, "")
+    return [_own_address("MindSpore", MINDSPORE_ADDRESS, address, interfaces)] if address else []
+
+
+def openmpi_choices(environ: Mapping[str, str], interfaces: Interfaces) -> list[SocketChoice]:
+    """Open MPI ends where its list names an interface that does not exist; of several, which it takes is not judged."""
+    choices = []
+    for variable in OPENMPI_INTERFACES:
+        value = environ.get(variable, "")
+        listed = [name for name in value.split(",") if name and "/" not in name]
+        absent = [name for name in listed if not interfaces.link(name)]
+        if absent:
+            problem, expected = f"there is no interface {absent[0]}", usable_names(interfaces)
+            choices.append(SocketChoice("Open MPI", variable, value, problem=problem, expected=expected))
+        elif len(listed) == 1 and listed[0] == value:
+            choices.append(_exact("Open MPI", variable, value, value, interfaces))
+    return choices
+
+
+def _own_address(library: str, variable: str, address: str, interfaces: Interfaces) -> SocketChoice:
+    """A library that binds to the address of a variable."""
+    entry = interfaces.holder(address)
+    if entry:
+        return SocketChoice(library, variable, address, entry.address, entry.interface)
+    problem, expected = f"no interface has the address {address}", usable_names(interfaces)
+    return SocketChoice(library, variable, address, problem=problem, expected=expected)
 
 
 def _hccl_class(name: str) -> int:

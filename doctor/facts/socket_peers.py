@@ -13,9 +13,17 @@ from doctor.facts.gpu import GpuCards
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.names import HostNames, normalize_host
 from doctor.facts.npu import NpuInventory
-from doctor.facts.socket_choice import SocketChoice, gloo_choices, hccl_choice, nccl_choice, tensorpipe_choice
+from doctor.facts.socket_choice import (
+    SocketChoice,
+    gloo_choices,
+    hccl_choice,
+    mindspore_choice,
+    nccl_choice,
+    openmpi_choices,
+    tensorpipe_choice,
+)
 from doctor.job import LaunchConfig
-from doctor.job.variables import GLOO_INTERFACE, HCCL_ADDRESS
+from doctor.job.variables import GLOO_INTERFACE, HCCL_ADDRESS, MINDSPORE_ADDRESS, OPENMPI_INTERFACES
 
 MAX_NETWORKS = 64
 """Networks of one fleet that are compared with each other; of more, those of the most hosts."""
@@ -39,13 +47,28 @@ class FleetSockets(msgspec.Struct, frozen=True):
         """Without an accelerator, and not with MindSpore, gloo is all that there is."""
         return not (self.npus or self.gpus) and self.launch.framework != "mindspore"
 
+    @property
+    def uses_openmpi(self) -> bool:
+        """The launch line starts the ranks with Open MPI's mpirun, whose messages go over its own connections."""
+        return "openmpi" in self.launch.launchers
+
     def choices(self) -> Iterator[dict[str, SocketChoice]]:
         """By host, for each library that the job uses; several times for one with several addresses on a host."""
         yield from self._gloo()
         hosts = self.interfaces
-        yield {host: hccl_choice(self._hccl_environ(host), hosts[host]) for host in hosts if host in self.npus}
+        hccl = {host: self._without_shared_address(host, HCCL_ADDRESS) for host in hosts if host in self.npus}
+        yield {host: hccl_choice(environ, hosts[host]) for host, environ in hccl.items()}
         yield {host: nccl_choice(self.environ(host), hosts[host]) for host in hosts if host in self.gpus}
         yield {host: choice for host in hosts for choice in tensorpipe_choice(self.environ(host), hosts[host])}
+        for variable in OPENMPI_INTERFACES if self.uses_openmpi else ():
+            yield {
+                host: choice
+                for host in hosts
+                for choice in openmpi_choices(self.environ(host), hosts[host])
+                if choice.variable == variable
+            }
+        mindspore = {host: self._without_shared_address(host, MINDSPORE_ADDRESS) for host in hosts}
+        yield {host: choice for host in hosts for choice in mindspore_choice(mindspore[host], hosts[host])}
 
     def _gloo(self) -> Iterator[dict[str, SocketChoice]]:
         if not (self.uses_gloo or any(GLOO_INTERFACE in self.environ(host) for host in self.interfaces)):
@@ -57,12 +80,12 @@ class FleetSockets(msgspec.Struct, frozen=True):
         for number in range(max(map(len, by_host.values()), default=0)):
             yield {host: choices[number] for host, choices in by_host.items() if number < len(choices)}
 
-    def _hccl_environ(self, host: str) -> dict[str, str]:
+    def _without_shared_address(self, host: str, variable: str) -> dict[str, str]:
         """Without the caller's HCCL_IF_IP where it is the address of one of the hosts: each host has its own."""
         environ = self.environ(host)
-        address = environ.get(HCCL_ADDRESS, "")
+        address = environ.get(variable, "")
         if address and host not in self.launch.env_by_host and self.holder(address):
-            return {name: value for name, value in environ.items() if name != HCCL_ADDRESS}
+            return {name: value for name, value in environ.items() if name != variable}
         return environ
 
     def holder(self, address: str) -> str:
@@ -194,9 +217,9 @@ def _networks(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfa
 def unused_names(environ: Mapping[str, str], interfaces: Interfaces) -> Iterator[tuple[str, str]]:
     """Variable and name of each interface that UCX or Open MPI is to use, and the host does not have.
 
-    Both go on without it, with a warning or over another network.
+    UCX goes on without it. Open MPI ends, where the job uses it at all: see `openmpi_choices`.
     """
-    for variable in ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "UCX_NET_DEVICES"):
+    for variable in (*OPENMPI_INTERFACES, "UCX_NET_DEVICES"):
         for name in filter(None, environ.get(variable, "").split(",")):
             is_device = variable.startswith("UCX") and (":" in name or name == "all")
             if not (is_device or "/" in name or interfaces.link(name)):

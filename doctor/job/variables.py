@@ -32,6 +32,8 @@ NCCL_INTERFACE = "NCCL_SOCKET_IFNAME"
 HCCL_INTERFACE = "HCCL_SOCKET_IFNAME"
 HCCL_ADDRESS = "HCCL_IF_IP"
 TENSORPIPE_INTERFACE = "TP_SOCKET_IFNAME"
+MINDSPORE_ADDRESS = "MS_WORKER_IP"
+OPENMPI_INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include")
 
 INTERFACE_VARIABLES = (
     GLOO_INTERFACE,
@@ -41,9 +43,9 @@ INTERFACE_VARIABLES = (
     HCCL_ADDRESS,
     "HCCL_SOCKET_FAMILY",
     TENSORPIPE_INTERFACE,
+    MINDSPORE_ADDRESS,
     "UCX_NET_DEVICES",
-    "OMPI_MCA_btl_tcp_if_include",
-    "OMPI_MCA_oob_tcp_if_include",
+    *OPENMPI_INTERFACES,
 )
 """Which network interface each communication library takes; each host may have its own value."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.errors import InputError
@@ -20,14 +20,24 @@ MAX_BYTES = 1 << 20
 MAX_FILES = 64
 """Files of a command line, and files that launch lines name."""
 
-_CONFIGURATIONS = (".json", ".yaml", ".yml")
+
+class NoTrainingError(InputError):
+    """A file that is well formed, and that no rule is about."""
+
+
+_CONFIGURATIONS = (".json", ".yaml", ".yml", ".toml")
 
 
 def read_training(
-    paths: Sequence[str], command: Sequence[str], environ: Mapping[str, str], counts: Mapping[str, int] = {}
+    paths: Sequence[str],
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    counts: Mapping[str, int] = {},
+    leave_out: Callable[[str], None] | None = None,
 ) -> TrainingLaunch:
     """The launches of the files and of the command. ``counts``: ``nodes`` and ``ranks_per_node``, as the user says.
 
+    ``leave_out`` is told of each file that can be read and holds no training; without it, such a file is refused.
     Raises: InputError for a file or a command that cannot be read as what it has to be.
     """
     if len(paths) > MAX_FILES:
@@ -41,9 +51,15 @@ def read_training(
             if path.endswith(_CONFIGURATIONS):
                 configurations += _configurations(text, name)
             elif _is_python(path, text):
-                scripts.append(read_python(text, name))
+                found = read_configuration(text, name) if path.endswith(".py") else ()
+                configurations += found
+                scripts += [] if found else [read_python(text, name)]
             else:
                 lines += _launch_lines(text, name, environ)
+        except NoTrainingError as why:
+            if leave_out is None:
+                raise
+            leave_out(str(why))
         except (UnreadableFile, NotAJobScript) as why:
             raise InputError(f"{name}: {why}") from None
     if command:
@@ -81,9 +97,9 @@ def _is_python(path: str, text: str) -> bool:
 def _configurations(text: str, name: str) -> tuple[Configuration, ...]:
     configurations = read_configuration(text, name)
     if not configurations:
-        raise InputError(
-            f"{name}: no setting of a known framework; expected a configuration of DeepSpeed, MindFormers, Accelerate, "
-            "Lightning, NeMo or FSDP"
+        raise NoTrainingError(
+            f"{name}: no setting of a known framework; expected a configuration of DeepSpeed, Transformers, "
+            "MindFormers, Accelerate, Lightning, NeMo, FSDP, axolotl, torchtune or torchtitan"
         )
     return configurations
 
@@ -91,7 +107,7 @@ def _configurations(text: str, name: str) -> tuple[Configuration, ...]:
 def _launch_lines(text: str, name: str, environ: Mapping[str, str]) -> list[LaunchText]:
     script = read_job_script(text, environ)
     if not script.launch_lines:
-        raise InputError(f"{name}: starts no training; expected a line with torchrun, msrun, srun, ... or python")
+        raise NoTrainingError(f"{name}: starts no training; expected a line with torchrun, msrun, srun, ... or python")
     return [LaunchText(line, name, text) for line in script.launch_lines]
 
 

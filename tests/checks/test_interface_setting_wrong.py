@@ -2,8 +2,9 @@ import pytest
 
 from doctor.engine.fact import Fact
 from doctor.job import LaunchConfig
+from tests.checks.launch_lines import config
 from tests.checks.looked import fleet, job, judged, said
-from tests.checks.network import GPUS, NPUS, interfaces, link, named
+from tests.checks.network import GPUS, NPUS, interfaces, link, named, plain
 
 NAME = "interface-setting-wrong"
 HOST = interfaces(
@@ -134,3 +135,42 @@ def test_a_library_without_its_accelerator_is_not_judged(environ: dict[str, str]
 
 def test_tensorpipe_compares_whole_names() -> None:
     assert problems(TP_SOCKET_IFNAME="eth") == ["TP_SOCKET_IFNAME is eth: there is no interface eth"]
+
+
+def test_the_address_of_a_process_of_mindspore() -> None:
+    assert problems(NPUS, MS_WORKER_IP="192.168.77.7") == [
+        "MS_WORKER_IP is 192.168.77.7: no interface has the address 192.168.77.7"
+    ]
+    hosts = plain(2)
+    own = {"w1": {"MS_WORKER_IP": "10.0.0.1"}, "w2": {"MS_WORKER_IP": "10.0.0.1"}}
+    launch = LaunchConfig.from_environment({}, by_host=own)
+    assert [host for host, _ in said(judged(NAME, hosts, launch))] == ["w2"]
+    assert said(judged(NAME, hosts, job(MS_WORKER_IP="10.0.0.1"))) == []
+    assert said(judged("interface-doubtful", hosts, job(MS_WORKER_IP="10.0.0.1"))) == [
+        ("w2", "MS_WORKER_IP is 10.0.0.1: it is the address of w1")
+    ]
+
+
+OPENMPI: list[tuple[str, str, set[str]]] = [
+    ("btl_tcp_if_include", "eth0", set()),
+    ("btl_tcp_if_include", "10.0.0.0/24", set()),
+    ("btl_tcp_if_include", "eno7", {NAME}),
+    ("btl_tcp_if_include", "eth0,eno7", {NAME}),
+    ("oob_tcp_if_include", "eno7", {NAME}),
+    ("oob_tcp_if_include", "lo", {"interface-unreachable"}),
+    ("oob_tcp_if_include", "docker0", {"interface-unreachable"}),
+    ("btl_tcp_if_include", "eth0,docker0", set()),
+]
+
+
+@pytest.mark.parametrize(("parameter", "value", "found"), OPENMPI)
+def test_open_mpi_as_it_was_measured(parameter: str, value: str, found: set[str]) -> None:
+    """Of its launch line alone: a job of torch may have the variable without using Open MPI."""
+    hosts = {
+        f"w{n}": [interfaces(eth0=f"10.0.0.{n}/24", docker0="172.17.0.1/16"), named(f"w{n}", f"10.0.0.{n}")]
+        for n in (1, 2)
+    }
+    launch = config(f"mpirun -np 2 -H w1,w2 --mca {parameter} {value} ./program")
+    assert {name for name in (NAME, "interface-unreachable") if judged(name, hosts, launch).findings} == found
+    variable = job(**{f"OMPI_MCA_{parameter}": value})
+    assert not any(judged(name, hosts, variable).findings for name in (NAME, "interface-unreachable"))

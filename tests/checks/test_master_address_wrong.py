@@ -102,3 +102,24 @@ def test_what_is_not_judged() -> None:
     assert skipped(judged(NAME, plain(2), job(MASTER_ADDR="job.ns.svc.cluster.local"))) == {
         "MASTER_ADDR is a service of Kubernetes"
     }
+
+
+RANKS: list[tuple[dict[str, str], dict[str, str], list[str]]] = [
+    ({"RANK": "0"}, {"RANK": "1"}, []),
+    ({"RANK": "1"}, {"RANK": "0"}, ["w2"]),
+    ({"NODE_RANK": "1"}, {"NODE_RANK": "0"}, ["w2"]),
+    ({"NODE_RANK": "0", "RANK": "0"}, {"NODE_RANK": "1", "RANK": "8"}, []),
+    ({}, {"RANK": "1"}, []),
+    ({}, {}, []),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "hosts"), RANKS)
+def test_rank_zero_is_on_the_master(first: dict[str, str], second: dict[str, str], hosts: list[str]) -> None:
+    master = {"MASTER_ADDR": "10.0.0.1"}
+    launch = LaunchConfig.from_environment(master, by_host={"w1": {**master, **first}, "w2": {**master, **second}})
+    found = judged(NAME, plain(2), launch).findings
+    assert [host for finding in found for host in finding.hosts] == hosts
+    assert [str(finding) for finding in found] == [
+        f"MASTER_ADDR 10.0.0.1 is the address of w1, and rank 0 is on {host}" for host in hosts
+    ]

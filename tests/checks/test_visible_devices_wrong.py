@@ -30,3 +30,21 @@ def test_visible_devices(value: str, line: str, message: str) -> None:
 def test_devices_by_name_are_not_judged() -> None:
     launch = LaunchConfig.from_environment({"CUDA_VISIBLE_DEVICES": "GPU-8f2c"})
     assert judged("visible-devices-wrong", launch, 1, 8).status is Status.SKIPPED
+
+
+COUNTS: list[tuple[list[str], list[str]]] = [
+    (["0,1", "0,1", "0,1"], []),
+    (["0,1", "4,5", "2,3"], []),
+    (["0,1,2,3,4,5,6,7", "", ""], []),
+    (["", "", "0,1"], ["ASCEND_RT_VISIBLE_DEVICES leaves 2 devices; 2 of 3 hosts have 8"]),
+    (["0,1", "0,1", "0"], ["ASCEND_RT_VISIBLE_DEVICES leaves 1 devices; 2 of 3 hosts have 2"]),
+]
+
+
+@pytest.mark.parametrize(("values", "messages"), COUNTS)
+def test_as_many_devices_on_every_host(values: list[str], messages: list[str]) -> None:
+    """Ranks may differ in number between hosts, where the launcher counts them: a warning."""
+    own = {f"n{number}": {"ASCEND_RT_VISIBLE_DEVICES": value} for number, value in enumerate(values)}
+    outcome = judged("visible-devices-wrong", LaunchConfig.from_environment({}, by_host=own), 3, 8)
+    assert [str(finding) for finding in outcome.findings] == messages
+    assert all(finding.is_warning for finding in outcome.findings)

@@ -178,4 +178,16 @@ ROWS = [
         values={"observed": "sb0003"},
         environ={"MASTER_ADDR": "sb0003"},
     ),
+    # SSH from the controller goes on; the way to the other hosts leads nowhere.
+    Row(
+        "peer-unreachable",
+        "for peer in $(awk '/^10\\./ {print $1}' /etc/hosts); do\n"
+        '    ip addr show | grep -q "inet $peer/" || ip route add unreachable "$peer"\n'
+        "done",
+        "ip route flush type unreachable",
+        fleet="cpu",
+        values={"lost": 3, "tried": 3},
+        says="no TCP connections between it and 3 of 3 hosts",
+        apart=("*",),
+    ),
 ]

@@ -45,7 +45,25 @@ def edited(check: str, path: str, pattern: str, also: Sequence[str] = (), **valu
     return Row(check, f"sed -i '{pattern}' {path}", values=values, also=also)
 
 
+def torch_variable(fleet: Any, folder: Any, healthy: bool) -> Prepared:
+    """A job that sets a variable of torch 2.2 and later, with torch 2.5 and with torch 2.1."""
+    prepared = job(fleet, folder, True)
+    if not healthy:
+        old = job_python("2.1.0+cpu", "2.1.0", cann=CANN, numpy="1.26.4")
+        for host in fleet.hosts:
+            fleet.renew(host)
+            fleet.change(host, **old)
+    return Prepared(prepared.words, {"TORCH_NCCL_BLOCKING_WAIT": "1"})
+
+
 ROWS: list[Row] = [
+    Row(
+        "launch-variable-not-read",
+        "",
+        prepare=torch_variable,
+        blamed=(0, 1, 2, 3),
+        values={"variable": "TORCH_NCCL_BLOCKING_WAIT", "replacement": "NCCL_BLOCKING_WAIT"},
+    ),
     edited("driver-version-differs", DRIVER, "s/^Version=.*/Version=23.0.5/", observed="23.0.5", count=3, total=4),
     edited("firmware-version-differs", FIRMWARE, "s/^Version=.*/Version=7.8.0.7.220/", observed="7.8.0.7.220"),
     edited(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -136,13 +136,14 @@ def jobs(make_fleet: Callable[..., Fleet]) -> Iterator[GlooFleet]:
     made.down()
 
 
-def verdict(fleet: Fleet, environ: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
+def verdict(
+    fleet: Fleet, environ: Mapping[str, str], areas: Sequence[str] = ("connectivity",)
+) -> tuple[int, dict[str, Any]]:
     """Exit code of `doctor check`, and by check the hosts of its findings."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "MASTER", "RANK"))}
     argv = [sys.executable, "-m", "doctor", "check", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--json"]
-    done = fleet.run(
-        [*argv, "--select", "connectivity"], env={**clean, **environ}, cwd=Path(__file__).parents[2], timeout=100
-    )
+    selected = [word for area in areas for word in ("--select", area)]
+    done = fleet.run([*argv, *selected], env={**clean, **environ}, cwd=Path(__file__).parents[2], timeout=100)
     assert done.stdout, done.stderr
     outcomes = json.loads(done.stdout)["outcomes"]
     assert not any(one["crashed"] for one in outcomes)

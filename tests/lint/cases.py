@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.lint import configurations as c
 from tests.lint import programs as p
+from tests.lint import recipes as r
 
 
 @dataclass(frozen=True)
@@ -311,4 +312,66 @@ MINDSPORE = [
     mindspore("no shards", SHARDED, shards=""),
 ]  # fmt: skip
 
-CASES = [*MEGATRON, *DEEPSPEED, *MINDFORMERS, *OTHERS, *TORCH, *MINDSPORE]
+
+def recipe(
+    name: str,
+    text: str,
+    finds: str = "",
+    file: str = "config.yaml",
+    *,
+    counts: Mapping[str, int] = r.SIXTEEN,
+    **more: Any,
+) -> Case:
+    return Case(
+        f"recipe: {name}",
+        {file: text, "ds.json": c.deepspeed({"train_batch_size": "auto"})},
+        finds,
+        (file,),
+        counts=counts,
+        **more,
+    )
+
+
+TITAN = "-m torchtitan.train --job.config_file train.toml"
+INTERNEVO = "train.py --config config.py --launcher torch"
+RECIPES = [
+    recipe("LLaMA-Factory", r.llama_factory()),
+    recipe("LLaMA-Factory without DeepSpeed", r.llama_factory(deepspeed=None, quantization_bit=4)),
+    recipe("LLaMA-Factory with a stream", r.llama_factory(streaming=True, max_steps=1000)),
+    recipe("LLaMA-Factory, DeepSpeed elsewhere", r.llama_factory(deepspeed="examples/deepspeed/ds_z3_config.json"), undecided=True),
+    recipe("LLaMA-Factory in fp16 and bf16", r.llama_factory(fp16=True), SETTINGS),
+    recipe("LLaMA-Factory, other micro batches", r.llama_factory(per_device_train_batch_size=8), BATCH),
+    recipe("LLaMA-Factory, quantized and full", r.llama_factory(finetuning_type="full", quantization_bit=4), SETTINGS),
+    recipe("LLaMA-Factory, a stream without an end", r.llama_factory(streaming=True), SETTINGS),
+    recipe("axolotl", r.axolotl()),
+    recipe("axolotl, ranks not known", r.axolotl(), counts={}),
+    recipe("axolotl, the rest is data parallel", r.axolotl(dp_shard_size=None, dp_replicate_size=None, bf16="auto")),
+    recipe("axolotl with DeepSpeed", r.axolotl(dp_shard_size=None, dp_replicate_size=None, deepspeed="ds.json", micro_batch_size=4, gradient_accumulation_steps=4)),
+    recipe("axolotl, groups of 3", r.axolotl(tensor_parallel_size=3), RANKS),
+    recipe("axolotl, too few ranks", r.axolotl(), RANKS, counts={"nodes": 1, "ranks_per_node": 8}),
+    recipe("axolotl in fp16 and bf16", r.axolotl(fp16=True), SETTINGS),
+    recipe("axolotl with DeepSpeed and FSDP", r.axolotl(deepspeed="ds.json", fsdp="[full_shard]"), SETTINGS),
+    recipe("torchtune", r.torchtune()),
+    recipe("torchtune without parallel sizes", r.torchtune(tensor_parallel_dim=None, data_parallel_shard_dim=None, data_parallel_replicate_dim=None)),
+    recipe("torchtune, all sizes", r.torchtune(data_parallel_shard_dim=8)),
+    recipe("torchtune, tensor size 3", r.torchtune(tensor_parallel_dim=3), RANKS),
+    recipe("torchtune, a shard too small", r.torchtune(data_parallel_shard_dim=4), RANKS),
+    recipe("torchtitan", r.torchtitan(), file="train.toml"),
+    recipe("torchtitan, pipeline of 3", r.torchtitan(pipeline=3), RANKS, "train.toml", place="train.toml:10"),
+    Case("recipe: torchtitan in a script", {"run.sh": r.launch(TITAN, nodes=2), "train.toml": r.torchtitan(shard=2)}),
+    Case("recipe: torchtitan with an option", {"run.sh": r.launch(TITAN + " --parallelism.tensor_parallel_degree 3"), "train.toml": r.torchtitan()}, RANKS),
+    Case("recipe: torchtitan with options that nobody sees", {"run.sh": r.launch(TITAN + ' "$@"'), "train.toml": r.torchtitan(tensor=1)}, undecided=True),
+    Case("recipe: torchtitan's form in another program", {"run.sh": r.launch("train_ds.py --job.config_file train.toml", ranks=4), "train.toml": r.torchtitan(tensor=3)}),
+    recipe("InternEvo", r.internevo(), file="config.py"),
+    recipe("InternEvo, sizes as numbers", r.internevo(tensor="8", weight="dict(size=1)"), file="config.py"),
+    recipe("InternEvo, a size from the environment", r.internevo(tensor="dict(size=TP, mode='mtp')", weight="dict(size=1)", more='TP = int(os.environ["TP"])'), file="config.py", undecided=True),
+    recipe("InternEvo, tensor size 3", r.internevo(tensor="dict(size=3, mode='isp')"), RANKS, "config.py"),
+    recipe("InternEvo, weight size 3", r.internevo(weight="dict(size=3)"), RANKS, "config.py"),
+    recipe("InternEvo, weight without isp", r.internevo(tensor="dict(size=2, mode='msp')"), SETTINGS, "config.py"),
+    recipe("InternEvo, unknown mode", r.internevo(tensor="dict(size=2, mode='tp')", weight="dict(size=1)"), SETTINGS, "config.py"),
+    Case("recipe: InternEvo in a script", {"run.sh": r.launch(INTERNEVO), "config.py": r.internevo()}),
+    Case("recipe: InternEvo in a script, tensor size 3", {"run.sh": r.launch(INTERNEVO), "config.py": r.internevo(tensor="dict(size=3, mode='isp')")}, RANKS),
+    Case("recipe: model parallel groups of Megatron", {"run.sh": r.launch("train.py", ranks=2), "train.py": p.torch_ddp(before="parallel_state.initialize_model_parallel(2, 1)", loader="DataLoader(dataset)", **ALONE)}),
+]  # fmt: skip
+
+CASES = [*MEGATRON, *DEEPSPEED, *MINDFORMERS, *OTHERS, *TORCH, *MINDSPORE, *RECIPES]

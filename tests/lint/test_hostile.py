@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -13,7 +14,8 @@ import pytest
 from doctor.engine.errors import InputError
 from doctor.job.training.configurations import Arguments, of_arguments
 from doctor.job.training.python_code import read_python
-from doctor.job.training.tree import UnreadableFile, read_json, read_yaml
+from doctor.job.training.python_config import read_python_config
+from doctor.job.training.tree import UnreadableFile, read_json, read_toml, read_yaml
 from doctor.session.training_files import read_training
 from tests.lint.configurations import megatron
 
@@ -122,3 +124,58 @@ def test_a_pattern_of_layers_replaces_their_division_by_stages() -> None:
     options = ("--num-layers", "10", "--pipeline-model-parallel-size", "4", "--hybrid-layer-pattern", "M*M-M*M-M*")
     [configuration] = of_arguments(Arguments(options, frozenset(), "run.sh:1"))
     assert "uneven_layers" in configuration.settings
+
+
+def test_files_that_hold_no_training_are_left_out_where_that_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "hello.sh").write_text("#!/bin/sh\necho hello\n")
+    (tmp_path / "other.yaml").write_text("a: 1\n")
+    (tmp_path / "cut.json").write_text('{"a": ')
+    (tmp_path / "broken.sh").write_text(megatron({"num-layers": 31}))
+    assert lint(tmp_path, "hello.sh").returncode == 78
+    done = lint(tmp_path, "--on-unknown", "ok", "hello.sh", "other.yaml")
+    assert done.returncode == 0 and "NOTHING" in done.stdout and "HEALTHY" not in done.stdout
+    assert [line.rpartition(": ")[2] for line in done.stderr.splitlines()] == ["left out"] * 2
+    assert lint(tmp_path, "--on-unknown", "ok", "hello.sh", "broken.sh").returncode == 10
+    assert lint(tmp_path, "--on-unknown", "ok", "hello.sh", "cut.json").returncode == 78
+
+
+PYTHON_BOMBS = {
+    "empty dictionaries": "a0 = dict()\n"
+    + "".join(f"a{n + 1} = dict({', '.join(f'k{m}=a{n}' for m in range(9))})\n" for n in range(12)),
+    "powers": "a = 2\n" + "a = a * a\n" * 4000,
+    "deep": "a = " + "dict(x=" * 300 + "1" + ")" * 300,
+}
+
+
+@pytest.mark.parametrize("text", PYTHON_BOMBS.values(), ids=PYTHON_BOMBS)
+def test_a_python_configuration_is_bounded(text: str) -> None:
+    text += "\nmodel = dict(x=1)\ndata = dict(x=1)\nparallel = dict(tensor=a12 if 0 else 1)\n"
+    with contextlib.suppress(UnreadableFile):
+        read_python_config(text)
+
+
+def test_a_python_configuration_is_not_run_and_not_guessed() -> None:
+    text = """import os
+TP = 2
+SIZES = dict(tensor=dict(size=TP * 4, mode="isp"), pipeline=dict(size=int(os.environ["PP"])))
+model = dict(num_layers=32)
+data = dict(micro_num=4)
+parallel = SIZES
+if TP > 1:
+    model = dict(num_layers=30)
+data["micro_num"] = 8
+"""
+    assert read_python_config(text) is None  # model and data are not known any more
+    tree = read_python_config(text.replace("if TP", "other = 1\nif TP").split("if TP")[0])
+    assert tree
+    assert tree.leaves["parallel.tensor.size"].value == 8
+    assert tree.leaves["parallel.pipeline.size"].value is None
+    assert "environ" in tree.leaves["parallel.pipeline.size"].undecided
+
+
+def test_toml() -> None:
+    leaf = read_toml("[a]\nx = 1\n[parallelism]\n  tensor_parallel_degree = 8 # all\n").leaves
+    assert (leaf["parallelism.tensor_parallel_degree"].value, leaf["parallelism.tensor_parallel_degree"].line) == (8, 4)
+    for text in ("a = ", "[a", "a = 1\na = 2\n", "a = \0"):
+        with pytest.raises(UnreadableFile):
+            read_toml(text)

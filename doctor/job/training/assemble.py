@@ -6,12 +6,15 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from doctor.engine.sanitize import printable
 from doctor.job.launch_line import LaunchCall, LaunchLine
 from doctor.job.training.configurations import Arguments, of_arguments, of_tree, overridden, scalar
 from doctor.job.training.model import Configuration, Setting, TrainingJob, TrainingLaunch, TrainingScript
 from doctor.job.training.python_code import read_python
-from doctor.job.training.tree import UnreadableFile, read_json, read_yaml
+from doctor.job.training.python_config import read_python_config
+from doctor.job.training.tree import UnreadableFile, read_json, read_toml, read_yaml
 
 ReadFile = Callable[[str], "str | None"]
 """The text of a file that a launch line names, by its path as written; None where it cannot be read here."""
@@ -24,7 +27,12 @@ _CONFIG_OPTIONS = (
     "config-file",
     "cfg",
     "yaml-config",
+    "job.config-file",
 )
+_TORCHTITAN = ("torchtitan.train", "torchtitan/train.py")
+"""What reads a configuration of torchtitan by its own rules; other programs borrow its form."""
+_SUFFIXES = (".json", ".yaml", ".yml", ".toml", ".py")
+"""Of files that are read as configurations."""
 _COUNT_OPTIONS = [
     "nnodes",
     "nproc-per-node",
@@ -81,15 +89,19 @@ def assemble(
     counts = counts or {}
     jobs = [_job(line, files, read_file, counts) for line in lines]
     if not jobs:
-        launch = {**_launch_of_accelerate(files.configurations, {}), **counts}
+        configurations = (*files.configurations, *_named_by(files.configurations, read_file))
+        launch = {**_launch_of_accelerate(configurations, {}), **counts}
         _multiply(launch)
-        jobs = [TrainingJob(launch, files.configurations, files.scripts)]
+        jobs = [TrainingJob(launch, configurations, files.scripts)]
     return TrainingLaunch(tuple(jobs))
 
 
 def read_configuration(text: str, path: str) -> tuple[Configuration, ...]:
-    """The configurations of a JSON or YAML file. Raises: UnreadableFile."""
-    tree = read_json(text) if path.endswith(".json") else read_yaml(text)
+    """The configurations of a JSON, TOML or YAML file, or of a Python module that is one. Raises: UnreadableFile."""
+    if path.endswith(".py"):
+        module = read_python_config(text)
+        return of_tree(module, path) if module else ()
+    tree = read_json(text) if path.endswith(".json") else read_toml(text) if path.endswith(".toml") else read_yaml(text)
     return of_tree(tree, path)
 
 
@@ -101,9 +113,14 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
     used = [*of_arguments(arguments), *files.configurations]
     scripts = list(files.scripts)
     for path in _named(arguments, line):
-        used += _read_named(path, entry, read_file, {c.where for c in used})
+        used += _read_named(path, entry.where, read_file, {c.where for c in used})
+    used += _named_by(used, read_file)
+    options = {**_mindformers_options(arguments), **_torchtitan_options(arguments)}
+    used = [overridden(configuration, {**arguments.overrides, **options}) for configuration in used]
     used = [
-        overridden(configuration, {**arguments.overrides, **_mindformers_options(arguments)}) for configuration in used
+        msgspec.structs.replace(configuration, incomplete=configuration.incomplete or arguments.incomplete)
+        for configuration in used
+        if configuration.framework != "torchtitan" or line.program.endswith(_TORCHTITAN)
     ]
     if line.program.endswith(".py") and not any(script.path == line.program for script in scripts):
         scripts += _read_program(line.program, read_file)
@@ -112,6 +129,15 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
     launch.update(counts)
     _multiply(launch)
     return TrainingJob(launch, tuple(used), tuple(scripts))
+
+
+def _torchtitan_options(arguments: Arguments) -> dict[str, Setting]:
+    """``--parallelism.tensor_parallel_degree 2`` wins over the file."""
+    return {
+        option.replace("-", "_"): setting
+        for option, setting in arguments.options.items()
+        if option.startswith("parallelism.")
+    }
 
 
 def _mindformers_options(arguments: Arguments) -> dict[str, Setting]:
@@ -129,14 +155,26 @@ def _named(arguments: Arguments, line: LaunchLine) -> list[str]:
     paths += [arguments.text("config-path") + "/" + name for name in [arguments.text("config-name")] if name]
     for call in line.launchers:
         paths += [call.option(option) for option in ("config-file", "deepspeed-config-file")]
-    paths += [word for word in arguments.positional if word.endswith((".json", ".yaml", ".yml"))]
+    paths += [word for word in arguments.positional if word.endswith(_SUFFIXES[:4])]
     return [
         path for path in dict.fromkeys(path.lstrip("/") if path.startswith("//") else path for path in paths) if path
     ]
 
 
-def _read_named(path: str, entry: LaunchText, read_file: ReadFile, seen: set[str]) -> list[Configuration]:
-    names = [path] if path.endswith((".json", ".yaml", ".yml")) else [f"{path}.yaml", path]
+def _named_by(used: Sequence[Configuration], read_file: ReadFile) -> list[Configuration]:
+    """The DeepSpeed configurations that files for a Trainer or for axolotl name."""
+    read: list[Configuration] = []
+    for configuration in used:
+        setting = configuration.settings.get("deepspeed")
+        if setting is None or setting.where == configuration.where or not isinstance(setting.value, str):
+            continue  # an option of the launch line is read with it
+        if setting.value.endswith(".json"):
+            read += _read_named(setting.value, setting.where, read_file, {other.where for other in [*used, *read]})
+    return read
+
+
+def _read_named(path: str, where: str, read_file: ReadFile, seen: set[str]) -> list[Configuration]:
+    names = [path] if path.endswith(_SUFFIXES) else [f"{path}.yaml", path]
     for name in names:
         if name in seen:
             return []
@@ -147,10 +185,10 @@ def _read_named(path: str, entry: LaunchText, read_file: ReadFile, seen: set[str
             return list(read_configuration(text, name))
         except UnreadableFile as why:
             return [Configuration("unreadable", name, {"file": Setting(name, None, name, str(why))})]
-    if not path.endswith((".json", ".yaml", ".yml")):
+    if not path.endswith(_SUFFIXES):
         return []
     reason = f"{printable(path, 120)} cannot be read here"
-    return [Configuration("unreadable", entry.where, {"file": Setting(path, None, entry.where, reason)})]
+    return [Configuration("unreadable", where, {"file": Setting(path, None, where, reason)})]
 
 
 def _read_program(path: str, read_file: ReadFile) -> list[TrainingScript]:

@@ -11,6 +11,8 @@ from doctor.job.training.model import Configuration, Setting
 from doctor.job.training.tree import Leaf, Tree
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}")
+_DERIVING = ("deepspeed", "lightning", "nemo", "axolotl")
+"""Frameworks in which ``auto`` stands for a value that is found at the start."""
 _MEGATRON_OPTIONS = {**names.MEGATRON, **names.MEGATRON_FLAGS}
 
 
@@ -48,10 +50,26 @@ def _frameworks(tree: Tree) -> Iterator[tuple[str, Mapping[str, str]]]:
         or "zero_optimization" in sections
     ):
         yield "deepspeed", names.DEEPSPEED
-    if "parallel_config" in sections or "runner_config" in sections:
+    if {"parallel", "model", "data"} <= sections and tree.leaves.keys() & {"parallel.tensor", "parallel.tensor.size"}:
+        yield "internevo", names.INTERNEVO
+    elif "parallel_config" in sections or "runner_config" in sections:
         yield "mindformers", names.MINDFORMERS
     elif "distributed_type" in tree.leaves or "compute_environment" in tree.leaves:
         yield "accelerate", names.ACCELERATE
+    elif "per_device_train_batch_size" in tree.leaves:
+        yield "transformers", names.TRAINER
+    elif "base_model" in tree.leaves and tree.leaves.keys() & {
+        "micro_batch_size",
+        "sequence_len",
+        "gradient_accumulation_steps",
+    }:
+        yield "axolotl", names.AXOLOTL
+    elif any(
+        path.endswith("_component_") and str(leaf.value).startswith("torchtune.") for path, leaf in tree.leaves.items()
+    ):
+        yield "torchtune", names.TORCHTUNE
+    elif "parallelism" in sections and tree.leaves.keys() & names.TORCHTITAN.keys():
+        yield "torchtitan", names.TORCHTITAN
     elif "trainer" in sections:
         model = any(path.startswith("model.") and path in names.NEMO for path in tree.leaves)
         yield ("nemo", names.NEMO) if model else ("lightning", names.LIGHTNING)
@@ -79,7 +97,7 @@ def _setting(leaf: Leaf, path: str, framework: str) -> Setting | None:
         value = scalar(value)
     if leaf.undecided:
         return Setting(leaf.path, None, f"{path}:{leaf.line}", printable(leaf.undecided, 120))
-    if value is None or (value == "auto" and framework in ("deepspeed", "lightning", "nemo")):
+    if value is None or value == "" or (value == "auto" and framework in _DERIVING):
         return None
     return Setting(leaf.path, value, f"{path}:{leaf.line}")
 
@@ -163,6 +181,10 @@ def overridden(configuration: Configuration, overrides: Mapping[str, Setting]) -
         "lightning": names.LIGHTNING,
         "nemo": names.NEMO,
         "fsdp": names.FSDP,
+        "axolotl": names.AXOLOTL,
+        "torchtune": names.TORCHTUNE,
+        "torchtitan": names.TORCHTITAN,
+        "transformers": names.TRAINER,
     }
     table = tables.get(configuration.framework, {})
     changed = dict(configuration.settings)

@@ -30,7 +30,7 @@ class Configuration(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
 
     framework: str
     """``megatron``, ``transformers``, ``deepspeed``, ``mindformers``, ``accelerate``, ``lightning``, ``nemo``,
-    ``fsdp``."""
+    ``fsdp``, ``axolotl``, ``torchtune``, ``torchtitan``, ``internevo``."""
     where: str
     settings: dict[str, Setting] = {}
     """By the names of `doctor.job.training.names`."""

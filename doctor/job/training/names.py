@@ -6,7 +6,9 @@ The settings, by name: ``tensor``, ``pipeline``, ``context``, ``expert``, ``expe
 
 Sources: Megatron-LM, megatron/training/arguments.py; DeepSpeed, deepspeed/runtime/constants.py; Transformers,
 training_args.py; MindFormers, "Configuration File Descriptions"; Accelerate, commands/config; Lightning, Trainer;
-NeMo, examples of megatron_gpt_config.yaml; llama-recipes, configs/fsdp.py.
+NeMo, examples of megatron_gpt_config.yaml; llama-recipes, configs/fsdp.py; LLaMA-Factory, src/llamafactory/hparams;
+axolotl, src/axolotl/utils/schemas; torchtune, recipes/configs; torchtitan, config/job_config.py; InternEvo,
+configs/7B_sft.py.
 """
 
 from __future__ import annotations
@@ -176,3 +178,70 @@ FSDP = {
     "context_parallel_degree": "context",
 }
 """By the last key of a path."""
+
+TRAINER = {
+    "per_device_train_batch_size": "micro_batch",
+    "gradient_accumulation_steps": "accumulation",
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "deepspeed": "deepspeed",
+    "learning_rate": "learning_rate",
+    "quantization_bit": "quantization",
+    "finetuning_type": "finetuning",
+    "streaming": "streaming",
+    "max_steps": "max_steps",
+}
+"""Of Transformers' Trainer in a file: that of LLaMA-Factory, or of any program with HfArgumentParser."""
+
+AXOLOTL = {
+    "micro_batch_size": "micro_batch",
+    "gradient_accumulation_steps": "accumulation",
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "deepspeed": "deepspeed",
+    "fsdp.0": "fsdp",
+    "tensor_parallel_size": "tensor",
+    "context_parallel_size": "context",
+    "sequence_parallel_degree": "context",
+    "expert_parallel_size": "expert",
+    "dp_shard_size": "shard",
+    "dp_replicate_size": "replicate",
+    "learning_rate": "learning_rate",
+}
+
+TORCHTUNE = {
+    "batch_size": "micro_batch",
+    "gradient_accumulation_steps": "accumulation",
+    "tensor_parallel_dim": "tensor",
+    "context_parallel_dim": "context",
+    "data_parallel_shard_dim": "shard",
+    "data_parallel_replicate_dim": "replicate",
+    "dtype": "dtype",
+}
+
+TORCHTITAN = {
+    "parallelism.data_parallel_replicate_degree": "replicate",
+    "parallelism.data_parallel_shard_degree": "shard",
+    "parallelism.tensor_parallel_degree": "tensor",
+    "parallelism.pipeline_parallel_degree": "pipeline",
+    "parallelism.context_parallel_degree": "context",
+}
+
+INTERNEVO = {
+    "parallel.tensor": "tensor",
+    "parallel.tensor.size": "tensor",
+    "parallel.tensor.mode": "tensor_mode",
+    "parallel.pipeline": "pipeline",
+    "parallel.pipeline.size": "pipeline",
+    "parallel.pipeline.interleaved_overlap": "overlap",
+    "parallel.weight": "weight",
+    "parallel.weight.size": "weight",
+    "parallel.zero1.fsdp": "fsdp",
+    "model.num_chunks": "virtual_stages",
+    "model.num_layers": "layers",
+    "model.hidden_size": "hidden",
+    "model.num_attention_heads": "heads",
+    "data.micro_bsz": "micro_batch",
+    "data.micro_num": "micro_batches",
+    "data.gradient_accumulation": "accumulation",
+}

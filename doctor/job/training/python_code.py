@@ -136,7 +136,7 @@ def read_python(text: str, path: str) -> TrainingScript:
     """The marks of a program. Raises: UnreadableFile."""
     if len(text) > MAX_CHARS:
         raise UnreadableFile(f"has {len(text)} characters; expected at most {MAX_CHARS}")
-    _require_flat(text)
+    require_flat(text)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -148,7 +148,7 @@ def read_python(text: str, path: str) -> TrainingScript:
         raise UnreadableFile(f"no usable Python: {printable(str(error), 80) or 'it is nested too deep'}") from None
 
 
-def _require_flat(text: str) -> None:
+def require_flat(text: str) -> None:
     """A parser of C goes as deep as its input: what no program has is refused before. Raises: UnreadableFile."""
     depth = 0
     for number, line in enumerate(text.split("\n"), 1):
@@ -260,7 +260,7 @@ class _Reader:
             self._mark("device", node, word)
         elif word in _SHARDING:
             self._mark("sharding", node, word)
-        elif word in ("PipelineModule", "PipeModelDataParallelTopology", "mpu"):
+        elif word in ("PipelineModule", "PipeModelDataParallelTopology", "mpu", "initialize_model_parallel"):
             self._mark("pipeline", node, word)
 
     def _call(self, node: ast.Call) -> None:

@@ -1,9 +1,10 @@
-"""JSON and YAML as flat settings with lines. Bounded: size, depth, aliases. No tag of YAML makes an object."""
+"""JSON, YAML and TOML as flat settings with lines. Bounded: size, depth, aliases. No tag of YAML makes an object."""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -163,6 +164,39 @@ def read_yaml(text: str) -> Tree:
     return Tree(
         {path: _referenced(leaf, walk.leaves) for path, leaf in walk.leaves.items()}, (), frozenset(walk.sections)
     )
+
+
+def read_toml(text: str) -> Tree:
+    """The values of a TOML document. Raises: UnreadableFile."""
+    _require_size(text)
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableFile(f"no usable TOML: {printable(str(error), 120)}") from None
+    lines = _TomlLines(text)
+    leaves: dict[str, Leaf] = {}
+    sections: set[str] = set()
+    for leaf in _json_leaves(document, "", 0, lines, sections):
+        leaves[leaf.path] = leaf
+        if len(leaves) > MAX_LEAVES:
+            raise UnreadableFile(f"has more than {MAX_LEAVES} values")
+    return Tree(leaves, (), frozenset(sections))
+
+
+class _TomlLines(_KeyLines):
+    """The line of a key: the first one that assigns it, or the header of its table."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("")
+        for number, line in enumerate(text.split("\n"), 1):
+            header = re.match(r"\s{0,80}\[{1,2}([^\]\n]{1,200})\]", line)
+            key = re.match(r"\s{0,80}\"?([A-Za-z0-9_-]{1,80})\"?\s{0,80}=", line)
+            for name in header[1].split(".") if header else [key[1]] if key else []:
+                self._places.setdefault(name.strip(' "'), []).append(number)
 
 
 class _YamlWalk:

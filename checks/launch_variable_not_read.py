@@ -1,0 +1,49 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.facts.python_env import PythonEnv
+from doctor.job import LaunchConfig
+from doctor.job.variable_versions import VariableNotRead, not_read
+
+
+@check(severity=WARNING, area="ranks")
+def launch_variable_not_read(python: PerHost[PythonEnv], launch: LaunchConfig) -> Iterator[Finding]:
+    """The installed versions of NCCL and PyTorch read the variables of the job.
+
+    ## Why it matters
+    A library ignores a variable of a newer or an older version without a word: the job runs with the default. A setting
+    that was copied from another cluster, and that is to keep NCCL off a broken path, then has no effect.
+
+    ## What to do
+    Remove {variable} where the job is launched, or install a version of {library} that reads it. If there is another
+    name in {installed}: {replacement}.
+
+    ## Source
+    NCCL, the source of each release: the first that reads a name, and the first that does not any more; "Environment
+    Variables" of its documentation. PyTorch, pull request 114077: torch 2.2 and later read TORCH_NCCL_BLOCKING_WAIT and
+    its like, older ones NCCL_BLOCKING_WAIT. The version of NCCL is that of the package nvidia-nccl; one that is built
+    into torch or set by LD_PRELOAD is not known, and then this verdict can be wrong.
+    """
+    hosts_by_variable: dict[tuple[VariableNotRead, str], list[str]] = defaultdict(list)
+    judged = False
+    for host, packages in python.items():
+        nccl = packages.nccl[1] if packages.nccl else ""
+        torch = packages.packages.get("torch", "")
+        judged = judged or bool(nccl or torch)
+        for row in not_read(launch.environ_of(host), nccl, torch):
+            hosts_by_variable[row, nccl if row.library == "NCCL" else torch].append(host)
+    if not judged:
+        raise Skip("no version of NCCL or PyTorch is known")
+    for (row, installed), hosts in sorted(hosts_by_variable.items()):
+        expected = f"{row.library} {row.since} or later" if row.since else f"{row.library} before {row.until}"
+        yield Finding(
+            "{library} {installed} does not read {variable}",
+            hosts=hosts,
+            variable=row.variable,
+            library=row.library,
+            installed=installed,
+            replacement=row.replacement or "there is none",
+            observed=f"{row.library} {installed}",
+            expected=expected,
+        )

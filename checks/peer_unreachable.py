@@ -1,0 +1,150 @@
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.engine.pairwise_blame import partners, suspects
+from doctor.facts.firewall import FirewallRules
+from doctor.facts.firewall.blocked_hosts import HostFirewalls
+from doctor.facts.gpu import GpuCards
+from doctor.facts.interfaces import Interfaces, same_address
+from doctor.facts.master_address import MasterMeaning, master_meanings
+from doctor.facts.names import HostNames
+from doctor.facts.network import HostAddresses
+from doctor.facts.npu import NpuInventory
+from doctor.facts.peer_connections import PeerConnection, PeerConnections
+from doctor.facts.ports import Listeners, ReservedPorts
+from doctor.facts.socket_peers import FleetSockets
+from doctor.job import LaunchConfig
+
+ONE_HOST = "only one host: there is no other to connect to"
+Pair = tuple[str, str]
+"""The host that opens a connection, and the one that it goes to."""
+
+
+@check(severity=ERROR, area="connectivity", single_host=ONE_HOST)
+def peer_unreachable(
+    connections: PerHost[PeerConnections],
+    interfaces: PerHost[Interfaces],
+    names: PerHost[HostNames],
+    rules: PerHost[FirewallRules] | None,
+    addresses: PerHost[HostAddresses],
+    reserved: PerHost[ReservedPorts],
+    listeners: PerHost[Listeners],
+    npus: PerHost[NpuInventory] | None,
+    gpus: PerHost[GpuCards] | None,
+    launch: LaunchConfig,
+) -> Iterator[Finding]:
+    """Every host reaches the others over TCP, at the addresses that the job takes.
+
+    ## Why it matters
+    SSH works, and the job hangs: a security group, a switch or a router between the hosts lets port 22 through and
+    nothing else, a route or an entry of the ARP table leads nowhere, or packets come back another way. Ranks wait until
+    a timeout of minutes, and the message names those that waited.
+
+    ## What to do
+    From {first}: `ip route get {address}`, `ip neigh show {address}`, `ping -c 3 {address}`; then `python3 -c "import
+    socket; socket.create_connection(('{address}', {port}), 5)"`, which must end with "Connection refused" at once. In a
+    cloud, allow all TCP ports between the hosts of the job in their security group; for ports alone, those of `sysctl
+    net.ipv4.ip_local_port_range`. Another network is chosen with GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME or
+    HCCL_SOCKET_IFNAME.
+
+    ## Source
+    Each host opens connections to two ports of the others, chosen from what their kernels give to programs
+    (`ip_local_port_range`), and waits 5 s: connected and refused show that packets go both ways. Measured beside a job
+    of Gloo. In a fleet of more than 9 hosts each tries those 1, 2, 4, 8, ... places on in the list. What the host's own
+    firewall stops is reported by firewall-blocks-job; a firewall between the hosts that refuses instead of dropping
+    is not seen. This verdict can be wrong where the hosts that are checked do not work together in one job.
+    """
+    if len(interfaces) < 2:
+        raise Skip(ONE_HOST)
+    owners = _owners(interfaces, FleetSockets(interfaces, names, launch, npus or {}, gpus or {}))
+    owners.update(_master_owners(master_meanings(names, interfaces, launch)))
+    pairs = _pairs(connections, owners)
+    if not pairs:
+        raise Skip(
+            "no address that the job takes could be tried: it is in no network of the other hosts, nor known to them"
+        )
+    failed = {pair: ones for pair, tried in pairs.items() if (ones := [one for one in tried if not one.answered])}
+    firewalls = HostFirewalls(rules or {}, addresses, names, reserved, listeners, npus or {}, launch)
+    stopped = {host for host in {end for pair in failed for end in pair} if firewalls.stops_job(host)}
+    ends = [((host,), (peer,), (host, peer) not in failed) for host, peer in pairs]
+    tried_with = {host: others for (host,), others in partners(ends).items()}
+    for host, others in _culprits(ends, failed).items():
+        lost = {
+            pair: ones
+            for pair, ones in failed.items()
+            if host in pair and set(pair) & set(others) and not stopped & set(pair)
+        }
+        if not lost:
+            continue  # firewall-blocks-job reports it
+        (source, _), ones = min(lost.items(), key=lambda item: (not item[1][0].is_own, item[0]))
+        yield Finding(
+            "no TCP connections between it and {lost} of {tried} hosts: {peers}",
+            hosts=[host],
+            lost=len(others),
+            tried=len(tried_with[host]),
+            peers=others,
+            first=source,
+            address=ones[0].address,
+            port=ones[0].port,
+            observed=f"{ones[0].end}, from {source} to {ones[0].address}, port {ones[0].port}",
+            expected="connected or refused",
+        )
+
+
+def _culprits(
+    ends: list[tuple[tuple[str], tuple[str], bool]], failed: Mapping[Pair, list[PeerConnection]]
+) -> dict[str, list[str]]:
+    """The hosts that failures gather at, each with those that it could not talk to.
+
+    One whose own kernel refuses is the culprit; of two that failed with nobody else, either may be.
+    """
+    own: dict[str, list[str]] = defaultdict(list)
+    for (host, peer), ones in sorted(failed.items()):
+        if any(one.is_own for one in ones) and host not in own.get(peer, ()):
+            own[host].append(peer)
+    explained = {frozenset((host, peer)) for host, peers in own.items() for peer in peers}
+    rest = [(one, other, worked or {*one, *other} in explained) for one, other, worked in ends]
+    blamed = {host: [other for (other,) in others] for (host,), others in suspects(rest).items()}
+    for host, others in list(blamed.items()):
+        if len(others) == 1 and not any(others[0] in peers for one, peers in blamed.items() if one != host):
+            blamed.setdefault(others[0], [host])
+    return {host: sorted({*own.get(host, ()), *blamed.get(host, ())}) for host in sorted({*own, *blamed})}
+
+
+def _pairs(connections: Mapping[str, PeerConnections], owners: Mapping[str, str]) -> dict[Pair, list[PeerConnection]]:
+    """The attempts that count, by the two hosts."""
+    pairs: dict[Pair, list[PeerConnection]] = {}
+    for host, own in connections.items():
+        for connection in own.connections:
+            peer = owners.get(connection.address)
+            if peer and peer != host and connection.answered is not None:
+                pairs.setdefault((host, peer), []).append(connection)
+    return pairs
+
+
+def _master_owners(meanings: Mapping[str, MasterMeaning]) -> dict[str, str]:
+    """The host of MASTER_ADDR, by the one address that it means."""
+    return {
+        meaning.addresses[0]: next(iter(meaning.owners))
+        for meaning in meanings.values()
+        if len(meaning.addresses) == 1 and len(meaning.owners) == 1
+    }
+
+
+def _owners(interfaces: Mapping[str, Interfaces], fleet: FleetSockets) -> dict[str, str]:
+    """The host of each address that the job takes; where no library's rule is known, of all addresses."""
+    taken = [
+        (choice.address, host)
+        for choices in fleet.choices()
+        for host, choice in choices.items()
+        if choice.address and not choice.is_loopback
+    ]
+    if not taken:
+        taken = [(entry.address, host) for host, own in interfaces.items() for entry in own.addresses]
+    return {
+        entry.address: host
+        for address, host in taken
+        for entry in interfaces[host].addresses
+        if same_address(entry.address, address)
+    }

@@ -1,0 +1,44 @@
+"""Whether a host's own firewall stops the job: what firewall-blocks-job reports. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from doctor.engine.fact import PerHost, Unreadable
+from doctor.facts.firewall import FirewallRules
+from doctor.facts.firewall.job import find_blocks, job_ports
+from doctor.facts.firewall.routes import find_master, find_routes
+from doctor.facts.names import HostNames
+from doctor.facts.network import HostAddresses
+from doctor.facts.npu import NpuInventory
+from doctor.facts.ports import Listeners, ReservedPorts
+from doctor.job import LaunchConfig
+
+
+class HostFirewalls(msgspec.Struct, frozen=True):
+    """What the verdict on a host's rules needs, of all hosts."""
+
+    rules: Mapping[str, FirewallRules]
+    addresses: PerHost[HostAddresses]
+    names: Mapping[str, HostNames]
+    reserved: Mapping[str, ReservedPorts]
+    listeners: Mapping[str, Listeners]
+    npus: Mapping[str, NpuInventory]
+    launch: LaunchConfig
+
+    def stops_job(self, host: str) -> bool:
+        """Whether the rules of the host surely stop a part of the job's connections; False where that is not known."""
+        inputs = (self.rules, self.addresses, self.names, self.reserved, self.listeners)
+        if not all(host in facts for facts in inputs):
+            return False
+        host_addresses = self.addresses[host]
+        master = find_master(self.launch.master_addr, self.names[host], host_addresses, self.addresses)
+        ports = job_ports(self.launch, self.reserved[host], self.listeners[host], host in self.npus)
+        try:
+            return bool(
+                find_blocks(self.rules[host], find_routes(host_addresses, self.addresses, master), ports, master.host)
+            )
+        except Unreadable:
+            return False

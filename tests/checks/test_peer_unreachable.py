@@ -1,0 +1,126 @@
+"""What peer-unreachable finds."""
+
+from __future__ import annotations
+
+from doctor.engine.fact import Fact
+from doctor.engine.result import Outcome, Status
+from doctor.facts.network import HostAddresses, InterfaceAddress
+from doctor.facts.peer_connections import PeerConnection, PeerConnections
+from doctor.facts.ports import Listeners
+from tests.checks.looked import job, judged, skipped
+from tests.checks.network import interfaces, plain
+from tests.checks.ports import reserved
+from tests.facts.firewall_hosts import brought, rules, saved
+
+DROPPED = saved("-A INPUT -p tcp -m tcp --dport 1024:65535 -j DROP")
+
+
+def connections(own: int, count: int, failed: dict[int, str], *, is_own: bool = False) -> PeerConnections:
+    """Of host w1, w2, ...: everybody tries everybody on two ports."""
+    return PeerConnections(
+        connections=tuple(
+            PeerConnection(f"10.0.0.{peer}", port, failed.get(peer, "refused"), is_own and peer in failed)
+            for peer in range(1, count + 1)
+            if peer != own
+            for port in (40000, 50000)
+        )
+    )
+
+
+def hosts(
+    failed: dict[int, dict[int, str]],
+    count: int = 3,
+    *,
+    own_kernel: int = 0,
+    firewall: int = 0,
+) -> dict[str, list[Fact]]:
+    """``failed``: by the number of the host that connects, those that it does not reach, and how that ends."""
+    made = plain(count)
+    for number in range(1, count + 1):
+        address = f"10.0.0.{number}"
+        made[f"w{number}"] += [
+            connections(number, count, failed.get(number, {}), is_own=number == own_kernel),
+            HostAddresses(
+                interfaces=(InterfaceAddress("lo", "127.0.0.1", 8), InterfaceAddress("eth0", address, 24)),
+            ),
+            rules(DROPPED if number == firewall else brought(), address),
+            reserved(""),
+            Listeners(sockets=()),
+        ]
+    return made
+
+
+def look(*args: object, **options: object) -> Outcome:
+    return judged("peer-unreachable", hosts(*args, **options), job())  # type: ignore[arg-type]
+
+
+def blamed(outcome: Outcome) -> dict[str, object]:
+    return {finding.hosts[0]: finding.values["peers"] for finding in outcome.findings}
+
+
+def test_all_answer() -> None:
+    assert look({}).status is Status.PASSED
+
+
+def test_one_host_alone() -> None:
+    assert skipped(judged("peer-unreachable", {"w1": hosts({})["w1"]})) == {
+        "only one host: there is no other to connect to"
+    }
+
+
+def test_the_host_that_nobody_reaches_is_named_once() -> None:
+    outcome = look({1: {3: "no answer"}, 2: {3: "no answer"}, 4: {3: "no answer"}}, 4)
+    assert blamed(outcome) == {"w3": ["w1", "w2", "w4"]}
+    (finding,) = outcome.findings
+    assert str(finding) == "no TCP connections between it and 3 of 3 hosts: w1, w2 and w4"
+    assert finding.values["observed"] == "no answer, from w1 to 10.0.0.3, port 40000"
+
+
+def test_of_two_that_fail_only_with_each_other_both_are_named() -> None:
+    assert blamed(look({1: {2: "No route to host"}}, 4)) == {"w1": ["w2"], "w2": ["w1"]}
+
+
+def test_a_host_whose_own_kernel_refuses_is_the_culprit() -> None:
+    """w3 has no route to w2; what w2 sends there is answered by nobody."""
+    outcome = look({3: {2: "Network is unreachable"}, 2: {3: "no answer"}}, own_kernel=3)
+    assert blamed(outcome) == {"w3": ["w2"]}
+    assert outcome.findings[0].values["first"] == "w3"
+
+
+def test_one_port_of_two_counts() -> None:
+    made = hosts({})
+    made["w1"][2] = PeerConnections(
+        connections=(PeerConnection("10.0.0.2", 40000, "refused"), PeerConnection("10.0.0.2", 50000, "no answer"))
+    )
+    outcome = judged("peer-unreachable", made, job())
+    assert {host for finding in outcome.findings for host in finding.hosts} == {"w1", "w2"}
+
+
+def test_what_the_own_firewall_stops_is_left_to_its_check() -> None:
+    failed = {1: {2: "no answer"}, 3: {2: "no answer"}}
+    assert look(failed).findings
+    assert look(failed, firewall=2).findings == ()
+    assert judged("firewall-blocks-job", hosts(failed, firewall=2), job()).findings
+
+
+def test_addresses_that_the_job_does_not_take_do_not_count() -> None:
+    """A network for management leads nowhere; Gloo takes the address of the host's name."""
+    made = hosts({})
+    for number in (1, 2, 3):
+        facts = made[f"w{number}"]
+        facts[0] = interfaces(eth0=f"10.0.0.{number}/24", eth1=f"10.5.0.{number}/24")
+        own = facts[2]
+        assert isinstance(own, PeerConnections)
+        silent = [PeerConnection(f"10.5.0.{peer}", 40000, "no answer") for peer in (1, 2, 3) if peer != number]
+        facts[2] = PeerConnections(connections=(*own.connections, *silent))
+    assert judged("peer-unreachable", made, job()).status is Status.PASSED
+    for environ in ({"GLOO_SOCKET_IFNAME": "eth1"}, {"MASTER_ADDR": "10.5.0.1"}):
+        assert judged("peer-unreachable", made, job(**environ)).findings
+    assert judged("peer-unreachable", made, job(MASTER_ADDR="10.0.0.1")).status is Status.PASSED
+
+
+def test_nothing_tried_is_no_pass() -> None:
+    made = hosts({})
+    for facts in made.values():
+        facts[2] = PeerConnections(connections=(PeerConnection("10.0.0.9", 40000, "not tried: Too many open files"),))
+    assert judged("peer-unreachable", made, job()).status is Status.SKIPPED

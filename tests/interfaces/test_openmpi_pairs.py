@@ -1,0 +1,76 @@
+"""Interface settings of Open MPI, each next to a real mpirun: an error exactly where the job dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.fleet import INSIDE, Fleet
+
+pytestmark = [
+    pytest.mark.hosts,
+    pytest.mark.full,
+    pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI"),
+]
+PROGRAM = """
+import ctypes
+mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+mpi.MPI_Init(None, None)
+print("barrier", mpi.MPI_Barrier(ctypes.byref(ctypes.c_char.in_dll(mpi, "ompi_mpi_comm_world"))), flush=True)
+mpi.MPI_Finalize()
+"""
+SETTING, REACH = "interface-setting-wrong", "interface-unreachable"
+ROWS = [
+    ("--mca btl_tcp_if_include eth0", ""),
+    ("--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0", ""),
+    ("--mca btl_tcp_if_include 10.70.0.0/16", ""),
+    ("--mca btl_tcp_if_exclude lo,docker0", ""),
+    ("--mca btl_tcp_if_include eno7", SETTING),
+    ("--mca btl_tcp_if_include eth0,eno7", SETTING),
+    ("--mca btl_tcp_if_include docker0", REACH),
+    ("--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eno7", SETTING),
+    ("--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include lo", REACH),
+    ("--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include docker0", REACH),
+]
+
+
+@pytest.fixture(scope="module")
+def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
+    """Two hosts with a docker0 of one address, whose roots reach each other by SSH."""
+    made = make_fleet(2, name="om", subnet="10.70.0.0/16", shm="1g")
+    key = (made.directory / "id_ed25519").read_text()
+    for host in made.hosts:
+        made.enter(
+            host, "mkdir -p -m 700 /root/.ssh && cat >/root/.ssh/known_hosts", input=made.known_hosts.read_text()
+        )
+        made.enter(host, "umask 077 && cat >/root/.ssh/id_ed25519", input=key)
+        made.enter(host, "cat >/tmp/program.py", input=PROGRAM)
+        made.enter(
+            host, "ip link add docker0 type bridge; ip addr add 172.17.0.1/16 dev docker0; ip link set docker0 up"
+        )
+    return made
+
+
+@pytest.mark.parametrize(("options", "found"), ROWS, ids=[row[0] for row in ROWS])
+def test_an_error_exactly_where_mpirun_dies(fleet: Fleet, options: str, found: str) -> None:
+    first, second = fleet.hosts
+    line = f"mpirun -np 2 -H {first}:1,{second}:1 {options} /usr/bin/python3 /tmp/program.py"
+    environ = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_plm_rsh_agent": "ssh"}
+    environ |= {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self"}
+    seconds = 20 if found else 100
+    job = fleet.enter(first, f"timeout {seconds} {line}", env={**INSIDE, **environ}, check=False, timeout=150)
+    lives = job.returncode == 0 and job.stdout.count("barrier 0") == 2
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "MASTER", "OMPI"))}
+    argv = [sys.executable, "-m", "doctor", "check", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--json"]
+    argv += ["--select", "connectivity", "--", *line.split()]
+    done = fleet.run(argv, env=clean, cwd=Path(__file__).parents[2], timeout=100)
+    outcomes = json.loads(done.stdout)["outcomes"]
+    failed = {one["check"] for one in outcomes if one["status"] == "failed" and one["severity"] == "error"}
+    assert lives == (not found), job.stderr
+    assert (done.returncode, failed) == ((10, {found}) if found else (0, set()))

@@ -76,21 +76,22 @@ def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePla
         backend=backend,
         places=placements,
         layouts=chosen,
-        stages=options.stages or planned_stages(options.native, options.soak),
-        steps=options.steps,
-        seed=options.seed,
-        max_bytes=options.max_bytes,
         master_addr=options.master_addr or _master_address(hosts),
         master_port=options.master_port,
-        timeout=options.timeout,
-        budget=options.budget + options.soak,
-        soak=options.soak,
         python=options.python,
-        interface=options.interface,
-        environment=options.environment,
         variables=options.variables,
-        keep=options.keep,
+        **settings(options),
     )
+
+
+def settings(options: SmokeOptions) -> dict[str, Any]:
+    """Fields of a `SmokePlan` that the options settle alone, whoever starts the ranks."""
+    copied = ("steps", "seed", "max_bytes", "timeout", "soak", "interface", "environment", "keep")
+    return {
+        **{name: getattr(options, name) for name in copied},
+        "stages": options.stages or planned_stages(options.native, options.soak),
+        "budget": options.budget + options.soak,
+    }
 
 
 def planned_stages(native: bool = False, soak: float = 0.0) -> tuple[str, ...]:

@@ -59,6 +59,8 @@ class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     places: tuple[RankPlacement, ...]
     layouts: tuple[Layout, ...]
     stages: tuple[str, ...] = STAGES
+    library: Literal["torch", "mindspore"] = "torch"
+    """What the ranks train with."""
     steps: int = 3
     """Steps of each layout that are compared with the reference run."""
     learn_steps: int = 10

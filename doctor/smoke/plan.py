@@ -64,6 +64,8 @@ class SmokeOptions(msgspec.Struct, frozen=True):
     """Empty: all."""
     baseline: Baseline | None = None
     """Speeds of an earlier run to compare with."""
+    library: Literal["torch", "mindspore"] = "torch"
+    """What the ranks train with."""
 
 
 def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePlan:
@@ -86,7 +88,7 @@ def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePla
 
 def settings(options: SmokeOptions) -> dict[str, Any]:
     """Fields of a `SmokePlan` that the options settle alone, whoever starts the ranks."""
-    copied = ("steps", "seed", "max_bytes", "timeout", "soak", "interface", "environment", "keep")
+    copied = ("steps", "seed", "max_bytes", "timeout", "soak", "interface", "environment", "keep", "library")
     return {
         **{name: getattr(options, name) for name in copied},
         "stages": options.stages or planned_stages(options.native, options.soak),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.model import Failure, FailureKind, Snapshot
 
@@ -24,6 +25,8 @@ class ExitRule:
 
     def __init__(self, grace: float) -> None:
         self.grace = grace
+        self.finished: tuple[int, ...] = ()
+        """Members of the collective in which a rank aborted that are out of it."""
         self._since: float | None = None
 
     def evaluate(self, state: RunState) -> Failure | None:
@@ -39,6 +42,9 @@ class ExitRule:
             return _broken_connection(state, dead) if waited >= NO_CAUSE_SECONDS else None
         first = next((snap for _, snap in sorted(causes.items()) if snap.dead != ENDED_WELL), None)
         about = state.awaited_collective(causes)
+        if first is not None and about is None and first.dead == ABORTED and first.state == "collective":
+            about = current_collective(first)
+            self.finished = state.finished_members(first.group, first.seq)
         if first is None:
             return state.build_failure("left", causes, about=about, text="ended with exit status 0 before the others")
         text = f"{first.dead}: {first.error}" if first.error else first.dead

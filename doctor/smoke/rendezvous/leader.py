@@ -34,6 +34,7 @@ from doctor.smoke.rendezvous.relay import LeaderOrder, RelayedVerdict, RelayInbo
 from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST, rank_names, status
 from doctor.smoke.results import to_facts
 from doctor.smoke.run.environment_trial import CannotRepeat, explain_by_environment
+from doctor.smoke.run.mindspore_run import repeat_with_mindspore
 from doctor.smoke.run.supervisor import ReadyAgent, SmokeResult, StageCallback, run_on_launched
 from doctor.transport.conversation import LineSession
 from doctor.transport.pipes import SocketChannel
@@ -93,6 +94,7 @@ class Leader:
         plan = build_launched_plan(self.context, hellos, (), options)
         result = self._train(plan, options, on_stage)
         if not result.stopped:
+            result, options = repeat_with_mindspore(result, options, self._train_again)
             port = {MASTER_PORT: str(plan.master_port)} if plan.master_port else {}
             result = explain_by_environment(result, options, self._train_again, port)
         notes = dict.fromkeys([*result.run.notes, *_notes(hellos)])

@@ -176,7 +176,7 @@ class _LocalAgent(agent.Agent):
         if list(orders["mine"]) != [self.rank]:
             raise ValueError(f"rank {self.rank} runs here, not {orders['mine']}")
         ours = {
-            "worker": programs.program(orders["plan"].get("stages", ())),
+            "worker": programs.program(orders["plan"].get("stages", ()), orders["plan"].get("library", "torch")),
             "python": shlex.quote(sys.executable),
             "start": "exec",
         }

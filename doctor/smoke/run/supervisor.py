@@ -281,7 +281,7 @@ class _Supervisor:
         self.progress = StageProgress(self.plan, self.began, cpus)
         self.detector = Detector(
             self.plan.world,
-            warmup=0.0 if self.plan.backend == "gloo" else WARMUP,
+            warmup=WARMUP if self.plan.backend != "gloo" or self.plan.library != "torch" else 0.0,
             hosts=tuple(place.host for place in self.plan.places),
         )
         ranks = {name: self.ranks_of(name) for name in self.endpoints}
@@ -318,11 +318,11 @@ class _Supervisor:
         return Start(
             plan=planning.plan_as_dict(self.plan),
             mine=(),
-            worker="" if adopted else programs.program(self.plan.stages),
+            worker="" if adopted else programs.program(self.plan.stages, self.plan.library),
             master=(self.plan.master_addr, self.plan.master_port),
             python=self.plan.python or self.python,
             hosts_store=False,
-            start="exec" if adopted or self.plan.backend == "hccl" else "fork",
+            start="exec" if adopted or self.plan.backend == "hccl" or self.plan.library != "torch" else "fork",
             seconds=self.plan.budget + AGENT_MARGIN,
         )
 

@@ -153,7 +153,7 @@ class MindSporeRank:
 def initial_weights(seed: int) -> Any:
     """The model's parameters, one after the other."""
     count = sum(math.prod(shape) for shape in SHAPES.values())
-    return (np.random.RandomState(seed).standard_normal(count) * 0.1).astype(np.float32)
+    return (np.random.RandomState(seed).standard_normal(count) * 0.3).astype(np.float32)
 
 
 class Learner:

@@ -69,8 +69,23 @@ class TestWhatIsSaid:
 
     def test_not_where_only_some_hosts_lack_torch(self) -> None:
         mixed = lacking_torch(3, waiting=(2,))
+        mixed = msgspec.structs.replace(mixed, run=msgspec.structs.replace(mixed.run, import_seconds=1.5))
         assert repeat_with_mindspore(mixed, SmokeOptions(), pytest.fail)[0] is mixed  # type: ignore[arg-type]
         assert not reason_not_run(mixed)
+
+    def test_not_where_another_host_lacks_mindspore(self) -> None:
+        """It has torch, and had not imported it when the others said that they lack it."""
+        text = "ModuleNotFoundError: No module named 'mindspore'"
+        again = SmokeResult(ran(3, 1, trouble("not-started", 2, stage="start", text=text)), {})
+        early = lacking_torch(3, waiting=(2,))
+        assert repeat_with_mindspore(early, SmokeOptions(), lambda options: again) == (early, SmokeOptions())
+
+    def test_a_rank_that_a_launcher_started_says_it_with_its_exit_status(self) -> None:
+        failure = trouble(
+            "not-started", 0, 1, stage="start", text=LACKS_TORCH.replace("MindSporeOnly", "exit status 4")
+        )
+        reason = reason_not_run(SmokeResult(ran(2, 1, failure), {}))
+        assert reason.startswith("/opt/ms/bin/python has MindSpore 2.7.2 and no torch; ")
 
     def test_what_is_not_run_is_said(self) -> None:
         run: SmokeRun = ran(2, 1)
@@ -122,7 +137,7 @@ class TestRanks:
     def test_msrun(self, tmp_path: Path) -> None:
         msrun = Path(PYTHON).with_name("msrun")
         argv = [str(msrun), "--worker_num=2", "--local_worker_num=2", "--join=True", f"--log_dir={tmp_path}"]
-        argv += ["-m", "doctor.smoke", "--json"]
+        argv += [str(ROOT / "doctor/smoke/__main__.py"), "--json"]
         environ = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{msrun.parent}:{os.environ['PATH']}"}
         subprocess.run(argv, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=280, check=False)
         report = json.loads((tmp_path / "scheduler.log").read_text().partition("{")[2].join(["{", ""]))

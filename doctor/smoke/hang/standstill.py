@@ -15,7 +15,7 @@ ONE_WAY = frozenset({"broadcast", "scatter", "reduce", "gather"})
 WRONG_SIZE = "Received data size doesn't match expected size"
 """Of gloo's error (gloo/transport/tcp/pair.cc) before it aborts the process."""
 NOT_THE_PROGRAM = re.compile(
-    r"[/\\]torch(_npu)?[/\\]|(^|[/\\])worker([/\\]\w+)?\.py$|^<(frozen |string|doctor)"
+    r"[/\\](torch|torch_npu|mindspore)[/\\]|(^|[/\\])worker([/\\]\w+)?\.py$|^<(frozen |string|doctor)"
     r"|[/\\](threading|socket|selectors)\.py$"
 )
 """Files in which a rank that waits in a collective may be."""

@@ -29,13 +29,12 @@ PYTHON = os.environ.get("MINDSPORE_PYTHON", "")
 LACKS_TORCH = "MindSporeOnly: /opt/ms/bin/python has MindSpore 2.7.2 and no torch"
 with_mindspore = pytest.mark.skipif(not PYTHON, reason="MINDSPORE_PYTHON names no interpreter with MindSpore")
 HOOK = """
-import builtins, os, signal
-plain, seen = builtins.__import__, []
-def importing(name, *rest, **more):
-    module = plain(name, *rest, **more)
+import importlib, os, signal
+plain, seen = importlib.import_module, []
+def import_module(name, *rest):
+    target = plain(name, *rest)
     if name == "mindspore.mint.distributed" and not seen:
         seen.append(True)
-        import mindspore.mint.distributed as target
         real, calls = target.all_reduce, []
         def all_reduce(tensor, *rest, **more):
             calls.append(1)
@@ -43,8 +42,8 @@ def importing(name, *rest, **more):
                 {act}
             return real(tensor, *rest, **more)
         target.all_reduce = all_reduce
-    return module
-builtins.__import__ = importing
+    return target
+importlib.import_module = import_module
 """
 
 
@@ -130,7 +129,7 @@ class TestRanks:
     )
     def test_a_rank_with_a_fault(self, tmp_path: Path, act: str, check: str) -> None:
         (tmp_path / "sitecustomize.py").write_text(HOOK.replace("{act}", act))
-        report = smoke("--ranks-per-host", "2", folder=tmp_path)
+        report = smoke("--ranks-per-host", "3", folder=tmp_path)
         assert check in failed(report), report["smoke"]["failures"]
         assert "rank 1" in failed(report)[check]
 

@@ -14,10 +14,10 @@ from types import CodeType
 import pytest
 
 from doctor.smoke.programs import agent, worker
-from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS, SHARED_PARTS
+from doctor.smoke.programs.worker import MINDSPORE_PARTS, NATIVE_PARTS, PARTS, SHARED_PARTS
 from doctor.smoke.run import programs
 
-ALL_PARTS = (*PARTS, *NATIVE_PARTS)
+ALL_PARTS = (*PARTS, *MINDSPORE_PARTS, *NATIVE_PARTS)
 FOLDER = Path(worker.__file__).parent
 PACKAGE = worker.__name__
 PYTHON = (3, 8)

@@ -6,6 +6,7 @@ that rank 0 starts. Source: mindspore.mint.distributed and msrun of MindSpore 2.
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 import subprocess
@@ -31,8 +32,7 @@ def load_mindspore(orders: dict[str, Any], events: EventWriter) -> None:
     global mindspore, np
     os.environ.update(GLOG_v="3")  # errors only
     started = time.monotonic()
-    import mindspore
-    import numpy as np
+    mindspore, np = (importlib.import_module(name) for name in ("mindspore", "numpy"))
 
     events.emit(
         "imported",
@@ -50,11 +50,11 @@ def join_mindspore_ranks(orders: dict[str, Any], events: EventWriter, rank: int)
     plan, (name, port) = orders["plan"], orders["master"]
     world = len(plan["places"])
     try:
-        address = socket.getaddrinfo(name, port, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
+        address = str(socket.getaddrinfo(name, port, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
         raise StoreError(f"{name} does not resolve to an IPv4 address: {error.strerror or error}") from None
     os.environ.update(
-        MS_WORKER_NUM=str(world), MS_SCHED_HOST=str(address), MS_SCHED_PORT=str(port), MS_ROLE="MS_WORKER",
+        MS_WORKER_NUM=str(world), MS_SCHED_HOST=address, MS_SCHED_PORT=str(port), MS_ROLE="MS_WORKER",
         MS_NODE_ID=str(rank), RANK_ID=str(rank), RANK_SIZE=str(world), MS_WORKER_IP=own_address(address),
     )  # fmt: skip
     if orders["hosts_store"]:
@@ -64,11 +64,10 @@ def join_mindspore_ranks(orders: dict[str, Any], events: EventWriter, rank: int)
     wait_for_port(events, name, port, plan["timeout"], plan["timeout"] / 2)
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
     mindspore.set_device("CPU")
-    from mindspore.communication import get_rank, init
-
-    init("mccl")
-    if get_rank() != rank:
-        raise StoreError(f"MindSpore made this process rank {get_rank()} in place of rank {rank}")
+    communication = importlib.import_module("mindspore.communication")
+    communication.init("mccl")
+    if communication.get_rank() != rank:
+        raise StoreError(f"MindSpore made this process rank {communication.get_rank()} in place of rank {rank}")
 
 
 def own_address(target: str) -> str:
@@ -95,7 +94,7 @@ class MindSporeComm:
 
     def __init__(self, rank: int, size: int, recorder: FlightRecorder) -> None:
         self.rank, self.size, self.recorder = rank, size, recorder
-        self.functions = __import__("mindspore.mint.distributed", fromlist=["all_reduce"])
+        self.functions = importlib.import_module("mindspore.mint.distributed")
 
     def run_traced(self, op: str, array: Any, function: Callable[[], Any], root: int = -1) -> Any:
         """Runs ``function``, which must be this collective and wait for its result, and records it."""

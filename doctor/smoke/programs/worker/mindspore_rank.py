@@ -27,7 +27,7 @@ from doctor.smoke.programs.worker.rng import HIDDEN, MASKED_PER_ROW, SEQUENCE_LE
 from doctor.smoke.programs.worker.stage_collectives import roots_to_test
 from doctor.smoke.programs.worker.values import digest, finite_or_none, json_number
 
-REPEATS = 3
+TIMED_CALLS = 3
 """Of a collective that is timed."""
 SHAPES = {
     "token": (VOCABULARY, HIDDEN), "position": (SEQUENCE_LENGTH, HIDDEN), "query": (HIDDEN, HIDDEN),
@@ -101,7 +101,7 @@ class MindSporeRank:
         for op in ("all_reduce", "all_gather", "broadcast"):
             parts = self.comm.size if op == "all_gather" else 1
             count = max(1, self.plan["max_bytes"] // 4 // parts)
-            seconds = [self.test(op, count=count) for _ in range(REPEATS)]
+            seconds = [self.test(op, count=count) for _ in range(TIMED_CALLS)]
             if self.comm.rank == 0:
                 self.events.emit("speed", gid=0, op=op, bytes=count * parts * 4, seconds=seconds)
         self.comm.barrier()

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
 from doctor.engine.fact import Unreadable
+from doctor.job.variables import MASTER_PORT
 from doctor.smoke.model import OWN_CHOICE, SmokeRun
 from doctor.smoke.results.to_facts import unreached_reason
 
@@ -28,6 +29,8 @@ def smoke_environment_fails(run: SmokeRun) -> Iterator[Finding]:
         return
     if trial is None:
         raise Unreadable(*unreached_reason(run, "teardown"))
+    if trial.untried:
+        raise Unreadable(trial.untried, unreached_reason(run, "teardown")[1])
     if not trial.passes:
         raise Unreadable("the run fails without the job's variables, too", unreached_reason(run, "teardown")[1])
     variable = f"{run.plan.backend.upper()}_SOCKET_IFNAME"
@@ -42,12 +45,17 @@ def smoke_environment_fails(run: SmokeRun) -> Iterator[Finding]:
     else:
         named = " and ".join(settings)
         cause = f"it fails with {named}" + f" or without {variable}" * own
-        remedy = f"Unset {', '.join(name for name in trial.culprits if name != OWN_CHOICE)}, or set the right value."
+        unset = [name for name in trial.culprits if name not in (OWN_CHOICE, MASTER_PORT)]
+        remedy = f"Unset {', '.join(unset)}, or set the right value." if unset else ""
+        if MASTER_PORT in trial.culprits:
+            remedy += (
+                " Open that port in the firewall of rank 0's host or end what listens there, or choose another one."
+            )
     yield Finding(
         "the run fails in the job's environment and passes without: {cause}",
         hosts=trial.hosts,
         cause=cause,
-        remedy=remedy,
+        remedy=remedy.strip(),
         variables=list(trial.culprits),
         runs=trial.runs,
     )

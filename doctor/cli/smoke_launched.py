@@ -125,7 +125,8 @@ def _report(
     from doctor.engine.record import SCHEMA, Run
     from doctor.job.variables import relevant
     from doctor.session.examine import Examination, replay
-    from doctor.smoke.run.round import not_started, reason_not_run
+    from doctor.smoke.run.mindspore_run import reason_not_run
+    from doctor.smoke.run.round import not_started
 
     why = reason_not_run(result)
     round_result = not_started(result.records, why) if why else None

@@ -18,7 +18,10 @@ MINDSPORE_PORT = 8118
 WORLD_SIZE_VARIABLES = ("WORLD_SIZE", "RANK_SIZE", "MS_WORKER_NUM")
 """How many ranks the job has, the first that is set."""
 
-JOB_WIDE = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK_SIZE", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_WORKER_NUM")
+MASTER_PORT = "MASTER_PORT"
+"""Where torch's ranks meet, at MASTER_ADDR."""
+
+JOB_WIDE = ("MASTER_ADDR", MASTER_PORT, "WORLD_SIZE", "RANK_SIZE", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_WORKER_NUM")
 """Where all ranks meet, and how many they are: one value for the whole job."""
 
 TABLE_VARIABLES = ("RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH")

@@ -59,6 +59,8 @@ class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     places: tuple[RankPlacement, ...]
     layouts: tuple[Layout, ...]
     stages: tuple[str, ...] = STAGES
+    library: Literal["torch", "mindspore"] = "torch"
+    """What the ranks train with."""
     steps: int = 3
     """Steps of each layout that are compared with the reference run."""
     learn_steps: int = 10
@@ -86,7 +88,8 @@ class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     variables: dict[str, str] = {}
     """Of the job, as the controller has them."""
     keep: tuple[str, ...] | None = None
-    """The only variables in force, for a trial; `OWN_CHOICE` is the library's own choice of the interface."""
+    """The only variables in force, for a trial; `OWN_CHOICE` is the library's own choice of the interface.
+    ``NAME=value`` is in force where the variable has this value."""
 
     @property
     def world(self) -> int:
@@ -173,8 +176,10 @@ class EnvironmentTrial(msgspec.Struct, frozen=True):
     values: dict[str, str] = {}
     """Of these variables."""
     hosts: tuple[str, ...] = ()
-    """Where they are set; empty: by the controller, for all."""
+    """Where they are set; empty: for all."""
     runs: int = 0
+    untried: str = ""
+    """Why no run could be made without them."""
 
 
 class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -68,6 +68,8 @@ class SmokeOptions(msgspec.Struct, frozen=True):
     """Empty: all."""
     baseline: Baseline | None = None
     """Speeds of an earlier run to compare with."""
+    library: Literal["torch", "mindspore"] = "torch"
+    """What the ranks train with."""
 
 
 def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePlan:
@@ -80,22 +82,33 @@ def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePla
         backend=backend,
         places=placements,
         layouts=chosen,
-        stages=options.stages or planned_stages(options.native, options.soak, options.device_seconds),
-        steps=options.steps,
-        seed=options.seed,
-        max_bytes=options.max_bytes,
         master_addr=options.master_addr or _master_address(hosts),
         master_port=options.master_port,
-        timeout=options.timeout,
-        budget=options.budget + options.soak + options.device_seconds,
-        soak=options.soak,
-        device_seconds=options.device_seconds,
         python=options.python,
-        interface=options.interface,
-        environment=options.environment,
         variables=options.variables,
-        keep=options.keep,
+        **settings(options),
     )
+
+
+def settings(options: SmokeOptions) -> dict[str, Any]:
+    """Fields of a `SmokePlan` that the options settle alone, whoever starts the ranks."""
+    copied = (
+        "steps",
+        "seed",
+        "max_bytes",
+        "timeout",
+        "soak",
+        "device_seconds",
+        "interface",
+        "environment",
+        "keep",
+        "library",
+    )
+    return {
+        **{name: getattr(options, name) for name in copied},
+        "stages": options.stages or planned_stages(options.native, options.soak, options.device_seconds),
+        "budget": options.budget + options.soak + options.device_seconds,
+    }
 
 
 def planned_stages(native: bool = False, soak: float = 0.0, device_seconds: float = 0.0) -> tuple[str, ...]:

@@ -177,6 +177,8 @@ class Start(AgentOrder, frozen=True, tag="start"):
     """``fork``: one interpreter becomes all ranks; ``exec``: one for each."""
     seconds: float
     """The agent's time limit."""
+    peer: str = ""
+    """The address of another host, where a launcher has started the ranks."""
 
 
 class Stay(AgentOrder, frozen=True, tag="stay"):

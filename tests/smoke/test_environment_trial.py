@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from doctor.smoke.model import EnvironmentTrial
 from doctor.smoke.plan import SmokeOptions
-from doctor.smoke.run.environment_trial import explain_by_environment
+from doctor.smoke.run.environment_trial import CannotRepeat, explain_by_environment
 from doctor.smoke.run.result import SmokeResult
 from tests.checks.broken_off import trouble
 from tests.checks.smoke import ran
@@ -39,3 +39,37 @@ def test_a_failure_that_does_not_come_back_is_laid_at_no_variable() -> None:
 def test_a_failure_without_the_variables_is_not_theirs() -> None:
     trial, runs = explained(lambda kept: True)
     assert trial and not trial.passes and runs == 1
+
+
+def different(fails: Callable[[set[str]], bool]) -> EnvironmentTrial:
+    """The trial of a run on four hosts of which one has another value of its own than the rest."""
+    values = {f"w{number} rank {number}": {"GLOO_SOCKET_IFNAME": "eth0"} for number in range(3)}
+    values["w3 rank 3"] = {"GLOO_SOCKET_IFNAME": "docker0"}
+
+    def repeat(options: SmokeOptions) -> SmokeResult:
+        return SmokeResult(ran(4, 1, trouble("dead", 2)) if fails(set(options.keep or ())) else ran(4, 1), {})
+
+    failed = SmokeResult(ran(4, 1, trouble("network", 2, stage="collectives")), {}, variables=values)
+    trial = explain_by_environment(failed, SmokeOptions(), repeat).run.environment_trial
+    assert trial and trial.culprits == ("GLOO_SOCKET_IFNAME",)
+    return trial
+
+
+def test_of_two_values_the_one_that_fails_alone_is_named_with_its_host() -> None:
+    trial = different(lambda kept: bool(kept & {"GLOO_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME=docker0"}))
+    assert (trial.values, trial.hosts) == ({"GLOO_SOCKET_IFNAME": "docker0"}, ("w3",))
+
+
+def test_values_that_fail_together_alone_are_both_shown_and_no_host_is_picked() -> None:
+    trial = different(lambda kept: "GLOO_SOCKET_IFNAME" in kept)
+    assert trial.values == {"GLOO_SOCKET_IFNAME": "eth0 on 3 hosts, docker0 on 1 host"}
+    assert trial.hosts == ()
+
+
+def test_why_there_was_no_trial_is_said() -> None:
+    def repeat(options: SmokeOptions) -> SmokeResult:
+        raise CannotRepeat("the process of rank 1 did not come again")
+
+    failed = SmokeResult(ran(4, 2, trouble("dead", 2, stage="collectives")), {})
+    trial = explain_by_environment(failed, SmokeOptions(variables=VARIABLES), repeat).run.environment_trial
+    assert trial and not trial.passes and trial.untried == "the process of rank 1 did not come again"

@@ -101,7 +101,7 @@ def test_agents_that_were_there_already() -> None:
     )
     agents = [Agent(host, [hello(host)], well) for host in ("a", "b")]
     ready = [ReadyAgent(one.host, (rank,), one, "10.0.0.1") for rank, one in enumerate(agents)]
-    smoked = run_on_launched(plan, ready)
+    smoked = run_on_launched(plan, ready, SmokeOptions())
     assert smoked.run.ended == "complete"
     assert [one.orders[0]["prepare"]["listen"] for one in agents] == [True, False]
     assert {order["start"] for one in agents for order in one.told("start")} == {"exec"}

@@ -87,3 +87,53 @@ def test_packets_that_are_dropped_are_told_from_a_host_that_refuses(fleet: Fleet
     done = job(fleet, [(second, {"MASTER_ADDR": fleet.addresses[second]}), (second, {})], "--budget", "5")
     assert "refuses connections: nothing of this job listens there" in done[1].stderr
     assert trouble(done)["text"].startswith(f"MASTER_ADDR={fleet.addresses[first]} refuses connections")
+
+
+def blamed(done: list[Done]) -> dict[str, Any]:
+    """The finding of the check of the job's environment, the only one."""
+    assert len({one.returncode for one in done}) == 1 and done[0].stdout, done[0].stderr
+    outcomes = json.loads(done[0].stdout)["outcomes"]
+    failed = {one["check"]: one["findings"] for one in outcomes if one["status"] == "failed"}
+    assert list(failed) == ["smoke-environment-fails"]
+    (finding,) = failed["smoke-environment-fails"]
+    return dict(finding)
+
+
+def test_a_variable_of_one_rank_is_named_with_its_host(fleet: Fleet) -> None:
+    """gloo takes names of interfaces, and no list of those that it should not take, as NCCL does."""
+    first, second = fleet.hosts
+    done = job(fleet, [(first, {"NCCL_DEBUG": "WARN"}), (second, {"GLOO_SOCKET_IFNAME": "^lo,docker0"})])
+    finding = blamed(done)
+    assert finding["message"].endswith("it fails with GLOO_SOCKET_IFNAME=^lo,docker0")
+    assert finding["hosts"] == [second]
+
+
+@pytest.mark.full
+def test_a_bridge_that_every_host_has(fleet: Fleet) -> None:
+    bridge = "ip link add docker0 type bridge && ip addr add 172.17.0.1/16 dev docker0 && ip link set docker0 up"
+    for host in fleet.hosts:
+        fleet.enter(host, bridge)
+    try:
+        finding = blamed(job(fleet, [(host, {"GLOO_SOCKET_IFNAME": "docker0"}) for host in fleet.hosts]))
+        assert (finding["hosts"], finding["values"]["variables"]) == ([], ["GLOO_SOCKET_IFNAME"])
+        done = job(fleet, [(host, {"GLOO_SOCKET_IFNAME": "docker0"}) for host in fleet.hosts], "--env", "clean")
+        assert done[0].returncode == 0
+    finally:
+        for host in fleet.hosts:
+            fleet.enter(host, "ip link del docker0")
+
+
+@pytest.mark.full
+def test_the_port_of_the_rendezvous_is_one_of_the_variables(fleet: Fleet) -> None:
+    rules = f"table inet shut {{ chain in {{ type filter hook input priority 0; tcp dport {PORT} drop; }}; }}"
+    with fleet.broken(fleet.hosts[0], nft=rules):
+        finding = blamed(job(fleet, [(host, {}) for host in fleet.hosts]))
+    assert finding["values"]["variables"] == ["MASTER_PORT"]
+
+
+def test_why_no_run_is_made_without_master_addr(fleet: Fleet) -> None:
+    first, second = fleet.hosts
+    done = job(fleet, [(first, {}), (second, {"MASTER_ADDR": NOBODY})], "--budget", "5")
+    outcomes = {one["check"]: one for one in json.loads(done[0].stdout)["outcomes"]}
+    (unknown,) = outcomes["smoke-environment-fails"]["unknown"]
+    assert "did not find each other by MASTER_ADDR and MASTER_PORT" in unknown["reason"]

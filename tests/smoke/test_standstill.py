@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from doctor.smoke.hang.detector import Detector
-from doctor.smoke.hang.standstill import explain_standstill, foreign_frame
+from doctor.smoke.hang.standstill import explain_standstill, explain_wrong_size, foreign_frame
 from doctor.smoke.model import Collective, Failure, Snapshot
 from doctor.smoke.results.trouble_findings import blamed_hosts
 from tests.checks.smoke import ran
@@ -77,3 +77,30 @@ def test_slow_is_not_silent() -> None:
     assert fed(30, idle=0.2) is None
     found = fed(4, idle=4.0)
     assert found and found.kind == "network"
+
+
+WRONG_SIZE = "op.preamble.length <= op.nbytes. 820 vs 412. Received data size doesn't match expected size."
+
+
+def aborted(rank: int) -> Failure:
+    waiting = tuple(other for other in range(4) if other != rank)
+    return Failure("dead", (rank,), waiting, (), "certain", "collectives", op="all_reduce", seq=28, text="signal 6")
+
+
+def test_a_rank_that_gloo_aborts_over_anothers_data_is_its_victim() -> None:
+    found = explain_wrong_size(aborted(2), (3,), WRONG_SIZE)
+    assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("left", (3,), (0, 1, 2))
+    assert any("820 vs 412" in sentence for sentence in found.evidence)
+
+
+def test_any_other_abort_is_that_ranks_own() -> None:
+    assert explain_wrong_size(aborted(2), (3,), "CHECK failed: driver") == aborted(2)
+    assert explain_wrong_size(aborted(2), (), WRONG_SIZE) == aborted(2)
+
+
+def test_several_links_of_one_host_are_laid_at_it() -> None:
+    links = (("w1", "w3"), ("w2", "w3"))
+    found = Failure("network", (0, 1), (2,), certainty="evidence", stage="collectives", links=links)
+    assert blamed_hosts(ran(3, 1, found), found) == ("w3",)
+    one = Failure("network", (0, 1), (2,), certainty="evidence", stage="collectives", links=links[:1])
+    assert blamed_hosts(ran(3, 1, one), one) == ("w1", "w3")

@@ -14,10 +14,10 @@ from types import CodeType
 import pytest
 
 from doctor.smoke.programs import agent, worker
-from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS, SHARED_PARTS
+from doctor.smoke.programs.worker import MINDSPORE_PARTS, NATIVE_PARTS, PARTS, SHARED_PARTS
 from doctor.smoke.run import programs
 
-ALL_PARTS = (*PARTS, *NATIVE_PARTS)
+ALL_PARTS = (*PARTS, *NATIVE_PARTS, *MINDSPORE_PARTS)
 FOLDER = Path(worker.__file__).parent
 PACKAGE = worker.__name__
 PYTHON = (3, 8)
@@ -140,7 +140,7 @@ def compiled(text: str) -> list[CodeType]:
 
 
 def test_the_joined_program_compiles_and_names_its_files() -> None:
-    text = programs.program(("training", "native"))
+    text = programs.program(("training", "native"), "mindspore")
     assert text.isascii()
     assert [code.co_filename for code in compiled(text)] == [f"worker/{part}.py" for part in ALL_PARTS]
     assert compiled(programs.program(("training",)))[-1].co_filename == "worker/main.py"

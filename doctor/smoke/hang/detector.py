@@ -71,8 +71,8 @@ class Detector:
 
     @property
     def finished(self) -> tuple[int, ...]:
-        """Ranks that are out of the collective which a failure of kind ``network`` is about."""
-        return self._transfer_rule.finished
+        """Ranks that are out of the collective which a failure is about that others are in: stuck, or aborted."""
+        return self._transfer_rule.finished or self._exit_rule.finished
 
     def learn_group(self, gid: int, name: str, ranks: Iterable[int]) -> None:
         self.groups[gid] = (name, tuple(ranks))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.model import Failure, FailureKind, Snapshot
 
@@ -24,6 +25,8 @@ class ExitRule:
 
     def __init__(self, grace: float) -> None:
         self.grace = grace
+        self.finished: tuple[int, ...] = ()
+        """Members of the collective in which a rank aborted that are out of it."""
         self._since: float | None = None
 
     def evaluate(self, state: RunState) -> Failure | None:
@@ -39,6 +42,12 @@ class ExitRule:
             return _broken_connection(state, dead) if waited >= NO_CAUSE_SECONDS else None
         first = next((snap for _, snap in sorted(causes.items()) if snap.dead != ENDED_WELL), None)
         about = state.awaited_collective(causes)
+        if first is not None and first.dead == ABORTED and first.state == "collective":
+            # One that has gone on already may wait for it in a later collective; where it aborted tells more.
+            self.finished = state.finished_members(first.group, first.seq)
+            about = current_collective(first) if self.finished else about
+            if not self.finished and waited < NO_CAUSE_SECONDS:
+                return None  # the other hosts' snapshots may still be on their way
         if first is None:
             return state.build_failure("left", causes, about=about, text="ended with exit status 0 before the others")
         text = f"{first.dead}: {first.error}" if first.error else first.dead

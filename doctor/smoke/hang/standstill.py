@@ -12,8 +12,10 @@ from doctor.smoke.model import Failure, FailureKind
 PAIRED = frozenset({"send", "recv"})
 ONE_WAY = frozenset({"broadcast", "scatter", "reduce", "gather"})
 """Some ranks may finish these while others cannot."""
+WRONG_SIZE = "Received data size doesn't match expected size"
+"""Of gloo's error (gloo/transport/tcp/pair.cc) before it aborts the process."""
 NOT_THE_PROGRAM = re.compile(
-    r"[/\\]torch(_npu)?[/\\]|(^|[/\\])worker([/\\]\w+)?\.py$|^<(frozen |string|doctor)"
+    r"[/\\](torch|torch_npu|mindspore)[/\\]|(^|[/\\])worker([/\\]\w+)?\.py$|^<(frozen |string|doctor)"
     r"|[/\\](threading|socket|selectors)\.py$"
 )
 """Files in which a rank that waits in a collective may be."""
@@ -43,6 +45,20 @@ def explain_standstill(failure: Failure, finished: Iterable[int], checked: bool)
         text="the cause is not known",
         evidence=(*failure.evidence, f"Nothing speaks against any host: {observed}."),
     )
+
+
+def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str) -> Failure:
+    """A failure of kind ``dead``, where gloo aborted a rank as another one sent it data of another collective.
+
+    ``finished``: ranks that are out of the collective in which it aborted; ``error``: its last error output.
+    """
+    early = tuple(sorted(finished))
+    blocked = tuple(rank for rank in sorted({*failure.culprit_ranks, *failure.waiting_ranks}) if rank not in early)
+    if WRONG_SIZE not in error or not early or failure.op in PAIRED | ONE_WAY:
+        return failure
+    ranks = ", ".join(map(str, failure.culprit_ranks))
+    why = f"Rank {ranks} aborted in it, as gloo does when data of another size comes than it expects: {error}"
+    return _blame_fewest(msgspec.structs.replace(failure, evidence=(*failure.evidence, why)), early, blocked)
 
 
 def _blame_fewest(failure: Failure, early: tuple[int, ...], blocked: tuple[int, ...]) -> Failure:

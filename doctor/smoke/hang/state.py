@@ -66,6 +66,13 @@ class RunState:
         called = self.ledger.calls(group, seq)
         return [rank for rank in self.members(group) if rank not in called and self.entered(rank, group) < seq]
 
+    def finished_members(self, group: int, seq: int) -> tuple[int, ...]:
+        """Living members that have entered this place and are out of it."""
+        snaps = [self.snaps[rank] for rank in self.members(group) if rank in self.snaps]
+        inside = {snap.rank for snap in snaps if snap.state == "collective" and (snap.group, snap.seq) == (group, seq)}
+        absent = {*inside, *self.absent_members(group, seq)}
+        return tuple(snap.rank for snap in snaps if snap.rank not in absent and not snap.dead)
+
     def entered(self, rank: int, group: int) -> int:
         return self.snaps[rank].entered.get(group, 0) if rank in self.snaps else 0
 

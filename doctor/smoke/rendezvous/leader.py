@@ -15,7 +15,8 @@ from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
 from doctor.environment.job_context import JobContext
-from doctor.smoke.model import Failure, SmokeRun
+from doctor.job.variables import MASTER_PORT
+from doctor.smoke.model import EnvironmentTrial, Failure, SmokePlan, SmokeRun
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.rendezvous.link import (
     ForeignPeer,
@@ -29,15 +30,19 @@ from doctor.smoke.rendezvous.link import (
     send_line,
 )
 from doctor.smoke.rendezvous.placement import build_launched_plan, names_by_rank
-from doctor.smoke.rendezvous.relay import RelayedVerdict, RelayInbox
-from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST, status
+from doctor.smoke.rendezvous.relay import LeaderOrder, RelayedVerdict, RelayInbox
+from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST, rank_names, status
 from doctor.smoke.results import to_facts
+from doctor.smoke.run.environment_trial import CannotRepeat, explain_by_environment
+from doctor.smoke.run.mindspore_run import repeat_with_mindspore
 from doctor.smoke.run.supervisor import ReadyAgent, SmokeResult, StageCallback, run_on_launched
 from doctor.transport.conversation import LineSession
 from doctor.transport.pipes import SocketChannel
 
 _POLL_SECONDS = 0.05
 _LINE_SECONDS = 1.0
+_RESTART_SECONDS = 20.0
+"""For all processes to start their agents again."""
 _MAX_MEMBERS = 1 << 16
 """Processes that are let in."""
 
@@ -48,6 +53,7 @@ class Leader:
     def __init__(self, context: JobContext, key: bytes) -> None:
         """Raises: OSError, when none of the ports is free."""
         self.context, self.exit_code = context, 12
+        self._attempt = 0
         self._inbox: queue.SimpleQueue[Member] = queue.SimpleQueue()
         self._members: list[Member] = []
         self._agent_members: list[Member] = []
@@ -83,8 +89,20 @@ class Leader:
         hellos, relayed_errors = [member.hello for member in self._members], list(self._relayed_errors.values())
         if failure:
             return self._failed_result(failure, hellos, relayed_errors, options)
+        # Every rank has its variables of its own, this process's rank too.
+        options = msgspec.structs.replace(options, variables={})
         plan = build_launched_plan(self.context, hellos, (), options)
-        names = names_by_rank(hellos)
+        result = self._train(plan, options, on_stage)
+        if not result.stopped:
+            result, options = repeat_with_mindspore(result, options, self._train_again)
+            port = {MASTER_PORT: str(plan.master_port)} if plan.master_port else {}
+            result = explain_by_environment(result, options, self._train_again, port)
+        notes = dict.fromkeys([*result.run.notes, *_notes(hellos)])
+        return msgspec.structs.replace(result, run=msgspec.structs.replace(result.run, notes=tuple(notes)))
+
+    def _train(self, plan: SmokePlan, options: SmokeOptions, on_stage: StageCallback = lambda *_: None) -> SmokeResult:
+        """One run, on the agents that have come."""
+        names = names_by_rank([member.hello for member in self._members])
         ready = [
             ReadyAgent(
                 names[member.hello.rank],
@@ -94,9 +112,26 @@ class Leader:
             )
             for member in self._agent_members
         ]
-        result = run_on_launched(plan, ready, on_stage)
-        notes = dict.fromkeys([*result.run.notes, *_notes(hellos)])
-        return msgspec.structs.replace(result, run=msgspec.structs.replace(result.run, notes=tuple(notes)))
+        return run_on_launched(plan, ready, options, on_stage)
+
+    def _train_again(self, options: SmokeOptions) -> SmokeResult:
+        """A further run of the same ranks, whose processes start new agents. Raises: CannotRepeat, ValueError."""
+        self._attempt += 1
+        self._agent_members.clear()
+        processes = len(self._members)
+        for member in self._members:
+            with contextlib.suppress(OSError):  # its end is noticed below
+                send_line(member.link, LeaderOrder(attempt=self._attempt))
+        deadline = time.monotonic() + _RESTART_SECONDS
+        while len(self._agent_members) < processes:
+            self._collect_arrivals()
+            if len(self._members) < processes or time.monotonic() > deadline:
+                present = {member.hello.rank for member in self._agent_members}
+                absent = [member.hello.rank for member in self._members if member.hello.rank not in present]
+                who = rank_names(absent) if absent else "a rank"
+                raise CannotRepeat(f"no further run could be made: the process of {who} did not come again")
+        hellos = [member.hello for member in self._members]
+        return self._train(build_launched_plan(self.context, hellos, (), options), options)
 
     # ---- gathering
 
@@ -137,6 +172,9 @@ class Leader:
 
     def _admit(self, member: Member) -> None:
         if len(self._members) >= _MAX_MEMBERS or member.hello.rank >= _MAX_MEMBERS:
+            member.link.close()
+            return
+        if member.hello.use == "lines" and member.hello.attempt != self._attempt:  # too late for its run
             member.link.close()
             return
         (self._agent_members if member.hello.use == "lines" else self._members).append(member)
@@ -194,12 +232,28 @@ class Leader:
         final_failure = msgspec.structs.replace(
             failure, culprit_ranks=culprits, waiting_ranks=waiting_ranks, seconds=waited
         )
-        run = SmokeRun(plan, (final_failure,), "trouble", seconds=waited, notes=tuple(dict.fromkeys(_notes(hellos))))
+        run = SmokeRun(
+            plan,
+            (final_failure,),
+            "trouble",
+            seconds=waited,
+            notes=tuple(dict.fromkeys(_notes(hellos))),
+            environment_trial=EnvironmentTrial(passes=False, untried=self._untried()),
+        )
         now = time.time()
         records = {}
         for host in dict.fromkeys(place.host for place in plan.places if place.host != UNKNOWN_HOST):
             records[host] = HostRecord(Visit(sent=now, received=now), to_facts.fact_outputs(run, host, ()))
         return SmokeResult(run, records)
+
+    def _untried(self) -> str:
+        """Why a job whose processes do not meet cannot be tried without the variables that say where they meet."""
+        source, port = self.context.leader_address_source, self.context.leader_port
+        names = " and ".join(filter(None, (source, MASTER_PORT if port and source == "MASTER_ADDR" else "")))
+        return (
+            "a run without the job's variables cannot be tried: "
+            f"its processes did not find each other by {names or 'what the launcher has told them'}"
+        )
 
 
 def _notes(hellos: Sequence[Hello]) -> list[str]:

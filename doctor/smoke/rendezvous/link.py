@@ -58,6 +58,8 @@ class Hello(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     use: Literal["wait", "lines"] = "wait"
     """What the connection is for: the verdict, or the agent's lines."""
+    attempt: int = 0
+    """Of an agent: for which of the leader's runs it is."""
 
 
 class RelayedError(msgspec.Struct, frozen=True):

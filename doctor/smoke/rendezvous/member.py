@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from doctor.environment.job_context import JobContext
 from doctor.smoke.programs.agent import agent
 from doctor.smoke.rendezvous.link import ForeignPeer, Hello, read_line, send_line
 from doctor.smoke.rendezvous.reachability import RendezvousError, attempt_connection, connect_to_leader
-from doctor.smoke.rendezvous.relay import RelayedVerdict, RelayInbox, RelaySender
+from doctor.smoke.rendezvous.relay import LeaderOrder, RelayInbox, RelaySender
 from doctor.smoke.run import programs
 
 LINGER_SECONDS = 10.0
@@ -41,12 +42,13 @@ def run_member(context: JobContext, key: bytes, hello: Hello, patience: float) -
             return _report_unreachable(context, connection, sender)
     finally:
         sender.close()
-    child = 0 if context.problems else _start_agent(context, key, hello)
+    agent_process = _AgentProcess(context, key, hello)
     code = None
     try:
-        code = _wait_for_verdict(connection, RelayInbox(key))
+        agent_process.start(0)
+        code = _wait_for_verdict(connection, RelayInbox(key), agent_process.start)
     finally:
-        _end_agent(child, code is not None)
+        agent_process.end(code is not None)
         connection.close()
     if code is None:
         print(f"doctor: {_process_name(context)} lost its connection to rank 0, which has ended", file=sys.stderr)
@@ -68,8 +70,11 @@ def _process_name(context: JobContext) -> str:
     return "this process" if context.rank is None else f"rank {context.rank}"
 
 
-def _wait_for_verdict(link: socket.socket, mailbox: RelayInbox) -> int | None:
-    """The verdict; None when the leader is gone. Passes on what others of this host have to say meanwhile."""
+def _wait_for_verdict(link: socket.socket, mailbox: RelayInbox, start: Callable[[int], None]) -> int | None:
+    """The verdict; None when the leader is gone. Passes on what others of this host have to say meanwhile.
+
+    ``start``: has this process's rank take part in a further run, by its number.
+    """
     poll = select.poll()
     poll.register(link, select.POLLIN)
     if mailbox.fileno() >= 0:
@@ -81,10 +86,11 @@ def _wait_for_verdict(link: socket.socket, mailbox: RelayInbox) -> int | None:
             if mailbox.fileno() in ready and (relayed_error := mailbox.receive()):
                 send_line(link, relayed_error)
             if link.fileno() in ready:
-                code = msgspec.json.decode(
-                    read_line(link, time.monotonic() + _END_SECONDS), type=RelayedVerdict
-                ).verdict
-                return code
+                order = msgspec.json.decode(read_line(link, time.monotonic() + _END_SECONDS), type=LeaderOrder)
+                if order.verdict is not None:
+                    code = order.verdict
+                    return code
+                start(order.attempt)
     except (OSError, ForeignPeer, msgspec.MsgspecError):
         return None
     finally:
@@ -94,9 +100,27 @@ def _wait_for_verdict(link: socket.socket, mailbox: RelayInbox) -> int | None:
 # ---- the agent of this one rank
 
 
-def _start_agent(context: JobContext, key: bytes, hello: Hello) -> int:
+class _AgentProcess:
+    """The process that starts and watches this one's rank: another one for every run of the leader."""
+
+    def __init__(self, context: JobContext, key: bytes, hello: Hello) -> None:
+        self._context, self._key, self._hello = context, key, hello
+        self._child = 0
+
+    def start(self, attempt: int) -> None:
+        """For a run of this number; the agent of the run before ends first."""
+        self.end(True)
+        if not self._context.problems:
+            self._child = _start_agent(self._context, self._key, self._hello, attempt)
+
+    def end(self, well: bool) -> None:
+        child, self._child = self._child, 0
+        _end_agent(child, well)
+
+
+def _start_agent(context: JobContext, key: bytes, hello: Hello, attempt: int) -> int:
     """A process of its own, on a connection of its own. Returns its number; 0 when there is no connection for it."""
-    hello = msgspec.structs.replace(hello, use="lines")
+    hello = msgspec.structs.replace(hello, use="lines", attempt=attempt)
     for _ in range(_ATTEMPTS):
         link = attempt_connection(context, key, hello)
         if isinstance(link, socket.socket):
@@ -152,7 +176,7 @@ class _LocalAgent(agent.Agent):
         if list(orders["mine"]) != [self.rank]:
             raise ValueError(f"rank {self.rank} runs here, not {orders['mine']}")
         ours = {
-            "worker": programs.program(orders["plan"].get("stages", ())),
+            "worker": programs.program(orders["plan"].get("stages", ()), orders["plan"].get("library", "torch")),
             "python": shlex.quote(sys.executable),
             "start": "exec",
         }

@@ -6,8 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from doctor.environment.job_context import JobContext
+from doctor.job.variables import MASTER_PORT
 from doctor.smoke import plan as planning
-from doctor.smoke.model import STAGES, Backend, RankPlacement, SmokePlan
+from doctor.smoke.model import Backend, RankPlacement, SmokePlan
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.rendezvous.link import Hello, RelayedError
 from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST, host_name, world_size
@@ -25,19 +26,14 @@ def build_launched_plan(
     layouts = tuple(planning.parse_layout(text, world) for text in options.layouts) or planning.default_layouts(world)
     by_name = leader.leader_address_source == "MASTER_ADDR" and leader.leader_addresses
     free = leader.leader_port_in_use or leader.is_scheduler_process
+    free = free or (options.keep is not None and MASTER_PORT not in options.keep)
     return SmokePlan(
         backend=backend,
         places=_placements(world, all_hellos, backend),
         layouts=layouts,
-        stages=tuple(stage for stage in STAGES if options.native or stage != "native"),
-        steps=options.steps,
-        seed=options.seed,
-        max_bytes=options.max_bytes,
         master_addr=leader.leader_addresses[0] if by_name else "",
         master_port=0 if free else leader.leader_port,
-        timeout=options.timeout,
-        budget=options.budget,
-        interface=options.interface,
+        **planning.settings(options),
     )
 
 

@@ -26,6 +26,13 @@ class RelayedVerdict(msgspec.Struct, frozen=True):
     verdict: int
 
 
+class LeaderOrder(msgspec.Struct, frozen=True):
+    """What the leader sends to a process: the verdict, or to start its agent again for another run."""
+
+    verdict: int | None = None
+    attempt: int = 0
+
+
 def _socket_name(key: bytes) -> str:
     return f"\0doctor-smoke-{key.hex()[:24]}"
 
@@ -128,4 +135,4 @@ class RelaySender:
         self._link = None
 
 
-prepare_decoding(RelayedError, RelayedVerdict)
+prepare_decoding(RelayedError, RelayedVerdict, LeaderOrder)

@@ -53,7 +53,7 @@ def minority_torch(imported: Mapping[str, Iterable[TorchImported]]) -> tuple[lis
 
 
 def _version(name: str, text: str | None) -> str:
-    numbers = re.match(r"\d{1,5}(\.\d{1,5}){0,2}", text or "")
+    numbers = re.match(r"(MindSpore )?\d{1,5}(\.\d{1,5}){0,2}", text or "")
     if not numbers:
         return NOT_INSTALLED if text is None else "unknown"
     parts = numbers[0].split(".")

@@ -62,7 +62,8 @@ def _one_host_of_cpus(plan: SmokePlan) -> bool:
 def unreached_reason(run: SmokeRun, stage: str) -> tuple[str, str]:
     """Why a stage was not passed, and the check that reports the cause."""
     if stage not in run.plan.stages:
-        return (f"the {stage} stage was not asked for", "")
+        why = "was not asked for" if run.plan.library == "torch" else "does not run with MindSpore"
+        return (f"the {stage} stage {why}", "")
     if run.failures:
         return (
             f"the smoke run ended before: {describe_failure(run, run.failures[0])}",

@@ -40,8 +40,10 @@ def blamed_hosts(run: SmokeRun, failure: Failure) -> tuple[str, ...]:
         return ()
     culprits = run.hosts(failure.culprit_ranks)
     ends = tuple(sorted({host for link in failure.links for host in link}))
-    explained = len(culprits) == 1 and len(ends) > 2 and all(culprits[0] in link for link in failure.links)
-    if ends and not explained:
+    common = set[str]().union(*failure.links).intersection(*failure.links)
+    if len(ends) > 2 and len(common) == 1:  # several links of one host
+        return tuple(common)
+    if ends:
         return ends
     return culprits or run.hosts(tuple(range(run.plan.world)))
 

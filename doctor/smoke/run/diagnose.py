@@ -10,7 +10,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import TorchImported
 from doctor.smoke.hang import network_evidence
 from doctor.smoke.hang.pressure import pressure_sentences, starved_ranks
-from doctor.smoke.hang.standstill import explain_standstill
+from doctor.smoke.hang.standstill import explain_standstill, explain_wrong_size
 from doctor.smoke.model import Failure, SmokePlan
 from doctor.smoke.protocol import DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
 from doctor.smoke.results.environments import minority_torch
@@ -40,10 +40,15 @@ def add_evidence(
 ) -> Failure:
     """The failure with all evidence that the hosts have for it.
 
-    ``finished``: ranks that are out of the collective which a network failure is about.
+    ``finished``: ranks that are out of the collective which a failure is about that others are in.
     """
     if progress.imports and failure.kind not in ("silent", "unobserved"):
         failure = _with_stacks(failure, channels)
+    if failure.kind == "dead":
+        error = next(
+            (progress.errors[key] for key in progress.keys(failure.culprit_ranks) if key in progress.errors), ""
+        )
+        failure = explain_wrong_size(failure, finished, error)
     if failure.kind in PRESSED:
         failure = _with_pressure(failure, read_pressure(channels))
     if failure.kind == "network":

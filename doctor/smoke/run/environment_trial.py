@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -19,50 +19,90 @@ BUDGET = 45.0
 """Seconds for one trial."""
 MAX_RUNS = 9
 """Trials of one failure; half as many identify one variable of sixteen."""
+MAX_VALUES = 4
+"""Of one variable, that a report shows."""
 
 Repeat = Callable[[SmokeOptions], SmokeResult]
+_NOTHING: Mapping[str, str] = {}
 
 
-def explain_by_environment(result: SmokeResult, options: SmokeOptions, repeat: Repeat) -> SmokeResult:
-    """The result with the trials' evidence on the job's environment; unchanged where that cannot be the cause."""
-    run = result.run
-    names = variables_in_force(result, options)
-    if not run.failures or run.failures[0].kind not in KINDS or run.failures[0].stage not in STAGES or not names:
-        return result
-    if options.environment == "clean":
-        return result
-    tried = 0
-
-    def fails(keep: Sequence[str]) -> bool:
-        nonlocal tried
-        tried += 1
-        trial = msgspec.structs.replace(options, keep=tuple(keep), stages=STAGES, budget=min(options.budget, BUDGET))
-        repeated = repeat(trial)
-        if repeated.stopped:
-            raise _Interrupted(repeated.stopped)
-        return repeated.run.ended != "complete"
-
-    try:
-        if fails(()):
-            trial = EnvironmentTrial(passes=False, runs=tried)
-        elif not fails(names):
-            # With all variables in force it passes as well: what failed does not come back, and no variable brought it.
-            return result
-        else:
-            culprits = _smallest(names, fails, lambda: tried < MAX_RUNS)
-            values, hosts = _where(culprits, result, options)
-            trial = EnvironmentTrial(passes=True, culprits=tuple(culprits), values=values, hosts=hosts, runs=tried)
-    except ValueError:
-        return result
-    except _Interrupted as stop:
-        return msgspec.structs.replace(result, stopped=stop.reason)
-    return msgspec.structs.replace(result, run=msgspec.structs.replace(run, environment_trial=trial))
+class CannotRepeat(Exception):
+    """No run can be made without the variables; the text says why."""
 
 
 class _Interrupted(Exception):
     def __init__(self, reason: BaseException) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def explain_by_environment(
+    result: SmokeResult, options: SmokeOptions, repeat: Repeat, rendezvous: Mapping[str, str] = _NOTHING
+) -> SmokeResult:
+    """The result with the trials' evidence on the job's environment; unchanged where that cannot be the cause.
+
+    ``rendezvous``: variables of the rendezvous that a run can do without, with their values.
+    """
+    names = [*variables_in_force(result, options), *rendezvous]
+    failure = result.run.failures[0] if result.run.failures else None
+    if not failure or failure.kind not in KINDS or failure.stage not in STAGES or not names:
+        return result
+    if options.environment == "clean":
+        return result
+    trials = _Trials(options, repeat)
+    try:
+        outcome = _outcome(result, trials, names, {**options.variables, **rendezvous})
+    except CannotRepeat as error:
+        outcome = EnvironmentTrial(passes=False, runs=trials.count, untried=str(error))
+    except ValueError:
+        return result
+    except _Interrupted as stop:
+        return msgspec.structs.replace(result, stopped=stop.reason)
+    except (KeyboardInterrupt, SystemExit) as stop:
+        return msgspec.structs.replace(result, stopped=stop)
+    return msgspec.structs.replace(result, run=msgspec.structs.replace(result.run, environment_trial=outcome))
+
+
+class _Trials:
+    """Short runs with some of the variables."""
+
+    def __init__(self, options: SmokeOptions, repeat: Repeat) -> None:
+        self.count = 0
+        self._repeat = repeat
+        self._options = msgspec.structs.replace(options, stages=STAGES, budget=min(options.budget, BUDGET), soak=0.0)
+
+    def fails(self, keep: Sequence[str]) -> bool:
+        """Whether a run fails with these variables alone. Raises: CannotRepeat, ValueError."""
+        self.count += 1
+        repeated = self._repeat(msgspec.structs.replace(self._options, keep=tuple(keep)))
+        if repeated.stopped:
+            raise _Interrupted(repeated.stopped)
+        return repeated.run.ended != "complete"
+
+    def may(self) -> bool:
+        """Whether there may be one more."""
+        return self.count < MAX_RUNS
+
+
+def _outcome(
+    result: SmokeResult, trials: _Trials, names: Sequence[str], shared: Mapping[str, str]
+) -> EnvironmentTrial | None:
+    """What the trials show; None where the failure does not come back with all variables in force."""
+    if trials.fails(()):
+        return EnvironmentTrial(passes=False, runs=trials.count)
+    if not trials.fails(names):
+        return None
+    culprits = _smallest(names, trials)
+    settings = _settings(shared, result.variables, culprits)
+    if len(culprits) == 1 and len(settings) == 2:
+        settings = _the_wrong_one(settings, trials)
+    return EnvironmentTrial(
+        passes=True,
+        culprits=tuple(culprits),
+        values=_texts(settings),
+        hosts=_hosts(settings, result),
+        runs=trials.count,
+    )
 
 
 def variables_in_force(result: SmokeResult, options: SmokeOptions) -> list[str]:
@@ -74,25 +114,80 @@ def variables_in_force(result: SmokeResult, options: SmokeOptions) -> list[str]:
     return [OWN_CHOICE] * free + sorted(names)
 
 
-def _smallest(names: Sequence[str], fails: Callable[[Sequence[str]], bool], may: Callable[[], bool]) -> list[str]:
+def _smallest(names: Sequence[str], trials: _Trials) -> list[str]:
     """The names that make a run fail, by halving; more than one where no half does so alone, or runs are used up."""
     pool = list(names)
-    while len(pool) > 1 and may():
+    while len(pool) > 1 and trials.may():
         half, rest = pool[: len(pool) // 2], pool[len(pool) // 2 :]
-        if fails(half):
+        if trials.fails(half):
             pool = half
-        elif len(rest) == len(pool) - 1 == 1 or not may() or fails(rest):
+        elif len(rest) == len(pool) - 1 == 1 or not trials.may() or trials.fails(rest):
             pool = rest
         else:
             break
     return pool
 
 
-def _where(names: Sequence[str], result: SmokeResult, options: SmokeOptions) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The values of these variables, and the hosts that have them of their own."""
-    values = {name: options.variables[name] for name in names if name in options.variables}
-    own = {agent: some for agent, some in result.variables.items() if set(names) & set(some) - set(options.variables)}
-    for some in own.values():
-        values.update({name: some[name] for name in names if name in some and name not in values})
-    hosts = tuple(dict.fromkeys(agent.split(" rank ")[0] for agent in own))
-    return {name: strip_control_chars(value, 100) for name, value in values.items()}, hosts
+class _Setting(msgspec.Struct, frozen=True):
+    """A variable with one of its values, and the hosts that have it; empty: all of the run."""
+
+    name: str
+    value: str
+    hosts: tuple[str, ...]
+
+
+def _settings(shared: Mapping[str, str], own: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> list[_Setting]:
+    """The values of these variables: those that all hosts are given, and those of the hosts' own environments.
+
+    ``own``: by agent, which is a host or a rank of one.
+    """
+    settings = [_Setting(name, shared[name], ()) for name in names if name in shared]
+    everywhere = set(map(_host, own))
+    for name in names:
+        by_value: dict[str, list[str]] = {}
+        for agent, variables in own.items() if name not in shared else ():
+            if name in variables:
+                by_value.setdefault(variables[name], []).append(_host(agent))
+        for value, hosts in by_value.items():
+            settings.append(_Setting(name, value, () if set(hosts) == everywhere else tuple(dict.fromkeys(hosts))))
+    return settings
+
+
+def _host(agent: str) -> str:
+    return agent.rpartition(" rank ")[0] or agent
+
+
+def _the_wrong_one(settings: list[_Setting], trials: _Trials) -> list[_Setting]:
+    """Of two values of a variable the one that makes a run fail alone; both where neither does so, or each."""
+    failing = []
+    for setting in settings:
+        if not trials.may():
+            return settings
+        if trials.fails([f"{setting.name}={setting.value}"]):
+            failing.append(setting)
+    return failing if len(failing) == 1 else settings
+
+
+def _texts(settings: Sequence[_Setting]) -> dict[str, str]:
+    """By variable: its value, or its values with the number of hosts that have each."""
+    values: dict[str, list[_Setting]] = {}
+    for setting in settings:
+        values.setdefault(setting.name, []).append(setting)
+    texts = {}
+    for name, some in values.items():
+        shown = [strip_control_chars(setting.value, 100) for setting in some[:MAX_VALUES]]
+        if len(some) > 1:
+            counts = [len(setting.hosts) for setting in some[:MAX_VALUES]]
+            shown = [
+                f"{value} on {count or 'all'} host{'s' * (count != 1)}"
+                for value, count in zip(shown, counts, strict=True)
+            ]
+        texts[name] = ", ".join(shown) + f", and {len(some) - MAX_VALUES} more values" * (len(some) > MAX_VALUES)
+    return texts
+
+
+def _hosts(settings: Sequence[_Setting], result: SmokeResult) -> tuple[str, ...]:
+    """The hosts that have these values of their own; empty where all hosts have some."""
+    hosts = tuple(dict.fromkeys(host for setting in settings for host in setting.hosts))
+    common = not all(setting.hosts for setting in settings) or set(hosts) == set(map(_host, result.variables))
+    return () if common else hosts

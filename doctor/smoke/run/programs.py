@@ -9,7 +9,7 @@ from pathlib import Path
 
 from doctor.remote.assemble import assemble
 from doctor.smoke.programs.agent import MODULES
-from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS, SHARED_PARTS
+from doctor.smoke.programs.worker import MINDSPORE_PARTS, NATIVE_PARTS, PARTS, SHARED_PARTS
 
 _FOLDER = Path(__file__).parents[1] / "programs"
 _OWN_IMPORT = re.compile(r"^from doctor\.[\w.]+ import (?:\([^)]*\)|[^\n(]*)$", re.MULTILINE)
@@ -31,9 +31,9 @@ def native_stage() -> str:
     return _join(NATIVE_PARTS)
 
 
-def program(stages: Collection[str]) -> str:
-    """The program of each rank for a run with these stages: the native stage only where it is one of them."""
-    return worker() + (native_stage() if "native" in stages else "")
+def program(stages: Collection[str], library: str = "torch") -> str:
+    """The program of each rank for a run with these stages and this library: no more than it needs."""
+    return worker() + (native_stage() if "native" in stages else "") + _join(MINDSPORE_PARTS * (library == "mindspore"))
 
 
 def part_path(name: str) -> Path:

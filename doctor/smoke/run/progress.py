@@ -15,6 +15,8 @@ START = 60.0
 """Seconds for interpreters to start and to import torch, which a slow file system can draw out."""
 JOIN = 20.0
 """Seconds from the last import until every rank has joined, in a small world."""
+JOIN_MINDSPORE = 60.0
+"""The same where the scheduler that they meet at has to import MindSpore first."""
 CONNECTION = 0.02
 """Seconds more for each connection that one CPU has to make: every rank connects to all others, all at once."""
 TRY = 3.0
@@ -52,7 +54,8 @@ class StageProgress:
         self.ranks = plan.ranks_by_host
         self.events: dict[str, list[RankEvent]] = {host: [] for host in self.ranks}
         loads = [len(ranks) / max(1, cpus.get(host, len(ranks))) for host, ranks in self.ranks.items()]
-        self.join_limit = round(JOIN + CONNECTION * plan.world * max(loads, default=0.0), 1)
+        join = JOIN if plan.library == "torch" else JOIN_MINDSPORE
+        self.join_limit = round(join + CONNECTION * plan.world * max(loads, default=0.0), 1)
         """Seconds from the last import until every rank has joined."""
         self._parent_keys = {host: -1 - number for number, host in enumerate(self.ranks)}
         self.imports: dict[str, float] = {}

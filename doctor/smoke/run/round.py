@@ -15,14 +15,11 @@ from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.results import to_facts as told
 from doctor.smoke.run.connect import AgentSession
 from doctor.smoke.run.environment_trial import explain_by_environment
+from doctor.smoke.run.mindspore_run import reason_not_run, repeat_with_mindspore
 from doctor.smoke.run.supervisor import HostCallback, SmokeResult, run_on_agents, smoke
 from doctor.transport import Transport
 
 StageCallback = Callable[[str, float], None]
-
-
-MINDSPORE_ONLY = "MindSporeOnly: "
-"""What an interpreter's error begins with that has MindSpore and no torch."""
 
 
 class SmokeRoundResult(msgspec.Struct, frozen=True):
@@ -56,7 +53,7 @@ def run_smoke_round(
         result = smoke(reached, transport, options, local=local, within=within, on_stage=on_stage)
         if not result.stopped:
             again = partial(smoke, reached, transport, local=local, within=within)
-            result = explain_by_environment(result, options, lambda other: again(options=other))
+            result = _explained(result, options, lambda other: again(options=other))
     except ValueError as error:
         return msgspec.structs.replace(not_started(records, str(error)), rejection=str(error))
     if why := reason_not_run(result):
@@ -87,7 +84,7 @@ def run_single_round(
     except ValueError as error:
         return msgspec.structs.replace(not_started({}, str(error)), rejection=str(error))
     if repeat is not None and not result.stopped:
-        result = explain_by_environment(result, options, repeat)
+        result = _explained(result, options, repeat)
     reached = {host: record for host, record in result.records.items() if not record.visit.failure}
     if not reached:
         return msgspec.structs.replace(not_started(result.records, "no host could be reached"), stopped=result.stopped)
@@ -101,26 +98,17 @@ def run_single_round(
     )
 
 
+def _explained(
+    result: SmokeResult, options: SmokeOptions, repeat: Callable[[SmokeOptions], SmokeResult]
+) -> SmokeResult:
+    """The result, or that of further runs on the same hosts: with MindSpore, or without variables of the job."""
+    return explain_by_environment(*repeat_with_mindspore(result, options, repeat), repeat)
+
+
 def _unreached_notes(records: Mapping[str, HostRecord]) -> tuple[str, ...]:
     missed = sum(bool(record.visit.failure) for record in records.values())
     text = f"the smoke run excluded {missed} of {len(records)} hosts, which could not be reached"
     return (text,) * bool(missed)
-
-
-def reason_not_run(result: SmokeResult) -> str:
-    """Why a run whose ranks could not start proves nothing about the job; empty where it does.
-
-    A job of MindSpore needs no torch, which the smoke run trains with: that is no fault of any host.
-    """
-    failure = result.run.failures[0] if result.run.failures else None
-    if failure is None or failure.kind != "not-started" or failure.waiting_ranks:
-        return ""
-    texts = failure.text.split("; ")
-    if not all(text.startswith(MINDSPORE_ONLY) for text in texts):
-        return ""
-    return (
-        f"{texts[0][len(MINDSPORE_ONLY) :]}; it trains with torch alone: name an interpreter that has it with --python"
-    )
 
 
 def not_started(records: Mapping[str, HostRecord], why: str) -> SmokeRoundResult:

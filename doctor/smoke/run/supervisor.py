@@ -104,9 +104,9 @@ def run_on_agents(
 
 
 def run_on_launched(
-    plan: SmokePlan, ready: Sequence[ReadyAgent], on_stage: StageCallback = _ignore_stage
+    plan: SmokePlan, ready: Sequence[ReadyAgent], options: SmokeOptions, on_stage: StageCallback = _ignore_stage
 ) -> SmokeResult:
-    """Trains on the ranks that a launcher has started, by a plan that is settled but for the port."""
+    """Trains on the ranks that a launcher has started, by a plan of these options that is settled but for the port."""
     mark = new_marker()
     endpoints = {
         f"{ready_agent.host} rank {ready_agent.ranks[0]}": AgentEndpoint(
@@ -114,9 +114,7 @@ def run_on_launched(
         )
         for ready_agent in sorted(ready, key=lambda candidate: candidate.ranks)
     }
-    return _Supervisor(
-        AgentSession(endpoints, mark, {}, "", False), SmokeOptions(budget=plan.budget), plan, on_stage=on_stage
-    ).run()
+    return _Supervisor(AgentSession(endpoints, mark, {}, "", False), options, plan, on_stage=on_stage).run()
 
 
 def _launched_connector(ready_agent: ReadyAgent, mark: str, plan: SmokePlan) -> Connect:
@@ -283,7 +281,7 @@ class _Supervisor:
         self.progress = StageProgress(self.plan, self.began, cpus)
         self.detector = Detector(
             self.plan.world,
-            warmup=0.0 if self.plan.backend == "gloo" else WARMUP,
+            warmup=WARMUP if self.plan.backend != "gloo" or self.plan.library != "torch" else 0.0,
             hosts=tuple(place.host for place in self.plan.places),
         )
         ranks = {name: self.ranks_of(name) for name in self.endpoints}
@@ -303,7 +301,9 @@ class _Supervisor:
         )
         order = self.start_order()
         for name in self.endpoints:
-            self.channels.send(name, msgspec.structs.replace(order, mine=ranks[name], hosts_store=name == first))
+            peer = visit.peer_address(self.endpoints, name)
+            own = msgspec.structs.replace(order, mine=ranks[name], hosts_store=name == first, peer=peer)
+            self.channels.send(name, own)
             self.channels.silent_seconds[name] = 0.0  # agents that wait for their orders send nothing
 
     def ranks_of(self, name: str) -> tuple[int, ...]:
@@ -318,11 +318,11 @@ class _Supervisor:
         return Start(
             plan=planning.plan_as_dict(self.plan),
             mine=(),
-            worker="" if adopted else programs.program(self.plan.stages),
+            worker="" if adopted else programs.program(self.plan.stages, self.plan.library),
             master=(self.plan.master_addr, self.plan.master_port),
             python=self.plan.python or self.python,
             hosts_store=False,
-            start="exec" if adopted or self.plan.backend == "hccl" else "fork",
+            start="exec" if adopted or self.plan.backend == "hccl" or self.plan.library != "torch" else "fork",
             seconds=self.plan.budget + AGENT_MARGIN,
         )
 

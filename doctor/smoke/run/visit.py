@@ -13,6 +13,12 @@ from doctor.transport import CommandResult
 from doctor.transport.messages import format_seconds
 
 
+def peer_address(endpoints: Mapping[str, AgentEndpoint], name: str) -> str:
+    """The address at which another host than this agent's reached the controller; empty where none did."""
+    others = (endpoint.address for endpoint in endpoints.values() if endpoint.host != endpoints[name].host)
+    return next(filter(None, others), "")
+
+
 def answered_visit(hello: AgentHello, sent: float, received: float, local: bool) -> Visit:
     """The visit of a host whose agent said hello. ``sent``, ``received``: seconds by the controller's clock."""
     return Visit(

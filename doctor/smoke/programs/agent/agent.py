@@ -113,7 +113,7 @@ class Agent:
             }
         )
 
-    def start(self, plan, mine, worker, master, python="", hosts_store=False, start="fork", seconds=0):
+    def start(self, plan, mine, worker, master, python="", hosts_store=False, start="fork", seconds=0, peer=""):
         """Starts the interpreter that becomes the ranks ("fork"), or one for each of them ("exec")."""
         if seconds:
             self.deadline = time.monotonic() + seconds
@@ -128,7 +128,7 @@ class Agent:
             "start": start, "master": master, "stacks": self.stacks, "agent": os.getpid(),
         }  # fmt: skip
         orders["events"], errors = self.watcher.open_pipes(mine)
-        argv, environ = interpreter_argv(python), rank_environment(plan, master, self.mark)
+        argv, environ = interpreter_argv(python), rank_environment(plan, master, self.mark, peer)
         for ranks in [mine] if start == "fork" else [[rank] for rank in mine]:
             group = dict(orders, mine=ranks, errors=dict((rank, errors[rank]) for rank in ranks))
             group["hosts_store"] = hosts_store and (start == "fork" or 0 in ranks)

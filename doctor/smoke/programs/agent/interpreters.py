@@ -66,19 +66,21 @@ def job_variables(environ):
     return dict((name, environ[name][:256]) for name in names[:64])
 
 
-def rank_environment(plan, master, mark):
+def rank_environment(plan, master, mark, peer=""):
     """Ours, and what this run alone is to have: short timeouts, one thread a rank.
 
     With `environment` "job" the variables are those of the job, on the host and from the controller, and the library
     chooses its interface as it does in the job; with "clean" there are none, and the interface is the one to the
-    master. `keep` names the only ones that are in force; "interface" stands for the library's own choice.
+    master. `keep` names the only ones that are in force, "NAME=value" where it has this value; "interface" stands for
+    the library's own choice. `peer`: the address of another host, where it is known.
     """
     environ = dict(os.environ, DOCTOR_SMOKE=mark, PYTHONDONTWRITEBYTECODE="1")
     clean, keep = plan.get("environment", "clean") == "clean", plan.get("keep")
     if not clean:
         environ.update(plan.get("variables") or {})
     for name in job_variables(environ):
-        if clean or (keep is not None and name not in keep):
+        kept = keep is None or name in keep or "%s=%s" % (name, environ[name][:256]) in keep
+        if clean or not kept:
             del environ[name]
     backend = plan["backend"]
     if backend == "gloo":
@@ -95,6 +97,8 @@ def rank_environment(plan, master, mark):
         if interface == "lo" and not alone:
             # The master's own name for itself is often a loopback address: nobody else would reach us there.
             interface = interface_with(os.environ.get("SSH_CONNECTION", "").split()[2:3])
+            interface = interface or (interface_to(peer, 0) if peer else "")
+            interface = "" if interface == "lo" else interface
     if interface:
         environ[name] = interface
     if backend == "hccl":

@@ -46,5 +46,8 @@ PARTS = (
 SHARED_PARTS = ("recorder_page", "cpu_quota")
 """Those that the agent has as well: modules of `doctor.smoke.programs`."""
 
+MINDSPORE_PARTS = ("mindspore_comm", "mindspore_rank")
+"""Sent behind the others where the job's interpreter has MindSpore and no torch."""
+
 NATIVE_PARTS = ("native_model", "native_trainers", "stage_native")
 """Sent behind the others where the plan has the ``native`` stage."""

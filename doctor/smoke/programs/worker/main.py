@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any
+from typing import Any, Callable
 
 from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.libraries import load_libraries
 from doctor.smoke.programs.worker.processes import die_with_agent, die_with_parent
-from doctor.smoke.programs.worker.rank import enter_rank
+from doctor.smoke.programs.worker.rank import RunRank, enter_rank, run_rank
 from doctor.smoke.programs.worker.rendezvous import start_store
 
 IMPORT_ERROR_STATUS = 4
 CLOSED_FILES_STATUS = 5
+OTHER_LIBRARIES: dict[str, tuple[Callable[[dict[str, Any], EventWriter], None], RunRank]] = {}
+"""By the plan's library, where it is not torch: what imports it, and what a rank then does. Their parts add them."""
 
 
 def main() -> None:
@@ -27,15 +29,16 @@ def main() -> None:
     check_inherited_files(orders)
     forks = orders["start"] == "fork"
     events = EventWriter(orders["events"], -1 if forks else orders["mine"][0])
+    load, run = OTHER_LIBRARIES.get(orders["plan"].get("library", "torch"), (load_libraries, run_rank))
     try:
-        load_libraries(orders, events)
+        load(orders, events)
     except BaseException as error:  # an import can fail in any way, and each has to be reported
         report_import_error(events, error)
         os._exit(IMPORT_ERROR_STATUS)
     if forks:
         fork_ranks(orders, events)
     redirect_output(orders, orders["mine"][0])
-    enter_rank(orders, orders["mine"][0])
+    enter_rank(orders, orders["mine"][0], run)
 
 
 def check_inherited_files(orders: dict[str, Any]) -> None:

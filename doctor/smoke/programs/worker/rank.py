@@ -8,9 +8,8 @@ import signal
 import socket
 import time
 import traceback
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Callable, Dict
 
 from doctor.smoke.programs.recorder_page import STAGES
 from doctor.smoke.programs.worker.collective_test import SECONDARY_MESSAGES
@@ -25,13 +24,16 @@ ERROR_STATUS = 13
 """Exit status of a rank that has emitted an ``error`` event."""
 
 
-def enter_rank(orders: dict[str, Any], rank: int) -> None:
-    """Turns this process into one rank. Never returns."""
+RunRank = Callable[[Dict[str, Any], int, EventWriter, FlightRecorder], None]
+
+
+def enter_rank(orders: dict[str, Any], rank: int, run: RunRank | None = None) -> None:
+    """Turns this process into one rank, by `run_rank` or by ``run``. Never returns."""
     events = EventWriter(orders["events"], rank)
     recorder = FlightRecorder(orders["box"], orders["index"][str(rank)])
     status = 0
     try:
-        run_rank(orders, rank, events, recorder)
+        (run or run_rank)(orders, rank, events, recorder)
     except BaseException as error:  # whatever ends a rank has to be reported
         status = ERROR_STATUS
         report_error(events, recorder, error)

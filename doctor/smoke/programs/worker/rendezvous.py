@@ -17,17 +17,19 @@ class StoreError(Exception):
     """The ranks did not meet at the store; the text says why."""
 
 
-def wait_for_port(events: EventWriter, address: str, port: int, seconds: float) -> None:
+def wait_for_port(events: EventWriter, address: str, port: int, seconds: float, opening: float = 0.0) -> None:
     """Waits until the master accepts a connection, and emits why it does not yet: torch's client would only time out.
 
-    Raises: StoreError.
+    ``opening``: seconds for which the master may refuse, as what listens there is still starting. Raises: StoreError.
     """
-    end, last_problem = time.monotonic() + seconds, ""
+    began, last_problem = time.monotonic(), ""
+    end = began + seconds
     while True:
         problem, text = try_connect(address, port, min(2.0, max(0.1, end - time.monotonic())))
         if not problem:
             return
-        if problem != last_problem:
+        starting = problem == "refused" and time.monotonic() < began + opening
+        if problem != last_problem and not starting:
             events.emit("try", problem=problem, text=text, address=f"{address}:{port}")
             last_problem = problem
         if time.monotonic() > end:

@@ -180,6 +180,7 @@ def test_a_file_that_holds_no_saved_lines_is_refused(tmp_path: Path, text: str, 
         load_logs(path)
 
 
+@pytest.mark.full
 def test_nothing_is_left_running_when_the_controller_goes_away(tmp_path: Path) -> None:
     with open(tmp_path / "huge.log", "wb") as file:
         file.write(b"x\n")

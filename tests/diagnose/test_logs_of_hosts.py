@@ -74,7 +74,7 @@ def put_waiting(fleet: Fleet) -> None:
     fleet.write(fleet.hosts[2], "/root/logs/rank_2.log", STEPS + RAISES)
 
 
-@pytest.mark.parametrize("transport", ["ssh", "openssh"])
+@pytest.mark.parametrize("transport", ["ssh", pytest.param("openssh", marks=pytest.mark.full)])
 def test_the_rank_is_named_with_its_host_and_the_line_in_its_log(fleet: Fleet, transport: str) -> None:
     put_waiting(fleet)
     answer = of_hosts(fleet, "--logs", "~/logs", "--transport", transport)

@@ -162,7 +162,7 @@ class LogReader:
         if self.alike:
             self.notes.append("%d lines like those that were sent were only counted" % self.alike)
         if self.excerpt.dropped:
-            self.notes.append("%d lines in the middle were remaining out: the limit of bytes" % self.excerpt.dropped)
+            self.notes.append("%d lines in the middle were left out: the limit of bytes" % self.excerpt.dropped)
         return {
             "path": self.path,
             "size": self.size,

@@ -99,7 +99,7 @@ class _TextLayout:
             if is_block:
                 yield Text()
             spaced = not is_block
-        if spaced and not findings:
+        if spaced and (page.smoke or not findings):
             yield Text()
         yield from self.smoke(page.smoke)
         yield from self.summary(

@@ -129,7 +129,12 @@ class _TextLayout:
             yield Text("smoke run", "bold")
             for label, text in smoke:
                 style = "bold" if label == "cause" else ""
-                yield from self.hanging_lines(f"  {label:<{MARGIN_CELLS - 2}}", text, "dim", style)
+                yield from self.hanging_lines(
+                    f"  {label:<{MARGIN_CELLS - 2}}" if len(label) < MARGIN_CELLS - 2 else f"  {label}  ",
+                    text,
+                    "dim",
+                    style,
+                )
             yield Text()
 
     def section(self, section: ReportSection) -> Iterator[Text]:

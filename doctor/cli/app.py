@@ -21,7 +21,7 @@ COMMANDS = {
     "fix": "Plan fixes for findings; with --apply, run and verify them.",
     "report": "Render a saved run or report again, or compare two.",
     "list": "List the checks, the playbooks or the log signatures.",
-    "explain": "Explain a check, a playbook or a topic.",
+    "explain": "Explain a check, a playbook, a topic or an error code.",
 }
 
 COMPLETION_OPTIONS = ("--install-completion", "--show-completion")

@@ -31,7 +31,7 @@ def command(
     checks: ChecksOption = [],  # noqa: B006
     playbooks: PlaybooksOption = [],  # noqa: B006
 ) -> None:
-    """Explain a check, a playbook, a topic, an error code or a line of a log."""
+    """Explain a check, a playbook, a topic or an error code."""
     _explain(" ".join(name).strip(), checks, playbooks)
 
 

@@ -99,7 +99,7 @@ class _TextLayout:
             if is_block:
                 yield Text()
             spaced = not is_block
-        if spaced and not findings:
+        if spaced and (page.smoke or not findings):
             yield Text()
         yield from self.net(page.net)
         yield from self.smoke(page.smoke)
@@ -137,7 +137,12 @@ class _TextLayout:
             yield Text("smoke run", "bold")
             for label, text in smoke:
                 style = "bold" if label == "cause" else ""
-                yield from self.hanging_lines(f"  {label:<{MARGIN_CELLS - 2}}", text, "dim", style)
+                yield from self.hanging_lines(
+                    f"  {label:<{MARGIN_CELLS - 2}}" if len(label) < MARGIN_CELLS - 2 else f"  {label}  ",
+                    text,
+                    "dim",
+                    style,
+                )
             yield Text()
 
     def section(self, section: ReportSection) -> Iterator[Text]:

@@ -17,7 +17,9 @@ from doctor.smoke.programs import agent
 from doctor.transport.launcher import carrier
 
 ROOT = Path(__file__).parents[2] / "doctor"
-PROGRAMS = {module.__name__.rpartition(".")[2]: module.MODULES for module in (agent, carrier, collector, executor, prober)}
+PROGRAMS = {
+    module.__name__.rpartition(".")[2]: module.MODULES for module in (agent, carrier, collector, executor, prober)
+}
 LONGEST = 300
 """Lines of a module."""
 

@@ -4,8 +4,10 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import measured_slow_paths, slow_hosts, slow_path_values
 
+ONE_HOST = "only one host: there is no other to connect to"
 
-@check(severity=WARNING, area="network", single_host="only one host: there is no other to connect to")
+
+@check(severity=WARNING, area="network", single_host=ONE_HOST)
 def net_path_slow(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     """No host, link or direction of the hosts' network is much slower than the others.
 

@@ -4,8 +4,10 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import located_failures
 
+ONE_HOST = "only one host: there is no other to connect to"
 
-@check(severity=ERROR, area="network", single_host="only one host: there is no other to connect to")
+
+@check(severity=ERROR, area="network", single_host=ONE_HOST)
 def net_port_blocked(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     """The job's ports are open wherever hosts reach each other.
 

@@ -10,7 +10,7 @@ import typer
 
 COMMANDS = {
     "check": "Check hosts over SSH and report what is wrong.",
-    "net": "Have the hosts try their network: all pairs, both ways, the job's ports.",
+    "net": "Have the hosts try their network, and name what fails.",
     "smoke": "Train a tiny model on the hosts and name the rank that fails.",
     "preflight": "Gate a job: one line, one exit code, bounded time.",
     "lint": "Check a launch and its configuration; run nothing.",

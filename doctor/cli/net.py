@@ -65,7 +65,7 @@ def command(
     workers: WorkersOption = 0,
     output: OutputOptions,
 ) -> None:
-    """Have the hosts try their network, and name the host, link or direction that fails.
+    """Have the hosts try their network, and name what fails.
 
     Every host listens for some seconds on the ports that the job will use, and connects to the other hosts, both ways.
     Hosts come from the same sources as in `doctor check`. Nothing is left on the hosts.

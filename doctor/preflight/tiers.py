@@ -30,8 +30,8 @@ def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], li
     needed = {fact for check in candidates if check.severity is Severity.ERROR for fact in check.facts}
     for check in candidates:
         trains = any(fact.probe.kind == "smoke" for fact in check.facts) or check.area == "smoke"
-        second = any(fact.needs for fact in check.facts) or tests_network([check])
-        if trains and tier not in TRAINING_TIERS:
+        second = any(fact.needs for fact in check.facts)
+        if (trains and tier not in TRAINING_TIERS) or (tier == "quick" and tests_network([check])):
             continue
         slow = any(
             fact.probe.lane and (fact.probe.each or fact.probe.repeats) and fact not in needed for fact in check.facts

@@ -15,7 +15,35 @@ UNDO = "nft delete table inet doctor_fault"
 QUICK = ("--net", "quick")
 OTHERS_TOO = ("*",)
 
+FULL = ("--net", "full", "--budget", "40")
+SLOW_DIRECTION = """\
+tc qdisc add dev eth0 root handle 1: htb default 10
+tc class add dev eth0 parent 1: classid 1:10 htb rate 20gbit
+tc class add dev eth0 parent 1: classid 1:20 htb rate 50mbit
+tc filter add dev eth0 parent 1: protocol ip u32 match ip dst 10.77.1.4/32 flowid 1:20
+"""
+
 ROWS = [
+    Row(
+        "net-path-slow",
+        SLOW_DIRECTION,
+        "tc qdisc del dev eth0 root",
+        fleet="cpu",
+        blamed=(1, 3),
+        options=FULL,
+        apart=OTHERS_TOO,
+        healthy_first=False,
+    ),
+    Row(
+        "net-packets-lost",
+        rules("ip saddr 10.77.1.4 tcp dport 30000-65535 numgen random mod 100 < 2 drop"),
+        UNDO,
+        fleet="cpu",
+        blamed=(1, 3),
+        options=FULL,
+        apart=OTHERS_TOO,
+        healthy_first=False,
+    ),
     Row(
         "net-unreachable",
         rules("tcp dport 22 accept", "tcp sport 22 accept", "ip protocol tcp drop", kind="netdev",

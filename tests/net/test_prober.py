@@ -99,7 +99,11 @@ def read_all(link: socket.socket) -> bytes:
     return data
 
 
-@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.0\r\n\r\n", os.urandom(CALL_SIZE), os.urandom(100_000)])
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"GET / HTTP/1.0\r\n\r\n", os.urandom(CALL_SIZE), os.urandom(100_000)],
+    ids=["nothing", "http", "a call", "much"],
+)
 def test_a_stranger_is_sent_a_random_challenge_and_nothing_else(said: bytes) -> None:
     with prober(1) as listening:
         (port,) = listening.listen((HERE, 0))

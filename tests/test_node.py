@@ -214,7 +214,7 @@ def by_check(report: dict[str, Any]) -> dict[str, Any]:
     return {one["check"]: one for one in report["outcomes"]}
 
 
-SEEN_FROM_OUTSIDE = {"clocks-differ", "device-unreachable"}
+SEEN_FROM_OUTSIDE = {"clocks-differ", "device-unreachable", "peer-unreachable"}
 """What no host can tell of itself alone."""
 
 

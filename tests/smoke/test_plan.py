@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from doctor.environment.job_context import detect
 from doctor.smoke.model import STAGES, Layout, SmokePlan
 from doctor.smoke.plan import (
     HEADS,
@@ -20,6 +21,8 @@ from doctor.smoke.plan import (
     parse_layout,
     plan_as_dict,
 )
+from doctor.smoke.rendezvous.link import Hello
+from doctor.smoke.rendezvous.placement import build_launched_plan
 
 NPUS = PlanHost(devices={"npu": (0, 1, 2, 3), "gpu": ()})
 GPUS = PlanHost(devices={"npu": (), "gpu": (0, 1)})
@@ -193,3 +196,16 @@ def test_what_hosts_are_told_has_every_field(count: int, native: bool) -> None:
     assert set(told) == set(SmokePlan.__struct_fields__)
     assert all(set(layout) == set(Layout.__struct_fields__) for layout in told["layouts"])
     assert msgspec.convert(told, SmokePlan) == plan
+
+
+def test_options_count_for_ranks_of_a_launcher_as_for_those_of_doctor() -> None:
+    environ = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "w1", "MASTER_PORT": "29500"}
+    context = detect(environ, as_rank=True)
+    options = SmokeOptions(soak=60.0, environment="clean", native=True, library="mindspore")
+    launched = build_launched_plan(context, [Hello(0, 1, "w1", 7)], (), options)
+    own = build_plan({"w1": PlanHost(slots=1)}, options)
+    for name in ("soak", "budget", "environment", "stages", "library", "keep", "timeout"):
+        assert getattr(launched, name) == getattr(own, name), name
+    assert launched.master_port == 29500
+    trial = msgspec.structs.replace(options, keep=())
+    assert build_launched_plan(context, [Hello(0, 1, "w1", 7)], (), trial).master_port == 0

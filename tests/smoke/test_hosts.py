@@ -173,6 +173,7 @@ def test_the_port_that_the_ranks_meet_at_is_taken(smoke: Callable[..., Any], fle
     assert "29500" in said(report, "smoke-rank-never-joined")
 
 
+@pytest.mark.full
 def test_a_master_address_that_one_host_resolves_wrongly(smoke: Callable[..., Any], fleet: Fleet) -> None:
     for host in fleet.hosts:
         address = "127.0.0.9" if host == fleet.hosts[2] else fleet.addresses[fleet.hosts[0]]

@@ -232,6 +232,7 @@ class TestSlurm:
         healthy(done.report, "srun")
         assert [one["host"] for one in done.report["smoke"]["hosts"]] == ["n0", "n1"]
 
+    @pytest.mark.full
     def test_torchrun_inside_of_srun(self, cluster: dict[str, str]) -> None:
         argv = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "doctor.smoke", *SHORT)
         done = launched("srun", "-N1", "-n1", sys.executable, *argv, OMP_NUM_THREADS="1", **cluster)

@@ -13,8 +13,9 @@ EXPLAINED_BY: Mapping[str, tuple[str, ...]] = {
     "net-port-blocked": ("firewall-blocks-job",),
     "net-port-unavailable": ("hccl-port-taken", "master-port-taken", "default-port-taken"),
     "net-large-packets-lost": ("interface-mtu-differs",),
+    "peer-unreachable": ("net-unreachable", "net-port-blocked", "net-answered-by-other"),
 }
-"""By check of a trial: the checks that read the cause on the hosts."""
+"""By check of a trial: the checks that read the cause on the hosts, or tried more pairs."""
 EVERYONE = "every other host"
 """The value ``peers`` of a finding that concerns all of them."""
 

@@ -1,0 +1,48 @@
+"""One fault is one finding: what a trial found is withdrawn where a check that read the cause explains it."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.engine.catalog import load_checks
+from doctor.engine.check import Severity
+from doctor.engine.explained import EVERYONE, EXPLAINED_BY, withdraw_explained
+from doctor.engine.result import Finding, Outcome
+
+
+def outcome(check: str, *findings: Finding) -> Outcome:
+    return Outcome(check, Severity.ERROR, "network", "a claim", findings=findings)
+
+
+def finding(*hosts: str, peers: object = ()) -> Finding:
+    return Finding("connections fail", hosts=list(hosts), peers=peers)
+
+
+def test_the_relation_names_checks_that_exist() -> None:
+    names = {check.name for check in load_checks()}
+    assert {*EXPLAINED_BY, *(cause for causes in EXPLAINED_BY.values() for cause in causes)} <= names
+
+
+@pytest.mark.parametrize(
+    ("cause", "trial", "explained"),
+    [
+        (finding("a"), finding("a"), True),
+        (finding("a"), finding("b"), False),
+        (finding("a"), finding("a", "b"), False),
+        (finding("a", peers=["b"]), finding("a", "b"), True),
+        (finding("a", peers=EVERYONE), finding("a", "b"), True),
+        (finding("a", peers="c"), finding("a", "b"), False),
+    ],
+)
+def test_a_trial_is_withdrawn_only_where_the_cause_is_on_its_hosts(
+    cause: Finding, trial: Finding, explained: bool
+) -> None:
+    first, second = withdraw_explained([outcome("net-unreachable", cause), outcome("peer-unreachable", trial)])
+    assert first.findings == (cause,)
+    assert (second.findings == ()) is explained
+    assert {reason.root_cause for reason in second.unknown.values()} == ({"net-unreachable"} if explained else set())
+
+
+def test_without_the_cause_a_trial_stands() -> None:
+    (only,) = withdraw_explained([outcome("peer-unreachable", finding("a"))])
+    assert len(only.findings) == 1

@@ -30,6 +30,8 @@ def repeat_with_mindspore(
         return result, options
     if any("No module named 'mindspore'" in failure.text for failure in again.run.failures):
         return result, options  # some hosts have torch, and had not imported it yet
+    if any(failure.kind == "not-started" and not failure.waiting_ranks for failure in again.run.failures):
+        return result, options  # this MindSpore does not run anywhere, or lacks what the run needs
     run = msgspec.structs.replace(again.run, notes=(NOTE, *again.run.notes))
     return msgspec.structs.replace(again, run=run), other
 
@@ -46,6 +48,6 @@ def reason_not_run(result: SmokeResult) -> str:
     if not matches or not matches[0] or not all(matches):
         return ""
     return (
-        f"{matches[0][1]}; with MindSpore it runs on CPUs alone: use --backend gloo, or name an "
-        "interpreter that has torch with --python"
+        f"{matches[0][1]}; a run with MindSpore works on CPUs (--backend gloo) and needs version 2.7 or later: "
+        "otherwise name an interpreter that has torch with --python"
     )

@@ -51,9 +51,9 @@ def read_training(
             if path.endswith(_CONFIGURATIONS):
                 configurations += _configurations(text, name)
             elif _is_python(path, text):
-                found = read_configuration(text, name) if path.endswith(".py") else ()
-                configurations += found
-                scripts += [] if found else [read_python(text, name)]
+                module = read_configuration(text, name) if path.endswith(".py") else ()
+                configurations += module
+                scripts += [] if module else [read_python(text, name)]
             else:
                 lines += _launch_lines(text, name, environ)
         except NoTrainingError as why:

@@ -118,10 +118,10 @@ def _is_plain_dict(call: ast.Call) -> bool:
 def _compute(node: ast.expr, names: dict[str, _Resolved], depth: int) -> _Resolved:
     """Signs, arithmetic of whole numbers, and items of a dictionary."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        number = _whole(_resolve(node.operand, names, depth + 1))
+        number = _integer(_resolve(node.operand, names, depth + 1))
         return _Undecided(node) if number is None else _Value(-number, node.lineno)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
-        left, right = (_whole(_resolve(side, names, depth + 1)) for side in (node.left, node.right))
+        left, right = (_integer(_resolve(side, names, depth + 1)) for side in (node.left, node.right))
         if left is not None and right is not None and not (isinstance(node.op, ast.FloorDiv) and right == 0):
             result = _OPERATIONS[type(node.op)](left, right)
             return _Value(result, node.lineno) if abs(result) <= _LARGEST else _Undecided(node)
@@ -133,7 +133,7 @@ def _compute(node: ast.expr, names: dict[str, _Resolved], depth: int) -> _Resolv
     return _Undecided(node)
 
 
-def _whole(value: _Resolved) -> int | None:
+def _integer(value: _Resolved) -> int | None:
     number = value.value if isinstance(value, _Value) else None
     return number if isinstance(number, int) and not isinstance(number, bool) and abs(number) <= _LARGEST else None
 

@@ -107,7 +107,9 @@ def exchange_with_neighbours(ctx: RankContext, model: str) -> None:
     if wrong:
         report_wrong(ctx, NEIGHBOUR_TEST, "copy", wrong, compared)
     if best:
-        ctx.emit("device", test=NEIGHBOUR_TEST, model=model, amount=2.0 * nbytes, seconds=best, fingerprint=None)
+        ctx.emit(
+            "device", test=NEIGHBOUR_TEST, model=model, amount=2.0 * nbytes, seconds=best, fingerprint=None, waited=0.0
+        )
     else:
         ctx.emit("untested", test=NEIGHBOUR_TEST, text="the rank is alone on its host")
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from doctor.diagnose.events import Event, FileReading, FileSummary, small_number
+from doctor.diagnose.launcher_reports import failure_blocks, lone_failure
+from doctor.diagnose.read.flight_recorder import Recording
 from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.signature import Role, Signature
 
@@ -27,6 +29,13 @@ ABOUT_OTHERS = frozenset(
         "ompi-job-terminated",
         "ms-node-timed-out",
         "ms-msrun-worker-exit",
+        "mpi-first-exit",
+        "spawn-ended-others",
+        "nccl-ras-report",
+        "nccl-ras-communicator",
+        "nccl-ras-operations",
+        "nccl-ras-rank",
+        "nccl-ras-process",
     }
 )
 """Signatures that a launcher or scheduler prints of a rank that is not the printing process."""
@@ -56,6 +65,8 @@ class Process(msgspec.Struct):
     """Addresses on which devices of its host listen, with the device."""
     last_time: float | None = None
     """The last time that any of its files shows."""
+    recording: Recording | None = None
+    recording_file: int = 0
 
     @property
     def name(self) -> str:
@@ -79,6 +90,8 @@ class Case(msgspec.Struct):
     world_size: int | None = None
     timeouts: dict[str, float] = {}
     """Seconds, by variable: those that the logs show."""
+    labels: frozenset[int] = frozenset()
+    """Ranks that a launcher's labels before all lines of its output show."""
     host_aliases: dict[str, str] = {}
     """The name of a host in file names, by its address in lines."""
     clocks_comparable: bool = True
@@ -123,7 +136,10 @@ def build_case(readings: Sequence[FileReading], signatures: Mapping[str, Signatu
         _copy_hints(reading.summary, hints)
         events, about_others = _newest_attempt(reading.events)
         reports += about_others
-        processes += _processes_of_file(index, reading, events, hints)
+        written = _processes_of_file(index, reading, events, hints)
+        for process in written if reading.recording else ():
+            process.recording, process.recording_file = reading.recording, index
+        processes += written
     _note_other_jobs([reading.summary for reading in readings])
     _place_by_folder(processes)
     aliases = _host_aliases(readings)
@@ -133,9 +149,11 @@ def build_case(readings: Sequence[FileReading], signatures: Mapping[str, Signatu
     for process in processes:
         _identify(process)
     processes = _merge(processes)
+    _place_local_ranks(processes, reports)
+    _place_lone_failure(processes, reports, signatures)
+    processes = _merge(processes)
     for process in processes:
         process.events.sort(key=_order)
-    _place_local_ranks(processes, reports)
     processes.sort(key=lambda item: (item.rank is None, item.rank or 0, item.host, item.device or 0, item.pid))
     every = [event for process in processes for event in process.events]
     case = Case(
@@ -145,6 +163,7 @@ def build_case(readings: Sequence[FileReading], signatures: Mapping[str, Signatu
         reports=sorted(reports, key=_order),
         world_size=_world_size(processes, every),
         timeouts=_timeouts(every),
+        labels=frozenset(rank for reading in readings for rank in reading.summary.labels),
         host_aliases=aliases,
     )
     case.clocks_comparable = _clocks_comparable(case)
@@ -195,7 +214,10 @@ def _newest_attempt(events: list[Event]) -> tuple[list[Event], list[Event]]:
     restarts = [event.line for event in events if event.signature == "worker-group-restarted"]
     newest = [event for event in events if not restarts or event.line > restarts[-1]]
     about_others = [event for event in newest if _is_about_others(event)]
-    return [event for event in newest if not _is_about_others(event)], about_others
+    lines = {event.line for event in about_others}
+    of_agent = [event for event in newest if event.signature in _OF_AGENT and event.line in lines]
+    about_others += [event for event in of_agent if event not in about_others]
+    return [event for event in newest if event not in about_others], about_others
 
 
 def _is_about_others(event: Event) -> bool:
@@ -332,6 +354,8 @@ def _joined(members: list[Process]) -> Process:
         first.listeners.update(other.listeners)
         times = [time for time in (first.last_time, other.last_time) if time is not None]
         first.last_time = max(times, default=None)
+        if first.recording is None:
+            first.recording, first.recording_file = other.recording, other.recording_file
     return first
 
 
@@ -346,6 +370,22 @@ def _place_local_ranks(processes: list[Process], reports: list[Event]) -> None:
             process.rank = rank_of_pid[process.pid]
 
 
+_NO_ERRORS = frozenset({"evidence", "benign", "wrapper"})
+
+
+def _place_lone_failure(processes: list[Process], reports: list[Event], catalog: Mapping[str, Signature]) -> None:
+    """Gives lines without a rank the rank that the launcher of the same log saw fail, where it saw only that."""
+    placed = {process.rank for process in processes if process.rank is not None and process.events}
+    for process in processes:
+        errors = [event for event in process.events if catalog[event.signature].role not in _NO_ERRORS]
+        errors = [event for event in errors if event.signature not in _OF_AGENT]
+        if process.rank is not None or process.pid or len(process.files) != 1 or len({e.text for e in errors}) != 1:
+            continue
+        rank = lone_failure(reports, next(iter(process.files)))
+        if rank is not None and rank not in placed:
+            process.rank = rank
+
+
 def _place_by_folder(processes: list[Process]) -> None:
     """Gives processes of which only the local rank is known their rank: each host's ranks are consecutive."""
     folders = {process.folder for process in processes if process.folder}
@@ -356,38 +396,6 @@ def _place_by_folder(processes: list[Process]) -> None:
             first = offsets.pop() if offsets else 0
             for process in members:
                 process.rank = first + (process.local_rank or 0)
-
-
-class FailureBlock(msgspec.Struct):
-    """One worker in torchrun's list of failures."""
-
-    event: Event
-    rank: int | None = None
-    local_rank: int | None = None
-    host: str = ""
-    exit_code: int | None = None
-    pid: str = ""
-
-
-def failure_blocks(reports: Iterable[Event]) -> list[FailureBlock]:
-    """The workers that torchrun lists as failed: consecutive lines of one file make one block."""
-    blocks: list[FailureBlock] = []
-    lines = sorted((e for e in reports if e.signature == "torchrun-failed-worker"), key=lambda e: (e.file, e.line))
-    for event in lines:
-        values = event.values
-        starts = "time" in values or ("exit_code" in values and "local_rank" in values)
-        last = blocks[-1] if blocks else None
-        if starts or last is None or last.event.file != event.file or event.line - last.event.line > 8:
-            last = FailureBlock(event)
-            blocks.append(last)
-        last.rank = event.rank if event.rank is not None else last.rank
-        last.local_rank = event.local_rank if event.local_rank is not None else last.local_rank
-        last.host = event.host or last.host
-        last.pid = event.pid or last.pid
-        code = values.get("exit_code", "")
-        if small_number(code) is not None:
-            last.exit_code, last.event = small_number(code), event if not starts else last.event
-    return blocks
 
 
 def _world_size(processes: list[Process], events: Iterable[Event]) -> int | None:

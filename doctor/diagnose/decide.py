@@ -10,10 +10,20 @@ from doctor.diagnose.case import Case, build_case
 from doctor.diagnose.cause import Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
 from doctor.diagnose.events import Event, FileReading
 from doctor.diagnose.rules.local_fault import UNSPECIFIC, first_fault, local_faults
-from doctor.diagnose.rules.named import exited_silently, named_by_launcher, named_by_library, processes_of
+from doctor.diagnose.rules.named import (
+    ended_from_outside,
+    exited_silently,
+    named_by_launcher,
+    named_by_library,
+    processes_of,
+)
+from doctor.diagnose.rules.ras import ras_reports
+from doctor.diagnose.rules.recorder import recorded
 from doctor.diagnose.rules.wait_chain import wait_chain
 from doctor.diagnose.rules.waiting import (
     common_target,
+    could_not_connect,
+    different_sizes,
     divergence,
     gave_up_last,
     lateness,
@@ -23,6 +33,11 @@ from doctor.diagnose.rules.waiting import (
 from doctor.diagnose.signature import Signature
 
 _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
+    ras_reports,
+    recorded,
+    ended_from_outside,
+    different_sizes,
+    could_not_connect,
     silence,
     divergence,
     lateness,
@@ -57,7 +72,7 @@ def diagnose(readings: Sequence[FileReading], signatures: Mapping[str, Signature
 
 def _renumbered(index: int, reading: FileReading) -> FileReading:
     events = [msgspec.structs.replace(event, file=index) for event in reading.events]
-    return FileReading(reading.summary, events)
+    return FileReading(reading.summary, events, reading.recording)
 
 
 def _every_event(case: Case) -> list[Event]:

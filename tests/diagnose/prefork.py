@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import struct
@@ -66,6 +67,7 @@ class Prefork:
         """Ends it and all that it started."""
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Job:
@@ -144,6 +146,7 @@ def _run(program: str, request: dict[str, object]) -> None:
     os.environ.update(request["environ"])  # type: ignore[call-overload]
     os.chdir(str(request["cwd"]))
     argv = list(request["argv"])  # type: ignore[call-overload]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = argv if argv[0] == "torchrun" else [program, *argv]
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
     code: object = 0

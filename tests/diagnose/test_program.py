@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.diagnose.campaign import FAULTS, Trial
+from tests.diagnose.trial import FAULTS, Trial
 
 SAMPLE = (FAULTS.index("kill"), FAULTS.index("exit"))
 

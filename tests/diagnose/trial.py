@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from doctor.diagnose.cause import Diagnosis
-from doctor.diagnose.run import diagnose_logs
+from doctor.diagnose.decide import diagnose
+from doctor.diagnose.read.matcher import Matcher
+from doctor.diagnose.read.readings import read_source
+from doctor.diagnose.read.sources import find_sources
+from doctor.diagnose.signature import load_signatures
 
 if TYPE_CHECKING:
     from tests.diagnose.networks import Networks
@@ -36,7 +40,9 @@ MASTER_FAULTS = frozenset({"port-taken", "wrong-master"})
 """Faults of the rendezvous; under torchrun the agent makes it."""
 MISMATCHES = frozenset({"shape", "larger", "order", "skip"})
 PROGRAM = Path(__file__).with_name("program.py")
-LIMIT_S = 120
+SIGNATURES = load_signatures()
+MATCHER = Matcher(SIGNATURES.values())
+LIMIT_S = 90
 """Seconds that a job may take; then it is killed."""
 _STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)|(?<=\[[EWIF])(\d{4} \d\d:\d\d:\d\d)")
 
@@ -102,7 +108,12 @@ class Trial:
                 self._remove_cgroup(environ["CGROUP"])
         if self.clock_off:
             _shift_clock(self.logs / f"rank_{self.rank}.log", 90)
-        return self.judge(diagnose_logs([str(self.logs)])[0])
+        return self.judge(self.diagnose())
+
+    def diagnose(self) -> Diagnosis:
+        """The diagnosis of its logs."""
+        readings = [reading for source in find_sources([str(self.logs)]) for reading in read_source(source, MATCHER)]
+        return diagnose(readings, SIGNATURES)
 
     def remove(self) -> None:
         """Its files."""
@@ -228,8 +239,12 @@ def _failed(job, deadline: float) -> bool:
     try:
         return job.wait(max(1.0, deadline - time.monotonic())) != 0
     except subprocess.TimeoutExpired:
-        job.kill()
-        job.wait()
+        job.terminate()
+        try:
+            job.wait(10)
+        except subprocess.TimeoutExpired:
+            job.kill()
+            job.wait()
         return True
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from doctor.diagnose.events import FileReading, FileSummary
+from doctor.diagnose.read.flight_recorder import NoRecordingError, may_be_recording, read_recording
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.read.sources import Source, streams
@@ -67,12 +68,32 @@ def read_source(source: Source, matcher: Matcher) -> Iterator[FileReading]:
     for path, blocks, notes in streams(source):
         name = printable(path, MAX_NAME)
         first = next(blocks, b"")
+        if may_be_recording(first):
+            yield _recording(name, _chained(first, blocks), notes)
+            continue
         if _is_binary(first):
             yield FileReading(FileSummary(name=name, bytes=len(first), notes=["is no text: it was not read"]), [])
             continue
         reading = scan(name, _chained(first, blocks), matcher, file=0, year=year)
         reading.summary.notes += notes
         yield reading
+
+
+def _recording(name: str, blocks: Iterable[bytes], notes: list[str]) -> FileReading:
+    summary = FileSummary(name=name, notes=notes)
+    try:
+        recording = read_recording(_counted(blocks, summary))
+    except NoRecordingError as error:
+        summary.notes.append(str(error))
+        return FileReading(summary, [])
+    summary.lines = sum(len(group.collectives) for group in recording.groups)
+    return FileReading(summary, [], recording)
+
+
+def _counted(blocks: Iterable[bytes], summary: FileSummary) -> Iterator[bytes]:
+    for block in blocks:
+        summary.bytes += len(block)
+        yield block
 
 
 def _chained(first: bytes, rest: Iterable[bytes]) -> Iterator[bytes]:

@@ -73,6 +73,8 @@ class _Scanner:
         tail = b""
         for data in _whole_lines(blocks, self.summary):
             self._read_block(data)
+            if not self.summary.lines:
+                self.summary.labels = _labels(data)
             self.summary.lines += data.count(b"\n")
             tail = data
         self.summary.last_time = self._nearest_time(tail, len(tail))
@@ -200,6 +202,21 @@ class _Scanner:
         except UnicodeDecodeError:
             self.not_text += 1
             return line.decode("utf-8", "replace")
+
+
+_LABEL = re.compile(rb"^(?:(\d{1,6}): |\[\d{1,10},(\d{1,6})\](?:<std(?:out|err)>)?:)", re.MULTILINE)
+
+
+def _labels(data: bytes) -> tuple[int, ...]:
+    """The ranks with which srun or mpirun label each line; none where fewer than half of the lines have a label."""
+    matches = _LABEL.findall(data[:_LABEL_BYTES])
+    if 2 * len(matches) < data.count(b"\n", 0, _LABEL_BYTES):
+        return ()
+    return tuple(sorted({int(srun or mpi) for srun, mpi in matches}))
+
+
+_LABEL_BYTES = 1 << 20
+"""Bytes at the beginning of a file in which labels are looked for."""
 
 
 def _number(values: dict[str, str], name: str, otherwise: int | None) -> int | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from doctor.diagnose.case import Case, FailureBlock, Process, failure_blocks
+from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import Cause, Culprit, culprit_of, first_evidence
 from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.launcher_reports import PEER_ENDED, FailureBlock, failure_blocks
 
 _CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
 """HCCL's heartbeat conditions, the one that outranks the others first."""
@@ -54,6 +55,8 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
         number = event.values.get("signal", "")
         if number in ("15", "SIGTERM") or event.values.get("exit_code") == "0":
             return
+        if number in ("6", "SIGABRT") and _aborts_on_others(case):
+            return
         rank = small_number(event.values["culprit_rank"])
         if rank is None:
             return
@@ -62,6 +65,8 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
         yield _launcher_cause(case, event, culprit, f"{culprit.name} was ended by {ended}")
     elif event.signature == "slurm-task-ended":
         if event.values["condition"] == "Killed" and _ended_by_launcher(case, event):
+            return
+        if event.values["condition"] == "Aborted" and _aborts_on_others(case):
             return
         ranks, host = rank_list(event.values.get("culprit_ranks", "")), event.values.get("culprit_host", "")
         if len(ranks) > _MANY_RANKS:
@@ -72,6 +77,35 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
     elif event.signature == "slurm-node-failure":
         host = event.values.get("culprit_host") or event.values.get("step_host", "")
         yield _launcher_cause(case, event, Culprit(host=host), f"Slurm lost host {host} during the job")
+
+
+def _aborts_on_others(case: Case) -> bool:
+    """A rank may have aborted itself over another: gloo on a wrong size, the watchdogs of NCCL and HCCL on a timeout."""
+    waiting = ("victim", "ambiguous", "link")
+    names = {e.signature for process in case.processes for e in process.events if case.role(e) in waiting}
+    return bool(names - PEER_ENDED - {"gloo-timeout", "slurm-task-exited", "torchrun-sigterm"})
+
+
+def ended_from_outside(case: Case) -> list[Cause]:
+    """The first rank that a launcher saw end, by SIGTERM, while the others only lost it: someone else ended it."""
+    events = [event for process in case.processes for event in process.events]
+    names = {event.signature for event in events if case.role(event) in ("victim", "ambiguous", "link", "root")}
+    if names - PEER_ENDED - {"torchrun-sigterm"} or any(event.signature == "exit-zero-on-signal" for event in events):
+        return []
+    found: dict[int, tuple[Event, str]] = {}
+    for event in case.reports:
+        rank = small_number(event.values.get("culprit_rank", ""))
+        if rank is not None and event.values.get("signal") in ("15", "SIGTERM"):
+            found[rank] = event, event.values.get("culprit_host", "")
+    for block in failure_blocks(case.reports):
+        if block.first and block.exit_code == -15 and block.rank is not None:
+            found[block.rank] = block.event, block.host
+    if len(found) != 1:
+        return []
+    ((rank, (event, host)),) = found.items()
+    culprit = _culprit(case, rank, host)
+    summary = f"{culprit.name} ended first, by SIGTERM from outside: an administrator, a scheduler or a limit"
+    return [Cause("rank-terminated", "named by the launcher", "likely", (culprit,), summary, (event,))]
 
 
 def _ended_by_launcher(case: Case, event: Event) -> bool:

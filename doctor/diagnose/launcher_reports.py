@@ -1,0 +1,89 @@
+"""What launchers and schedulers report of the ranks that they started: how each ended."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from doctor.diagnose.events import Event, small_number
+
+
+PEER_ENDED = frozenset({"gloo-conn-closed", "gloo-read-error", "torch-store-lost"})
+"""Signatures of a rank whose peer's process had ended; it ends with an exception, never by a signal."""
+
+
+class FailureBlock(msgspec.Struct):
+    """One worker in torchrun's list of failures."""
+
+    event: Event
+    rank: int | None = None
+    local_rank: int | None = None
+    host: str = ""
+    exit_code: int | None = None
+    pid: str = ""
+    first: bool = False
+    """The launcher saw it fail before it ended the others."""
+
+
+def failure_blocks(reports: Sequence[Event]) -> list[FailureBlock]:
+    """The workers that torchrun lists as failed: consecutive lines of one file make one block."""
+    blocks: list[FailureBlock] = []
+    first_lines: dict[int, list[int]] = defaultdict(list)
+    for event in reports:
+        if event.signature == "torchrun-root-cause-block":
+            first_lines[event.file].append(event.line)
+    lines = sorted((e for e in reports if e.signature == "torchrun-failed-worker"), key=lambda e: (e.file, e.line))
+    for event in lines:
+        values = event.values
+        starts = "time" in values or ("exit_code" in values and "local_rank" in values)
+        last = blocks[-1] if blocks else None
+        if starts or last is None or last.event.file != event.file or event.line - last.event.line > 8:
+            last = FailureBlock(event)
+            last.first = any(0 < event.line - line <= 3 for line in first_lines.get(event.file, ()))
+            blocks.append(last)
+        last.rank = event.rank if event.rank is not None else last.rank
+        last.local_rank = event.local_rank if event.local_rank is not None else last.local_rank
+        last.host = event.host or last.host
+        last.pid = event.pid or last.pid
+        code = values.get("exit_code", "")
+        if small_number(code) is not None:
+            last.exit_code, last.event = small_number(code), event if not starts else last.event
+    return blocks
+
+
+def lone_failure(reports: Sequence[Event], file: int) -> int | None:
+    """The only rank that the launcher of this log saw end with an exit code of its own; the others it ended itself.
+
+    None where several did, where the log does not show ranks, or where a signal ended one.
+    """
+    of_file = [event for event in reports if event.file == file]
+    blocks = [block for block in failure_blocks(of_file) if block.rank is not None]
+    failed = {block.rank for block in blocks if block.exit_code and block.exit_code != -15}
+    if blocks:
+        codes = {block.exit_code for block in blocks if block.rank in failed}
+        return failed.pop() if len(failed) == 1 and all(code and code > 0 for code in codes) else None
+    ranks = {small_number(event.values.get("first_rank", "")) for event in of_file} - {None}
+    for event in of_file:
+        if event.signature == "slurm-task-exited" and event.values.get("exit_code"):
+            ranks.add(small_number(event.values.get("ended_ranks", "")))
+    return ranks.pop() if len(ranks) == 1 else None
+
+
+def terminated_ranks(reports: Sequence[Event]) -> set[int]:
+    """The ranks that SIGTERM ended after another had failed: that is how launchers end the others."""
+    blocks = failure_blocks(reports)
+    return {block.rank for block in blocks if block.rank is not None and block.exit_code == -15 and not block.first}
+
+
+def ended_well_ranks(reports: Sequence[Event]) -> dict[int, FailureBlock]:
+    """Ranks that are absent from torchrun's list of failures between two that it lists: they ended with code 0."""
+    blocks = [block for block in failure_blocks(reports) if block.rank is not None]
+    listed = {block.rank for block in blocks}
+    hosts = {block.host for block in blocks}
+    if not blocks or len(hosts) > 1 or len({block.event.file for block in blocks}) > 1:
+        return {}
+    locals_ = {block.local_rank for block in blocks if block.local_rank is not None}
+    first = min((block.rank or 0) - (block.local_rank or 0) for block in blocks)
+    return {rank: blocks[0] for rank in range(first, first + max(locals_, default=0)) if rank not in listed}

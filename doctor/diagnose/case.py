@@ -9,8 +9,8 @@ import msgspec
 
 from doctor.diagnose.events import Event, FileReading, FileSummary, small_number
 from doctor.diagnose.launcher_reports import failure_blocks, lone_failure
-from doctor.diagnose.read.flight_recorder import Recording
 from doctor.diagnose.read.file_names import NameHints, read_names
+from doctor.diagnose.read.flight_recorder import Recording
 from doctor.diagnose.signature import Role, Signature
 
 CONNECT_TIMEOUT_S = 120.0
@@ -31,6 +31,7 @@ ABOUT_OTHERS = frozenset(
         "ms-msrun-worker-exit",
         "mpi-first-exit",
         "spawn-ended-others",
+        "srun-ends-step",
         "nccl-ras-report",
         "nccl-ras-communicator",
         "nccl-ras-operations",

@@ -146,13 +146,22 @@ def _joined(case: Case, launched: list[Cause], faults: list[Cause]) -> list[Caus
         rank = cause.culprits[0].rank
         if rank is not None and rank in is_culprit:
             continue
-        generic = [fault for fault in result if fault.signature in UNSPECIFIC]
+        generic = [fault for fault in result if fault.signature in UNSPECIFIC or _is_same_crash(fault, cause)]
         for fault in generic:
             result.remove(fault)
         result.insert(0, cause)
     explained = {name for cause in result for name in case.signatures[cause.signature].explains}
     kept = [cause for cause in result if cause.signature not in explained]
     return kept or result
+
+
+def _is_same_crash(fault: Cause, launched: Cause) -> bool:
+    """A crash of a process of unknown rank, beside the rank that the launcher saw crash."""
+    unknown = all(culprit.rank is None for culprit in fault.culprits)
+    return unknown and fault.signature in _CRASHES and launched.rule == "named by the launcher"
+
+
+_CRASHES = frozenset({"torch-signal-segv", "torchrun-sigkill"})
 
 
 def _not_decided(case: Case) -> Undecidable:

@@ -9,7 +9,6 @@ import msgspec
 
 from doctor.diagnose.events import Event, small_number
 
-
 PEER_ENDED = frozenset({"gloo-conn-closed", "gloo-read-error", "torch-store-lost"})
 """Signatures of a rank whose peer's process had ended; it ends with an exception, never by a signal."""
 
@@ -69,6 +68,13 @@ def lone_failure(reports: Sequence[Event], file: int) -> int | None:
         if event.signature == "slurm-task-exited" and event.values.get("exit_code"):
             ranks.add(small_number(event.values.get("ended_ranks", "")))
     return ranks.pop() if len(ranks) == 1 else None
+
+
+def task_failed(event: Event) -> bool:
+    """Slurm's report of a task that ended badly by itself; "Killed" and "Terminated" is how Slurm ends the others."""
+    if event.signature == "slurm-task-ended":
+        return event.values.get("condition") != "Killed"
+    return event.signature == "slurm-task-exited" and event.values.get("exit_code", "0") != "0"
 
 
 def terminated_ranks(reports: Sequence[Event]) -> set[int]:

@@ -16,6 +16,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from datetime import datetime, timezone
 from pathlib import Path
 
 from tests.diagnose.trial import PROGRAM, WAYS, Place, Trial
@@ -47,6 +48,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("trials", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--until", metavar="HH:MM", default="", help="stop at this time of the day, UTC")
     parser.add_argument("--at-once", type=int, default=4)
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--keep", type=Path, help="keep the logs of the trials that are not right in this folder")
@@ -70,8 +72,11 @@ def main() -> int:
                     trial.remove()
                 else:
                     print(f"{trial.folder.name}: {result}", flush=True)
-                if number % 200 == 0:
+                if number % 100 == 0:
                     print(f"-- {number}: {_counted(counts)}", flush=True)
+                if arguments.until and datetime.now(timezone.utc).strftime("%H:%M") >= arguments.until:
+                    pool.shutdown(cancel_futures=True)
+                    break
     for (fault, result), count in sorted(by_fault.items()):
         print(f"{fault}: {count} {result}")
     print(_counted(counts))

@@ -42,7 +42,7 @@ MISMATCHES = frozenset({"shape", "larger", "order", "skip"})
 PROGRAM = Path(__file__).with_name("program.py")
 SIGNATURES = load_signatures()
 MATCHER = Matcher(SIGNATURES.values())
-LIMIT_S = 90
+LIMIT_S = 240
 """Seconds that a job may take; then it is killed."""
 _STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)|(?<=\[[EWIF])(\d{4} \d\d:\d\d:\d\d)")
 
@@ -78,14 +78,16 @@ class Trial:
         self.logs = self.folder / "logs"
         self.failed = False
         """Whether a process of the job ended badly, or had to be killed."""
+        self.seconds = 0.0
 
-    def run(self, place: Place = Place()) -> str:  # noqa: B008 - immutable
+    def run(self, place: Place = Place()) -> str:
         """Runs the job, diagnoses its logs, and returns the result.
 
-        right, undecidable, one-of (the culprit among others), wrong, accused (an innocent, "certain"), not struck.
+        right, undecidable, one-of (the culprit among others), wrong, accused (an innocent, "certain"), not struck, cut (the job did not end in time).
         """
         shutil.rmtree(self.folder, ignore_errors=True)
         self.logs.mkdir(parents=True)
+        start = time.monotonic()
         network = place.networks.take() if self.fault == "drop" and place.networks else ""
         held = socket.socket()
         try:
@@ -106,6 +108,7 @@ class Trial:
                 place.networks.give_back(network)
             if self.fault == "oom":
                 self._remove_cgroup(environ["CGROUP"])
+        self.seconds = time.monotonic() - start
         if self.clock_off:
             _shift_clock(self.logs / f"rank_{self.rank}.log", 90)
         return self.judge(self.diagnose())
@@ -215,7 +218,7 @@ class Trial:
         if certain - {self.rank}:
             return "accused"
         if not diagnosis.causes:
-            return "undecidable" if diagnosis.failed else "missed"
+            return "undecidable" if diagnosis.failed else "cut" if self.seconds > LIMIT_S else "missed"
         if ranks == {self.rank}:
             return "right"
         if self.fault == "port-taken" and diagnosis.causes[0].signature == "torch-port-in-use":

@@ -9,6 +9,7 @@ import msgspec
 from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import Cause, culprit_of, first_evidence
 from doctor.diagnose.events import Event
+from doctor.diagnose.launcher_reports import task_failed
 from doctor.diagnose.rules.named import count_ranks
 
 _GRACE_S = 2.0
@@ -50,6 +51,9 @@ def first_fault(case: Case, process: Process) -> Fault | None:
         and not (waited and _is_after(event, waited))
     ]
     faults = _corrected(faults, process.events)
+    if any(task_failed(event) for event in case.reports):
+        # srun ends the step then, which reads as if a person had cancelled it.
+        faults = [event for event in faults if event.signature != "slurm-cancelled"]
     if any(case.role(event) in ("victim", "ambiguous", "link", "wrapper") for event in process.events):
         # An exception of unknown kind beside a known error of communication is that error's own exception.
         faults = [event for event in faults if event.signature != "program-failed"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import Cause, Culprit, culprit_of, first_evidence
 from doctor.diagnose.events import Event, small_number
-from doctor.diagnose.launcher_reports import PEER_ENDED, FailureBlock, failure_blocks
+from doctor.diagnose.launcher_reports import PEER_ENDED, FailureBlock, failure_blocks, task_failed
 
 _CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
 """HCCL's heartbeat conditions, the one that outranks the others first."""
@@ -110,15 +110,13 @@ def ended_from_outside(case: Case) -> list[Cause]:
 
 def _ended_by_launcher(case: Case, event: Event) -> bool:
     """Slurm ends all other tasks with SIGKILL once one has ended badly, or the job was cancelled: they are innocent."""
-    others = [item for item in case.reports if item is not event]
-    first = [
-        item
-        for item in others
-        if (item.signature == "slurm-task-ended" and item.values.get("condition") != "Killed")
-        or (item.signature == "slurm-task-exited" and item.values.get("exit_code", "0") != "0")
-    ]
+    first = any(task_failed(item) for item in case.reports if item is not event)
+    first |= any(
+        item.signature == "srun-ends-step" and item.file == event.file and item.line < event.line
+        for item in case.reports
+    )
     cancelled = ("slurm-cancelled", "slurm-time-limit")
-    return bool(first) or any(item.signature in cancelled for process in case.processes for item in process.events)
+    return first or any(item.signature in cancelled for process in case.processes for item in process.events)
 
 
 def _launcher_cause(case: Case, event: Event, culprit: Culprit, summary: str) -> Cause:

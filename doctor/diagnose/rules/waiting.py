@@ -25,7 +25,7 @@ def silence(case: Case) -> list[Cause]:
     if not waiting or len(ranks) < len(waiting):
         return []
     suspects, logged = _silent_ranks(case)
-    if len(logged) > 2 and any(event.signature == "spawn-ended-others" for event in case.reports):
+    if any(event.signature == "spawn-ended-others" for event in case.reports):
         return []  # torch.multiprocessing prints the error of one rank only
     names = {event.signature for item in waiting for event in waiting_events(case, item)}
     if names <= PEER_ENDED:
@@ -44,7 +44,10 @@ def silence(case: Case) -> list[Cause]:
         condition = "report no error: they hung, were killed, or ended early"
     summary = f"{count_ranks(named)} {condition}, while {len(waiting)} other ranks wait"
     events = first_evidence(waiting_events(case, item)[0] for item in waiting)
-    return [Cause("rank-silent", "silence", "likely", culprits, summary, events)]
+    # A rank that the launcher ended after the first timeout may have been about to report its own.
+    ended = set(named) <= terminated_ranks(case.reports)
+    confidence: Confidence = "possible" if ended and len(waiting) == 1 else "likely"
+    return [Cause("rank-silent", "silence", confidence, culprits, summary, events)]
 
 
 def _silent_ranks(case: Case) -> tuple[dict[int | None, Culprit], set[int]]:
@@ -135,6 +138,7 @@ class _Operation:
 def _operations(case: Case) -> dict[str, list[_Operation]]:
     """The last operation of each process in each communicator."""
     groups: dict[str, dict[int, _Operation]] = defaultdict(dict)
+    unnamed: dict[int, set[str]] = defaultdict(set)
     for number, process in enumerate(case.processes):
         current: _Operation | None = None
         for event in process.events:
@@ -145,12 +149,16 @@ def _operations(case: Case) -> dict[str, list[_Operation]]:
             if not has_operation or case.role(event) == "evidence":
                 continue
             current = groups[group].setdefault(number, _Operation(process, event))
+            if not group and values.get("seq"):
+                unnamed[number].add(values["seq"])
             for name in ("completed", "seq"):
                 position = small_number(values.get(name, ""), 1 << 58)
                 if position is not None and current.seq is None:
                     current.seq = position + (name == "completed")
             current.op = current.op or values.get("op", "") or (tag.partition("_")[0] if tag else "")
             current.count = current.count or values.get("count", "")
+    if list(groups) == [""] and any(len(sequences) > 1 for sequences in unnamed.values()):
+        return {}  # one rank at several numbers: they are of several communicators, which these lines do not name
     return _joined_groups(groups)
 
 

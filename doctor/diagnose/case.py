@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from doctor.diagnose.attempts import FAILURES, newest_attempt, older_attempts, overcome, overcome_beside
 from doctor.diagnose.events import Event, FileReading, FileSummary, small_number
 from doctor.diagnose.launcher_reports import failure_blocks, lone_failure
 from doctor.diagnose.read.file_names import NameHints, read_names
@@ -133,9 +134,10 @@ def build_case(readings: Sequence[FileReading], signatures: Mapping[str, Signatu
     processes: list[Process] = []
     reports: list[Event] = []
     names = read_names([reading.summary.name for reading in readings])
+    old = older_attempts([reading.summary.name for reading in readings])
     for index, (reading, hints) in enumerate(zip(readings, names, strict=True)):
         _copy_hints(reading.summary, hints)
-        events, about_others = _newest_attempt(reading.events)
+        events, about_others = _split([] if old[index] else overcome(reading.events, signatures), any(old))
         reports += about_others
         written = _processes_of_file(index, reading, events, hints)
         for process in written if reading.recording else ():
@@ -153,7 +155,11 @@ def build_case(readings: Sequence[FileReading], signatures: Mapping[str, Signatu
     _place_local_ranks(processes, reports)
     _place_lone_failure(processes, reports, signatures)
     processes = _merge(processes)
+    files = {index: reading.summary.name for index, reading in enumerate(readings)}
+    failed = any(event.signature in FAILURES for event in reports)
     for process in processes:
+        if not failed:
+            process.events = overcome_beside(files, process.events, signatures)
         process.events.sort(key=_order)
     processes.sort(key=lambda item: (item.rank is None, item.rank or 0, item.host, item.device or 0, item.pid))
     every = [event for process in processes for event in process.events]
@@ -210,10 +216,9 @@ def _copy_hints(summary: FileSummary, hints: NameHints) -> None:
     summary.rank, summary.device, summary.host, summary.pid = hints.rank, hints.device, hints.host, hints.pid
 
 
-def _newest_attempt(events: list[Event]) -> tuple[list[Event], list[Event]]:
-    """The events after the last restart in the file; those about other ranks apart."""
-    restarts = [event.line for event in events if event.signature == "worker-group-restarted"]
-    newest = [event for event in events if not restarts or event.line > restarts[-1]]
+def _split(events: list[Event], restarted: bool) -> tuple[list[Event], list[Event]]:
+    """The events of the newest attempt in the file; those about other ranks apart."""
+    newest = newest_attempt(events, restarted=restarted)
     about_others = [event for event in newest if _is_about_others(event)]
     lines = {event.line for event in about_others}
     of_agent = [event for event in newest if event.signature in _OF_AGENT and event.line in lines]

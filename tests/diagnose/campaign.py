@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import datetime, timezone
 from pathlib import Path
 
-from tests.diagnose.trial import PROGRAM, WAYS, Place, Trial
+from tests.diagnose.trial import FAULTS, HEALTHY, PROGRAM, WAYS, Place, Trial
 
 
 @contextlib.contextmanager
@@ -51,6 +51,7 @@ def main() -> int:
     parser.add_argument("--until", metavar="HH:MM", default="", help="stop at this time of the day, UTC")
     parser.add_argument("--at-once", type=int, default=4)
     parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--healthy", action="store_true", help="runs that end well, with trouble that they overcome")
     parser.add_argument("--keep", type=Path, help="keep the logs of the trials that are not right in this folder")
     arguments = parser.parse_args()
     ways = tuple(arguments.ways.split(","))
@@ -62,7 +63,7 @@ def main() -> int:
             seeds = range(arguments.seed, arguments.seed + arguments.trials)
             trials = {}
             for seed in seeds:
-                trial = Trial(seed, folder, ways)
+                trial = Trial(seed, folder, ways, HEALTHY if arguments.healthy else FAULTS)
                 trials[pool.submit(trial.run, place)] = trial
             for number, future in enumerate(as_completed(trials), 1):
                 trial, result = trials[future], future.result()

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -41,7 +42,7 @@ def main(spawned: int | None = None) -> None:
         for step in range(STEPS):
             tensor = torch.ones(1024)
             if mine and step == at:
-                tensor = strike(fault, tensor)
+                tensor = recover(fault, tensor) if fault in RECOVERS else strike(fault, tensor)
             if mine and fault == "order" and step == at:
                 dist.all_gather([torch.empty(1024) for _ in range(dist.get_world_size())], tensor)
             elif mine and fault == "skip" and step == at:
@@ -114,6 +115,33 @@ def _dump_recorder(rank: int) -> None:
         data = c10d._dump_fr_trace_json() if as_json else c10d._dump_fr_trace()
         suffix = ".json" if as_json else ""
         Path(folder, f"nccl_trace_rank_{rank}{suffix}").write_bytes(data)
+
+
+RECOVERS = frozenset({"caught", "warns", "late", "restart", "child", "reads-again"})
+"""What goes wrong in a run that ends well."""
+
+
+def recover(fault: str, tensor: torch.Tensor) -> torch.Tensor:
+    """Trouble that the program, or its launcher, overcomes."""
+    _mark(fault)
+    if fault == "caught":
+        try:
+            open("/nosuch/data/part-0007.bin", "rb")  # noqa: SIM115
+        except OSError:
+            logging.getLogger("data").exception("cannot read part 7, trying the copy")
+    elif fault == "reads-again":
+        for attempt in range(3):
+            print(f"WARNING: attempt {attempt + 1}/3 failed: [Errno 104] Connection reset by peer, retrying", flush=True)
+    elif fault == "warns":
+        warnings.warn("the old format of checkpoints will go; OSError: use the new one", FutureWarning, stacklevel=1)
+        print("WARNING: no InfiniBand, falling back to sockets; timeout 600 s", file=sys.stderr, flush=True)
+    elif fault == "late":
+        time.sleep(TIMEOUT_S / 3)
+    elif fault == "child":
+        subprocess.run([sys.executable, "-c", "raise ValueError('no such tool')"], check=False)
+    elif fault == "restart" and os.environ.get("TORCHELASTIC_RESTART_COUNT", "1") == "0":
+        raise ValueError("the first attempt fails")
+    return tensor
 
 
 def _mark(fault: str) -> None:

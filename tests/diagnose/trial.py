@@ -33,6 +33,8 @@ FAULTS = (
     *("shape", "larger", "order", "skip", "port-taken", "wrong-master", "wrong-interface", "shm", "oom", "drop"),
 )
 """What befalls one rank; `program.py` does it."""
+HEALTHY = ("none", "caught", "warns", "late", "restart", "child", "reads-again")
+"""What befalls one rank of a run that ends well."""
 WAYS = ("plain", "torchrun", "torchrun-folder", "spawn", "mpirun", "srun")
 PLAIN_ONLY = frozenset({"never-starts", "drop", "oom"})
 """Faults that no launcher can have, or that need what only plain jobs are given."""
@@ -58,15 +60,19 @@ class Place(NamedTuple):
 class Trial:
     """One job with one fault, drawn from a seed."""
 
-    def __init__(self, seed: int, folder: Path, ways: Sequence[str] = WAYS) -> None:
+    def __init__(
+        self, seed: int, folder: Path, ways: Sequence[str] = WAYS, faults: Sequence[str] = FAULTS
+    ) -> None:
         draw = random.Random(seed)
         self.seed = seed
-        self.fault = FAULTS[seed % len(FAULTS)]
+        self.fault = faults[seed % len(faults)]
         self.ranks = draw.choice([2, 3, 4])
         self.rank = 0 if self.fault == "port-taken" else draw.randrange(self.ranks)
         if self.fault == "wrong-master":
             self.rank = draw.randrange(1, self.ranks)  # rank 0 is the store
         choices = [way for way in ways if not (self.fault in MASTER_FAULTS and way.startswith("torchrun"))]
+        if self.fault == "restart":
+            choices = ["torchrun", "torchrun-folder"]
         self.way = "plain" if self.fault in PLAIN_ONLY else draw.choice(choices or ["plain"])
         self.step = draw.randrange(1, 8)
         self.style = draw.choice(["plain", "logging", "bar"])
@@ -157,6 +163,8 @@ class Trial:
 
     def _run_torchrun(self, environ: dict[str, str], place: Place) -> None:
         argv = ["torchrun", "--nproc-per-node", str(self.ranks), "--master-port", environ["MASTER_PORT"]]
+        if self.fault == "restart":
+            argv += ["--max-restarts", "1"]
         if self.way == "torchrun-folder":
             argv += ["--log-dir", str(self.logs), "--redirects", "3"]
         if place.prefork:
@@ -211,7 +219,7 @@ class Trial:
         culprits = [(cause, culprit) for cause in diagnosis.causes for culprit in cause.culprits]
         ranks = {culprit.rank for _, culprit in culprits}
         certain = {c.rank for cause, c in culprits if cause.confidence == "certain" and c.rank is not None}
-        if self.fault == "none":
+        if self.fault in HEALTHY:
             return ("slow" if self.failed else "wrong") if diagnosis.failed else "right"
         if self.fault not in ("never-starts", "import", "port-taken") and not self.struck.exists():
             return "not struck"

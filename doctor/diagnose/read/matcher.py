@@ -16,6 +16,8 @@ MAX_SHAPES = 1 << 16
 """Shapes that are remembered; after that, all are forgotten."""
 _DROPPED = b"0123456789abcdef"
 _GRAM = 4
+_QUIET_GRAM = 9
+"""Characters: long enough that few lines at INFO level contain such a text by chance."""
 _NUMBER_HEAD = 3
 
 Candidate = tuple[Signature, Pattern]
@@ -37,9 +39,9 @@ class Matcher:
             else:
                 self._reduced.setdefault(reduced, []).append(index)
         quiet = {pattern.literal.encode() for signature, pattern in self._patterns if signature.quiet}
-        self.quiet_literals = sorted(quiet)
-        """Literals of the signatures that also stand in lines at INFO level."""
-        self._grams = _covering_grams(self._reduced)
+        self.quiet_literals = _covering_grams(quiet, _QUIET_GRAM)
+        """Short texts of which each line at INFO level that can be an event contains at least one."""
+        self._grams = _covering_grams(self._reduced, _GRAM)
         self._shapes: dict[bytes, tuple[Candidate, ...]] = {}
 
     def candidates(self, line: bytes) -> tuple[Candidate, ...]:
@@ -68,10 +70,10 @@ class Matcher:
         return tuple(self._patterns[index] for index in sorted(matching))
 
 
-def _covering_grams(literals: Iterable[bytes]) -> list[bytes]:
-    """Few short texts of which each literal contains at least one; greedy."""
+def _covering_grams(literals: Iterable[bytes], length: int) -> list[bytes]:
+    """Few texts of at most this length of which each literal contains at least one; greedy."""
     uncovered = {
-        literal: {literal[at : at + _GRAM] for at in range(max(1, len(literal) - _GRAM + 1))} for literal in literals
+        literal: {literal[at : at + length] for at in range(max(1, len(literal) - length + 1))} for literal in literals
     }
     counts: dict[bytes, int] = {}
     for grams in uncovered.values():

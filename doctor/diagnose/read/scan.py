@@ -94,10 +94,13 @@ class _Scanner:
         """Reads the lines of a block, each of which ends with a newline, that can be an event."""
         if self.summary.first_time is None:
             self.summary.first_time = self._first_time(data)
+        starts = _line_starts(data, self.matcher.quiet_literals)
+        if not starts:
+            return
         heads = self.matcher.number_heads(data)
         candidates = self.matcher.candidates
         number, counted = self.summary.lines, 0
-        for start in _line_starts(data, self.matcher.quiet_literals):
+        for start in starts:
             end = data.index(b"\n", start)
             line = data[start:end]
             if b"\x1b" in line:
@@ -259,7 +262,7 @@ class _Line(NamedTuple):
     number: int
 
 
-def _line_starts(data: bytes, quiet_literals: Iterable[bytes]) -> Iterable[int]:
+def _line_starts(data: bytes, quiet_literals: Iterable[bytes]) -> list[int]:
     """Where lines begin that can be an event: those that are not at INFO level, and those with a quiet literal."""
     starts = [match.end() for match in _LOUD.finditer(data)]
     if starts and starts[-1] == len(data):

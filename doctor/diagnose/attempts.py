@@ -20,13 +20,15 @@ def newest_attempt(events: list[Event], *, restarted: bool = False) -> list[Even
     attempt its list of failures; a failed worker that no list follows, but a good end or another one, was restarted.
     """
     restarts = [event.line for event in events if event.signature == "worker-group-restarted"]
-    failed = [event.line for event in events if event.signature == "torchrun-failed-worker" and "failed (" in event.text]
+    failed = [
+        event.line for event in events if event.signature == "torchrun-failed-worker" and "failed (" in event.text
+    ]
     later = [event.line for event in events if event.signature == "torchrun-root-cause-block"]
     ends = [event.line for event in events if event.signature == "run-ended-well"]
     for line in failed:
         after = min((end for end in later if end > line), default=None)
         again = min((end for end in (*ends, *failed) if end > line), default=None)
-        if after is None and restarted or again is not None and (after is None or again < after):
+        if (after is None and restarted) or (again is not None and (after is None or again < after)):
             restarts.append(line)
     last = max(restarts, default=0)
     return [event for event in events if event.line > last]
@@ -64,11 +66,11 @@ def overcome_beside(files: Mapping[int, str], events: list[Event], catalog: Mapp
     ``files`` are names by index. For processes of which no launcher reports a failure.
     """
     ended = {files[event.file].rpartition("/")[0] for event in events if event.signature == "run-ended-well"}
-    own = {event.file for event in events if event.signature == "run-ended-well"}
+    ending = {event.file for event in events if event.signature == "run-ended-well"}
 
     def went_on(event: Event) -> bool:
         folder, _, name = files[event.file].rpartition("/")
-        return name.startswith("stderr") and event.file not in own and folder in ended
+        return name.startswith("stderr") and event.file not in ending and folder in ended
 
     return [e for e in events if catalog[e.signature].role in ("evidence", "benign") or not went_on(e)]
 

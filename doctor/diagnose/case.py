@@ -11,7 +11,7 @@ from doctor.diagnose.attempts import FAILURES, newest_attempt, older_attempts, o
 from doctor.diagnose.events import Event, FileReading, FileSummary, small_number
 from doctor.diagnose.launcher_reports import failure_blocks, lone_failure
 from doctor.diagnose.read.file_names import NameHints, read_names
-from doctor.diagnose.read.flight_recorder import Recording
+from doctor.diagnose.recording import Recording
 from doctor.diagnose.signature import Role, Signature
 
 CONNECT_TIMEOUT_S = 120.0

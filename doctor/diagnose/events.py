@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from doctor.diagnose.read.flight_recorder import Recording
+from doctor.diagnose.recording import Recording
 
 MAX_TEXT = 400
 """Characters of a line that are kept as evidence."""

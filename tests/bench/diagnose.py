@@ -110,11 +110,11 @@ def main() -> None:
     """Prints the figures."""
     if len(sys.argv) > 2:
         with tempfile.TemporaryDirectory() as folder:
-            size, count = int(sys.argv[1]), int(sys.argv[2])
-            seconds, busy, most = measure_job(size, count, Path(folder))
-        total = size * count
-        print(f"{total} MB in {count} files: {seconds:.0f} s, {total / busy:.0f} MB for each CPU second,", end=" ")
-        print(f"{busy / seconds:.1f} cores busy, at most {most / 1e6:.0f} MB of memory")
+            each, files = int(sys.argv[1]), int(sys.argv[2])
+            elapsed, busy, most = measure_job(each, files, Path(folder))
+        total = each * files
+        print(f"{total} MB in {files} files: {elapsed:.0f} s, {total / busy:.0f} MB for each CPU second,", end=" ")
+        print(f"{busy / elapsed:.1f} cores busy, at most {most / 1e6:.0f} MB of memory")
         return
     megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     with tempfile.TemporaryDirectory() as folder:

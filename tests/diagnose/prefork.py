@@ -132,9 +132,9 @@ def _attend(link: socket.socket, program: str) -> None:
                     link.sendall(struct.pack("i", status))
                 finally:
                     os._exit(0)
-            number = link.recv(1)
-            os.kill(child, number[0] if number else signal.SIGKILL)
-            if not number:
+            wish = link.recv(1)
+            os.kill(child, wish[0] if wish else signal.SIGKILL)
+            if not wish:
                 os._exit(0)
 
 
@@ -159,8 +159,8 @@ def _run(program: str, request: dict[str, object]) -> None:
             runpy.run_path(program, run_name="__main__")
     except SystemExit as error:
         code = error.code
-    except BaseException:
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+    except BaseException:  # noqa: BLE001 - as the interpreter does
+        sys.excepthook(*sys.exc_info())
         code = 1
     if isinstance(code, str):
         print(code, file=sys.stderr)

@@ -15,9 +15,11 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -70,14 +72,15 @@ def _place(spawned: int | None) -> int:
     return int(os.environ["RANK"])
 
 
-def _reporter(rank: int):
+def _reporter(rank: int) -> Callable[[str], None]:
     """How progress is printed: plainly, with the time, or as a bar that rewrites its line."""
     style = os.environ.get("STYLE", "plain")
     if style == "logging":
         logging.basicConfig(
             format="%(asctime)s %(levelname)s [%(name)s] %(message)s", level=logging.INFO, stream=sys.stdout
         )
-        return logging.getLogger(f"train.{rank}").info
+        report: Callable[[str], None] = logging.getLogger(f"train.{rank}").info
+        return report
     end = "\r" if style == "bar" else "\n"
     return lambda text: print(text, end=end, flush=True)
 
@@ -109,8 +112,7 @@ def _enter_network(rank: int) -> None:
 def _dump_recorder(rank: int) -> None:
     folder = os.environ.get("RECORDER")
     if folder:
-        from torch._C import _distributed_c10d as c10d
-
+        c10d: Any = import_module("torch._C._distributed_c10d")
         as_json = os.environ.get("RECORDER_FORM") == "json"
         data = c10d._dump_fr_trace_json() if as_json else c10d._dump_fr_trace()
         suffix = ".json" if as_json else ""
@@ -131,7 +133,9 @@ def recover(fault: str, tensor: torch.Tensor) -> torch.Tensor:
             logging.getLogger("data").exception("cannot read part 7, trying the copy")
     elif fault == "reads-again":
         for attempt in range(3):
-            print(f"WARNING: attempt {attempt + 1}/3 failed: [Errno 104] Connection reset by peer, retrying", flush=True)
+            print(
+                f"WARNING: attempt {attempt + 1}/3 failed: [Errno 104] Connection reset by peer, retrying", flush=True
+            )
     elif fault == "warns":
         warnings.warn("the old format of checkpoints will go; OSError: use the new one", FutureWarning, stacklevel=1)
         print("WARNING: no InfiniBand, falling back to sockets; timeout 600 s", file=sys.stderr, flush=True)
@@ -149,7 +153,7 @@ def _mark(fault: str) -> None:
     Path(os.environ["STRUCK"]).write_text(fault, encoding="utf-8")
 
 
-def strike(fault: str, tensor: torch.Tensor) -> torch.Tensor:
+def strike(fault: str, tensor: torch.Tensor) -> torch.Tensor:  # noqa: C901, PLR0912 - one branch for each fault
     """The fault itself."""
     _mark(fault)
     signals = {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "term": signal.SIGTERM, "stop": signal.SIGSTOP}

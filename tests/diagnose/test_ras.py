@@ -17,13 +17,18 @@ Errors
 ======
 
 """
-BEHIND = TABLE.format("MISMATCH") + """
+BEHIND = (
+    TABLE.format("MISMATCH")
+    + """
 #0-0 (78db921d1c117b4a) MISMATCH
   Communicator ranks have different AllReduce operation counts
   7 ranks have launched up to operation {0}
   Rank 7 has launched up to operation 60 -- GPU 3 managed by process 1650386 on node node1
 """
-INCOMPLETE = TABLE.format("INCOMPLETE") + """
+)
+INCOMPLETE = (
+    TABLE.format("INCOMPLETE")
+    + """
 INCOMPLETE
   Missing communicator data from 1 job process
   Process 3748990 on node node1 managing GPU 3
@@ -32,6 +37,7 @@ INCOMPLETE
   Missing communicator data from 1 rank
   Rank 7 -- GPU 3 managed by process 3748990 on node node1
 """
+)
 DEAD = """
 Communicators... (0.002s)
 =============

@@ -24,7 +24,7 @@ from doctor.diagnose.signature import load_signatures
 
 if TYPE_CHECKING:
     from tests.diagnose.networks import Networks
-    from tests.diagnose.prefork import Prefork
+    from tests.diagnose.prefork import Job, Prefork
     from tests.smoke.slurm import Slurm
 
 FAULTS = (
@@ -60,9 +60,7 @@ class Place(NamedTuple):
 class Trial:
     """One job with one fault, drawn from a seed."""
 
-    def __init__(
-        self, seed: int, folder: Path, ways: Sequence[str] = WAYS, faults: Sequence[str] = FAULTS
-    ) -> None:
+    def __init__(self, seed: int, folder: Path, ways: Sequence[str] = WAYS, faults: Sequence[str] = FAULTS) -> None:
         draw = random.Random(seed)
         self.seed = seed
         self.fault = faults[seed % len(faults)]
@@ -89,7 +87,8 @@ class Trial:
     def run(self, place: Place = Place()) -> str:
         """Runs the job, diagnoses its logs, and returns the result.
 
-        right, undecidable, one-of (the culprit among others), wrong, accused (an innocent, "certain"), not struck, cut (the job did not end in time).
+        right, undecidable, one-of (the culprit among others), no rank (the cause, of a process whose rank no line
+        shows), wrong, accused (an innocent, "certain"), not struck, cut (the job did not end in time).
         """
         shutil.rmtree(self.folder, ignore_errors=True)
         self.logs.mkdir(parents=True)
@@ -159,7 +158,8 @@ class Trial:
             with open(self.logs / f"rank_{rank}.log", "wb") as log:
                 jobs.append(_start(place, ["rank"], {**environ, **names}, log.fileno()))
         deadline = time.monotonic() + LIMIT_S
-        self.failed = any([_failed(job, deadline) for job in jobs])
+        ends = [_failed(job, deadline) for job in jobs]
+        self.failed = any(ends)
 
     def _run_torchrun(self, environ: dict[str, str], place: Place) -> None:
         argv = ["torchrun", "--nproc-per-node", str(self.ranks), "--master-port", environ["MASTER_PORT"]]
@@ -231,10 +231,12 @@ class Trial:
             return "right"
         if self.fault == "port-taken" and diagnosis.causes[0].signature == "torch-port-in-use":
             return "right"
+        if ranks == {None}:
+            return "no rank"
         return "one-of" if self.rank in ranks else "wrong"
 
 
-def _start(place: Place, argv: list[str], environ: dict[str, str], log: int):
+def _start(place: Place, argv: list[str], environ: dict[str, str], log: int) -> subprocess.Popen[bytes] | Job:
     if place.prefork:
         return place.prefork.start(argv, environ, log)
     command = [sys.executable, str(PROGRAM)]
@@ -243,7 +245,7 @@ def _start(place: Place, argv: list[str], environ: dict[str, str], log: int):
     return subprocess.Popen(command, env=environ, stdout=log, stderr=log)
 
 
-def _failed(job, deadline: float) -> bool:
+def _failed(job: subprocess.Popen[bytes] | Job, deadline: float) -> bool:
     """Waits for the end of a job; whether it ended badly, or had to be killed."""
     if not isinstance(job, subprocess.Popen):
         return job.wait(deadline) != 0

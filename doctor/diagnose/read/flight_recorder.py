@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
 from doctor.diagnose.read.plain_pickle import MAX_BYTES, PickleRefusedError, is_pickle, read_plain_pickle
+from doctor.diagnose.recording import RecordedCollective, RecordedGroup, Recording
 from doctor.engine.sanitize import printable
 
 MAX_COLLECTIVES = 20_000
@@ -23,35 +22,6 @@ _MAX_SIZES = 64
 """Tensors of one collective whose sizes are kept."""
 _JSON_MARKS = (b'"collective_seq_id"', b'"pg_config"', b'"pg_status"')
 _RANKS = re.compile(r"\d{1,7}")
-
-
-class Collective(msgspec.Struct, frozen=True):
-    """One collective of one rank."""
-
-    sequence: int
-    """Its number in the process group, from 1."""
-    operation: str
-    """Without the backend: ``all_reduce``."""
-    sizes: str
-    """Of inputs and outputs, as far as they must be equal on all ranks; empty where they may differ."""
-    ended: bool
-
-
-class RecordedGroup(msgspec.Struct):
-    """One process group, as one rank saw it."""
-
-    name: str
-    ranks: list[int]
-    """Ranks in the world; empty where the dump does not name them."""
-    enqueued: int
-    """The number of the last collective that this rank entered."""
-    collectives: dict[int, Collective]
-
-
-class Recording(msgspec.Struct):
-    """The dump of one rank; which rank, only the file's name shows."""
-
-    groups: list[RecordedGroup]
 
 
 class NoRecordingError(Exception):
@@ -71,11 +41,11 @@ def read_recording(blocks: Iterable[bytes]) -> Recording:
     data = bytearray()
     for block in blocks:
         data += block
-        limit = MAX_BYTES if is_pickle(data) else MAX_JSON_BYTES
+        limit = MAX_BYTES if is_pickle(bytes(data[:3])) else MAX_JSON_BYTES
         if len(data) > limit:
             raise NoRecordingError(f"is a dump of more than {limit >> 20} MiB: it was not read")
     try:
-        value = read_plain_pickle(bytes(data)) if is_pickle(data) else json.loads(bytes(data))
+        value = read_plain_pickle(bytes(data)) if is_pickle(bytes(data[:3])) else json.loads(bytes(data))
     except PickleRefusedError as error:
         raise NoRecordingError(f"is a pickle that was not read: it {error}") from None
     except (ValueError, RecursionError):
@@ -104,8 +74,8 @@ def _groups(head: dict[str, Any], entries: list[Any]) -> list[RecordedGroup]:
         group = groups.get(name)
         if group is None:
             ranks = configured.get(name) or (next(iter(configured.values())) if len(configured) == 1 else [])
-            shown = " ".join(dict.fromkeys(word for word in (name, description) if word))
-            group = groups[name] = RecordedGroup(printable(shown, 80), ranks, 0, {})
+            title = " ".join(dict.fromkeys(word for word in (name, description) if word))
+            group = groups[name] = RecordedGroup(printable(title, 80), ranks, 0, {})
         group.enqueued = max(group.enqueued, sequence)
         group.collectives[sequence] = _collective(sequence, entry)
     return [groups[name] for name in sorted(groups)]
@@ -132,7 +102,7 @@ _SAME_SIZES = frozenset({"all_reduce", "broadcast", "_broadcast_oop", "_all_gath
 """Collectives of which every rank must give tensors of the same size."""
 
 
-def _collective(sequence: int, entry: dict[str, Any]) -> Collective:
+def _collective(sequence: int, entry: dict[str, Any]) -> RecordedCollective:
     operation = printable(str(entry.get("profiling_name", ""))[:80].partition(":")[2] or "?", 80)
     sizes = ""
     if operation in _SAME_SIZES:
@@ -143,7 +113,7 @@ def _collective(sequence: int, entry: dict[str, Any]) -> Collective:
         kind = str(types[0])[:20] if isinstance(types, list) and types else ""
         sizes = printable(f"{total} x {kind}" if kind else str(total), 60)
     ended = entry.get("state") == "completed" or entry.get("retired") is True
-    return Collective(sequence, operation, sizes, ended)
+    return RecordedCollective(sequence, operation, sizes, ended)
 
 
 def _elements(shape: Any) -> int:

@@ -20,6 +20,9 @@ _TEXTS = {0x58: (4, "<I"), 0x8C: (1, "<B"), 0x8D: (8, "<Q")}
 _TUPLES = {0x85: 1, 0x86: 2, 0x87: 3}
 _READS = {0x68: (1, "<B"), 0x6A: (4, "<I")}
 _WRITES = {0x71: (1, "<B"), 0x72: (4, "<I")}
+_FILLS = frozenset({0x75, 0x65, 0x73, 0x61})
+_SKIPPED = {0x80: 1, 0x95: 8}
+"""Bytes after operations that say nothing of a value: the protocol's number, and the length of a frame."""
 _MAKES = frozenset({0x7D, 0x5D, 0x29, 0x74, *_TUPLES})
 _MARK = object()
 
@@ -34,9 +37,9 @@ def is_pickle(head: bytes) -> bool:
 
 
 def read_plain_pickle(data: bytes) -> Any:
-    """The value of a pickle.
+    r"""The value of a pickle.
 
-    >>> read_plain_pickle(b"\\x80\\x02]K\\x07a.")
+    >>> read_plain_pickle(b"\x80\x02]K\x07a.")
     [7]
 
     Raises: PickleRefusedError for anything but plain values, a damaged pickle, or one beyond the limits.
@@ -86,43 +89,47 @@ class _Machine:
 
     def _build(self, code: int) -> None:
         """The operations that put containers together, and those that have nothing to do with a value."""
-        stack = self.stack
         self.containers += code in _MAKES
         if self.containers > MAX_CONTAINERS:
             raise PickleRefusedError(f"has more than {MAX_CONTAINERS} containers")
-        if code == 0x7D:
-            stack.append({})
-        elif code == 0x5D:
-            stack.append([])
-        elif code == 0x29:
-            stack.append(())
-        elif code in (0x75, 0x65):
-            items = self._marked()
-            self._fill(items) if code == 0x75 else self._list().extend(items)
-        elif code == 0x73:
-            value, key = stack.pop(), stack.pop()
-            self._fill([key, value])
-        elif code == 0x61:
-            item = stack.pop()
-            self._list().append(item)
-        elif code == 0x74:
-            items = self._marked()
-            stack.append(tuple(items))
-        elif code in _TUPLES:
-            count = _TUPLES[code]
-            items = stack[len(stack) - count :]
-            del stack[len(stack) - count :]
-            stack.append(tuple(items))
+        if code in _MAKES:
+            self.stack.append(self._container(code))
+        elif code in _FILLS:
+            self._put(code)
         elif code == 0x8A:
-            stack.append(int.from_bytes(self._bytes(self._number(1, "<B")), "little", signed=True))
+            self.stack.append(int.from_bytes(self._bytes(self._number(1, "<B")), "little", signed=True))
         elif code == 0x94:
             self._remember(len(self.memo))
-        elif code == 0x80:
-            self.at += 1
-        elif code == 0x95:
-            self.at += 8
+        elif code in _SKIPPED:
+            self.at += _SKIPPED[code]
         else:
             raise PickleRefusedError(f"holds something other than plain values (operation {code:#04x})")
+
+    def _container(self, code: int) -> Any:
+        """A new container; a tuple takes its items from the stack."""
+        if code == 0x74:
+            return tuple(self._marked())
+        if code in _TUPLES:
+            at = len(self.stack) - _TUPLES[code]
+            if at < 0:
+                raise PickleRefusedError("is damaged (no items)")
+            items = tuple(self.stack[at:])
+            del self.stack[at:]
+            return items
+        return {0x7D: dict, 0x5D: list, 0x29: tuple}[code]()
+
+    def _put(self, code: int) -> None:
+        """Items of the stack into the list or dictionary below them."""
+        if code in (0x75, 0x65):
+            items = self._marked()
+        else:
+            count = 2 if code == 0x73 else 1
+            items = self.stack[len(self.stack) - count :]
+            del self.stack[len(self.stack) - count :]
+        if code in (0x75, 0x73):
+            self._fill(items)
+        else:
+            self._list().extend(items)
 
     def _remember(self, number: int) -> None:
         if len(self.memo) >= MAX_CONTAINERS:
@@ -130,11 +137,11 @@ class _Machine:
         self.memo[number] = self.stack[-1]
 
     def _bytes(self, count: int) -> bytes:
-        found = self.data[self.at : self.at + count]
-        if len(found) != count:
+        part = self.data[self.at : self.at + count]
+        if len(part) != count:
             raise PickleRefusedError("ends too early")
         self.at += count
-        return found
+        return part
 
     def _number(self, width: int, form: str) -> Any:
         return struct.unpack(form, self._bytes(width))[0]

@@ -80,7 +80,7 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
 
 
 def _aborts_on_others(case: Case) -> bool:
-    """A rank may have aborted itself over another: gloo on a wrong size, the watchdogs of NCCL and HCCL on a timeout."""
+    """A rank may have aborted itself over another: gloo on a wrong size, the watchdog of NCCL on a timeout."""
     waiting = ("victim", "ambiguous", "link")
     names = {e.signature for process in case.processes for e in process.events if case.role(e) in waiting}
     return bool(names - PEER_ENDED - {"gloo-timeout", "slurm-task-exited", "torchrun-sigterm"})
@@ -92,17 +92,17 @@ def ended_from_outside(case: Case) -> list[Cause]:
     names = {event.signature for event in events if case.role(event) in ("victim", "ambiguous", "link", "root")}
     if names - PEER_ENDED - {"torchrun-sigterm"} or any(event.signature == "exit-zero-on-signal" for event in events):
         return []
-    found: dict[int, tuple[Event, str]] = {}
+    ended: dict[int, tuple[Event, str]] = {}
     for event in case.reports:
         rank = small_number(event.values.get("culprit_rank", ""))
         if rank is not None and event.values.get("signal") in ("15", "SIGTERM"):
-            found[rank] = event, event.values.get("culprit_host", "")
+            ended[rank] = event, event.values.get("culprit_host", "")
     for block in failure_blocks(case.reports):
         if block.first and block.exit_code == -15 and block.rank is not None:
-            found[block.rank] = block.event, block.host
-    if len(found) != 1:
+            ended[block.rank] = block.event, block.host
+    if len(ended) != 1:
         return []
-    ((rank, (event, host)),) = found.items()
+    ((rank, (event, host)),) = ended.items()
     culprit = _culprit(case, rank, host)
     summary = f"{culprit.name} ended first, by SIGTERM from outside: an administrator, a scheduler or a limit"
     return [Cause("rank-terminated", "named by the launcher", "likely", (culprit,), summary, (event,))]

@@ -67,42 +67,68 @@ def ras_reports(case: Case) -> list[Cause] | Undecidable:
 
 
 def _read(events: list[Event]) -> list[_Report]:
-    reports = [_Report()]
-    dead, mismatch, operation = False, None, 0
+    """The reports, in order; those without a difference or a silent process are left out."""
+    reader = _Reader()
     for event in events:
+        reader.read(event)
+    return [report for report in reader.reports if report.silent or report.mismatches]
+
+
+class _Reader:
+    """Puts the lines of one file together: what a line means depends on the headings before it."""
+
+    def __init__(self) -> None:
+        self.reports = [_Report()]
+        self.dead = False
+        self.mismatch: _Mismatch | None = None
+        self.operation = 0
+
+    def read(self, event: Event) -> None:
+        """One line."""
         values = event.values
         if event.signature == "nccl-ras-report":
-            reports.append(_Report(silent={}, dead=set(), mismatches=[]))
-            dead, mismatch = False, None
+            self.reports.append(_Report(silent={}, dead=set(), mismatches=[]))
+            self.dead, self.mismatch = False, None
         elif event.signature == "nccl-ras-communicator":
-            if values.get("ras_communicators") == "1":
-                reports[-1].world = max(reports[-1].world, _number(values, "ras_size"))
-            mismatch = None
-            if "ras_mismatch" in values:
-                mismatch = _Mismatch(values.get("ras_hash", ""), ranks={}, listed={})
-                reports[-1].mismatches.append(mismatch)
+            self._communicator(values)
         elif event.signature == "nccl-ras-process":
-            dead = (dead or "ras_dead" in values) and "ras_missing" not in values
-            if values.get("ras_pid"):
-                reports[-1].silent[values["ras_pid"]] = _place(event)
-                reports[-1].dead |= {values["ras_pid"]} if dead else set()
-        elif mismatch and event.signature == "nccl-ras-operations":
-            mismatch.kind = values.get("ras_kind", mismatch.kind)
+            self.dead = (self.dead or "ras_dead" in values) and "ras_missing" not in values
+            self._process(event)
+        elif event.signature == "nccl-ras-operations" and self.mismatch:
+            self.mismatch.kind = values.get("ras_kind", self.mismatch.kind)
             if "ras_count" in values:
-                operation = _number(values, "ras_operation")
-                mismatch.ranks[operation] = _number(values, "ras_count")
+                self.operation = _number(values, "ras_operation")
+                self.mismatch.ranks[self.operation] = _number(values, "ras_count")
         elif event.signature == "nccl-ras-rank":
-            if mismatch is None:
-                place = _place(event)
-                if place.pid:
-                    reports[-1].silent[place.pid] = place
-            elif "ras_operation" in values:
-                own = _number(values, "ras_operation")
-                mismatch.ranks[own] = mismatch.ranks.get(own, 0) + 1
-                mismatch.listed.setdefault(own, []).append(_place(event))
-            elif mismatch.ranks:
-                mismatch.listed.setdefault(operation, []).append(_place(event))
-    return [report for report in reports if report.silent or report.mismatches]
+            self._rank(event)
+
+    def _communicator(self, values: dict[str, str]) -> None:
+        report = self.reports[-1]
+        if values.get("ras_communicators") == "1":
+            report.world = max(report.world, _number(values, "ras_size"))
+        self.mismatch = None
+        if "ras_mismatch" in values:
+            self.mismatch = _Mismatch(values.get("ras_hash", ""), ranks={}, listed={})
+            report.mismatches.append(self.mismatch)
+
+    def _process(self, event: Event) -> None:
+        pid = event.values.get("ras_pid")
+        if pid:
+            self.reports[-1].silent[pid] = _place(event)
+            if self.dead:
+                self.reports[-1].dead.add(pid)
+
+    def _rank(self, event: Event) -> None:
+        place = _place(event)
+        if self.mismatch is None:
+            if place.pid:
+                self.reports[-1].silent[place.pid] = place
+        elif "ras_operation" in event.values:
+            count = _number(event.values, "ras_operation")
+            self.mismatch.ranks[count] = self.mismatch.ranks.get(count, 0) + 1
+            self.mismatch.listed.setdefault(count, []).append(place)
+        elif self.mismatch.ranks:
+            self.mismatch.listed.setdefault(self.operation, []).append(place)
 
 
 def _place(event: Event) -> _Place:
@@ -140,8 +166,7 @@ def _behind(case: Case, reports: list[_Report]) -> list[Cause] | Undecidable | N
     if not reports or not reports[-1].mismatches:
         return None
     last = reports[-1]
-    roles = ("root", "victim", "ambiguous", "link")
-    failed = any(case.with_role(process, *roles) for process in case.processes)
+    failed = any(case.with_role(process, "root", "victim", "ambiguous", "link") for process in case.processes)
     for mismatch in last.mismatches:
         if len(mismatch.ranks) < 2:
             continue
@@ -159,8 +184,8 @@ def _behind(case: Case, reports: list[_Report]) -> list[Cause] | Undecidable | N
         behind = mismatch.listed.get(lowest, [])
         if not behind or 2 * mismatch.ranks[lowest] >= total:
             return Undecidable(
-                f"NCCL RAS: {mismatch.ranks[lowest]} of {total} ranks have launched {lowest} {mismatch.kind} operations, "
-                f"the others up to {highest}: which of them holds the others is not shown",
+                f"NCCL RAS: {mismatch.ranks[lowest]} of {total} ranks have launched {lowest} {mismatch.kind} "
+                f"operations, the others up to {highest}: which of them holds the others is not shown",
                 ("ncclras -v", "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000)"),
             )
         culprits = tuple(_culprit(last, place, total) for place in behind)

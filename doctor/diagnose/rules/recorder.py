@@ -8,7 +8,7 @@ from typing import NamedTuple
 from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import Cause, Confidence, Undecidable, culprit_of, first_evidence
 from doctor.diagnose.events import Event
-from doctor.diagnose.read.flight_recorder import Collective, RecordedGroup
+from doctor.diagnose.recording import RecordedCollective, RecordedGroup
 from doctor.diagnose.rules.named import count_ranks
 
 SIGNATURE = "flight-recorder"
@@ -60,12 +60,12 @@ def _difference(case: Case, members: list[_Member]) -> list[Cause] | Undecidable
             values = [(getattr(item, name), member, item) for member, item in entered if getattr(item, name)]
             counts = Counter(value for value, _, _ in values)
             if len(counts) > 1:
-                return _odd(case, number, claim, values, counts)
+                return _minority(case, number, claim, values, counts)
     return None
 
 
-def _odd(
-    case: Case, number: int, claim: str, values: list[tuple[str, _Member, Collective]], counts: Counter[str]
+def _minority(
+    case: Case, number: int, claim: str, values: list[tuple[str, _Member, RecordedCollective]], counts: Counter[str]
 ) -> list[Cause] | Undecidable:
     (common, most), (_, second) = counts.most_common(2)
     group = values[0][1].group.name
@@ -77,9 +77,9 @@ def _odd(
         )
     differing = [(value, member, item) for value, member, item in values if value != common]
     who = count_ranks(member.rank for _, member, _ in differing)
-    shown = differing[0][0] if claim == "ran" else f"{differing[0][0]} to {differing[0][2].operation}"
+    differs = differing[0][0] if claim == "ran" else f"{differing[0][0]} to {differing[0][2].operation}"
     summary = (
-        f"{who} {claim} {shown} as collective {number} of process group {group}, where {most} ranks {claim} {common}"
+        f"{who} {claim} {differs} as collective {number} of process group {group}, where {most} ranks {claim} {common}"
     )
     examples = [*differing, *(row for row in values if row[0] == common)]
     events = first_evidence(_event(member, item) for _, member, item in examples)
@@ -116,6 +116,9 @@ def _behind(case: Case, members: list[_Member]) -> list[Cause] | None:
 
 def _without_dump(case: Case, members: list[_Member]) -> list[Cause] | None:
     """Ranks of the group that left no dump and no error, while the others wait in a collective: they have ended."""
+    events = [event for process in case.processes for event in process.events]
+    if any(event.signature == "gloo-size-mismatch" for event in events):
+        return None  # the rank that aborts itself over another's tensor leaves no dump either
     present = {member.rank for member in members}
     absent = set(members[0].group.ranks) - present
     reporting = {item.rank for item in case.processes if case.with_role(item, "victim", "ambiguous", "link", "root")}
@@ -125,13 +128,15 @@ def _without_dump(case: Case, members: list[_Member]) -> list[Cause] | None:
     if not absent or absent & reporting or len(absent) > max(1, len(present) // 2) or not waits:
         return None
     listed = [Process(rank=rank) for rank in sorted(absent)]
-    found = [case.process_of_rank(process.rank or 0) or process for process in listed]
-    summary = f"{count_ranks(absent)} left no dump of the flight recorder; {len(present)} other ranks wait in {waits[0].operation}"
-    events = first_evidence(
+    processes = [case.process_of_rank(process.rank or 0) or process for process in listed]
+    summary = f"{count_ranks(absent)} left no dump of the flight recorder; "
+    summary += f"{len(present)} other ranks wait in {waits[0].operation}"
+    proof = first_evidence(
         _event(member, item) for member in members if (item := member.group.collectives.get(member.group.enqueued))
     )
-    culprits = tuple(culprit_of(process) for process in found)
-    return [Cause("rank-silent", "silence", "likely", culprits, summary, events)]
+    culprits = tuple(culprit_of(process) for process in processes)
+    confidence: Confidence = "likely" if events else "possible"
+    return [Cause("rank-silent", "silence", confidence, culprits, summary, proof)]
 
 
 def _cause(case: Case, rule: str, members: list[_Member], summary: str, events: tuple[Event, ...]) -> Cause:
@@ -144,7 +149,7 @@ def _cause(case: Case, rule: str, members: list[_Member], summary: str, events: 
     return Cause(SIGNATURE, rule, confidence, culprits, summary, events)
 
 
-def _event(member: _Member, item: Collective) -> Event:
+def _event(member: _Member, item: RecordedCollective) -> Event:
     """A collective as evidence; its line is its number."""
     sizes = f", {item.sizes}" if item.sizes else ""
     ended = "ended" if item.ended else "not ended"

@@ -93,8 +93,8 @@ def could_not_connect(case: Case) -> list[Cause]:
     culprits = tuple(culprit_of(item) for item in unconnected)
     events = [e for item in unconnected for e in item.events if e.signature == "torch-client-socket-timeout"]
     target = next((f" {e.values['host_name']}:{e.values['port']}" for e in events if e.values.get("port")), "")
-    summary = f"{count_ranks(rank for c in culprits if (rank := c.rank) is not None)} could not connect to the store{target}; "
-    summary += f"{len(connected)} other ranks wait there"
+    who = count_ranks(culprit.rank for culprit in culprits if culprit.rank is not None)
+    summary = f"{who} could not connect to the store{target}; {len(connected)} other ranks wait there"
     proof = first_evidence([*events[:2], *(waiting_events(case, item)[0] for item in connected)])
     return [Cause("torch-client-socket-timeout", "not joined", "likely", culprits, summary, proof)]
 
@@ -105,9 +105,9 @@ def different_sizes(case: Case) -> Undecidable | list[Cause]:
     sizes = next((e.values for e in events if e.values.get("count")), {})
     if not events:
         return []
-    shown = f" ({sizes['count']} and {sizes['peer_count']} bytes)" if sizes else ""
+    bytes_text = f" ({sizes['count']} and {sizes['peer_count']} bytes)" if sizes else ""
     return Undecidable(
-        f"two ranks gave tensors of different sizes{shown} to one collective, and no line shows which is wrong",
+        f"two ranks gave tensors of different sizes{bytes_text} to one collective, and no line shows which is wrong",
         (
             "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000)",
             "TORCH_DISTRIBUTED_DEBUG=DETAIL in the next run: it prints the sizes of each rank",

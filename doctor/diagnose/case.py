@@ -9,7 +9,7 @@ import msgspec
 
 from doctor.diagnose.attempts import FAILURES, newest_attempt, older_attempts, overcome, overcome_beside
 from doctor.diagnose.events import Event, FileReading, FileSummary, small_number
-from doctor.diagnose.launcher_reports import failure_blocks, lone_failure
+from doctor.diagnose.launcher_reports import JOB_WIDE, failure_blocks, lone_failure
 from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.recording import Recording
 from doctor.diagnose.signature import Role, Signature
@@ -219,11 +219,16 @@ def _copy_hints(summary: FileSummary, hints: NameHints) -> None:
 def _split(events: list[Event], restarted: bool) -> tuple[list[Event], list[Event]]:
     """The events of the newest attempt in the file; those about other ranks apart."""
     newest = newest_attempt(events, restarted=restarted)
+    newest = [_without_label(event) if event.signature in JOB_WIDE else event for event in newest]
     about_others = [event for event in newest if _is_about_others(event)]
     lines = {event.line for event in about_others}
     of_agent = [event for event in newest if event.signature in _OF_AGENT and event.line in lines]
     about_others += [event for event in of_agent if event not in about_others]
     return [event for event in newest if event not in about_others], about_others
+
+
+def _without_label(event: Event) -> Event:
+    return msgspec.structs.replace(event, rank=None, local_rank=None, pid="")
 
 
 def _is_about_others(event: Event) -> bool:
@@ -384,7 +389,7 @@ def _place_lone_failure(processes: list[Process], reports: list[Event], catalog:
     placed = {process.rank for process in processes if process.rank is not None and process.events}
     for process in processes:
         errors = [event for event in process.events if catalog[event.signature].role not in _NO_ERRORS]
-        errors = [event for event in errors if event.signature not in _OF_AGENT]
+        errors = [event for event in errors if event.signature not in _OF_AGENT | JOB_WIDE]
         if process.rank is not None or process.pid or len(process.files) != 1 or len({e.text for e in errors}) != 1:
             continue
         rank = lone_failure(reports, next(iter(process.files)))

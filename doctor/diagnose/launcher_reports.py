@@ -77,6 +77,16 @@ def task_failed(event: Event) -> bool:
     return event.signature == "slurm-task-exited" and event.values.get("exit_code", "0") != "0"
 
 
+JOB_WIDE = frozenset({"slurm-cancelled", "slurm-time-limit"})
+"""Signatures of the end of a job or step as a whole; a label before such a line is not that of a rank at fault."""
+
+
+def is_aftermath(cancelled: Event, reports: Sequence[Event]) -> bool:
+    """Whether a step was cancelled because a task of it had ended badly: srun does so, as if a person had done it."""
+    earlier = (e for e in reports if e.signature == "slurm-task-ended" and e.file == cancelled.file)
+    return any(task_failed(event) for event in reports) or any(event.line < cancelled.line for event in earlier)
+
+
 def terminated_ranks(reports: Sequence[Event]) -> set[int]:
     """The ranks that SIGTERM ended after another had failed: that is how launchers end the others."""
     blocks = failure_blocks(reports)

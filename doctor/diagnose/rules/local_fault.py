@@ -9,7 +9,7 @@ import msgspec
 from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import Cause, culprit_of, first_evidence
 from doctor.diagnose.events import Event
-from doctor.diagnose.launcher_reports import task_failed
+from doctor.diagnose.launcher_reports import JOB_WIDE, is_aftermath
 from doctor.diagnose.rules.named import count_ranks
 
 _GRACE_S = 2.0
@@ -51,9 +51,7 @@ def first_fault(case: Case, process: Process) -> Fault | None:
         and not (waited and _is_after(event, waited))
     ]
     faults = _corrected(faults, process.events)
-    if any(task_failed(event) for event in case.reports):
-        # srun ends the step then, which reads as if a person had cancelled it.
-        faults = [event for event in faults if event.signature != "slurm-cancelled"]
+    faults = [e for e in faults if e.signature != "slurm-cancelled" or not is_aftermath(e, case.reports)]
     if any(case.role(event) in ("victim", "ambiguous", "link", "wrapper") for event in process.events):
         # An exception of unknown kind beside a known error of communication is that error's own exception.
         faults = [event for event in faults if event.signature != "program-failed"]
@@ -118,6 +116,9 @@ def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
     culprits = tuple(culprit_of(fault.process) for fault in faults)
     ranks = [culprit.rank for culprit in culprits if culprit.rank is not None]
     title = case.signatures[signature].title
+    if signature in JOB_WIDE:
+        events = first_evidence(fault.event for fault in faults)
+        return Cause(signature, "local fault", "certain", (), title, events)
     if len(culprits) == 1:
         who = culprits[0].name
     elif len(ranks) == len(culprits):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import Cause, Culprit, culprit_of, first_evidence
 from doctor.diagnose.events import Event, small_number
-from doctor.diagnose.launcher_reports import PEER_ENDED, FailureBlock, failure_blocks, task_failed
+from doctor.diagnose.launcher_reports import JOB_WIDE, PEER_ENDED, FailureBlock, failure_blocks, task_failed
 
 _CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
 """HCCL's heartbeat conditions, the one that outranks the others first."""
@@ -75,8 +75,16 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
             culprit = _culprit(case, rank, host)
             yield _launcher_cause(case, event, culprit, f"{culprit.name} ended: {event.values['condition']}")
     elif event.signature == "slurm-node-failure":
-        host = event.values.get("culprit_host") or event.values.get("step_host", "")
+        yield from _lost_host(case, event)
+
+
+def _lost_host(case: Case, event: Event) -> Iterator[Cause]:
+    """The host that Slurm names; that of a line without a name is the one that prints it."""
+    host = event.values.get("culprit_host", "")
+    if host:
         yield _launcher_cause(case, event, Culprit(host=host), f"Slurm lost host {host} during the job")
+    elif not any(other.values.get("culprit_host") for other in case.reports if other.signature == event.signature):
+        yield _launcher_cause(case, event, Culprit(), "Slurm lost a host of the job: its controller's log names it")
 
 
 def _aborts_on_others(case: Case) -> bool:
@@ -115,8 +123,8 @@ def _ended_by_launcher(case: Case, event: Event) -> bool:
         item.signature == "srun-ends-step" and item.file == event.file and item.line < event.line
         for item in case.reports
     )
-    cancelled = ("slurm-cancelled", "slurm-time-limit")
-    return first or any(item.signature in cancelled for process in case.processes for item in process.events)
+    ended = (item for process in case.processes for item in process.events if item.signature in JOB_WIDE)
+    return first or any(item.file != event.file or item.line < event.line for item in ended)
 
 
 def _launcher_cause(case: Case, event: Event, culprit: Culprit, summary: str) -> Cause:

@@ -412,6 +412,8 @@ def _place_by_folder(processes: list[Process]) -> None:
 def _world_size(processes: list[Process], events: Iterable[Event]) -> int | None:
     sizes = [size for process in processes for size in process.group_sizes.values()]
     sizes += [small_number(event.values.get("world_size", "")) or 0 for event in events]
+    groups = (group for process in processes if process.recording for group in process.recording.groups)
+    sizes += [max(group.ranks, default=-1) + 1 for group in groups]
     return max((size for size in sizes if 0 < size < 1_000_000), default=None)
 
 

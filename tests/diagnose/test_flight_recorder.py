@@ -116,6 +116,16 @@ def test_a_rank_without_a_dump_has_not_joined_unless_all_have_ended(tmp_path: Pa
     assert not diagnosis(tmp_path, ended).causes
 
 
+def test_the_members_of_a_process_group_show_the_rank_that_left_nothing(tmp_path: Path) -> None:
+    """Rank 3 was stopped; it left neither a line nor a dump, and rank 1 only lost rank 0, which had timed out."""
+    timed_out = "RuntimeError: Timed out waiting 8000ms for recv operation to complete"
+    closed = "RuntimeError: Connection closed by peer [127.0.0.1]:54923."
+    lines = [f"[rank{rank}]: {text}" for rank, text in ((0, timed_out), (2, timed_out), (1, closed))]
+    (tmp_path / "train.log").write_text("\n".join(lines))
+    dumps = {rank: dump(*SUM, world=4, ended=True) for rank in range(3)}
+    assert named(diagnosis(tmp_path, dumps)) == [("rank-silent", "silence", [3])]
+
+
 def test_dumps_of_a_job_that_goes_on_are_no_sure_verdict(tmp_path: Path) -> None:
     dumps = {rank: dump(*SUM[: 3 if rank == 1 else 4]) for rank in range(3)}
     assert [cause.confidence for cause in diagnosis(tmp_path, dumps).causes] == ["possible"]

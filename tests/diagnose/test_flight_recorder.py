@@ -126,6 +126,17 @@ def test_the_members_of_a_process_group_show_the_rank_that_left_nothing(tmp_path
     assert named(diagnosis(tmp_path, dumps)) == [("rank-silent", "silence", [3])]
 
 
+SIZE = "what():  [enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. 512 vs 256. Received data size"
+
+
+def test_the_rank_that_aborted_over_another_size_is_wrong_only_if_all_others_agree(tmp_path: Path) -> None:
+    (tmp_path / "rank_1.log").write_text(SIZE)
+    agreeing = {rank: dump(*SUM) for rank in (0, 2)}
+    assert named(diagnosis(tmp_path, agreeing)) == [("flight-recorder", "minority", [1])]
+    larger = {0: dump(*SUM), 2: dump(*SUM[:3], ("all_reduce", 32))}
+    assert not diagnosis(tmp_path, larger).causes
+
+
 def test_dumps_of_a_job_that_goes_on_are_no_sure_verdict(tmp_path: Path) -> None:
     dumps = {rank: dump(*SUM[: 3 if rank == 1 else 4]) for rank in range(3)}
     assert [cause.confidence for cause in diagnosis(tmp_path, dumps).causes] == ["possible"]

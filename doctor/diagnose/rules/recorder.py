@@ -118,7 +118,7 @@ def _without_dump(case: Case, members: list[_Member]) -> list[Cause] | None:
     """Ranks of the group that left no dump and no error, while the others wait in a collective: they have ended."""
     events = [event for process in case.processes for event in process.events]
     if any(event.signature == "gloo-size-mismatch" for event in events):
-        return None  # the rank that aborts itself over another's tensor leaves no dump either
+        return _aborted(case, members)
     present = {member.rank for member in members}
     absent = set(members[0].group.ranks) - present
     reporting = {item.rank for item in case.processes if case.with_role(item, "victim", "ambiguous", "link", "root")}
@@ -137,6 +137,32 @@ def _without_dump(case: Case, members: list[_Member]) -> list[Cause] | None:
     culprits = tuple(culprit_of(process) for process in processes)
     confidence: Confidence = "likely" if events else "possible"
     return [Cause("rank-silent", "silence", confidence, culprits, summary, proof)]
+
+
+def _aborted(case: Case, members: list[_Member]) -> list[Cause] | None:
+    """gloo: the rank that aborts itself over another size leaves no dump. If all others agree, it is the wrong one."""
+    present = {member.rank for member in members}
+    aborted = {
+        process.rank
+        for process in case.processes
+        if any(event.signature == "gloo-size-mismatch" for event in process.events)
+    }
+    last = [member.group.collectives.get(member.group.enqueued) for member in members]
+    agreed = {(item.sequence, item.operation, item.sizes) for item in last if item}
+    absent = set(members[0].group.ranks) - present
+    if len(members) < 2 or len(agreed) != 1 or None in last or absent != aborted or len(absent) != 1:
+        return None
+    culprits = tuple(culprit_of(process) for process in case.processes if process.rank in absent)
+    ((number, operation, sizes),) = agreed
+    summary = f"{count_ranks(absent)} gave another size to {operation}, collective {number}, "
+    summary += f"than the {sizes} of the other {len(members)} ranks"
+    events = first_evidence(
+        [
+            *(e for process in case.processes for e in process.events if e.signature == "gloo-size-mismatch"),
+            *(_event(member, item) for member, item in zip(members, last, strict=True) if item),
+        ]
+    )
+    return [Cause(SIGNATURE, "minority", "likely", culprits, summary, events)]
 
 
 def _cause(case: Case, rule: str, members: list[_Member], summary: str, events: tuple[Event, ...]) -> Cause:

@@ -12,7 +12,10 @@ QUIET_HEADS = (b"[INFO]", b"[DEBUG]", b"[EVENT]", b"[TRACE]")  # how lines begin
 LOUD_LINE = re.compile(rb"\n(?!\n|\[(?:INFO|DEBUG|EVENT|TRACE)\])")
 DROPPED = b"0123456789abcdef"
 GRAM = 4
+QUIET_GRAM = 9  # long enough that few lines at INFO level contain such a text by chance
 NUMBER_HEAD = 3
+LABEL_BYTES = 1 << 20  # at the beginning of a file, in which labels are looked for
+LAUNCHER_LABEL = re.compile(rb"^(?:(\d{1,6}): |\[\d{1,10},(\d{1,6})\](?:<std(?:out|err)>)?:)", re.MULTILINE)
 
 
 class ShapeIndex:
@@ -28,7 +31,7 @@ class ShapeIndex:
                 self.numbers.setdefault(literal[:NUMBER_HEAD], []).append((literal, value))
             else:
                 self.reduced.setdefault(reduced, []).append(index)
-        self.grams = covering_grams(self.reduced)
+        self.grams = covering_grams(self.reduced, GRAM)
         self.shapes = {}
 
     def candidates(self, line):
@@ -57,11 +60,11 @@ class ShapeIndex:
         return tuple(self.values[index] for index in sorted(matching))
 
 
-def covering_grams(literals):
-    """Few short texts of which each literal contains at least one; greedy."""
+def covering_grams(literals, length):
+    """Few texts of at most this length of which each literal contains at least one; greedy."""
     uncovered = {}
     for literal in literals:
-        uncovered[literal] = set(literal[at : at + GRAM] for at in range(max(1, len(literal) - GRAM + 1)))
+        uncovered[literal] = set(literal[at : at + length] for at in range(max(1, len(literal) - length + 1)))
     counts = {}
     for grams in uncovered.values():
         for gram in grams:
@@ -76,19 +79,19 @@ def covering_grams(literals):
     return chosen
 
 
-def line_starts(data, quiet_literals):
-    """Where lines begin that can be an event: those that are not at INFO level, and those with a quiet literal."""
+def line_starts(data, quiet_texts):
+    """Where lines begin that can be an event: those that are not at INFO level, and those with a quiet text."""
     starts = [match.end() for match in LOUD_LINE.finditer(data)]
     if starts and starts[-1] == len(data):
         starts.pop()
     if not data.startswith(QUIET_HEADS):
         starts.insert(0, 0)
     quiet = set()
-    for literal in quiet_literals:
-        at = data.find(literal)
+    for text in quiet_texts:
+        at = data.find(text)
         while at >= 0:
             quiet.add(data.rfind(b"\n", 0, at) + 1)
-            at = data.find(literal, data.index(b"\n", at))
+            at = data.find(text, data.index(b"\n", at))
     return sorted(quiet.union(starts)) if quiet else starts
 
 
@@ -112,3 +115,11 @@ def is_binary(block):
     """More than one byte in thirty is NUL; those at the beginning are what a truncated file keeps, and do not count."""
     probe = block.lstrip(b"\0")[:4096]
     return probe.count(b"\0") * 30 > len(probe)
+
+
+def launcher_labels(data):
+    """The ranks with which srun or mpirun label each line; none where fewer than half of the lines have a label."""
+    matches = LAUNCHER_LABEL.findall(data[:LABEL_BYTES])
+    if 2 * len(matches) < data.count(b"\n", 0, LABEL_BYTES):
+        return ()
+    return tuple(sorted(set(int(srun or mpi) for srun, mpi in matches)))

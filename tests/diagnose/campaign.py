@@ -57,7 +57,8 @@ def main() -> int:
     ways = tuple(arguments.ways.split(","))
     counts: Counter[str] = Counter()
     by_fault: Counter[tuple[str, str]] = Counter()
-    with tempfile.TemporaryDirectory() as temporary, places(ways) as place:
+    # In this order: what is forked runs the exit functions of its parent, which remove the parent's folders.
+    with places(ways) as place, tempfile.TemporaryDirectory() as temporary:
         folder = arguments.keep or Path(temporary)
         with ThreadPoolExecutor(arguments.at_once) as pool:
             seeds = range(arguments.seed, arguments.seed + arguments.trials)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.diagnose.trial import FAULTS, HEALTHY, Place, Trial
 
-SAMPLE = (FAULTS.index("kill"), FAULTS.index("exit"))
+SAMPLE = (FAULTS.index("kill"), pytest.param(FAULTS.index("exit"), marks=pytest.mark.full))
 GOOD = ("right", "undecidable", "no rank", "not struck")
 """Results in which no innocent rank is named."""
 

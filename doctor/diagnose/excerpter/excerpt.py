@@ -6,7 +6,14 @@ import stat
 import zlib
 from collections import deque
 
-from doctor.diagnose.excerpter.line_choice import MAX_LINE, is_binary, launcher_labels, line_starts, whole_lines
+from doctor.diagnose.excerpter.line_choice import (
+    MAX_LINE,
+    is_binary,
+    is_recording,
+    launcher_labels,
+    line_starts,
+    whole_lines,
+)
 from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD, OpenTracebacks
 
 BLOCK = 1 << 20
@@ -89,6 +96,9 @@ class LogReader:
 
     def read_blocks(self, blocks):
         first = next(blocks, b"")
+        if is_recording(first):
+            self.notes.append("is a dump of a flight recorder or a pickle: copy it here, and give its path")
+            return
         if is_binary(first):
             self.notes.append("is no text: it was not read")
             return

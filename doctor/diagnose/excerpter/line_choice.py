@@ -14,6 +14,7 @@ DROPPED = b"0123456789abcdef"
 GRAM = 4
 QUIET_GRAM = 9  # long enough that few lines at INFO level contain such a text by chance
 NUMBER_HEAD = 3
+RECORDING_MARKS = (b'"collective_seq_id"', b'"pg_config"', b'"pg_status"')
 LABEL_BYTES = 1 << 20  # at the beginning of a file, in which labels are looked for
 LAUNCHER_LABEL = re.compile(rb"^(?:(\d{1,6}): |\[\d{1,10},(\d{1,6})\](?:<std(?:out|err)>)?:)", re.MULTILINE)
 
@@ -109,6 +110,13 @@ def whole_lines(blocks):
             rest = rest[: MAX_LINE + 1]
     if rest:
         yield rest + b"\n"
+
+
+def is_recording(head):
+    """Whether a file that begins like this may be a dump of a flight recorder: a pickle, or JSON with its keys."""
+    if head[:1] == b"\x80":
+        return len(head) > 2 and 2 <= head[1] <= 5
+    return head.lstrip()[:1] == b"{" and any(mark in head for mark in RECORDING_MARKS)
 
 
 def is_binary(block):

@@ -20,17 +20,11 @@ MAX_COLLECTIVES = 20_000
 MAX_JSON_BYTES = 8 << 20
 _MAX_SIZES = 64
 """Tensors of one collective whose sizes are kept."""
-_JSON_MARKS = (b'"collective_seq_id"', b'"pg_config"', b'"pg_status"')
 _RANKS = re.compile(r"\d{1,7}")
 
 
 class NoRecordingError(Exception):
     """One line: why a file that begins as a dump of a flight recorder could not be read as one."""
-
-
-def may_be_recording(head: bytes) -> bool:
-    """Whether a file whose first bytes are these may be a dump: a pickle, or JSON with a recorder's keys."""
-    return is_pickle(head) or (head.lstrip()[:1] == b"{" and any(mark in head for mark in _JSON_MARKS))
 
 
 def read_recording(blocks: Iterable[bytes]) -> Recording:

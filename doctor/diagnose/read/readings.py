@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from doctor.diagnose.events import FileReading, FileSummary
-from doctor.diagnose.excerpter.line_choice import is_binary
-from doctor.diagnose.read.flight_recorder import NoRecordingError, may_be_recording, read_recording
+from doctor.diagnose.excerpter.line_choice import is_binary, is_recording
+from doctor.diagnose.read.flight_recorder import NoRecordingError, read_recording
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.read.sources import Source, streams
@@ -95,7 +95,7 @@ def read_source(source: Source, matcher: Matcher, count: _Count | None = None) -
     for path, blocks, notes in streams(source):
         name = printable(path, MAX_NAME)
         first = next(blocks, b"")
-        if may_be_recording(first):
+        if is_recording(first):  # type: ignore[no-untyped-call]
             yield _recording(name, _chained(first, blocks), notes)
             continue
         if is_binary(first):  # type: ignore[no-untyped-call]

@@ -40,7 +40,7 @@ def host_snapshot_differs(snapshots: PerHost[HostSnapshot]) -> Iterator[Finding]
         for host, differing in differences.items():
             shown = dict(sorted(differing.items())[:SHOWN])
             yield Finding(
-                "{category}: {count} values differ from those of most hosts: {observed}",
+                "{category}: {count} values unlike those of most hosts: {observed}",
                 hosts=[host],
                 category=category,
                 count=len(differing),

@@ -19,6 +19,7 @@ TEXT = README.read_text("utf-8")
 IDS = [str(path.relative_to(ROOT)) for path in PAGES]
 OF_OTHERS = {
     *(
+        "--parallelism",
         "--log-dir",
         "--redirects",
         "--nproc-per-node",

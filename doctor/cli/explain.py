@@ -56,8 +56,9 @@ def _explain(name: str, checks: Sequence[Path], playbooks: Sequence[Path]) -> No
 
             return write(playbook_page(playbook, page_width()))
     error = _unknown_name(name, (*paths, *(playbook.name for playbook in remedies)))
-    is_misspelt = re.fullmatch(r"[a-z]+(-[a-z]+)*", name) and ("did you mean" in str(error) or name in AREAS)
-    if name and not is_misspelt:
+    is_name = re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name)
+    is_misspelt = re.fullmatch(r"[a-z]+", name) and ("did you mean" in str(error) or name in AREAS)
+    if name and not (is_name or is_misspelt):
         from doctor.cli.explain_search import explain_text
 
         if page := explain_text(name):

@@ -22,7 +22,8 @@ from doctor.hosts.nodeset import InventoryError, expand_nodeset
 _NUMBER = re.compile(r"\d{1,10}(?:_\d{1,7})?(?:\+\d{1,4})?")
 _FIELD = re.compile(r"^ {2,4}(StdOut|StdErr|WorkDir|Command|NodeList|BatchHost)=(.*)$", re.MULTILINE)
 _HEAD = re.compile(
-    r"^JobId=(?P<number>\d+)(?: ArrayJobId=(?P<array>\d+) ArrayTaskId=(?P<task>\d+))?.* JobName=(?P<name>.*)$"
+    r"^JobId=(?P<number>\d{1,10})(?: ArrayJobId=(?P<array>\d{1,10}) ArrayTaskId=(?P<task>\d{1,10}))?"
+    r"(?: .{0,300})? JobName=(?P<name>.*)$"
 )
 _USER = re.compile(r"^ {2,4}UserId=([^\s(]+)\(", re.MULTILINE)
 _STATE = re.compile(r"^ {2,4}JobState=(\w+)", re.MULTILINE)

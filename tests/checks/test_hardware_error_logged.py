@@ -43,5 +43,5 @@ def test_what_was_corrected_is_no_finding(message: str) -> None:
 )
 def test_errors_that_were_not_corrected(message: str, kind: str) -> None:
     assert said(judged("hardware-error-logged", {"w1": [log(message)]})) == [
-        ("w1", f"the kernel reported {kind}, 1 times in 24 hours, last 60 s ago: {message}")
+        ("w1", f"the kernel reported {kind}, 1 time in 24 hours, last 60 s ago: {message}")
     ]

@@ -22,9 +22,9 @@ def test_equal_hosts_and_too_few() -> None:
 def test_each_outlier_and_category() -> None:
     other = snapshot(sysctl={"vm.swappiness": "10"}, environment={"NCCL_DEBUG": "INFO"})
     assert said(judged("host-snapshot-differs", {**fleet(3, USUAL), "w4": [other]})) == [
-        ("w4", "sysctl: 1 values differ from those of most hosts: vm.swappiness: 10 in place of 60"),
-        ("w4", "packages: 1 values differ from those of most hosts: rdma-core: not there in place of 39.0-1"),
-        ("w4", "environment: 1 values differ from those of most hosts: NCCL_DEBUG: INFO in place of not there"),
+        ("w4", "sysctl: 1 value unlike those of most hosts: vm.swappiness: 10 in place of 60"),
+        ("w4", "packages: 1 value unlike those of most hosts: rdma-core: not there in place of 39.0-1"),
+        ("w4", "environment: 1 value unlike those of most hosts: NCCL_DEBUG: INFO in place of not there"),
     ]
 
 
@@ -36,7 +36,7 @@ def test_no_majority_is_no_finding() -> None:
 def test_a_long_list_is_cut() -> None:
     many = snapshot(packages={f"package{number:03}": "1" for number in range(100)})
     ((_, text),) = said(judged("host-snapshot-differs", {**fleet(3, snapshot()), "w4": [many]}))
-    assert text.startswith("packages: 100 values differ")
+    assert text.startswith("packages: 100 values unlike")
     assert text.endswith("88 more")
 
 

@@ -21,7 +21,7 @@ def test_ordinary_messages_of_the_driver() -> None:
 def test_each_card_once_with_its_newest_message() -> None:
     found = said(judged("network-card-failed", {"w1": [log(POWER, POWER, HOT)]}))
     assert found == [
-        ("w1", f"the network card reported a fault, 1 times in 24 hours, last 60 s ago: {HOT}"),
+        ("w1", f"the network card reported a fault, 1 time in 24 hours, last 60 s ago: {HOT}"),
         ("w1", f"the network card at 0000:5c:00.0 reported a fault, 2 times in 24 hours, last 60 s ago: {POWER}"),
     ]
 

@@ -36,7 +36,7 @@ def test_lab(field: str, right: str) -> None:
 
 def test_lab_wants_even_hosts() -> None:
     (finding,) = said(judged(NAME, lab(1, 3)))
-    assert finding.startswith("3 devices cannot be divided evenly among 1 hosts")
+    assert finding.startswith("3 devices cannot be divided evenly among 1 host")
 
 
 def test_unreadable_counts_are_unknown() -> None:

@@ -37,7 +37,7 @@ COUNTS: list[tuple[list[str], list[str]]] = [
     (["0,1", "4,5", "2,3"], []),
     (["0,1,2,3,4,5,6,7", "", ""], []),
     (["", "", "0,1"], ["ASCEND_RT_VISIBLE_DEVICES leaves 2 devices; 2 of 3 hosts have 8"]),
-    (["0,1", "0,1", "0"], ["ASCEND_RT_VISIBLE_DEVICES leaves 1 devices; 2 of 3 hosts have 2"]),
+    (["0,1", "0,1", "0"], ["ASCEND_RT_VISIBLE_DEVICES leaves 1 device; 2 of 3 hosts have 2"]),
 ]
 
 

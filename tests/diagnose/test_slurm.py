@@ -33,6 +33,15 @@ def test_the_host_that_failed_is_named_and_not_the_one_that_prints_it() -> None:
     assert alone.culprits == ()
 
 
+def test_the_host_that_the_scheduler_calls_down_is_named_where_the_output_names_none() -> None:
+    line = CANCELLED.format(" DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS")
+    state = "JobId=1 JobName=train\n   JobState=NODE_FAIL Reason=NodeDown\nNodeName=n1 Arch=x86_64 State=DOWN* X=1\n"
+    (cause,) = logs(slurm=PROGRESS + line, state=state).causes
+    assert (cause.signature, [culprit.host for culprit in cause.culprits]) == ("slurm-job-node-failed", ["n1"])
+    (unnamed,) = logs(slurm=PROGRESS + line, state=state.replace("NODE_FAIL", "REQUEUED")).causes
+    assert (unnamed.signature, unnamed.culprits) == ("slurm-node-failure", ())
+
+
 def test_a_step_that_srun_cancels_after_a_task_was_killed_is_that_task() -> None:
     text = f"2: [rank2]: {CLOSED}\nsrun: error: n0: task 1: Killed\n" + CANCELLED.format("") + TERMINATED
     assert named(logs(slurm=PROGRESS + text)) == [("slurm-task-ended", "named by the launcher", [1])]

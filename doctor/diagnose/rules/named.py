@@ -83,9 +83,16 @@ def _lost_host(case: Case, event: Event) -> Iterator[Cause]:
     host = event.values.get("culprit_host", "")
     if host:
         yield _launcher_cause(case, event, Culprit(host=host), f"Slurm lost host {host} during the job")
-    elif not any(other.values.get("culprit_host") for other in case.reports if other.signature == event.signature):
+    elif not _names_lost_host(case, event.signature):
         summary = "Slurm lost a host of the job, which the logs do not name: its controller's log does"
         yield Cause(event.signature, "named by the launcher", "certain", (), summary, (event,))
+
+
+def _names_lost_host(case: Case, signature: str) -> bool:
+    """Whether another line names it; of a host that is down, `named_by_scheduler` speaks where the job ended for it."""
+    named = {event.signature for event in case.reports if event.values.get("culprit_host")}
+    ended = any(event.signature == "slurm-job-node-failed" for event in case.reports)
+    return signature in named or (ended and "slurm-node-down" in named)
 
 
 def _aborts_on_others(case: Case) -> bool:

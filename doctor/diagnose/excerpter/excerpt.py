@@ -20,7 +20,7 @@ BLOCK = 1 << 20
 EDGE_LINES = 20  # first and last lines that are sent of each file
 MAX_ALIKE = 2000  # lines of one shape in one file
 LOOK_BACK = 200  # lines before a line without a time in which one is looked for
-CLOCK = re.compile(rb"\d\d:\d\d:\d\d")
+CLOCK = re.compile(rb"(?<![\d:])\d\d:\d\d:\d\d(?!:)")  # no address on a PCI bus: 0000:00:02.0
 COLORS = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 COMPRESSED = (".gz", ".bz2", ".xz")
 

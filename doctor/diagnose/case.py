@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from doctor.diagnose.attempts import older_attempts, overcome, overcome_beside
 from doctor.diagnose.events import Event, FileReading, FileSummary, small_number
+from doctor.diagnose.launcher_reports import failure_blocks, is_of_launcher, lone_failure, split
 from doctor.diagnose.origins import host_of, own_logs
 from doctor.diagnose.read.file_names import NameHints, read_names
+from doctor.diagnose.recording import Recording
 from doctor.diagnose.signature import Role, Signature, Trait
 
 CONNECT_TIMEOUT_S = 120.0
@@ -46,6 +49,8 @@ class Process(msgspec.Struct):
     """The host on which its log was read; empty where that is not known."""
     named_rank: int | None = None
     """The rank in its log's name."""
+    recording: Recording | None = None
+    recording_file: int = 0
 
     @property
     def name(self) -> str:
@@ -69,6 +74,8 @@ class Case(msgspec.Struct):
     world_size: int | None = None
     timeouts: dict[str, float] = {}
     """Seconds, by variable: those that the logs show."""
+    labels: frozenset[int] = frozenset()
+    """Ranks that a launcher's labels before all lines of its output show."""
     host_aliases: dict[str, str] = {}
     """The name of a host in file names, by its address in lines."""
     clocks_comparable: bool = True
@@ -122,13 +129,17 @@ def build_case(
     reports: list[Event] = []
     summaries = [reading.summary for reading in readings]
     names = read_names([summary.name for summary in summaries], [summary.origin for summary in summaries])
+    old = older_attempts([summary.name for summary in summaries])
     host_files = own_logs(summaries, names)
     for index, (reading, hints) in enumerate(zip(readings, names, strict=True)):
         _copy_hints(reading.summary, hints)
         hints = hints if index in host_files else msgspec.structs.replace(hints, host="")
-        events, about_others = _newest_attempt(reading.events, signatures)
+        events, about_others = split([] if old[index] else overcome(reading.events, signatures), signatures, any(old))
         reports += about_others
-        processes += _processes_of_file(index, reading, events, hints, signatures)
+        written = _processes_of_file(index, reading, events, hints, signatures)
+        for process in written if reading.recording else ():
+            process.recording, process.recording_file = reading.recording, index
+        processes += written
     _place_by_folder(processes)
     _drop_contradicted_ranks(processes)
     aliases = _host_aliases(readings, signatures)
@@ -138,9 +149,15 @@ def build_case(
     for process in processes:
         _identify(process, signatures)
     processes = _merge(processes)
-    for process in processes:
-        process.events.sort(key=_order)
     _place_local_ranks(processes, reports, signatures)
+    _place_lone_failure(processes, reports, signatures)
+    processes = _merge(processes)
+    files = {index: summary.name for index, summary in enumerate(summaries)}
+    failed = any("failure-report" in signatures[event.signature].traits for event in reports)
+    for process in processes:
+        if not failed:
+            process.events = overcome_beside(files, process.events, signatures)
+        process.events.sort(key=_order)
     processes.sort(key=lambda item: (item.rank is None, item.rank or 0, item.host, item.device or 0, item.pid))
     every = [event for process in processes for event in process.events]
     case = Case(
@@ -150,6 +167,7 @@ def build_case(
         reports=sorted(reports, key=_order),
         world_size=_world_size(processes, every),
         timeouts=_timeouts(every),
+        labels=frozenset(rank for reading in readings for rank in reading.summary.labels),
         host_aliases=aliases,
         unread=unread,
     )
@@ -190,20 +208,6 @@ def _order(event: Event) -> tuple[float, int, int]:
 
 def _copy_hints(summary: FileSummary, hints: NameHints) -> None:
     summary.rank, summary.device, summary.host, summary.pid = hints.rank, hints.device, hints.host, hints.pid
-
-
-def _newest_attempt(events: list[Event], signatures: Mapping[str, Signature]) -> tuple[list[Event], list[Event]]:
-    """The events after the last restart in the file; those about other ranks apart."""
-    restarts = [event.line for event in events if "restart" in signatures[event.signature].traits]
-    newest = [event for event in events if not restarts or event.line > restarts[-1]]
-    about_others = [event for event in newest if _is_about_others(event, signatures)]
-    return [event for event in newest if not _is_about_others(event, signatures)], about_others
-
-
-def _is_about_others(event: Event, signatures: Mapping[str, Signature]) -> bool:
-    """A launcher's line about a rank; torchrun repeats exit codes and signals in words of its own."""
-    signature = signatures[event.signature]
-    return "about-others" in signature.traits or any(word in event.text for word in signature.about_others_if)
 
 
 def _processes_of_file(
@@ -332,6 +336,8 @@ def _joined(members: list[Process]) -> Process:
         first.listeners.update(other.listeners)
         times = [time for time in (first.last_time, other.last_time) if time is not None]
         first.last_time = max(times, default=None)
+        if first.recording is None:
+            first.recording, first.recording_file = other.recording, other.recording_file
     return first
 
 
@@ -346,6 +352,22 @@ def _place_local_ranks(processes: list[Process], reports: list[Event], signature
             process.rank = rank_of_pid[process.pid]
 
 
+_NO_ERRORS = frozenset({"evidence", "benign", "wrapper"})
+
+
+def _place_lone_failure(processes: list[Process], reports: list[Event], catalog: Mapping[str, Signature]) -> None:
+    """Gives lines without a rank the rank that the launcher of the same log saw fail, where it saw only that."""
+    placed = {process.rank for process in processes if process.rank is not None and process.events}
+    for process in processes:
+        errors = [event for event in process.events if catalog[event.signature].role not in _NO_ERRORS]
+        errors = [event for event in errors if not is_of_launcher(catalog[event.signature])]
+        if process.rank is not None or process.pid or len(process.files) != 1 or len({e.text for e in errors}) != 1:
+            continue
+        rank = lone_failure(reports, catalog, next(iter(process.files)))
+        if rank is not None and rank not in placed:
+            process.rank = rank
+
+
 def _place_by_folder(processes: list[Process]) -> None:
     """Gives processes of which only the local rank is known their rank: each host's ranks are consecutive."""
     folders = {process.folder for process in processes if process.folder}
@@ -358,42 +380,11 @@ def _place_by_folder(processes: list[Process]) -> None:
                 process.rank = first + (process.local_rank or 0)
 
 
-class FailureBlock(msgspec.Struct):
-    """One worker in torchrun's list of failures."""
-
-    event: Event
-    rank: int | None = None
-    local_rank: int | None = None
-    host: str = ""
-    exit_code: int | None = None
-    pid: str = ""
-
-
-def failure_blocks(reports: Iterable[Event], signatures: Mapping[str, Signature]) -> list[FailureBlock]:
-    """The workers that torchrun lists as failed: consecutive lines of one file make one block."""
-    blocks: list[FailureBlock] = []
-    rows = (event for event in reports if "failure-row" in signatures[event.signature].traits)
-    lines = sorted(rows, key=lambda event: (event.file, event.line))
-    for event in lines:
-        values = event.values
-        starts = "time" in values or ("exit_code" in values and "local_rank" in values)
-        last = blocks[-1] if blocks else None
-        if starts or last is None or last.event.file != event.file or event.line - last.event.line > 8:
-            last = FailureBlock(event)
-            blocks.append(last)
-        last.rank = event.rank if event.rank is not None else last.rank
-        last.local_rank = event.local_rank if event.local_rank is not None else last.local_rank
-        last.host = event.host or last.host
-        last.pid = event.pid or last.pid
-        code = values.get("exit_code", "")
-        if small_number(code) is not None:
-            last.exit_code, last.event = small_number(code), event if not starts else last.event
-    return blocks
-
-
 def _world_size(processes: list[Process], events: Iterable[Event]) -> int | None:
     sizes = [size for process in processes for size in process.group_sizes.values()]
     sizes += [small_number(event.values.get("world_size", "")) or 0 for event in events]
+    groups = (group for process in processes if process.recording for group in process.recording.groups)
+    sizes += [max(group.ranks, default=-1) + 1 for group in groups]
     return max((size for size in sizes if 0 < size < 1_000_000), default=None)
 
 

@@ -10,11 +10,15 @@ from doctor.diagnose.case import Case, build_case
 from doctor.diagnose.cause import Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
 from doctor.diagnose.events import Event, FileReading
 from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults
-from doctor.diagnose.rules.named import exited_silently, named_by_launcher, named_by_library, processes_of
+from doctor.diagnose.rules.named import exited_silently, named_by_launcher, named_by_library, processes_of, terminated
+from doctor.diagnose.rules.ras import ras_reports
+from doctor.diagnose.rules.recorder import recorded
 from doctor.diagnose.rules.scheduler import ended_from_outside, explains_all, named_by_scheduler
 from doctor.diagnose.rules.wait_chain import wait_chain
 from doctor.diagnose.rules.waiting import (
     common_target,
+    could_not_connect,
+    different_sizes,
     divergence,
     gave_up_last,
     lateness,
@@ -24,6 +28,11 @@ from doctor.diagnose.rules.waiting import (
 from doctor.diagnose.signature import Signature
 
 _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
+    ras_reports,
+    recorded,
+    terminated,
+    different_sizes,
+    could_not_connect,
     silence,
     divergence,
     lateness,
@@ -63,7 +72,7 @@ def diagnose(
 
 def _renumbered(index: int, reading: FileReading) -> FileReading:
     events = [msgspec.structs.replace(event, file=index) for event in reading.events]
-    return FileReading(reading.summary, events)
+    return FileReading(reading.summary, events, reading.recording)
 
 
 def _every_event(case: Case) -> list[Event]:
@@ -147,13 +156,20 @@ def _joined(case: Case, launched: list[Cause], faults: list[Cause]) -> list[Caus
         rank = cause.culprits[0].rank if cause.culprits else None
         if rank is not None and rank in is_culprit:
             continue
-        generic = [fault for fault in result if is_unspecific(case, fault.signature)]
+        generic = [f for f in result if is_unspecific(case, f.signature) or _is_same_crash(case, f, cause)]
         for fault in generic:
             result.remove(fault)
         result.insert(0, cause)
     explained = {name for cause in result for name in case.signatures[cause.signature].explains}
     kept = [cause for cause in result if cause.signature not in explained]
     return kept or result
+
+
+def _is_same_crash(case: Case, fault: Cause, launched: Cause) -> bool:
+    """A crash of a process of unknown rank, beside the rank that the launcher saw crash."""
+    unknown = all(culprit.rank is None for culprit in fault.culprits)
+    is_crash = "crash" in case.signatures[fault.signature].traits
+    return unknown and is_crash and launched.rule == "named by the launcher"
 
 
 def _not_decided(case: Case) -> Undecidable:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from doctor.diagnose.recording import Recording
+
 MAX_TEXT = 400
 """Characters of a line that are kept as evidence."""
 
@@ -43,6 +45,8 @@ class FileSummary(msgspec.Struct):
     last_time: float | None = None
     notes: list[str] = []
     """What could not be read as it stands: bytes that are not text, long lines, truncation."""
+    labels: tuple[int, ...] = ()
+    """Ranks that labels of a launcher (``srun --label``, ``mpirun --tag-output``) show at most lines."""
     rank: int | None = None
     device: int | None = None
     host: str = ""
@@ -59,6 +63,8 @@ class FileReading(msgspec.Struct):
 
     summary: FileSummary
     events: list[Event]
+    recording: Recording | None = None
+    """Where the file is a dump of a flight recorder."""
 
 
 def small_number(text: str, limit: int = 1_000_000_000) -> int | None:

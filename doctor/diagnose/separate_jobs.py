@@ -135,7 +135,7 @@ def _add_to_jobs(reading: FileReading, groups: Sequence[Sequence[_Log]], jobs: l
         if events_then:
             job.append(FileReading(reading.summary, events_then))
             rest = [event for event in rest if event not in events_then]
-    jobs[0].append(FileReading(reading.summary, rest))
+    jobs[0].append(FileReading(reading.summary, rest, reading.recording))
 
 
 def _end(group: Sequence[_Log]) -> float:

@@ -25,12 +25,16 @@ Phase = Literal["init", "connect", "compile", "data", "exec", "exit"]
 Trait = Literal[
     "about-others",
     "between-hosts",
+    "crash",
     "ends-all",
     "exception",
+    "failure-heading",
+    "failure-report",
     "failure-row",
     "good-end",
     "group-rank",
     "less-specific",
+    "peer-ended",
     "rank-heading",
     "restart",
     "same-moment",
@@ -40,12 +44,16 @@ Trait = Literal[
 
 - ``about-others``: a launcher or scheduler says it of a process that does not print it
 - ``between-hosts``: a fault only where several hosts print it, and something that it explains is there as well
+- ``crash``: a signal ended the process
 - ``ends-all``: all ranks were ended from outside; that a rank was killed then shows nothing
 - ``exception``: the exception of a traceback; beside a known error of communication it is that error's own
+- ``failure-heading``: the row behind it is that of the worker that the launcher saw fail first
+- ``failure-report``: a launcher or scheduler says that a rank, or the job, ended badly
 - ``failure-row``: a row of a launcher's list of failed workers
 - ``good-end``: the run, or a rank of it, ended well
 - ``group-rank``: its ``rank`` is that in a communicator, which need not be the world
 - ``less-specific``: says less than another fault of the same process
+- ``peer-ended``: the process of a peer had ended; the rank that prints it ends with an exception, never by a signal
 - ``rank-heading``: the lines behind it are those of ``rank``
 - ``restart``: what stands before it belongs to an earlier attempt
 - ``same-moment``: all ranks of a communicator print it at one moment, by which clocks are compared

@@ -1,9 +1,11 @@
 """How fast `doctor diagnose` reads logs, as ratios to `wc -l` and `grep -c` over the same file.
 
 python -m tests.bench.diagnose [MB]
+python -m tests.bench.diagnose MB FILES   # the whole command over a job of FILES files of MB each; on all cores
 
 The file is a plog as a healthy process writes it at INFO level, with errors at its end. Times are CPU seconds, the best
-of three; memory is the growth of the peak while the file is read.
+of three; memory is the growth of the peak while the file is read. For a job, memory is the largest sum over all
+processes of the command (proportional set size: shared pages count once).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import os
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -71,8 +74,48 @@ def _child_seconds(*command: str) -> float:
     return best
 
 
+def tree_bytes(pid: int) -> int:
+    """Bytes of memory of a process and its descendants; pages that they share count once."""
+    total = 0
+    pids = [str(pid)]
+    while pids:
+        number = pids.pop()
+        try:
+            rollup = Path(f"/proc/{number}/smaps_rollup").read_text()
+            total += next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")) * 1024
+            pids += Path(f"/proc/{number}/task/{number}/children").read_text().split()
+        except (OSError, StopIteration):
+            continue
+    return total
+
+
+def measure_job(megabytes: int, files: int, folder: Path) -> tuple[float, float, int]:
+    """Seconds, CPU seconds and the largest memory in bytes of the command over a job's logs."""
+    first = folder / "plog-100000_20250619092621.log"
+    write_log(first, megabytes)
+    for number in range(1, files):
+        shutil.copyfile(first, folder / f"plog-{100000 + number}_20250619092621.log")
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    command = [sys.executable, "-m", "doctor", "diagnose", str(folder), "--json"]
+    most = 0
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as job:
+        while job.poll() is None:
+            most = max(most, tree_bytes(job.pid))
+            time.sleep(0.2)
+    seconds, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, most
+
+
 def main() -> None:
     """Prints the figures."""
+    if len(sys.argv) > 2:
+        with tempfile.TemporaryDirectory() as folder:
+            each, files = int(sys.argv[1]), int(sys.argv[2])
+            elapsed, busy, most = measure_job(each, files, Path(folder))
+        total = each * files
+        print(f"{total} MB in {files} files: {elapsed:.0f} s, {total / busy:.0f} MB for each CPU second,", end=" ")
+        print(f"{busy / elapsed:.1f} cores busy, at most {most / 1e6:.0f} MB of memory")
+        return
     megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "plog-114650_20250619092621.log")

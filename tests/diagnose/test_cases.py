@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from doctor.diagnose.decide import diagnose
 from doctor.diagnose.read.matcher import Matcher
@@ -52,6 +54,18 @@ def test_the_order_of_files_does_not_change_the_verdict(case: dict[str, Any]) ->
     for seed in range(3):
         random.Random(seed).shuffle(names)
         assert diagnose(read(names), SIGNATURES) == expected
+
+
+@given(case=st.sampled_from(CASES), data=st.data())
+def test_files_cut_anywhere_and_interleaved_are_diagnosed_without_an_error_in_any_order(case, data) -> None:
+    texts = [(LOGS / name).read_bytes()[:20_000] for name in case["files"]]
+    cut = [text[: data.draw(st.integers(0, len(text)))] for text in texts]
+    if data.draw(st.booleans()):
+        lines = [line for text in cut for line in text.splitlines(keepends=True)]
+        cut = [b"".join(data.draw(st.permutations(lines[:40])))]
+    parts = [scan(f"rank_{n}.log", [text], MATCHER, file=n, year=2026) for n, text in enumerate(cut)]
+    again = [scan(f"rank_{n}.log", [text], MATCHER, file=n, year=2026) for n, text in enumerate(cut)]
+    assert diagnose(data.draw(st.permutations(again)), SIGNATURES) == diagnose(parts, SIGNATURES)
 
 
 def test_a_cause_is_never_noise_or_a_wrapper() -> None:

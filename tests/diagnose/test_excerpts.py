@@ -13,6 +13,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from doctor.diagnose.cause import Diagnosis
@@ -26,6 +27,8 @@ from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError
 from doctor.transport.local import Local
 from tests.diagnose.test_cases import CASES, LOGS
+from tests.diagnose.test_issue_threads import THREADS
+from tests.diagnose.test_rules import TIMED_OUT
 from tests.test_collector import PYTHONS
 
 SIGNATURES = load_signatures()
@@ -64,6 +67,18 @@ def noise(count: int, seed: int) -> list[str]:
     return [draw.choice(kinds).format(draw.randrange(60), draw.randrange(10**6)) for _ in range(count)]
 
 
+def judged_alike(folder: Path, count: int) -> float:
+    """Compares the verdicts of each folder in a folder. The share of its bytes that was sent."""
+    logs = ask(folder)
+    by_case: dict[str, HostLogs] = {}
+    for log in logs.files:
+        by_case.setdefault(Path(log.path).parent.name, HostLogs([])).files.append(log)
+    assert len(by_case) == count
+    for name, answer in by_case.items():
+        assert found(judged(answer)) == found(diagnose_found([str(folder / name)], SIGNATURES)), name
+    return sum(len(line) for log in logs.files for _, line in log.kept) / sum(log.size for log in logs.files)
+
+
 def test_every_known_case_is_judged_alike_from_the_lines_that_a_host_sends(tmp_path: Path) -> None:
     for case in CASES:
         folder = tmp_path / case["name"]
@@ -72,15 +87,17 @@ def test_every_known_case_is_judged_alike_from_the_lines_that_a_host_sends(tmp_p
             lines = (LOGS / name).read_bytes().split(b"\n")
             filler = "\n".join(noise(300, number)).encode()
             (folder / name).write_bytes(filler + b"\n" + b"\n".join(lines) + b"\n" + filler + b"\n")
-    logs = ask(tmp_path)
-    by_case: dict[str, HostLogs] = {}
-    for log in logs.files:
-        by_case.setdefault(Path(log.path).parent.name, HostLogs([])).files.append(log)
-    assert len(by_case) == len(CASES)
-    for name, answer in by_case.items():
-        assert found(judged(answer)) == found(diagnose_found([str(tmp_path / name)], SIGNATURES)), name
-    sent = sum(len(line) for log in logs.files for _, line in log.kept)
-    assert sent < sum(log.size for log in logs.files) / 3
+    assert judged_alike(tmp_path, len(CASES)) < 1 / 3
+
+
+@pytest.mark.full
+def test_the_lines_of_public_issue_threads_are_judged_alike(tmp_path: Path) -> None:
+    for thread in THREADS:
+        (tmp_path / thread["name"]).mkdir()
+        for name, text in thread["files"].items():
+            path = tmp_path / thread["name"] / f"{name.removesuffix('.log')}.log"
+            path.write_text("\n".join([*noise(300, 1), text, *noise(300, 2)]) + "\n")
+    judged_alike(tmp_path, len(THREADS))
 
 
 def test_lines_keep_their_numbers_and_the_time_of_the_line_before(tmp_path: Path) -> None:
@@ -92,6 +109,27 @@ def test_lines_keep_their_numbers_and_the_time_of_the_line_before(tmp_path: Path
     assert log.lines == len(lines) and {502, 504} <= set(numbers)
     assert numbers[:EDGE_LINES] == list(range(1, EDGE_LINES + 1)) and numbers[-1] == len(lines)
     assert len(numbers) < 4 * EDGE_LINES
+
+
+def test_a_task_is_known_from_labels_that_only_lines_which_are_not_sent_show(tmp_path: Path) -> None:
+    lines = [f"{rank}: step {step}" for step in range(200) for rank in ((0, 1, 2) if 20 < step < 100 else (0, 1))]
+    text = "\n".join([*lines, *(f"{rank}: [rank{rank}]: {TIMED_OUT}" for rank in (0, 1))]) + "\n"
+    (tmp_path / "slurm.out").write_text(text)
+    (log,) = ask(tmp_path).files
+    assert not any(line.startswith("2: ") for _, line in log.kept)
+    (cause,) = judged(HostLogs([log])).causes
+    assert (cause.signature, [culprit.rank for culprit in cause.culprits]) == ("rank-silent", [2])
+    in_part = judged(HostLogs([msgspec.structs.replace(log, complete=False)]))
+    assert not in_part.causes and in_part.undecidable
+
+
+def test_a_dump_on_a_host_is_not_read_as_text_and_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "nccl_trace_rank_0").write_bytes(b"\x80\x02]" + b"[rank1]: ValueError: bad\n" * 9)
+    (tmp_path / "nccl_trace_rank_1").write_bytes(b'{"pg_config": {}, "x":\n"[rank1]: ValueError: bad"}')
+    answer = ask(tmp_path)
+    assert [len(log.kept) for log in answer.files] == [0, 0]
+    assert all("copy it here" in note for log in answer.files for note in log.notes)
+    assert not judged(answer).causes
 
 
 def test_lines_of_one_kind_and_all_lines_are_bounded_and_that_is_said(tmp_path: Path) -> None:

@@ -181,3 +181,47 @@ def test_of_two_silent_ranks_none_is_blamed() -> None:
     ended = BLOCK.replace("1 (pid: 72)", "-15 (pid: 72)")
     found = logs(train="\n".join([f"[rank1]: {TIMED_OUT}", f"[rank3]: {CLOSED}", ended]))
     assert not found.causes and found.undecidable
+
+
+def test_a_rank_that_aborts_itself_over_anothers_tensor_is_innocent() -> None:
+    size = "  what():  [enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. 2048 vs 1024. Received data size"
+    ended = {
+        "spawn": "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGABRT",
+        "mpirun": "mpirun noticed that process rank 0 with PID 7 on node n1 exited on signal 6 (Aborted).",
+        "srun": "srun: error: n0: task 0: Aborted",
+    }
+    for line in ended.values():
+        found = logs(train=f"{size}\n{line}", rank_2=CLOSED)
+        assert not found.causes and found.undecidable and "2048 and 1024" in found.undecidable.reason
+
+
+def test_the_rank_that_sigterm_ended_first_is_named_and_not_those_that_the_launcher_ended() -> None:
+    first = "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with signal SIGTERM"
+    assert named(logs(train=first)) == [("rank-terminated", "named by the launcher", [2])]
+    assert not logs(train=BLOCK.replace("exitcode  : 1", "exitcode  : -15")).causes
+
+
+def test_a_rank_that_is_absent_from_torchruns_list_between_two_others_ended_early() -> None:
+    rows = BLOCK.split("\n[")
+    rest = "\n[".join([rows[0], rows[1], rows[3]])
+    found = logs(train=f"[rank1]: {CLOSED}\n[rank3]: {CLOSED}\n{rest}")
+    assert named(found) == [("rank-silent", "silence", [2])]
+
+
+def test_the_rank_that_cannot_connect_while_the_others_wait_for_it_is_named() -> None:
+    waits = "torch.distributed.DistStoreError: Timed out after 7 seconds waiting for clients. 2/3 clients joined."
+    lost = (
+        "DistNetworkError: The client socket has timed out after 6000ms while trying to connect to (10.0.0.9, 29500)."
+    )
+    stuck = "torch.distributed.DistStoreError: wait timeout after 6000ms, keys: /default_pg/0//cpu//0/0"
+    assert named(logs(rank_0=waits, rank_1=lost, rank_2=stuck)) == [("torch-client-socket-timeout", "not joined", [1])]
+    assert not logs(rank_0=lost, rank_1=lost, rank_2=lost).causes
+
+
+def test_an_exception_after_which_the_run_ended_well_is_no_cause_unless_a_launcher_reports_a_failure() -> None:
+    caught = "Traceback (most recent call last):\n  File 'a', line 1\nOSError: part 7\n"
+    assert not logs(rank_0=caught + "training finished\n").failed
+    assert logs(rank_0="training finished\n" + caught).causes
+    assert logs(rank_0=caught + "step 8\n").causes
+    failed = caught + "training finished\nRoot Cause (first observed failure):\n" + BLOCK
+    assert logs(train=failed).failed

@@ -6,14 +6,21 @@ import stat
 import zlib
 from collections import deque
 
-from doctor.diagnose.excerpter.line_choice import MAX_LINE, is_binary, line_starts, whole_lines
+from doctor.diagnose.excerpter.line_choice import (
+    MAX_LINE,
+    is_binary,
+    is_recording,
+    launcher_labels,
+    line_starts,
+    whole_lines,
+)
 from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD, OpenTracebacks
 
 BLOCK = 1 << 20
 EDGE_LINES = 20  # first and last lines that are sent of each file
 MAX_ALIKE = 2000  # lines of one shape in one file
 LOOK_BACK = 200  # lines before a line without a time in which one is looked for
-CLOCK = re.compile(rb"\d\d:\d\d:\d\d")
+CLOCK = re.compile(rb"(?<![\d:])\d\d:\d\d:\d\d(?!:)")  # no address on a PCI bus: 0000:00:02.0
 COLORS = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 COMPRESSED = (".gz", ".bz2", ".xz")
 
@@ -50,15 +57,15 @@ class Excerpt:
 class LogReader:
     """Reads logs by the literals of a request; `report` of one is what is sent of it."""
 
-    def __init__(self, index, quiet_literals, limit):
-        self.index, self.quiet, self.limit = index, quiet_literals, limit
+    def __init__(self, index, quiet_texts, limit):
+        self.index, self.quiet, self.limit = index, quiet_texts, limit
 
     def start(self, path, size, modified, inode):
         self.excerpt, self.tracebacks = Excerpt(self.limit), OpenTracebacks()
         self.shapes, self.alike = {}, 0
         self.lines = self.bytes = self.crc = 0
         self.path, self.size, self.modified, self.inode = path, size, modified, inode
-        self.notes, self.complete = [], False
+        self.notes, self.labels, self.complete = [], (), False
 
     def read(self, path, name):
         """Reads it. Raises: OSError where it cannot be opened; what `SIGALRM` raises."""
@@ -89,12 +96,17 @@ class LogReader:
 
     def read_blocks(self, blocks):
         first = next(blocks, b"")
+        if is_recording(first):
+            self.notes.append("is a dump of a flight recorder or a pickle: copy it here, and give its path")
+            return
         if is_binary(first):
             self.notes.append("is no text: it was not read")
             return
         data = b""
         for data in whole_lines(self.counted(first, blocks)):
             self.read_lines(data)
+            if not self.lines:
+                self.labels = launcher_labels(data)
             self.lines += data.count(b"\n")
         last = data.split(b"\n")[:-1][-EDGE_LINES:]
         for offset, line in enumerate(last):
@@ -113,10 +125,13 @@ class LogReader:
         if self.lines < EDGE_LINES:
             for offset, line in enumerate(data.split(b"\n", EDGE_LINES)[: min(EDGE_LINES, data.count(b"\n"))]):
                 self.excerpt.add(self.lines + offset + 1, line)
+        starts = line_starts(data, self.quiet)
+        if not starts:
+            return
         heads = self.index.number_heads(data)
         candidates = self.index.candidates
         number, counted = self.lines, 0
-        for start in line_starts(data, self.quiet):
+        for start in starts:
             line = data[start : data.index(b"\n", start)]
             if b"\x1b" in line:
                 line = COLORS.sub(b"", line)
@@ -173,6 +188,7 @@ class LogReader:
             "read": self.bytes,
             "complete": self.complete and not self.excerpt.dropped,
             "notes": self.notes,
+            "labels": self.labels,
             "kept": self.excerpt.rows(),
         }
 

@@ -9,7 +9,7 @@ import time
 import zlib
 
 from doctor.diagnose.excerpter.excerpt import LogReader
-from doctor.diagnose.excerpter.line_choice import ShapeIndex
+from doctor.diagnose.excerpter.line_choice import QUIET_GRAM, ShapeIndex, covering_grams
 from doctor.diagnose.excerpter.log_search import LogSearch, Omissions, printable_path
 from doctor.remote.runtime.framing import marked_line
 from doctor.remote.runtime.signals import on_termination
@@ -45,7 +45,7 @@ class Excerpter:
                 self.omissions.add("more than %d files" % self.request["files"], printable_path(path))
             del waiting[self.request["files"] :]
             index = ShapeIndex([(word, word) for word in map(str.encode, self.request["literals"])])
-            quiet = [word.encode() for word in self.request["quiet"]]
+            quiet = covering_grams([word.encode() for word in self.request["quiet"]], QUIET_GRAM)
             limit = max(MIN_FILE_BYTES, self.request["bytes"] // max(1, len(waiting)))
             current = LogReader(index, quiet, limit)
             while waiting and self.has_room():

@@ -12,7 +12,11 @@ QUIET_HEADS = (b"[INFO]", b"[DEBUG]", b"[EVENT]", b"[TRACE]")  # how lines begin
 LOUD_LINE = re.compile(rb"\n(?!\n|\[(?:INFO|DEBUG|EVENT|TRACE)\])")
 DROPPED = b"0123456789abcdef"
 GRAM = 4
+QUIET_GRAM = 9  # long enough that few lines at INFO level contain such a text by chance
 NUMBER_HEAD = 3
+RECORDING_MARKS = (b'"collective_seq_id"', b'"pg_config"', b'"pg_status"')
+LABEL_BYTES = 1 << 20  # at the beginning of a file, in which labels are looked for
+LAUNCHER_LABEL = re.compile(rb"^(?:(\d{1,6}): |\[\d{1,10},(\d{1,6})\](?:<std(?:out|err)>)?:)", re.MULTILINE)
 
 
 class ShapeIndex:
@@ -28,7 +32,7 @@ class ShapeIndex:
                 self.numbers.setdefault(literal[:NUMBER_HEAD], []).append((literal, value))
             else:
                 self.reduced.setdefault(reduced, []).append(index)
-        self.grams = covering_grams(self.reduced)
+        self.grams = covering_grams(self.reduced, GRAM)
         self.shapes = {}
 
     def candidates(self, line):
@@ -57,11 +61,11 @@ class ShapeIndex:
         return tuple(self.values[index] for index in sorted(matching))
 
 
-def covering_grams(literals):
-    """Few short texts of which each literal contains at least one; greedy."""
+def covering_grams(literals, length):
+    """Few texts of at most this length of which each literal contains at least one; greedy."""
     uncovered = {}
     for literal in literals:
-        uncovered[literal] = set(literal[at : at + GRAM] for at in range(max(1, len(literal) - GRAM + 1)))
+        uncovered[literal] = set(literal[at : at + length] for at in range(max(1, len(literal) - length + 1)))
     counts = {}
     for grams in uncovered.values():
         for gram in grams:
@@ -76,19 +80,19 @@ def covering_grams(literals):
     return chosen
 
 
-def line_starts(data, quiet_literals):
-    """Where lines begin that can be an event: those that are not at INFO level, and those with a quiet literal."""
+def line_starts(data, quiet_texts):
+    """Where lines begin that can be an event: those that are not at INFO level, and those with a quiet text."""
     starts = [match.end() for match in LOUD_LINE.finditer(data)]
     if starts and starts[-1] == len(data):
         starts.pop()
     if not data.startswith(QUIET_HEADS):
         starts.insert(0, 0)
     quiet = set()
-    for literal in quiet_literals:
-        at = data.find(literal)
+    for text in quiet_texts:
+        at = data.find(text)
         while at >= 0:
             quiet.add(data.rfind(b"\n", 0, at) + 1)
-            at = data.find(literal, data.index(b"\n", at))
+            at = data.find(text, data.index(b"\n", at))
     return sorted(quiet.union(starts)) if quiet else starts
 
 
@@ -108,7 +112,22 @@ def whole_lines(blocks):
         yield rest + b"\n"
 
 
+def is_recording(head):
+    """Whether a file that begins like this may be a dump of a flight recorder: a pickle, or JSON with its keys."""
+    if head[:1] == b"\x80":
+        return len(head) > 2 and 2 <= head[1] <= 5
+    return head.lstrip()[:1] == b"{" and any(mark in head for mark in RECORDING_MARKS)
+
+
 def is_binary(block):
     """More than one byte in thirty is NUL; those at the beginning are what a truncated file keeps, and do not count."""
     probe = block.lstrip(b"\0")[:4096]
     return probe.count(b"\0") * 30 > len(probe)
+
+
+def launcher_labels(data):
+    """The ranks with which srun or mpirun label each line; none where fewer than half of the lines have a label."""
+    matches = LAUNCHER_LABEL.findall(data[:LABEL_BYTES])
+    if 2 * len(matches) < data.count(b"\n", 0, LABEL_BYTES):
+        return ()
+    return tuple(sorted(set(int(srun or mpi) for srun, mpi in matches)))

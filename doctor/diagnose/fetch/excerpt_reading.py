@@ -49,7 +49,7 @@ def _read_excerpt(host: str, log: LogExcerpt, matcher: Matcher) -> FileReading:
     reading = scan(name, [data] if data else [], matcher, file=0, year=year)
     summary = reading.summary
     summary.bytes, summary.lines, summary.origin = log.read, log.lines, host
-    summary.incomplete = not log.complete
+    summary.incomplete, summary.labels = not log.complete, tuple(log.labels)
     summary.notes += log.notes
     events = [msgspec.structs.replace(event, line=log.kept[event.line - 1][0]) for event in reading.events]
     return FileReading(summary, events)

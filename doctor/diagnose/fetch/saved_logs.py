@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -35,6 +36,8 @@ class LogExcerpt(msgspec.Struct, frozen=True):
     notes: list[str]
     kept: list[tuple[int, str]]
     """Line numbers from 1 in rising order, and lines."""
+    labels: list[Annotated[int, msgspec.Meta(ge=0, lt=1_000_000)]] = []
+    """Ranks that labels of a launcher show at most lines."""
 
 
 class Omission(msgspec.Struct, frozen=True, array_like=True):

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from doctor.diagnose.events import FileReading, FileSummary
-from doctor.diagnose.excerpter.line_choice import is_binary
+from doctor.diagnose.excerpter.line_choice import is_binary, is_recording
+from doctor.diagnose.read.flight_recorder import NoRecordingError, read_recording
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.read.sources import Source, streams
@@ -94,6 +95,9 @@ def read_source(source: Source, matcher: Matcher, count: _Count | None = None) -
     for path, blocks, notes in streams(source):
         name = printable(path, MAX_NAME)
         first = next(blocks, b"")
+        if is_recording(first):  # type: ignore[no-untyped-call]
+            yield _recording(name, _chained(first, blocks), notes)
+            continue
         if is_binary(first):  # type: ignore[no-untyped-call]
             yield FileReading(FileSummary(name=name, bytes=len(first), notes=["is no text: it was not read"]), [])
             continue
@@ -102,6 +106,23 @@ def read_source(source: Source, matcher: Matcher, count: _Count | None = None) -
         reading.summary.notes += notes
         reading.summary.incomplete = bool(notes)
         yield reading
+
+
+def _recording(name: str, blocks: Iterable[bytes], notes: list[str]) -> FileReading:
+    summary = FileSummary(name=name, notes=notes)
+    try:
+        recording = read_recording(_counted(blocks, summary))
+    except NoRecordingError as error:
+        summary.notes.append(str(error))
+        return FileReading(summary, [])
+    summary.lines = sum(len(group.collectives) for group in recording.groups)
+    return FileReading(summary, [], recording)
+
+
+def _counted(blocks: Iterable[bytes], summary: FileSummary) -> Iterator[bytes]:
+    for block in blocks:
+        summary.bytes += len(block)
+        yield block
 
 
 def _chained(first: bytes, rest: Iterable[bytes]) -> Iterator[bytes]:
@@ -116,7 +137,7 @@ def _bounded(readings: Iterable[FileReading]) -> list[FileReading]:
     for reading in readings:
         total += len(reading.events)
         if total > MAX_EVENTS:
-            reading = FileReading(reading.summary, [])
+            reading = FileReading(reading.summary, [], reading.recording)
             reading.summary.notes.append(f"more than {MAX_EVENTS} events in all: those of this file were left out")
         kept.append(reading)
     return kept

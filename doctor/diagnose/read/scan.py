@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary
-from doctor.diagnose.excerpter.line_choice import MAX_LINE, line_starts, whole_lines
+from doctor.diagnose.excerpter.line_choice import MAX_LINE, launcher_labels, line_starts, whole_lines
 from doctor.diagnose.excerpter.tracebacks import OpenTracebacks
 from doctor.diagnose.read.matcher import Candidate, Matcher
 from doctor.diagnose.read.stamps import read_stamp
@@ -60,6 +60,8 @@ class _Scanner:
         tail = b""
         for data in whole_lines(self._counted(blocks)):  # type: ignore[no-untyped-call]
             self._read_block(data)
+            if not self.summary.lines:
+                self.summary.labels = launcher_labels(data)  # type: ignore[no-untyped-call]
             self.summary.lines += data.count(b"\n")
             tail = data
         self.summary.last_time = self._nearest_time(tail, len(tail))
@@ -84,10 +86,13 @@ class _Scanner:
         """Reads the lines of a block, each of which ends with a newline, that can be an event."""
         if self.summary.first_time is None:
             self.summary.first_time = self._first_time(data)
+        starts = line_starts(data, self.matcher.quiet_texts)  # type: ignore[no-untyped-call]
+        if not starts:
+            return
         heads = self.matcher.number_heads(data)
         candidates = self.matcher.candidates
         number, counted = self.summary.lines, 0
-        for start in line_starts(data, self.matcher.quiet_literals):  # type: ignore[no-untyped-call]
+        for start in starts:
             end = data.index(b"\n", start)
             line = data[start:end]
             if b"\x1b" in line:

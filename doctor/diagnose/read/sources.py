@@ -31,7 +31,7 @@ SKIPPED_SUFFIXES = frozenset(
     f".{suffix}"
     for suffix in (
         *("py", "pyc", "so", "a", "o", "whl", "pt", "pth", "ckpt", "safetensors", "bin", "npy", "npz", "h5"),
-        *("onnx", "om", "png", "jpg", "pdf", "pickle", "pkl"),
+        *("onnx", "om", "png", "jpg", "pdf"),
     )
 )
 """Names in a folder that hold no log."""

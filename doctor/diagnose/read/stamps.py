@@ -50,8 +50,10 @@ _SYSLOG = re.compile(
     r"(?: (?P<year>\d{4}))?"
 )
 _RANK = re.compile(
-    r"^\s{0,8}(?:\[(?P<label>\d{1,6})\]:? |(?P<srun>\d{1,6}): )|\[rank ?(?P<rank>\d{1,6})\]|\[Rank (?P<upper>\d{1,6})\]"
-    r"|^\[(?:[\w.-]{1,80}@)?\d{1,10},(?P<mpi>\d{1,6})\](?:<std(?:out|err)>:)?"
+    r"^\s{0,8}(?:\[(?P<label>\d{1,6})\]:? (?!\[\d{4}-)|(?P<srun>\d{1,6}): )"
+    r"|\[rank ?(?P<rank>\d{1,6})\]|\[Rank (?P<upper>\d{1,6})\]"
+    r"|^(?:\w{3} \w{3} {1,2}\d{1,2} [\d:]{8} \d{4})?\[(?:[\w.-]{1,80}@)?\d{1,10},(?P<mpi>\d{1,6})\]"
+    r"(?:<std(?:out|err)>:)?"
 )
 _LOCAL_RANK = re.compile(r"^\[(?:default|[a-z_]{1,20})(?P<local>\d{1,4})\]:")
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")

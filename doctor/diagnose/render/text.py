@@ -106,7 +106,7 @@ def _cause_lines(
     code = f", {signature.codes[0]}" if signature.codes else ""
     heading = f"cause {number}" if len(diagnosis.causes) > 1 else "cause"
     yield from _labelled(heading, [f"{signature.title} ({signature.id}{code})"], width)
-    yield from _labelled("who", [_names(cause.culprits, verbose)], width)
+    yield from _labelled("who", [_names(cause.culprits, verbose) or "the job as a whole"], width)
     yield from _labelled("rule", [f"{cause.rule}; {cause.confidence}"], width)
     yield from _labelled("proof", [_quoted(diagnosis, event) for event in cause.evidence], width)
     limit = 100 if verbose else MAX_ITEMS

@@ -9,6 +9,7 @@ import msgspec
 from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import Cause, culprit_of, first_evidence
 from doctor.diagnose.events import Event
+from doctor.diagnose.launcher_reports import is_aftermath
 from doctor.diagnose.rules.named import count_ranks
 
 _GRACE_S = 2.0
@@ -43,6 +44,7 @@ def first_fault(case: Case, process: Process) -> Fault | None:
         and not (waited and _is_after(event, waited))
     ]
     faults = _corrected(case, faults, process.events)
+    faults = [e for e in faults if e.signature != "slurm-cancelled" or not is_aftermath(e, case.reports)]
     if any(case.role(event) in ("victim", "ambiguous", "link", "wrapper") for event in process.events):
         # An exception of unknown kind beside a known error of communication is that error's own exception.
         faults = [event for event in faults if not case.has_trait(event, "exception")]

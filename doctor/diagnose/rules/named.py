@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from doctor.diagnose.case import Case, FailureBlock, Process, failure_blocks
+from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import Cause, Culprit, culprit_of, first_evidence
 from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.launcher_reports import FailureBlock, failure_blocks, task_failed
 
 _CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
 """HCCL's heartbeat conditions, the one that outranks the others first."""
@@ -54,6 +55,8 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
         number = event.values.get("signal", "")
         if number in ("15", "SIGTERM") or event.values.get("exit_code") == "0":
             return
+        if number in ("6", "SIGABRT") and _aborts_on_others(case):
+            return
         rank = small_number(event.values["culprit_rank"])
         if rank is None:
             return
@@ -63,6 +66,8 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
     elif event.signature == "slurm-task-ended":
         if event.values["condition"] == "Killed" and _ended_by_launcher(case, event):
             return
+        if event.values["condition"] == "Aborted" and _aborts_on_others(case):
+            return
         ranks, host = rank_list(event.values.get("culprit_ranks", "")), event.values.get("culprit_host", "")
         if len(ranks) > _MANY_RANKS:
             return
@@ -70,26 +75,66 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
             culprit = _culprit(case, rank, host)
             yield _launcher_cause(case, event, culprit, f"{culprit.name} ended: {event.values['condition']}")
     elif event.signature == "slurm-node-failure":
-        # The host on which a step was cancelled for it is not the one that failed.
-        host = event.values.get("culprit_host", "")
-        if host:
-            yield _launcher_cause(case, event, Culprit(host=host), f"Slurm lost host {host} during the job")
-        elif not any(item.signature == event.signature and item.values.get("culprit_host") for item in case.reports):
-            summary = "Slurm lost a host of the job, which the logs do not name"
-            yield Cause(event.signature, "named by the launcher", "certain", (), summary, (event,))
+        yield from _lost_host(case, event)
+
+
+def _lost_host(case: Case, event: Event) -> Iterator[Cause]:
+    """The host that Slurm names. The one on which a step was cancelled for it is not the one that failed."""
+    host = event.values.get("culprit_host", "")
+    if host:
+        yield _launcher_cause(case, event, Culprit(host=host), f"Slurm lost host {host} during the job")
+    elif not _names_lost_host(case, event.signature):
+        summary = "Slurm lost a host of the job, which the logs do not name: its controller's log does"
+        yield Cause(event.signature, "named by the launcher", "certain", (), summary, (event,))
+
+
+def _names_lost_host(case: Case, signature: str) -> bool:
+    """Whether another line names it; of a host that is down, `named_by_scheduler` speaks where the job ended for it."""
+    named = {event.signature for event in case.reports if event.values.get("culprit_host")}
+    ended = any(event.signature == "slurm-job-node-failed" for event in case.reports)
+    return signature in named or (ended and "slurm-node-down" in named)
+
+
+def _aborts_on_others(case: Case) -> bool:
+    """A rank may have aborted itself over another: gloo on a wrong size, the watchdog of NCCL on a timeout."""
+    waiting = [e for process in case.processes for e in case.with_role(process, "victim", "ambiguous", "link")]
+    names = {event.signature for event in waiting if not case.has_trait(event, "peer-ended")}
+    return bool(names - {"gloo-timeout", "slurm-task-exited", "torchrun-sigterm"})
+
+
+def terminated(case: Case) -> list[Cause]:
+    """The first rank that a launcher saw end, by SIGTERM, while the others only lost it: someone else ended it."""
+    events = [event for process in case.processes for event in process.events]
+    failures = [event for event in events if case.role(event) in ("victim", "ambiguous", "link", "root")]
+    names = {event.signature for event in failures if not case.has_trait(event, "peer-ended")}
+    if names - {"torchrun-sigterm"} or any(event.signature == "exit-zero-on-signal" for event in events):
+        return []
+    ended: dict[int, tuple[Event, str]] = {}
+    for event in case.reports:
+        rank = small_number(event.values.get("culprit_rank", ""))
+        if rank is not None and event.values.get("signal") in ("15", "SIGTERM"):
+            ended[rank] = event, event.values.get("culprit_host", "")
+    for block in failure_blocks(case.reports, case.signatures):
+        if block.first and block.exit_code == -15 and block.rank is not None:
+            ended[block.rank] = block.event, block.host
+    if len(ended) != 1:
+        return []
+    ((rank, (event, host)),) = ended.items()
+    culprit = _culprit(case, rank, host)
+    summary = f"{culprit.name} ended first, by SIGTERM from outside: an administrator, a scheduler or a limit"
+    return [Cause("rank-terminated", "named by the launcher", "likely", (culprit,), summary, (event,))]
 
 
 def _ended_by_launcher(case: Case, event: Event) -> bool:
     """Slurm ends all other tasks with SIGKILL once one has ended badly, or the job was cancelled: they are innocent."""
-    others = [item for item in case.reports if item is not event]
-    first = [
-        item
-        for item in others
-        if (item.signature == "slurm-task-ended" and item.values.get("condition") != "Killed")
-        or (item.signature == "slurm-task-exited" and item.values.get("exit_code", "0") != "0")
-    ]
-    events = (item for process in case.processes for item in process.events)
-    return bool(first) or any(case.has_trait(item, "ends-all") for item in (*case.reports, *events))
+    first = any(task_failed(item) for item in case.reports if item is not event)
+    first |= any(
+        item.signature == "srun-ends-step" and item.file == event.file and item.line < event.line
+        for item in case.reports
+    )
+    events = (*case.reports, *(item for process in case.processes for item in process.events))
+    ended = (item for item in events if case.has_trait(item, "ends-all"))
+    return first or any(item.file != event.file or item.line < event.line for item in ended)
 
 
 def _launcher_cause(case: Case, event: Event, culprit: Culprit, summary: str) -> Cause:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 
-from doctor.diagnose.case import Case, Process, failure_blocks
-from doctor.diagnose.cause import Cause, Culprit, Undecidable, culprit_of, first_evidence
+from doctor.diagnose.case import Case, Process
+from doctor.diagnose.cause import Cause, Confidence, Culprit, Undecidable, culprit_of, first_evidence
 from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.launcher_reports import ended_well_ranks, failure_blocks, terminated_ranks
 from doctor.diagnose.rules.named import count_ranks
 
 MAX_RANKS = 100_000
@@ -23,23 +25,16 @@ def silence(case: Case) -> list[Cause] | Undecidable:
     ranks = {item.rank for item in waiting if item.rank is not None}
     if not waiting or len(ranks) < len(waiting):
         return []
-    quiet = [item for item in case.processes if item.rank is not None and not waiting_events(case, item)]
-    suspects = {item.rank: culprit_of(item) for item in quiet}
-    logged = {item.rank for item in case.processes if item.rank is not None}
-    for block in failure_blocks(case.reports, case.signatures):
-        if block.rank is not None and block.rank not in logged:
-            suspects[block.rank] = Culprit(block.rank, block.host)
-    logged.update(rank for rank in suspects if rank is not None)
-    if case.world_size:
-        for rank in range(min(case.world_size, MAX_RANKS)):
-            if rank not in logged:
-                suspects.setdefault(rank, Culprit(rank))
+    suspects, logged = _silent_ranks(case)
+    if any(event.signature == "spawn-ended-others" for event in case.reports):
+        return []  # torch.multiprocessing prints the error of one rank only
+    if all(case.has_trait(event, "peer-ended") for item in waiting for event in waiting_events(case, item)):
+        # A process had ended before the launcher ended the others: those were not the first.
+        ended_later = terminated_ranks(case.reports, case.signatures)
+        suspects = {rank: culprit for rank, culprit in suspects.items() if rank not in ended_later}
     if not suspects or len(suspects) > max(1, len(waiting) // 2):
         return []
-    unread = {item.rank for item in quiet if case.is_incomplete(item)}
-    if case.unread:
-        unread |= suspects.keys() - {item.rank for item in case.processes}
-    if not_read := sorted(rank for rank in unread if rank is not None):
+    if not_read := _not_read(case, suspects):
         reason = f"{count_ranks(not_read)} may have reported an error in logs that could not be read"
         return Undecidable(reason, tuple(case.unread[:8]) or ("the rest of the logs that were read only in part",))
     culprits = tuple(suspects[rank] for rank in sorted(suspects, key=lambda rank: rank or 0))
@@ -52,7 +47,84 @@ def silence(case: Case) -> list[Cause] | Undecidable:
         condition = "report no error: they hung, were killed, or ended early"
     summary = f"{count_ranks(named)} {condition}, while {len(waiting)} other ranks wait"
     events = first_evidence(waiting_events(case, item)[0] for item in waiting)
-    return [Cause("rank-silent", "silence", "likely", culprits, summary, events)]
+    # A rank that the launcher ended after the first timeout may have been about to report its own.
+    ended = set(named) <= terminated_ranks(case.reports, case.signatures)
+    confidence: Confidence = "possible" if ended and len(waiting) == 1 else "likely"
+    return [Cause("rank-silent", "silence", confidence, culprits, summary, events)]
+
+
+def _not_read(case: Case, suspects: Mapping[int | None, Culprit]) -> list[int]:
+    """Of these ranks those that may have reported an error in what was not read."""
+    partly: set[int | None] = {rank for file in case.files if file.incomplete for rank in file.labels}
+    partly |= {item.rank for item in case.processes if case.is_incomplete(item)}
+    if case.unread:
+        partly |= suspects.keys() - {item.rank for item in case.processes}
+    return sorted(rank for rank in partly & suspects.keys() if rank is not None)
+
+
+def _silent_ranks(case: Case) -> tuple[dict[int | None, Culprit], set[int]]:
+    """The ranks of the job that report no waiting; and those of which a log or a launcher shows something."""
+    quiet = [item for item in case.processes if item.rank is not None and not waiting_events(case, item)]
+    suspects: dict[int | None, Culprit] = {item.rank: culprit_of(item) for item in quiet}
+    logged = {item.rank for item in case.processes if item.rank is not None}
+    for block in failure_blocks(case.reports, case.signatures):
+        if block.rank is not None and block.rank not in logged:
+            suspects[block.rank] = Culprit(block.rank, block.host)
+    for rank, block in ended_well_ranks(case.reports, case.signatures).items():
+        if rank not in logged:
+            suspects[rank] = Culprit(rank, block.host)
+    for rank in case.labels:
+        if rank not in logged:
+            suspects[rank] = Culprit(rank)
+    logged.update(rank for rank in suspects if rank is not None)
+    if case.world_size:
+        for rank in range(min(case.world_size, MAX_RANKS)):
+            if rank not in logged:
+                suspects.setdefault(rank, Culprit(rank))
+    return suspects, logged
+
+
+_NOT_JOINED = frozenset({"torch-store-clients", "torch-store-lost"})
+"""What ranks print at whose rendezvous another did not arrive."""
+
+
+def could_not_connect(case: Case) -> list[Cause]:
+    """Ranks that could not connect to the store, while others are connected to it and wait for them."""
+    unconnected, connected = [], []
+    for process in case.processes:
+        names = {event.signature for event in waiting_events(case, process)}
+        if "torch-client-socket-timeout" in names:
+            unconnected.append(process)
+        elif names & _NOT_JOINED:
+            connected.append(process)
+    ranks = {item.rank for item in (*unconnected, *connected)}
+    if None in ranks or not unconnected or len(unconnected) > max(1, len(connected) // 2):
+        return []
+    if not any(event.values.get("joined") for item in connected for event in item.events):
+        return []
+    culprits = tuple(culprit_of(item) for item in unconnected)
+    events = [e for item in unconnected for e in item.events if e.signature == "torch-client-socket-timeout"]
+    target = next((f" {e.values['host_name']}:{e.values['port']}" for e in events if e.values.get("port")), "")
+    who = count_ranks(culprit.rank for culprit in culprits if culprit.rank is not None)
+    summary = f"{who} could not connect to the store{target}; {len(connected)} other ranks wait there"
+    proof = first_evidence([*events[:2], *(waiting_events(case, item)[0] for item in connected)])
+    return [Cause("torch-client-socket-timeout", "not joined", "likely", culprits, summary, proof)]
+
+
+def different_sizes(case: Case) -> Undecidable | list[Cause]:
+    """gloo: the rank that aborts has the smaller buffer; whether it or its sender is wrong, only other ranks show."""
+    events = [e for process in case.processes for e in process.events if e.signature == "gloo-size-mismatch"]
+    sizes = next((e.values for e in events if e.values.get("count")), {})
+    if not events:
+        return []
+    bytes_text = f" ({sizes['count']} and {sizes['peer_count']} bytes)" if sizes else ""
+    return Undecidable(
+        f"two ranks gave tensors of different sizes{bytes_text} to one collective, and no line shows which is wrong",
+        (
+            "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000)",
+            "TORCH_DISTRIBUTED_DEBUG=DETAIL in the next run: it prints the sizes of each rank",
+        ),
+    )
 
 
 def divergence(case: Case) -> list[Cause] | Undecidable:
@@ -78,6 +150,7 @@ class _Operation:
 def _operations(case: Case) -> dict[str, list[_Operation]]:
     """The last operation of each process in each communicator."""
     groups: dict[str, dict[int, _Operation]] = defaultdict(dict)
+    unnamed: dict[int, set[str]] = defaultdict(set)
     for number, process in enumerate(case.processes):
         current: _Operation | None = None
         for event in process.events:
@@ -88,12 +161,16 @@ def _operations(case: Case) -> dict[str, list[_Operation]]:
             if not has_operation or case.role(event) == "evidence":
                 continue
             current = groups[group].setdefault(number, _Operation(process, event))
+            if not group and values.get("seq"):
+                unnamed[number].add(values["seq"])
             for name in ("completed", "seq"):
                 position = small_number(values.get(name, ""), 1 << 58)
                 if position is not None and current.seq is None:
                     current.seq = position + (name == "completed")
             current.op = current.op or values.get("op", "") or (tag.partition("_")[0] if tag else "")
             current.count = current.count or values.get("count", "")
+    if list(groups) == [""] and any(len(sequences) > 1 for sequences in unnamed.values()):
+        return {}  # one rank at several numbers: they are of several communicators, which these lines do not name
     return _joined_groups(groups)
 
 
@@ -242,8 +319,9 @@ def gave_up_last(case: Case) -> list[Cause]:
     events = first_evidence(
         event for process in (closed[0], *timed_out) for event in process.events if event.signature.startswith("gloo")
     )
+    confidence: Confidence = "likely" if len(timed_out) > 1 else "possible"  # of two, either may wait for the other
     summary = f"{culprit.name} came back last and found its peers gone; the other {len(timed_out)} had timed out on it"
-    return [Cause("gloo-conn-closed", "gave up last", "likely", (culprit,), summary, events)]
+    return [Cause("gloo-conn-closed", "gave up last", confidence, (culprit,), summary, events)]
 
 
 def _ranks(case: Case) -> set[int]:

@@ -1,0 +1,129 @@
+"""What launchers and schedulers report of the ranks that they started: how each ended."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from doctor.diagnose.attempts import newest_attempt
+from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.signature import Signature
+
+Catalog = Mapping[str, Signature]
+
+
+def split(events: list[Event], catalog: Catalog, restarted: bool) -> tuple[list[Event], list[Event]]:
+    """The events of the newest attempt in the file; those about other ranks apart. ``restarted``: `newest_attempt`."""
+    newest = newest_attempt(events, catalog, restarted=restarted)
+    newest = [_without_label(event) if "ends-all" in catalog[event.signature].traits else event for event in newest]
+    about_others = [event for event in newest if _is_about_others(event, catalog[event.signature])]
+    lines = {event.line for event in about_others}
+    of_agent = [event for event in newest if catalog[event.signature].about_others_if and event.line in lines]
+    about_others += [event for event in of_agent if event not in about_others]
+    return [event for event in newest if event not in about_others], about_others
+
+
+def _is_about_others(event: Event, signature: Signature) -> bool:
+    """A launcher's line about a rank; torchrun repeats exit codes and signals in words of its own."""
+    return "about-others" in signature.traits or any(word in event.text for word in signature.about_others_if)
+
+
+def _without_label(event: Event) -> Event:
+    """A label before the line that ends a whole job or step is not that of a rank at fault."""
+    return msgspec.structs.replace(event, rank=None, local_rank=None, pid="")
+
+
+def is_of_launcher(signature: Signature) -> bool:
+    """What a launcher also prints of the ranks that it ended."""
+    return bool(signature.about_others_if) or "ends-all" in signature.traits
+
+
+class FailureBlock(msgspec.Struct):
+    """One worker in torchrun's list of failures."""
+
+    event: Event
+    rank: int | None = None
+    local_rank: int | None = None
+    host: str = ""
+    exit_code: int | None = None
+    pid: str = ""
+    first: bool = False
+    """The launcher saw it fail before it ended the others."""
+
+
+def failure_blocks(reports: Sequence[Event], catalog: Catalog) -> list[FailureBlock]:
+    """The workers that torchrun lists as failed: consecutive lines of one file make one block."""
+    blocks: list[FailureBlock] = []
+    first_lines: dict[int, list[int]] = defaultdict(list)
+    for event in reports:
+        if "failure-heading" in catalog[event.signature].traits:
+            first_lines[event.file].append(event.line)
+    rows = (event for event in reports if "failure-row" in catalog[event.signature].traits)
+    lines = sorted(rows, key=lambda event: (event.file, event.line))
+    for event in lines:
+        values = event.values
+        starts = "time" in values or ("exit_code" in values and "local_rank" in values)
+        last = blocks[-1] if blocks else None
+        if starts or last is None or last.event.file != event.file or event.line - last.event.line > 8:
+            last = FailureBlock(event)
+            last.first = any(0 < event.line - line <= 3 for line in first_lines.get(event.file, ()))
+            blocks.append(last)
+        last.rank = event.rank if event.rank is not None else last.rank
+        last.local_rank = event.local_rank if event.local_rank is not None else last.local_rank
+        last.host = event.host or last.host
+        last.pid = event.pid or last.pid
+        code = values.get("exit_code", "")
+        if small_number(code) is not None:
+            last.exit_code, last.event = small_number(code), event if not starts else last.event
+    return blocks
+
+
+def lone_failure(reports: Sequence[Event], catalog: Catalog, file: int) -> int | None:
+    """The only rank that the launcher of this log saw end with an exit code of its own; the others it ended itself.
+
+    None where several did, where the log does not show ranks, or where a signal ended one.
+    """
+    of_file = [event for event in reports if event.file == file]
+    blocks = [block for block in failure_blocks(of_file, catalog) if block.rank is not None]
+    failed = {block.rank for block in blocks if block.exit_code and block.exit_code != -15}
+    if blocks:
+        codes = {block.exit_code for block in blocks if block.rank in failed}
+        return failed.pop() if len(failed) == 1 and all(code and code > 0 for code in codes) else None
+    ranks = {small_number(event.values.get("first_rank", "")) for event in of_file} - {None}
+    for event in of_file:
+        if event.signature == "slurm-task-exited" and event.values.get("exit_code"):
+            ranks.add(small_number(event.values.get("ended_ranks", "")))
+    return ranks.pop() if len(ranks) == 1 else None
+
+
+def task_failed(event: Event) -> bool:
+    """Slurm's report of a task that ended badly by itself; "Killed" and "Terminated" is how Slurm ends the others."""
+    if event.signature == "slurm-task-ended":
+        return event.values.get("condition") != "Killed"
+    return event.signature == "slurm-task-exited" and event.values.get("exit_code", "0") != "0"
+
+
+def is_aftermath(cancelled: Event, reports: Sequence[Event]) -> bool:
+    """Whether a step was cancelled because a task of it had ended badly: srun does so, as if a person had done it."""
+    earlier = (e for e in reports if e.signature == "slurm-task-ended" and e.file == cancelled.file)
+    return any(task_failed(event) for event in reports) or any(event.line < cancelled.line for event in earlier)
+
+
+def terminated_ranks(reports: Sequence[Event], catalog: Catalog) -> set[int]:
+    """The ranks that SIGTERM ended after another had failed: that is how launchers end the others."""
+    blocks = failure_blocks(reports, catalog)
+    return {block.rank for block in blocks if block.rank is not None and block.exit_code == -15 and not block.first}
+
+
+def ended_well_ranks(reports: Sequence[Event], catalog: Catalog) -> dict[int, FailureBlock]:
+    """Ranks that are absent from torchrun's list of failures between two that it lists: they ended with code 0."""
+    blocks = [block for block in failure_blocks(reports, catalog) if block.rank is not None]
+    listed = {block.rank for block in blocks}
+    hosts = {block.host for block in blocks}
+    if not blocks or len(hosts) > 1 or len({block.event.file for block in blocks}) > 1:
+        return {}
+    locals_ = {block.local_rank for block in blocks if block.local_rank is not None}
+    first = min((block.rank or 0) - (block.local_rank or 0) for block in blocks)
+    return {rank: blocks[0] for rank in range(first, first + max(locals_, default=0)) if rank not in listed}

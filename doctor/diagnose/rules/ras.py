@@ -1,0 +1,199 @@
+"""Rules over the reports of NCCL RAS (`ncclras`): a process that does not answer, a rank behind in its collectives."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import msgspec
+
+from doctor.diagnose.case import Case
+from doctor.diagnose.cause import Cause, Confidence, Culprit, Undecidable, first_evidence
+from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.rules.named import count_ranks
+
+SIGNATURE = "nccl-ras-outlier"
+_MAX_NUMBER = 1 << 58
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """A rank or process as a report names it; None and empty are not known."""
+
+    event: Event
+    rank: int | None
+    host: str
+    device: int | None
+    pid: str
+
+
+class _Mismatch(msgspec.Struct):
+    """One communicator whose ranks have launched different numbers of one collective."""
+
+    communicator: str
+    kind: str = "collective"
+    size: int = 0
+    ranks: dict[int, int] = {}
+    """How many ranks have launched how many operations."""
+    listed: dict[int, list[_Place]] = {}
+    """Ranks by the operations that they have launched."""
+
+
+class _Report(msgspec.Struct):
+    """One answer of `ncclras`."""
+
+    silent: dict[str, _Place] = {}
+    """Processes that did not answer, by their number."""
+    dead: set[str] = set()
+    mismatches: list[_Mismatch] = []
+    world: int = 0
+    """Ranks of the largest communicator, where it is the only one of its size."""
+
+
+def ras_reports(case: Case) -> list[Cause] | Undecidable:
+    """What the last report of each file says, compared with the earlier ones.
+
+    Counts of a job that goes on differ in passing: a rank is behind only where a log shows a failure, or where two
+    reports show the same count. Which ranks the report lists says nothing: it lists the smaller group.
+    """
+    by_file: dict[int, list[Event]] = defaultdict(list)
+    for event in case.reports:
+        if event.signature.startswith("nccl-ras-"):
+            by_file[event.file].append(event)
+    for events in by_file.values():
+        reports = _read(sorted(events, key=lambda event: event.line))
+        verdict = _silent(reports) or _behind(case, reports)
+        if verdict:
+            return verdict
+    return []
+
+
+def _read(events: list[Event]) -> list[_Report]:
+    """The reports, in order; those without a difference or a silent process are left out."""
+    reader = _Reader()
+    for event in events:
+        reader.read(event)
+    return [report for report in reader.reports if report.silent or report.mismatches]
+
+
+class _Reader:
+    """Puts the lines of one file together: what a line means depends on the headings before it."""
+
+    def __init__(self) -> None:
+        self.reports = [_Report()]
+        self.dead = False
+        self.mismatch: _Mismatch | None = None
+        self.operation = 0
+
+    def read(self, event: Event) -> None:
+        """One line."""
+        values = event.values
+        if event.signature == "nccl-ras-report":
+            self.reports.append(_Report(silent={}, dead=set(), mismatches=[]))
+            self.dead, self.mismatch = False, None
+        elif event.signature == "nccl-ras-communicator":
+            self._communicator(values)
+        elif event.signature == "nccl-ras-process":
+            self.dead = (self.dead or "ras_dead" in values) and "ras_missing" not in values
+            self._process(event)
+        elif event.signature == "nccl-ras-operations" and self.mismatch:
+            self.mismatch.kind = values.get("ras_kind", self.mismatch.kind)
+            if "ras_count" in values:
+                self.operation = _number(values, "ras_operation")
+                self.mismatch.ranks[self.operation] = _number(values, "ras_count")
+        elif event.signature == "nccl-ras-rank":
+            self._rank(event)
+
+    def _communicator(self, values: dict[str, str]) -> None:
+        report = self.reports[-1]
+        if values.get("ras_communicators") == "1":
+            report.world = max(report.world, _number(values, "ras_size"))
+        self.mismatch = None
+        if "ras_mismatch" in values:
+            self.mismatch = _Mismatch(values.get("ras_hash", ""), ranks={}, listed={})
+            report.mismatches.append(self.mismatch)
+
+    def _process(self, event: Event) -> None:
+        pid = event.values.get("ras_pid")
+        if pid:
+            self.reports[-1].silent[pid] = _place(event)
+            if self.dead:
+                self.reports[-1].dead.add(pid)
+
+    def _rank(self, event: Event) -> None:
+        place = _place(event)
+        if self.mismatch is None:
+            if place.pid:
+                self.reports[-1].silent[place.pid] = place
+        elif "ras_operation" in event.values:
+            count = _number(event.values, "ras_operation")
+            self.mismatch.ranks[count] = self.mismatch.ranks.get(count, 0) + 1
+            self.mismatch.listed.setdefault(count, []).append(place)
+        elif self.mismatch.ranks:
+            self.mismatch.listed.setdefault(self.operation, []).append(place)
+
+
+def _place(event: Event) -> _Place:
+    values = event.values
+    rank, device = small_number(values.get("ras_rank", "")), small_number(values.get("ras_device", ""))
+    return _Place(event, rank, values.get("ras_host", ""), device, values.get("ras_pid", ""))
+
+
+def _number(values: dict[str, str], name: str) -> int:
+    return small_number(values.get(name, ""), _MAX_NUMBER) or 0
+
+
+def _culprit(report: _Report, place: _Place, size: int) -> Culprit:
+    """The rank of a communicator is that in the world only in the one communicator of all ranks."""
+    rank = place.rank if report.world and size in (0, report.world) else None
+    return Culprit(rank, place.host, place.device)
+
+
+def _silent(reports: list[_Report]) -> list[Cause]:
+    if not reports or not reports[-1].silent:
+        return []
+    last = reports[-1]
+    pids = sorted(last.dead or last.silent)
+    again = any(pid in report.silent for report in reports[:-1] for pid in pids)
+    confidence: Confidence = "likely" if last.dead or again else "possible"
+    culprits = tuple(_culprit(last, last.silent[pid], 0) for pid in pids)
+    verb = "is dead (no answer for 60 s)" if last.dead else "does not answer"
+    names = " and ".join(f"process {pid} on {last.silent[pid].host}" for pid in pids[:4])
+    summary = f"NCCL RAS reports that {names} {verb}"
+    events = first_evidence(last.silent[pid].event for pid in pids)
+    return [Cause(SIGNATURE, "named by the library", confidence, culprits, summary, events)]
+
+
+def _behind(case: Case, reports: list[_Report]) -> list[Cause] | Undecidable | None:
+    if not reports or not reports[-1].mismatches:
+        return None
+    last = reports[-1]
+    failed = any(case.with_role(process, "root", "victim", "ambiguous", "link") for process in case.processes)
+    for mismatch in last.mismatches:
+        if len(mismatch.ranks) < 2:
+            continue
+        lowest, highest = min(mismatch.ranks), max(mismatch.ranks)
+        earlier = [
+            other
+            for report in reports[:-1]
+            for other in report.mismatches
+            if other.communicator == mismatch.communicator
+        ]
+        stuck = any(other.kind == mismatch.kind and lowest in other.ranks for other in earlier)
+        if not failed and not stuck:
+            continue
+        total = sum(mismatch.ranks.values())
+        behind = mismatch.listed.get(lowest, [])
+        if not behind or 2 * mismatch.ranks[lowest] >= total:
+            return Undecidable(
+                f"NCCL RAS: {mismatch.ranks[lowest]} of {total} ranks have launched {lowest} {mismatch.kind} "
+                f"operations, the others up to {highest}: which of them holds the others is not shown",
+                ("ncclras -v", "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000)"),
+            )
+        culprits = tuple(_culprit(last, place, total) for place in behind)
+        ranks = count_ranks(place.rank for place in behind if place.rank is not None)
+        summary = (
+            f"NCCL RAS reports that {ranks} of communicator {mismatch.communicator} launched {lowest} "
+            f"{mismatch.kind} operations, the other {total - len(behind)} up to {highest}"
+        )
+        events = first_evidence(place.event for place in behind)
+        return [Cause(SIGNATURE, "behind in sequence", "likely", culprits, summary, events)]
+    return None

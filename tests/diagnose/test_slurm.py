@@ -1,0 +1,66 @@
+"""Outputs of a real Slurm 22.05 (`srun --label`, three tasks of the gloo program on two nodes), and what they mean."""
+
+from __future__ import annotations
+
+from doctor.diagnose.run import exit_code
+from tests.diagnose.test_rules import CLOSED, TIMED_OUT, logs, named
+
+TERMINATED = """\
+srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
+srun: error: n0: task 1: Terminated
+srun: error: n1: task 2: Terminated
+srun: error: n0: task 0: Terminated
+"""
+PROGRESS = "".join(f"{rank}: step 2 rank {rank} loss 0.3333\n" for rank in range(3))
+CANCELLED = "0: slurmstepd-n0: error: *** STEP 1.0 ON n0 CANCELLED AT 2026-11-21T15:20:02{0} ***\n"
+
+
+def test_a_step_that_a_person_cancelled_accuses_no_rank_although_the_line_has_the_label_of_one() -> None:
+    (cause,) = logs(slurm=PROGRESS + CANCELLED.format("") + TERMINATED).causes
+    assert (cause.signature, cause.culprits) == ("slurm-cancelled", ())
+
+
+def test_a_step_that_reached_its_time_limit_accuses_no_rank() -> None:
+    (cause,) = logs(slurm=PROGRESS + CANCELLED.format(" DUE TO TIME LIMIT") + TERMINATED).causes
+    assert (cause.signature, cause.culprits) == ("slurm-time-limit", ())
+
+
+def test_the_host_that_failed_is_named_and_not_the_one_that_prints_it() -> None:
+    line = CANCELLED.format(" DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS")
+    (cause,) = logs(slurm=PROGRESS + line + "srun: error: Node failure on n1\n" + TERMINATED).causes
+    assert [culprit.host for culprit in cause.culprits] == ["n1"]
+    (alone,) = logs(slurm=PROGRESS + line).causes
+    assert alone.culprits == ()
+
+
+def test_the_host_that_the_scheduler_calls_down_is_named_where_the_output_names_none() -> None:
+    line = CANCELLED.format(" DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS")
+    state = "JobId=1 JobName=train\n   JobState=NODE_FAIL Reason=NodeDown\nNodeName=n1 Arch=x86_64 State=DOWN* X=1\n"
+    (cause,) = logs(slurm=PROGRESS + line, state=state).causes
+    assert (cause.signature, [culprit.host for culprit in cause.culprits]) == ("slurm-job-node-failed", ["n1"])
+    (unnamed,) = logs(slurm=PROGRESS + line, state=state.replace("NODE_FAIL", "REQUEUED")).causes
+    assert (unnamed.signature, unnamed.culprits) == ("slurm-node-failure", ())
+
+
+def test_a_step_that_srun_cancels_after_a_task_was_killed_is_that_task() -> None:
+    text = f"2: [rank2]: {CLOSED}\nsrun: error: n0: task 1: Killed\n" + CANCELLED.format("") + TERMINATED
+    assert named(logs(slurm=PROGRESS + text)) == [("slurm-task-ended", "named by the launcher", [1])]
+
+
+def test_a_step_that_srun_cancels_after_a_task_failed_is_that_task() -> None:
+    text = (
+        "1: [rank1]: ValueError: cannot reshape the batch of size 7\nsrun: error: n0: task 1: Exited with exit code 1\n"
+    )
+    found = logs(slurm=PROGRESS + text + CANCELLED.format("") + TERMINATED)
+    assert named(found) == [("python-exception", "local fault", [1])]
+
+
+def test_tasks_that_end_with_an_srun_that_was_ended_are_innocent() -> None:
+    text = "srun: forcing job termination\nsrun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
+    found = logs(slurm=text + "srun: error: n1: tasks 2-3: Killed\nsrun: error: n0: tasks 0-1: Killed\n")
+    assert not found.causes and found.failed and exit_code(found) == 12
+
+
+def test_a_task_without_an_error_is_known_from_the_labels_of_its_output() -> None:
+    text = "".join(f"{rank}: [rank{rank}]: {TIMED_OUT}\n" for rank in (0, 1))
+    assert named(logs(slurm=PROGRESS + text)) == [("rank-silent", "silence", [2])]

@@ -11,10 +11,12 @@ import typer
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption
 from doctor.cli.shared_options import expand_option_groups
+from doctor.engine.areas import ROUND_AREAS
 from doctor.engine.errors import InputError, UsageError
 from doctor.session.console import write
 from doctor.session.finish import report_exit_code, validate_output, write_report
 from doctor.session.policy import apply_policy
+from doctor.session.saved_run import has_network_test
 from doctor.session.select_checks import load_catalog
 
 if TYPE_CHECKING:
@@ -124,7 +126,7 @@ def _evaluate_saved_run(run: Run, catalog: list[Check]) -> Report:
 
     selected = [check for check in catalog if _was_requested(run, check)]
     report = replay(run, selected)
-    omitted = len([check for check in catalog if check not in selected and check.area != "smoke"])
+    omitted = len([check for check in catalog if check not in selected and check.area not in ROUND_AREAS])
     if not omitted:
         return report
     subject = count_noun(omitted, "check") + (" is" if omitted == 1 else " are")
@@ -138,6 +140,8 @@ def _was_requested(run: Run, check: Check) -> bool:
         return check.name in run.checks
     if check.area == "smoke":
         return bool(run.smoke)
+    if check.area == "network":
+        return has_network_test(run)
     answered = [record for record in run.hosts.values() if not record.visit.failure]
     names = {fact.__name__ for fact in _first_round(check.facts)}
     return not answered or all(any(name in record.outputs for record in answered) for name in names)

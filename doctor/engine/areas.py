@@ -40,3 +40,7 @@ def by_area(checks: Iterable[HasAreaT]) -> Iterator[tuple[str, list[HasAreaT]]]:
     ordered = sorted(checks, key=lambda check: (place.get(check.area, len(place)), check.area, check.name))
     for area in dict.fromkeys(check.area for check in ordered):
         yield area, [check for check in ordered if check.area == area]
+
+
+ROUND_AREAS = ("smoke", "network")
+"""Areas whose checks need a smoke run or a network test, which are made only where they are asked for."""

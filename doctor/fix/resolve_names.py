@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from doctor.config.file import did_you_mean
+from doctor.engine.areas import ROUND_AREAS
 from doctor.engine.catalog import ON_REQUEST
 from doctor.remedy.playbook import Playbook
 
@@ -19,7 +20,7 @@ class UnknownName(Exception):
 
 def checks_to_run(names: Sequence[str], checks: Sequence[HasAreaT], playbooks: Sequence[Playbook]) -> list[HasAreaT]:
     """The checks that have to be run: those named, of a named area, or that a named playbook treats; without names
-    all but those of the smoke run, which is not made here, and those that run only when they are named.
+    all but those of the smoke run and the network test, which are not made here, and those that run only when named.
 
     Raises: UnknownName.
     """
@@ -33,11 +34,14 @@ def checks_to_run(names: Sequence[str], checks: Sequence[HasAreaT], playbooks: S
     selected = [
         candidate
         for candidate in checks
-        if candidate.area != "smoke"
+        if candidate.area not in ROUND_AREAS
         and (_is_named(candidate, names) or candidate.name in treated if names else candidate.name not in ON_REQUEST)
     ]
     if not selected:
-        raise UnknownName("these checks need a smoke run, which doctor fix does not start; use doctor smoke")
+        raise UnknownName(
+            "these checks need a smoke run or a network test, which doctor fix does not start; "
+            "use doctor smoke or doctor net"
+        )
     return selected
 
 

@@ -37,9 +37,9 @@ RUN: dict[str, tuple[str, ...]] = {
     "host-name-unresolved": ('echo "ADDRESS {first}" >> /etc/hosts', "getent hosts {first}"),
     "host-name-is-loopback": (
         r"sed -i.bak -E '/^(127\.|::1)/s/[[:space:]]{name}([[:space:]]|$)/\1/g' /etc/hosts",
-        'echo "ADDRESS {name}" >> /etc/hosts',
+        "echo {hosts_entry} >> /etc/hosts",
     ),
-    "master-address-unresolved": ('echo "ADDRESS {name}" >> /etc/hosts', "getent hosts {name}"),
+    "master-address-unresolved": ("echo {hosts_entry} >> /etc/hosts", "getent hosts {name}"),
     "firewall-blocks-job": ("{fix}",),
 }
 """In the order in which they are run. What is not itself on the page stands there in words."""
@@ -58,9 +58,9 @@ NOT_RUN = {
         umount cpupower tuned-adm chronyc systemctl timedatectl hwclock hostnamectl reboot""",
     "reads only, or leaves the choice to the reader": """
         ss ps du find fuser ls getent ipcs ssh ip ping dmesg grep cat df lspci journalctl id getfacl free top lsof
-        smartctl ras-mc-ctl""",
+        smartctl ras-mc-ctl rsync""",
     "a text in a file or in a message, and no command": """
-        "rank_id": "status": "version": Compatibility Two""",
+        "rank_id": "status": "version": Compatibility Two {item}:{expected}""",
     "limits: root of a container may not raise them; the filters of the playbooks are tested": "* USER LimitMEMLOCK",
     "run under another check's name, or by its playbook": "sysctl nft echo mount kill sudo usermod {fix}",
 }

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
 
 NO_SECOND_ROUND = "node files contain no host-to-host round; doctor check runs one over SSH"
+TRIALS = {"PeerConnections"}
+"""Facts of the second round by which hosts try what other checks read: without them a check does not apply."""
 NO_NAMES = "doctor node did not get them: pass --expect to it as well"
 NO_HOST_LIST = "no host list: a host without a file is not noticed; expected --expect NODES"
 MAX_NOTES = 8
@@ -132,12 +134,13 @@ def _with_unread_names(node_record: NodeFileRecord, hosts: Sequence[str]) -> Hos
 
 
 def _without_second_round(records: dict[str, HostRecord], facts: Iterable[type[Fact]]) -> dict[str, HostRecord]:
-    """The records, in which every probe of the second round is an error with the reason."""
+    """The records, in which every probe of the second round is an error with the reason, and every trial absent."""
     book, complete = FactCache(records), dict(records)
     for fact in facts:
         for host in fact.plan({need: book.fleet(need) for need in fact.needs}) if fact.needs else ():
             if fact.__name__ not in complete[host].outputs:
-                outputs = {**complete[host].outputs, fact.__name__: {"": Output("error", err=NO_SECOND_ROUND)}}
+                ended = "absent" if fact.__name__ in TRIALS else "error"
+                outputs = {**complete[host].outputs, fact.__name__: {"": Output(ended, err=NO_SECOND_ROUND)}}
                 complete[host] = HostRecord(complete[host].visit, outputs)
     return complete
 

@@ -58,7 +58,7 @@ NOT_RUN = {
         umount cpupower tuned-adm chronyc systemctl timedatectl hwclock hostnamectl reboot""",
     "reads only, or leaves the choice to the reader": """
         ss ps du find fuser ls getent ipcs ssh ip ping dmesg grep cat df lspci journalctl id getfacl free top lsof
-        smartctl ras-mc-ctl rsync""",
+        smartctl ras-mc-ctl rsync arping tracepath""",
     "a text in a file or in a message, and no command": """
         "rank_id": "status": "version": Compatibility Two {item}:{expected}""",
     "limits: root of a container may not raise them; the filters of the playbooks are tested": "* USER LimitMEMLOCK",

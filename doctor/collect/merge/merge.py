@@ -139,8 +139,8 @@ def _without_second_round(records: dict[str, HostRecord], facts: Iterable[type[F
     for fact in facts:
         for host in fact.plan({need: book.fleet(need) for need in fact.needs}) if fact.needs else ():
             if fact.__name__ not in complete[host].outputs:
-                ended = "absent" if fact.__name__ in TRIALS else "error"
-                outputs = {**complete[host].outputs, fact.__name__: {"": Output(ended, err=NO_SECOND_ROUND)}}
+                output = Output("absent" if fact.__name__ in TRIALS else "error", err=NO_SECOND_ROUND)
+                outputs = {**complete[host].outputs, fact.__name__: {"": output}}
                 complete[host] = HostRecord(complete[host].visit, outputs)
     return complete
 

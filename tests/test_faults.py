@@ -202,6 +202,8 @@ def batches() -> list[list[Row]]:
     return found
 
 
+NEEDS_LUCK = {"net-packets-lost"}
+"""Of four hosts, a direction that loses some packets is told from chance in most runs only: with --full."""
 BATCHES = batches()
 BATCHED = [row for batch in BATCHES if len(batch) >= FEWEST for row in batch]
 """The rows that every run finds together."""
@@ -211,7 +213,12 @@ BATCHED = [row for batch in BATCHES if len(batch) >= FEWEST for row in batch]
 @pytest.mark.parametrize(
     ("fleet", "row"),
     [
-        pytest.param(row.fleet, row, marks=[pytest.mark.full] if row in BATCHED else [], id=f"{row.fleet}-{row}")
+        pytest.param(
+            row.fleet,
+            row,
+            marks=[pytest.mark.full] if row in BATCHED or row.check in NEEDS_LUCK else [],
+            id=f"{row.fleet}-{row}",
+        )
         for row in ROWS
     ],
     indirect=["fleet"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,16 +26,12 @@ from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.catalog import ON_REQUEST
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.job.variables import communication
-from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
-from doctor.session.output_files import combine_callbacks
+from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
 from doctor.session.saved_run import has_network_test
-from doctor.session.select_checks import choose_checks, load_catalog
+from doctor.session.select_checks import choose_with_rounds, load_catalog, made_rounds
 from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from doctor.engine.check import Check
     from doctor.environment.inventory import Inventory
 
 
@@ -97,10 +92,10 @@ def command(
         run = load_saved_run(output.from_file)
         requested = (*_requested(compare, paths), *(name for name in ON_REQUEST if name in run.checks))
         rounds = made_rounds(smoke or bool(run.smoke), net != "off" or has_network_test(run))
-        selected = _choose_with_rounds(catalog, select, ignore, rounds, requested)
+        selected = choose_with_rounds(catalog, select, ignore, rounds, requested)
         raise typer.Exit(replay_and_report(run, selected, catalog, output))
     rounds = made_rounds(smoke, net != "off")
-    selected = _choose_with_rounds(catalog, select, ignore, rounds, _requested(compare, paths))
+    selected = choose_with_rounds(catalog, select, ignore, rounds, _requested(compare, paths))
     job_environment = source.read()
     environ = job_environment.environ
     if no_hosts:
@@ -108,8 +103,7 @@ def command(
     else:
         fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
     from doctor.net.plan import NetOptions
-    from doctor.report.layout.progress_line import ProgressLine
-    from doctor.session.examine import ExamineOptions, examine
+    from doctor.session.examine import ExamineOptions
     from doctor.session.training_files import training_of_line
     from doctor.smoke.plan import SmokeOptions
 
@@ -128,23 +122,8 @@ def command(
         smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,
         training=training_of_line(job_environment.line, source.job_script),
     )
-    progress, events = (
-        ProgressLine(len(fleet.hosts), sys.stderr),
-        start_events(output, fleet.hosts, selected, fleet.source),
-    )
-    try:
-        examination = examine(
-            job_environment.annotate(fleet),
-            selected,
-            options,
-            environ,
-            rank_table=hosts.rank_table or "",
-            progress=combine_callbacks(progress.step, events.host),
-            stage=combine_callbacks(progress.stage, events.stage),
-        )
-    finally:
-        progress.close()
-    raise typer.Exit(save_and_report(examination, catalog, output, events))
+    inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
+    raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output))
 
 
 MAX_PATHS = 64
@@ -163,28 +142,6 @@ def _absolute(paths: list[str]) -> tuple[str, ...]:
 def _requested(compare: str, paths: tuple[str, ...]) -> tuple[str, ...]:
     """The checks that options ask for."""
     return (*(["host-snapshot-differs"] if compare else []), *(["job-path-differs"] if paths else []))
-
-
-def made_rounds(smoke: bool, net: bool) -> dict[str, bool]:
-    """By area of checks that need a round of their own: whether it is made."""
-    return {"smoke": smoke, "network": net}
-
-
-def _choose_with_rounds(
-    catalog: list[Check],
-    select: list[str],
-    ignore: list[str],
-    rounds: dict[str, bool],
-    requested: Sequence[str] = (),
-) -> list[Check]:
-    """With a smoke run or a network test always with its checks; without, only those selected. ``requested``: names of
-    checks that run beside them. Raises: CommandError.
-    """
-    made = [area for area, is_made in rounds.items() if is_made]
-    left_out = [] if select else [area for area, is_made in rounds.items() if not is_made]
-    selected = choose_checks(catalog, [*select, *made] if select else [], [*ignore, *left_out], roots=True)
-    names = {check.name for check in selected}
-    return [check for check in catalog if check.name in names or check.name in requested]
 
 
 def _empty_inventory(hosts: HostOptions) -> Inventory:

@@ -12,10 +12,9 @@ from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
-from doctor.engine.areas import ROUND_AREAS
 from doctor.engine.errors import InputError, UsageError
 from doctor.session.finish import replay_and_report, validate_output
-from doctor.session.select_checks import choose_checks, load_catalog
+from doctor.session.select_checks import choose_with_rounds, load_catalog
 
 
 @expand_option_groups
@@ -45,7 +44,7 @@ def command(
     if output.from_file:
         raise UsageError("--from reads a saved run: expected it with doctor check")
     catalog = load_catalog(checks)
-    selected = choose_checks(catalog, select, ignore if select else [*ignore, *ROUND_AREAS], roots=True)
+    selected = choose_with_rounds(catalog, select, ignore)
     from doctor.collect.merge.files import read_node_files
     from doctor.collect.merge.merge import merge
     from doctor.collect.merge.stale import slurm_job_run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -27,8 +26,7 @@ from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
-from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
-from doctor.session.output_files import combine_callbacks
+from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
 from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.select_hosts import select_inventory
 
@@ -89,8 +87,7 @@ def command(
     environ = job_environment.environ
     fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
     from doctor.net.plan import NetOptions
-    from doctor.report.layout.progress_line import ProgressLine
-    from doctor.session.examine import ExamineOptions, examine
+    from doctor.session.examine import ExamineOptions
 
     options = ExamineOptions(
         transport=connection.transport,
@@ -104,18 +101,5 @@ def command(
             mode="full" if net == "full" else "quick", seed=seed, budget=budget, speeds=not no_speeds, force=force
         ),
     )
-    progress = ProgressLine(len(fleet.hosts), sys.stderr)
-    events = start_events(output, fleet.hosts, selected, fleet.source)
-    try:
-        examination = examine(
-            job_environment.annotate(fleet),
-            selected,
-            options,
-            environ,
-            rank_table=hosts.rank_table or "",
-            progress=combine_callbacks(progress.step, events.host),
-            stage=combine_callbacks(progress.stage, events.stage),
-        )
-    finally:
-        progress.close()
-    raise typer.Exit(save_and_report(examination, catalog, output, events))
+    inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
+    raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output))

@@ -28,11 +28,10 @@ from doctor.cli.launch_source import SourceOptions
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
-from doctor.engine.areas import ROUND_AREAS
 from doctor.engine.errors import CommandError, UsageError
 from doctor.job.variables import of_one_host
 from doctor.session.finish import save_and_report, validate_output
-from doctor.session.select_checks import choose_checks, load_catalog
+from doctor.session.select_checks import choose_with_rounds, load_catalog
 
 if TYPE_CHECKING:
     from doctor.session.examine import Examination
@@ -85,7 +84,7 @@ def command(
     if out is not None and not judge and (output.as_json or output.formats or output.save):
         raise UsageError("--out without --judge makes no report: expected it without --json, --format and --save")
     catalog = load_catalog(checks)
-    selected = choose_checks(catalog, select, ignore if select else [*ignore, *ROUND_AREAS], roots=True)
+    selected = choose_with_rounds(catalog, select, ignore)
     from doctor.collect.node import host_name, this_host_only
     from doctor.session.examine import ExamineOptions, examine
 

@@ -168,10 +168,8 @@ def ready_steps(treatments: Iterable[Treatment], host: str) -> list[ReadyStep]:
             for treatment in members:
                 values = placeholder_values(treatment.finding, host)
                 ready_step = ReadyStep(playbook, step, fill_step(step, values), treatment.named)
-                own = step.keep
-                if not any(
-                    same_action(ready_step, other) and not (own and other.playbook is not playbook) for other in steps
-                ):
+                others = [other for other in steps if other.playbook is playbook] if step.keep else steps
+                if not any(same_action(ready_step, other) for other in others):
                     steps.append(ready_step)
     return steps
 

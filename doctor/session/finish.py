@@ -14,6 +14,7 @@ from doctor.session.console import write
 from doctor.session.named_files import require_writable
 from doctor.session.output_files import (
     EventStreams,
+    combine_callbacks,
     open_event_streams,
     output_conflict,
     print_warning,
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.engine.record import Run
     from doctor.engine.result import Report
-    from doctor.session.examine import Examination
+    from doctor.environment.inventory import Inventory
+    from doctor.session.examine import Examination, ExamineOptions
 
 
 CLOSING_SECONDS = 5.0
@@ -100,6 +102,36 @@ def replay_and_report(run: Run, selected: list[Check], catalog: list[Check], out
     from doctor.session.examine import Examination, replay
 
     return save_and_report(Examination(run, replay(run, selected)), catalog, output)
+
+
+def examine_and_report(
+    inventory: Inventory,
+    selected: list[Check],
+    options: ExamineOptions,
+    environ: Mapping[str, str],
+    rank_table: str,
+    catalog: list[Check],
+    output: ReportOptions,
+) -> int:
+    """Visits the hosts, with a progress line on stderr, and reports. Returns the exit code."""
+    from doctor.report.layout.progress_line import ProgressLine
+    from doctor.session.examine import examine
+
+    progress = ProgressLine(len(inventory.hosts), sys.stderr)
+    events = start_events(output, inventory.hosts, selected, inventory.source)
+    try:
+        examination = examine(
+            inventory,
+            selected,
+            options,
+            environ,
+            rank_table=rank_table,
+            progress=combine_callbacks(progress.step, events.host),
+            stage=combine_callbacks(progress.stage, events.stage),
+        )
+    finally:
+        progress.close()
+    return save_and_report(examination, catalog, output, events)
 
 
 def start_events(

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from doctor.engine.areas import ROUND_AREAS
 from doctor.engine.catalog import select_checks, with_root_cause_checks
 from doctor.engine.errors import InputError, UsageError
 
@@ -69,3 +70,26 @@ def choose_checks(
     if not selected:
         raise InputError("--select and --ignore leave no check to run")
     return with_root_cause_checks(selected, catalog, ignore) if roots else selected
+
+
+def made_rounds(smoke: bool, network: bool) -> list[str]:
+    """The areas of checks that need a round of their own, where it is made: some of `ROUND_AREAS`."""
+    return [area for area, is_made in zip(ROUND_AREAS, (smoke, network), strict=True) if is_made]
+
+
+def choose_with_rounds(
+    catalog: list[Check],
+    select: Sequence[str],
+    ignore: Sequence[str],
+    made: Sequence[str] = (),
+    requested: Sequence[str] = (),
+) -> list[Check]:
+    """The checks of the words, and of every round that is made: ``made`` are its areas.
+
+    The checks of a round that is not made run only if they are selected. ``requested``: names of checks that run beside
+    them. Raises: CommandError.
+    """
+    left_out = [] if select else [area for area in ROUND_AREAS if area not in made]
+    selected = choose_checks(catalog, [*select, *made] if select else [], [*ignore, *left_out], roots=True)
+    names = {check.name for check in selected}
+    return [check for check in catalog if check.name in names or check.name in requested]

@@ -28,24 +28,30 @@ def fork_child(body, stdin, stdout, stderr, failure_code=127):
 
 def fork_with_pipes(body, failure_code=127):
     """Like `fork_child`; returns the pid and our ends of the child's stdin, stdout and stderr."""
+    return with_pipes(lambda stdin, stdout, stderr: fork_child(body, stdin, stdout, stderr, failure_code))
+
+
+def spawn_with_pipes(argv, environ):
+    """Starts a program in this process's directory; returns the same as `fork_with_pipes`."""
+    return with_pipes(lambda *ends: spawn(argv, environ, ends))
+
+
+def with_pipes(start):
+    """Calls `start` with the child's ends of three pipes; returns the pid that it returns, and our ends."""
     stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
-    pid = fork_child(body, stdin[0], stdout[1], stderr[1], failure_code)
-    for fd in (stdin[0], stdout[1], stderr[1]):
+    ends = (stdin[0], stdout[1], stderr[1])
+    pid = start(*ends)
+    for fd in ends:
         os.close(fd)
     return pid, stdin[1], stdout[0], stderr[0]
 
 
-def spawn_with_pipes(argv, environ):
-    """Starts a program in this process's directory; returns the same as `fork_with_pipes`.
-
-    Without a copy of this process where the platform allows it (from Python 3.8), at a third of the CPU time.
-    """
-    stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
-    ends = (stdin[0], stdout[1], stderr[1])
+def spawn(argv, environ, ends):
+    """Without a copy of this process where the platform allows it (from Python 3.8), at a third of the CPU time."""
     try:
         if not (hasattr(os, "posix_spawn") and os.path.isabs(argv[0])):
             raise NotImplementedError
-        pid = os.posix_spawn(
+        return os.posix_spawn(
             argv[0],
             argv,
             environ,
@@ -55,10 +61,7 @@ def spawn_with_pipes(argv, environ):
             setsigdef=TERMINATION_SIGNALS + (signal.SIGPIPE, signal.SIGCHLD),
         )
     except (NotImplementedError, OSError):  # no setsid; or no such program, which the child reports
-        pid = fork_child(lambda: os.execvpe(argv[0], argv, environ), *ends)
-    for fd in ends:
-        os.close(fd)
-    return pid, stdin[1], stdout[0], stderr[0]
+        return fork_child(lambda: os.execvpe(argv[0], argv, environ), *ends)
 
 
 def ended(pid):

@@ -23,17 +23,17 @@ def stage_patched(ctx):
     def wrong_mm(left, right, out):
         multiply(left, right, out=out)
         calls[0] += 1
-        if ctx.rank == 1 and left.dtype == torch.float32:
-            out[5, 7] += 1
-        if ctx.rank == 1 and left.dtype == torch.bfloat16 and calls[0] % 15 == 8:
-            out[200, 3] += 1
+        if left.dtype == torch.float32:  # the other ranks add 0: what is wrong is not slower than what is right
+            out[5, 7] += int(ctx.rank == 1)
+        if left.dtype == torch.bfloat16 and calls[0] % 15 == 8:
+            out[200, 3] += int(ctx.rank == 1)
         return out
 
     def wrong_copy(target, source):
         copy(target, source)
         calls[0] += 1
-        if ctx.rank == 2 and calls[0] % 4 == 0 and target.numel() > 1000000:
-            target[1000] ^= 4096
+        if calls[0] % 4 == 0 and target.numel() > 1000000:
+            target[1000] ^= 4096 * (ctx.rank == 2)
         return target
 
     torch.mm, torch.Tensor.copy_ = wrong_mm, wrong_copy

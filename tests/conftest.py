@@ -15,13 +15,14 @@ import hypothesis
 import pytest
 
 from tests import scheduling
+from tests.examples import register_profiles
 from tests.file_times import FileTimes
 from tests.hosts.fleet import Fleet, Overrides, merge, sweep, unavailable
 from tests.hosts.gpu import gpu_fleet
 from tests.hosts.npu import Family, npu_fleet
 
-hypothesis.settings.register_profile("doctor", deadline=None)  # a loaded machine is no fault of the code
-hypothesis.settings.load_profile("doctor")
+register_profiles()
+hypothesis.settings.load_profile("sample")
 
 FLEETS = pytest.StashKey[list[Fleet]]()
 
@@ -37,6 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--full"):
+        hypothesis.settings.load_profile("full")
     config.stash[FLEETS] = []
     config.pluginmanager.register(FileTimes(config), "file-times")
 

@@ -29,6 +29,7 @@ from doctor.job import (
 )
 from doctor.job.rank_table.strict_json import parse_json, repeated_keys
 from tests.checks.tables import HEALTHY, a1, a2, a3, check, judged, lab, legacy, said, table
+from tests.examples import examples
 
 ALONE = [
     path.stem
@@ -230,13 +231,13 @@ def _judge_all(text: str, path: str = "/t.json") -> None:
 
 
 @given(json_values | tables)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_json_is_judged(value: Any) -> None:
     _judge_all(json.dumps(value))
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_bytes_are_judged(data: bytes) -> None:
     file = RankTableFile.load("/t.json", lambda path: data.decode())
     if not file.error:
@@ -261,7 +262,7 @@ IGNORED = {"host_nic_ip", "board_id", "chip_info", "para_plane_nic_name", "para_
 
 
 @given(st.sampled_from(sorted(SMALL)), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_a_table_with_something_broken_is_never_healthy(sample: str, data: st.DataObject) -> None:
     """One value of a right table becomes nonsense: some check fails, and none breaks."""
     value, product = copy.deepcopy(SMALL[sample])
@@ -278,7 +279,7 @@ def test_a_table_with_something_broken_is_never_healthy(sample: str, data: st.Da
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_swapped_and_doubled_ids_are_found(data: st.DataObject) -> None:
     """Of the ids that must be unique, one becomes a copy of another."""
     value = a3(2, 2, 4)

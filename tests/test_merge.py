@@ -32,6 +32,7 @@ from doctor.engine.result import Outcome, Report, Status
 from doctor.environment.inventory import Inventory
 from doctor.job import LaunchConfig
 from doctor.session.examine import ExamineOptions, examine, replay
+from tests.examples import examples
 from tests.node_files import leave as left
 from tests.node_files import line, run_of
 from tests.test_cli import CLEAN, doctor
@@ -273,14 +274,14 @@ class TestFilesThatCannotBeUsed:
             (tmp_path / name).write_bytes(b"half")
         assert merged(tmp_path, "a").notes == ()
 
-    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
     @given(st.one_of(st.binary(max_size=300), st.integers(0, len(line(GOOD))).map(lambda size: line(GOOD)[:size])))
     def test_whatever_they_hold_the_host_is_there(self, tmp_path: Path, data: bytes) -> None:
         (tmp_path / "a.json").write_bytes(data)
         report = replay(merged(tmp_path, "a"), KNOWN)
         assert report.hosts == ("a",)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(
         st.dictionaries(
             st.sampled_from([fact.__name__ for fact in FACTS]),

@@ -16,6 +16,7 @@ from doctor.remedy.catalog import PlaybookError, check_files_by_name, load_playb
 from doctor.remedy.finding_values import read_finding_values
 from doctor.remedy.parse import MAX_BYTES
 from doctor.remedy.playbook import Playbook, PlaybookStep
+from tests.examples import examples
 
 KNOWN = check_files_by_name()
 
@@ -286,7 +287,7 @@ PARTS = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(text=st.one_of(st.text(max_size=60), st.lists(PARTS, max_size=14).map("\n".join)))
 def test_garbage_is_refused_and_nothing_else(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "our-remedy.toml"
@@ -299,7 +300,7 @@ def test_garbage_is_refused_and_nothing_else(text: str, tmp_path_factory: pytest
         assert made.treats and made.steps
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.binary(max_size=60))
 def test_bytes_are_refused_and_nothing_else(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "our-remedy.toml"

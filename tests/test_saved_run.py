@@ -28,6 +28,7 @@ from doctor.session.saved_run import load
 from doctor.smoke.model import Failure
 from tests.checks import tables
 from tests.checks.smoke import ran
+from tests.examples import examples
 
 EXITS = {0, 10, 11, 12}
 """The exit codes of a run that was evaluated."""
@@ -244,7 +245,7 @@ ANYTHING = st.recursive(
 NUMBERS = st.integers(-(2**70), 2**70) | st.integers(-3, 5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_a_mutated_run_is_evaluated_or_is_one_line(data: st.DataObject) -> None:
     document = copy.deepcopy(VALID)

@@ -10,6 +10,7 @@ from doctor.config.skips import ConfigError, Skips, apply_skips, read_skips
 from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.result import Report, Status
 from doctor.report.formats import plain
+from tests.examples import examples
 from tests.report import reports as made
 from tests.report.strategies import NAMES, reports
 
@@ -69,7 +70,7 @@ def test_nothing_is_healthy_when_everything_is_left_out() -> None:
     assert exit_code(apply_skips(made.healthy(), skips("all"))) == Exit.NOTHING
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(reports(), st.frozensets(st.sampled_from(NAMES)))
 def test_only_what_is_named_is_touched(report: Report, names: frozenset[str]) -> None:
     after = apply_skips(report, Skips(names=names))

@@ -14,6 +14,7 @@ from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.result import Finding, Outcome, Reason, Report, Status
 from doctor.report.formats import plain
 from doctor.report.layout.tally import tally
+from tests.examples import examples
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -120,7 +121,7 @@ class TestReading:
         with pytest.raises(ConfigError, match=rf"\Adoctor\.toml: (?:{said})"):
             read(text)
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     @given(
         st.text(max_size=60)
         | st.lists(st.sampled_from([*GOOD.splitlines(), "[[waive]]", "[", "'''", "\x00", "=", "1e9"])).map("\n".join)
@@ -231,7 +232,7 @@ class TestWhatItNeverHides:
         assert "unknown 7 checks on node009 (1/64): not reached: connection refused" in said
         assert said[-1] == "UNKNOWN: 1 check waived; 7 checks unknown"
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=examples(30), deadline=None)
     @given(reports(), st.sampled_from(["*", "node[00-05]", "node07"]))
     def test_every_finding_is_either_left_or_waived_and_nothing_else_changes(self, report: Report, hosts: str) -> None:
         text = "\n".join(waiver(f"check-{number}", hosts) for number in (0, 1, 2))

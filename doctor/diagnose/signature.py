@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -147,8 +147,9 @@ def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
     Raises: SignatureError for a file that cannot be read, a rule that is broken, or an id that exists twice.
     """
     loaded: dict[str, Signature] = {}
-    for path in (path for folder in (FOLDER, *folders) for path in _signature_files(folder)):
-        for signature in _read(path):
+    bundled = _signature_files(FOLDER)
+    for path in (*bundled, *(path for folder in folders for path in _signature_files(folder))):
+        for signature in _read_bundled(path) if path in bundled else _read(path):
             if signature.id in loaded:
                 raise SignatureError(f"{_name(path)}: {signature.id!r} exists twice; expected an id of its own")
             loaded[signature.id] = signature
@@ -168,7 +169,13 @@ def _signature_files(folder: Path) -> list[Path]:
         raise SignatureError(f"{_name(folder)}: {error.strerror}; expected a folder with signatures") from None
 
 
-def _read(path: Path) -> Iterable[Signature]:
+@cache
+def _read_bundled(path: Path) -> Sequence[Signature]:
+    """As `_read`; the patterns of a file that comes with the package are compiled once for all catalogues."""
+    return _read(path)
+
+
+def _read(path: Path) -> Sequence[Signature]:
     try:
         data = toml_compat.loads(read_bounded(path, MAX_BYTES).decode())
         signatures = msgspec.convert(data, _SignatureFile).signature

@@ -25,6 +25,7 @@ from doctor.environment.job_environment import (
     parse_environment,
 )
 from doctor.job import LaunchConfig
+from tests.examples import examples
 
 
 def options(line: str, environ: dict[str, str] | None = None) -> LaunchOptions:
@@ -119,7 +120,7 @@ def test_what_is_no_environment(text: str, tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_arbitrary_saved_text(text: str) -> None:
     try:
         assert all(isinstance(value, str) for value in parse_environment(text, "f").values())

@@ -20,6 +20,7 @@ from doctor.facts.mounts import MountAnswers, MountTable, try_mounts
 from doctor.facts.rdma import RdmaPorts, chosen_ports, read_rdma
 from doctor.facts.snapshot import HostSnapshot, read_snapshot
 from tests.checks.gpu_hosts import port, rdma
+from tests.examples import examples
 from tests.facts.answers import answered, learned, said
 from tests.facts.garbage import ANYTHING, JSON, runs_on_python_3_6
 
@@ -40,14 +41,14 @@ def test_it_answers_on_this_machine() -> None:
 
 
 @given(JSON)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_any_other_answer_is_unreadable(value: Any) -> None:
     for fact in (KernelLog, RdmaPorts, MountAnswers, HostSnapshot, GpuCards):
         assert isinstance(answered(fact, value), (fact, Absent))
 
 
 @given(ANYTHING)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_noise_is_never_a_healthy_gpu(noise: str) -> None:
     inventory = said(GpuInventory, one=Output(out=noise))
     assert isinstance(inventory, Absent) or not inventory.gpus

@@ -13,6 +13,7 @@ from doctor.engine.fact import Absent, Fact, Output, Unreadable
 from doctor.facts.npu import Chip, NpuChips
 from doctor.facts.npu_health import NpuHealth
 from doctor.facts.npu_table import NpuTable
+from tests.examples import examples
 from tests.facts.answers import learned, said
 from tests.facts.npu_transcripts import OTHERS, TABLES, Printed, Table, text_of
 
@@ -151,7 +152,7 @@ def test_a_table_with_a_column_more_is_read_by_its_names() -> None:
 ROW = st.lists(st.text("0123456789 /.:-NAOKWarning?\xa0\ufffd", max_size=12), min_size=1, max_size=6)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.sampled_from(TABLES), st.integers(0, 40), ROW, st.integers(0, 60))
 def test_a_strange_row_takes_no_other_with_it(table: Table, place: int, cells: list[str], cut: int) -> None:
     """A row put in or taken out, and bytes that are no text: the other cards stay, and nothing becomes healthy."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from doctor.job.job_script import NotAJobScript, read_job_script
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.shell import Word, evaluate
+from tests.examples import examples
 
 _LAUNCH_WORDS = """
 torchrun srun mpirun mpiexec msrun accelerate launch deepspeed python python3 -m -c bash env -i docker run ssh
@@ -42,7 +43,7 @@ def check(line: LaunchLine) -> None:
 
 
 @given(st.lists(_ANY_WORD, max_size=14))
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 def test_arbitrary_words(parts: list[str | Word]) -> None:
     try:
         check(read_launch_line(parts, {"A": "1"}))
@@ -51,14 +52,14 @@ def test_arbitrary_words(parts: list[str | Word]) -> None:
 
 
 @given(_SCRIPTS)
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 def test_arbitrary_scripts(text: str) -> None:
     for line in read_job_script(text).launch_lines:
         check(line)
 
 
 @given(st.text(max_size=400))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_arbitrary_text(text: str) -> None:
     try:
         read_job_script(text)
@@ -125,7 +126,7 @@ _STATEMENTS = st.one_of(
 
 @pytest.mark.full
 @given(st.lists(_STATEMENTS, max_size=5), st.lists(_SHELL_WORDS, max_size=4))
-@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(600), deadline=None, suppress_health_check=list(HealthCheck))
 def test_what_is_resolved_is_what_bash_makes_of_it(statements: list[str], arguments: list[str]) -> None:
     bash = shutil.which("bash")
     assert bash

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from doctor.net.localize import localize
 from doctor.net.matrix import AttemptOutcome, HostAnswer, Matrix, TestedPort
 from doctor.net.merging import MAX_ATTEMPTS_OF_A_HOST, MalformedAnswer, merge_answers, read_answer
+from tests.examples import examples
 
 LISTENS = [{"port": 0, "state": "listening"}]
 PORTS = [TestedPort("master", 29500)]
@@ -131,7 +132,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.dictionaries(st.sampled_from(["rows", "attempts", "listeners", "speeds", "accepted"]), JSON))
 def test_any_answer_gives_rows_of_the_right_form(raw: dict[str, Any]) -> None:
     answer = read_answer(1, raw, 3, 2)

@@ -14,6 +14,7 @@ from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
 from doctor.report.diff.compare import ReportDifference, compare
 from doctor.report.diff.render import SCHEMA_FILE, render, render_json, render_markdown
+from tests.examples import examples
 from tests.report import reports as made
 from tests.report.strategies import reports
 from tests.report.test_markdown import check_tame
@@ -152,7 +153,7 @@ def test_the_schema_can_refuse() -> None:
     assert not VALID.is_valid({**told, "changes": [{**told["changes"][0], "kind": "better"}]})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(reports(), reports())
 def test_any_two_reports_compare(old: Report, new: Report) -> None:
     difference = compare(old, new)

@@ -8,6 +8,7 @@ from doctor.report.layout.fold import fold, sort_by_area
 from doctor.report.layout.group_findings import grouped, ranges
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.tally import tally
+from tests.examples import examples
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -130,7 +131,7 @@ def test_areas_are_in_the_order_in_which_a_job_meets_them() -> None:
     assert [area.name for area in fold(made.healthy()).areas][:3] == ["connectivity", "kernel", "addresses"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(reports())
 def test_each_check_is_counted_once(report: Report) -> None:
     counts = msgspec.to_builtins(tally(report))
@@ -139,7 +140,7 @@ def test_each_check_is_counted_once(report: Report) -> None:
     assert sum(counts[kind] for kind in kinds) == counts["checks"] == len(report.outcomes)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(reports())
 def test_nothing_is_lost(report: Report) -> None:
     folded = fold(report)
@@ -158,7 +159,7 @@ def test_nothing_is_lost(report: Report) -> None:
         assert not hidden or any(outcome.check in failure.consequences for failure in failures.values())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(reports())
 def test_it_depends_on_no_order_of_outcomes(report: Report) -> None:
     turned = msgspec.structs.replace(report, outcomes=tuple(reversed(report.outcomes)))

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Report, Severity
 from doctor.report.formats.json import SCHEMA_FILE, encode, to_json_value
+from tests.examples import examples
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -44,7 +45,7 @@ def test_every_kind_of_report_fits_the_schema(name: str) -> None:
     VALID.validate(told(made.ALL[name]()))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(reports())
 def test_any_report_fits_the_schema_and_is_ascii(report: Report) -> None:
     data = encode(report, exit_code(report))

@@ -15,6 +15,7 @@ from doctor.engine.record import HostRecord
 from doctor.engine.result import Report
 from doctor.report.formats.json import SCHEMA_FILE, encode
 from doctor.report.formats.jsonl import EventStream, render
+from tests.examples import examples
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -68,7 +69,7 @@ def test_a_run_that_is_over(name: str) -> None:
         OUTCOME.validate({key: value for key, value in one.items() if key not in ("event", "time")})
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(reports())
 def test_any_report_is_lines_of_json(report: Report) -> None:
     assert [one["event"] for one in events(render(report, 12))].count("end") == 1

@@ -13,6 +13,7 @@ from junitparser.junitparser import FinalResult
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Reason, Report, Waived
 from doctor.report.formats.junit import render
+from tests.examples import examples
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -94,7 +95,7 @@ def test_counts_times_and_properties() -> None:
     assert {one.name: one.value for one in properties}["verdict"] == "failed"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(reports())
 def test_any_report_is_well_formed_and_comes_round(report: Report) -> None:
     text = render(report, exit_code(report))

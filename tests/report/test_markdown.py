@@ -13,6 +13,7 @@ from markdown_it.token import Token
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Report
 from doctor.report.formats.markdown import code_span, fenced, render
+from tests.examples import examples
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -55,13 +56,13 @@ def test_every_report_is_headings_tables_lists_and_code(name: str) -> None:
     check_tame(told(made.ALL[name]()))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(reports())
 def test_no_report_is_anything_else(report: Report) -> None:
     check_tame(told(report))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(ATTACKS, ATTACKS)
 def test_nothing_breaks_out_of_code(one: str, other: str) -> None:
     host = f"h{other}x"

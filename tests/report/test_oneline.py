@@ -14,6 +14,7 @@ from doctor.engine.result import Finding, Reason, Report, Waived
 from doctor.report.formats.oneline import MAX_LINE_CHARS, RENDERER, advice, causes, line
 from doctor.report.formats.renderer import RenderContext
 from doctor.report.layout.host_health import classify_hosts
+from tests.examples import examples
 from tests.report import reports as made
 from tests.report.strategies import reports, texts
 
@@ -154,7 +155,7 @@ def test_a_pattern_of_any_size_stays_whole() -> None:
     assert " bad=rack[0-24]-node[0-39] why=link-down:rack[0-24]-node[0-39] " in told(report)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(reports(), texts, texts, st.lists(texts.filter(bool), max_size=3))
 def test_whatever_hosts_are_called_it_is_one_line_of_key_and_value(
     report: Report, where: str, path: str, skipped: list[str]

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Report, Waived
 from doctor.report.formats.prometheus import render
+from tests.examples import examples
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -69,7 +70,7 @@ def test_every_report_is_read(name: str) -> None:
     assert samples(made.ALL[name]())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(reports())
 def test_any_report_is_read(report: Report) -> None:
     assert samples(report)

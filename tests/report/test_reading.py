@@ -15,6 +15,7 @@ from doctor.engine.result import Finding, Report, Status, Waived
 from doctor.report.diff.load import BadReport, decode
 from doctor.report.formats import plain, text
 from doctor.report.formats.json import SCHEMA_FILE, encode
+from tests.examples import examples
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -35,7 +36,7 @@ def test_it_is_shown_as_it_was(name: str) -> None:
         assert text.render(after, made.PAGES) == text.render(before, made.PAGES)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(reports())
 def test_any_report_written_again_is_the_same_document(report: Report) -> None:
     document = encode(report, exit_code(report))
@@ -91,7 +92,7 @@ def test_what_is_no_report_is_refused_in_one_line(data: bytes, said: str) -> Non
     assert str(refused.value).isprintable()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_a_broken_document_never_ends_in_anything_else(data: st.DataObject) -> None:
     document = encode(made.smoke_hang(), 10)

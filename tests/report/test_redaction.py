@@ -17,6 +17,7 @@ from doctor.report.formats.json import encode
 from doctor.report.formats.registry import FORMATS, RenderContext, render
 from doctor.report.redact.pseudonyms import Redactor
 from doctor.report.redact.report import redacted_report
+from tests.examples import examples
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -131,7 +132,7 @@ def test_two_runs_can_still_be_compared() -> None:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(reports())
 def test_any_report_keeps_its_verdict_and_loses_its_names(report: Report) -> None:
     after = redacted_report(report, KEY)

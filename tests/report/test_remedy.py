@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from doctor.engine.shell_quote import placeholder_names, quote_value
 from doctor.report.layout.advice import fill_advice
+from tests.examples import examples
 
 
 def test_values_are_filled_in_and_other_braces_stay() -> None:
@@ -36,7 +37,7 @@ WITHIN = {"": "printf %s {}", "'": "printf %s '{}'", '"': 'printf %s "{}"'}
 
 
 @pytest.mark.parametrize("quote", WITHIN)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(value=st.text(st.sampled_from("ab \\\"'`$();&|<>*~#\t!{}"), min_size=1, max_size=12))
 def test_no_value_escapes_its_place(quote: str, value: str) -> None:
     command = WITHIN[quote].format(quote_value(value, quote))

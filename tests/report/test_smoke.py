@@ -19,6 +19,7 @@ from doctor.report.formats import plain
 from doctor.report.formats.json import SCHEMA_FILE, encode
 from doctor.report.layout.smoke_section import MAX_STACK_LINES, ranks_in_words, size, smoke_lines
 from doctor.smoke.model import Failure
+from tests.examples import examples
 from tests.report import reports as made
 
 VALID = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
@@ -134,7 +135,7 @@ def test_the_counts_of_a_soak() -> None:
     assert under("soak", clean) == ["9 collectives on each rank in 5.0 s: no wrong result"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.text(max_size=300), st.floats(), st.integers(-(1 << 63), 1 << 64))
 def test_no_word_of_a_rank_breaks_the_layout_or_the_schema(evil: str, number: float, odd: int) -> None:
     trouble = Failure(

@@ -15,6 +15,7 @@ from doctor.engine.result import Finding, Report
 from doctor.report.formats import plain, text
 from doctor.report.layout.formatting import display_width
 from doctor.report.layout.terminal import Terminal
+from tests.examples import examples
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -31,7 +32,7 @@ def lines(report: Report, verbose: bool = False) -> list[str]:
     return plain.render(report, made.CHECKS, verbose=verbose).splitlines()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(reports())
 def test_no_host_can_write_a_control_character_or_a_line_of_its_own(report: Report) -> None:
     for verbose in (False, True):
@@ -43,7 +44,7 @@ def test_no_host_can_write_a_control_character_or_a_line_of_its_own(report: Repo
         assert terminal(report, verbose).splitlines()[-1].split(" ", 1)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(reports())
 def test_colour_adds_colour_and_nothing_else(report: Report) -> None:
     coloured = terminal(report, colour=True)

@@ -9,6 +9,7 @@ from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
 from doctor.preflight.bad_hosts import FailureRules, bad_hosts
 from doctor.report.formats.oneline import line
 from doctor.report.layout.host_health import classify_hosts
+from tests.examples import examples
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -95,7 +96,7 @@ def test_a_warning_that_fails_the_run_is_called_failed() -> None:
     assert verdict(warning, exit_code(warning, fail_on="warning")) is Verdict.FAILED
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(reports())
 def test_healthy_only_when_all_that_applies_was_seen_and_nothing_found(report: Report) -> None:
     code = exit_code(report, strict=True)
@@ -105,7 +106,7 @@ def test_healthy_only_when_all_that_applies_was_seen_and_nothing_found(report: R
     assert code in (0, 10, 11, 12, 78)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(reports())
 def test_no_option_makes_an_error_healthy(report: Report) -> None:
     if exit_code(report) == Exit.FAILED:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from doctor.smoke.hang.detector import Detector, Resend, joined
 from doctor.smoke.model import Collective, Failure, Layout, Snapshot
+from tests.examples import examples
 from tests.smoke import simulation
 from tests.smoke.simulation import Act, Simulation, faulty, fleet, layouts_of, leaves, wearied
 
@@ -52,7 +53,7 @@ def runs(draw: st.DrawFn) -> tuple[int, list[Layout], int]:
     return world, chosen, draw(st.integers(0, 10**6))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(run=runs(), lines=st.tuples(st.sampled_from([0.0, 0.2, 0.6]), st.sampled_from([0.0, 0.1, 0.5])))
 def test_no_alarm_on_busy_hosts_with_late_and_lost_lines(
     run: tuple[int, list[Layout], int], lines: tuple[float, float]
@@ -67,7 +68,7 @@ def test_no_alarm_on_busy_hosts_with_late_and_lost_lines(
     assert all(rank.dead == "exit status 0" for rank in sim.ranks)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(run=runs(), lines=LINES, data=st.data())
 @pytest.mark.parametrize("fault", CERTAIN | SIGNS, ids=lambda fault: fault.__name__)
 def test_names_the_rank_and_what_it_did(
@@ -107,7 +108,7 @@ def test_a_message_left_out_in_the_last_step_is_missed_in_a_later_stage_or_layou
     assert (trouble.kind, trouble.culprit_ranks) == ("mismatch", (0,))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(run=runs(), lines=LINES, data=st.data())
 def test_a_rank_that_leaves_the_loop(
     run: tuple[int, list[Layout], int], lines: tuple[float, float], data: st.DataObject

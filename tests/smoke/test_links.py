@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doctor.smoke.speed.link_speeds import Exchange, Pair, compare_pairs
+from tests.examples import examples
 from tests.smoke.ranks import worker
 
 SUSPICIOUS = 1.5
@@ -139,7 +140,7 @@ def test_the_ratio_and_the_partners_are_told() -> None:
     assert one.sigmas > 5
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 5), st.integers(0, 5), st.lists(st.floats(), max_size=5), st.booleans()), max_size=30

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doctor.smoke.speed.stragglers import MIN_TIMES, find_stragglers
+from tests.examples import examples
 
 Fleet = dict[int, list[list[float]]]
 Noise = Callable[[random.Random], float]
@@ -119,7 +120,7 @@ def test_bursts_may_come_as_events_of_their_own() -> None:
     assert list(find_stragglers(parts)) == [3]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.dictionaries(st.integers(0, 9), st.lists(st.lists(st.floats(), max_size=30), max_size=8), max_size=6))
 def test_nothing_that_a_rank_tells_breaks_the_rule(told: Fleet) -> None:
     assert set(find_stragglers(told)) <= set(told)

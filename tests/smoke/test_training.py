@@ -16,11 +16,12 @@ from doctor.smoke.numerics.defect import format_ranges
 from doctor.smoke.numerics.layout_trace import MajoritySplit, majority_split
 from tests.checks.smoke import training
 from tests.checks.trained import DP2TP2, DP4, TP4, TRAINED, Trained, leading, off
+from tests.examples import examples
 
 EVENTS = len(Trained(DP4, DP2TP2, steps=2).events)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sets(st.integers(1, EVENTS - 1), max_size=12), st.sampled_from([None, 0, 1, 2, 3]))
 def test_what_was_not_told_accuses_nobody(lost: set[int], silent: int | None) -> None:
     """Any events may be missing, and all of a rank's."""
@@ -34,7 +35,7 @@ def test_what_was_not_told_accuses_nobody(lost: set[int], silent: int | None) ->
         assert not outcome.findings, outcome.findings
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_no_event_breaks_it(data: st.DataObject) -> None:
     """Whatever numbers the ranks tell."""

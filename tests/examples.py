@@ -24,4 +24,4 @@ def examples(full: int) -> int:
     True
     """
     everything = hypothesis.settings.get_profile("full").max_examples
-    return min(full, max(LEAST, full * hypothesis.settings.default.max_examples // everything))
+    return min(full, max(LEAST, full * hypothesis.settings().max_examples // everything))

@@ -1,6 +1,6 @@
 """Writes every generated file anew: ``python -m tests.regen``, or ``hatch run regen``.
 
-python -m tests.regen                help.txt, the generated parts of the pages, golden reports
+python -m tests.regen                help.txt, the generated parts of the pages, golden reports, JSON Schemas of fix
 python -m tests.regen --check        names what is stale, writes nothing, and exits 1 if there is any
 python -m tests.regen --transcripts  the README's transcripts, too, from real runs on test hosts (root, torch)
 """
@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import sys
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 
 from doctor.cli.app import application
 from doctor.cli.main import HELP
+from doctor.fix.documents import DOCUMENTS, json_schema
 from tests import readme
 from tests.report import golden
 
@@ -30,9 +33,16 @@ def help_text(*argv: str, width: int = HELP_WIDTH) -> str:
     return out.getvalue()
 
 
+def schema_file(name: str) -> Path:
+    """The JSON Schema of a document, such as ``doctor.plan/1``."""
+    return Path(str(files("doctor.report") / "schema" / f"{name.replace('/', '.')}.json"))
+
+
 def generated() -> Iterator[tuple[Path, str | None]]:
     """Every generated file and what it should hold; None for one that should not exist."""
     yield Path(HELP), help_text("--help")
+    for name in DOCUMENTS:
+        yield schema_file(name), json.dumps(json_schema(name), indent=2) + "\n"
     for page in readme.PAGES:
         yield page, readme.refreshed(page)
     reports = {golden.FOLDER / name: make() for name, make in golden.files()}
@@ -63,12 +73,12 @@ def main(argv: list[str]) -> int:
         from tests import transcripts
 
         transcripts.write()
-    files = list(stale())
-    for path, content in files:
+    outdated = list(stale())
+    for path, content in outdated:
         print(f"{'stale' if '--check' in argv else 'wrote'} {path.relative_to(readme.ROOT)}")
         if "--check" not in argv:
             write(path, content)
-    return 1 if files and "--check" in argv else 0
+    return 1 if outdated and "--check" in argv else 0
 
 
 if __name__ == "__main__":

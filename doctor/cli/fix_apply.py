@@ -23,6 +23,7 @@ from doctor.engine.errors import CommandError, InputError, UsageError
 from doctor.fix import render_plan, render_progress, store
 from doctor.fix.build_plan import FixContext, PlannedFix, changed_hosts, make_plan
 from doctor.fix.context import PlanContext
+from doctor.fix.documents import FixedDocument
 from doctor.fix.journal import Journal
 from doctor.fix.plan import FixPlan
 from doctor.fix.resolve_names import UnknownName, checks_to_run
@@ -211,7 +212,7 @@ def _apply_plan(
     code = result.code or planned.plan.code
     journal.record_finish(code)
     if display.as_json:
-        write_json({"schema": "doctor.fixed/1", "code": code, **msgspec.to_builtins(result)})
+        write_json(FixedDocument.from_result(result, code))
     else:
         write(render_progress.result_text(result, planned.plan))
     return code

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -72,6 +72,6 @@ def confirm(question: str) -> None:
         raise CommandError("nothing was changed", 10)
 
 
-def write_json(document: dict[str, Any]) -> None:
+def write_json(document: msgspec.Struct) -> None:
     """Writes a document to stdout as indented JSON."""
     write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from doctor.cli.fix_plans import (
     confirm,
@@ -17,6 +17,7 @@ from doctor.cli.fix_plans import (
 )
 from doctor.cli.host_options import ConnectionOptions, ssh_options
 from doctor.fix import render_progress, store
+from doctor.fix.documents import PlanRow, PlansDocument, UndoDocument
 from doctor.fix.journal import Journal
 from doctor.fix.parallel import SignalGuard, parallel_map
 from doctor.fix.plan import FixPlan
@@ -74,17 +75,7 @@ def _undo_plan(
 
 def _report_undone(undo_results: list[UndoResult], remaining: int, plan: FixPlan, display: DisplayOptions) -> int:
     if display.as_json:
-        rows = [
-            {
-                "host": result.undo.host,
-                "step": result.undo.description,
-                "undone": result.ok,
-                "said": result.detail,
-                "versions": result.versions,
-            }
-            for result in undo_results
-        ]
-        write_json({"schema": "doctor.undo/1", "id": plan.id, "steps": rows})
+        write_json(UndoDocument.from_results(plan.id, undo_results))
     elif not undo_results:
         write(f"Nothing to undo: no step of {plan.id} is in effect.")
     elif remaining:
@@ -105,26 +96,20 @@ def _report_undone(undo_results: list[UndoResult], remaining: int, plan: FixPlan
 
 def list_plans(display: DisplayOptions) -> int:
     """Every saved plan, oldest first."""
-    rows: list[dict[str, Any]] = []
+    rows: list[PlanRow] = []
     for name in with_store_errors(lambda: store.all_ids(os.environ)):
         try:
             plan_folder = store.find(name, os.environ)
             plan = store.load(plan_folder)
         except store.PlanStoreError as error:
-            rows.append({"id": name, "state": str(error)})
+            rows.append(PlanRow(name, str(error)))
             continue
-        rows.append(
-            {
-                "id": name,
-                "hosts": len(plan.plans_to_apply),
-                "state": _plan_state(Journal(plan_folder), len(plan.plans_to_apply)),
-                "of": plan.source,
-            }
-        )
+        count = len(plan.plans_to_apply)
+        rows.append(PlanRow(name, _plan_state(Journal(plan_folder), count), count, plan.source))
     if display.as_json:
-        write_json({"schema": "doctor.plans/1", "plans": rows})
+        write_json(PlansDocument(plans=tuple(rows)))
     else:
-        lines = [f"{row['id']}  {count_noun(row.get('hosts', 0), 'host')}: {row['state']}" for row in rows]
+        lines = [f"{row.id}  {count_noun(row.hosts, 'host')}: {row.state}" for row in rows]
         write("\n".join(lines) or "No plan is saved.")
     return 0
 

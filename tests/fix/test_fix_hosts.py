@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from tests.hosts.fleet import Fleet
+from tests.regen import schema_file
 
 pytestmark = pytest.mark.hosts
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,6 +133,9 @@ class Site:
         done = self.fleet.run(self.argv(*words, **options), env=self.env(), cwd=ROOT, stdin=subprocess.DEVNULL)
         assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr
+        if "--json" in words and done.stdout:
+            document = json.loads(done.stdout)
+            jsonschema.validate(document, json.loads(schema_file(document["schema"]).read_text()))
         return str(done.stdout or done.stderr)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
@@ -208,7 +213,7 @@ def test_a_plan_changes_nothing_and_is_applied_as_it_was_shown(site: Site) -> No
 
 def test_the_journal_is_for_its_owner_alone_and_tells_who_did_what(site: Site) -> None:
     host = site.hosts[1]
-    site.fix("queues", "-w", host, "--apply", "--yes")
+    site.fix("queues", "-w", host, "--apply", "--yes", "--json")
     (plan,) = site.ids()
     folder = site.state / "doctor" / "fix" / plan
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
@@ -234,9 +239,10 @@ def test_a_fix_killed_at_any_step_is_reported_and_undone_exactly(fleet: Fleet, t
     site.fix("queues", "-w", host, "--apply", "--yes", code=-signal.SIGKILL, program=killer)
     (plan,) = site.ids()
     begun = [one for one in site.journal(plan) if one["kind"] == "step"]
-    said = site.fix("--undo", plan, "--yes")
+    undone = json.loads(site.fix("--undo", plan, "--yes", "--json"))["steps"]
     assert site.sees(host) == was
-    assert said.count("undone") == len(begun)
+    assert [step["undone"] for step in undone] == [True] * len(begun)
+    assert [row["id"] for row in json.loads(site.fix("--list", "--json"))["plans"]] == [plan]
     assert "Nothing to undo" in site.fix("--undo", plan, "--yes")
 
 

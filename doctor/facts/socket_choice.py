@@ -7,6 +7,7 @@ The rules are those of the libraries' sources: c10d ``init.cpp`` and ``ProcessGr
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -19,7 +20,9 @@ from doctor.job.variables import (
     HCCL_INTERFACE,
     MINDSPORE_ADDRESS,
     NCCL_INTERFACE,
+    OPENMPI_EXCLUDED,
     OPENMPI_INTERFACES,
+    OPENMPI_TRANSPORTS,
     TENSORPIPE_INTERFACE,
 )
 
@@ -171,6 +174,34 @@ def openmpi_choices(environ: Mapping[str, str], interfaces: Interfaces) -> list[
         elif len(listed) == 1 and listed[0] == value:
             choices.append(_exact("Open MPI", variable, value, value, interfaces))
     return choices
+
+
+def openmpi_addresses(environ: Mapping[str, str], interfaces: Interfaces) -> list[LinkAddress]:
+    """The addresses at which Open MPI's own messages go over TCP where no variable names its interfaces.
+
+    It takes every interface that is up, but for those of ``btl_tcp_if_exclude``, loopback by default; none where
+    ``btl`` or ``pml`` leaves TCP out, or the interfaces are named. Open MPI documentation, btl_tcp_if_exclude:
+    https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html
+    """
+    transports, engine = (environ.get(name, "") for name in OPENMPI_TRANSPORTS)
+    listed = transports.lstrip("^").split(",")
+    without_tcp = transports and ("tcp" in listed) == transports.startswith("^")
+    if environ.get(OPENMPI_INTERFACES[0]) or without_tcp or engine not in ("", "ob1"):
+        return []
+    excluded = [word for word in environ.get(OPENMPI_EXCLUDED, "127.0.0.1/8,sppp").split(",") if word]
+    up = (entry for entry in interfaces.addresses if (link := interfaces.link(entry.interface)) and link.is_up)
+    return [entry for entry in up if not (entry.is_ipv6 or is_loopback(entry.address) or _is_listed(entry, excluded))]
+
+
+def _is_listed(entry: LinkAddress, words: Iterable[str]) -> bool:
+    address = ipaddress.ip_address(entry.address)
+    for word in words:
+        try:
+            if word == entry.interface or ("/" in word and address in ipaddress.ip_network(word, strict=False)):
+                return True
+        except ValueError:  # Open MPI warns of it, and goes on
+            continue
+    return False
 
 
 def _own_address(library: str, variable: str, address: str, interfaces: Interfaces) -> SocketChoice:

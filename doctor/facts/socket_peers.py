@@ -10,7 +10,7 @@ import msgspec
 
 from doctor.engine.fact import Unreadable
 from doctor.facts.gpu import GpuCards
-from doctor.facts.interfaces import Interfaces
+from doctor.facts.interfaces import Interfaces, LinkAddress
 from doctor.facts.names import HostNames, normalize_host
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_choice import (
@@ -19,6 +19,7 @@ from doctor.facts.socket_choice import (
     hccl_choice,
     mindspore_choice,
     nccl_choice,
+    openmpi_addresses,
     openmpi_choices,
     tensorpipe_choice,
 )
@@ -69,6 +70,21 @@ class FleetSockets(msgspec.Struct, frozen=True):
             }
         mindspore = {host: self._without_shared_address(host, MINDSPORE_ADDRESS) for host in hosts}
         yield {host: choice for host in hosts for choice in mindspore_choice(mindspore[host], hosts[host])}
+
+    def openmpi_shared(self) -> Iterator[tuple[LinkAddress, list[str]]]:
+        """An interface that Open MPI uses by itself, and the hosts that all have its address, as those of docker0.
+
+        Nothing where the job's variables show that the ranks send through torch or MindSpore.
+        """
+        if not self.uses_openmpi or self.launch.framework == "mindspore" or self.launch.master_addr:
+            return
+        owners: dict[str, list[str]] = defaultdict(list)
+        first: dict[str, LinkAddress] = {}
+        for host, interfaces in self.interfaces.items():
+            for entry in openmpi_addresses(self.environ(host), interfaces):
+                owners[entry.address].append(host)
+                first.setdefault(entry.address, entry)
+        yield from ((first[address], hosts) for address, hosts in owners.items() if len(hosts) > 1)
 
     def _gloo(self) -> Iterator[dict[str, SocketChoice]]:
         if not (self.uses_gloo or any(GLOO_INTERFACE in self.environ(host) for host in self.interfaces)):

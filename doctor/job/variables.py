@@ -37,6 +37,8 @@ HCCL_ADDRESS = "HCCL_IF_IP"
 TENSORPIPE_INTERFACE = "TP_SOCKET_IFNAME"
 MINDSPORE_ADDRESS = "MS_WORKER_IP"
 OPENMPI_INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include")
+OPENMPI_EXCLUDED = "OMPI_MCA_btl_tcp_if_exclude"
+OPENMPI_TRANSPORTS = ("OMPI_MCA_btl", "OMPI_MCA_pml")
 
 INTERFACE_VARIABLES = (
     GLOO_INTERFACE,
@@ -49,6 +51,8 @@ INTERFACE_VARIABLES = (
     MINDSPORE_ADDRESS,
     "UCX_NET_DEVICES",
     *OPENMPI_INTERFACES,
+    OPENMPI_EXCLUDED,
+    *OPENMPI_TRANSPORTS,
 )
 """Which network interface each communication library takes; each host may have its own value."""
 

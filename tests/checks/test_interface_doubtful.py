@@ -1,6 +1,7 @@
 import pytest
 
 from doctor.engine.fact import Fact
+from tests.checks.launch_lines import config
 from tests.checks.looked import job, judged, said, skipped
 from tests.checks.network import GPUS, NPUS, interfaces, link, named, plain
 
@@ -78,3 +79,51 @@ def test_ordinary_interfaces_of_gpus() -> None:
 
 def test_one_host_alone() -> None:
     assert skipped(judged(NAME, plain(1))) == {"only one host: any interface of its own will do"}
+
+
+def with_docker() -> dict[str, list[Fact]]:
+    """Hosts that all have docker0 with one address."""
+    return {
+        f"w{n}": [interfaces(eth0=f"10.0.0.{n}/24", docker0="172.17.0.1/16"), named(f"w{n}", f"10.0.0.{n}")]
+        for n in (1, 2)
+    }
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "--mca btl_tcp_if_exclude lo",
+        "--mca btl_tcp_if_exclude 10.1.0.0/16,bad/99,sppp",
+        "--mca btl tcp,self",
+        "--mca btl ^vader",
+        "--mca pml ob1",
+    ],
+)
+def test_open_mpi_uses_an_address_that_all_hosts_have(options: str) -> None:
+    launch = config(f"mpirun -np 2 -H w1,w2 {options} ./program")
+    outcome = judged(NAME, with_docker(), launch)
+    reason = "2 hosts have its address 172.17.0.1; a program that sends by MPI hangs"
+    assert said(outcome) == [("w1 w2", f"Open MPI uses every interface, also docker0: {reason}")]
+    assert outcome.findings[0].values["setting"] == "OMPI_MCA_btl_tcp_if_include"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mpirun -np 2 -H w1,w2 --mca btl_tcp_if_include eth0 ./program",
+        "mpirun -np 2 -H w1,w2 --mca btl_tcp_if_exclude lo,docker0 ./program",
+        "mpirun -np 2 -H w1,w2 --mca btl_tcp_if_exclude 127.0.0.1/8,172.17.0.0/16 ./program",
+        "mpirun -np 2 -H w1,w2 --mca btl ^tcp ./program",
+        "mpirun -np 2 -H w1,w2 --mca btl self,vader ./program",
+        "mpirun -np 2 -H w1,w2 --mca pml ucx ./program",
+        "mpirun -np 2 -H w1,w2 -x MASTER_ADDR=w1 python train.py",
+        "torchrun --nnodes 2 --master-addr w1 train.py",
+    ],
+)
+def test_open_mpi_does_not_use_it(line: str) -> None:
+    assert said(judged(NAME, with_docker(), config(line))) == []
+
+
+def test_addresses_of_their_own_are_no_fault_of_open_mpi() -> None:
+    assert said(judged(NAME, bridged(), config("mpirun -np 2 -H w1,w2 ./program"))) == []

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from doctor.cli.fast_list import _DECLARATION, CheckListEntry, format_check_list, read_list_entry
+from doctor.cli.fast_list import CheckListEntry, format_check_list, read_list_entry
 from doctor.engine.areas import AREAS
 from doctor.engine.catalog import check_files, load_checks
 from doctor.engine.check import BadCheck, Check
+from doctor.engine.declaration import DECLARATION
 
 
 @pytest.mark.parametrize("one", load_checks(), ids=lambda one: one.name)
@@ -18,7 +19,7 @@ def test_a_skimmed_check_is_the_loaded_one(one: Check) -> None:
 
 
 def test_none_of_ours_needs_to_be_loaded_for_the_list() -> None:
-    assert [path.name for path, _ in check_files() if not _DECLARATION.search(path.read_text("utf-8"))] == []
+    assert [path.name for path, _ in check_files() if not DECLARATION.search(path.read_text("utf-8"))] == []
 
 
 def test_a_file_that_looks_unusual_is_loaded_after_all(tmp_path: Path) -> None:

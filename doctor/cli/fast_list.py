@@ -6,11 +6,11 @@ A file that does not look as usual is loaded after all, so that the list is righ
 from __future__ import annotations
 
 import os
-import re
 import sys
 
 from doctor.engine.areas import by_area
 from doctor.engine.bundled import bundled_check_paths
+from doctor.engine.declaration import read_declaration
 from doctor.report.layout.columns import columns_line, terminal_columns
 
 TYPE_CHECKING = False
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from doctor.cli.search import SearchText
-
-_DECLARATION = re.compile(
-    r'^@check\(severity=(?P<severity>ERROR|WARNING), area="(?P<area>[a-z]+)"'
-    r"(?:, (?:single_host|follows_from|advisory)=[A-Z_]+)*\)\n"
-    r"def (?P<name>[a-z_0-9]+)\((?:[^()]|\([^()]*\))*\) -> Iterator\[Finding\]:\n"
-    r'    r?"""(?P<claim>[^\n"]+?)\.?(?:"""|\n)',
-    re.M,
-)
 
 
 class CheckListEntry:
@@ -50,17 +42,15 @@ class CheckListEntry:
         return f"CheckListEntry{self.fields()}"
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[str, str]:
-    """The name of a check's function, and the text of its file."""
-    with open(path, encoding="utf-8") as file:
-        return os.path.splitext(os.path.basename(path))[0], file.read()
+def _stem(path: str | os.PathLike[str]) -> str:
+    return os.path.splitext(os.path.basename(path))[0]
 
 
 def read_list_entry(path: str | os.PathLike[str]) -> CheckListEntry:
     """A check's line. Raises: `doctor.engine.check.BadCheck`."""
-    name, text = _read(path)
-    match = _DECLARATION.search(text)
-    if match and match["name"] == name:
+    name = _stem(path)
+    match = read_declaration(path, name)
+    if match:
         return CheckListEntry(name.replace("_", "-"), match["severity"].lower(), match["area"], match["claim"])
     from pathlib import Path
 
@@ -75,8 +65,8 @@ def read_search_text(path: str | os.PathLike[str]) -> SearchText[CheckListEntry]
     from doctor.cli.search import SearchText
 
     entry = read_list_entry(path)
-    name, text = _read(path)
-    _, _, rest = text.partition(f"def {name}(")
+    with open(path, encoding="utf-8") as file:
+        _, _, rest = file.read().partition(f"def {_stem(path)}(")
     page = rest.split('"""', 2)[1:2]
     return SearchText(entry, entry.name, f"{entry.claim} {entry.area}", "".join(page))
 

@@ -24,7 +24,9 @@ def with_consequences(report: Report, checks: Iterable[Any]) -> Report:
 
     ``checks`` are those of the report; one without ``follows_from`` declares nothing. Waived findings explain nothing.
     """
-    relations = {check.name: relation for check in checks if (relation := getattr(check, "follows_from", None))}
+    found = {outcome.check for outcome in report.outcomes if outcome.findings}
+    of_found = ((check.name, getattr(check, "follows_from", None)) for check in checks if check.name in found)
+    relations = {name: relation for name, relation in of_found if relation}
     linker = _Linker(report.outcomes, relations)
     outcomes = tuple(linker.outcome(outcome) for outcome in report.outcomes)
     return msgspec.structs.replace(report, outcomes=outcomes)

@@ -45,14 +45,15 @@ def load_playbook_catalog(folders: Sequence[Path], checks: Sequence[Path]) -> li
 
 
 def load_catalog(folders: Sequence[Path]) -> list[Check]:
-    """Every check, loaded, its parameters understood. Raises: CommandError."""
-    from doctor.engine.catalog import load_checks
+    """Every check; the files of bundled ones run when `choose_checks` chooses them. Raises: CommandError."""
+    from doctor.engine.deferred_check import DeferredCheck, deferred_checks
 
     with load_errors_as_input_errors(folders):
-        loaded = load_checks(folders)
-        for check in loaded:
-            _ = check.needs
-    return loaded
+        checks = deferred_checks(folders)
+        for check in checks:
+            if not isinstance(check, DeferredCheck):
+                _ = check.needs
+    return checks
 
 
 def choose_checks(

@@ -204,7 +204,8 @@ def _smoke_summary(fields: dict[str, Any]) -> SmokeSummary:
 
 def _failure_fields(fields: dict[str, Any]) -> dict[str, Any]:
     by_rank = {name: {entry["rank"]: entry["text"] for entry in fields[name]} for name in ("calls", "states", "stacks")}
-    return {**fields, **by_rank, "links": [(link["from"], link["to"]) for link in fields["links"]]}
+    ages = {entry["rank"]: entry["seconds"] for entry in fields.get("ages", ())}
+    return {**fields, **by_rank, "ages": ages, "links": [(link["from"], link["to"]) for link in fields["links"]]}
 
 
 def _number(value: Any) -> Any:

@@ -1,6 +1,6 @@
 /* The grid of hosts and checks: rows that are alike are one, and a page has 50 of them. */
 const GRID_SIGNS = {E: "✗", w: "!", c: "‼", u: "?", h: "¿", v: "~", p: "✓", s: "–", ".": ""};
-const NOTABLE = "Ewcuh";
+const NOTABLE = "Ewcu";
 const ROWS_ON_PAGE = 50;
 
 function drawCheckGrid(place, grid) {

@@ -16,6 +16,9 @@ REFERENCE = "reference run"
 MAX_CURVES = 24
 """Layouts that are drawn; the table has all."""
 
+MAX_LOSS = 1e100
+"""A loss beyond it is as good as none."""
+
 Losses = Sequence[float | None]
 
 
@@ -61,8 +64,13 @@ def learning_chart(summary: SmokeSummary) -> LossChart | None:
     return _chart([("learning", summary.learning_losses, "")] if summary.learning_losses else [])
 
 
+def _drawable(loss: float | None) -> float | None:
+    return loss if loss is not None and math.isfinite(loss) and abs(loss) < MAX_LOSS else None
+
+
 def _chart(named: Sequence[tuple[str, Losses, str]]) -> LossChart | None:
-    finite = [loss for _, losses, _ in named for loss in losses if loss is not None and math.isfinite(loss)]
+    named = [(name, [_drawable(loss) for loss in losses], error) for name, losses, error in named]
+    finite = [loss for _, losses, _ in named for loss in losses if loss is not None]
     steps = max((len(losses) for _, losses, _ in named), default=0)
     if not steps:
         return None
@@ -79,7 +87,7 @@ def _chart(named: Sequence[tuple[str, Losses, str]]) -> LossChart | None:
     for number, (name, losses, error) in enumerate(named):
         runs: list[list[tuple[float, float]]] = [[]]
         for step, loss in enumerate(losses):
-            if loss is None or not math.isfinite(loss):
+            if loss is None:
                 runs.append([])
             else:
                 runs[-1].append(place(step, loss))

@@ -11,8 +11,8 @@ const LARGEST_MAP = 4096;
 const LISTED_PAIRS = 50;
 
 function valueText(value, unit) {
-  if (unit === "s") return value >= 1 ? `${value} s` : value >= 1e-3 ? `${+(value * 1e3).toPrecision(3)} ms` : `${+(value * 1e6).toPrecision(3)} µs`;
-  if (unit !== "B/s") return `${value} ${unit}`.trim();
+  if (unit === "s") return value >= 1 ? `${+value.toPrecision(3)} s` : value >= 1e-3 ? `${+(value * 1e3).toPrecision(3)} ms` : `${+(value * 1e6).toPrecision(3)} µs`;
+  if (unit !== "B/s") return `${+value.toPrecision(3)} ${unit}`.trim();
   const [size, name] = [[1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"]].find(([size]) => value >= size) || [1, "B/s"];
   return `${+(value / size).toPrecision(3)} ${name}`;
 }
@@ -25,7 +25,7 @@ function drawPathMap(place, map) {
   const canvas = element("canvas", {tabindex: "0", role: "application", "aria-roledescription": "map"});
   const box = element("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Map"}, canvas);
   const legend = element("ul", {class: "legend"});
-  const table = element("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Pairs, the worst first"});
+  const table = element("div", {class: "scroll pairs", tabindex: "0", role: "region", "aria-label": "Pairs, the worst first"});
   place.append(element("div", {class: "controls"}, labelled("Show", layerChoice), labelled("Hosts", search)), readout, box, legend, table);
   if (map.cut) place.append(element("p", {}, "Some ports are left out here; the JSON report has all."));
   const pixels = Math.max(1, Math.min(20, Math.floor(760 / number)));
@@ -55,7 +55,9 @@ function drawPathMap(place, map) {
     if (layer.cells) lettersOf(layer.cells).forEach((letter, cell) => {
       if (cell % number !== Math.floor(cell / number)) values.set(cell, letter);
     });
-    else for (let next = 0; next < layer.values.length; next += 3) values.set(layer.values[next] * number + layer.values[next + 1], layer.values[next + 2]);
+    else if (layer.pairs) {
+      for (let next = 0; next < layer.pairs.length; next += 3) values.set(layer.pairs[next] * number + layer.pairs[next + 1], layer.pairs[next + 2] * layer.scale);
+    } else layer.dense.split(",").forEach((text, cell) => { if (text) values.set(cell, Number(text) * layer.scale); });
     ordered = layer.cells ? [] : [...values.values()].sort((one, other) => one - other);
     draw();
     list();

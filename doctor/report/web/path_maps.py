@@ -68,8 +68,8 @@ def pair_map(summary: SmokeSummary) -> dict[str, Any] | None:
     ranks = sorted({rank for pair in summary.pair_speeds for rank in (pair.low, pair.high)})
     places = {rank: number for number, rank in enumerate(ranks)}
     layers: list[dict[str, Any]] = []
-    for number in sorted({pair.bytes for pair in summary.pair_speeds}, reverse=True):
-        chosen = [pair for pair in summary.pair_speeds if pair.bytes == number <= MAX_BYTES and pair.seconds > 0]
+    for number in sorted({pair.bytes for pair in summary.pair_speeds if pair.bytes <= MAX_BYTES}, reverse=True):
+        chosen = [pair for pair in summary.pair_speeds if pair.bytes == number and pair.seconds > 0]
         both = [(places[pair.low], places[pair.high], pair.bytes / pair.seconds) for pair in chosen]
         values = [*both, *((high, low, value) for low, high, value in both)]
         layers += _value_layer(f"exchanges of {size(number)}, each way", "B/s", -1.0, values, len(ranks))
@@ -83,7 +83,9 @@ def pair_map(summary: SmokeSummary) -> dict[str, Any] | None:
 def _value_layer(
     name: str, unit: str, worse: float, pairs: Iterable[tuple[int, int, float]], count: int
 ) -> list[dict[str, Any]]:
-    """One layer, or none where nothing was measured; its cells are source, target and value, one after the other."""
+    """One layer, or none where nothing was measured. Its values are in units of ``scale``: of all cells, row by row, or
+    of few pairs as source, target and value, one after the other.
+    """
     known = [
         (source, target, value)
         for source, target, value in pairs
@@ -91,8 +93,21 @@ def _value_layer(
     ]
     if not known or len(known) > MAX_PAIRS:
         return []
-    cells = [number for source, target, value in known for number in (source, target, short_number(value))]
-    return [{"name": name, "unit": unit, "worse": worse, "values": cells}]
+    scale = _scale([value for _, _, value in known])
+    layer: dict[str, Any] = {"name": name, "unit": unit, "worse": worse, "scale": scale}
+    if len(known) * 3 < count * count:
+        cells = [number for source, target, value in known for number in (source, target, short_number(value / scale))]
+        return [{**layer, "pairs": cells}]
+    texts = [""] * (count * count)
+    for source, target, value in known:
+        texts[source * count + target] = f"{short_number(value / scale)}"
+    return [{**layer, "dense": ",".join(texts)}]
+
+
+def _scale(values: Sequence[float]) -> float:
+    """The power of 1,000 in which most values have few digits."""
+    middle = sorted(values)[len(values) // 2]
+    return 10.0 ** (3 * math.floor(math.log10(middle) / 3)) if middle > 0 else 1.0
 
 
 def _place(number: float | None, count: int) -> int:

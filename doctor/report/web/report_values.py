@@ -99,7 +99,10 @@ def report_values(
     findings = sections.pop("findings", SectionView("findings", ()))
     data: dict[str, Any] = {"grid": check_grid(report, fleet) if report.outcomes else None, "maps": {}}
     net_lines: Sequence[str] = ()
+    net: dict[str, Any] | None = None
     if report.net is not None:
+        tested = report.net
+        net = {"mode": clean(tested.mode, 60), "coverage": clean(tested.coverage), "has_speeds": bool(tested.speeds)}
         data["maps"]["net"] = network_map(report.net, report.hosts)
         net_lines = page.net
     smoke = _smoke_values(report.smoke, page.smoke) if report.smoke else None
@@ -115,7 +118,7 @@ def report_values(
         "findings": findings.entries,
         "sections": [sections.pop(title) for title in ("unknown",) if title in sections],
         "folded_sections": _folded_sections(list(sections.values())),
-        "net": report.net,
+        "net": net,
         "net_lines": net_lines,
         "smoke": smoke,
         "data": data,

@@ -23,7 +23,7 @@ Losses = Sequence[float | None]
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """One curve: a name, its number for the style, and the runs of steps in which it was finite."""
+    """One curve: a name, its number for the style (0: the reference run), and the runs of steps in which it was finite."""
 
     name: str
     number: int
@@ -84,7 +84,7 @@ def _chart(named: Sequence[tuple[str, Losses, str]]) -> LossChart | None:
         return round(LEFT + step * across, 1), round(TOP + height, 1)
 
     curves = []
-    for number, (name, losses, error) in enumerate(named):
+    for number, (name, losses, error) in enumerate(named, start=int(named[0][0] != REFERENCE)):
         runs: list[list[tuple[float, float]]] = [[]]
         for step, loss in enumerate(losses):
             if loss is None:

@@ -9,6 +9,7 @@ const OUTCOME_COLOURS = {
 };
 const LARGEST_MAP = 4096;
 const LISTED_PAIRS = 50;
+const LOOKED_UP_CELLS = 5e6;
 
 function valueText(value, unit) {
   if (unit === "s") return value >= 1 ? `${+value.toPrecision(3)} s` : value >= 1e-3 ? `${+(value * 1e3).toPrecision(3)} ms` : `${+(value * 1e6).toPrecision(3)} µs`;
@@ -116,13 +117,21 @@ function drawPathMap(place, map) {
     pen.strokeRect(margin + at[1] * pixels, (named ? 14 : 0) + at[0] * pixels, Math.max(pixels, 4), Math.max(pixels, 4));
   }
 
-  function textOf(value) {
+  /* Of the layer of all ports: on which of them, where they are not too many to look */
+  function portsOf(cell, letter) {
+    const ports = layer === map.layers[0] && letter !== "o" ? map.layers.slice(1).filter((one) => one.cells) : [];
+    if (!ports.length || ports.length * number * number > LOOKED_UP_CELLS) return "";
+    const found = ports.filter((port) => (port.letters ||= lettersOf(port.cells))[cell] === letter).map((port) => port.name);
+    return ` (${found.length === ports.length ? "every port" : found.slice(0, 4).join(", ") + (found.length > 4 ? ` and ${found.length - 4} more` : "")})`;
+  }
+
+  function textOf(value, cell) {
     if (value === undefined) return layer.cells ? "not tried" : "not measured";
-    return layer.cells ? map.letters[value] || "unknown" : valueText(value, layer.unit);
+    return layer.cells ? (map.letters[value] || "unknown") + portsOf(cell, value) : valueText(value, layer.unit);
   }
 
   function tell([row, column]) {
-    const text = row === column ? "the same" : textOf(values.get(row * number + column));
+    const text = row === column ? "the same" : textOf(values.get(row * number + column), row * number + column);
     readout.textContent = `${map.labels[row]} to ${map.labels[column]} (${row} to ${column}): ${text}`;
   }
 
@@ -134,7 +143,7 @@ function drawPathMap(place, map) {
     else pairs.sort((one, other) => kindOf(one[1]).localeCompare(kindOf(other[1])) || one[0] - other[0]);
     if (!pairs.length) { table.replaceChildren(element("p", {}, layer.cells ? "No attempt failed, and none is unknown." : "Nothing matches.")); return; }
     const body = element("tbody", {}, ...pairs.slice(0, LISTED_PAIRS).map(([cell, value]) => element("tr", {},
-      element("td", {}, map.labels[Math.floor(cell / number)]), element("td", {}, map.labels[cell % number]), element("td", {}, textOf(value)))));
+      element("td", {}, map.labels[Math.floor(cell / number)]), element("td", {}, map.labels[cell % number]), element("td", {}, textOf(value, cell)))));
     table.replaceChildren(element("table", {class: "plain"}, element("caption", {}, `${Math.min(LISTED_PAIRS, pairs.length)} of ${pairs.length} ${layer.cells ? "attempts that failed or are unknown" : "pairs, the worst first"}`),
       element("thead", {}, element("tr", {}, ...["from", "to", layer.name].map((text) => element("th", {scope: "col"}, text)))), body));
   }

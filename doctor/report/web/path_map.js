@@ -24,9 +24,9 @@ function drawPathMap(place, map) {
   const search = element("input", {type: "search", placeholder: "part of a name", oninput: list});
   const readout = element("div", {class: "readout", role: "status"}, "Choose a cell with the mouse, or with the arrow keys.");
   const canvas = element("canvas", {tabindex: "0", role: "application", "aria-roledescription": "map"});
-  const box = element("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Map"}, canvas);
+  const box = element("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": `Map: ${map.title}`}, canvas);
   const legend = element("ul", {class: "legend"});
-  const table = element("div", {class: "scroll pairs", tabindex: "0", role: "region", "aria-label": "Pairs, the worst first"});
+  const table = element("div", {class: "scroll pairs", tabindex: "0", role: "region", "aria-label": `Pairs, the worst first: ${map.title}`});
   place.append(element("div", {class: "controls"}, labelled("Show", layerChoice), labelled("Hosts", search)), readout, box, legend, table);
   if (map.cut) place.append(element("p", {}, "Some ports are left out here; the JSON report has all."));
   const pixels = Math.max(1, Math.min(20, Math.floor(760 / number)));

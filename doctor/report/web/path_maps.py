@@ -53,6 +53,7 @@ def network_map(summary: NetSummary, hosts: Sequence[str]) -> dict[str, Any]:
         ]
         layers += _value_layer(name, unit, worse, pairs, count)
     return {
+        "title": "network test",
         "labels": [clean(hosts[place], 100) for place in summary.hosts],
         "layers": layers,
         "letters": {letter: outcome.value for letter, outcome in OUTCOMES.items()},
@@ -77,7 +78,8 @@ def pair_map(summary: SmokeSummary) -> dict[str, Any] | None:
         clean(f"rank {rank} ({summary.placements[rank]})" if rank < len(summary.placements) else f"rank {rank}", 100)
         for rank in ranks
     ]
-    return {"labels": labels, "layers": layers, "letters": {}, "failing": "", "cut": False} if layers else None
+    page_map = {"title": "smoke run", "labels": labels, "layers": layers, "letters": {}, "failing": "", "cut": False}
+    return page_map if layers else None
 
 
 def _value_layer(

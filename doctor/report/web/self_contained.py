@@ -52,6 +52,7 @@ def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
+        finalize=_printable,
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
@@ -63,6 +64,13 @@ def _environment() -> Environment:
     return environment
 
 
+def _printable(value: Any) -> Any:
+    """A text without what is not printed: control characters, escapes, marks that turn the direction of writing."""
+    if not isinstance(value, str) or value.isprintable() or hasattr(value, "__html__"):
+        return value
+    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in value)
+
+
 def mark_code(text: str) -> Markup:
     """``text`` escaped; what stands between backquotes as code.
 
@@ -71,7 +79,7 @@ def mark_code(text: str) -> Markup:
     """
     from markupsafe import Markup, escape
 
-    parts = _CODE.split(text)  # every second one stood between backquotes
+    parts = _CODE.split(_printable(text))  # every second one stood between backquotes
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)
     )

@@ -87,16 +87,15 @@ class Browser:
         command += ["--no-first-run", "--disable-background-networking", "--disable-component-update", "--mute-audio"]
         command += ["--hide-scrollbars", f"--user-data-dir={folder}", "--remote-debugging-pipe"]
 
-        def on_descriptors_3_and_4() -> None:
-            # Copies first: one of the pipes may itself be 3 or 4.
-            source, sink = os.dup(to_read), os.dup(to_write)
-            os.dup2(source, 3)
-            os.dup2(sink, 4)
-
+        # The protocol's pipes are descriptors 3 and 4.
+        shell = ["bash", "-c", f'exec "$@" 3<&{to_read} 4>&{to_write}', "bash"]
         self.process = subprocess.Popen(
-            command, close_fds=False, preexec_fn=on_descriptors_3_and_4, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            [*shell, *command],
+            pass_fds=(to_read, to_write),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(to_read)
         os.close(to_write)
         self.buffer, self.number = b"", 0

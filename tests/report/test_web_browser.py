@@ -155,7 +155,7 @@ def test_a_command_is_copied_as_it_stands(browser: Browser, tmp_path: Path) -> N
     commands = page.value(
         "[...document.querySelectorAll('button.copy')].map((one) => one.previousElementSibling.textContent.trim())"
     )
-    assert any(command.startswith("doctor fix ") or command.startswith("sysctl -w ") for command in commands)
+    assert any(command.startswith(("doctor fix ", "sysctl -w ")) for command in commands)
     page.value("document.querySelector('button.copy').click()")
     page.value("new Promise((done) => setTimeout(done, 200))")
     assert page.value("document.getElementById('said').textContent") == "Copied"

@@ -258,7 +258,7 @@ def test_a_saved_report_gives_the_same_page() -> None:
 
 def test_the_template_engine_is_loaded_for_this_format_alone() -> None:
     program = (
-        "import sys; from doctor.report.formats.registry import FORMATS, renderer; [renderer(name) for name in FORMATS];"
-        "from doctor.cli.main import main; sys.exit('jinja2' in sys.modules)"
+        "import sys; from doctor.cli.main import main; from doctor.report.formats.registry import FORMATS, renderer;"
+        "[renderer(name) for name in FORMATS]; sys.exit('jinja2' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=100).returncode == 0

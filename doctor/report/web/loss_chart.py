@@ -23,7 +23,7 @@ Losses = Sequence[float | None]
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """One curve: a name, its number for the style (0: the reference run), and the runs of steps in which it was finite."""
+    """One curve: a name, a number for the style (0: the reference run), the runs of steps in which it was finite."""
 
     name: str
     number: int

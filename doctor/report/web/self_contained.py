@@ -53,6 +53,7 @@ def _environment() -> Environment:
 
     environment = Environment(
         finalize=_printable,
+        keep_trailing_newline=True,
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=StrictUndefined,

@@ -8,7 +8,7 @@ import random
 import msgspec
 
 from doctor.engine.net_summary import NetSummary
-from doctor.engine.result import Finding, Outcome, Reason, Report
+from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, Waived
 from doctor.engine.smoke_summary import Failure, LayoutResult, PairSpeed
 from tests.report import reports as made
 
@@ -32,7 +32,7 @@ def tested_network(hosts: int = 64, ports: int = 34, speeds: bool = True) -> Net
         if hosts > 20:
             letters[12][20], letters[20][12], letters[5][6] = "r", "?", "."
         rows.append(tuple("".join(row) for row in letters))
-    measured = []
+    measured: list[dict[str, float | None]] = []
     chance = random.Random(1)
     for source in range(hosts if speeds else 0):
         for target in range(hosts):
@@ -131,16 +131,19 @@ def evil() -> Report:
         unfinished_stages=(EVIL,),
     )
     rows = (("-<", "\u202e-"),)
-    figures = ({"source": 0, "target": 1, "latency_median": math.nan}, {"source": 0.5, "throughput_multi": 1e9})
+    figures: tuple[dict[str, float | None], ...] = (
+        {"source": 0, "target": 1, "latency_median": math.nan},
+        {"source": 0.5, "throughput_multi": 1e9},
+    )
     net = NetSummary(EVIL, (0, 1), ((EVIL, 0),), rows, EVIL, figures)
     finding = Finding("{a} {b}" + EVIL, hosts=(EVIL, "node001"), a=EVIL, b=HUGE, observed=EVIL, expected=HUGE, npu=EVIL)
     finding.values["<b>"] = EVIL
-    gone = Outcome(EVIL, made.ERROR, EVIL, EVIL, (Finding(EVIL),), skipped={"node002": EVIL}, crashed={"": EVIL})
+    gone = Outcome(EVIL, Severity.ERROR, EVIL, EVIL, (Finding(EVIL),), skipped={"node002": EVIL}, crashed={"": EVIL})
     return made.report(
         made.outcome("device-ip-conflict", finding),
         made.outcome("link-down", finding, unknown={EVIL: Reason(EVIL)}),
         made.outcome("cann-differs", evaluated_hosts=(), complete=False, skipped={"": EVIL}),
-        made.outcome("driver-differs", waived=(made.Waived(finding, EVIL, EVIL),)),
+        made.outcome("driver-differs", waived=(Waived(finding, EVIL, EVIL),)),
         gone,
         hosts=(EVIL, *made.HOSTS[:3]),
         source=EVIL,

@@ -16,7 +16,7 @@ import pytest
 
 from doctor.engine.catalog import load_checks
 from doctor.engine.exit_code import exit_code
-from doctor.engine.result import Report
+from doctor.engine.result import Report, Severity
 from doctor.report.formats.registry import RenderContext, render_bytes
 from tests.report import pictured_reports, recorded_fleets
 from tests.report import reports as made
@@ -165,7 +165,7 @@ def test_a_command_is_copied_as_it_stands(browser: Browser, tmp_path: Path) -> N
 @pytest.mark.full
 def test_a_thousand_hosts_and_147_checks_are_searched_and_filtered_quickly(browser: Browser, tmp_path: Path) -> None:
     report = large()
-    failed = [one for one in report.outcomes if one.findings and one.found_severity is made.ERROR]
+    failed = [one for one in report.outcomes if one.findings and one.found_severity is Severity.ERROR]
     errors = (len({host for one in failed for finding in one.findings for host in finding.hosts}), len(failed))
     page = opened(browser, tmp_path, report)
     script = """(() => {

@@ -47,10 +47,10 @@ def check_grid(report: Report, fleet: Fleet) -> dict[str, Any]:
     room = MAX_NOTES_CHARS
     for number, outcome in enumerate(outcomes):
         for text, hosts in _notes(outcome, fleet):
-            note = [number, text, ranges(sorted({places[host] for host in hosts}))]
-            room -= len(note[1]) + len(note[2])
+            numbers = ranges(sorted({places[host] for host in hosts}))
+            room -= len(text) + len(numbers)
             if room >= 0:
-                notes.append(note)
+                notes.append([number, text, numbers])
     return {
         "states": STATES,
         "hosts": [clean(host, 100) or JOB for host in rows],
@@ -97,8 +97,8 @@ def _notes(outcome: Outcome, fleet: Fleet) -> Iterator[tuple[str, Sequence[str]]
     for group in grouped(outcome.findings, fleet):
         yield fleet.message(group.finding, MAX_NOTE_CHARS), group.hosts or ("",)
     for waived in outcome.waived:
-        reason = clean(f"{waived.reason} (until {waived.until})", MAX_NOTE_CHARS)
-        yield f"waived: {reason}", waived.finding.hosts or ("",)
+        waiver = clean(f"{waived.reason} (until {waived.until})", MAX_NOTE_CHARS)
+        yield f"waived: {waiver}", waived.finding.hosts or ("",)
     reasons: dict[str, list[str]] = {}
     for host, reason in outcome.unknown.items():
         reasons.setdefault(clean(reason.text, MAX_NOTE_CHARS), []).append(host)

@@ -31,7 +31,7 @@ function numbersOf(ranges) {
   });
 }
 
-/* Names that differ by one number as "node[001-003,007]" */
+/* Names that differ by one number as "node[1-3,7]" */
 function foldedNames(names) {
   const groups = new Map();
   for (const name of names) {

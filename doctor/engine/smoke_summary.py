@@ -45,7 +45,8 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     evidence: tuple[str, ...] = ()
     """Plain sentences: sockets, probes, kernel log."""
     ages: dict[int, float] = {}
-    """Seconds before this verdict at which each rank concerned entered what ``calls`` says."""
+    """Seconds before this verdict at which each rank concerned entered the collective that it is in, or left its last
+    one, or ended."""
 
 
 class RankEnvironment(msgspec.Struct, frozen=True):

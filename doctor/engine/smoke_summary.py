@@ -145,7 +145,7 @@ class PairSpeed(msgspec.Struct, frozen=True):
     bytes: int
     """That each sends."""
     seconds: float
-    """The median of one exchange."""
+    """Of one exchange: the lower quartile, as the checks compare it."""
 
 
 class SmokeSummary(msgspec.Struct, frozen=True):

@@ -31,6 +31,7 @@ function drawCheckGrid(place, grid) {
   const later = element("button", {type: "button", onclick: () => turn(1)}, "Later rows");
   const legend = element("ul", {class: "legend"}, ...states.map((state) => element("li", {},
     element("span", {class: `sign state-${state}`, "aria-hidden": "true"}, GRID_SIGNS[state] || " "), ` ${grid.states[state]}`)));
+  const isJob = (host) => host === 0 && grid.job, isForeign = (host) => host >= grid.hosts.length - grid.foreign;
   let page = 0, rows = [], shown = [];
   place.append(element("div", {class: "controls"}, labelled("Hosts", hostSearch), labelled("Checks", checkSearch),
     labelled("State", stateChoice), labelled("Area", areaChoice),
@@ -50,13 +51,13 @@ function drawCheckGrid(place, grid) {
     hosts = hosts.filter((host) => shown.some((check) => has(columns[check][host])));
     const groups = new Map();
     for (const host of hosts) {
-      const key = together.checked ? shown.map((check) => columns[check][host]).join("") : host;
+      const key = together.checked && !isJob(host) ? isForeign(host) + shown.map((check) => columns[check][host]).join("") : host;
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push(host);
     }
     rows = [...groups.values()];
     page = 0;
-    count.textContent = `${hosts.length} of ${grid.hosts.length} hosts in ${rows.length} rows, ${shown.length} of ${grid.checks.length} checks`;
+    count.textContent = `${hosts.filter((host) => !isJob(host)).length} of ${grid.hosts.length - isJob(0)} hosts in ${rows.length} rows, ${shown.length} of ${grid.checks.length} checks`;
     draw();
   }
 
@@ -76,8 +77,9 @@ function drawCheckGrid(place, grid) {
     }
     const body = element("tbody");
     for (const [place, hosts] of visible.entries()) {
+      const end = isForeign(hosts[0]) ? " (not in this run)" : "";
       const label = hosts.length > 1 ? `${foldedNames(hosts.map((host) => grid.hosts[host]))} (${hosts.length})` : grid.hosts[hosts[0]];
-      const line = element("tr", {}, element("th", {scope: "row"}, label.length > 300 ? `${label.slice(0, 300)}… (${hosts.length})` : label));
+      const line = element("tr", {}, element("th", {scope: "row"}, label.length > 300 ? `${label.slice(0, 300)}… (${hosts.length})` : label + end));
       for (const [column, check] of shown.entries()) {
         const state = columns[check][hosts[0]];
         line.append(element("td", {class: `state-${state}`, tabindex: place || column ? "-1" : "0", "data-at": `${place},${column}`,

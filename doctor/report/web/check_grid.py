@@ -54,6 +54,7 @@ def check_grid(report: Report, fleet: Fleet) -> dict[str, Any]:
     return {
         "states": STATES,
         "hosts": [clean(host, 100) or JOB for host in rows],
+        "job": rows[:1] == [""],
         "foreign": sum(host not in fleet.positions for host in rows if host),
         "areas": [clean(area, 100) for area in areas],
         "checks": [[clean(outcome.check, 100), areas.index(outcome.area)] for outcome in outcomes],

@@ -139,6 +139,7 @@ function drawPathMap(place, map) {
     const matches = nameFilter(search.value);
     const pairs = [...values].filter(([cell, value]) => (layer.cells ? "bad doubtful".includes(kindOf(value)) : true)
       && (matches(map.labels[Math.floor(cell / number)]) || matches(map.labels[cell % number])));
+    if (map.symmetric) pairs.splice(0, pairs.length, ...pairs.filter(([cell]) => Math.floor(cell / number) < cell % number));
     if (!layer.cells) pairs.sort((one, other) => layer.worse * (other[1] - one[1]));
     else pairs.sort((one, other) => kindOf(one[1]).localeCompare(kindOf(other[1])) || one[0] - other[0]);
     if (!pairs.length) { table.replaceChildren(element("p", {}, layer.cells ? "No attempt failed, and none is unknown." : "Nothing matches.")); return; }

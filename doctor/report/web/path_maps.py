@@ -78,8 +78,8 @@ def pair_map(summary: SmokeSummary) -> dict[str, Any] | None:
         clean(f"rank {rank} ({summary.placements[rank]})" if rank < len(summary.placements) else f"rank {rank}", 100)
         for rank in ranks
     ]
-    page_map = {"title": "smoke run", "labels": labels, "layers": layers, "letters": {}, "failing": "", "cut": False}
-    return page_map if layers else None
+    drawn = {"title": "smoke run", "labels": labels, "layers": layers, "letters": {}, "failing": "", "symmetric": True}
+    return drawn if layers else None
 
 
 def _value_layer(

@@ -32,6 +32,7 @@ from doctor.smoke.numerics.layout_trace import layout_traces
 from doctor.smoke.numerics.loss_curve import mean_losses
 from doctor.smoke.numerics.reference_run import majority_reference, relative_error
 from doctor.smoke.speed.device_speeds import device_speeds
+from doctor.smoke.speed.link_speeds import lower_quartile
 
 
 def summarise(run: SmokeRun, book: FactCache) -> SmokeSummary:
@@ -87,7 +88,9 @@ def pair_speeds(pairs: Mapping[str, SmokePairs], world: int) -> tuple[PairSpeed,
         times.setdefault((ends[0], ends[1], event.bytes), []).extend(
             seconds for seconds in warm if 0 < seconds < math.inf
         )
-    return tuple(PairSpeed(*key, round(median(measured), 9)) for key, measured in sorted(times.items()) if measured)
+    return tuple(
+        PairSpeed(*key, round(lower_quartile(measured), 9)) for key, measured in sorted(times.items()) if measured
+    )
 
 
 def soak_figures(collectives: Mapping[str, SmokeCollectives], world: int) -> SoakFigures | None:

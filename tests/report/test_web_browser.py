@@ -104,7 +104,10 @@ def test_it_is_drawn_at_every_width_and_in_both_schemes(kind: str, browser: Brow
         colours.add((scheme, page.value("getComputedStyle(document.body).backgroundColor")))
     assert len(colours) == 2
     assert page.faults == []
+    page.value("document.documentElement.dataset.theme = 'dark'; window.printed = '';")
+    page.value("addEventListener('beforeprint', () => { printed = document.documentElement.dataset.theme })")
     assert page.pdf().startswith(b"%PDF")
+    assert page.value("[printed, document.documentElement.dataset.theme].join()") == "light,dark"
 
 
 @pytest.mark.full

@@ -86,12 +86,19 @@ function printing() {
   const button = document.getElementById("print");
   button.hidden = false;
   button.addEventListener("click", () => window.print());
-  let opened = [];
+  let opened = [], theme;
+  const draw = (chosen) => {
+    if (chosen) document.documentElement.dataset.theme = chosen;
+    else delete document.documentElement.dataset.theme;
+    document.dispatchEvent(new Event("themechange"));
+  };
   addEventListener("beforeprint", () => {
+    theme = document.documentElement.dataset.theme;
+    draw("light");
     opened = [...document.querySelectorAll("details:not([open])")];
     opened.forEach((one) => { one.open = true; });
   });
-  addEventListener("afterprint", () => { opened.forEach((one) => { one.open = false; }); opened = []; });
+  addEventListener("afterprint", () => { opened.forEach((one) => { one.open = false; }); opened = []; draw(theme); });
 }
 
 async function copyText(text) {

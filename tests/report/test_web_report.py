@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 import subprocess
 import sys
@@ -13,11 +14,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
 
 from doctor.engine.catalog import load_checks
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Report
-from doctor.report.diff.load import decode
+from doctor.report.diff.load import BadReport, decode
 from doctor.report.formats.json import encode
 from doctor.report.formats.registry import RenderContext, render_bytes
 from doctor.report.layout.fold import fold
@@ -26,6 +28,7 @@ from doctor.report.web.loss_chart import training_chart
 from doctor.report.web.path_maps import network_map, pair_map
 from tests.report import pictured_reports, recorded_fleets
 from tests.report import reports as made
+from tests.report.strategies import reports
 from tests.report.test_formats import large
 
 CHECKS = {check.name: check for check in load_checks()}
@@ -254,6 +257,28 @@ def test_the_maps_have_every_attempt_and_speed() -> None:
 def test_a_saved_report_gives_the_same_page() -> None:
     report = pictured_reports.pictured(12)
     assert rendered(decode(encode(report, 10), "x")) == rendered(report)
+
+
+@settings(max_examples=40, deadline=None)
+@given(reports())
+def test_any_report_makes_a_well_formed_page(report: Report) -> None:
+    page = rendered(report)
+    outline = Outline(page)
+    assert outline.faults == [] and outline.open == []
+    assert not [letter for letter in page if not letter.isprintable() and letter != "\n"]
+
+
+def test_speeds_that_make_no_sense_are_refused_where_a_report_is_read() -> None:
+    document = json.loads(encode(pictured_reports.pictured(12), 10))
+    document["net"]["speeds"][0]["source"] = 0.5
+    with pytest.raises(BadReport, match="not a report"):
+        decode(json.dumps(document).encode(), "x")
+
+
+def test_a_time_that_is_no_number_is_left_out_of_the_document() -> None:
+    failure = msgspec.structs.replace(pictured_reports.hang(), ages={0: math.nan, 1: 2.5})
+    report = made.report(made.outcome("rank-blocked"), smoke=made.summary(failures=(failure,)))
+    assert json.loads(encode(report, 10))["smoke"]["failures"][0]["ages"] == [{"rank": 1, "seconds": 2.5}]
 
 
 def test_the_template_engine_is_loaded_for_this_format_alone() -> None:

@@ -99,7 +99,8 @@ def _failure_document(failure: Failure) -> dict[str, Any]:
     by_rank = {name: sorted(getattr(failure, name).items()) for name in ("calls", "states", "stacks")}
     listed = {name: [{"rank": rank, "text": _text(text)} for rank, text in rows] for name, rows in by_rank.items()}
     links = [{"from": _text(source), "to": _text(destination)} for source, destination in failure.links]
-    ages = [{"rank": rank, "seconds": seconds} for rank, seconds in sorted(failure.ages.items())]
+    known_ages = [(rank, seconds) for rank, seconds in sorted(failure.ages.items()) if math.isfinite(seconds)]
+    ages = [{"rank": rank, "seconds": seconds} for rank, seconds in known_ages]
     return {**to_json_value(msgspec.structs.asdict(failure)), **listed, "ages": ages, "links": links}
 
 

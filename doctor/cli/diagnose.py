@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,13 +19,13 @@ from doctor.cli.host_options import (
     validate_connection,
 )
 from doctor.cli.shared_options import expand_option_groups
-from doctor.engine.errors import InputError, require_one_of
+from doctor.engine.errors import InputError, UsageError, require_one_of
 
 if TYPE_CHECKING:
     from doctor.diagnose.cause import Diagnosis
     from doctor.diagnose.signature import Signature
 
-FORMATS = ("human", "plain", "json", "jsonl", "md")
+FORMATS = ("human", "plain", "json", "jsonl", "md", "html")
 
 
 @expand_option_groups
@@ -65,7 +65,9 @@ def command(
     ] = [],  # noqa: B006
     connection: ConnectionOptions,
     visit: VisitOptions,
-    output_format: Annotated[str, typer.Option("--format", "-f", metavar="FORMAT", help=", ".join(FORMATS))] = "",
+    output_format: Annotated[
+        str, typer.Option("--format", "-f", metavar="FORMAT[=FILE]", help=f"To stdout or FILE: {', '.join(FORMATS)}.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, as -f json.")] = False,
     redact: Annotated[bool, typer.Option("--redact", help="Replace hosts, addresses and users by pseudonyms.")] = False,
     color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colour.")] = "auto",
@@ -83,7 +85,7 @@ def command(
     Exit codes: 10 a cause was found; 12 the logs do not show the cause; 0 the run ended well; 78 nothing to read; 130
     interrupted.
     """
-    require_one_of("-f", output_format, ("", *FORMATS))
+    name, path = _target(output_format)
     require_one_of("--color", color, ("auto", "always", "never"))
     validate_connection(connection)
     from doctor.diagnose.run import exit_code
@@ -106,19 +108,64 @@ def command(
     if check:
         diagnosis = source.checked(diagnosis)
     code = exit_code(diagnosis)
-    name = "json" if as_json else output_format or ("human" if sys.stdout.isatty() else "plain")
-    text = _rendered(name, diagnosis, catalog, code, color, verbose)
+    redact_text: Callable[[str], str] = str
     if redact:
         from doctor.session.redact import text_redactor
 
-        text = text_redactor(source.hosts | _hosts(diagnosis))(text)
+        redact_text = text_redactor(source.hosts | _hosts(diagnosis))
+    if path:
+        code = _write_file(name, path, _rendered(name, diagnosis, catalog, code, "never", verbose, redact_text), code)
+        name = ""
+    name = "json" if as_json else name or ("human" if sys.stdout.isatty() else "plain")
     from doctor.session.console import write
 
-    write(text)
+    write(_rendered(name, diagnosis, catalog, code, color, verbose, redact_text))
     raise typer.Exit(code)
 
 
+def _target(word: str) -> tuple[str, str]:
+    """The format and the file of ``-f``; without a file, stdout. Raises: CommandError."""
+    name, sign, path = word.partition("=")
+    require_one_of("-f", name, ("", *FORMATS))
+    if sign and (not path or not name):
+        raise UsageError(f"-f {word!r}: expected a format, and a file after the =")
+    if path and path != "-":
+        from doctor.session.named_files import require_writable
+
+        require_writable(f"-f {name}", path)
+    return name, "" if path == "-" else path
+
+
+def _write_file(name: str, path: str, text: str, code: int) -> int:
+    """Returns the exit code: that of a file that cannot be written where it would be 0."""
+    from doctor.engine.exit_code import Exit
+    from doctor.session.output_files import print_warning, write_output
+
+    try:
+        write_output(path, text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        print_warning(f"-f {name}={path}: {error.strerror or error}; it was not written")
+        return code or int(Exit.NOTHING)
+    return code
+
+
 def _rendered(
+    name: str,
+    diagnosis: Diagnosis,
+    catalog: Mapping[str, Signature],
+    code: int,
+    color: str,
+    verbose: bool,
+    redact: Callable[[str], str],
+) -> str:
+    if name == "html":  # its style and script are no text to redact
+        from doctor.diagnose.render.web_page import render_html
+
+        return render_html(diagnosis, catalog, _playbooks_by_check(), code, redact)
+    return redact(_rendered_text(name, diagnosis, catalog, code, color, verbose))
+
+
+def _rendered_text(
     name: str, diagnosis: Diagnosis, catalog: Mapping[str, Signature], code: int, color: str, verbose: bool
 ) -> str:
     playbooks = _playbooks_by_check()

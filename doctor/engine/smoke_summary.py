@@ -44,6 +44,9 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     """Python stacks, innermost call first."""
     evidence: tuple[str, ...] = ()
     """Plain sentences: sockets, probes, kernel log."""
+    ages: dict[int, float] = {}
+    """Seconds before this verdict at which each rank concerned entered the collective that it is in, or left its last
+    one, or ended."""
 
 
 class RankEnvironment(msgspec.Struct, frozen=True):
@@ -71,6 +74,8 @@ class LayoutResult(msgspec.Struct, frozen=True):
     """Compared with the reference run."""
     error: float | None
     """The largest relative difference of a loss from the reference run's; None when nothing was compared."""
+    losses: tuple[float | None, ...] = ()
+    """Of each step, over the whole batch; None where it was not finite."""
 
 
 class CollectiveSpeed(msgspec.Struct, frozen=True):
@@ -131,6 +136,18 @@ class DeviceSpeed(msgspec.Struct, frozen=True):
     """Devices that were measured."""
 
 
+class PairSpeed(msgspec.Struct, frozen=True):
+    """How quickly two ranks exchange data, both directions at once, in the pairs stage."""
+
+    low: int
+    """The lower rank."""
+    high: int
+    bytes: int
+    """That each sends."""
+    seconds: float
+    """Of one exchange: the lower quartile, as the checks compare it."""
+
+
 class SmokeSummary(msgspec.Struct, frozen=True):
     """What ran, which stages finished, and the failure that ended it."""
 
@@ -154,6 +171,12 @@ class SmokeSummary(msgspec.Struct, frozen=True):
     """Empty without that stage."""
     soak: SoakFigures | None = None
     """None without that stage."""
+    reference_losses: tuple[float | None, ...] = ()
+    """Of each step of the reference run; None where it was not finite."""
+    learning_losses: tuple[float | None, ...] = ()
+    """Of each step of the learning stage; None where a rank's was not finite."""
+    pair_speeds: tuple[PairSpeed, ...] = ()
+    """Of every pair that was measured; empty without that stage."""
 
     @property
     def world_size(self) -> int:

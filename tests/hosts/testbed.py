@@ -106,6 +106,7 @@ DEBIAN_PACKAGES = (
     "ansible-core",  # its inventories name hosts
     "busybox",
     "crun",
+    "chromium",  # opens HTML reports
     "csh",  # brings /bin/csh, and with it a login shell that is no Bourne shell
     "fish",
     "gcc",  # compiles CLOCK, for hosts with a wrong clock

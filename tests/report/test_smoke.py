@@ -107,7 +107,7 @@ def test_json_has_all_of_it_with_its_types() -> None:
     VALID.validate(document)
     run = document["smoke"]
     assert run["hosts"] == [{"host": "node001", "ranks": 4}, {"host": "node002", "ranks": 4}]
-    assert run["layouts"][1] == {"layout": "pp2 dp2 tp2", "steps": 0, "error": None}
+    assert run["layouts"][1] == {"layout": "pp2 dp2 tp2", "steps": 0, "error": None, "losses": []}
     assert run["collective_speeds"][2]["busbw"] == pytest.approx((4 << 20) / 0.0121 * 1.75)
     (trouble, later) = run["failures"]
     assert (trouble["kind"], trouble["culprit_ranks"], trouble["seq"]) == ("blocked", [5], 7)

@@ -31,7 +31,7 @@ def report(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Path:
     return report
 
 
-@pytest.mark.parametrize("name", ["json", "md", "junit", "prometheus", "oneline"])
+@pytest.mark.parametrize("name", ["json", "md", "junit", "prometheus", "oneline", "html"])
 def test_it_goes_to_stderr(report: Path, name: str, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     written = tmp_path / "written"
     assert rendered(str(report), "-q", "-f", f"{name}=/dev/full", "-f", f"json={written}") == 78

@@ -11,6 +11,7 @@ from doctor.engine.record import HostRecord
 from doctor.engine.smoke_summary import (
     CollectiveSpeed,
     LayoutResult,
+    PairSpeed,
     RankEnvironment,
     SmokeSummary,
     SoakErrors,
@@ -18,10 +19,10 @@ from doctor.engine.smoke_summary import (
     SoakLink,
     StageTime,
 )
-from doctor.facts.smoke import CollectiveTimes, RankDevice, RankJoined, TrainingStep
+from doctor.facts.smoke import CollectiveTimes, PairTimes, RankDevice, RankJoined, SmokePairs, TrainingStep
 from doctor.facts.smoke.collectives import SoakCounts
 from doctor.smoke.model import STAGES, Failure, Layout, SmokeRun
-from doctor.smoke.results.figures import summarise
+from doctor.smoke.results.figures import pair_speeds, summarise
 from tests.checks.looked import Facts
 from tests.checks.smoke import BY_HOST, alter, collectives, ran, start_events, started, training, training_events
 
@@ -79,6 +80,16 @@ def test_ranks_that_run_on_the_same_stand_together() -> None:
     assert [seat.device for seat in summed(cpu, started(cpu, odd)).environments] == ["CPU", "NPU"]
 
 
+def test_the_speed_of_a_pair_is_the_lower_quartile_of_both_sides_without_the_first_exchange() -> None:
+    first = PairTimes(0, 2, 1, 1000, (9.0, 1.0, 3.0))
+    other = PairTimes(2, 0, 1, 1000, (9.0, 2.0, 2.0))
+    again = PairTimes(0, 2, 1, 1000, (50.0,), confirm=True)
+    stranger = PairTimes(0, 7, 1, 1000, (1.0,))
+    facts = {"w0": SmokePairs(pairs=(first, again, stranger)), "w1": SmokePairs(pairs=(other,))}
+    assert pair_speeds(facts, 4) == (PairSpeed(0, 2, 1000, 1.0),)
+    assert pair_speeds({}, 4) == ()
+
+
 class TestLayouts:
     run = ran(4, 2, layouts=(Layout(dp=4), Layout(dp=2, tp=2)))
 
@@ -86,10 +97,13 @@ class TestLayouts:
         return list(summed(self.run, training(self.run, events or None)).layouts)
 
     def test_equal_to_the_reference_run(self) -> None:
-        assert self.trained() == [
-            LayoutResult("dp4", 4, pytest.approx(0)),
-            LayoutResult("dp2 tp2", 4, pytest.approx(0)),
+        trained = self.trained()
+        assert [(one.layout, one.steps, one.error) for one in trained] == [
+            ("dp4", 4, pytest.approx(0)),
+            ("dp2 tp2", 4, pytest.approx(0)),
         ]
+        seen = summed(self.run, training(self.run, None))
+        assert [one.losses for one in trained] == [pytest.approx(seen.reference_losses)] * 2
 
     def test_the_loss_of_the_batch_is_the_mean_of_the_shares(self) -> None:
         """Each data-parallel rank has a loss of its own; that they differ is no error."""
@@ -108,11 +122,14 @@ class TestLayouts:
             loss=4.4,
             where=("step", 2),
         )
-        assert self.trained(*wrong)[0] == LayoutResult("dp4", 4, pytest.approx(0.1))
+        (first, _) = self.trained(*wrong)
+        assert (first.steps, first.error) == (4, pytest.approx(0.1))
+        assert first.losses[2] == pytest.approx(4.4)
 
     def test_a_loss_that_is_not_finite_is_infinitely_wrong(self) -> None:
         events = alter(training_events(self.run), 3, TrainingStep, loss=None, bad="loss", where=("step", 1))
         assert [one.error for one in self.trained(*events)] == [float("inf")] * 2
+        assert [one.losses[1] for one in self.trained(*events)] == [None, None]
 
     def test_a_step_that_some_rank_did_not_end_is_not_compared(self) -> None:
         events = [

@@ -58,7 +58,7 @@ def _job_lines(
     bold: bool,
     verbose: bool,
 ) -> list[str]:
-    lines = [*_folded(_headline(diagnosis), width, "")]
+    lines = [*_folded(headline(diagnosis), width, "")]
     if bold and lines:
         lines = [f"\x1b[1m{line}\x1b[0m" for line in lines]
     for number, cause in enumerate(diagnosis.causes, 1):
@@ -72,7 +72,8 @@ def _job_lines(
     return [*lines, "", *_file_lines(diagnosis, width, verbose)]
 
 
-def _headline(diagnosis: Diagnosis) -> str:
+def headline(diagnosis: Diagnosis) -> str:
+    """The sentence that is read out first."""
     if diagnosis.causes:
         first = diagnosis.causes[0]
         doubt = {"certain": "", "likely": "Most likely: ", "possible": "Possibly: "}[first.confidence]

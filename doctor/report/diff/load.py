@@ -15,6 +15,7 @@ import msgspec
 from doctor.engine.net_summary import NetSummary
 from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, Status, Waived
 from doctor.engine.smoke_summary import SmokeSummary
+from doctor.net.matrix import PathSpeed
 from doctor.report.formats.json import SCHEMA
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z", max_length=100)]
@@ -146,8 +147,19 @@ class _Net(msgspec.Struct, frozen=True):
             return None
         ports = tuple((port.purpose, port.number) for port in self.ports)
         return NetSummary(
-            self.mode, tuple(map(list(hosts).index, self.hosts)), ports, self.rows, self.coverage, self.speeds
+            self.mode,
+            tuple(map(list(hosts).index, self.hosts)),
+            ports,
+            self.rows,
+            self.coverage,
+            tuple(map(_path_speed, self.speeds)),
         )
+
+
+def _path_speed(fields: dict[str, float | None]) -> dict[str, float | None]:
+    """The fields of a path's speed, whole numbers as such. Raises: msgspec.ValidationError."""
+    whole = {name: int(value) if value is not None and value.is_integer() else value for name, value in fields.items()}
+    return msgspec.structs.asdict(msgspec.convert(whole, PathSpeed))
 
 
 def decode(data: bytes, name: str) -> Report:
@@ -204,7 +216,8 @@ def _smoke_summary(fields: dict[str, Any]) -> SmokeSummary:
 
 def _failure_fields(fields: dict[str, Any]) -> dict[str, Any]:
     by_rank = {name: {entry["rank"]: entry["text"] for entry in fields[name]} for name in ("calls", "states", "stacks")}
-    return {**fields, **by_rank, "links": [(link["from"], link["to"]) for link in fields["links"]]}
+    ages = {entry["rank"]: entry["seconds"] for entry in fields.get("ages", ())}
+    return {**fields, **by_rank, "ages": ages, "links": [(link["from"], link["to"]) for link in fields["links"]]}
 
 
 def _number(value: Any) -> Any:

@@ -79,7 +79,7 @@ def _smoke(summary: SmokeSummary) -> dict[str, Any]:
         "hosts": [{"host": _text(host), "ranks": ranks} for host, ranks in summary.hosts.items()],
         **{
             name: _structs(getattr(summary, name))
-            for name in ("stages", "layouts", "environments", "collective_speeds", "device_speeds")
+            for name in ("stages", "layouts", "environments", "collective_speeds", "device_speeds", "pair_speeds")
         },
         "failures": [_failure_document(failure) for failure in summary.failures],
         "soak": _soak(summary.soak) if summary.soak else None,
@@ -99,7 +99,9 @@ def _failure_document(failure: Failure) -> dict[str, Any]:
     by_rank = {name: sorted(getattr(failure, name).items()) for name in ("calls", "states", "stacks")}
     listed = {name: [{"rank": rank, "text": _text(text)} for rank, text in rows] for name, rows in by_rank.items()}
     links = [{"from": _text(source), "to": _text(destination)} for source, destination in failure.links]
-    return {**to_json_value(msgspec.structs.asdict(failure)), **listed, "links": links}
+    known_ages = [(rank, seconds) for rank, seconds in sorted(failure.ages.items()) if math.isfinite(seconds)]
+    ages = [{"rank": rank, "seconds": seconds} for rank, seconds in known_ages]
+    return {**to_json_value(msgspec.structs.asdict(failure)), **listed, "ages": ages, "links": links}
 
 
 def outcome_document(outcome: Outcome, fleet: Fleet) -> dict[str, Any]:

@@ -23,6 +23,7 @@ _MODULES = {
     "md": "markdown",
     "junit": "junit",
     "prometheus": "prometheus",
+    "html": "html",
 }
 """Each format's module in this package, in the order in which help lists them."""
 FORMATS = tuple(_MODULES)

@@ -100,5 +100,6 @@ class FailureBuilder:
             calls={**activities, **(sides or {})},
             states={rank: describe_state(snaps[rank]) for rank in concerned},
             seconds=round(max((snaps[rank].age for rank in blamed), default=0.0), 3),
+            ages={rank: round(snaps[rank].age, 3) for rank in concerned},
             **more,
         )

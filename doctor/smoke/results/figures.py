@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import fmean, median
 
 from doctor.engine.evaluate import FactCache
 from doctor.engine.smoke_summary import (
     CollectiveSpeed,
     LayoutResult,
+    PairSpeed,
     RankEnvironment,
     SmokeSummary,
     SoakErrors,
@@ -16,17 +18,28 @@ from doctor.engine.smoke_summary import (
     SoakLink,
     StageTime,
 )
-from doctor.facts.smoke import SmokeCollectives, SmokeDevices, SmokeStart, SmokeTraining, TrainingStep
+from doctor.facts.smoke import (
+    SmokeCollectives,
+    SmokeDevices,
+    SmokeLearning,
+    SmokePairs,
+    SmokeStart,
+    SmokeTraining,
+    TrainingStep,
+)
 from doctor.smoke.model import RankPlacement, SmokeRun
 from doctor.smoke.numerics.layout_trace import layout_traces
+from doctor.smoke.numerics.loss_curve import mean_losses
 from doctor.smoke.numerics.reference_run import majority_reference, relative_error
 from doctor.smoke.speed.device_speeds import device_speeds
+from doctor.smoke.speed.link_speeds import lower_quartile
 
 
 def summarise(run: SmokeRun, book: FactCache) -> SmokeSummary:
     """What ran, how far it came, how right and how fast it was."""
     start = dict(book.fleet(SmokeStart))
     training = dict(book.fleet(SmokeTraining))
+    reference = majority_reference(training)
     hosts: dict[str, int] = {}
     for place in run.plan.places:
         hosts[place.host] = hosts.get(place.host, 0) + 1
@@ -46,6 +59,37 @@ def summarise(run: SmokeRun, book: FactCache) -> SmokeSummary:
         notes=run.notes,
         device_speeds=device_speeds(dict(book.fleet(SmokeDevices)), run.plan.world),
         soak=soak_figures(dict(book.fleet(SmokeCollectives)), run.plan.world),
+        reference_losses=_finite(reference.losses) if reference else (),
+        learning_losses=_learning_losses(dict(book.fleet(SmokeLearning))),
+        pair_speeds=pair_speeds(dict(book.fleet(SmokePairs)), run.plan.world),
+    )
+
+
+def _learning_losses(learning: Mapping[str, SmokeLearning]) -> tuple[float | None, ...]:
+    return _finite(mean_losses((event.step, event.loss) for fact in learning.values() for event in fact.steps))
+
+
+def _finite(losses: Iterable[float | None]) -> tuple[float | None, ...]:
+    return tuple(loss if loss is not None and math.isfinite(loss) else None for loss in losses)
+
+
+def pair_speeds(pairs: Mapping[str, SmokePairs], world: int) -> tuple[PairSpeed, ...]:
+    """Of each pair, over its first measurement on both sides; a second one, of suspects, is left out.
+
+    ``world``: number of ranks; times of other ranks are left out.
+    """
+    times: dict[tuple[int, int, int], list[float]] = {}
+    for event in (event for fact in pairs.values() for event in fact.pairs):
+        ends = sorted((event.rank, event.peer))
+        if event.confirm or event.control or not 0 <= ends[0] < ends[1] < world or event.bytes <= 0:
+            continue
+        # The first exchange of several touches fresh memory and wakes the connection.
+        warm = event.seconds[1:] if len(event.seconds) > 2 else event.seconds
+        times.setdefault((ends[0], ends[1], event.bytes), []).extend(
+            seconds for seconds in warm if 0 < seconds < math.inf
+        )
+    return tuple(
+        PairSpeed(*key, round(lower_quartile(measured), 9)) for key, measured in sorted(times.items()) if measured
     )
 
 
@@ -120,7 +164,8 @@ def _layouts(run: SmokeRun, training: Mapping[str, SmokeTraining]) -> Iterator[L
     for number, layout in enumerate(run.plan.layouts):
         complete_steps = [step for step in began[number].steps if len(step) == layout.world] if number in began else []
         pairs = list(zip(map(_loss, complete_steps), reference.losses if reference else (), strict=False))
-        yield LayoutResult(layout.name, len(pairs), max((relative_error(*pair) for pair in pairs), default=None))
+        error = max((relative_error(*pair) for pair in pairs), default=None)
+        yield LayoutResult(layout.name, len(pairs), error, _finite(map(_loss, complete_steps)))
 
 
 def _loss(step: Mapping[int, TrainingStep]) -> float | None:

@@ -80,12 +80,12 @@ class _PairTimes:
             warm = exchange.seconds[1:] if len(exchange.seconds) > 2 else exchange.seconds
             logs = [math.log(time) for time in warm if MIN_SECONDS <= time <= MAX_SECONDS]
             if exchange.control:
-                self.controls += [_lower_quartile(logs)] if logs else []
+                self.controls += [lower_quartile(logs)] if logs else []
                 continue
             (confirmations if exchange.confirm else first).setdefault((low, high), []).extend(logs)
-        self.first = {pair: _lower_quartile(logs) for pair, logs in first.items() if logs}
+        self.first = {pair: lower_quartile(logs) for pair, logs in first.items() if logs}
         self.confirmations = {
-            pair: _lower_quartile(logs) for pair, logs in confirmations.items() if logs and pair in self.first
+            pair: lower_quartile(logs) for pair, logs in confirmations.items() if logs and pair in self.first
         }
         self.best_confirmation = {
             pair: min(confirmations[pair]) for pair in self.confirmations if len(confirmations[pair]) >= 6
@@ -173,6 +173,6 @@ def _robust_spread(least: float, *groups: Sequence[float]) -> float:
     return max(least, 1.4826 * median([abs(rest) for group in groups for rest in group]))
 
 
-def _lower_quartile(logs: Sequence[float]) -> float:
-    """The lower quartile: a disturbance makes an exchange slower, never quicker."""
-    return sorted(logs)[(len(logs) - 1) // 4]
+def lower_quartile(numbers: Sequence[float]) -> float:
+    """The lower quartile of numbers: a disturbance makes an exchange slower, never quicker."""
+    return sorted(numbers)[(len(numbers) - 1) // 4]

@@ -1,0 +1,1 @@
+"""Reports as one HTML file that needs nothing else: values, charts, templates, style and script."""

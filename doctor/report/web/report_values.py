@@ -1,0 +1,216 @@
+"""A report as the values of its HTML page: what the terminal shows with ``-v``, and what only a drawing can show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from doctor import __version__
+from doctor.engine.smoke_failures import FAILURE_KINDS
+from doctor.engine.smoke_summary import Failure, SmokeSummary
+from doctor.report.layout.formatting import STYLES, StatusStyle, clean, count_noun
+from doctor.report.layout.host_names import Fleet
+from doctor.report.layout.page import build_page
+from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportPart, ReportSection
+from doctor.report.layout.smoke_section import ranks_in_words
+from doctor.report.layout.tally import tally
+from doctor.report.web.check_grid import check_grid
+from doctor.report.web.hang_timeline import Timeline, hang_timeline
+from doctor.report.web.loss_chart import learning_chart, training_chart
+from doctor.report.web.path_maps import network_map, pair_map
+
+if TYPE_CHECKING:
+    from doctor.engine.check import Check
+    from doctor.engine.result import Report
+
+LEVEL = DetailLevel(50, 200, lists_every_check=True, names_checks=True, max_chars=2000)
+MAX_STACK_LINES = 100
+MAX_STACKS = 64
+"""Stacks of one failure."""
+MAX_STACK_CHARS = 100_000
+"""Characters of all stacks together."""
+_ITEM = re.compile(r"(?:[-*]|\d+[.)]) ")
+_TITLES = {"unknown": "Unknown", "waived": "Waived", "not checked": "Not checked"}
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of a detail: ``text``, an ``item`` of a list, or ``code`` that stands alone."""
+
+    kind: str
+    text: str
+
+
+class Detail(msgspec.Struct, frozen=True):
+    """The lines under one label."""
+
+    label: str
+    lines: tuple[Line, ...]
+
+
+class PartView(msgspec.Struct, frozen=True):
+    """One message of a finding."""
+
+    text: str
+    hosts: str
+    details: tuple[Detail, ...]
+
+
+class EntryView(msgspec.Struct, frozen=True):
+    """One entry of the report: a finding, or a line of another section."""
+
+    anchor: str
+    style: StatusStyle
+    name: str
+    where: str
+    hosts: str
+    text: str
+    parts: tuple[PartView, ...]
+    details: tuple[Detail, ...]
+    following: Details
+
+
+class SectionView(msgspec.Struct, frozen=True):
+    """Entries under a heading."""
+
+    title: str
+    entries: tuple[EntryView, ...]
+
+
+class FailureView(msgspec.Struct, frozen=True):
+    """What stopped a smoke run."""
+
+    title: str
+    timeline: Timeline | None
+    stacks: tuple[tuple[str, str], ...]
+    """Ranks that have one and the same stack, and its lines."""
+    hidden_stacks: int
+
+
+def report_values(
+    report: Report, checks: Mapping[str, Check], code: int, fixable: Collection[str], command: str
+) -> dict[str, Any]:
+    """The values of the template ``report.html.jinja``, and ``data`` for its script."""
+    page = build_page(report, checks, LEVEL, code, fixable)
+    fleet = Fleet(report.hosts, LEVEL.max_chars)
+    sections = {section.title: _section(section, f"s{number}") for number, section in enumerate(page.sections)}
+    findings = sections.pop("findings", SectionView("findings", ()))
+    data: dict[str, Any] = {"grid": check_grid(report, fleet) if report.outcomes else None, "maps": {}}
+    net_lines: Sequence[str] = ()
+    net: dict[str, Any] | None = None
+    if report.net is not None:
+        tested = report.net
+        net = {"mode": clean(tested.mode, 60), "coverage": clean(tested.coverage), "has_speeds": bool(tested.speeds)}
+        data["maps"]["net"] = network_map(report.net, report.hosts)
+        net_lines = page.net
+    smoke = _smoke_values(report.smoke, page.smoke) if report.smoke else None
+    if report.smoke and (pairs := pair_map(report.smoke)):
+        data["maps"]["pairs"] = pairs
+    return {
+        "version": __version__,
+        "command": command,
+        "exit_code": int(code),
+        "summary": page.summary,
+        "verdict_style": STYLES[page.summary.status_word],
+        "counts": tally(report),
+        "findings": findings.entries,
+        "sections": [sections.pop(title) for title in ("unknown",) if title in sections],
+        "folded_sections": _folded_sections(list(sections.values())),
+        "net": net,
+        "net_lines": net_lines,
+        "smoke": smoke,
+        "data": data,
+    }
+
+
+def _section(section: ReportSection, anchor: str) -> SectionView:
+    entries = (_entry(entry, f"{anchor}-{number}") for number, entry in enumerate(section.entries))
+    return SectionView(section.title, tuple(entries))
+
+
+def _folded_sections(sections: Iterable[SectionView]) -> list[SectionView]:
+    """What is collapsed: one part for each area of checks that passed, what is waived, what was not checked."""
+    named = [
+        SectionView(_TITLES.get(section.title, f"Passed: {section.title}" if section.title else "Passed"), entries)
+        for section in sections
+        if (entries := section.entries)
+    ]
+    return sorted(named, key=lambda section: section.title.startswith("Passed"))
+
+
+def _entry(entry: ReportEntry, anchor: str) -> EntryView:
+    first = entry.parts[0] if entry.parts else ReportPart("")
+    return EntryView(
+        anchor,
+        STYLES[entry.status_word],
+        clean(entry.name, 2000),
+        entry.where,
+        entry.hosts or entry.where,
+        first.text,
+        tuple(PartView(part.text, part.where or part.hosts, _details(part.details)) for part in entry.parts),
+        _details(entry.details),
+        entry.following,
+    )
+
+
+def _details(details: Details) -> tuple[Detail, ...]:
+    """Lines under their labels; an empty label continues the one before."""
+    labelled: list[tuple[str, list[Line]]] = []
+    for label, text in details:
+        if label or not labelled:
+            labelled.append((label, []))
+        lines = labelled[-1][1]
+        if text.startswith("  "):
+            if lines and lines[-1].kind == "code":
+                lines[-1] = Line("code", f"{lines[-1].text}\n{text[2:]}")
+            else:
+                lines.append(Line("code", text[2:]))
+        else:
+            lines.append(Line("item" if _ITEM.match(text) else "text", text))
+    return tuple(Detail(label, tuple(lines)) for label, lines in labelled)
+
+
+def _smoke_values(summary: SmokeSummary, lines: Details) -> dict[str, Any]:
+    failures = tuple(map(_failure, summary.failures))
+    shown = {"stack"} if any(failure.stacks for failure in failures) else set()
+    return {
+        "details": [detail for detail in _details(tuple(_plain(lines))) if detail.label not in shown],
+        "training": training_chart(summary),
+        "learning": learning_chart(summary),
+        "failures": failures,
+        "has_pairs": bool(summary.pair_speeds),
+    }
+
+
+def _plain(lines: Details) -> Iterator[tuple[str, str]]:
+    """Lines of the smoke run are indented for the eye, not because they are code."""
+    yield from ((label, text.strip()) for label, text in lines)
+
+
+def _failure(failure: Failure) -> FailureView:
+    kind = FAILURE_KINDS[failure.kind]
+    culprits = ranks_in_words(failure.culprit_ranks) if failure.culprit_ranks else "all ranks"
+    ranks_by_stack: dict[str, list[int]] = {}
+    for rank, text in sorted(failure.stacks.items(), key=lambda item: (item[0] not in failure.culprit_ranks, item[0])):
+        ranks_by_stack.setdefault(_stack(text), []).append(rank)
+    stacks: list[tuple[str, str]] = []
+    room = MAX_STACK_CHARS
+    for stack, ranks in ranks_by_stack.items():
+        room -= len(stack)
+        if room >= 0 and len(stacks) < MAX_STACKS:
+            stacks.append((ranks_in_words(ranks), stack))
+    return FailureView(
+        f"{culprits} {kind.report_text}", hang_timeline(failure), tuple(stacks), len(ranks_by_stack) - len(stacks)
+    )
+
+
+def _stack(text: str) -> str:
+    lines = [
+        "  " * line.startswith((" ", "\t")) + clean(line, 200)
+        for line in text[:MAX_STACK_CHARS].splitlines()
+        if line.strip()
+    ]
+    more = [f"... {count_noun(len(lines) - MAX_STACK_LINES, 'more line')}"] if len(lines) > MAX_STACK_LINES else []
+    return "\n".join([*lines[:MAX_STACK_LINES], *more])

@@ -1,0 +1,86 @@
+"""One HTML file from a template: style, script and data inside, and a policy that allows nothing else.
+
+What hosts print reaches the page through the templates' escaping, or as JSON in a block of data that no browser runs.
+The Content Security Policy names style and script by their hashes, so that markup that came in by a fault runs nothing
+and loads nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+FOLDER = Path(__file__).parent
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def self_contained_page(template: str, data: dict[str, Any], **values: Any) -> str:
+    """The page that a template of this package makes of ``values``; ``data`` is what its script reads, as JSON."""
+    style, script = _read("page.css"), "".join(map(_read, ("page.js", "check_grid.js", "path_map.js")))
+    policy = (
+        f"default-src 'none'; style-src {_source_hash(style)}; script-src {_source_hash(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    page = _environment().get_template(template)
+    return page.render(style=style, script=script, policy=policy, data=data, **values)
+
+
+@cache
+def _read(name: str) -> str:
+    return (FOLDER / name).read_text("utf-8")
+
+
+def _source_hash(text: str) -> str:
+    """As a policy names a text that stands in the page.
+
+    >>> _source_hash("")
+    "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
+    """
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        finalize=_printable,
+        keep_trailing_newline=True,
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
+    environment.filters["code"] = mark_code
+    return environment
+
+
+def _printable(value: Any) -> Any:
+    """A text without what is not printed: control characters, escapes, marks that turn the direction of writing."""
+    if not isinstance(value, str) or value.isprintable() or hasattr(value, "__html__"):
+        return value
+    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in value)
+
+
+def mark_code(text: str) -> Markup:
+    """``text`` escaped; what stands between backquotes as code.
+
+    >>> str(mark_code("run `a <b>` on <host>"))
+    'run <code>a &lt;b&gt;</code> on &lt;host&gt;'
+    """
+    from markupsafe import Markup, escape
+
+    parts = _CODE.split(_printable(text))  # every second one stood between backquotes
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)
+    )

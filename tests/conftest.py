@@ -23,6 +23,8 @@ from tests.hosts.npu import Family, npu_fleet
 hypothesis.settings.register_profile("doctor", deadline=None)  # a loaded machine is no fault of the code
 hypothesis.settings.load_profile("doctor")
 
+os.environ["DOCTOR_HISTORY"] = "off"  # a run of the tests is none of the developer's history
+
 FLEETS = pytest.StashKey[list[Fleet]]()
 
 PREPARED: Overrides = {

@@ -27,8 +27,8 @@ def ages(report: Report, earlier: Sequence[RunView], machine: str = LOCAL) -> Ma
         for finding in outcome.findings
         for host in finding.hosts or (FLEET,)
     }
-    found = {key: _age(key[0], recorded.get(key[1], key[1]), fleet, earlier) for key in sorted(keys)}
-    return {key: age for key, age in found.items() if age is not None}
+    ages_by_key = {key: _age(key[0], recorded.get(key[1], key[1]), fleet, earlier) for key in sorted(keys)}
+    return {key: age for key, age in ages_by_key.items() if age is not None}
 
 
 def _age(check: str, host: str, fleet: frozenset[str], earlier: Sequence[RunView]) -> FindingAge | None:
@@ -39,7 +39,7 @@ def _age(check: str, host: str, fleet: frozenset[str], earlier: Sequence[RunView
     present = [state != "clear" for _, state in states]
     streak = present.index(False) if False in present else len(present)
     before = present[streak:]
-    times = 1 + sum(found and not later for later, found in pairwise(before))
+    times = 1 + sum(present and not later for later, present in pairwise(before))
     if not streak:
         return FindingAge("new", states[0][0], times=times)
     return FindingAge("present", states[streak - 1][0], streak + 1, not before, times)

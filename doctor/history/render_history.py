@@ -103,8 +103,8 @@ def _where(track: Track, fleet: Fleet) -> str:
 
 def _story(track: Track, newest: str, runs: Sequence[RunSummary]) -> str:
     present = sum(state not in ("clear", None) for state in track.states)
-    looked = sum(state is not None for state in track.states)
-    share = f"in {present} of {count_noun(looked, 'run')}"
+    judged = sum(state is not None for state in track.states)
+    share = f"in {present} of {count_noun(judged, 'run')}"
     if track.is_present:
         text = f"there since {short_time(track.first_seen, newest)}, {share}"
     else:

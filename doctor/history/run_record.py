@@ -46,7 +46,7 @@ class CoverageGroup(msgspec.Struct, frozen=True, array_like=True):
     checks: tuple[str, ...]
 
 
-class FoundHosts(msgspec.Struct, frozen=True, array_like=True):
+class BlamedHosts(msgspec.Struct, frozen=True, array_like=True):
     """The hosts that one check blames, as bits; a host with an error is in no other."""
 
     check: str
@@ -68,7 +68,7 @@ class RunRecord(msgspec.Struct, frozen=True, array_like=True):
     """So many of the names are hosts of the run; the rest is only blamed."""
     names: tuple[str, ...]
     groups: tuple[CoverageGroup, ...]
-    found: tuple[FoundHosts, ...]
+    blamed: tuple[BlamedHosts, ...]
 
 
 class BadRecord(Exception):
@@ -98,8 +98,8 @@ def make_record(report: Report, checks: Iterable[Check], command: str, machine: 
     groups: dict[tuple[int, bool], list[str]] = {}
     all_hosts = (1 << host_count + 1) - 2
     for outcome in report.outcomes:
-        looked = _looked(outcome, report.hosts, bits, all_hosts)
-        groups.setdefault((looked, outcome.check in comparing), []).append(outcome.check)
+        judged = _judged_hosts(outcome, report.hosts, bits, all_hosts)
+        groups.setdefault((judged, outcome.check in comparing), []).append(outcome.check)
     return RunRecord(
         FORMAT,
         report.started,
@@ -109,10 +109,10 @@ def make_record(report: Report, checks: Iterable[Check], command: str, machine: 
         host_count,
         tuple(recorded_names(names, machine).values()),
         tuple(
-            CoverageGroup(_to_bytes(looked), compares, tuple(members)) for (looked, compares), members in groups.items()
+            CoverageGroup(_to_bytes(judged), compares, tuple(members)) for (judged, compares), members in groups.items()
         ),
         tuple(
-            FoundHosts(outcome.check, *(_to_bytes(_sum_bits(bits, hosts)) for hosts in blamed))
+            BlamedHosts(outcome.check, *(_to_bytes(_sum_bits(bits, hosts)) for hosts in blamed))
             for outcome, *blamed in findings
         ),
     )
@@ -124,7 +124,7 @@ def _host_bits(names: tuple[str, ...]) -> dict[str, int]:
     return {FLEET: 1, **{name: 1 << number for number, name in enumerate(names, 1)}}
 
 
-def _looked(outcome: Outcome, hosts: tuple[str, ...], bits: Mapping[str, int], all_hosts: int) -> int:
+def _judged_hosts(outcome: Outcome, hosts: tuple[str, ...], bits: Mapping[str, int], all_hosts: int) -> int:
     """Which hosts the check judged wholly; and the fleet, where nothing of it was unknown."""
     gaps = {*outcome.unknown, *outcome.crashed}
     if FLEET in gaps:
@@ -187,7 +187,7 @@ def decode(data: bytes) -> RunRecord:
 
 
 class _Coverage(NamedTuple):
-    looked: int
+    judged: int
     compares: bool
 
 
@@ -204,18 +204,18 @@ class RunView:
             for group in record.groups
             for check in group.checks
         }
-        self._found = {
-            found.check: tuple(int.from_bytes(bits, "big") for bits in (found.errors, found.warnings, found.waived))
-            for found in record.found
+        self._blamed = {
+            blamed.check: tuple(int.from_bytes(bits, "big") for bits in (blamed.errors, blamed.warnings, blamed.waived))
+            for blamed in record.blamed
         }
 
     @property
     def checks(self) -> Collection[str]:
         return self._coverage.keys()
 
-    def found(self) -> Iterable[tuple[str, str]]:
+    def blamed(self) -> Iterable[tuple[str, str]]:
         """Every check and host with a finding, waived or not."""
-        for check, states in self._found.items():
+        for check, states in self._blamed.items():
             present = states[0] | states[1] | states[2]
             for name, bit in self._bits.items():
                 if present & bit:
@@ -224,7 +224,7 @@ class RunView:
     def looked_at(self, host: str) -> int:
         """How many checks judged the host."""
         bit = self._bits.get(host, 0)
-        return sum(bool(coverage.looked & bit) for coverage in self._coverage.values())
+        return sum(bool(coverage.judged & bit) for coverage in self._coverage.values())
 
     def is_comparable(self, check: str, host: str, fleet: frozenset[str]) -> bool:
         """The run was to look: it had the check and the host, among hosts that can be compared with ``fleet``.
@@ -245,13 +245,13 @@ class RunView:
         coverage, bit = self._coverage.get(check), self._bits.get(host, 0)
         if coverage is None:
             return None
-        for state, bits in zip(_FOUND_STATES, self._found.get(check, (0, 0, 0)), strict=True):
+        for state, bits in zip(_PRESENT_STATES, self._blamed.get(check, (0, 0, 0)), strict=True):
             if bits & bit:
                 return state
-        return "clear" if coverage.looked & (bit if host in self.hosts else 1) else None
+        return "clear" if coverage.judged & (bit if host in self.hosts else 1) else None
 
 
-_FOUND_STATES: tuple[State, ...] = ("error", "warning", "waived")
+_PRESENT_STATES: tuple[State, ...] = ("error", "warning", "waived")
 
 
 def is_one_fleet(hosts: frozenset[str], others: frozenset[str]) -> bool:

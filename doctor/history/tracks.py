@@ -84,7 +84,7 @@ def history_page(
     keys = {
         key
         for view in views
-        for key in view.found()
+        for key in view.blamed()
         if (not named or key[1] in named) and (not check or key[0] == check)
     }
     alike: dict[tuple[str, bool, tuple[State | None, ...]], list[str]] = {}
@@ -129,13 +129,13 @@ def _track(
     check: str, hosts: tuple[str, ...], states: tuple[State | None, ...], newest: int, starts: Sequence[str]
 ) -> Track:
     """``newest``: the last run that had the check."""
-    looked = [(number, state != "clear") for number, state in enumerate(states) if state]
-    present = [number for number, found in looked if found]
-    clear = [number for number, found in looked if not found]
-    changes = sum(before != after for (_, before), (_, after) in pairwise(looked))
-    is_present = looked[-1][1]
+    judged = [(number, state != "clear") for number, state in enumerate(states) if state]
+    present = [number for number, has_finding in judged if has_finding]
+    clear = [number for number, has_finding in judged if not has_finding]
+    changes = sum(before != after for (_, before), (_, after) in pairwise(judged))
+    is_present = judged[-1][1]
     times = changes // 2 + 1 if is_present else (changes + 1) // 2
-    start = next((after for (_, before), (after, found) in reversed([*pairwise(looked)]) if found and not before), None)
+    start = next((number for (_, before), (number, now) in reversed([*pairwise(judged)]) if now and not before), None)
     kind: TrackKind = "flapped" if times >= FLAP_TIMES else "went" if not is_present else "came" if changes else "stays"
     return Track(
         kind,
@@ -143,7 +143,7 @@ def _track(
         hosts,
         states,
         is_present,
-        looked[-1][0] == newest,
+        judged[-1][0] == newest,
         starts[start if start is not None else present[0]] if present else "",
         starts[present[-1]] if present else "",
         starts[clear[-1]] if clear else "",
@@ -162,11 +162,11 @@ def _summary(number: int, views: Sequence[RunView]) -> RunSummary:
         ),
         None,
     )
-    found = set(view.found())
+    blamed = set(view.blamed())
     came, went = 0, 0
     if earlier is not None:
-        for key in found | set(earlier.found()):
-            if view.is_comparable(*key, view.hosts) and earlier.is_comparable(*key, view.hosts):
+        for key in blamed | set(earlier.blamed()):
+            if view.is_comparable(*key, earlier.hosts) and earlier.is_comparable(*key, view.hosts):
                 before, now = earlier.state(*key), view.state(*key)
                 came += before == "clear" and now not in ("clear", None)
                 went += before not in ("clear", None) and now == "clear"
@@ -176,7 +176,7 @@ def _summary(number: int, views: Sequence[RunView]) -> RunSummary:
         record.verdict,
         record.host_count,
         record.seconds,
-        len(found),
+        len(blamed),
         came,
         went,
         tuple(sorted(view.hosts - earlier.hosts)) if earlier else (),

@@ -155,7 +155,7 @@ def test_what_is_published_as_source_alone_is_built_where_it_is_pure(tmp_path: P
     (project / "only_source" / "__init__.py").write_text("")
     (project / "pyproject.toml").write_text(
         '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
-        '[project]\nname = "only-source"\nversion = "1.0"\n'
+        '[project]\nname = "only-source"\nversion = "1.0"\nrequires-python = ">=3.10"\n'
     )
     index = tmp_path / "index"
     argv = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(index), str(project)]

@@ -15,7 +15,7 @@ from doctor.history.tracks import HistoryPage, RunSummary, Track
 from doctor.report.formats.json import to_json_value
 from doctor.report.layout.finding_ages import short_time
 from doctor.report.layout.finding_table import cut
-from doctor.report.layout.formatting import clean, count_noun, display_width, format_time
+from doctor.report.layout.formatting import clean, count_noun, display_width, format_time, wrapped
 from doctor.report.layout.host_names import Fleet
 
 SCHEMA = "doctor.history/1"
@@ -25,6 +25,8 @@ MAX_SHOWN_RUNS = 10
 MAX_SHOWN_TRACKS = 40
 MAX_HOST_CHARS = 200
 UNCUT = 10_000
+INDENT = 9
+"""Cells before the text of a track."""
 MAX_COLUMNS = 40
 """Runs in the row of letters behind a track; the newest."""
 LETTERS: Mapping[State | None, str] = {"error": "E", "warning": "W", "waived": "A", "clear": ".", None: " "}
@@ -55,18 +57,20 @@ def _lines(page: HistoryPage, width: int, subject: str) -> Iterator[str]:
         yield ""
     letters = bool(subject) or len(page.tracks) <= MAX_SHOWN_TRACKS
     for track in page.tracks[:MAX_SHOWN_TRACKS]:
-        yield cut(f"{track.kind:<8} {_where(track, fleet)}", width)
-        yield cut(f"         {_story(track, newest, page.runs)}", width)
+        head, *rest = wrapped(_where(track, fleet), width - INDENT)
+        yield f"{track.kind:<{INDENT}}{head}"
+        yield from (f"{'':<{INDENT}}{line}" for line in (*rest, *wrapped(_story(track, newest), width - INDENT)))
         if letters:
-            yield f"         [{_row(track.states, width - 12)}]"
+            yield f"{'':<{INDENT}}[{_row(track.states, width - INDENT - 2)}]"
     if len(page.tracks) > MAX_SHOWN_TRACKS:
         yield f"... and {len(page.tracks) - MAX_SHOWN_TRACKS} more (--json has all)"
     if page.tracks:
         yield ""
         yield from _wrapped_legend(width)
-    for host, number in list(page.checks_by_host.items())[:MAX_SHOWN_TRACKS]:
-        yield f"{clean(host, 100)}: looked at in {number} of {count_noun(len(page.runs), 'run')}"
-    yield _last_line(page, subject)
+    for number in sorted(set(page.checks_by_host.values()), reverse=True):
+        hosts = [host for host, count in page.checks_by_host.items() if count == number]
+        yield from wrapped(f"{fleet.fold(hosts)}: looked at in {number} of {count_noun(len(page.runs), 'run')}", width)
+    yield from wrapped(_last_line(page, subject), width)
 
 
 def _wrapped_legend(width: int) -> Iterator[str]:
@@ -101,7 +105,7 @@ def _where(track: Track, fleet: Fleet) -> str:
     )
 
 
-def _story(track: Track, newest: str, runs: Sequence[RunSummary]) -> str:
+def _story(track: Track, newest: str) -> str:
     present = sum(state not in ("clear", None) for state in track.states)
     judged = sum(state is not None for state in track.states)
     share = f"in {present} of {count_noun(judged, 'run')}"
@@ -124,8 +128,8 @@ def _row(states: Sequence[State | None], width: int) -> str:
 
 
 def _last_line(page: HistoryPage, subject: str) -> str:
-    first, last = (format_time(page.runs[number].started) for number in (0, -1))
-    span = f"{first.removesuffix(' UTC')} to {last}" if len(page.runs) > 1 else last
+    first, last = page.runs[0].started, page.runs[-1].started
+    span = f"{format_time(first)[:16]} to {short_time(last, first)}"
     kinds = [track.kind for track in page.tracks]
     numbers = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)) or "nothing found"
     damaged = f"; {count_noun(page.damaged, 'file')} could not be read" if page.damaged else ""

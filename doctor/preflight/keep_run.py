@@ -29,9 +29,9 @@ class RunKeeper:
     @property
     def is_kept(self) -> bool:
         """One process evaluates the fleet; those that check their own hosts beside it would keep the same again."""
-        gathered = self.verdict.gathered
-        started = gathered.context.started if gathered.context else "once"
-        return self.options.keeps_history and not (gathered.is_alone and started not in ("once", "prolog"))
+        context = self.verdict.gathered.context
+        evaluates_fleet = context is None or context.started == "prolog" or context.leads_fleet
+        return self.options.keeps_history and evaluates_fleet
 
     def with_ages(self, verdict: PreflightVerdict, budget: TimeBudget) -> PreflightVerdict:
         """``verdict`` with the ages of its findings, where a file will hold them and there is time to read them."""

@@ -18,6 +18,7 @@ import pytest
 from doctor.config.file import ConfigError, ConfigFile
 from doctor.config.history_table import HistorySettings, parse_history
 from doctor.engine.finding_age import FindingAge
+from doctor.environment.job_context import JobContext
 from doctor.history import run_store
 from doctor.preflight.keep_run import RunKeeper
 from doctor.report.formats.json import SCHEMA_FILE
@@ -184,16 +185,17 @@ class TestRemember:
 
 
 @pytest.mark.parametrize(
-    ("alone", "started", "is_kept"),
+    ("context", "is_kept"),
     [
-        (True, "once", True),
-        (True, "prolog", True),
-        (True, "ranks", False),
-        (True, "hosts", False),
-        (False, "ranks", True),
+        (JobContext(), True),
+        (JobContext(started="prolog"), True),
+        (JobContext(started="ranks", rank=0, world_size=512), True),
+        (JobContext(started="ranks", rank=8, local_rank=0, world_size=512), False),
+        (JobContext(started="hosts", node_rank=3), False),
+        (JobContext(started="hosts", node_rank=0), True),
     ],
 )
-def test_of_a_job_only_the_process_that_evaluates_all_hosts_keeps_it(alone: bool, started: str, is_kept: bool) -> None:
-    gathered = SimpleNamespace(is_alone=alone, context=SimpleNamespace(started=started))
-    keeper = RunKeeper(SimpleNamespace(gathered=gathered), SimpleNamespace(keeps_history=True), {})  # type: ignore[arg-type]
+def test_of_a_job_only_the_process_that_evaluates_all_hosts_keeps_it(context: JobContext, is_kept: bool) -> None:
+    verdict = SimpleNamespace(gathered=SimpleNamespace(context=context))
+    keeper = RunKeeper(verdict, SimpleNamespace(keeps_history=True), {})  # type: ignore[arg-type]
     assert keeper.is_kept == is_kept

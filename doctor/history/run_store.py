@@ -121,6 +121,8 @@ def open_history(environ: Mapping[str, str], create: bool) -> Iterator[HistoryFo
     if base is None or (is_in_home and not os.path.isdir(environ["HOME"])):
         raise NoHistory("")
     path = base / FOLDER
+    if _is_masked(path):
+        raise NoHistory("")
     try:
         folder = HistoryFolder(_open(path, create), str(path))
     except FileNotFoundError:
@@ -131,6 +133,14 @@ def open_history(environ: Mapping[str, str], create: bool) -> Iterator[HistoryFo
         yield folder
     finally:
         folder.close()
+
+
+def _is_masked(path: Path) -> bool:
+    """A link to /dev/null: this user keeps no history, as with ``~/.bash_history``."""
+    try:
+        return os.readlink(path) == os.devnull
+    except OSError:
+        return False
 
 
 def _open(path: Path, create: bool) -> int:

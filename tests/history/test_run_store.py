@@ -135,6 +135,12 @@ class TestFolder:
             pass
         assert os.listdir(tmp_path) == []
 
+    def test_a_link_to_dev_null_keeps_none(self, tmp_path: Path) -> None:
+        (tmp_path / "doctor").mkdir()
+        (tmp_path / "doctor" / "history").symlink_to(os.devnull)
+        with pytest.raises(NoHistory, match=r"\A\Z"), opened(tmp_path):
+            pass
+
     @pytest.mark.parametrize("part", ["doctor", "doctor/history"])
     def test_a_link_is_not_followed(self, tmp_path: Path, part: str) -> None:
         (tmp_path / "elsewhere" / "history").mkdir(parents=True)

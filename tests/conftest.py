@@ -6,9 +6,12 @@ CI it fails instead.
 
 from __future__ import annotations
 
+import atexit
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -23,6 +26,13 @@ from tests.hosts.npu import Family, npu_fleet
 
 register_profiles()
 hypothesis.settings.load_profile("sample")
+
+# A run of the tests is none of the developer's history, also where a test takes all variables of doctor away.
+STATE = tempfile.TemporaryDirectory(prefix="doctor-test-state-")
+(Path(STATE.name) / "doctor").mkdir(mode=0o700)
+(Path(STATE.name) / "doctor" / "history").symlink_to(os.devnull)
+atexit.register(STATE.cleanup)
+os.environ |= {"DOCTOR_HISTORY": "off", "XDG_STATE_HOME": STATE.name}
 
 FLEETS = pytest.StashKey[list[Fleet]]()
 

@@ -1,6 +1,6 @@
 """Writes every generated file anew: ``python -m tests.regen``, or ``hatch run regen``.
 
-python -m tests.regen                help.txt, the generated parts of the pages, golden reports, JSON Schemas of fix
+python -m tests.regen                help.txt, man page, completion, generated parts of pages, golden reports, schemas
 python -m tests.regen --check        names what is stale, writes nothing, and exits 1 if there is any
 python -m tests.regen --transcripts  the README's transcripts, too, from real runs on test hosts (root, torch)
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from doctor.cli.app import application
 from doctor.cli.main import HELP
 from doctor.fix.documents import DOCUMENTS, json_schema
-from tests import readme
+from tests import manual, readme
 from tests.report import golden
 
 HELP_WIDTH = 100
@@ -45,6 +45,7 @@ def generated() -> Iterator[tuple[Path, str | None]]:
         yield schema_file(name), json.dumps(json_schema(name), indent=2) + "\n"
     for page in readme.PAGES:
         yield page, readme.refreshed(page)
+    yield from manual.generated()
     reports = {golden.FOLDER / name: make() for name, make in golden.files()}
     yield from reports.items()
     yield from ((path, None) for path in golden.FOLDER.glob("*.txt") if path not in reports)
@@ -61,6 +62,7 @@ def write(path: Path, content: str | None) -> None:
     if content is None:
         path.unlink()
     else:
+        path.parent.mkdir(exist_ok=True)
         path.write_text(content, "utf-8")
 
 

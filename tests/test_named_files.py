@@ -207,6 +207,7 @@ class TestLinksOfOthers:
         allowed = {
             "doctor/config/atomic_write.py",
             "doctor/collect/collector/jobs.py",  # its own stdout
+            "doctor/history/run_store.py",  # in our own state folder, by O_EXCL and relative to its handle
             "doctor/session/console.py",  # /dev/null, and mkstemp
             "doctor/session/redact.py",  # the key in our own state folder, by O_EXCL
             "doctor/transport/openssh/transport.py",  # in a temporary folder of its own

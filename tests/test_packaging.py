@@ -103,7 +103,8 @@ def test_the_wheel_holds_the_programs_that_are_sent_to_hosts(wheel: Path) -> Non
 
 
 def test_the_wheel_holds_the_pages_of_the_documentation(wheel: Path, tmp_path: Path) -> None:
-    pages = {f"doctor/docs/{path.name}" for path in (ROOT / "doctor" / "docs").glob("*.md")}
+    files = (path for path in (ROOT / "doctor" / "docs").rglob("*") if path.is_file())
+    pages = {str(path.relative_to(ROOT)) for path in files}
     archive = zipfile.ZipFile(wheel)
     assert pages and {name for name in archive.namelist() if name.startswith("doctor/docs/")} == pages
     archive.extractall(tmp_path)

@@ -18,6 +18,9 @@ from tests.regen import help_text, stale
 TEXT = README.read_text("utf-8")
 IDS = [str(path.relative_to(ROOT)) for path in PAGES]
 OF_OTHERS = {
+    "--collector",
+    "--machine",
+    "--now",
     *(
         "--parallelism",
         "--log-dir",

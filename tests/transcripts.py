@@ -144,6 +144,7 @@ def run(
         "COLUMNS": str(WIDTH),
         "NO_COLOR": "1",
         "PYTHONPATH": str(ROOT),
+        "DOCTOR_HISTORY": "off",
         **({"XDG_STATE_HOME": state} if state else {}),
     }
     words = [*(program or [sys.executable, "-m", "doctor"]), *argv, *(extra or [])]

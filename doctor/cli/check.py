@@ -20,7 +20,7 @@ from doctor.cli.host_options import (
     validate_product,
 )
 from doctor.cli.launch_source import SourceOptions, job_of_launch, with_hosts_of_line
-from doctor.cli.output_options import OutputOptions
+from doctor.cli.output_options import NoHistoryOption, OutputOptions, history_options
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.catalog import ON_REQUEST
@@ -64,6 +64,7 @@ def command(
     connection: ConnectionOptions,
     visit: VisitOptions,
     output: OutputOptions,
+    no_history: NoHistoryOption = False,
 ) -> None:
     """Check hosts over SSH and report what is wrong.
 
@@ -123,7 +124,8 @@ def command(
         training=training_of_line(job_environment.line, source.job_script),
     )
     inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
-    raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output))
+    history = history_options("check", output, no_history)
+    raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output, history))
 
 
 MAX_PATHS = 64

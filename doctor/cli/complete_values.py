@@ -36,6 +36,8 @@ def _words(command: str, parameter: str, metavar: str) -> Iterator[Candidate]:
         yield from (*_areas(), *_checks())
     elif (command, parameter) == ("explain", "name"):
         yield from (*_checks(), *_playbooks(), *_topics())
+    elif (command, parameter) == ("history", "name"):
+        yield from (*_checks(), *_hosts(""))
     elif (command, parameter) == ("fix", "names"):
         yield from (*_areas(), *_checks(), *_playbooks())
     elif parameter == "master_addr":

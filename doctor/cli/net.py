@@ -22,7 +22,7 @@ from doctor.cli.host_options import (
     validate_product,
 )
 from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
-from doctor.cli.output_options import OutputOptions
+from doctor.cli.output_options import NoHistoryOption, OutputOptions, history_options
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
@@ -62,6 +62,7 @@ def command(
     timeout: TimeoutOption = 60.0,
     workers: WorkersOption = 0,
     output: OutputOptions,
+    no_history: NoHistoryOption = False,
 ) -> None:
     """Have the hosts try their network, and name what fails.
 
@@ -102,4 +103,5 @@ def command(
         ),
     )
     inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
-    raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output))
+    history = history_options("net", output, no_history)
+    raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output, history))

@@ -8,8 +8,17 @@ from typing import Annotated, NamedTuple
 import typer
 
 from doctor.report.formats.registry import FORMATS
+from doctor.session.run_history import HistoryOptions
 
 FORMATS_HELP = f"To stdout or FILE: {', '.join(FORMATS)}; repeatable."
+
+
+NoHistoryOption = Annotated[bool, typer.Option("--no-history", help="Do not keep this run in the history.")]
+
+
+def history_options(command: str, output: OutputOptions, no_history: bool) -> HistoryOptions | None:
+    """How a run of ``command`` is kept; None where it is not."""
+    return None if no_history else HistoryOptions(command, output.config)
 
 
 class OutputOptions(NamedTuple):

@@ -19,6 +19,7 @@ from doctor.cli.host_options import (
     validate_product,
 )
 from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
+from doctor.cli.output_options import NoHistoryOption
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
@@ -69,6 +70,7 @@ class ReportingOptions(NamedTuple):
     redact: Annotated[bool, typer.Option("--redact", help="Replace hosts and addresses by pseudonyms.")] = False
     save: Annotated[str, typer.Option(metavar="FILE", help="Save the raw outputs, for --from.")] = ""
     config: Annotated[str, typer.Option(metavar="FILE", help="Waiver file; replaces doctor.toml.")] = ""
+    no_history: NoHistoryOption = False
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the one line.")] = False
     strict: Annotated[bool, typer.Option("--strict", help="Exit 11 on warnings.")] = False
     fail_on: Annotated[str, typer.Option(metavar="error|warning", help="Lowest severity that fails the run.")] = "error"
@@ -157,6 +159,7 @@ def _preflight_options(
         redact=reporting.redact,
         quiet=reporting.quiet,
         config=Path(reporting.config) if reporting.config else None,
+        keeps_history=not reporting.no_history,
         strict=reporting.strict,
         fail_on=reporting.fail_on,  # type: ignore[arg-type]
         on_unknown=reporting.on_unknown,  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from doctor.cli.host_options import (
     validate_connection,
 )
 from doctor.cli.launch_source import SourceOptions, job_of_launch, with_hosts_of_line
-from doctor.cli.output_options import OutputOptions
+from doctor.cli.output_options import NoHistoryOption, OutputOptions, history_options
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import device_numbers, expand_option_groups
 from doctor.engine.errors import InputError, UsageError, require_one_of
@@ -86,6 +86,7 @@ def command(
     ignore: IgnoreOption = [],  # noqa: B006
     checks: ChecksOption = [],  # noqa: B006
     output: OutputOptions,
+    no_history: NoHistoryOption = False,
 ) -> None:
     """Train a tiny model on the hosts and name the rank that fails.
 
@@ -155,7 +156,8 @@ def command(
         progress.close()
     if examination.smoke_rejection:
         raise UsageError(examination.smoke_rejection)
-    code = save_and_report(examination, loader.catalog or catalog, output, events)
+    history = history_options("smoke", output, no_history)
+    code = save_and_report(examination, loader.catalog or catalog, output, events, history)
     if training.save_baseline:
         _save_baseline(training.save_baseline, examination.report.smoke)
     raise typer.Exit(code)

@@ -18,7 +18,7 @@ import typer
 from doctor.cli.host_options import JobOptions
 from doctor.cli.main import main as run_command
 from doctor.cli.main import run_guarded
-from doctor.cli.output_options import OutputOptions
+from doctor.cli.output_options import NoHistoryOption, OutputOptions, history_options
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.cli.smoke import TrainingOptions, parse_smoke_options
@@ -26,6 +26,7 @@ from doctor.engine import interrupts
 from doctor.engine.errors import InputError, UsageError
 from doctor.environment.job_context import JobContext, detect, for_spawned
 from doctor.session.finish import save_and_report, validate_output
+from doctor.session.run_history import HistoryOptions
 from doctor.session.select_checks import choose_checks, load_catalog
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def command(
     checks: ChecksOption = [],  # noqa: B006
     local_rank: Annotated[int, typer.Option("--local-rank", "--local_rank", hidden=True)] = -1,
     output: OutputOptions,
+    no_history: NoHistoryOption = False,
 ) -> None:
     """Train a tiny model in parallel on the ranks of this job, and name the rank that breaks it.
 
@@ -101,9 +103,9 @@ def command(
     def report(result: SmokeResult) -> int:
         progress.close()
         catalog = load_catalog(checks)
-        return _report(
-            result, job_context, choose_checks(catalog, select or ["smoke"], ignore, roots=True), catalog, output
-        )
+        selected = choose_checks(catalog, select or ["smoke"], ignore, roots=True)
+        history = history_options("smoke", output, no_history)
+        return _report(result, job_context, selected, catalog, output, history)
 
     try:
         code = run_launched(job_context, smoke_options, report, progress.stage)
@@ -115,7 +117,12 @@ def command(
 
 
 def _report(
-    result: SmokeResult, job_context: JobContext, selected: list[Check], catalog: list[Check], output: OutputOptions
+    result: SmokeResult,
+    job_context: JobContext,
+    selected: list[Check],
+    catalog: list[Check],
+    output: OutputOptions,
+    history: HistoryOptions | None,
 ) -> int:
     """Evaluates the run and prints the report. Returns the exit code."""
     import msgspec
@@ -141,7 +148,8 @@ def _report(
         version=__version__,
         smoke=round_result.smoke if round_result else msgspec.to_builtins(result.run, str_keys=True),
     )
-    return save_and_report(Examination(run, replay(run, selected), result.stopped), catalog, output)
+    examination = Examination(run, replay(run, selected), result.stopped)
+    return save_and_report(examination, catalog, output, history=history)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from doctor.hosts.nodeset import printable_excerpt, quote
 
 FILE_NAME = "doctor.toml"
 SYSTEM_FILE = Path("/etc/doctor") / FILE_NAME
+TABLES = ("waive", "history")
+"""The tables that a file may have."""
 MAX_BYTES = 1 << 20
 """Bytes. More than this is not a file of settings."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.config.file import ConfigError, ConfigFile, did_you_mean, read_tables
+from doctor.config.file import TABLES, ConfigError, ConfigFile, did_you_mean, read_tables
 from doctor.engine.result import Finding
 from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset, printable_excerpt, quote
 
@@ -55,7 +55,7 @@ class Waivers(msgspec.Struct, frozen=True):
 
 def parse_waivers(text: str, path: str, known_checks: Collection[str]) -> Waivers:
     """The waivers of a ``doctor.toml``; ``known_checks`` are the names of all checks. Raises: BadSettings."""
-    entries = read_tables(ConfigFile(path, text), (TABLE,)).get(TABLE, [])
+    entries = read_tables(ConfigFile(path, text), TABLES).get(TABLE, [])
     name = printable_excerpt(path, 200)
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ConfigError(f"{name}: {TABLE}: expected tables that begin with [[{TABLE}]]")

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from doctor.config.file import ConfigError, ConfigFile, find_config
+from doctor.config.history_table import parse_history
 from doctor.config.skips import Skips, apply_skips, read_skips
 from doctor.config.waiver_file import Waiver, Waivers, canonical_hosts, parse_waivers
 from doctor.engine.result import Finding, Outcome, Report, Waived
@@ -48,7 +49,8 @@ def validate_skips_and_waivers(
     config: str | Path | None, environ: Mapping[str, str], known_checks: Collection[str]
 ) -> None:
     """Raises: BadSettings for what `apply_skips_and_waivers` could not follow, before anything is done."""
-    _load_policy(config, environ, known_checks)
+    _, settings, _ = _load_policy(config, environ, known_checks)
+    parse_history(settings)
 
 
 def _load_policy(

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from doctor.engine.finding_age import AgeKey, FindingAge
 from doctor.engine.net_summary import NetSummary
 from doctor.engine.smoke_summary import SmokeSummary
 
@@ -224,3 +225,5 @@ class Report(msgspec.Struct, frozen=True):
     """The network test in figures, if one was made."""
     hosts_unknown: str = ""
     """Why the job may have more hosts than the run knows, so that it is never healthy; empty where it has not."""
+    ages: Mapping[AgeKey, FindingAge] = {}
+    """Since when findings are there, by check and host, where earlier runs tell."""

@@ -68,6 +68,10 @@ class TimeBudget(msgspec.Struct, frozen=True):
         reserve = (EVALUATION_SECONDS + SECONDS_PER_HOST * host_count) * self.slowness
         return max(0.1, remaining - min(remaining / 3, reserve))
 
+    def report_seconds(self) -> float:
+        """Seconds until the report must be under way; negative after that."""
+        return self.report_end - time.monotonic()
+
     def elapsed_seconds(self) -> float:
         return time.monotonic() - self.start_time
 

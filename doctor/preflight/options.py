@@ -70,6 +70,7 @@ class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     redact: bool = False
     quiet: bool = False
     config: Path | None = None
+    keeps_history: bool = True
     strict: bool = False
     fail_on: FailOn = "error"
     on_unknown: OnUnknown = "fail"

@@ -27,6 +27,7 @@ from doctor.preflight.decide import (
 )
 from doctor.preflight.gather import NotReady, gather, gather_partial, skips_all
 from doctor.preflight.gathered import Gathered, GatherProgress
+from doctor.preflight.keep_run import RunKeeper
 from doctor.preflight.options import PreflightOptions
 from doctor.preflight.report import PreflightReporter, print_advice, print_stderr, write_node_files
 
@@ -115,7 +116,9 @@ class PreflightRun:
             self._publish(with_unwritten_lists(verdict, self.options, pending))
             unwritten = write_node_files(verdict.selection, self.options)
             verdict = with_unwritten_lists(verdict, self.options, unwritten)
-        self._report(verdict)
+        keeper = RunKeeper(verdict, self.options, self.environ)
+        self._report(keeper.with_ages(verdict, self.budget))
+        keeper.keep(self.budget)
 
     def _publish(self, verdict: PreflightVerdict) -> PreflightVerdict:
         """From now on this verdict stands, whatever ends the process."""

@@ -22,6 +22,7 @@ from doctor.session.output_files import (
     write_files,
 )
 from doctor.session.policy import apply_policy, validate_settings
+from doctor.session.run_history import HistoryOptions, remember
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -112,6 +113,7 @@ def examine_and_report(
     rank_table: str,
     catalog: list[Check],
     output: ReportOptions,
+    history: HistoryOptions | None = None,
 ) -> int:
     """Visits the hosts, with a progress line on stderr, and reports. Returns the exit code."""
     from doctor.report.layout.progress_line import ProgressLine
@@ -131,7 +133,7 @@ def examine_and_report(
         )
     finally:
         progress.close()
-    return save_and_report(examination, catalog, output, events)
+    return save_and_report(examination, catalog, output, events, history)
 
 
 def start_events(
@@ -146,9 +148,16 @@ def start_events(
 
 
 def save_and_report(
-    examination: Examination, catalog: list[Check], output: ReportOptions, events: EventStreams | None = None
+    examination: Examination,
+    catalog: list[Check],
+    output: ReportOptions,
+    events: EventStreams | None = None,
+    history: HistoryOptions | None = None,
 ) -> int:
-    """Saves and reports. Returns the exit code. ``events`` have told of the run so far, if any have."""
+    """Saves and reports. Returns the exit code. ``events`` have told of the run so far, if any have.
+
+    ``history``: how the run is kept in the history; None keeps it not.
+    """
     from doctor.engine.exit_code import Exit
 
     stopped = examination.stopped
@@ -157,6 +166,8 @@ def save_and_report(
     code = report_exit_code(report, output)
     if stopped is not None:
         code = stopped.code if isinstance(stopped, SystemExit) and isinstance(stopped.code, int) else 130
+    if history is not None:
+        report = remember(report, catalog, history)
     aliases = [record.visit.name for record in examination.run.hosts.values()] if output.redact else []
     if not saved and code == Exit.HEALTHY:
         code = Exit.NOTHING

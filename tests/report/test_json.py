@@ -71,6 +71,7 @@ def test_what_it_says_of_a_finding() -> None:
         "severity": "error",
         "follows_from": "",
         "values": {"observed": "23.0.1", "expected": "24.1.0"},
+        "ages": [],
     }
     assert (document["verdict"], document["exit"]) == ("failed", 10)
     assert document["counts"]["errors"] == 1

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Report, Waived
+from doctor.report.formats import prometheus
 from doctor.report.formats.prometheus import render
 from tests.examples import examples
 from tests.report import reports as made
@@ -53,6 +54,29 @@ def test_the_checks_and_the_hosts() -> None:
     assert value(report, "host_healthy", host="node001") == 1
     assert value(report, "host_findings", host="node003", severity="error") == 1
     assert value(report, "host_findings", host="node003", severity="warning") == 1
+
+
+def test_each_check_and_host_with_a_finding_and_counts_of_the_rest() -> None:
+    report = made.folded()
+    assert value(report, "host_check_findings", host="node003", check="driver-differs", severity="error") == 1
+    assert value(report, "host_check_findings", host="node001", check="driver-differs", severity="error") is None
+    assert value(report, "host_check_findings_omitted") == 0
+    labels = {"check": "driver-differs", "area": "versions"}
+    assert value(report, "check_hosts", **labels, state="failed") == 4
+    assert value(report, "check_hosts", **labels, state="evaluated") == 64
+    assert value(report, "check_hosts", **labels, state="unknown") is None
+    assert value(made.unknown(), "host_checks", host="node001", state="unknown") == 3
+    assert value(report, "host_checks", host="node001", state="unknown") == 0
+
+
+def test_the_number_of_series_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors are kept, and what is left out is counted."""
+    monkeypatch.setattr(prometheus, "MAX_PAIRS", 4)
+    report = made.folded()
+    pairs = [labels for name, labels in samples(report) if name == "doctor_host_check_findings"]
+    assert len(pairs) == 4
+    assert all(("severity", "error") in labels for labels in pairs)
+    assert (value(report, "host_check_findings_omitted") or 0) > 0
 
 
 def test_what_is_waived() -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from doctor.engine.finding_age import FindingAge
 from doctor.engine.net_summary import NetSummary
 from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, Status, Waived
 from doctor.engine.smoke_summary import SmokeSummary
@@ -27,12 +28,17 @@ class BadReport(Exception):
     """A file that holds no report: what, where, what was expected."""
 
 
+class _Age(FindingAge, frozen=True, kw_only=True):
+    hosts: tuple[str, ...] = ()
+
+
 class _Finding(msgspec.Struct, frozen=True):
     template: str
     hosts: tuple[str, ...]
     values: dict[str, Any]
     severity: Severity
     follows_from: OptionalName = ""
+    ages: tuple[_Age, ...] = ()
 
     def to_finding(self) -> Finding:
         finding = Finding(self.template, hosts=self.hosts)
@@ -121,6 +127,13 @@ class _Document(msgspec.Struct, frozen=True):
             smoke,
             self.net.to_summary(self.hosts) if self.net else None,
             self.hosts_unknown,
+            {
+                (outcome.check, host): FindingAge(age.state, age.since, age.runs, age.at_least, age.times)
+                for outcome in self.outcomes
+                for finding in outcome.findings
+                for age in finding.ages
+                for host in age.hosts or ("",)
+            },
         )
 
 

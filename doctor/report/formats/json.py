@@ -17,6 +17,7 @@ import msgspec
 
 from doctor import __version__
 from doctor.engine.exit_code import verdict
+from doctor.engine.finding_age import AgeKey, FindingAge
 from doctor.engine.net_summary import NetSummary
 from doctor.engine.result import Finding, Outcome, Report, fill_template
 from doctor.engine.smoke_summary import SmokeSummary, SoakFigures
@@ -53,7 +54,7 @@ def document(report: Report, code: int) -> dict[str, Any]:
         "hosts": [_text(host) for host in report.hosts],
         "counts": msgspec.to_builtins(tally(report)),
         "coverage": msgspec.to_builtins(coverage(report, tally(report))),
-        "outcomes": [outcome_document(outcome, fleet) for outcome in sort_by_area(report.outcomes)],
+        "outcomes": [outcome_document(outcome, fleet, report.ages) for outcome in sort_by_area(report.outcomes)],
         "notes": [_text(note) for note in report.notes],
         "hosts_unknown": _text(report.hosts_unknown),
         "smoke": _smoke(report.smoke) if report.smoke else None,
@@ -104,8 +105,8 @@ def _failure_document(failure: Failure) -> dict[str, Any]:
     return {**to_json_value(msgspec.structs.asdict(failure)), **listed, "ages": ages, "links": links}
 
 
-def outcome_document(outcome: Outcome, fleet: Fleet) -> dict[str, Any]:
-    """One check's part of the document."""
+def outcome_document(outcome: Outcome, fleet: Fleet, ages: Mapping[AgeKey, FindingAge] = {}) -> dict[str, Any]:
+    """One check's part of the document. ``ages``: since when findings are there."""
     unknown = {host: (why.text, why.root_cause) for host, why in outcome.unknown.items()}
     return {
         "check": outcome.check,
@@ -114,7 +115,10 @@ def outcome_document(outcome: Outcome, fleet: Fleet) -> dict[str, Any]:
         "status": outcome.status.value,
         "claim": _text(outcome.claim),
         "evaluated_hosts": [_text(host) for host in outcome.evaluated_hosts],
-        "findings": [_finding(outcome, finding, fleet) for finding in outcome.findings],
+        "findings": [
+            {**_finding(outcome, finding, fleet), "ages": _ages(outcome.check, finding, ages, fleet)}
+            for finding in outcome.findings
+        ],
         "unknown": _gaps(unknown, fleet, ("reason", "root_cause")),
         "skipped": _gaps({host: (why,) for host, why in outcome.skipped.items()}, fleet, ("reason",)),
         "crashed": _gaps({host: (trace,) for host, trace in outcome.crashed.items()}, fleet, ("traceback",)),
@@ -140,6 +144,16 @@ def _finding(outcome: Outcome, finding: Finding, fleet: Fleet) -> dict[str, Any]
         "hosts": list(fleet.ordered(map(_text, finding.hosts))),
         "values": values,
     }
+
+
+def _ages(check: str, finding: Finding, ages: Mapping[AgeKey, FindingAge], fleet: Fleet) -> list[dict[str, Any]]:
+    """What earlier runs tell of a finding, hosts that share it together; empty where they tell nothing."""
+    by_age: dict[FindingAge, list[str]] = {}
+    for host in finding.hosts or ("",):
+        age = ages.get((check, host))
+        if age is not None:
+            by_age.setdefault(age, []).append(_text(host))
+    return [{"hosts": list(fleet.ordered(hosts)), **msgspec.to_builtins(age)} for age, hosts in sorted(by_age.items())]
 
 
 def _gaps(by_host: Mapping[str, tuple[str, ...]], fleet: Fleet, names: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The report as Prometheus metrics, for the textfile collector of node_exporter.
 
-The file's name must end in ``.prom``, or the collector does not read it. One series a check and two or three a host.
+The file's name must end in ``.prom``, or the collector does not read it. A check has up to five series, a host up to
+five, and each pair of a check and a host with a finding one, up to `MAX_PAIRS`. What is healthy is only counted.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from doctor.report.layout.formatting import clean
 from doctor.report.layout.host_health import HostHealth, classify_hosts
 
 STATES = ("healthy", "bad", "unknown")
+MAX_PAIRS = 5000
+"""Pairs of a check and a host that have a series; the rest is counted."""
 
 
 def render(report: Report, code: int) -> str:
@@ -27,6 +30,7 @@ def render(report: Report, code: int) -> str:
     for outcome in sort_by_area(report.outcomes):
         metrics.check(outcome)
     metrics.hosts(report, classify_hosts(report))
+    metrics.pairs(report)
     metrics.net(report)
     return generate_latest(metrics.registry).decode("utf-8")
 
@@ -58,10 +62,20 @@ class _Metrics:
         )
         self.findings = self.gauge("check_findings", "Findings of a check.", "check", "area", "severity")
 
+        self.hosts_of_check = self.gauge("check_hosts", "Hosts of a check by state.", "check", "area", "state")
+
     def check(self, outcome: Outcome) -> None:
         labels = (clean(outcome.check), clean(outcome.area), outcome.found_severity.value)
         self.status.labels(*labels, outcome.status.value).set(1)
         self.findings.labels(*labels).set(len(outcome.findings))
+        hosts_by_state = {
+            "failed": {host for finding in outcome.findings for host in finding.hosts},
+            "evaluated": set(outcome.evaluated_hosts),
+            "unknown": {host for host in (*outcome.unknown, *outcome.crashed) if host},
+        }
+        for state, hosts in hosts_by_state.items():
+            if hosts:
+                self.hosts_of_check.labels(*labels[:2], state).set(len(hosts))
 
     def hosts(self, report: Report, host_health: HostHealth) -> None:
         well = self.gauge("host_healthy", "1: checked, no error, nothing unknown.", "host")
@@ -79,6 +93,31 @@ class _Metrics:
         )
         for (host, severity), number in sorted(blamed.items()):
             findings.labels(host, severity).set(number)
+
+    def pairs(self, report: Report) -> None:
+        """Each check and host with a finding; errors first, where there are too many."""
+        counts = Counter(
+            (outcome.severity_of(finding).value, clean(outcome.check), _label(host))
+            for outcome in report.outcomes
+            for finding in outcome.findings
+            for host in finding.hosts
+        )
+        rows = sorted(counts.items())  # error comes before warning
+        findings = self.gauge(
+            "host_check_findings", "Findings of a check that blame a host.", "host", "check", "severity"
+        )
+        for (severity, check, host), number in rows[:MAX_PAIRS]:
+            findings.labels(host, check, severity).set(number)
+        omitted = self.gauge(
+            "host_check_findings_omitted", "Pairs of a check and a host left out, for there are too many."
+        )
+        omitted.set(max(0, len(rows) - MAX_PAIRS))
+        checks = self.gauge("host_checks", "Checks that judged a host, or could not.", "host", "state")
+        judged = Counter(host for outcome in report.outcomes for host in outcome.evaluated_hosts)
+        unknown = Counter(host for outcome in report.outcomes for host in {*outcome.unknown, *outcome.crashed} if host)
+        for host in report.hosts:
+            checks.labels(_label(host), "evaluated").set(judged[host])
+            checks.labels(_label(host), "unknown").set(unknown[host])
 
     def net(self, report: Report) -> None:
         """The network test, where one was made."""

@@ -13,6 +13,7 @@ from rich.text import Text
 from doctor.engine.areas import AREAS
 from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.failures import OBSERVED_EXPECTED
+from doctor.report.layout.finding_ages import LABEL
 from doctor.report.layout.finding_table import cut, table_lines
 from doctor.report.layout.formatting import STYLES, display_width, sentences, wrapped
 from doctor.report.layout.page import ReportPage, build_page
@@ -215,7 +216,7 @@ class _TextLayout:
         fix = self.fix_lines(parts, 1)
         rows -= self.rows(fix)
         kept = set()
-        for label, block in sorted(before, key=lambda item: item[0] != "why"):
+        for label, block in sorted(before, key=lambda item: (item[0] != LABEL, item[0] != "why")):
             if self.rows(block) <= rows:
                 rows -= self.rows(block)
                 kept.add(label)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from doctor.engine.result import Severity
 from doctor.engine.shell_quote import placeholder_names
 from doctor.report.layout.advice import fill_advice, mark_personal_words, mark_unknown, marks, standalone_placeholders
+from doctor.report.layout.finding_ages import LABEL
 from doctor.report.layout.fold import CheckFailure, FollowingFailure
 from doctor.report.layout.formatting import clean, count_noun, sentences, unwrap_lines
 from doctor.report.layout.group_findings import FindingGroup, alike, without_host_name
@@ -22,10 +25,17 @@ MAX_MESSAGE_CHARS = 2000
 MAX_COMMAND_CHARS = 4000
 
 
-def failure_entry(failure: CheckFailure, check: Check | None, scope: DetailLevel, fleet: Fleet) -> ReportEntry:
-    """The entry of one failed check; without its ``check`` there is no why and no fix."""
+def failure_entry(
+    failure: CheckFailure, check: Check | None, scope: DetailLevel, fleet: Fleet, when: str = ""
+) -> ReportEntry:
+    """The entry of one failed check; without its ``check`` there is no why and no fix.
+
+    ``when``: since when its findings are there, as `doctor.report.layout.finding_ages` puts it.
+    """
     fix = check.section("What to do") if check else ""
-    return _FailureEntryBuilder(failure, fix, scope, fleet).entry(check.section("Why it matters") if check else "")
+    why = check.section("Why it matters") if check else ""
+    entry = _FailureEntryBuilder(failure, fix, scope, fleet).entry(why)
+    return msgspec.structs.replace(entry, details=((LABEL, when), *entry.details)) if when else entry
 
 
 class _FailureEntryBuilder:

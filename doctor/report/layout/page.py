@@ -9,7 +9,8 @@ import msgspec
 
 from doctor.engine.result import Outcome, Report
 from doctor.report.layout.failures import MAX_MESSAGE_CHARS, failure_entry
-from doctor.report.layout.fold import Area, FoldedReport, Gap, WaivedGroup, fold
+from doctor.report.layout.finding_ages import age_line
+from doctor.report.layout.fold import Area, CheckFailure, FoldedReport, Gap, WaivedGroup, fold
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportPart, ReportSection, label_lines
 from doctor.report.layout.smoke_section import smoke_lines
@@ -48,7 +49,7 @@ def build_page(
 ) -> ReportPage:
     """The report in words; ``code`` is the exit code that it comes with."""
     folded = fold(report, scope.max_chars)
-    builder = _PageBuilder(checks, scope, folded)
+    builder = _PageBuilder(checks, scope, folded, report)
     findings = builder.findings()
     unfilled = [mark for entry in findings for mark in entry.unfilled]
     sections = [
@@ -79,20 +80,26 @@ def _net_map(report: Report) -> tuple[str, ...]:
 
 
 class _PageBuilder:
-    def __init__(self, checks: Mapping[str, Check], scope: DetailLevel, folded: FoldedReport) -> None:
+    def __init__(self, checks: Mapping[str, Check], scope: DetailLevel, folded: FoldedReport, report: Report) -> None:
         self.checks, self.scope, self.folded, self.fleet = checks, scope, folded, folded.fleet
+        self.ages, self.started = report.ages, report.started
         self.shows_claims = scope.lists_every_check or folded.counts.checks <= MAX_CLAIM_CHECKS
 
     def findings(self) -> tuple[ReportEntry, ...]:
         """What failed, what stops the job first; then the checks that crashed."""
         entries = [
-            failure_entry(failure, self.checks.get(failure.outcome.check), self.scope, self.fleet)
+            failure_entry(failure, self.checks.get(failure.outcome.check), self.scope, self.fleet, self.when(failure))
             for failure in self.folded.failures
         ]
         return (
             *entries,
             *(entry for area in self.folded.areas for outcome in area.crashed for entry in self.crash(outcome)),
         )
+
+    def when(self, failure: CheckFailure) -> str:
+        """Since when a check's findings are there; empty where no earlier run tells."""
+        hosts = [host for group in failure.groups for host in group.hosts]
+        return age_line(failure.outcome.check, hosts, self.ages, self.fleet, self.started) if self.ages else ""
 
     def healthy_sections(self, areas: Sequence[Area]) -> list[ReportSection]:
         """One section an area; one line for all where there is more to read."""

@@ -50,6 +50,7 @@ class _ReportRedactor:
             notes=self.texts(report.notes),
             hosts_unknown=self.text(report.hosts_unknown),
             smoke=self.summary(report.smoke) if report.smoke else None,
+            ages={(check, host and self.host(host)): age for (check, host), age in report.ages.items()},
         )
 
     def hosts(self, names: Iterable[str]) -> tuple[str, ...]:

@@ -1,0 +1,119 @@
+"""`doctor history`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from doctor.engine.errors import InputError, UsageError
+from doctor.report.layout.columns import terminal_columns
+from doctor.session.console import write
+
+if TYPE_CHECKING:
+    from doctor.history.run_record import RunRecord
+
+DEFAULT_RUNS = 50
+
+
+def command(
+    name: Annotated[
+        str, typer.Argument(metavar="[HOST|CHECK]", help="Only these hosts (a node set), or only this check.")
+    ] = "",
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="Only runs since 30m, 2h, 7d ago, or a UTC time: 2026-11-21T14:02.")
+    ] = "",
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="At most so many runs, the newest.")] = (
+        DEFAULT_RUNS
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Show what came, went and flapped over the runs of this user.
+
+    Every run of check, net, smoke and preflight is kept, unless --no-history, DOCTOR_HISTORY=off or doctor.toml says
+    otherwise. A host or check that a run did not look at is not looked at, never gone.
+
+    Exit codes: 0 shown, also where no run is kept yet, 2 usage, 78 no run knows the host or check, or unreadable.
+    """
+    start = parse_start(since, datetime.now(timezone.utc)) if since else ""
+    records, damaged = _read(limit, start)
+    from doctor.history.render_history import render, render_json
+    from doctor.history.tracks import HistoryPage, history_page
+
+    if not records:
+        text = "no run is kept yet" if not since else f"no run is kept since {since}"
+        unread = f"; {damaged} files could not be read" if damaged else ""
+        return write(render_json(HistoryPage((), (), (), damaged)) if as_json else f"{text}{unread}")
+    hosts, check = _subject(name, records)
+    page = history_page(records, hosts=hosts, check=check, damaged=damaged)
+    return write(render_json(page) if as_json else render(page, terminal_columns(sys.stdout, os.environ), name))
+
+
+def parse_start(text: str, now: datetime) -> str:
+    """The start of ``--since`` in UTC, ISO 8601. Raises: UsageError.
+
+    >>> parse_start("2h", datetime(2026, 11, 21, 14, 0, tzinfo=timezone.utc))
+    '2026-11-21T12:00:00Z'
+    """
+    from doctor.diagnose.fetch.collect import parse_since
+
+    try:
+        moment = datetime.fromisoformat(text.removesuffix("Z"))
+        moment = moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        try:
+            seconds = parse_since(text)
+            moment = now - timedelta(seconds=seconds) if seconds else datetime(1970, 1, 1, tzinfo=timezone.utc)
+        except UsageError:
+            raise UsageError(
+                f"--since {text!r}: expected a time such as 30m, 2h or 7d, or 2026-11-21 or 2026-11-21T14:02 in UTC"
+            ) from None
+        except OverflowError:
+            moment = datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _read(limit: int, start: str) -> tuple[list[RunRecord], int]:
+    """The runs, oldest first, and how many files were damaged. Raises: InputError."""
+    from doctor.history.run_store import NoHistory, open_history
+
+    try:
+        with open_history(os.environ, create=False) as folder:
+            records = [record for record in folder.newest(limit) if record.started >= start]
+            return records[::-1], folder.damaged
+    except NoHistory as error:
+        if str(error):
+            raise InputError(f"{error}") from None
+        return [], 0
+    except OSError as error:
+        raise InputError(f"the history cannot be read: {error.strerror}") from None
+
+
+def _subject(name: str, records: Sequence[RunRecord]) -> tuple[tuple[str, ...], str]:
+    """The hosts or the check that ``name`` means. Raises: InputError for a name that no run knows."""
+    if not name:
+        return (), ""
+    checks = {check for record in records for group in record.groups for check in group.checks}
+    if name in checks:
+        return (), name
+    from doctor.config.file import did_you_mean
+    from doctor.history.run_record import recorded_names
+    from doctor.hosts.nodeset import InventoryError, expand_nodeset, quote
+    from doctor.session.run_history import machine_name
+
+    known = {host for record in records for host in record.names}
+    try:
+        hosts = tuple(recorded_names(expand_nodeset(name, "HOST"), machine_name()).values())
+    except InventoryError as error:
+        raise UsageError(str(error)) from None
+    unknown = [host for host in hosts if host not in known]
+    if name in known:
+        return (name,), ""
+    if unknown:
+        hint = did_you_mean(unknown[0], {*known, *checks})
+        raise InputError(f"{quote(unknown[0])}: neither a host nor a check of the {len(records)} runs{hint}")
+    return hosts, ""

@@ -1,0 +1,137 @@
+"""A page of the history in words, and as a document. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from doctor import __version__
+from doctor.history.run_record import State
+from doctor.history.tracks import HistoryPage, RunSummary, Track
+from doctor.report.formats.json import to_json_value
+from doctor.report.layout.finding_ages import short_time
+from doctor.report.layout.finding_table import cut
+from doctor.report.layout.formatting import clean, count_noun, display_width, format_time, wrapped
+from doctor.report.layout.host_names import Fleet
+
+SCHEMA = "doctor.history/1"
+SCHEMA_FILE = Path(__file__).parents[1] / "report" / "schema" / "doctor.history.1.json"
+MAX_SHOWN_RUNS = 10
+"""Runs that the page lists; the newest."""
+MAX_SHOWN_TRACKS = 40
+MAX_HOST_CHARS = 200
+UNCUT = 10_000
+INDENT = 9
+"""Cells before the text of a track."""
+MAX_COLUMNS = 40
+"""Runs in the row of letters behind a track; the newest."""
+LETTERS: Mapping[State | None, str] = {"error": "E", "warning": "W", "waived": "A", "clear": ".", None: " "}
+LEGEND = "E error, W warning, A accepted (waived), . looked and found nothing, blank: not looked at"
+"""What the letters mean."""
+
+
+def render_json(page: HistoryPage) -> str:
+    """A document of ``doctor.history/1``; pure ASCII, keys sorted."""
+    document = {"schema": SCHEMA, "version": __version__, **msgspec.structs.asdict(page)}
+    plain: Any = to_json_value(msgspec.to_builtins(document))
+    return msgspec.json.format(json.dumps(plain, ensure_ascii=True, allow_nan=False, sort_keys=True), indent=2) + "\n"
+
+
+def render(page: HistoryPage, width: int, subject: str = "") -> str:
+    """The page for a terminal of ``width`` columns; 0: none, so that nothing is cut.
+
+    ``subject``: the hosts or the check that it is of.
+    """
+    return "\n".join(_lines(page, width or UNCUT, subject)) + "\n"
+
+
+def _lines(page: HistoryPage, width: int, subject: str) -> Iterator[str]:
+    newest = page.runs[-1].started
+    fleet = Fleet(page.hosts, MAX_HOST_CHARS)
+    if not subject:
+        yield from _run_lines(page.runs, fleet, width)
+        yield ""
+    letters = bool(subject) or len(page.tracks) <= MAX_SHOWN_TRACKS
+    for track in page.tracks[:MAX_SHOWN_TRACKS]:
+        head, *rest = wrapped(_where(track, fleet), width - INDENT)
+        yield f"{track.kind:<{INDENT}}{head}"
+        yield from (f"{'':<{INDENT}}{line}" for line in (*rest, *wrapped(_story(track, newest), width - INDENT)))
+        if letters:
+            yield f"{'':<{INDENT}}[{_row(track.states, width - INDENT - 2)}]"
+    if len(page.tracks) > MAX_SHOWN_TRACKS:
+        yield f"... and {len(page.tracks) - MAX_SHOWN_TRACKS} more (--json has all)"
+    if page.tracks:
+        yield ""
+        yield from _wrapped_legend(width)
+    for number in sorted(set(page.checks_by_host.values()), reverse=True):
+        hosts = [host for host, count in page.checks_by_host.items() if count == number]
+        yield from wrapped(f"{fleet.fold(hosts)}: looked at in {number} of {count_noun(len(page.runs), 'run')}", width)
+    yield from wrapped(_last_line(page, subject), width)
+
+
+def _wrapped_legend(width: int) -> Iterator[str]:
+    if display_width(LEGEND) <= width:
+        yield LEGEND
+    else:
+        first, _, second = LEGEND.partition(", . ")
+        yield from (first, f". {second}")
+
+
+def _run_lines(runs: Sequence[RunSummary], fleet: Fleet, width: int) -> Iterator[str]:
+    yield f"{'run (UTC)':<20} {'command':<9} {'verdict':<9} {'hosts':>6} {'found':>6} {'came':>5} {'went':>5}"
+    for run in runs[-MAX_SHOWN_RUNS:]:
+        yield (
+            f"{format_time(run.started).removesuffix(' UTC'):<20} {clean(run.command, 9):<9} {clean(run.verdict, 9):<9}"
+            f" {run.hosts:>6} {run.findings:>6} {run.came:>5} {run.went:>5}"
+        )
+        moved = [
+            f"{sign}{fleet.fold(hosts)}" for sign, hosts in (("+", run.hosts_added), ("-", run.hosts_removed)) if hosts
+        ]
+        if moved:
+            yield cut(f"{'':<20} hosts {' '.join(moved)}", width)
+    if len(runs) > MAX_SHOWN_RUNS:
+        yield f"and {len(runs) - MAX_SHOWN_RUNS} before them"
+
+
+def _where(track: Track, fleet: Fleet) -> str:
+    return (
+        f"{clean(track.check, 100)} on {fleet.where(fleet.ordered(track.hosts))}"
+        if track.hosts
+        else clean(track.check, 100)
+    )
+
+
+def _story(track: Track, newest: str) -> str:
+    present = sum(state not in ("clear", None) for state in track.states)
+    judged = sum(state is not None for state in track.states)
+    share = f"in {present} of {count_noun(judged, 'run')}"
+    if track.is_present:
+        text = f"there since {short_time(track.first_seen, newest)}, {share}"
+    else:
+        text = (
+            f"clear at {short_time(track.last_clear, newest)}, last seen {short_time(track.last_seen, newest)}, {share}"
+        )
+    if track.times > 1:
+        text += f", came {track.times} times"
+    if not track.is_current:
+        last = track.last_seen if track.is_present else track.last_clear
+        text += f"; not looked at since {short_time(last, newest)}"
+    return text
+
+
+def _row(states: Sequence[State | None], width: int) -> str:
+    return "".join(LETTERS[state] for state in states[-max(min(MAX_COLUMNS, width), 1) :])
+
+
+def _last_line(page: HistoryPage, subject: str) -> str:
+    first, last = page.runs[0].started, page.runs[-1].started
+    span = f"{format_time(first)[:16]} to {short_time(last, first)}"
+    kinds = [track.kind for track in page.tracks]
+    numbers = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)) or "nothing found"
+    damaged = f"; {count_noun(page.damaged, 'file')} could not be read" if page.damaged else ""
+    head = f"{clean(subject, 100)}: " if subject else ""
+    return f"{head}{numbers}; {count_noun(len(page.runs), 'run')}, {span}{damaged}"

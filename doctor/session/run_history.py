@@ -1,0 +1,124 @@
+"""Keeps each run in the history, and tells since when its findings are there. Never fails a run, nor slows one.
+
+All of it happens in a thread that is given up after a while: a home folder may be on a file server that hangs.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from doctor.session.output_files import print_warning
+
+if TYPE_CHECKING:
+    from doctor.config.history_table import HistorySettings
+    from doctor.engine.check import Check
+    from doctor.engine.finding_age import AgeKey, FindingAge
+    from doctor.engine.result import Report
+
+HISTORY_SECONDS = 1.0
+"""Seconds for reading and writing."""
+
+
+class HistoryOptions(msgspec.Struct, frozen=True):
+    """How one run is kept."""
+
+    command: str
+    """The command's name."""
+    config: Path | None = None
+    """The settings file that was named."""
+    seconds: float = HISTORY_SECONDS
+    quiet: bool = False
+    """Nothing is said of a run that could not be kept."""
+
+
+def remember(
+    report: Report,
+    checks: Iterable[Check],
+    options: HistoryOptions,
+    *,
+    tells_ages: bool = True,
+    keeps: bool = True,
+    environ: Mapping[str, str] = os.environ,
+) -> Report:
+    """Keeps the run, and returns ``report`` with the ages of its findings; without ages it is ``report`` itself.
+
+    One line on stderr where the run could not be kept; none where there is no home folder.
+    """
+    if not report.hosts:
+        return report
+    worker = _Worker(report, checks, options, environ, tells_ages, keeps)
+    thread = threading.Thread(target=worker.run, daemon=True)
+    thread.start()
+    thread.join(options.seconds)
+    problem = worker.problem if not thread.is_alive() else f"no answer within {options.seconds:g} s"
+    if problem and keeps and not options.quiet:
+        print_warning(f"history: {problem}; this run is not kept")
+    return msgspec.structs.replace(report, ages=worker.ages) if worker.ages else report
+
+
+class _Worker:
+    """What the thread does, and what came of it."""
+
+    def __init__(
+        self,
+        report: Report,
+        checks: Iterable[Check],
+        options: HistoryOptions,
+        environ: Mapping[str, str],
+        tells_ages: bool,
+        keeps: bool,
+    ) -> None:
+        self.report, self.checks, self.options, self.environ = report, checks, options, environ
+        self.tells_ages, self.keeps = tells_ages, keeps
+        self.ages: Mapping[AgeKey, FindingAge] = {}
+        self.problem = ""
+
+    def run(self) -> None:
+        try:
+            self._run()
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the report matters more
+            self.problem = str(error) or type(error).__name__
+
+    def _run(self) -> None:
+        from doctor.history.run_store import NoHistory, current_time, open_history
+
+        settings = history_settings(self.options.config, self.environ)
+        if not settings.keep:
+            return
+        try:
+            with open_history(self.environ, create=self.keeps) as folder:
+                if self.tells_ages and any(outcome.findings for outcome in self.report.outcomes):
+                    from doctor.history.ages import MAX_RUNS, ages
+                    from doctor.history.run_record import RunView
+
+                    earlier = [run for run in folder.newest(MAX_RUNS) if run.started < self.report.started]
+                    self.ages = ages(self.report, [RunView(run) for run in earlier], machine_name())
+                if self.keeps:
+                    from doctor.history.run_record import make_record
+
+                    now = current_time()
+                    folder.write(make_record(self.report, self.checks, self.options.command, machine_name()), now)
+                    folder.prune(settings, now)
+        except NoHistory as error:
+            self.problem = str(error)
+
+
+def machine_name() -> str:
+    """What this machine is called in records."""
+    return os.uname().nodename.partition(".")[0] or "localhost"
+
+
+def history_settings(config: Path | None, environ: Mapping[str, str]) -> HistorySettings:
+    """The settings that hold. Raises: ConfigError."""
+    from doctor.config.file import find_config
+    from doctor.config.history_table import parse_history
+
+    return parse_history(find_config(config, environ), environ)

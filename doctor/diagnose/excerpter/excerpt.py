@@ -12,6 +12,7 @@ from doctor.diagnose.excerpter.line_choice import (
     is_recording,
     launcher_labels,
     line_starts,
+    shown_part,
     whole_lines,
 )
 from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD, OpenTracebacks
@@ -135,6 +136,8 @@ class LogReader:
             line = data[start : data.index(b"\n", start)]
             if b"\x1b" in line:
                 line = COLORS.sub(b"", line)
+            if b"\r" in line:
+                line = shown_part(line)
             if len(line) > MAX_LINE:
                 line = line[:MAX_LINE]
             literals = candidates(line)

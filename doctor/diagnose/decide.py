@@ -127,8 +127,10 @@ def _of_waiting(case: Case) -> tuple[list[Cause], Undecidable | None]:
 
 
 def _is_among(cause: Cause, pair: Cause) -> bool:
-    """Names one of these two ranks."""
-    return cause.culprits[0].rank in {culprit.rank for culprit in pair.culprits}
+    """Compares one of these two ranks with the others. That one of them is silent decides nothing between them."""
+    return cause.rule in ("minority", "behind in sequence") and cause.culprits[0].rank in {
+        culprit.rank for culprit in pair.culprits
+    }
 
 
 def _doubted(case: Case, cause: Cause) -> Cause:

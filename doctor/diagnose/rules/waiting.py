@@ -49,6 +49,7 @@ def silence(case: Case) -> list[Cause] | Undecidable:
     events = first_evidence(waiting_events(case, item)[0] for item in waiting)
     # A rank that the launcher ended after the first timeout may have been about to report its own.
     ended = set(named) <= terminated_ranks(case.reports, case.signatures)
+    ended |= any(event.signature in ("mpi-first-exit", "srun-ends-step") for event in case.reports)
     confidence: Confidence = "possible" if ended and len(waiting) == 1 else "likely"
     return [Cause("rank-silent", "silence", confidence, culprits, summary, events)]
 

@@ -1,4 +1,7 @@
-"""A Slurm with accounting: slurmdbd over a MariaDB of its own, everything in one folder."""
+"""A Slurm with accounting: slurmdbd over a MariaDB of its own, everything in one folder.
+
+Debian: slurmdbd and mariadb-server; where they are absent, its tests are skipped.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,7 @@ class Accounting:
                 "AccountingStorageType=accounting_storage/slurmdbd",
                 "AccountingStorageHost=127.0.0.1",
                 f"AccountingStoragePort={self._port}",
+                f"AccountingStoragePass={folder}/munge.sock",
                 "JobRequeue=1",
                 "KillWait=1",
                 "PreemptType=preempt/partition_prio",
@@ -71,9 +75,10 @@ class Accounting:
         environ = {**os.environ, **self.environ}
         return subprocess.run(argv, env=environ, capture_output=True, text=True, check=True, timeout=60).stdout
 
-    def state(self, job: str) -> str:
-        """As sacct tells it."""
-        return self.run("sacct", "-j", job, "-X", "-n", "-P", "-o", "State").strip().splitlines()[-1:][0]
+    def resume(self, node: str) -> None:
+        """Brings a node back that is down; one that came back by itself is left alone."""
+        argv = ["scontrol", "update", f"nodename={node}", "state=resume"]
+        subprocess.run(argv, env={**os.environ, **self.environ}, capture_output=True, timeout=60, check=False)
 
     def end(self) -> None:
         if self._slurm:

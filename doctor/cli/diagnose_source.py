@@ -155,6 +155,7 @@ class LogSource:
             budget=visit.budget,
             within=tuple(split_command(self.connection.within)),
             sudo=visit.sudo,
+            kernel=not inventory.local,
         )
         options = CollectionOptions(
             transport=self.connection.transport,

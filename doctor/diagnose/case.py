@@ -133,7 +133,7 @@ def build_case(
     host_files = own_logs(summaries, names)
     for index, (reading, hints) in enumerate(zip(readings, names, strict=True)):
         _copy_hints(reading.summary, hints)
-        hints = hints if index in host_files else msgspec.structs.replace(hints, host="")
+        hints = hints if index in host_files or reading.summary.kernel else msgspec.structs.replace(hints, host="")
         events, about_others = split([] if old[index] else overcome(reading.events, signatures), signatures, any(old))
         reports += about_others
         written = _processes_of_file(index, reading, events, hints, signatures)

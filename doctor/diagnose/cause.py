@@ -14,6 +14,8 @@ Confidence = Literal["certain", "likely", "possible"]
 """``certain``: a library or launcher names the rank, or the fault stands in its own log. ``likely``: the other ranks'
 logs point at it. ``possible``: the best of several explanations."""
 MAX_EVIDENCE = 4
+ONE_OF_TWO = "one of two"
+"""The rule of a cause that names two ranks, one of which is the culprit: the logs would be the same for the other."""
 
 
 class Culprit(msgspec.Struct, frozen=True):

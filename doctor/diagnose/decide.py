@@ -7,18 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from doctor.diagnose.case import Case, build_case
-from doctor.diagnose.cause import Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
+from doctor.diagnose.cause import ONE_OF_TWO, Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
 from doctor.diagnose.events import Event, FileReading
+from doctor.diagnose.rules.collective_calls import different_calls, different_sizes, ring_neighbors
+from doctor.diagnose.rules.fingerprints import different_fingerprints
 from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults
 from doctor.diagnose.rules.named import exited_silently, named_by_launcher, named_by_library, processes_of, terminated
 from doctor.diagnose.rules.ras import ras_reports
 from doctor.diagnose.rules.recorder import recorded
 from doctor.diagnose.rules.scheduler import ended_from_outside, explains_all, named_by_scheduler
+from doctor.diagnose.rules.silent_pair import silent_pair, spawned
 from doctor.diagnose.rules.wait_chain import wait_chain
 from doctor.diagnose.rules.waiting import (
     common_target,
     could_not_connect,
-    different_sizes,
     divergence,
     gave_up_last,
     lateness,
@@ -33,13 +35,18 @@ _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
     terminated,
     different_sizes,
     could_not_connect,
+    different_fingerprints,
+    different_calls,
     silence,
     divergence,
     lateness,
     wait_chain,
+    ring_neighbors,
     gave_up_last,
     common_target,
     silent_server,
+    spawned,
+    silent_pair,
 )
 """Over ranks that only waited; the first that names a cause counts."""
 _FAILED_ROLES = ("root", "victim", "ambiguous", "link", "wrapper")
@@ -90,13 +97,9 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
         return _joined(case, [*launched, *scheduled], faults), None
     if explains_all(case, ended):
         return ended, None
-    undecidable: Undecidable | None = None
-    for rule in _RULES:
-        verdicts = rule(case)
-        if isinstance(verdicts, Undecidable):
-            undecidable = undecidable or verdicts
-        elif verdicts and undecidable is None:
-            return [_doubted(case, cause) for cause in verdicts], None
+    causes, undecidable = _of_waiting(case)
+    if causes:
+        return causes, None
     if ended:
         return ended, None
     if undecidable:
@@ -104,6 +107,30 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     if any(case.role(event) in _FAILED_ROLES for event in _every_event(case)) or _failed_reports(case):
         return [], _not_decided(case)
     return [], None
+
+
+def _of_waiting(case: Case) -> tuple[list[Cause], Undecidable | None]:
+    """The first verdict over ranks that only waited. Of two ranks that one rule leaves, a later one may decide."""
+    undecidable: Undecidable | None = None
+    pair: list[Cause] = []
+    for rule in _RULES:
+        verdicts = rule(case)
+        if isinstance(verdicts, Undecidable):
+            undecidable = undecidable if undecidable or pair else verdicts
+        elif verdicts and undecidable is None:
+            (first, *others) = verdicts
+            if first.rule == ONE_OF_TWO:
+                pair = pair or verdicts
+            elif not pair or (not others and len(first.culprits) == 1 and _is_among(first, pair[0])):
+                return [_doubted(case, cause) for cause in verdicts], None
+    return [_doubted(case, cause) for cause in pair], undecidable
+
+
+def _is_among(cause: Cause, pair: Cause) -> bool:
+    """Compares one of these two ranks with the others. That one of them is silent decides nothing between them."""
+    return cause.rule in ("minority", "behind in sequence") and cause.culprits[0].rank in {
+        culprit.rank for culprit in pair.culprits
+    }
 
 
 def _doubted(case: Case, cause: Cause) -> Cause:

@@ -54,6 +54,8 @@ class FileSummary(msgspec.Struct):
     """Rank, device, host and process id that the file's own name shows."""
     origin: str = ""
     """The host that it was read on; empty where that is not known."""
+    kernel: bool = False
+    """It holds the messages of the kernel of ``origin``."""
     incomplete: bool = False
     """Some of it was not read: that it shows no error means nothing."""
 

@@ -3,7 +3,8 @@
 python -m tests.diagnose.campaign N [--seed S] [--at-once K] [--ways plain,torchrun] [--keep DIR]
 
 Each trial runs the gloo training of `tests/diagnose/program.py` with a random fault on a random rank, started as
-separate processes, by torchrun, torch.multiprocessing, mpirun or srun, and compares the diagnosis with the fault.
+separate processes, by torchrun, torch.multiprocessing, mpirun or srun, and compares the diagnosis with the fault. A
+verdict "one of two" counts as right where the logs would be the same for the other rank (`Trial.is_symmetric`).
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def main() -> int:
                 trial, result = trials[future], future.result()
                 counts[result] += 1
                 by_fault[trial.fault, result] += 1
-                if result == "right":
+                if result in ("right", "one of two"):
                     trial.remove()
                 else:
                     print(f"{trial.folder.name}: {result}", flush=True)
@@ -82,6 +83,9 @@ def main() -> int:
     for (fault, result), count in sorted(by_fault.items()):
         print(f"{fault}: {count} {result}")
     print(_counted(counts))
+    decided = sum(count for result, count in counts.items() if result not in ("not struck", "cut"))
+    right = counts["right"] + counts["one of two"]
+    print(f"{100 * right / max(1, decided):.1f} % right: {counts['right']}, and {counts['one of two']} one of two")
     return 1 if counts["wrong"] or counts["accused"] else 0
 
 

@@ -38,6 +38,7 @@ def main(spawned: int | None = None) -> None:
         _before_start(fault)
     _enter_network(rank)
     torch.set_num_threads(1)
+    dist.set_debug_level_from_env()  # the process that forks the ranks has another environment
     report = _reporter(rank)
     dist.init_process_group("gloo", timeout=timedelta(seconds=TIMEOUT_S))
     try:

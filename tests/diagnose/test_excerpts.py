@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import pickle
 import random
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError
 from doctor.transport.local import Local
 from tests.diagnose.test_cases import CASES, LOGS
+from tests.diagnose.test_flight_recorder import SUM, dump
 from tests.diagnose.test_issue_threads import THREADS
 from tests.diagnose.test_rules import TIMED_OUT
 from tests.test_collector import PYTHONS
@@ -43,6 +45,10 @@ def ask(folder: Path, **options: Any) -> HostLogs:
 def judged(logs: HostLogs) -> Diagnosis:
     record = LogRecord(SCHEMA, "", "", (), 0.0, {"localhost": logs})
     return diagnose(read_record(record, SIGNATURES), SIGNATURES, unread_logs(record))
+
+
+def unread(logs: HostLogs) -> list[str]:
+    return unread_logs(LogRecord(SCHEMA, "", "", (), 0.0, {"localhost": logs}))
 
 
 def found(diagnosis: Diagnosis) -> list[Any]:
@@ -123,13 +129,26 @@ def test_a_task_is_known_from_labels_that_only_lines_which_are_not_sent_show(tmp
     assert not in_part.causes and in_part.undecidable
 
 
-def test_a_dump_on_a_host_is_not_read_as_text_and_that_is_said(tmp_path: Path) -> None:
-    (tmp_path / "nccl_trace_rank_0").write_bytes(b"\x80\x02]" + b"[rank1]: ValueError: bad\n" * 9)
-    (tmp_path / "nccl_trace_rank_1").write_bytes(b'{"pg_config": {}, "x":\n"[rank1]: ValueError: bad"}')
+def test_dumps_on_a_host_are_fetched_and_a_pickle_that_holds_more_than_values_is_refused(tmp_path: Path) -> None:
+    for rank in range(3):
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump(*SUM[: 3 if rank == 1 else 4]), 2))
+        (tmp_path / f"rank_{rank}.log").write_text(TIMED_OUT + "\n")
+    (cause,) = judged(ask(tmp_path)).causes
+    assert (cause.rule, [culprit.rank for culprit in cause.culprits]) == ("behind in sequence", [1])
+    (tmp_path / "nccl_trace_rank_1").write_bytes(b"\x80\x02cos\nsystem\nU\x05touchU\x00\x85R.")
+    diagnosis = judged(ask(tmp_path))
+    assert any("pickle that was not read" in note for file in diagnosis.files for note in file.notes)
+
+
+def test_a_dump_beyond_the_limit_of_bytes_is_left_out_and_that_is_said(tmp_path: Path) -> None:
+    from doctor.diagnose.fetch import ask_hosts as module
+
+    noise = random.Random(1).randbytes(module.MAX_ANSWER + 1)
+    (tmp_path / "nccl_trace_rank_0").write_bytes(b"\x80\x02" + noise)
+    (tmp_path / "rank_0.log").write_text(TIMED_OUT + "\n")
     answer = ask(tmp_path)
-    assert [len(log.kept) for log in answer.files] == [0, 0]
-    assert all("copy it here" in note for log in answer.files for note in log.notes)
-    assert not judged(answer).causes
+    assert [Path(log.path).name for log in answer.files] == ["rank_0.log"]
+    assert [item.reason for item in answer.omitted] == ["a dump beyond the limit of bytes"] and unread(answer)
 
 
 def test_lines_of_one_kind_and_all_lines_are_bounded_and_that_is_said(tmp_path: Path) -> None:

@@ -177,10 +177,12 @@ def test_a_rank_that_only_the_launcher_reports_is_silent_and_the_last_to_report_
     assert named(found) == [("rank-silent", "silence", [0])]
 
 
-def test_of_two_silent_ranks_none_is_blamed() -> None:
+def test_of_two_silent_ranks_either_may_be_the_culprit_and_of_three_none_is_named() -> None:
     ended = BLOCK.replace("1 (pid: 72)", "-15 (pid: 72)")
     found = logs(train="\n".join([f"[rank1]: {TIMED_OUT}", f"[rank3]: {CLOSED}", ended]))
-    assert not found.causes and found.undecidable
+    assert named(found) == [("rank-silent", "one of two", [0, 2])] and found.causes[0].confidence == "possible"
+    three = logs(train="\n".join([f"[rank1]: {TIMED_OUT}", ended.replace("1 (pid: 73)", "-15 (pid: 73)")]))
+    assert not three.causes and three.undecidable
 
 
 def test_a_rank_that_aborts_itself_over_anothers_tensor_is_innocent() -> None:

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from doctor.diagnose.cause import Diagnosis
+from doctor.diagnose.cause import ONE_OF_TWO, Diagnosis
 from doctor.diagnose.decide import diagnose
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.readings import read_source
@@ -77,6 +77,7 @@ class Trial:
         self.recorder = draw.choice(["", "", "pickle", "json"])
         self.clock_off = self.way == "plain" and draw.random() < 0.2
         self.labels = draw.random() < 0.5
+        self.detail = draw.random() < 0.2
         self.folder = folder / f"{seed}-{self.fault}-{self.rank}-of-{self.ranks}-{self.way}"
         self.struck = self.folder / "struck"
         self.logs = self.folder / "logs"
@@ -87,8 +88,9 @@ class Trial:
     def run(self, place: Place = Place()) -> str:
         """Runs the job, diagnoses its logs, and returns the result.
 
-        right, undecidable, one-of (the culprit among others), no rank (the cause, of a process whose rank no line
-        shows), wrong, accused (an innocent, "certain"), not struck, cut (the job did not end in time).
+        right, one of two (`is_symmetric`), undecidable, one-of (the culprit among others), no rank (the cause, of a
+        process whose rank no line shows), wrong, accused (an innocent, "certain"), not struck, cut (the job did not
+        end in time).
         """
         shutil.rmtree(self.folder, ignore_errors=True)
         self.logs.mkdir(parents=True)
@@ -141,6 +143,8 @@ class Trial:
             "OMP_NUM_THREADS": "1",
             "CGROUP": f"/sys/fs/cgroup/memory/diagnose-{os.getpid()}-{self.seed}",
         }
+        if self.detail:
+            environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
         if self.recorder:
             environ |= {
                 "RECORDER": str(self.logs),
@@ -227,13 +231,37 @@ class Trial:
             return "accused"
         if not diagnosis.causes:
             return "undecidable" if diagnosis.failed else "cut" if self.seconds > LIMIT_S else "missed"
-        if ranks == {self.rank}:
-            return "right"
-        if self.fault == "port-taken" and diagnosis.causes[0].signature == "torch-port-in-use":
+        port_taken = self.fault == "port-taken" and diagnosis.causes[0].signature == "torch-port-in-use"
+        if ranks == {self.rank} or port_taken:
             return "right"
         if ranks == {None}:
             return "no rank"
+        return self._judge_several(diagnosis, ranks)
+
+    def _judge_several(self, diagnosis: Diagnosis, ranks: set[int | None]) -> str:
+        if self.rank in ranks and len(diagnosis.causes) == 1 and diagnosis.causes[0].rule == ONE_OF_TWO:
+            return "one of two" if self.is_symmetric(ranks) else "one-of"
         return "one-of" if self.rank in ranks else "wrong"
+
+    def is_symmetric(self, ranks: set[int | None]) -> bool:
+        """Whether a job with this fault on the other of two ranks could have left the same logs.
+
+        So it is where all ranks are these two and both ran on, in different collectives or behind a network that
+        drops packets; where two neighbors in the ring have tensors of different sizes, and no line shows that of a
+        third; and where neither of the two printed an error, because the launcher ended the innocent one.
+        """
+        text = "\n".join(path.read_text(errors="replace") for path in self.logs.rglob("*.log"))
+        reported = {int(rank) for rank in re.findall(r"\[rank(\d+)\]: [\w.]*(?:Error|Exception)", text)}
+        reported |= {int(rank) for rank in re.findall(r"-- Process (\d+) terminated", text)}
+        if self.fault in MISMATCHES | {"drop"} and (self.ranks == 2 or reported <= ranks):
+            return True
+        if self.fault in ("shape", "larger"):
+            return not self.detail and self._distance(ranks) in (1, self.ranks - 1)
+        return self.way != "plain" and not reported & ranks
+
+    def _distance(self, ranks: set[int | None]) -> int:
+        first, last = sorted(rank or 0 for rank in ranks)
+        return last - first
 
 
 def _start(place: Place, argv: list[str], environ: dict[str, str], log: int) -> subprocess.Popen[bytes] | Job:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 _NODES = 2
@@ -24,8 +25,8 @@ MISSING = [name for name in ("munged", "slurmctld", "slurmd", "srun") if not pro
 class Slurm:
     """``environ`` is what its clients need."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, settings: Sequence[str] = (), before: Callable[[], None] = lambda: None) -> None:
+        self._folder, self._settings = folder, settings
         self.environ = {"SLURM_CONF": str(folder / "slurm.conf")}
         for name in ("state", "spool"):
             (folder / name).mkdir()
@@ -40,6 +41,7 @@ class Slurm:
             *(f"--{name}-file={folder / f'munge.{name}'}" for name in ("key", "pid", "log", "seed")),
             f"--socket={folder / 'munge.sock'}",
         )
+        before()
         self._start("slurmctld", "-c")
         for node in range(_NODES):
             (folder / "spool" / f"n{node}").mkdir()
@@ -48,7 +50,7 @@ class Slurm:
 
     def _configuration(self) -> str:
         host, folder = socket.gethostname().partition(".")[0], self._folder
-        first, *ports = _free_ports(1 + _NODES)
+        first, *ports = free_ports(1 + _NODES)
         lines = [
             "ClusterName=smoke",
             f"SlurmctldHost={host}(127.0.0.1)",
@@ -79,7 +81,9 @@ class Slurm:
             f"NodeName=n{node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=1000 State=UNKNOWN"
             for node, port in enumerate(ports)
         ]
-        return "\n".join([*lines, "PartitionName=p Nodes=ALL Default=YES State=UP OverSubscribe=YES", ""])
+        return "\n".join(
+            [*lines, *self._settings, "PartitionName=p Nodes=ALL Default=YES State=UP OverSubscribe=YES", ""]
+        )
 
     def _start(self, name: str, *words: str) -> None:
         subprocess.run([program(name), *words], env={**os.environ, **self.environ}, check=True, timeout=20)
@@ -105,7 +109,7 @@ class Slurm:
             time.sleep(0.05)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [int(server.getsockname()[1]) for server in servers]
     for server in servers:

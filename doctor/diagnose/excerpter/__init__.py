@@ -13,6 +13,7 @@ MODULES = (
     "doctor.diagnose.excerpter.line_choice",
     "doctor.diagnose.excerpter.tracebacks",
     "doctor.diagnose.excerpter.log_search",
+    "doctor.diagnose.excerpter.kernel_messages",
     "doctor.diagnose.excerpter.excerpt",
     "doctor.diagnose.excerpter.excerpter",
 )

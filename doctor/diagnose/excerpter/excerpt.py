@@ -1,5 +1,6 @@
 """The excerpt of one log: the lines that a diagnosis needs, with their numbers."""
 
+import base64
 import os
 import re
 import stat
@@ -12,11 +13,13 @@ from doctor.diagnose.excerpter.line_choice import (
     is_recording,
     launcher_labels,
     line_starts,
+    shown_part,
     whole_lines,
 )
 from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD, OpenTracebacks
 
 BLOCK = 1 << 20
+MAX_DUMP = 1 << 25  # bytes of a dump that is sent
 EDGE_LINES = 20  # first and last lines that are sent of each file
 MAX_ALIKE = 2000  # lines of one shape in one file
 LOOK_BACK = 200  # lines before a line without a time in which one is looked for
@@ -66,6 +69,7 @@ class LogReader:
         self.lines = self.bytes = self.crc = 0
         self.path, self.size, self.modified, self.inode = path, size, modified, inode
         self.notes, self.labels, self.complete = [], (), False
+        self.dump, self.is_kernel, self.edge_lines = "", False, EDGE_LINES
 
     def read(self, path, name):
         """Reads it. Raises: OSError where it cannot be opened; what `SIGALRM` raises."""
@@ -97,7 +101,7 @@ class LogReader:
     def read_blocks(self, blocks):
         first = next(blocks, b"")
         if is_recording(first):
-            self.notes.append("is a dump of a flight recorder or a pickle: copy it here, and give its path")
+            self.read_dump(first, blocks)
             return
         if is_binary(first):
             self.notes.append("is no text: it was not read")
@@ -108,9 +112,27 @@ class LogReader:
             if not self.lines:
                 self.labels = launcher_labels(data)
             self.lines += data.count(b"\n")
-        last = data.split(b"\n")[:-1][-EDGE_LINES:]
+        last = data.split(b"\n")[:-1][-self.edge_lines :] if self.edge_lines else []
         for offset, line in enumerate(last):
             self.excerpt.add(self.lines - len(last) + offset + 1, line)
+
+    def read_dump(self, first, blocks):
+        """Takes the bytes of a dump as they are: nothing here interprets a pickle."""
+        pieces = []
+        for block in self.counted(first, blocks):
+            pieces.append(block)
+            if self.bytes > MAX_DUMP:
+                self.notes.append("is a dump of more than %d MiB: it was not read" % (MAX_DUMP >> 20))
+                return
+        self.dump = base64.b64encode(b"".join(pieces)).decode("ascii")
+
+    def read_kernel(self, data):
+        """Chooses among the messages of the kernel."""
+        self.start("kernel log", len(data), 0, 0)
+        self.is_kernel, self.edge_lines = True, 0
+        if data:
+            self.read_blocks(iter([data]))
+        self.complete = True
 
     def counted(self, first, blocks):
         block = first
@@ -122,7 +144,7 @@ class LogReader:
 
     def read_lines(self, data):
         """Chooses among the lines of a block, each of which ends with a newline."""
-        if self.lines < EDGE_LINES:
+        if self.lines < self.edge_lines:
             for offset, line in enumerate(data.split(b"\n", EDGE_LINES)[: min(EDGE_LINES, data.count(b"\n"))]):
                 self.excerpt.add(self.lines + offset + 1, line)
         starts = line_starts(data, self.quiet)
@@ -135,6 +157,8 @@ class LogReader:
             line = data[start : data.index(b"\n", start)]
             if b"\x1b" in line:
                 line = COLORS.sub(b"", line)
+            if b"\r" in line:
+                line = shown_part(line)
             if len(line) > MAX_LINE:
                 line = line[:MAX_LINE]
             literals = candidates(line)
@@ -190,6 +214,8 @@ class LogReader:
             "notes": self.notes,
             "labels": self.labels,
             "kept": self.excerpt.rows(),
+            "dump": self.dump,
+            "kernel": self.is_kernel,
         }
 
 

@@ -9,6 +9,7 @@ import time
 import zlib
 
 from doctor.diagnose.excerpter.excerpt import LogReader
+from doctor.diagnose.excerpter.kernel_messages import kernel_messages
 from doctor.diagnose.excerpter.line_choice import QUIET_GRAM, ShapeIndex, covering_grams
 from doctor.diagnose.excerpter.log_search import LogSearch, Omissions, printable_path
 from doctor.remote.runtime.framing import marked_line
@@ -32,7 +33,7 @@ class Excerpter:
         self.marker = request["marker"].encode("ascii")
         self.omissions = Omissions()
         self.sent = self.kept = self.files = 0
-        self.stopped = ""
+        self.stopped = self.kernel = ""
 
     def run(self):
         began = time.time()
@@ -48,6 +49,8 @@ class Excerpter:
             quiet = covering_grams([word.encode() for word in self.request["quiet"]], QUIET_GRAM)
             limit = max(MIN_FILE_BYTES, self.request["bytes"] // max(1, len(waiting)))
             current = LogReader(index, quiet, limit)
+            if self.request["kernel"]:
+                self.read_kernel(current)
             while waiting and self.has_room():
                 self.read(current, waiting.pop(0))
         except TimeIsUp:
@@ -60,6 +63,7 @@ class Excerpter:
                 "end": True,
                 "files": self.files,
                 "stopped": self.stopped,
+                "kernel": self.kernel,
                 "unmatched": search.unmatched,
                 "omitted": self.omissions.rows(),
                 "began": began,
@@ -75,6 +79,15 @@ class Excerpter:
         if self.kept > self.request["bytes"] or self.sent > self.request["sent"]:
             self.stopped = "the limit of bytes"
         return not self.stopped
+
+    def read_kernel(self, reader):
+        """Sends what the kernel said since the time that was asked for; `kernel` says why it cannot be read."""
+        age = self.request["age"]
+        data, self.kernel = kernel_messages(time.time() - age if age else 0)
+        if data is not None:
+            reader.read_kernel(data)
+            self.kept += reader.excerpt.head_bytes + reader.excerpt.tail_bytes
+            self.send(reader.report())
 
     def read(self, reader, path):
         name = printable_path(path)
@@ -94,14 +107,19 @@ class Excerpter:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
         self.kept += reader.excerpt.head_bytes + reader.excerpt.tail_bytes
         self.files += 1
-        self.send(reader.report())
+        if not self.send(reader.report(), bool(reader.dump)):
+            self.omissions.add("a dump beyond the limit of bytes", name)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
 
-    def send(self, report):
+    def send(self, report, may_not_fit=False):
+        """Prints it; whether it did: what `may_not_fit` is left out where it would go beyond the limit."""
         data = base64.b64encode(zlib.compress(json.dumps(report).encode("ascii"), 6))
         line = marked_line(self.marker, data)
+        if may_not_fit and self.sent + len(line) > self.request["sent"]:
+            return False
         self.sent += len(line)
         write_all(1, line)
+        return True
 
 
 def stop(*_):

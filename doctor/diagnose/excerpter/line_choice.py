@@ -17,6 +17,7 @@ NUMBER_HEAD = 3
 RECORDING_MARKS = (b'"collective_seq_id"', b'"pg_config"', b'"pg_status"')
 LABEL_BYTES = 1 << 20  # at the beginning of a file, in which labels are looked for
 LAUNCHER_LABEL = re.compile(rb"^(?:(\d{1,6}): |\[\d{1,10},(\d{1,6})\](?:<std(?:out|err)>)?:)", re.MULTILINE)
+RANK_WORD = re.compile(rb"(?<![A-Za-z_])[Rr]ank[ _=:]{0,2}(\d{1,6})(?![\d.])[^\n\r]*")  # once in a line
 
 
 class ShapeIndex:
@@ -97,7 +98,10 @@ def line_starts(data, quiet_texts):
 
 
 def whole_lines(blocks):
-    """The blocks, cut after their last newline. The rest of a line that is longer than `MAX_LINE` is dropped."""
+    """The blocks, cut after their last newline. The rest of a line that is longer than `MAX_LINE` is dropped.
+
+    Of a line that a progress bar has written over and over, its last state is kept.
+    """
     rest = b""
     for block in blocks:
         end = block.rfind(b"\n") + 1
@@ -107,9 +111,14 @@ def whole_lines(blocks):
         else:
             rest += block
         if len(rest) > 4 * MAX_LINE:
-            rest = rest[: MAX_LINE + 1]
+            rest = shown_part(rest)[: MAX_LINE + 1]
     if rest:
         yield rest + b"\n"
+
+
+def shown_part(line):
+    """What a terminal shows of a line in the end: progress bars write each state over the one before, with a CR."""
+    return line[line.rfind(b"\r", 0, len(line.rstrip(b"\r"))) + 1 :]
 
 
 def is_recording(head):
@@ -126,8 +135,18 @@ def is_binary(block):
 
 
 def launcher_labels(data):
-    """The ranks with which srun or mpirun label each line; none where fewer than half of the lines have a label."""
-    matches = LAUNCHER_LABEL.findall(data[:LABEL_BYTES])
-    if 2 * len(matches) < data.count(b"\n", 0, LABEL_BYTES):
+    """The ranks whose output a log holds: those with which srun or mpirun label each line, or that lines name.
+
+    None where fewer than half of the lines show one. Of those that lines name, all from 0 on must be there, and two
+    at least: a number behind the word may be anything else.
+    """
+    data = data[:LABEL_BYTES]
+    lines = data.count(b"\n")
+    matches = LAUNCHER_LABEL.findall(data)
+    if 2 * len(matches) >= lines:
+        return tuple(sorted(set(int(srun or mpi) for srun, mpi in matches)))
+    ranks = RANK_WORD.findall(data)
+    if 2 * len(ranks) < lines + data.count(b"\r"):
         return ()
-    return tuple(sorted(set(int(srun or mpi) for srun, mpi in matches)))
+    named = sorted(set(map(int, ranks)))
+    return tuple(named) if len(named) > 1 and named == list(range(len(named))) else ()

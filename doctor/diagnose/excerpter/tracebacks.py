@@ -12,12 +12,21 @@ LABEL = re.compile(
     r"(?:\([\w .,=:<>-]{1,80}\) )?"
     r"(?:(?:ERROR|CRITICAL) \d\d-\d\d (?P<clock>\d\d:\d\d:\d\d) \[[\w./-]{1,80}:\d{1,6}\] ?)?"
 )  # of ranks and actors, and the head that vLLM prints before each line of a traceback
+INNER_LABEL = re.compile(r"\[(?:rank|default)?\d{1,6}\]:? $")
 
 
 def label_of(text):
     """The label of a rank before the line, with which launchers tell the output of ranks apart."""
     match = LABEL.match(text)
     return match.group() if match else ""
+
+
+def label_before_head(text):
+    """The label right before the first line of a traceback, which a progress bar may have begun."""
+    label = label_of(text)
+    between = text[len(label) : text.find(TRACEBACK_HEAD)]
+    match = INNER_LABEL.search(between[-200:])
+    return match.group() if match and match.group() != between else label
 
 
 def stream_of(label):
@@ -37,7 +46,7 @@ class OpenTracebacks:
 
     def open(self, text):
         """The first line of a traceback."""
-        self.lines_left[stream_of(label_of(text))] = TRACEBACK_LINES
+        self.lines_left[stream_of(label_before_head(text))] = TRACEBACK_LINES
 
     def read(self, text):
         """(whether an open traceback may end here, the match of its exception's line or None).

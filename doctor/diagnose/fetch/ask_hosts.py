@@ -52,6 +52,8 @@ class LogRequest(msgspec.Struct, frozen=True):
     """Suffixes of files that hold no log."""
     within: tuple[str, ...] = ()
     sudo: bool = False
+    kernel: bool = False
+    """Also the messages of each host's kernel."""
 
 
 class _EndReport(msgspec.Struct, frozen=True):
@@ -60,6 +62,7 @@ class _EndReport(msgspec.Struct, frozen=True):
     stopped: str
     unmatched: list[str]
     omitted: list[Omission]
+    kernel: str = ""
 
 
 @cache
@@ -109,6 +112,7 @@ def _fixed_fields(request: LogRequest, signatures: Iterable[Signature]) -> dict[
     return {
         "patterns": request.places,
         "age": request.since,
+        "kernel": request.kernel,
         "files": MAX_FILES,
         "bytes": request.limit,
         "sent": MAX_ANSWER,
@@ -165,7 +169,8 @@ def _parsed(result: CommandResult, marker: str, error: str, room: int = MIN_INFL
         Omission(printable(item.reason), item.count, [printable(path, 400) for path in item.examples[:_MAX_EXAMPLES]])
         for item in end.omitted[:100]
     ]
-    return HostLogs(files, omitted, [printable(place) for place in end.unmatched[:100]], error)
+    unmatched = [printable(place) for place in end.unmatched[:100]]
+    return HostLogs(files, omitted, unmatched, error, printable(end.kernel, 200))
 
 
 def _inflated(text: bytes, room: int) -> bytes:
@@ -203,20 +208,23 @@ def decoded(line: bytes) -> str:
     return line.decode("utf-8", "replace")
 
 
-LogIdentity = tuple[str, int, tuple[tuple[int, str], ...]]
+LogIdentity = tuple[str, int, int, tuple[tuple[int, str], ...]]
 _COMPARED_LINES = 20
 
 
 def log_identity(log: LogExcerpt) -> LogIdentity:
-    """What two views of one file have in common, even while it grows: path, inode, and its first lines."""
-    return log.path, log.inode, tuple(log.kept[:_COMPARED_LINES])
+    """What two views of one file have in common, even while it grows: path, inode, and its first lines.
+
+    Of a dump, which has no lines, its bytes.
+    """
+    return log.path, log.inode, log.crc if log.dump else 0, tuple(log.kept[:_COMPARED_LINES])
 
 
 def shared_logs(answers: Mapping[str, HostLogs]) -> dict[LogIdentity, LogExcerpt]:
     """The files that several hosts have in common, as on a shared file system, each as it was read furthest."""
     logs: dict[LogIdentity, list[LogExcerpt]] = {}
     for answer in answers.values():
-        for log in answer.files:
+        for log in (log for log in answer.files if not log.kernel):
             logs.setdefault(log_identity(log), []).append(log)
     return {
         identity: max(views, key=lambda log: (log.complete, log.read))

@@ -59,15 +59,28 @@ def default_places(environ: Mapping[str, str], folder: str) -> tuple[str, ...]:
     Sources: CANN's environment variable reference (ASCEND_PROCESS_LOG_PATH, else ``$HOME/ascend/log``); MindSpore's
     msrun (``--log_dir`` is the working folder) and MindSpore Transformers (``output/msrun_log``); torchrun, which makes
     ``torchelastic_*`` in the temporary folder where ``--log-dir`` is not given
-    (torch/distributed/elastic/multiprocessing/api.py).
+    (torch/distributed/elastic/multiprocessing/api.py). Dumps of flight recorders: torch/csrc/distributed/c10d/
+    (TORCH_FR_DUMP_TEMP_FILE, before TORCH_NCCL_DEBUG_INFO_TEMP_FILE) and torch_npu (TORCH_HCCL_DEBUG_INFO_TEMP_FILE).
     """
     cann = environ.get("ASCEND_PROCESS_LOG_PATH", "")
     places = [cann if os.path.isabs(cann) else "~/ascend/log"]
     for start in dict.fromkeys((glob_quoted(folder), "~")):
         places += [f"{start}/worker_*.log", f"{start}/scheduler.log"]
         places += [f"{start}/msrun_log", f"{start}/output/msrun_log"]
+    places += _dump_places(environ)
     places += [f"{glob_quoted(tempfile.gettempdir())}/torchelastic_*", "/tmp/torchelastic_*"]
     return tuple(dict.fromkeys(places))
+
+
+_DUMP_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_HCCL_DEBUG_INFO_TEMP_FILE")
+
+
+def _dump_places(environ: Mapping[str, str]) -> list[str]:
+    """Where ranks leave the dumps of their flight recorders; each appends its rank."""
+    named = [environ.get(name, "") for name in _DUMP_VARIABLES]
+    places = [f"{glob_quoted(path)}[0-9]*" for path in named if os.path.isabs(path)]
+    defaults = ("~/.cache/torch/comm_lib_trace_rank_", "/tmp/nccl_trace_rank_", "/tmp/hccl_trace_rank_")
+    return [*places, *(f"{place}[0-9]*" for place in defaults)]
 
 
 def glob_quoted(path: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import time
 from collections.abc import Mapping
 
@@ -9,8 +11,10 @@ import msgspec
 
 from doctor.diagnose.events import FileReading
 from doctor.diagnose.fetch.ask_hosts import log_identity, shared_logs
+from doctor.diagnose.fetch.kernel_events import join_kernel_logs
 from doctor.diagnose.fetch.saved_logs import LogExcerpt, LogRecord
 from doctor.diagnose.read.matcher import Matcher
+from doctor.diagnose.read.readings import read_dump
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import count_noun
@@ -29,13 +33,14 @@ def read_record(record: LogRecord, signatures: Mapping[str, Signature]) -> list[
     for host, logs in record.hosts.items():
         for log in logs.files:
             identity = log_identity(log)
-            if identity in done:
+            if identity in done and not log.kernel:
                 continue
             done.add(identity)
             if identity in shared:
                 readings.append(_read_excerpt("", shared[identity], matcher))
             else:
                 readings.append(_read_excerpt("" if host == LOCAL else host, log, matcher))
+    readings = join_kernel_logs(readings, signatures)
     year = time.gmtime().tm_year
     for name, text in record.texts.items():
         readings.append(scan(name, [text.encode()], matcher, file=0, year=year))
@@ -43,6 +48,8 @@ def read_record(record: LogRecord, signatures: Mapping[str, Signature]) -> list[
 
 
 def _read_excerpt(host: str, log: LogExcerpt, matcher: Matcher) -> FileReading:
+    if log.dump:
+        return _read_dump(host, log)
     data = "".join(line.replace("\n", " ") + "\n" for _, line in log.kept).encode()
     name = f"{host}:{log.path}" if host else log.path
     year = time.gmtime(min(max(log.modified, 0.0), 32e9) or time.time()).tm_year
@@ -51,8 +58,20 @@ def _read_excerpt(host: str, log: LogExcerpt, matcher: Matcher) -> FileReading:
     summary.bytes, summary.lines, summary.origin = log.read, log.lines, host
     summary.incomplete, summary.labels = not log.complete, tuple(log.labels)
     summary.notes += log.notes
+    summary.kernel = log.kernel
     events = [msgspec.structs.replace(event, line=log.kept[event.line - 1][0]) for event in reading.events]
     return FileReading(summary, events)
+
+
+def _read_dump(host: str, log: LogExcerpt) -> FileReading:
+    """A dump as one that lies here is read: by an interpreter that knows plain values only."""
+    try:
+        data = base64.b64decode(log.dump, validate=True)
+    except (binascii.Error, ValueError):
+        data = b""
+    reading = read_dump(f"{host}:{log.path}" if host else log.path, iter([data]), list(log.notes))
+    reading.summary.origin, reading.summary.incomplete = host, not log.complete
+    return reading
 
 
 def unread_logs(record: LogRecord) -> list[str]:
@@ -76,6 +95,8 @@ def collection_notes(record: LogRecord) -> list[str]:
             older = sum(item.count for item in logs.omitted if item.reason == OLDER)
             beside = f"; {count_noun(older, 'file')} older than asked for" if older else ""
             notes.append(f"{place}no log at {', '.join(record.places)}{beside}")
+        if logs.kernel:
+            notes.append(f"{place}the kernel's messages cannot be read: {logs.kernel}; --sudo reads them")
     count = sum(item.count for logs in record.hosts.values() for item in logs.omitted if item.reason == OLDER)
     if count:
         notes.append(f"{count_noun(count, 'file')} last written more than {describe_age(record.since)} ago: not read")

@@ -38,6 +38,10 @@ class LogExcerpt(msgspec.Struct, frozen=True):
     """Line numbers from 1 in rising order, and lines."""
     labels: list[Annotated[int, msgspec.Meta(ge=0, lt=1_000_000)]] = []
     """Ranks that labels of a launcher show at most lines."""
+    dump: str = ""
+    """The bytes of a dump of a flight recorder, in base64; empty for a log."""
+    kernel: bool = False
+    """These are the messages of the host's kernel."""
 
 
 class Omission(msgspec.Struct, frozen=True, array_like=True):
@@ -57,6 +61,8 @@ class HostLogs(msgspec.Struct, frozen=True):
     """Places that do not exist there."""
     error: str = ""
     """Why the host gave no answer, or not all of it; empty where it did."""
+    kernel: str = ""
+    """Why the kernel's messages cannot be read there; empty where they can, or nobody asked."""
 
 
 class LogRecord(msgspec.Struct, frozen=True):

@@ -96,7 +96,7 @@ def read_source(source: Source, matcher: Matcher, count: _Count | None = None) -
         name = printable(path, MAX_NAME)
         first = next(blocks, b"")
         if is_recording(first):  # type: ignore[no-untyped-call]
-            yield _recording(name, _chained(first, blocks), notes)
+            yield read_dump(name, _chained(first, blocks), notes)
             continue
         if is_binary(first):  # type: ignore[no-untyped-call]
             yield FileReading(FileSummary(name=name, bytes=len(first), notes=["is no text: it was not read"]), [])
@@ -108,7 +108,8 @@ def read_source(source: Source, matcher: Matcher, count: _Count | None = None) -
         yield reading
 
 
-def _recording(name: str, blocks: Iterable[bytes], notes: list[str]) -> FileReading:
+def read_dump(name: str, blocks: Iterable[bytes], notes: list[str]) -> FileReading:
+    """A dump of a flight recorder; what cannot be read of it is noted."""
     summary = FileSummary(name=name, notes=notes)
     try:
         recording = read_recording(_counted(blocks, summary))

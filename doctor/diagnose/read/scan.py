@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary
-from doctor.diagnose.excerpter.line_choice import MAX_LINE, launcher_labels, line_starts, whole_lines
+from doctor.diagnose.excerpter.line_choice import MAX_LINE, launcher_labels, line_starts, shown_part, whole_lines
 from doctor.diagnose.excerpter.tracebacks import OpenTracebacks
 from doctor.diagnose.read.matcher import Candidate, Matcher
 from doctor.diagnose.read.stamps import read_stamp
@@ -97,6 +97,8 @@ class _Scanner:
             line = data[start:end]
             if b"\x1b" in line:
                 line = _ESCAPES.sub(b"", line)
+            if b"\r" in line:
+                line = shown_part(line)  # type: ignore[no-untyped-call]
             if len(line) > MAX_LINE:
                 self.long_lines += 1
                 line = line[:MAX_LINE]

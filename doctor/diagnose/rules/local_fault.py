@@ -26,12 +26,24 @@ class Fault(msgspec.Struct, frozen=True):
 def local_faults(case: Case) -> list[Cause]:
     """One cause for each fault that no other explains, the earliest first."""
     faults = [fault for process in case.processes if (fault := first_fault(case, process))]
-    faults = _unexplained(case, faults)
+    faults = _unexplained(case, _near_job(case, faults))
     groups: dict[str, list[Fault]] = {}
     for fault in faults:
         groups.setdefault(fault.event.signature, []).append(fault)
     causes = [_cause(case, signature, members) for signature, members in groups.items()]
     return sorted(causes, key=lambda cause: _time(cause.evidence[0]))
+
+
+def _near_job(case: Case, faults: list[Fault]) -> list[Fault]:
+    """Beside faults of ranks, those that kernels report only on the hosts of these ranks."""
+    of_ranks = [fault for fault in faults if not _only_of_kernel(case, fault)]
+    hosts = {host for fault in of_ranks for host in (fault.process.host, fault.process.origin) if host}
+    return [f for f in faults if f in of_ranks or not of_ranks or {f.process.host, f.process.origin} & hosts]
+
+
+def _only_of_kernel(case: Case, fault: Fault) -> bool:
+    """The kernel of the host reports it, and of no process of the job."""
+    return case.files[fault.event.file].kernel and fault.process.rank is None
 
 
 def first_fault(case: Case, process: Process) -> Fault | None:
@@ -127,7 +139,8 @@ def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
     events = first_evidence(event for fault in faults for event in _evidence(fault, signature))
     if "ends-all" in case.signatures[signature].traits:
         return Cause(signature, "local fault", "certain", (), title, events)
-    return Cause(signature, "local fault", "certain", culprits, f"{who}: {title}", events)
+    of_kernel = all(_only_of_kernel(case, fault) for fault in faults)
+    return Cause(signature, "local fault", "likely" if of_kernel else "certain", culprits, f"{who}: {title}", events)
 
 
 def _evidence(fault: Fault, signature: str) -> Iterable[Event]:

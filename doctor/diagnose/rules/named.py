@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from doctor.diagnose.case import Case, Process
-from doctor.diagnose.cause import Cause, Culprit, culprit_of, first_evidence
+from doctor.diagnose.cause import ONE_OF_TWO, Cause, Culprit, culprit_of, first_evidence
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import FailureBlock, failure_blocks, task_failed
 
@@ -35,6 +35,9 @@ def exited_silently(case: Case) -> list[Cause]:
         if event.signature == "slurm-task-exited" and event.values.get("exit_code"):
             for rank in rank_list(event.values.get("ended_ranks", "")):
                 codes.setdefault(rank, (event.values["exit_code"], event, event.values.get("task_host", "")))
+        elif event.signature == "mpi-first-exit" and not _of_unknown_rank(case):
+            first = small_number(event.values.get("first_rank", ""))
+            codes |= {first: ("other than 0", event, "")} if first is not None else {}
     silent = {}
     for rank, grouped in codes.items():
         process = case.process_of_rank(rank)
@@ -48,6 +51,12 @@ def exited_silently(case: Case) -> list[Cause]:
         summary = f"{culprit.name} ended with exit code {code} and reports no error"
         causes.append(Cause("worker-exited", "named by the launcher", "likely", (culprit,), summary, (event,)))
     return causes
+
+
+def _of_unknown_rank(case: Case) -> bool:
+    """Some error is of a process whose rank no line shows."""
+    unplaced = [process for process in case.processes if process.rank is None]
+    return any(case.role(event) not in ("evidence", "benign", "wrapper") for item in unplaced for event in item.events)
 
 
 def _reported(case: Case, event: Event) -> Iterator[Cause]:
@@ -115,7 +124,9 @@ def terminated(case: Case) -> list[Cause]:
         if rank is not None and event.values.get("signal") in ("15", "SIGTERM"):
             ended[rank] = event, event.values.get("culprit_host", "")
     for block in failure_blocks(case.reports, case.signatures):
-        if block.first and block.exit_code == -15 and block.rank is not None:
+        by_agent = _ended_by_agent(case, block.event.file)
+        from_outside = block.first or (by_agent and block.pid not in by_agent)
+        if from_outside and block.exit_code == -15 and block.rank is not None:
             ended[block.rank] = block.event, block.host
     if len(ended) != 1:
         return []
@@ -123,6 +134,12 @@ def terminated(case: Case) -> list[Cause]:
     culprit = _culprit(case, rank, host)
     summary = f"{culprit.name} ended first, by SIGTERM from outside: an administrator, a scheduler or a limit"
     return [Cause("rank-terminated", "named by the launcher", "likely", (culprit,), summary, (event,))]
+
+
+def _ended_by_agent(case: Case, file: int) -> set[str]:
+    """The pids of the workers that torchrun's agent says that it ended with SIGTERM."""
+    lines = (event for event in case.reports if event.file == file and event.signature == "torchrun-sigterm")
+    return {event.pid for event in lines if "closing signal" in event.text} - {""}
 
 
 def _ended_by_launcher(case: Case, event: Event) -> bool:
@@ -269,12 +286,44 @@ def _missing_ranks(case: Case) -> list[Cause]:
         ranks = sorted({rank for event in events for rank in rank_list(event.values.get("culprit_ranks", ""))})
         if not ranks:
             ranks = _complement(case, events)
+        reached = _reached(case) if signature == "torch-monitored-barrier" else {}
+        if ranks and set(ranks) <= set(reached):
+            return [_cannot_be_heard(case, ranks, reached, events)]
+        ranks = [rank for rank in ranks if rank not in reached]
         if ranks:
             culprits = tuple(_culprit(case, rank) for rank in ranks)
             verb = "did not reach the barrier" if "barrier" in signature else "never connected to the root-info server"
             summary = f"{count_ranks(ranks)} {verb}"
             return [Cause(signature, "named by the library", "certain", culprits, summary, first_evidence(events))]
     return []
+
+
+def _reached(case: Case) -> dict[int, Event]:
+    """The ranks that say that they reached the barrier: the rank that counts did not hear them, or gave up."""
+    events = _events(case, "torch-barrier-reached")
+    ranks = {small_number(event.values["rank"]): event for event in events}
+    return {rank: event for rank, event in ranks.items() if rank is not None}
+
+
+def _cannot_be_heard(case: Case, ranks: list[int], reached: dict[int, Event], events: list[Event]) -> Cause:
+    """All ranks that the barrier misses had come: the network of the rank that counts, if it hears no other rank."""
+    awaited = small_number(reached[ranks[0]].values["awaited"]) or 0
+    counting, proof = _culprit(case, awaited), first_evidence([*events[:1], *(reached[rank] for rank in ranks)])
+    summary = f"{counting.name} misses {count_ranks(ranks)} at the barrier, which had come: its network failed"
+    others = {process.rank for process in case.processes if process.rank is not None} - {awaited}
+    if others - set(ranks):
+        culprits = tuple(_culprit(case, rank) for rank in ranks)
+        summary = (
+            f"{count_ranks(ranks)} had come to the barrier, and rank {awaited}, which hears others, did not hear it"
+        )
+        return Cause("torch-monitored-barrier", "common target", "likely", culprits, summary, proof)
+    if len(ranks) > 1:
+        return Cause("torch-monitored-barrier", "common target", "likely", (counting,), summary, proof)
+    summary = (
+        f"rank {awaited} and {count_ranks(ranks)} do not hear each other at the barrier: one of their networks failed"
+    )
+    pair = counting, _culprit(case, ranks[0])
+    return Cause("torch-monitored-barrier", ONE_OF_TWO, "possible", pair, summary, proof)
 
 
 def _complement(case: Case, events: list[Event]) -> list[int]:

@@ -9,6 +9,7 @@ from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import Cause, Confidence, Undecidable, culprit_of, first_evidence
 from doctor.diagnose.events import Event
 from doctor.diagnose.recording import RecordedCollective, RecordedGroup
+from doctor.diagnose.rules.collective_calls import aborted_ranks, aborted_sender, one_of_two
 from doctor.diagnose.rules.named import count_ranks
 
 SIGNATURE = "flight-recorder"
@@ -66,11 +67,24 @@ def _difference(case: Case, members: list[_Member]) -> list[Cause] | Undecidable
 
 def _minority(
     case: Case, number: int, claim: str, values: list[tuple[str, _Member, RecordedCollective]], counts: Counter[str]
-) -> list[Cause] | Undecidable:
+) -> list[Cause] | Undecidable | None:
     (common, most), (_, second) = counts.most_common(2)
     group = values[0][1].group.name
     if most == second:
         listed = ", ".join(f"rank {member.rank} {claim} {value}" for value, member, _ in values[:4])
+        sender = aborted_sender(case, len(values[0][1].group.ranks), values[0][2].operation)
+        if most == 1 and len(values) == 2 and sender is not None:
+            # The rank that aborted is in the right, as those two differ; and it differs from the one that sends to it.
+            wrong = [(member, item) for _, member, item in values if member.rank == sender]
+            summary = f"rank {sender} {claim} another size than the others to collective {number} of {group}: {listed}"
+            events = first_evidence(_event(member, item) for _, member, item in values)
+            return [_cause(case, "minority", [member for member, _ in wrong], summary, events)] if wrong else None
+        if most == 1 and len(values) == 2 and not aborted_ranks(case):
+            (_, one, first), (_, other, second_call) = values
+            told = f"collective {number} of process group {group} differs, and nothing shows which is wrong: {listed}"
+            pair = culprit_of(one.process), culprit_of(other.process)
+            events = first_evidence([_event(one, first), _event(other, second_call)])
+            return [one_of_two(SIGNATURE, pair, told, events)]
         return Undecidable(
             f"collective {number} of process group {group} differs, and no majority shows which is wrong: {listed}",
             ("the flight recorder's dumps of the other ranks",),

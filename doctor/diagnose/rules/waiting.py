@@ -26,7 +26,7 @@ def silence(case: Case) -> list[Cause] | Undecidable:
     if not waiting or len(ranks) < len(waiting):
         return []
     suspects, logged = _silent_ranks(case)
-    if any(event.signature == "spawn-ended-others" for event in case.reports):
+    if any(event.signature in ("spawn-ended-others", "spawned-process-raised") for event in case.reports):
         return []  # torch.multiprocessing prints the error of one rank only
     if all(case.has_trait(event, "peer-ended") for item in waiting for event in waiting_events(case, item)):
         # A process had ended before the launcher ended the others: those were not the first.
@@ -49,6 +49,7 @@ def silence(case: Case) -> list[Cause] | Undecidable:
     events = first_evidence(waiting_events(case, item)[0] for item in waiting)
     # A rank that the launcher ended after the first timeout may have been about to report its own.
     ended = set(named) <= terminated_ranks(case.reports, case.signatures)
+    ended |= any(event.signature in ("mpi-first-exit", "srun-ends-step") for event in case.reports)
     confidence: Confidence = "possible" if ended and len(waiting) == 1 else "likely"
     return [Cause("rank-silent", "silence", confidence, culprits, summary, events)]
 
@@ -109,22 +110,6 @@ def could_not_connect(case: Case) -> list[Cause]:
     summary = f"{who} could not connect to the store{target}; {len(connected)} other ranks wait there"
     proof = first_evidence([*events[:2], *(waiting_events(case, item)[0] for item in connected)])
     return [Cause("torch-client-socket-timeout", "not joined", "likely", culprits, summary, proof)]
-
-
-def different_sizes(case: Case) -> Undecidable | list[Cause]:
-    """gloo: the rank that aborts has the smaller buffer; whether it or its sender is wrong, only other ranks show."""
-    events = [e for process in case.processes for e in process.events if e.signature == "gloo-size-mismatch"]
-    sizes = next((e.values for e in events if e.values.get("count")), {})
-    if not events:
-        return []
-    bytes_text = f" ({sizes['count']} and {sizes['peer_count']} bytes)" if sizes else ""
-    return Undecidable(
-        f"two ranks gave tensors of different sizes{bytes_text} to one collective, and no line shows which is wrong",
-        (
-            "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000)",
-            "TORCH_DISTRIBUTED_DEBUG=DETAIL in the next run: it prints the sizes of each rank",
-        ),
-    )
 
 
 def divergence(case: Case) -> list[Cause] | Undecidable:
@@ -313,7 +298,7 @@ def gave_up_last(case: Case) -> list[Cause]:
             timed_out.append(process)
         elif names & {"gloo-conn-closed", "gloo-read-error"}:
             closed.append(process)
-    if len(closed) != 1 or not timed_out or closed[0].rank is None or len(_ranks(case)) > len(timed_out) + 1:
+    if len(closed) != 1 or not timed_out or closed[0].rank is None or len(known_ranks(case)) > len(timed_out) + 1:
         return []
     culprit = culprit_of(closed[0])
     events = first_evidence(
@@ -324,12 +309,13 @@ def gave_up_last(case: Case) -> list[Cause]:
     return [Cause("gloo-conn-closed", "gave up last", confidence, (culprit,), summary, events)]
 
 
-def _ranks(case: Case) -> set[int]:
+def known_ranks(case: Case) -> set[int]:
     """The ranks of the job, as far as logs, the launcher's report or the size of the world show them."""
     ranks = {process.rank for process in case.processes} | {
         block.rank for block in failure_blocks(case.reports, case.signatures)
     }
-    return {rank for rank in ranks if rank is not None} | set(range(min(case.world_size or 0, MAX_RANKS)))
+    shown = {rank for rank in ranks if rank is not None} | case.labels
+    return shown | set(range(min(case.world_size or 0, MAX_RANKS)))
 
 
 def silent_server(case: Case) -> list[Cause]:

@@ -1,0 +1,193 @@
+"""Rules over the collective in which each rank was, as its traceback shows it, and over gloo's ring.
+
+Source of the ring: facebookincubator/gloo gloo/allreduce.cc and gloo/allgather.cc. In all_reduce each rank receives
+from the next rank and sends to the one before it; in all_gather it is the other way round.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from doctor.diagnose.case import Case, Process
+from doctor.diagnose.cause import ONE_OF_TWO, Cause, Confidence, Culprit, Undecidable, culprit_of, first_evidence
+from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.launcher_reports import failure_blocks
+from doctor.diagnose.rules.named import rank_list
+from doctor.diagnose.rules.waiting import known_ranks, waiting_events
+
+SIGNATURE = "torch-collective-call"
+_TRACEBACK_LINES = 80
+"""Lines between a frame of a traceback and its exception."""
+_OF_ALL = frozenset(
+    f"{name}{suffix}"
+    for name in ("all_reduce", "all_gather", "barrier", "all_to_all", "reduce_scatter")
+    for suffix in ("", "_coalesced", "_into_tensor", "_single", "_tensor")
+)
+"""Collectives that no rank can leave before all have entered: a rank that is further on shows that all were there."""
+_RECEIVES_FROM = {"all_reduce": 1, "all_gather": -1}
+"""How far from a rank in gloo's ring the one is that it receives from; it sends to the other neighbor."""
+_SIZES = "gloo-size-mismatch"
+
+
+class Call(NamedTuple):
+    """The collective in which a rank waited when it failed."""
+
+    process: Process
+    operation: str
+    frame: Event
+    waiting: Event
+
+
+def collective_calls(case: Case) -> list[Call]:
+    """Of each rank whose error stands in a traceback that shows it."""
+    calls = []
+    for process in case.processes:
+        frames = [event for event in process.events if event.signature == SIGNATURE]
+        for waiting in waiting_events(case, process):
+            before = [
+                event
+                for event in frames
+                if event.file == waiting.file and 0 <= waiting.line - event.line <= _TRACEBACK_LINES
+            ]
+            if before and process.rank is not None:
+                frame = max(before, key=lambda event: event.line)
+                calls.append(Call(process, frame.values.get("op", ""), frame, waiting))
+                break
+    return calls
+
+
+def different_calls(case: Case) -> list[Cause]:
+    """Ranks timed out in different collectives: the one in another than all others. Of two, either may be wrong."""
+    calls = [call for call in collective_calls(case) if call.operation in _OF_ALL]
+    if not any(call.waiting.signature == "gloo-timeout" for call in calls):
+        return []
+    counts = Counter(call.operation for call in calls)
+    if len(counts) != 2:
+        return []
+    (common, most), (other, fewest) = counts.most_common()
+    events = first_evidence(call.frame for call in sorted(calls, key=lambda call: call.operation == common))
+    if fewest == most == 1:
+        first, second = calls
+        claim = f"{first.process.name} was in {first.operation}, {second.process.name} in {second.operation}"
+        culprits = culprit_of(first.process), culprit_of(second.process)
+        return [one_of_two(SIGNATURE, culprits, f"{claim}; nothing shows which is wrong", events)]
+    if fewest != 1:
+        return []
+    (culprit,) = (culprit_of(call.process) for call in calls if call.operation == other)
+    all_report = case.world_size == len(calls) or known_ranks(case) <= {call.process.rank for call in calls}
+    confidence: Confidence = "likely" if all_report else "possible"
+    summary = f"{culprit.name} was in {other} where {most} ranks were in {common}"
+    return [Cause(SIGNATURE, "minority", confidence, (culprit,), summary, events)]
+
+
+def one_of_two(signature: str, culprits: tuple[Culprit, Culprit], claim: str, evidence: tuple[Event, ...]) -> Cause:
+    """The verdict where the logs show that one of two ranks is the culprit, and would be the same for the other."""
+    ordered = tuple(sorted(culprits, key=lambda culprit: (culprit.rank is None, culprit.rank or 0, culprit.host)))
+    return Cause(signature, ONE_OF_TWO, "possible", ordered, claim, evidence)
+
+
+def world(case: Case) -> int | None:
+    """The number of ranks: as the logs show it, else as all ranks that they show suggest."""
+    ranks = known_ranks(case)
+    if case.world_size:
+        return case.world_size
+    return len(ranks) if len(ranks) > 1 and ranks == set(range(len(ranks))) else None
+
+
+def ring_target(case: Case, rank: int, call: Call) -> int | None:
+    """The rank for which a rank that timed out in gloo's ring waited."""
+    step, size = _RECEIVES_FROM.get(call.operation), world(case)
+    if call.waiting.signature != "gloo-timeout" or step is None or not size or rank >= size:
+        return None
+    return (rank + (step if call.waiting.values.get("direction") == "recv" else -step)) % size
+
+
+def ring_neighbors(case: Case) -> list[Cause]:
+    """Both neighbors in gloo's ring waited for one rank, and for no other rank more than one did. Of two ranks, which
+    are each other's neighbors, either may be the culprit.
+    """
+    calls = {call.process.rank: call for call in collective_calls(case) if call.process.rank is not None}
+    targets = {rank: ring_target(case, rank, call) for rank, call in calls.items() if rank is not None}
+    counts = Counter(target for target in targets.values() if target is not None)
+    twice = [target for target, count in counts.items() if count > 1]
+    if len({call.operation for call in calls.values()}) > 1:
+        return []
+    if targets == {0: 1, 1: 0}:
+        claim = "ranks 0 and 1 wait for each other: one of them, or the network between them, did not answer"
+        pair = _culprit(case, 0), _culprit(case, 1)
+        return [one_of_two("gloo-timeout", pair, claim, first_evidence(call.waiting for call in calls.values()))]
+    if len(twice) != 1:
+        return []
+    culprit = _culprit(case, twice[0])
+    waiting = [calls[rank].waiting for rank, target in targets.items() if target == twice[0]]
+    summary = f"both neighbors of {culprit.name} in gloo's ring waited for it: it, or its network, did not answer"
+    return [Cause("gloo-timeout", "common target", "possible", (culprit,), summary, first_evidence(waiting))]
+
+
+def different_sizes(case: Case) -> Undecidable | list[Cause]:
+    """gloo: the rank that aborts has the smaller buffer; it, or the one that sends to it, has the wrong size."""
+    events = [event for process in case.processes for event in process.events if event.signature == _SIZES]
+    if not events:
+        return []
+    sizes = next((event.values for event in events if event.values.get("count")), {})
+    bytes_text = f" ({sizes['count']} and {sizes['peer_count']} bytes)" if sizes else ""
+    claim = f"two ranks gave tensors of different sizes{bytes_text} to one collective"
+    aborted = aborted_ranks(case)
+    sender = _sender(case, aborted.pop()) if len(aborted) == 1 else None
+    if sender is not None:
+        rank, other = sender
+        culprits = _culprit(case, rank), _culprit(case, other)
+        claim = f"{claim}: rank {rank}, or rank {other}, which sends to it; nothing shows which is wrong"
+        return [one_of_two(_SIZES, culprits, claim, first_evidence(events))]
+    return Undecidable(
+        f"{claim}, and no line shows which is wrong",
+        (
+            "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000)",
+            "TORCH_DISTRIBUTED_DEBUG=DETAIL in the next run: it prints the sizes of each rank",
+        ),
+    )
+
+
+def _culprit(case: Case, rank: int) -> Culprit:
+    process = case.process_of_rank(rank)
+    return culprit_of(process) if process else Culprit(rank)
+
+
+def aborted_ranks(case: Case) -> set[int]:
+    """The ranks that aborted themselves over a size: the launcher reports SIGABRT, else their own logs show it."""
+    if not any(event.signature == _SIZES for process in case.processes for event in process.events):
+        return set()
+    ranks: set[int | None] = set()
+    for block in failure_blocks(case.reports, case.signatures):
+        ranks |= {block.rank} if block.exit_code == -6 else set()
+    for event in case.reports:
+        if event.values.get("signal") in ("6", "SIGABRT"):
+            ranks.add(small_number(event.values.get("culprit_rank", "")))
+        elif event.signature == "slurm-task-ended" and event.values.get("condition") == "Aborted":
+            ranks |= set(rank_list(event.values.get("culprit_ranks", "")))
+    if not ranks - {None}:
+        ranks = {item.rank for item in case.processes if any(event.signature == _SIZES for event in item.events)}
+    return {rank for rank in ranks if rank is not None}
+
+
+def aborted_sender(case: Case, size: int, operation: str) -> int | None:
+    """The rank that sends to the one that aborted itself, in the ring of a collective of so many ranks."""
+    aborted = aborted_ranks(case)
+    step = _RECEIVES_FROM.get(operation)
+    return (aborted.pop() + step) % size if len(aborted) == 1 and step is not None and size > 2 else None
+
+
+def _sender(case: Case, rank: int) -> tuple[int, int] | None:
+    """The rank, and the one from which it receives: the other of two, or its neighbor in the ring of the collective."""
+    size = world(case)
+    if size is None:
+        ended = {event.values.get("ended_pid") for event in case.reports if event.signature == "spawn-ended-others"}
+        size = 2 if len(ended) == 1 and rank < 2 else None
+    if size is None or rank >= size:
+        return None
+    if size == 2:
+        return rank, 1 - rank
+    operations = {call.operation for call in collective_calls(case)}
+    step = _RECEIVES_FROM.get(operations.pop()) if len(operations) == 1 else None
+    return (rank, (rank + step) % size) if step is not None else None

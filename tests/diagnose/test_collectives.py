@@ -1,0 +1,136 @@
+"""Ranks in different collectives, and gloo's ring: lines of real jobs with torch 2.13 on CPU, and what they mean."""
+
+from __future__ import annotations
+
+from doctor.diagnose.cause import ONE_OF_TWO, Diagnosis
+from tests.diagnose.test_rules import CLOSED, logs
+
+FRAME = '  File "/usr/lib/python3/site-packages/torch/distributed/distributed_c10d.py", line 3252, in {}\n'
+WAITED = (
+    "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 10000ms for {} operation to complete\n"
+)
+SIZES = (
+    "  what():  [enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 684 vs 344. "
+    "Received data size doesn't match expected size. Is there a distributed collective mismatch in your code?\n"
+)
+PRINT = "CollectiveFingerPrint(SequenceNumber=3, OpType={}, TensorShape=[{}], TensorDtypes=Float, TensorDeviceTypes=x)"
+BARRIER = (
+    "RuntimeError: Rank {} successfully reached monitoredBarrier, but received errors while waiting for send/recv "
+    "from rank 0. Please check rank 0 logs for faulty rank.\n"
+)
+
+
+def call(operation: str, end: str = "recv") -> str:
+    """The log of a rank that timed out in this collective; ``closed``: that lost a peer in it."""
+    head = "Traceback (most recent call last):\n" + FRAME.format(operation)
+    return head + (CLOSED if end == "closed" else WAITED.format(end))
+
+
+def fingerprint(rank: int, mine: tuple[str, int], other: int, others: tuple[str, int]) -> str:
+    return (
+        f"[rank{rank}]: RuntimeError: Detected mismatch between collectives on ranks. Rank {rank} is running "
+        f"collective: "
+        f"{PRINT.format(*mine)}, but Rank {other} is running collective: {PRINT.format(*others)}.\n"
+    )
+
+
+def verdict(found: Diagnosis) -> tuple[str, list[int | None], str]:
+    (cause,) = found.causes
+    return cause.rule, [culprit.rank for culprit in cause.culprits], cause.confidence
+
+
+def test_the_rank_in_another_collective_is_known_from_the_tracebacks() -> None:
+    texts = {"rank_0": call("all_reduce"), "rank_1": call("all_gather", "send"), "rank_2": call("all_reduce", "closed")}
+    assert verdict(logs(**texts)) == ("minority", [1], "likely")
+
+
+def test_of_two_ranks_in_different_collectives_either_may_be_wrong() -> None:
+    assert verdict(logs(rank_0=call("all_reduce"), rank_1=call("barrier"))) == (ONE_OF_TWO, [0, 1], "possible")
+
+
+def test_a_rank_that_left_a_broadcast_early_is_innocent() -> None:
+    """The root of a broadcast may be done with it before the others have begun."""
+    texts = {"rank_0": call("all_reduce"), "rank_1": call("broadcast"), "rank_2": call("broadcast")}
+    assert not logs(**texts).causes
+
+
+def test_ranks_that_only_lost_a_peer_in_different_collectives_accuse_nobody() -> None:
+    texts = {f"rank_{rank}": call(name, "closed") for rank, name in enumerate(("all_reduce", "barrier", "barrier"))}
+    assert not logs(**texts).causes
+
+
+def test_the_rank_that_both_neighbors_in_the_ring_wait_for_is_named() -> None:
+    """Its packets are dropped: rank 1 receives from it, rank 3 sends to it, and it waits like all others."""
+    ends = ("recv", "recv", "recv", "send")
+    found = logs(**{f"rank_{rank}": call("all_reduce", end) for rank, end in enumerate(ends)})
+    assert verdict(found) == ("common target", [2], "possible")
+
+
+def test_two_ranks_that_wait_for_each_other_are_both_possible() -> None:
+    assert verdict(logs(rank_0=call("all_reduce"), rank_1=call("all_reduce"))) == (ONE_OF_TWO, [0, 1], "possible")
+
+
+def test_a_ring_in_which_each_waits_for_the_next_names_nobody() -> None:
+    assert not logs(**{f"rank_{rank}": call("all_reduce") for rank in range(4)}).causes
+
+
+def test_the_sender_of_a_larger_tensor_is_as_possible_as_the_rank_that_aborts() -> None:
+    texts = {"rank_0": call("all_reduce", "closed"), "rank_1": SIZES, "rank_2": call("all_reduce", "closed")}
+    assert verdict(logs(**texts)) == (ONE_OF_TWO, [1, 2], "possible")
+    unknown = logs(**{**texts, "rank_0": CLOSED, "rank_2": CLOSED})
+    assert not unknown.causes and unknown.undecidable
+
+
+def test_the_fingerprints_of_all_ranks_name_the_one_that_differs() -> None:
+    usual, other = ("ALLREDUCE", 1024), ("ALLREDUCE", 512)
+    rows = [fingerprint(0, usual, 1, other), fingerprint(1, other, 0, usual), fingerprint(2, usual, 1, other)]
+    assert verdict(logs(train="".join(rows))) == ("minority", [1], "likely")
+    assert verdict(logs(train=rows[0])) == (ONE_OF_TWO, [0, 1], "possible")
+
+
+def test_the_half_of_a_fingerprint_that_torch_prints_wrongly_is_not_believed() -> None:
+    text = fingerprint(0, ("BARRIER", 1), 1, ("ALLREDUCE", 1)).replace(
+        "SequenceNumber=3, OpType=ALL", "SequenceNumber=0OpType=ALL"
+    )
+    rows = [text, fingerprint(2, ("ALLREDUCE", 1), 0, ("BARRIER", 1))]
+    assert verdict(logs(train="".join(rows))) == (ONE_OF_TWO, [0, 2], "possible")
+
+
+def test_ranks_that_had_come_to_the_barrier_are_not_the_missing_ones() -> None:
+    missed = "[Rank 0]: Ranks {} failed to pass monitoredBarrier in 10000 ms\n"
+    reached = {f"rank_{rank}": BARRIER.format(rank) for rank in (1, 2)}
+    assert verdict(logs(rank_0=missed.format("1, 2"), **reached)) == ("common target", [0], "likely")
+    assert verdict(logs(rank_0=missed.format("1"), **reached)) == ("common target", [1], "likely")
+    assert verdict(logs(rank_0=missed.format("1, 2"), rank_1=BARRIER.format(1), rank_2="step")) == (
+        "named by the library",
+        [2],
+        "certain",
+    )
+
+
+def test_a_worker_that_its_agent_did_not_end_was_ended_from_outside() -> None:
+    agent = (
+        "W1121 17:19:49.2 3 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 72 closing signal "
+    )
+    agent += "SIGTERM\n"
+    row = "[{0}]:\n  time      : 2026-11-21_17:19:49\n  host      : n1\n  rank      : {0} (local_rank: {0})\n"
+    row += "  exitcode  : {1} (pid: 7{0})\n"
+    text = agent + "Failures:\n" + row.format(1, -15) + row.format(2, -15)
+    text += "Root Cause (first observed failure):\n" + row.format(0, 1)
+    found = logs(train=text + f"[rank0]: {CLOSED}\n")
+    assert verdict(found) == ("named by the launcher", [1], "likely")
+
+
+def test_a_traceback_behind_a_progress_bar_is_read() -> None:
+    bar = "".join(f"\r step {step} of 9000" for step in range(900))
+    for head in (f"{bar}\r", f"{bar} "):
+        text = f"{head}[rank1]: Traceback (most recent call last):\n[rank1]:   File 'x.py'\n[rank1]: CustomError: bad\n"
+        assert verdict(logs(train=text)) == ("local fault", [1], "certain")
+
+
+def test_ranks_that_most_lines_name_are_those_of_the_job() -> None:
+    steps = "".join(f"step {step} rank {rank} loss 1\n" for step in range(20) for rank in range(3))
+    text = steps + "".join(f"[rank{rank}]: {CLOSED}\n" for rank in (0, 1))
+    assert verdict(logs(train=text)) == ("silence", [2], "likely")
+    lora = steps.replace("rank 0", "rank 8").replace("rank 1", "rank 16").replace("rank 2", "rank 8")
+    assert not logs(train=lora + f"[rank0]: {CLOSED}\n").causes

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from doctor.cli.app import application
 from doctor.cli.main import HELP
-from tests import readme
+from tests import readme, translations
 from tests.report import golden
 
 HELP_WIDTH = 100
@@ -33,6 +33,7 @@ def help_text(*argv: str, width: int = HELP_WIDTH) -> str:
 def generated() -> Iterator[tuple[Path, str | None]]:
     """Every generated file and what it should hold; None for one that should not exist."""
     yield Path(HELP), help_text("--help")
+    yield translations.COMPILED, translations.compiled()
     for page in readme.PAGES:
         yield page, readme.refreshed(page)
     reports = {golden.FOLDER / name: make() for name, make in golden.files()}

@@ -19,7 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from doctor.config.toml_compat import loads
+from doctor.engine.areas import AREAS
 from doctor.engine.language import FOLDER
+from doctor.remedy.playbook import RISKS, WHO
+from doctor.report.explain.playbooks import EXAMPLE_NOTE
 from doctor.report.layout.formatting import unwrap_lines
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,8 +74,16 @@ def arguments(tree: ast.AST, functions: set[str]) -> Iterator[str]:
         if isinstance(node, ast.Call):
             name = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
             if name in functions:
-                for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+                own_words = node.args[:1] if functions is PHRASES else node.args
+                for argument in (*own_words, *(keyword.value for keyword in node.keywords if functions is not PHRASES)):
                     yield from texts_of(argument)
+
+
+def counted_nouns(tree: ast.AST) -> Iterator[str]:
+    """What is counted with `count_noun`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "count_noun":
+            yield from texts_of(node.args[1])
 
 
 def texts_of(node: ast.AST) -> Iterator[str]:
@@ -137,9 +148,28 @@ def code_texts(part: str) -> dict[str, str]:
         functions = {"report": PHRASES, "errors": ERRORS, "reasons": REASONS}[part]
         modules = sorted((ROOT / "doctor").rglob("*.py"))
         found = (text for path in modules for text in arguments(_tree(path), functions))
-        if part != "report":
+        if part == "report":
+            found = (*found, *WORDS, *(f"{{count}} {noun}" for path in modules for noun in counted_nouns(_tree(path))))
+        else:
             found = (text for text in found if _PROSE.search(text))
-    return {str(number): text for number, text in enumerate(dict.fromkeys(found), 1)}
+    texts = (text for text in dict.fromkeys(found) if re.search(r"[^\W\d]|^\W+$", PLACEHOLDER.sub("", text)))
+    return {str(number): text for number, text in enumerate(texts, 1)}
+
+
+WORDS = (
+    *("ok", "FAIL", "warn", "crash", "unknown", "skip", "waived", "error", "warning"),
+    *("HEALTHY", "FAILED", "WARNINGS", "UNKNOWN", "NOTHING", *AREAS),
+    *("one host", "no accelerator", "this host", "these hosts", "their subject", "not checked", "smoke run"),
+    *("why", "fix", "observed", "expected", "blocked", "more", "note", "trace", "found", "checks", "what"),
+    *("cause", "links", "call", "waited", "evidence", "stack", "unfinished", "ran", "ranks", "stages", "layouts"),
+    *("speed", "devices", "soak", "follows", "findings", "crashed"),
+    *("only where", "before", "run", "filter", "file", "undo"),
+    *("Why it matters", "What a finding says, for example", "What to do", "Source", "Job settings it uses"),
+    *WHO,
+    *RISKS,
+    EXAMPLE_NOTE,
+)
+"""Words of a report that reach `localized` as values."""
 
 
 def parts() -> list[str]:

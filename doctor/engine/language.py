@@ -180,6 +180,11 @@ def is_english() -> bool:
     return _selection.name == "en" or bool(_selection.suspended)
 
 
+def language() -> str:
+    """The name of this process's language, one of `LANGUAGES`."""
+    return "en" if _selection.suspended else _selection.name
+
+
 def localized(text: str) -> str:
     """``text`` in the language of this process: an English text, a template, or a template that has been filled."""
     catalogue = _selection.catalogue()

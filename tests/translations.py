@@ -20,7 +20,9 @@ from typing import Any
 
 from doctor.config.toml_compat import loads
 from doctor.engine.areas import AREAS
+from doctor.engine.explained import EVERYONE
 from doctor.engine.language import FOLDER
+from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.remedy.playbook import RISKS, WHO
 from doctor.report.explain.playbooks import EXAMPLE_NOTE
 from doctor.report.layout.formatting import unwrap_lines
@@ -165,6 +167,9 @@ WORDS = (
     *("speed", "devices", "soak", "follows", "findings", "crashed"),
     *("only where", "before", "run", "filter", "file", "undo"),
     *("Why it matters", "What a finding says, for example", "What to do", "Source", "Job settings it uses"),
+    *("from", "of", "incoming connections to", "outgoing connections to", EVERYONE),
+    *(kind.report_text for kind in FAILURE_KINDS.values()),
+    *("{0} from {1}", "{0} host", "{0} hosts", "the command line", "this host alone", "each host's doctor node"),
     *WHO,
     *RISKS,
     EXAMPLE_NOTE,

@@ -77,12 +77,12 @@ def test_a_filled_template_is_recognized() -> None:
     catalogue = Catalogue(
         {"no {0} on {1} hosts": "{1} 台主机上没有 {0}", "a link": "链路", "{0}: not there": "{0}：不存在"}
     )
-    assert catalogue.text("no a link on 3 hosts") == "3 台主机上没有 链路"
-    assert catalogue.text("/etc/x: not there") == "/etc/x：不存在"
-    assert catalogue.text("no such sentence") == "no such sentence"
+    assert catalogue.filled("no a link on 3 hosts") == "3 台主机上没有 链路"
+    assert catalogue.filled("/etc/x: not there") == "/etc/x：不存在"
+    assert catalogue.filled("no such sentence") == "no such sentence"
 
 
 def test_recognition_takes_linear_time() -> None:
     catalogue = Catalogue({"a {0} a {1} a {2} a {3} a {4} b": "{0}{1}{2}{3}{4}"})
     text = "a " * 1900
-    assert catalogue.text(text) == text
+    assert catalogue.filled(text) == text

@@ -6,7 +6,7 @@ import os
 import sys
 
 from doctor.engine import interrupts  # first of all: see `main`
-from doctor.engine.language import FOLDER, is_english, language, localized, take_option
+from doctor.engine.language import FOLDER, is_english, language, localized_filled, take_option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def run_guarded(run: Callable[[], None]) -> None:
     try:
         run()
     except CommandError as error:
-        print(f"doctor: {localized(str(error))}", file=sys.stderr)
+        print(f"doctor: {localized_filled(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
     except Exception as error:  # noqa: BLE001 - the rim: our own bug becomes one line, a file, and exit code 70
         sys.exit(report_own_bug(error))

@@ -22,6 +22,7 @@ VARIABLE = "DOCTOR_LANG"
 LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 """In the order in which POSIX asks them: the first that is not empty decides."""
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "locale")
+MIN_LETTERS = 7
 MAX_DEPTH = 3
 """How often a part of a text is itself looked up."""
 MAX_CHARS = 4000
@@ -40,17 +41,23 @@ class Catalogue:
             if "{0}" in english:
                 parts = _literal_parts(english)
                 self.patterns.setdefault(_first_word(parts[0]), []).append((parts, translated))
+        for patterns in self.patterns.values():
+            patterns.sort(key=lambda pattern: -_letters(pattern[0]))
 
-    def text(self, english: str, depth: int = 0) -> str:
-        """The translation of ``english``, a text or a filled template, or itself."""
+    def filled(self, english: str, depth: int = 0) -> str:
+        """The translation of ``english``, a text or a template that has been filled, or itself.
+
+        A pattern of few letters fits only where each value is one word: it would fit too much.
+        """
         exact = self.texts.get(english)
         if exact is not None or depth == MAX_DEPTH or len(english) > MAX_CHARS or " " not in english:
             return exact or english
         for word in (_first_word(english), ""):
             for parts, translated in self.patterns.get(word, ()):
                 values = _values_between(parts, english)
-                if values is not None:
-                    texts = [self.text(value, depth + 1) for value in values]
+                one_word = _letters(parts) < MIN_LETTERS
+                if values is not None and not (one_word and any(" " in value for value in values)):
+                    texts = [self.filled(value, depth + 1) for value in values]
                     return translated.format(*texts)
         return english
 
@@ -63,6 +70,11 @@ def _literal_parts(template: str) -> list[str]:
         parts.append(before)
         number += 1
     return [*parts, template]
+
+
+def _letters(parts: list[str]) -> int:
+    """How many letters are the same in all that fits a pattern."""
+    return sum(letter.isalpha() for part in parts for letter in part)
 
 
 def _first_word(text: str) -> str:
@@ -186,9 +198,15 @@ def language() -> str:
 
 
 def localized(text: str) -> str:
-    """``text`` in the language of this process: an English text, a template, or a template that has been filled."""
+    """A text or template of the program in the language of this process."""
     catalogue = _selection.catalogue()
-    return text if catalogue is None else catalogue.text(text)
+    return text if catalogue is None else catalogue.texts.get(text, text)
+
+
+def localized_filled(text: str) -> str:
+    """The same for a text whose values are filled in: a reason, a note, an error line."""
+    catalogue = _selection.catalogue()
+    return text if catalogue is None else catalogue.filled(text)
 
 
 def phrase(template: str, **values: object) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from doctor.engine.language import is_english, localized, phrase
+from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.result import Finding, fill_template, format_value
 from doctor.report.layout.formatting import MAX_VALUE_CHARS, clean, count_noun
 
@@ -90,7 +90,7 @@ def localized_value(value: Any) -> str:
     if is_english() or not isinstance(value, (str, list, tuple, set, frozenset)):
         return format_value(value)
     if isinstance(value, str):
-        return localized(value)
+        return localized_filled(value)
     items = [
         localized_value(item) for item in (sorted(value, key=str) if isinstance(value, (set, frozenset)) else value)
     ]

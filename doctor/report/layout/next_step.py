@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from doctor.engine.language import localized, phrase
+from doctor.engine.language import localized, localized_filled, phrase
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import FoldedReport, fold
 from doctor.report.layout.formatting import clean, count_noun, sentences
@@ -63,6 +63,6 @@ def _unknown(folded: FoldedReport) -> list[str]:
         name = gap.checks[0] if len(gap.checks) == 1 else count_noun(len(gap.checks), "check")
         where = folded.fleet.where(gap.hosts)
         subject = phrase("{name} on {where}", name=name, where=where) if where else name
-        reason = clean(localized(gap.reason))
+        reason = clean(localized_filled(gap.reason))
         lines.append(clean(f"unknown {subject}{localized(': ')}{reason}", MAX_LINE_CHARS))
     return lines

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from doctor.engine.language import localized, phrase
+from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import Outcome, Report
 from doctor.report.layout.failures import MAX_MESSAGE_CHARS, failure_entry
 from doctor.report.layout.fold import Area, FoldedReport, Gap, WaivedGroup, fold
@@ -205,7 +205,7 @@ class _PageBuilder:
         return ReportEntry(
             word,
             name,
-            (ReportPart(clean(localized(gap.reason)) or localized("no reason given")),),
+            (ReportPart(clean(localized_filled(gap.reason)) or localized("no reason given")),),
             self.fleet.where(gap.hosts),
             details,
         )

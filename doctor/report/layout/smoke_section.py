@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from doctor.engine.language import localized, phrase
+from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import CollectiveSpeed, DeviceSpeed, SmokeSummary
 from doctor.report.layout.formatting import clean, count_noun, duration
@@ -61,7 +61,7 @@ def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Itera
     where += (
         [phrase("layout {layout}, step {step}", layout=failure.layout, step=failure.step)] if failure.layout else []
     )
-    text = localized(": ") + clean(localized(failure.text)) if failure.text and not kind.implies_text else ""
+    text = localized(": ") + clean(localized_filled(failure.text)) if failure.text and not kind.implies_text else ""
     yield (
         "cause",
         f"{ranks_text}{placements_text} {localized(kind.report_text)}{localized(', ').join(['', *where])}{text}",
@@ -77,7 +77,7 @@ def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Itera
     yield from label_lines("call", _calls(failure, failure.culprit_ranks))
     yield from label_lines("waited", _calls(failure, failure.waiting_ranks) or _silent(failure.waiting_ranks))
     yield from label_lines(
-        "evidence", [clean(localized(sentence)) for sentence in failure.evidence[: None if full else 6]]
+        "evidence", [clean(localized_filled(sentence)) for sentence in failure.evidence[: None if full else 6]]
     )
     for rank in [candidate for candidate in failure.stacks if candidate in failure.culprit_ranks or full][
         : None if full else MAX_STACKS
@@ -95,7 +95,7 @@ def _calls(failure: Failure, ranks: Sequence[int]) -> list[str]:
         if failure.calls.get(rank):
             ranks_by_call.setdefault(failure.calls[rank], []).append(rank)
     return [
-        f"{ranks_in_words(call_ranks)}{localized(': ')}{clean(localized(call))}"
+        f"{ranks_in_words(call_ranks)}{localized(': ')}{clean(localized_filled(call))}"
         for call, call_ranks in ranks_by_call.items()
     ]
 
@@ -117,12 +117,17 @@ def _ran(summary: SmokeSummary) -> str:
     each = phrase(", {count} on each", count=numbers.pop()) if len(numbers) == 1 and len(summary.hosts) > 1 else ""
     ranks, hosts = count_noun(summary.world_size, "rank"), count_noun(len(summary.hosts), "host")
     placed = phrase("{ranks} on {hosts}", ranks=ranks, hosts=hosts) + each
-    ended = {"complete": "", "trouble": ", stopped early", "budget": ", cut short", "interrupted": ", interrupted"}
+    ended = {
+        "complete": "",
+        "trouble": localized(", stopped early"),
+        "budget": localized(", cut short"),
+        "interrupted": localized(", interrupted"),
+    }
     imported = (
         phrase(", of which import torch {time}", time=_time(summary.import_seconds)) if summary.import_seconds else ""
     )
     parts = localized(", ").join([summary.backend, placed, duration(summary.seconds)])
-    return f"{parts}{imported}{localized(ended[summary.ended])}"
+    return f"{parts}{imported}{ended[summary.ended]}"
 
 
 def _environment_lines(summary: SmokeSummary) -> list[str]:
@@ -227,7 +232,9 @@ def _device_speeds(speeds: Sequence[DeviceSpeed]) -> list[str]:
             model = speed.model
             lines.append(phrase("{ranks} with {model}", ranks=count_noun(speed.ranks, "rank"), model=clean(model, 80)))
         unit, prefix = next(((u, p) for u, p in _PREFIXES if speed.median >= u), (1.0, ""))
-        slowest = (
+        value = f"{speed.slowest / unit:.3g}"
+        slowest = phrase(", slowest {value} (rank {rank})", value=value, rank=speed.slowest_rank)
+        slowest = slowest if speed.ranks > 1 else ""
             phrase(", slowest {value} (rank {rank})", value=f"{speed.slowest / unit:.3g}", rank=speed.slowest_rank)
             if speed.ranks > 1
             else ""

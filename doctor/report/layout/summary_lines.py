@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from doctor.engine.exit_code import Verdict, verdict
-from doctor.engine.language import localized, phrase
+from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import Report
 from doctor.report.layout.coverage import coverage
 from doctor.report.layout.fold import CheckFailure, FoldedReport
@@ -52,9 +52,9 @@ def summary_lines(
     """The end of the report; ``fixable`` are the checks that have a playbook, ``unfilled`` marks in commands."""
     word = verdict(report, code)
     when = [format_time(report.started)] if report.started else []
-    origin = clean(localized(report.source)) or localized("hosts of unknown origin")
+    origin = clean(localized_filled(report.source)) or localized("hosts of unknown origin")
     source = localized(", ").join([origin, *when, duration(report.seconds)])
-    notes = tuple(clean(localized(note), 1000) for note in report.notes)
+    notes = tuple(clean(localized_filled(note), 1000) for note in report.notes)
     return SummaryLines(
         notes,
         source,
@@ -117,7 +117,9 @@ def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
         parts = [_passed(counts)]
     if word is Verdict.UNKNOWN and report.hosts_unknown:
         parts.append(
-            phrase("{reason}, so this says nothing about the others", reason=clean(localized(report.hosts_unknown)))
+            phrase(
+                "{reason}, so this says nothing about the others", reason=clean(localized_filled(report.hosts_unknown))
+            )
         )
     parts += [phrase("{checks} waived", checks=count_noun(waived, "check"))] if waived else []
     unknown = {name for gap in folded.unknown for name in gap.checks}

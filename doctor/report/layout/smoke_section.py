@@ -235,10 +235,6 @@ def _device_speeds(speeds: Sequence[DeviceSpeed]) -> list[str]:
         value = f"{speed.slowest / unit:.3g}"
         slowest = phrase(", slowest {value} (rank {rank})", value=value, rank=speed.slowest_rank)
         slowest = slowest if speed.ranks > 1 else ""
-            phrase(", slowest {value} (rank {rank})", value=f"{speed.slowest / unit:.3g}", rank=speed.slowest_rank)
-            if speed.ranks > 1
-            else ""
-        )
         lines.append(f"  {clean(speed.test, 40)}: {speed.median / unit:.3g} {prefix}{speed.unit}{slowest}")
     return lines
 

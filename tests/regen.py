@@ -15,7 +15,7 @@ from pathlib import Path
 
 from doctor.cli.app import application
 from doctor.cli.main import HELP
-from tests import readme, translations
+from tests import help_pages, readme, translations
 from tests.report import golden
 
 HELP_WIDTH = 100
@@ -34,6 +34,7 @@ def generated() -> Iterator[tuple[Path, str | None]]:
     """Every generated file and what it should hold; None for one that should not exist."""
     yield Path(HELP), help_text("--help")
     yield translations.COMPILED, translations.compiled()
+    yield from help_pages.pages()
     for page in readme.PAGES:
         yield page, readme.refreshed(page)
     reports = {golden.FOLDER / name: make() for name, make in golden.files()}
@@ -52,6 +53,7 @@ def write(path: Path, content: str | None) -> None:
     if content is None:
         path.unlink()
     else:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, "utf-8")
 
 

@@ -58,7 +58,9 @@ class Catalogue:
                 one_word = _letters(parts) < MIN_LETTERS
                 if values is not None and not (one_word and any(" " in value for value in values)):
                     texts = [self.filled(value, depth + 1) for value in values]
-                    return translated.format(*texts)
+                    for number, value in enumerate(texts):
+                        translated = translated.replace(f"{{{number}}}", value)
+                    return translated
         return english
 
 

@@ -5,6 +5,7 @@ The command line parser folds lines at spaces, and takes an ideograph for one co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from doctor.report.layout.formatting import display_width, padded, wrapped
 from tests.translations import SOURCES, english_texts, translated
 
 FOLDER = SOURCES / "help"
+README = FOLDER.parents[2] / "docs" / "zh" / "README.md"
 WIDTH = 80
 HELP_OPTION = "显示本帮助并退出。"
 
@@ -27,6 +29,16 @@ def pages() -> Iterator[tuple[Path, str]]:
     yield FOLDER / "doctor.txt", _page("", texts)
     for name in COMMANDS:
         yield FOLDER / f"{name}.txt", _page(name, texts)
+
+
+def with_report(report: str) -> str:
+    """The Chinese README with a report in its example."""
+    return re.sub(
+        r"(--brief\n).*?(```\n<!-- /report)",
+        lambda match: f"{match[1]}{report}{match[2]}",
+        README.read_text("utf-8"),
+        flags=re.S,
+    )
 
 
 def _texts() -> dict[str, str]:

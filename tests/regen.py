@@ -37,6 +37,7 @@ def generated() -> Iterator[tuple[Path, str | None]]:
     yield from help_pages.pages()
     for page in readme.PAGES:
         yield page, readme.refreshed(page)
+    yield help_pages.README, help_pages.with_report((golden.FOLDER / "npu_fleet.zh80-brief.txt").read_text("utf-8"))
     reports = {golden.FOLDER / name: make() for name, make in golden.files()}
     yield from reports.items()
     yield from ((path, None) for path in golden.FOLDER.glob("*.txt") if path not in reports)

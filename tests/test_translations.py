@@ -54,7 +54,7 @@ def test_it_is_compiled() -> None:
 
 
 def test_what_is_missing_stays_english() -> None:
-    """A check needs no Chinese to be added; ``python -m tests.translations`` lists what is not translated, as this does."""
+    """A check needs no Chinese to be added; what is not translated is listed here."""
     lacking = {part: missing for part in PARTS if (missing := translations.missing(part))}
     if lacking:
         pytest.skip("not translated: " + ", ".join(f"{part} ({len(keys)})" for part, keys in lacking.items()))

@@ -37,7 +37,18 @@ PLACEHOLDER = re.compile(r"\{\w*\}")
 COMMAND = re.compile(r"`[^`]*`")
 _CODE = re.compile(r"\(\?|\\[dswb(.]|[\[(]\^|^/|^-")
 _PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}")
-ERRORS = {"CommandError", "UsageError", "InputError", "ConfigError", "require_one_of"}
+ERRORS = {
+    "InventoryError",
+    "BadRun",
+    "PlanStoreError",
+    "BadReport",
+    "UnknownName",
+    "CommandError",
+    "UsageError",
+    "InputError",
+    "ConfigError",
+    "require_one_of",
+}
 REASONS = {"Unreadable", "Absent", "Skip", "Reason"}
 PHRASES = {"phrase", "localized", "noun"}
 
@@ -150,14 +161,30 @@ def code_texts(part: str) -> dict[str, str]:
         functions = {"report": PHRASES, "errors": ERRORS, "reasons": REASONS}[part]
         modules = sorted((ROOT / "doctor").rglob("*.py"))
         found = (text for path in modules for text in arguments(_tree(path), functions))
+        if part == "errors":
+            found = (*found, *PARSER)
         if part == "report":
             found = (*found, *WORDS, *(f"{{count}} {noun}" for path in modules for noun in counted_nouns(_tree(path))))
         else:
-            found = (text for text in found if _PROSE.search(text))
+            found = (text for text in found if text in PARSER or _PROSE.search(text))
     texts = (text for text in dict.fromkeys(found) if re.search(r"[^\W\d]|^\W+$", PLACEHOLDER.sub("", text)))
     return {str(number): text for number, text in enumerate(texts, 1)}
 
 
+PARSER = (
+    *("Usage: ", "Try '{command} -h' for help.", "Error: ", "Aborted.", "No such option: {0}", "No such command {0}."),
+    *("No such option: {0} Did you mean {1}?", "No such option: {0} (Possible options: {1})"),
+    *("No such command {0}. Did you mean {1}?", "Invalid value for {0}: {1}", "Missing argument {0}."),
+    *(
+        "Missing option {0}.",
+        "Missing command.",
+        "Got unexpected extra argument ({0})",
+        "Option {0} requires an argument.",
+    ),
+    *("Got unexpected extra arguments ({0})", "{0} is not a valid integer.", "{0} is not a valid float."),
+    *("{0} is not a valid int range.", "{0} is not a valid float range.", "{0} is not in the range {1}."),
+)
+"""What the command line parser says of words that it refuses."""
 WORDS = (
     *("ok", "FAIL", "warn", "crash", "unknown", "skip", "waived", "error", "warning"),
     *("HEALTHY", "FAILED", "WARNINGS", "UNKNOWN", "NOTHING", *AREAS),

@@ -81,7 +81,12 @@ def _command() -> None:
         argv = take_launch_line(words)
         # A completion script is for the command `doctor`, also when `python -m doctor` prints it.
         prog_name = "doctor" if set(COMPLETION_OPTIONS).intersection(argv) else None
-        application(argv)(argv, prog_name=prog_name)
+        if is_english():
+            application(argv)(argv, prog_name=prog_name)
+        else:
+            from doctor.cli.localized_errors import run
+
+            run(application(argv), argv, prog_name)
 
 
 def run_guarded(run: Callable[[], None]) -> None:

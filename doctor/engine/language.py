@@ -58,9 +58,7 @@ class Catalogue:
                 one_word = _letters(parts) < MIN_LETTERS
                 if values is not None and not (one_word and any(" " in value for value in values)):
                     texts = [self.filled(value, depth + 1) for value in values]
-                    for number, value in enumerate(texts):
-                        translated = translated.replace(f"{{{number}}}", value)
-                    return translated
+                    return _filled(translated, texts)
         return english
 
 
@@ -72,6 +70,17 @@ def _literal_parts(template: str) -> list[str]:
         parts.append(before)
         number += 1
     return [*parts, template]
+
+
+def _filled(template: str, values: list[str]) -> str:
+    """``template`` with ``{0}``, ``{1}``... filled in; whatever else stands in braces, and in the values, stays."""
+    pieces = template.split("{")
+    result = pieces[0]
+    for piece in pieces[1:]:
+        number, brace, rest = piece.partition("}")
+        known = brace and number.isdecimal() and int(number) < len(values)
+        result += values[int(number)] + rest if known else "{" + piece
+    return result
 
 
 def _letters(parts: list[str]) -> int:

@@ -67,8 +67,9 @@ def main(argv: list[str]) -> int:
         from tests import transcripts
 
         transcripts.write()
-    files = list(stale())
-    for path, content in files:
+    files = 0
+    for path, content in stale():  # each is written before the next is made: reports are made with the catalogue
+        files += 1
         print(f"{'stale' if '--check' in argv else 'wrote'} {path.relative_to(readme.ROOT)}")
         if "--check" not in argv:
             write(path, content)

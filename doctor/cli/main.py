@@ -35,9 +35,9 @@ def run_fast_path(argv: list[str]) -> bool:
     """Answers ``--help``, ``list`` and ``explain NAME`` without loading the command line parser."""
     from doctor.session.console import write
 
-    page = help_page(argv)
-    if page:
-        with open(page, encoding="utf-8") as file:
+    saved_help = help_page(argv)
+    if saved_help:
+        with open(saved_help, encoding="utf-8") as file:
             write(file.read())
     elif argv[:1] == ["list"] and not any(word.startswith("-") or "/" in word for word in argv):
         from doctor.cli.fast_list import check_list

@@ -49,7 +49,7 @@ ERRORS = {
     "ConfigError",
     "require_one_of",
 }
-REASONS = {"Unreadable", "Absent", "Skip", "Reason"}
+REASONS = {"Unreadable", "Absent", "Skip", "Reason", "Finding"}
 PHRASES = {"phrase", "localized", "noun"}
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from doctor.cli.app import application
 from doctor.cli.main import HELP
 from doctor.fix.documents import DOCUMENTS, json_schema
-from tests import manual, readme
+from tests import help_pages, manual, readme, translations
 from tests.report import golden
 
 HELP_WIDTH = 100
@@ -43,11 +43,15 @@ def generated() -> Iterator[tuple[Path, str | None]]:
     yield Path(HELP), help_text("--help")
     for name in DOCUMENTS:
         yield schema_file(name), json.dumps(json_schema(name), indent=2) + "\n"
+    yield translations.COMPILED, translations.compiled()
+    yield from help_pages.pages()
     for page in readme.PAGES:
         yield page, readme.refreshed(page)
     yield from manual.generated()
     reports = {golden.FOLDER / name: make() for name, make in golden.files()}
     yield from reports.items()
+    brief = reports[golden.FOLDER / "npu_fleet.zh80-brief.txt"]
+    yield help_pages.README, help_pages.with_report(brief)
     yield from ((path, None) for path in golden.FOLDER.glob("*.txt") if path not in reports)
 
 
@@ -62,7 +66,7 @@ def write(path: Path, content: str | None) -> None:
     if content is None:
         path.unlink()
     else:
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, "utf-8")
 
 
@@ -75,12 +79,13 @@ def main(argv: list[str]) -> int:
         from tests import transcripts
 
         transcripts.write()
-    outdated = list(stale())
-    for path, content in outdated:
+    files = 0
+    for path, content in stale():  # each is written before the next is made: reports are made with the catalogue
+        files += 1
         print(f"{'stale' if '--check' in argv else 'wrote'} {path.relative_to(readme.ROOT)}")
         if "--check" not in argv:
             write(path, content)
-    return 1 if outdated and "--check" in argv else 0
+    return 1 if files and "--check" in argv else 0
 
 
 if __name__ == "__main__":

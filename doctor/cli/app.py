@@ -63,5 +63,8 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and stop.", callback=_version, is_eager=True)
     ] = False,
+    lang: Annotated[
+        str, typer.Option("--lang", metavar="en|zh|auto", help="Language, also after the command; auto: the locale's.")
+    ] = "auto",
 ) -> None:
     """Finds out what is wrong with a training cluster, where, why, and how to fix it."""

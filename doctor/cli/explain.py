@@ -14,7 +14,7 @@ from doctor.cli.selection import ChecksOption, PlaybooksOption
 from doctor.engine.areas import AREAS
 from doctor.engine.catalog import check_files
 from doctor.engine.errors import CommandError, UsageError
-from doctor.report.explain.topics import render, title, topics
+from doctor.report.explain.topics import localized_page, render, title, topics
 from doctor.session.console import write
 from doctor.session.select_checks import load_errors_as_input_errors, load_playbook_catalog
 
@@ -39,7 +39,7 @@ def _explain(name: str, checks: Sequence[Path], playbooks: Sequence[Path]) -> No
     with load_errors_as_input_errors(checks):
         paths = {path.stem.replace("_", "-"): path for path, _ in check_files(checks)}
         if name in TOPICS and name not in paths:
-            return write(render(TOPICS[name].read_text("utf-8"), topic_width()))
+            return write(render(localized_page(TOPICS[name]).read_text("utf-8"), topic_width()))
         remedies = load_playbook_catalog(playbooks, checks)
         if name in paths:
             from doctor.engine.catalog import load_check

@@ -18,11 +18,11 @@ def explanation(name: str) -> str | None:
     path = bundled_folder("checks") / f"{name.replace('-', '_')}.py"
     if name.replace("-", "").isalnum() and path.is_file():
         return check_page(name, path)
-    from doctor.report.explain.topics import render, topics
+    from doctor.report.explain.topics import localized_page, render, topics
 
     topic = topics().get(name)
     if topic:
-        return render(topic.read_text("utf-8"), topic_width())
+        return render(localized_page(topic).read_text("utf-8"), topic_width())
     playbook = bundled_folder("playbooks") / f"{name}.toml"
     if name.replace("-", "").isalnum() and playbook.is_file():
         from doctor.report.explain.playbooks import playbook_page

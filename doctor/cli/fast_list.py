@@ -11,6 +11,7 @@ import sys
 from doctor.engine.areas import by_area
 from doctor.engine.bundled import bundled_check_paths
 from doctor.engine.declaration import read_declaration
+from doctor.engine.language import localized
 from doctor.report.layout.columns import columns_line, terminal_columns
 
 TYPE_CHECKING = False
@@ -89,9 +90,11 @@ def format_check_list(entries: Sequence[CheckListEntry], columns: int = 0) -> st
     width = max((len(entry.name) for entry in entries), default=0)
     lines: list[str] = []
     for area, members in by_area(entries):
-        lines += ["", area] if lines else [area]
+        lines += ["", localized(area)] if lines else [localized(area)]
         for entry in members:
-            lines += columns_line(f"  {entry.name:<{width}}  {entry.severity:<7}  ", _printable(entry.claim), columns)
+            lines += columns_line(
+                f"  {entry.name:<{width}}  {entry.severity:<7}  ", _printable(localized(entry.claim)), columns
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -102,7 +105,7 @@ def format_matches(entries: Sequence[CheckListEntry], columns: int = 0) -> str:
     lines: list[str] = []
     for entry in entries:
         head = f"{entry.name:<{width}}  {entry.severity:<7}  {entry.area:<{areas}}  "
-        lines += columns_line(head, _printable(entry.claim), columns)
+        lines += columns_line(head, _printable(localized(entry.claim)), columns)
     return "\n".join(lines) + "\n"
 
 

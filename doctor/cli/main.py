@@ -6,6 +6,7 @@ import os
 import sys
 
 from doctor.engine import interrupts  # first of all: see `main`
+from doctor.engine.language import FOLDER, is_english, language, localized_filled, take_option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,12 +16,28 @@ HELP = os.path.join(os.path.dirname(__file__), "help.txt")
 """Saved output of ``doctor --help``; a test fails when it is stale."""
 
 
+def help_page(argv: list[str]) -> str:
+    """The file that holds the help that these words ask for; empty where the parser makes it."""
+    if argv in (["--help"], ["-h"]):
+        return HELP if is_english() else localized_help("doctor")
+    before = argv[: argv.index("--")] if "--" in argv else argv
+    asked = not is_english() and bool({"--help", "-h"}.intersection(before))
+    return localized_help(argv[0]) if asked and os.path.basename(argv[0]) == argv[0] else ""
+
+
+def localized_help(command: str) -> str:
+    """The saved help of a command in the language of this process; empty where there is none."""
+    path = os.path.join(FOLDER, language(), "help", f"{command}.txt")
+    return path if os.path.isfile(path) else ""
+
+
 def run_fast_path(argv: list[str]) -> bool:
     """Answers ``--help``, ``list`` and ``explain NAME`` without loading the command line parser."""
     from doctor.session.console import write
 
-    if argv in (["--help"], ["-h"]):
-        with open(HELP, encoding="utf-8") as file:
+    saved_help = help_page(argv)
+    if saved_help:
+        with open(saved_help, encoding="utf-8") as file:
             write(file.read())
     elif argv[:1] == ["list"] and not any(word.startswith("-") or "/" in word for word in argv):
         from doctor.cli.fast_list import check_list
@@ -52,18 +69,24 @@ def main() -> None:
 
 
 def _command() -> None:
+    words = take_option(sys.argv[1:], os.environ)
     if "_DOCTOR_COMPLETE" in os.environ:
         from doctor.cli import complete
 
         complete.run()
-    elif not run_fast_path(sys.argv[1:]):
+    elif not run_fast_path(words):
         from doctor.cli.app import COMPLETION_OPTIONS, application
         from doctor.cli.launch_source import take_launch_line
 
-        argv = take_launch_line(sys.argv[1:])
+        argv = take_launch_line(words)
         # A completion script is for the command `doctor`, also when `python -m doctor` prints it.
         prog_name = "doctor" if set(COMPLETION_OPTIONS).intersection(argv) else None
-        application(argv)(argv, prog_name=prog_name)
+        if is_english():
+            application(argv)(argv, prog_name=prog_name)
+        else:
+            from doctor.cli.localized_errors import run
+
+            run(application(argv), argv, prog_name)
 
 
 def run_guarded(run: Callable[[], None]) -> None:
@@ -74,7 +97,7 @@ def run_guarded(run: Callable[[], None]) -> None:
     try:
         run()
     except CommandError as error:
-        print(f"doctor: {error}", file=sys.stderr)
+        print(f"doctor: {localized_filled(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
     except Exception as error:  # noqa: BLE001 - the rim: our own bug becomes one line, a file, and exit code 70
         sys.exit(report_own_bug(error))

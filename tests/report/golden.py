@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from doctor.engine import language
 from doctor.engine.catalog import load_checks
 from doctor.engine.check import Check
 from doctor.engine.exit_code import exit_code
@@ -79,13 +80,36 @@ RECORDED: dict[str, Render] = {
 }
 
 
+def _in_chinese(render: Render) -> Render:
+    """The same in Chinese."""
+
+    def rendered(report: Report) -> str:
+        language.select("zh", {})
+        try:
+            return render(report)
+        finally:
+            language.select("en", {})
+
+    return rendered
+
+
+CHINESE: dict[str, Render] = {
+    "zh80": _in_chinese(_recorded(80)),
+    "zh80-brief": _in_chinese(_recorded(80, brief=True)),
+    "zh-plain": _in_chinese(_recorded()),
+    "zh-preflight": _in_chinese(_preflight),
+}
+CHINESE_SMOKE: dict[str, Render] = {"zh80": _in_chinese(_terminal(80)), "zh-plain": _in_chinese(_plain())}
+
+
 def files() -> Iterator[tuple[str, Callable[[], str]]]:
     """Every golden file's name, and what it should hold."""
     for name, make in reports.ALL.items():
-        for variant, render in {**EVERY, **MORE.get(name, {})}.items():
+        chinese = CHINESE_SMOKE if name in ("smoke_hang", "hostile") else {}
+        for variant, render in {**EVERY, **MORE.get(name, {}), **chinese}.items():
             yield f"{name}.{variant}.txt", lambda render=render, make=make: render(make())  # type: ignore[misc]
     for name in recorded_fleets.RECORDED:
-        for variant, render in RECORDED.items():
+        for variant, render in {**RECORDED, **CHINESE}.items():
             yield (
                 f"{name}.{variant}.txt",
                 lambda render=render, name=name: render(recorded_fleets.report(name)),  # type: ignore[misc]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from doctor.engine.areas import by_area
 from doctor.engine.check import Check
 from doctor.engine.fact import OWN_ROUND, Fact, Probe
+from doctor.engine.language import localized, phrase
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remedy.playbook import Playbook
 from doctor.report.explain.examples import EXAMPLES, ExampleFinding, fill_placeholders
@@ -26,30 +27,42 @@ def check_page(
 
     ``example``: a finding whose values stand in place of placeholders. Prose is wrapped at ``width``, commands are not.
     """
-    claim = f"Healthy condition: {strip_control_chars(check.claim, MAX_LINE_CHARS)}."
-    lines = [check.name, f"{check.severity.value}, area {check.area}", "", *wrapped(claim, width)]
-    lines += _section("Why it matters", unwrap_lines(check.section("Why it matters")), width)
+    claim = phrase("Healthy condition: {claim}.", claim=strip_control_chars(localized(check.claim), MAX_LINE_CHARS))
+    lines = [
+        check.name,
+        phrase("{severity}, area {area}", severity=localized(check.severity.value), area=localized(check.area)),
+        "",
+        *wrapped(claim, width),
+    ]
+    lines += _section("Why it matters", unwrap_lines(localized(check.section("Why it matters"))), width)
     if example:
-        lines += _section("What a finding says, for example", [f"{EXAMPLES['host']}: {example.message}"], width)
+        lines += _section(
+            "What a finding says, for example", [f"{EXAMPLES['host']}{localized(': ')}{example.message}"], width
+        )
     lines += _advice_section(check, example, width)
-    lines += _section("Source", unwrap_lines(check.section("Source")), width)
+    lines += _section("Source", unwrap_lines(localized(check.section("Source"))), width)
     intents = [need.type for need in check.needs if not need.is_fact]
     lines += _section("Job settings it uses", [f"{intent.__name__}: {_summary(intent)}" for intent in intents], width)
     probe_texts = [line for fact in _with_needs(check.facts) for line in probe_lines(fact, width - 2)]
-    lines += ["", "What runs on the hosts", *(f"  {line}" for line in probe_texts or ["Nothing."])]
+    lines += [
+        "",
+        localized("What runs on the hosts"),
+        *(f"  {line}" for line in probe_texts or [localized("Nothing.")]),
+    ]
     lines += remedy_lines(playbooks, width)
     if check.path:
-        lines += ["", f"Check file: {strip_control_chars(check.path, MAX_LINE_CHARS)}"]
+        lines += ["", localized("Check file: ") + strip_control_chars(check.path, MAX_LINE_CHARS)]
     return "\n".join(lines) + "\n"
 
 
 def _advice_section(check: Check, example: ExampleFinding | None, width: int) -> list[str]:
     values = example.values if example else {}
-    advice = [line for line in unwrap_lines(check.section("What to do")) if not _is_unfilled(line, values)]
+    advice = [line for line in unwrap_lines(localized(check.section("What to do"))) if not _is_unfilled(line, values)]
     return _section("What to do", [mark_personal_words(fill_placeholders(line, values)) for line in advice], width)
 
 
 def _section(title: str, lines: Iterable[str], width: int) -> list[str]:
+    title = localized(title)
     body = [f"  {part}" for line in lines for part in wrapped(_without_control_chars(line), width - 2)]
     return ["", title, *body] if body else []
 
@@ -79,7 +92,8 @@ def probe_lines(fact: type[Fact], width: int = WIDTH) -> Iterator[str]:
     probe = fact.probe
     for line in _PROBE_DESCRIPTIONS[probe.kind](fact):
         yield f"    {line}"
-    rules = "; ".join([*_probe_conditions(probe), *(["collected in a second round"] if fact.needs else [])])
+    second = [localized("collected in a second round")] if fact.needs else []
+    rules = localized("; ").join([*_probe_conditions(probe), *second])
     if rules:
         yield from (f"    {part}" for part in wrapped(f"({rules})", width - 4))
 
@@ -93,26 +107,31 @@ def _command(fact: type[Fact]) -> Iterator[str]:
 
 
 def _files(fact: type[Fact]) -> Iterator[str]:
-    yield from (f"reads {path}" for path in fact.probe.paths)
+    yield from (phrase("reads {path}", path=path) for path in fact.probe.paths)
 
 
 def _python_function(fact: type[Fact]) -> Iterator[str]:
     function = fact.probe.function
     if function is not None:
         length = count_noun(len(inspect.getsource(function).splitlines()), "line")
-        yield f"runs the Python function {function.__name__} of {function.__module__} ({length})"
+        yield phrase(
+            "runs the Python function {name} of {module} ({lines})",
+            name=function.__name__,
+            module=function.__module__,
+            lines=length,
+        )
 
 
 def _visit(fact: type[Fact]) -> Iterator[str]:
-    yield "runs nothing: it is read from the connection to the host"
+    yield localized("runs nothing: it is read from the connection to the host")
 
 
 def _smoke(fact: type[Fact]) -> Iterator[str]:
-    yield "runs nothing: it is read from the ranks of the smoke run"
+    yield localized("runs nothing: it is read from the ranks of the smoke run")
 
 
 def _network_test(fact: type[Fact]) -> Iterator[str]:
-    yield "tries the network between the hosts: temporary listeners, and connections from the other hosts"
+    yield localized("tries the network between the hosts: temporary listeners, and connections from the other hosts")
 
 
 _PROBE_DESCRIPTIONS = {
@@ -129,17 +148,17 @@ def _probe_conditions(probe: Probe) -> Iterator[str]:
     if probe.kind in ("visit", *OWN_ROUND):
         return
     if probe.requires:
-        yield f"only where {probe.requires} is installed"
+        yield phrase("only where {name} is installed", name=probe.requires)
     if probe.each:
-        yield f"once for each {probe.each}, $1 is its number"
+        yield phrase("once for each {path}, $1 is its number", path=probe.each)
     if probe.root:
-        yield "complete only as root; with --sudo through sudo -n"
+        yield localized("complete only as root; with --sudo through sudo -n")
     if probe.job:
-        yield "runs where the job runs, inside the container of --within"
+        yield localized("runs where the job runs, inside the container of --within")
     if probe.lane:
-        yield f"one {probe.lane} command at a time on a host"
+        yield phrase("one {tool} command at a time on a host", tool=probe.lane)
     if probe.kind != "read":
-        yield f"at most {probe.timeout:g} s"
+        yield phrase("at most {seconds} s", seconds=f"{probe.timeout:g}")
 
 
 def listing_json(checks: Iterable[Check]) -> str:

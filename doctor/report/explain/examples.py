@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from doctor.engine.language import localized
+
 EXAMPLES_FILE = Path(__file__).with_name("examples.json")
 
 EXAMPLES: Mapping[str, Any] = {
@@ -69,7 +71,7 @@ class ExampleFinding(NamedTuple):
     @property
     def message(self) -> str:
         """The finding's sentence."""
-        return fill_placeholders(self.template, self.values)
+        return fill_placeholders(localized(self.template), self.values)
 
 
 def read_examples() -> dict[str, ExampleFinding]:

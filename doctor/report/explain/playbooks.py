@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
+
+from doctor.engine.language import localized, phrase
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.remedy.playbook import Playbook, PlaybookStep, fill_step, needed_values
 from doctor.remedy.template import TemplateError
 from doctor.report.explain.examples import EXAMPLES
 from doctor.report.layout.advice import mark_personal_words
 from doctor.report.layout.columns import columns_line
-from doctor.report.layout.formatting import wrapped
+from doctor.report.layout.formatting import display_width, padded, wrapped
 
 WIDTH = 100
 """Columns where there is no terminal."""
@@ -27,13 +30,14 @@ def examples(step: PlaybookStep) -> dict[str, Any]:
 
 def playbook_page(playbook: Playbook, width: int = WIDTH) -> str:
     """All there is to say about one playbook, in ``width`` columns; commands are never wrapped."""
-    lines = [f"{playbook.name}: {_one_line(playbook.title)}", _terms(playbook)]
-    lines += ["", "Treats", *(f"  {name}" for name in playbook.treats)]
+    lines = [_titled(playbook), _terms(playbook)]
+    lines += ["", localized("Treats"), *(f"  {name}" for name in playbook.treats)]
     if playbook.note.strip():
-        lines += ["", "Notes", *(f"  {line}" for line in _paragraphs(playbook.note, width - 2))]
-    lines += ["", f"Steps ({EXAMPLE_NOTE})" if _has_placeholders(playbook) else "Steps"]
+        lines += ["", localized("Notes"), *(f"  {line}" for line in _paragraphs(playbook.note, width - 2))]
+    steps = phrase("Steps ({note})", note=localized(EXAMPLE_NOTE))
+    lines += ["", steps if _has_placeholders(playbook) else localized("Steps")]
     lines += [f"  {line}" for step in playbook.steps for line in step_lines(step, width - 2)]
-    lines += ["", f"Playbook file: {_one_line(playbook.path)}"]
+    lines += ["", localized("Playbook file: ") + _one_line(playbook.path)]
     return "\n".join(lines) + "\n"
 
 
@@ -41,23 +45,30 @@ def remedy_lines(playbooks: Iterable[Playbook], width: int = WIDTH) -> Iterator[
     """The playbooks that treat a check, for its page; nothing where there is none."""
     for number, playbook in enumerate(playbooks):
         if not number:
-            yield from ("", f"Fixes ({EXAMPLE_NOTE})")
-        yield f"  {playbook.name}: {_one_line(playbook.title)}"
+            yield from ("", phrase("Fixes ({note})", note=localized(EXAMPLE_NOTE)))
+        yield f"  {_titled(playbook)}"
         yield f"    ({_terms(playbook)})"
         yield from (f"    {line}" for step in playbook.steps for line in step_lines(step, width - 4))
+
+
+def _titled(playbook: Playbook) -> str:
+    return f"{playbook.name}{localized(': ')}{_one_line(localized(playbook.title))}"
 
 
 def _terms(playbook: Playbook) -> str:
     """Who applies it, what it needs, and its risk."""
     if playbook.manual:
-        return f"{playbook.who}; manual steps; risk: {playbook.risk}"
-    terms = [playbook.who, "as root" if playbook.root else "as any user", f"risk: {playbook.risk}"]
-    terms.append("a plan says whether it survives a reboot" if playbook.survives else "lost after a reboot")
-    return "; ".join([*terms, "only when named"] if playbook.explicit else terms)
+        who, risk = localized(playbook.who), localized(playbook.risk)
+        return phrase("{who}; manual steps; risk: {risk}", who=who, risk=risk)
+    terms = [localized(playbook.who), localized("as root" if playbook.root else "as any user")]
+    terms.append(phrase("risk: {risk}", risk=localized(playbook.risk)))
+    terms.append(localized("a plan says whether it survives a reboot" if playbook.survives else "lost after a reboot"))
+    return localized("; ").join([*terms, localized("only when named")] if playbook.explicit else terms)
 
 
 def step_lines(step: PlaybookStep, width: int = WIDTH) -> Iterator[str]:
     """A step with example values, in the order in which things happen."""
+    step = localized_step(step)
     try:
         example = fill_step(step, examples(step))
     except TemplateError:  # an example does not fit here: the step as it is written
@@ -73,7 +84,14 @@ def step_lines(step: PlaybookStep, width: int = WIDTH) -> Iterator[str]:
     ):
         yield from _labelled(label, command)
     yield from _labelled("file", _file(example))
-    yield from _labelled("undo", example.undo or (example.irreversible and f"none: {example.irreversible}"))
+    yield from _labelled(
+        "undo", example.undo or (example.irreversible and phrase("none: {reason}", reason=example.irreversible))
+    )
+
+
+def localized_step(step: PlaybookStep) -> PlaybookStep:
+    """The step with what it says in the language of this process."""
+    return msgspec.structs.replace(step, say=localized(step.say), irreversible=localized(step.irreversible))
 
 
 def _file(step: PlaybookStep) -> str:
@@ -94,12 +112,12 @@ def _file(step: PlaybookStep) -> str:
 
 def _labelled(label: str, text: str) -> Iterator[str]:
     for number, line in enumerate(text.rstrip("\n").splitlines()):
-        yield f"   {label + ':' if not number else '':<12}{printable(line, MAX_COMMAND_CHARS)}"
+        yield "   " + padded(localized(label) + ":" if not number else "", 12) + printable(line, MAX_COMMAND_CHARS)
 
 
 def _paragraphs(text: str, width: int) -> Iterator[str]:
     for part in text.strip().split("\n\n"):
-        yield from wrapped(strip_control_chars(part, MAX_COMMAND_CHARS), width)
+        yield from wrapped(strip_control_chars(localized(part), MAX_COMMAND_CHARS), width)
 
 
 def _one_line(text: str) -> str:
@@ -118,12 +136,14 @@ def playbook_list(playbooks: Iterable[Playbook], width: int = 0) -> str:
 
 def playbook_rows(rows: list[Playbook], width: int = 0) -> str:
     """The same in the order given."""
-    names, risks = (max((len(word) for word in column), default=0) for column in _columns(rows))
+    names, risks = (max((display_width(word) for word in column), default=0) for column in _columns(rows))
     return "".join(
         f"{line}\n"
         for playbook in rows
         for line in columns_line(
-            f"{playbook.name:<{names}}  {_risk_label(playbook):<{risks}}  ", _one_line(playbook.title), width
+            f"{playbook.name:<{names}}  {padded(_risk_label(playbook), risks)}  ",
+            _one_line(localized(playbook.title)),
+            width,
         )
     )
 
@@ -133,7 +153,7 @@ def _columns(rows: list[Playbook]) -> tuple[list[str], list[str]]:
 
 
 def _risk_label(playbook: Playbook) -> str:
-    return "by hand" if playbook.manual else f"risk {playbook.risk}"
+    return localized("by hand") if playbook.manual else phrase("risk {risk}", risk=localized(playbook.risk))
 
 
 def playbook_list_json(playbooks: Iterable[Playbook]) -> str:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from doctor.engine.language import language
 from doctor.report.layout.formatting import display_width, wrapped
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs"
@@ -28,6 +29,12 @@ def topics() -> dict[str, Path]:
     True
     """
     return {path.stem: path for path in sorted(FOLDER.glob("*.md"))}
+
+
+def localized_page(path: Path) -> Path:
+    """The page in the language of this process, where there is one."""
+    own = path.parent / language() / path.name
+    return own if own.is_file() else path
 
 
 def title(path: Path) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from doctor.engine.language import localized, phrase
 from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.formatting import STYLES
 from doctor.report.layout.page import build_page
@@ -65,22 +66,23 @@ def _entry(entry: ReportEntry, colour: bool, brief: bool) -> Iterator[str]:
     word = _painted(entry.status_word, f"{entry.status_word:<7}", colour)
     for part in entry.parts:
         where = part.where or entry.where
-        head = f"{entry.name}{' on ' if entry.name and where else ''}{where}"
-        yield f"{word} {head}: {part.text}" if head else f"{word} {part.text}"
+        both = entry.name and where
+        head = phrase("{name} on {where}", name=entry.name, where=where) if both else entry.name or where
+        yield f"{word} {head}{localized(': ')}{part.text}" if head else f"{word} {part.text}"
         yield from () if brief else _details(part.details)
     if not brief:
         yield from _details(entry.details)
-        yield from _details([("follows", f"{name}: {text}") for name, text in entry.following])
+        yield from _details([("follows", f"{name}{localized(': ')}{text}") for name, text in entry.following])
 
 
 def _details(details: Iterable[tuple[str, str]]) -> Iterator[str]:
     for label, text in details:
-        yield f"        {label}: {text}" if label else f"          {text}"
+        yield f"        {localized(label)}{localized(': ')}{text}" if label else f"          {text}"
 
 
 def _smoke(smoke: Details) -> Iterator[str]:
     for label, text in smoke:
-        yield f"smoke   {label}: {text}" if label else f"          {text}"
+        yield f"smoke   {localized(label)}{localized(': ')}{text}" if label else f"          {text}"
 
 
 def _summary_lines(summary: SummaryLines, colour: bool, brief: bool) -> Iterator[str]:
@@ -90,7 +92,7 @@ def _summary_lines(summary: SummaryLines, colour: bool, brief: bool) -> Iterator
     if summary.first_step:
         yield f"first   {summary.first_step}"
     if summary.unfilled and not brief:
-        yield f"yours   in the commands above, fill in: {', '.join(summary.unfilled)}"
+        yield f"yours   {localized('in the commands above, fill in: ')}{', '.join(summary.unfilled)}"
     if summary.fix_command:
         yield f"fix     {summary.fix_command}"
     yield _painted(summary.status_word, summary.verdict, colour)
@@ -104,6 +106,7 @@ class PlainRenderer(Renderer):
     """`plain`, as ``-f`` names it."""
 
     name = "plain"
+    is_localized = True
     purpose = "a log file or a pipe"
 
     def render(self, report: Report, context: RenderContext) -> str:

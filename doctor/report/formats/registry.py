@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.engine.language import english
 from doctor.report.formats.renderer import RenderContext as RenderContext
 from doctor.report.formats.renderer import Renderer
 
@@ -47,7 +48,11 @@ def renderer(name: str) -> Renderer:
 
 def render(name: str, report: Report, context: RenderContext) -> str:
     """The report in one of `FORMATS`."""
-    return renderer(name).render(report, context)
+    chosen = renderer(name)
+    if chosen.is_localized:
+        return chosen.render(report, context)
+    with english():
+        return chosen.render(report, context)
 
 
 def render_bytes(name: str, report: Report, context: RenderContext) -> bytes:

@@ -40,6 +40,8 @@ class Renderer(Protocol):
     """What it is for, in one line: the row of the table in ``doctor/docs/formats.md``."""
     file_suffix: ClassVar[str] = ""
     """The ending that a file's name must have for those who read it; empty: any."""
+    is_localized: ClassVar[bool] = False
+    """It is for people, and so in the language of this process; what programs read is English."""
     file_mode: ClassVar[int] = 0o600
     """Permissions of its file: readable by the owner alone, unless another user's program has to read it."""
 

@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.text import Text
 
 from doctor.engine.areas import AREAS
+from doctor.engine.language import localized, phrase
 from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.failures import OBSERVED_EXPECTED
 from doctor.report.layout.finding_ages import LABEL
 from doctor.report.layout.finding_table import cut, table_lines
-from doctor.report.layout.formatting import STYLES, display_width, sentences, wrapped
+from doctor.report.layout.formatting import STYLES, display_width, padded, sentences, wrapped
 from doctor.report.layout.page import ReportPage, build_page
 from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportPart, ReportSection
 from doctor.report.layout.summary_lines import SummaryLines
@@ -128,18 +129,20 @@ class _TextLayout:
 
     def net(self, lines: Sequence[str]) -> Iterator[Text]:
         if lines:
-            yield Text("network test: from each row to each column", "bold")
+            yield Text(localized("network test: from each row to each column"), "bold")
             for line in lines:
                 yield Text(f"  {line}", "dim")
             yield Text()
 
     def smoke(self, smoke: Details) -> Iterator[Text]:
         if smoke:
-            yield Text("smoke run", "bold")
-            for label, text in smoke:
-                style = "bold" if label == "cause" else ""
+            yield Text(localized("smoke run"), "bold")
+            for name, text in smoke:
+                style, label = "bold" if name == "cause" else "", localized(name)
                 yield from self.hanging_lines(
-                    f"  {label:<{MARGIN_CELLS - 2}}" if len(label) < MARGIN_CELLS - 2 else f"  {label}  ",
+                    f"  {padded(label, MARGIN_CELLS - 2)}"
+                    if display_width(label) < MARGIN_CELLS - 2
+                    else f"  {label}  ",
                     text,
                     "dim",
                     style,
@@ -148,23 +151,23 @@ class _TextLayout:
 
     def section(self, section: ReportSection) -> Iterator[Text]:
         if self.shows_title(section):
-            yield Text(section.title, "bold")
+            yield Text(localized(section.title), "bold")
         for entry in section.entries:
             yield from self.entry(entry)
 
     def entry(self, entry: ReportEntry) -> Iterator[Text]:
         if entry.status_word in ("FAIL", "warn", "crash"):
-            where = f" on {entry.where}" if entry.where else ""
-            yield from self.finding(entry, f"{entry.name}{where}")
+            yield from self.finding(entry, _name_on(entry))
             return
         if entry.is_claim:
             name = f" {entry.name}" if self.verbose else ""
             yield from self.status_line(entry.status_word, entry.parts[0].text + name)
         elif entry.status_word == "ok" and entry.name:
-            yield from self.status_line(entry.status_word, entry.parts[0].text, name=f"{entry.name:<{AREA_CELLS}} ")
+            yield from self.status_line(
+                entry.status_word, entry.parts[0].text, name=f"{padded(localized(entry.name), AREA_CELLS)} "
+            )
         else:
-            where = f" on {entry.where}" if entry.where else ""
-            head = f"{entry.name}{where}: " if entry.name else ""
+            head = _name_on(entry) + localized(": ") if entry.name else ""
             yield from self.status_line(entry.status_word, head + entry.parts[0].text)
         for label, text in entry.details:
             yield from self.detail(label, text, MARGIN_CELLS)
@@ -179,19 +182,21 @@ class _TextLayout:
         yield from lines
         yield from self.details(entry.details, self.max_rows - self.rows(lines))
         for label, text in entry.following:
-            head = f"{' ' * DETAIL_CELLS}follows from it: "
-            line = f"{label}: {text}"
+            head = f"{' ' * DETAIL_CELLS}{localized('follows from it: ')}"
+            line = f"{label}{localized(': ')}{text}"
             if self.verbose:
                 yield from self.hanging_lines(head, line, "dim")
             else:
-                yield Text.assemble((head, "dim"), cut(line, self.terminal.width - len(head)))
+                yield Text.assemble((head, "dim"), cut(line, self.terminal.width - display_width(head)))
 
     def finding_head(self, word: str, title: str, text: str) -> Iterator[Text]:
         """Status, check and hosts, and the message behind them."""
         style = STYLES[word]
-        head = f"{style.sign if self.terminal.unicode else style.ascii} {word:<5}"
-        rows = wrapped(f"{title}: {text}" if text else title, self.terminal.width - display_width(head))
-        rows[1:] = wrapped(" ".join(rows[1:]), self.terminal.width - DETAIL_CELLS) if rows[1:] else []
+        head = f"{style.sign if self.terminal.unicode else style.ascii} {padded(localized(word), 5)}"
+        width = self.terminal.width
+        rows = wrapped(
+            title + localized(": ") + text if text else title, width - DETAIL_CELLS, width - display_width(head)
+        )
         bold = len(title) + 1
         for number, row in enumerate(rows):
             line = Text(row)
@@ -235,7 +240,9 @@ class _TextLayout:
 
     def part(self, part: ReportPart, several: bool) -> Iterator[Text]:
         several = several and bool(part.hosts)
-        yield from self.hanging_lines(" " * DETAIL_CELLS, f"{part.hosts}: {part.text}" if several else part.text)
+        yield from self.hanging_lines(
+            " " * DETAIL_CELLS, f"{part.hosts}{localized(': ')}{part.text}" if several else part.text
+        )
         yield from self.part_details(part, DETAIL_CELLS + 2 if several else DETAIL_CELLS)
 
     def part_details(self, part: ReportPart, margin: int) -> Iterator[Text]:
@@ -243,10 +250,11 @@ class _TextLayout:
             yield from self.detail(label, text, margin)
 
     def detail(self, label: str, text: str, margin: int) -> Iterator[Text]:
-        is_long = len(label) >= LABEL_CELLS
+        name = localized(label)
+        is_long = display_width(name) >= LABEL_CELLS
         yield from self.hanging_lines(
-            " " * margin if is_long else f"{' ' * margin}{label:<{LABEL_CELLS}}",
-            f"{label} {text}" if is_long else text,
+            " " * margin if is_long else f"{' ' * margin}{padded(name, LABEL_CELLS)}",
+            f"{name} {text}" if is_long else text,
             "bold" if label == "fix" else "dim",
             commands=label not in OBSERVED_EXPECTED,
             indent=margin if is_long else margin + LABEL_CELLS,
@@ -254,7 +262,8 @@ class _TextLayout:
 
     def status_line(self, word: str, text: str, style: str = "", name: str = "") -> Iterator[Text]:
         status_style = STYLES[word]
-        head = f"{status_style.sign if self.terminal.unicode else status_style.ascii} {word:<{MARGIN_CELLS - 2}}{name}"
+        sign = status_style.sign if self.terminal.unicode else status_style.ascii
+        head = f"{sign} {padded(localized(word), MARGIN_CELLS - 2)}{name}"
         yield from self.hanging_lines(head, text, status_style.colour, style)
 
     def hanging_lines(
@@ -270,17 +279,23 @@ class _TextLayout:
 
     def summary(self, summary: SummaryLines, has_findings: bool, unfilled: Sequence[str] = ()) -> Iterator[Text]:
         for note in summary.notes:
-            yield from self.hanging_lines("Note: ", note)
+            yield from self.hanging_lines(localized("Note: "), note)
         yield from self.hanging_lines("", summary.source, style="dim")
         if unfilled:
-            yield from self.hanging_lines("", f"Fill in yourself: {', '.join(unfilled)}")
+            yield from self.hanging_lines("", localized("Fill in yourself: ") + ", ".join(unfilled))
         if summary.fix_command:
-            yield from self.hanging_lines("", f"To fix it (a plan; changes nothing): {summary.fix_command}")
+            yield from self.hanging_lines("", localized("To fix it (a plan; changes nothing): ") + summary.fix_command)
         if has_findings and not self.verbose:
-            yield from self.hanging_lines("", "More on each: doctor explain CHECK; -v shows all", style="dim")
+            yield from self.hanging_lines(
+                "", localized("More on each: doctor explain CHECK; -v shows all"), style="dim"
+            )
         style = STYLES[summary.status_word]
         sign = style.sign if self.terminal.unicode else style.ascii
         yield from self.hanging_lines(f"{sign} ", summary.verdict, style.colour, style.colour)
+
+
+def _name_on(entry: ReportEntry) -> str:
+    return phrase("{name} on {where}", name=entry.name, where=entry.where) if entry.where else entry.name
 
 
 def _before_fix(details: Details) -> Details:
@@ -300,7 +315,8 @@ def _joined(parts: Iterable[tuple[str, str]], end: str) -> Details:
     lines: list[tuple[str, str]] = []
     for label, text in parts:
         if label == " ":
-            lines[-1] = (lines[-1][0], f"{lines[-1][1]} {text}")
+            gap = "" if lines[-1][1].endswith("。") else " "
+            lines[-1] = (lines[-1][0], f"{lines[-1][1]}{gap}{text}")
         else:
             lines.append((label, text))
     return (*lines[:-1], (lines[-1][0], f"{lines[-1][1]} {end}".rstrip())) if lines else ()
@@ -310,6 +326,7 @@ class HumanRenderer(Renderer):
     """`human`, as ``-f`` names it."""
 
     name = "human"
+    is_localized = True
     purpose = "a terminal: colour, symbols, its width"
 
     def render(self, report: Report, context: RenderContext) -> str:

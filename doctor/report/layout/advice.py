@@ -20,14 +20,17 @@ def standalone_placeholders(template: str) -> set[str]:
     return {line.strip()[1:-1] for line in template.splitlines() if PLACEHOLDER.fullmatch(line.strip())}
 
 
-def fill_advice(template: str, values: Mapping[str, str]) -> str:
+def fill_advice(template: str, values: Mapping[str, str], texts: Mapping[str, str] | None = None) -> str:
     """``template`` with the placeholders that have a value filled in; all other braces stay.
+
+    ``values`` are for commands, ``texts`` for the sentences around them; without ``texts``, the same for both.
 
     Between backquotes stands a command. What a host printed must stay one word, or part of one, there: it is quoted
     as its place asks for, unless the placeholder is the whole command and so the check's own.
     """
     parts = re.split(r"(`[^`]*`)", template)
-    return "".join(_fill_command(part, values) if part.startswith("`") else _fill_text(part, values) for part in parts)
+    texts = values if texts is None else texts
+    return "".join(_fill_command(part, values) if part.startswith("`") else _fill_text(part, texts) for part in parts)
 
 
 def _fill_text(part: str, values: Mapping[str, str]) -> str:

@@ -46,7 +46,7 @@ def columns_line(head: str, text: str, width: int) -> Iterator[str]:
     >>> list(columns_line("a  ", "one two three four", 30)), list(columns_line("a" * 20, "one two", 0))
     (['a  one two three four'], ['aaaaaaaaaaaaaaaaaaaaone two'])
     """
-    if not width or len(head) + len(text) <= width:
+    if not width or (text.isascii() and len(head) + len(text) <= width):
         yield f"{head}{text}".rstrip()
         return
     from doctor.report.layout.formatting import wrapped

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from doctor.engine.areas import AREAS
+from doctor.engine.language import localized, phrase
 from doctor.engine.result import Outcome, Report
 from doctor.report.layout.tally import Counts
 
@@ -40,12 +41,16 @@ class Coverage(msgspec.Struct, frozen=True):
     @property
     def share(self) -> str:
         """``18 of 124 checks apply``."""
-        return f"{self.applied} of {self.checks} checks {'applies' if self.applied == 1 else 'apply'}"
+        return phrase(
+            "{count} of {total} checks applies" if self.applied == 1 else "{count} of {total} checks apply",
+            count=self.applied,
+            total=self.checks,
+        )
 
     @property
     def reason(self) -> str:
         """``: one host, no accelerator``, or empty."""
-        return f": {', '.join(self.limits)}" if self.limits else ""
+        return localized(": ") + localized(", ").join(map(localized, self.limits)) if self.limits else ""
 
 
 def coverage(report: Report, counts: Counts) -> Coverage:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from doctor.engine.language import localized, phrase
 from doctor.engine.result import Severity
 from doctor.engine.shell_quote import placeholder_names
 from doctor.report.layout.advice import fill_advice, mark_personal_words, mark_unknown, marks, standalone_placeholders
@@ -32,8 +33,8 @@ def failure_entry(
 
     ``when``: since when its findings are there, as `doctor.report.layout.finding_ages` puts it.
     """
-    fix = check.section("What to do") if check else ""
-    why = check.section("Why it matters") if check else ""
+    fix = localized(check.section("What to do")) if check else ""
+    why = localized(check.section("Why it matters")) if check else ""
     entry = _FailureEntryBuilder(failure, fix, scope, fleet).entry(why)
     return msgspec.structs.replace(entry, details=((LABEL, when), *entry.details)) if when else entry
 
@@ -70,7 +71,9 @@ class _FailureEntryBuilder:
         failure, scope = self.failure, self.scope
         details = self.observed_expected(self.groups[0], self.shared_labels)
         if scope.joins and len(details) == 2:
-            details = [("observed", f"{details[0][1]}; expected {details[1][1]}")]
+            details = [
+                ("observed", phrase("{observed}; expected {expected}", observed=details[0][1], expected=details[1][1]))
+            ]
         why_lines = unwrap_lines(why)
         details += label_lines("why", sentences(why_lines[0])[:1] if scope.shortens and why_lines else why_lines)
         if not self.separate_fixes:
@@ -95,29 +98,33 @@ class _FailureEntryBuilder:
     def following(self, other: FollowingFailure) -> list[tuple[str, str]]:
         """What another check found because of this one: its name and hosts, and what it says."""
         groups = alike(other.groups, self.fleet, ()) if self.scope.shortens else other.groups
-        label = f"{other.check} on {self.fleet.fold(other.hosts)}" if other.hosts else other.check
+        label = self.name_on(other.check, other.hosts)
         if not self.scope.shortens:
             return [
                 (
-                    f"{other.check} on {self.fleet.fold(group.hosts)}" if group.hosts else other.check,
+                    self.name_on(other.check, group.hosts),
                     self.text_of(group),
                 )
                 for group in groups[: self.scope.max_groups]
             ]
         rest = count_noun(sum(group.count for group in groups[1:]), "more finding")
-        return [(label, f"{self.text_of(groups[0])}{f'; {rest}' if len(groups) > 1 else ''}")]
+        return [(label, self.text_of(groups[0]) + (localized("; ") + rest if len(groups) > 1 else ""))]
+
+    def name_on(self, check: str, hosts: Sequence[str]) -> str:
+        """A check and the hosts of its findings."""
+        return phrase("{name} on {where}", name=check, where=self.fleet.fold(hosts)) if hosts else check
 
     def text_of(self, group: FindingGroup) -> str:
         """The message of a group, and for whom it stands."""
         text = self.fleet.message(group.finding, MAX_MESSAGE_CHARS)
         if group.is_example:
-            text += f" (likewise on {_others(len(group.hosts))})"
+            text += phrase(" (likewise on {others})", others=_others(len(group.hosts)))
         return text
 
     def part(self, group: FindingGroup) -> ReportPart:
         message = self.text_of(group)
         if group.finding.is_warning and self.failure.outcome.found_severity is Severity.ERROR:
-            message += " (a warning)"
+            message += localized(" (a warning)")
         details = self.observed_expected(group, set(OBSERVED_EXPECTED) - self.shared_labels)
         details += self.fix_lines(group, len(group.hosts), False) if self.separate_fixes else []
         where = self.fleet.where(group.hosts, self.failure.outcome.evaluated_hosts)
@@ -128,8 +135,9 @@ class _FailureEntryBuilder:
         if not groups:
             return []
         hosts = self.fleet.ordered(host for group in groups for host in group.hosts)
-        where = f" on {self.fleet.fold(hosts)}" if hosts else ""
-        return [ReportPart(f"... and {sum(group.count for group in groups)} more{where} ({self.scope.rest_hint})")]
+        where = phrase(" on {hosts}", hosts=self.fleet.fold(hosts)) if hosts else ""
+        count, hint = sum(group.count for group in groups), self.scope.rest_hint
+        return [ReportPart(phrase("... and {count} more{where} ({hint})", count=count, where=where, hint=hint))]
 
     def observed_expected(self, group: FindingGroup, labels: set[str]) -> list[tuple[str, str]]:
         """``observed_expected`` and ``expected``, unless the message itself holds them."""
@@ -138,16 +146,18 @@ class _FailureEntryBuilder:
             label for label in OBSERVED_EXPECTED if label in finding.values and f"{{{label}}}" not in finding.template
         ]
         values: dict[str, Any] = {label: finding.values[label] for label in held if label in labels}
-        return list(self.fleet.format_values(values).items())
+        return list(self.fleet.localized_values(values).items())
 
     def filled_fix(self, group: FindingGroup) -> list[str]:
         filled_values = {name: value for name, value in group.example.values.items() if value is not None}
         values = self.fleet.format_values(filled_values, MAX_COMMAND_CHARS)
+        texts = self.fleet.localized_values(filled_values, MAX_COMMAND_CHARS)
         if group.hosts:
-            values.setdefault("host", clean(group.hosts[0], 100))
+            for filled in (values, texts):
+                filled.setdefault("host", clean(group.hosts[0], 100))
         return [
             line
-            for line in (fill_advice(block, values) for block in unwrap_lines(self.template(group)))
+            for line in (fill_advice(block, values, texts) for block in unwrap_lines(self.template(group)))
             if line.strip()
         ]
 
@@ -161,15 +171,18 @@ class _FailureEntryBuilder:
         lines = self.filled_fix(group)
         first = clean(group.hosts[0], 100) if group.hosts else ""
         if first and hosts > 1 and (differ or any(first in line for line in lines)):
-            lines = self.with_note(lines, f"This is for {first}; likewise for {_others(hosts)}.")
+            lines = self.with_note(
+                lines, phrase("This is for {first}; likewise for {others}.", first=first, others=_others(hosts))
+            )
         elif differ or (group.finding is not group.example and self.fix_placeholders):
-            lines = self.with_note(lines, "This is for the first finding; likewise for the rest.")
+            lines = self.with_note(lines, localized("This is for the first finding; likewise for the rest."))
         return label_lines("fix", lines) if self.fix else []
 
     def with_note(self, lines: list[str], note: str) -> list[str]:
         """The note on a line of its own; where lines are few, in the last one."""
         if self.scope.shortens and lines and not lines[-1].startswith("  "):
-            return [*lines[:-1], f"{lines[-1]} {note}"]
+            gap = "" if lines[-1].endswith("。") else " "
+            return [*lines[:-1], f"{lines[-1]}{gap}{note}"]
         return [*lines, note]
 
     def blocked(self) -> list[tuple[str, str]]:
@@ -177,9 +190,11 @@ class _FailureEntryBuilder:
         if not failure.consequences:
             return []
         place = "this host" if len(failure.hosts) == 1 else "these hosts" if failure.hosts else "their subject"
-        text = f"{count_noun(len(failure.consequences), 'other check')} could not evaluate {place}"
-        return [("blocked", f"{text}: {', '.join(failure.consequences)}" if self.scope.names_checks else text)]
+        checks = count_noun(len(failure.consequences), "other check")
+        text = phrase("{checks} could not evaluate {place}", checks=checks, place=localized(place))
+        names = localized(": ") + ", ".join(failure.consequences)
+        return [("blocked", text + names if self.scope.names_checks else text)]
 
 
 def _others(hosts: int) -> str:
-    return "the other host" if hosts == 2 else f"the other {hosts - 1} hosts"
+    return localized("the other host") if hosts == 2 else phrase("the other {count} hosts", count=hosts - 1)

@@ -7,7 +7,8 @@ import unicodedata
 
 import msgspec
 
-from doctor.engine.sanitize import count_noun as count_noun
+from doctor.engine import sanitize
+from doctor.engine.language import is_english, localized
 
 MAX_VALUE_CHARS = 400
 """Characters kept of one foreign value."""
@@ -46,6 +47,13 @@ def clean(text: str, limit: int = MAX_VALUE_CHARS) -> str:
     from doctor.engine.sanitize import strip_control_chars
 
     return strip_control_chars(text, limit)
+
+
+def count_noun(number: int, noun: str, plural: str = "") -> str:
+    """``1 check``, ``2 checks``, in the language of this process; ``plural`` is for more than an s."""
+    if is_english():
+        return sanitize.count_noun(number, noun, plural)
+    return localized(f"{{count}} {noun}").format(count=number)
 
 
 def duration(seconds: float) -> str:
@@ -107,7 +115,7 @@ def sentences(text: str) -> list[str]:
     """
     parts: list[str] = []
     start = 0
-    for match in re.finditer(r"`[^`]*`|[.!?]\)?(?=\s+(?:[A-Z0-9`\"/(]|$))", text):
+    for match in re.finditer(r"`[^`]*`|[。！？]）?|[.!?]\)?(?=\s+(?:[A-Z0-9`\"/(]|$))", text):
         if not match[0].startswith("`") and not _ABBREVIATION.search(text[start : match.start() + 1]):
             parts.append(text[start : match.end()].strip())
             start = match.end()
@@ -127,20 +135,44 @@ def _letter_width(letter: str) -> int:
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most ``width`` cells; what stands between backquotes, and a long word, is never broken.
+def padded(text: str, cells: int) -> str:
+    """``text`` with spaces up to ``cells``."""
+    return text + " " * (cells - display_width(text))
 
-    A terminal folds such a line itself, so that a command can still be copied whole.
+
+_WIDE = r"\u2e80-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
+_CLOSING = "，。、；：！？）》」』】〉％…—"
+"""No line begins with these."""
+_OPENING = "（《「『【〈"
+"""No line ends with these."""
+_UNITS = re.compile(
+    rf"(\s*)((?:[{_OPENING}]*(?:(?:`[^`]*`|[^\s{_WIDE}])+|[{_WIDE}])(?:[{_CLOSING}]+|(?=[{_OPENING}]\Z))?)|\S)"
+)
+"""What stays together on a line: an ideograph, a word or a command, with the punctuation that belongs to it."""
+
+
+def _units(text: str) -> list[tuple[str, str]]:
+    """The parts of ``text`` between which a line may end, each with the space before it, where there is one."""
+    if text.isascii():
+        return [(" ", word) for word in re.findall(r"(?:`[^`]*`|\S)+", text)]
+    return [(" " if space else "", unit) for space, unit in _UNITS.findall(text)]
+
+
+def wrapped(text: str, width: int, first_width: int = 0) -> list[str]:
+    """Lines of at most ``width`` cells, the first one of ``first_width`` where that is given.
+
+    What stands between backquotes, and a long word, is never broken: a terminal folds such a line itself, so that a
+    command can still be copied whole. Between ideographs a line may end, but not before a full stop or a comma.
     """
     indent = " " * (len(text) - len(text.lstrip()))
     item = _ITEM.match(text)
     hang = indent + " " * (item.end() if item else 0)
     lines: list[str] = []
     line = ""
-    for word in re.findall(r"(?:`[^`]*`|\S)+", text):
-        longer = f"{line} {word}" if line else indent + word
-        if line and display_width(longer) > width:
+    for space, unit in _units(text):
+        longer = f"{line}{space}{unit}" if line else indent + unit
+        if line and display_width(longer) > (first_width or width if not lines else width):
             lines.append(line)
-            longer = hang + word
+            longer = hang + unit
         line = longer
     return [*lines, line] if line or not lines else lines

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.result import Finding, fill_template, format_value
 from doctor.report.layout.formatting import MAX_VALUE_CHARS, clean, count_noun
 
@@ -46,31 +47,60 @@ class Fleet:
         unlisted = [host for host in hosts if host not in self.positions]
         listed_count, total = len(hosts) - len(unlisted), len(self.hosts)
         if unlisted:
-            share = f"{listed_count}/{total}, {len(unlisted)} not in this run" if listed_count else "not in this run"
+            share = (
+                phrase("{share}, {count} not in this run", share=f"{listed_count}/{total}", count=len(unlisted))
+                if listed_count
+                else localized("not in this run")
+            )
             return f"{self.fold(hosts)} ({share})"
         if listed_count == total > 1:
-            return f"all {total} hosts"
+            return phrase("all {count} hosts", count=total)
         evaluated_count = len(evaluated_hosts) if evaluated_hosts else total
-        unevaluated = f", {total - evaluated_count} not checked" if evaluated_count < total else ""
+        left = total - evaluated_count
+        unevaluated = phrase(", {count} not checked", count=left) if left > 0 else ""
         return f"{self.fold(hosts)} ({listed_count}/{evaluated_count}{unevaluated})"
 
     def format_values(self, values: Mapping[str, Any], limit: int = MAX_VALUE_CHARS) -> dict[str, str]:
         """Each value of a finding in plain, safe words; a list of many hosts of this run is folded."""
-        return {name: self._format_value(value, limit) for name, value in values.items()}
+        return {name: self._format_value(value, limit, format_value) for name, value in values.items()}
+
+    def localized_values(self, values: Mapping[str, Any], limit: int = MAX_VALUE_CHARS) -> dict[str, str]:
+        """The same for sentences, and never for commands: texts of ours are in the language of this process."""
+        return {name: self._format_value(value, limit, localized_value) for name, value in values.items()}
 
     def message(self, finding: Finding, limit: int) -> str:
         """The text of a finding, safe to show."""
-        return clean(fill_template(finding.template, self.format_values(finding.values)), limit)
+        return clean(fill_template(localized(finding.template), self.localized_values(finding.values)), limit)
 
-    def _format_value(self, value: Any, limit: int) -> str:
+    def _format_value(self, value: Any, limit: int, as_text: Callable[[Any], str]) -> str:
         many = isinstance(value, (list, tuple)) and len(value) > 2
         if many and all(isinstance(item, str) and item in self.positions for item in value):
             return self.fold(value)
-        return clean(format_value(value), limit)
+        return clean(as_text(value), limit)
 
     def coverage(self, hosts: Collection[str]) -> str:
         """The coverage: ``3 of 5 hosts``."""
-        return f"{len(hosts)} of {count_noun(len(self.hosts), 'host')}" if hosts else "no host checked"
+        if not hosts:
+            return localized("no host checked")
+        return phrase("{count} of {hosts}", count=len(hosts), hosts=count_noun(len(self.hosts), "host"))
+
+
+def localized_value(value: Any) -> str:
+    """A value of a finding as text; where it is a text of ours, in the language of this process."""
+    if is_english() or not isinstance(value, (str, list, tuple, set, frozenset)):
+        return format_value(value)
+    if isinstance(value, str):
+        return localized_filled(value)
+    items = [
+        localized_value(item) for item in (sorted(value, key=str) if isinstance(value, (set, frozenset)) else value)
+    ]
+    return (
+        localized(" and ").join([", ".join(items[:-1]), items[-1]])
+        if len(items) > 1
+        else items[0]
+        if items
+        else localized("none")
+    )
 
 
 def _fold(hosts: tuple[str, ...]) -> str:

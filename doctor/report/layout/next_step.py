@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from doctor.engine.language import localized, localized_filled, phrase
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import FoldedReport, fold
 from doctor.report.layout.formatting import clean, count_noun, sentences
@@ -32,31 +33,36 @@ def advice(report: Report, pages: Mapping[str, Check], limit: int = 5) -> list[s
     ]
     lines = lines or _unknown(folded)
     if len(lines) > limit:
-        lines = [*lines[: limit - 1], f"... and {count_noun(len(lines) - limit + 1, 'more such line')}"]
+        lines = [
+            *lines[: limit - 1],
+            phrase("... and {lines}", lines=count_noun(len(lines) - limit + 1, "more such line")),
+        ]
     return lines
 
 
 def _failure(entry: ReportEntry) -> str:
     fix = next((text for label, text in (*entry.parts[0].details, *entry.details) if label == "fix"), "")
-    where = entry.where
+    name = phrase("{name} on {where}", name=entry.name, where=entry.where) if entry.where else entry.name
     summary = clean(entry.parts[0].text, MAX_LINE_CHARS // 2)
-    head = f"{entry.status_word} {entry.name}{' on ' if where else ''}{where}: {summary}"
+    head = f"{entry.status_word} {name}{localized(': ')}{summary}"
     if not fix:
         return clean(head, MAX_LINE_CHARS)
     first, *others = sentences(fix)
-    line = f"{head.rstrip('.')}. Fix: {first}"
+    line = phrase("{head}. Fix: {first}", head=head.rstrip(".。"), first=first)
     for sentence in others:
         if len(line) + len(sentence) >= MAX_LINE_CHARS:
             break
-        line += f" {sentence}"
+        line += sentence if line.endswith("。") else f" {sentence}"
     return clean(line, MAX_COMMAND_LINE_CHARS)
 
 
 def _unknown(folded: FoldedReport) -> list[str]:
     crashed = [outcome for area in folded.areas for outcome in area.crashed]
-    lines = [f"crash {outcome.check}: the check crashed, please report it" for outcome in crashed]
+    lines = [phrase("crash {name}: the check crashed, please report it", name=outcome.check) for outcome in crashed]
     for gap in folded.unknown:
         name = gap.checks[0] if len(gap.checks) == 1 else count_noun(len(gap.checks), "check")
         where = folded.fleet.where(gap.hosts)
-        lines.append(clean(f"unknown {name}{' on ' if where else ''}{where}: {clean(gap.reason)}", MAX_LINE_CHARS))
+        subject = phrase("{name} on {where}", name=name, where=where) if where else name
+        reason = clean(localized_filled(gap.reason))
+        lines.append(clean(f"unknown {subject}{localized(': ')}{reason}", MAX_LINE_CHARS))
     return lines

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import Outcome, Report
 from doctor.report.layout.failures import MAX_MESSAGE_CHARS, failure_entry
 from doctor.report.layout.finding_ages import age_line
@@ -107,13 +108,15 @@ class _PageBuilder:
             healthy = [outcome for area in areas for outcome in area.healthy]
             if not healthy:
                 return []
-            text = f"{count_noun(len(healthy), 'check')} passed {self.host_coverage(healthy)}"
+            text = phrase(
+                "{checks} passed {where}", checks=count_noun(len(healthy), "check"), where=self.host_coverage(healthy)
+            )
             return [ReportSection("", (ReportEntry("ok", "", (ReportPart(text),)),))]
         return [ReportSection(area.name if self.shows_claims else "", tuple(self.healthy(area))) for area in areas]
 
     def share(self, area: Area) -> str:
         number = len(area.healthy)
-        return str(area.total) if number == area.total else f"{number} of {area.total}"
+        return str(area.total) if number == area.total else phrase("{count} of {total}", count=number, total=area.total)
 
     def skipped(self, folded: FoldedReport, outcomes: Sequence[Outcome]) -> tuple[ReportEntry, ...]:
         """What does not apply, by reason; in one line where other checks were evaluated."""
@@ -122,21 +125,26 @@ class _PageBuilder:
             return self.gaps("skip", folded.skipped, self.scope.max_skip_reasons)
         names = {name for gap in folded.skipped for name in gap.checks}
         nowhere, partly = len(names - evaluated), len(names & evaluated)
-        texts = [f"{count_noun(nowhere, 'check')} {'does' if nowhere == 1 else 'do'} not apply"] if nowhere else []
-        texts += [f"{partly if nowhere else count_noun(partly, 'check')} not to every host"] if partly else []
-        return (ReportEntry("skip", "", (ReportPart(f"{', '.join(texts)} ({self.scope.rest_hint})"),)),)
+        nowhere_checks, partly_checks = count_noun(nowhere, "check"), count_noun(partly, "check")
+        texts = (
+            [phrase("{checks} does not apply" if nowhere == 1 else "{checks} do not apply", checks=nowhere_checks)]
+            if nowhere
+            else []
+        )
+        texts += [phrase("{checks} not to every host", checks=partly if nowhere else partly_checks)] if partly else []
+        return (ReportEntry("skip", "", (ReportPart(f"{localized(', ').join(texts)} ({self.scope.rest_hint})"),)),)
 
     def healthy(self, area: Area) -> list[ReportEntry]:
         if self.shows_claims:
             return [self.claim(outcome) for outcome in area.healthy]
         if not area.healthy:
             return []
-        noun = "check" if area.total == 1 else "checks"
-        text = f"{self.share(area)} {noun} {self.host_coverage(area.healthy)}"
+        checks = phrase("{count} check" if area.total == 1 else "{count} checks", count=self.share(area))
+        text = f"{checks} {self.host_coverage(area.healthy)}"
         return [ReportEntry("ok", area.name, (ReportPart(text),))]
 
     def claim(self, outcome: Outcome) -> ReportEntry:
-        text = f"{clean(outcome.claim)} ({self.fleet.coverage(outcome.evaluated_hosts)})"
+        text = f"{clean(localized(outcome.claim))} ({self.fleet.coverage(outcome.evaluated_hosts)})"
         return ReportEntry("ok", outcome.check, (ReportPart(text),), is_claim=True)
 
     def host_coverage(self, outcomes: Sequence[Outcome]) -> str:
@@ -144,11 +152,16 @@ class _PageBuilder:
         counts = sorted(len(outcome.evaluated_hosts) for outcome in outcomes if outcome.evaluated_hosts)
         without = len(outcomes) - len(counts)
         if not counts:
-            return "of the job itself, no host checked"
+            return localized("of the job itself, no host checked")
         hosts = count_noun(len(self.fleet.hosts), "host")
-        span = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
-        text = f"on {hosts}" if counts[0] == len(self.fleet.hosts) else f"on {span} of {hosts}"
-        return f"{text}, {without} of the job itself" if without else text
+        span = (
+            str(counts[0]) if counts[0] == counts[-1] else phrase("{first} to {last}", first=counts[0], last=counts[-1])
+        )
+        everywhere = counts[0] == len(self.fleet.hosts)
+        text = (
+            phrase("on {hosts}", hosts=hosts) if everywhere else phrase("on {span} of {hosts}", span=span, hosts=hosts)
+        )
+        return phrase("{text}, {count} of the job itself", text=text, count=without) if without else text
 
     def crash(self, outcome: Outcome) -> list[ReportEntry]:
         hosts: dict[tuple[str, bool], list[str]] = {}
@@ -157,14 +170,14 @@ class _PageBuilder:
         return [self.crash_of(outcome, trace, named) for (trace, _), named in hosts.items()]
 
     def crash_of(self, outcome: Outcome, trace: str, hosts: Sequence[str]) -> ReportEntry:
-        lines = [_indented(line) for line in trace.splitlines()[-40:] if clean(line)] or ["no traceback"]
-        details = [("note", "the check crashed, which says nothing about the cluster: please report it")]
+        lines = [_indented(line) for line in trace.splitlines()[-40:] if clean(line)] or [localized("no traceback")]
+        details = [("note", localized("the check crashed, which says nothing about the cluster: please report it"))]
         details += label_lines("trace", lines) if self.scope.lists_every_check else []
         where = self.fleet.where(self.fleet.ordered(hosts))
         return ReportEntry("crash", outcome.check, (ReportPart(lines[-1].strip()),), where, tuple(details))
 
     def waived(self, waived: WaivedGroup) -> ReportEntry:
-        reason = clean(f"{waived.reason} (until {waived.until})", MAX_MESSAGE_CHARS)
+        reason = clean(phrase("{reason} (until {day})", reason=waived.reason, day=waived.until), MAX_MESSAGE_CHARS)
         messages = [
             self.fleet.message(group.finding, MAX_MESSAGE_CHARS) for group in waived.groups[: self.scope.max_groups]
         ]
@@ -177,7 +190,17 @@ class _PageBuilder:
         if remaining:
             entries.append(
                 ReportEntry(
-                    word, "", (ReportPart(f"... and {count_noun(remaining, 'more reason')} ({self.scope.rest_hint})"),)
+                    word,
+                    "",
+                    (
+                        ReportPart(
+                            phrase(
+                                "... and {reasons} ({hint})",
+                                reasons=count_noun(remaining, "more reason"),
+                                hint=self.scope.rest_hint,
+                            )
+                        ),
+                    ),
                 )
             )
         return tuple(entries)
@@ -187,7 +210,11 @@ class _PageBuilder:
         name = count_noun(len(gap.checks), "check") if counted else ", ".join(gap.checks)
         details = (("checks", ", ".join(gap.checks)),) if counted and self.scope.names_checks else ()
         return ReportEntry(
-            word, name, (ReportPart(clean(gap.reason) or "no reason given"),), self.fleet.where(gap.hosts), details
+            word,
+            name,
+            (ReportPart(clean(localized_filled(gap.reason)) or localized("no reason given")),),
+            self.fleet.where(gap.hosts),
+            details,
         )
 
 

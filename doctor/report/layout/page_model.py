@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from doctor.engine.language import localized
+
 Details = tuple[tuple[str, str], ...]
 """Labels and texts; an empty label continues the one before."""
 
@@ -69,7 +71,7 @@ class DetailLevel(msgspec.Struct, frozen=True):
     @property
     def rest_hint(self) -> str:
         """Where the rest can be seen."""
-        return "--json has all" if self.names_checks else "-v shows all"
+        return localized("--json has all" if self.names_checks else "-v shows all")
 
 
 def label_lines(label: str, lines: Iterable[str]) -> list[tuple[str, str]]:

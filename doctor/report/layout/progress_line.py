@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from doctor.engine.language import localized, phrase
 from doctor.report.layout.formatting import clean
 from doctor.transport.messages import format_size
 
@@ -45,15 +46,16 @@ class ProgressLine:
         if not self.live or (self.visible and now - self.written < MIN_WRITE_SECONDS and self.done < self.total):
             return
         self.written = now
-        missed = f", {self.unreachable} could not be reached" if self.unreachable else ""
-        self.put(f"\r{self.answered} of {self.total} hosts answered{missed}\x1b[K")
+        missed = phrase(", {count} could not be reached", count=self.unreachable) if self.unreachable else ""
+        text = phrase("{count} of {total} hosts answered", count=self.answered, total=self.total)
+        self.put(f"\r{text}{missed}\x1b[K")
         self.visible = True
 
     def stage(self, name: str, seconds: float) -> None:
         """All ranks of the smoke run have finished a stage, so many seconds after its start; no name: it starts."""
         if self.live:
-            text = f"{clean(name, 40)} done after {seconds:.1f} s" if name else "starting"
-            self.put(f"\rsmoke run: {text}\x1b[K")
+            done = phrase("{stage} done after {seconds} s", stage=clean(name, 40), seconds=f"{seconds:.1f}")
+            self.put(f"\r{localized('smoke run: ')}{done if name else localized('starting')}\x1b[K")
             self.visible = True
 
     def read(self, count: int, total: int) -> None:
@@ -64,7 +66,8 @@ class ProgressLine:
         self.written = now
         share = min(count / total, 1.0)
         bar = "#" * round(share * _BAR_WIDTH)
-        self.put(f"\r[{bar:<{_BAR_WIDTH}}] {share:4.0%} of {format_size(total)} read\x1b[K")
+        text = phrase("{share} of {size} read", share=f"{share:4.0%}", size=format_size(total))
+        self.put(f"\r[{bar:<{_BAR_WIDTH}}] {text}\x1b[K")
         self.visible = True
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import CollectiveSpeed, DeviceSpeed, SmokeSummary
 from doctor.report.layout.formatting import clean, count_noun, duration
@@ -49,33 +50,41 @@ def _safe(text: str) -> str:
 
 def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Iterator[tuple[str, str]]:
     kind = FAILURE_KINDS[failure.kind]
-    ranks_text = ranks_in_words(failure.culprit_ranks) if failure.culprit_ranks else "all ranks"
+    ranks_text = ranks_in_words(failure.culprit_ranks) if failure.culprit_ranks else localized("all ranks")
     placements = dict.fromkeys(
         clean(summary.placements[rank], 100) for rank in failure.culprit_ranks if rank < len(summary.placements)
     )
     placements_text = (
         f" ({', '.join(list(placements)[:4])}{', ...' if len(placements) > 4 else ''})" if placements else ""
     )
-    where = [f"stage {failure.stage}"] if failure.stage and not kind.implies_stage else []
-    where += [f"layout {failure.layout}, step {failure.step}"] if failure.layout else []
-    text = f": {clean(failure.text)}" if failure.text and not kind.implies_text else ""
+    where = [phrase("stage {name}", name=failure.stage)] if failure.stage and not kind.implies_stage else []
+    where += (
+        [phrase("layout {layout}, step {step}", layout=failure.layout, step=failure.step)] if failure.layout else []
+    )
+    text = localized(": ") + clean(localized_filled(failure.text)) if failure.text and not kind.implies_text else ""
     yield (
         "cause",
-        f"{ranks_text}{placements_text} {kind.report_text}{', ' if where else ''}{', '.join(where)}{text}",
+        f"{ranks_text}{placements_text} {localized(kind.report_text)}{localized(', ').join(['', *where])}{text}",
     )
     if failure.links:
         yield (
             "links",
-            ", ".join(f"{clean(source, 100)} to {clean(destination, 100)}" for source, destination in failure.links),
+            localized(", ").join(
+                phrase("{source} to {destination}", source=clean(source, 100), destination=clean(destination, 100))
+                for source, destination in failure.links
+            ),
         )
     yield from label_lines("call", _calls(failure, failure.culprit_ranks))
     yield from label_lines("waited", _calls(failure, failure.waiting_ranks) or _silent(failure.waiting_ranks))
-    yield from label_lines("evidence", [clean(sentence) for sentence in failure.evidence[: None if full else 6]])
+    yield from label_lines(
+        "evidence", [clean(localized_filled(sentence)) for sentence in failure.evidence[: None if full else 6]]
+    )
     for rank in [candidate for candidate in failure.stacks if candidate in failure.culprit_ranks or full][
         : None if full else MAX_STACKS
     ]:
         yield from label_lines(
-            "stack", [f"{ranks_in_words((rank,))}, innermost call first:", *_stack(failure.stacks[rank])]
+            "stack",
+            [phrase("{rank}, innermost call first:", rank=ranks_in_words((rank,))), *_stack(failure.stacks[rank])],
         )
 
 
@@ -85,7 +94,10 @@ def _calls(failure: Failure, ranks: Sequence[int]) -> list[str]:
     for rank in sorted(ranks):
         if failure.calls.get(rank):
             ranks_by_call.setdefault(failure.calls[rank], []).append(rank)
-    return [f"{ranks_in_words(call_ranks)}: {clean(call)}" for call, call_ranks in ranks_by_call.items()]
+    return [
+        f"{ranks_in_words(call_ranks)}{localized(': ')}{clean(localized_filled(call))}"
+        for call, call_ranks in ranks_by_call.items()
+    ]
 
 
 def _silent(ranks: Sequence[int]) -> list[str]:
@@ -94,17 +106,28 @@ def _silent(ranks: Sequence[int]) -> list[str]:
 
 def _stack(text: str) -> list[str]:
     lines = [line for line in (clean(line, 160) for line in text.splitlines()) if line and not _THREAD.match(line)]
-    more = [f"  ... {len(lines) - MAX_STACK_LINES} more lines"] if len(lines) > MAX_STACK_LINES else []
+    more = (
+        [phrase("  ... {count} more lines", count=len(lines) - MAX_STACK_LINES)] if len(lines) > MAX_STACK_LINES else []
+    )
     return [f"  {line}" for line in lines[:MAX_STACK_LINES]] + more
 
 
 def _ran(summary: SmokeSummary) -> str:
     numbers = set(summary.hosts.values())
-    each = f", {numbers.pop()} on each" if len(numbers) == 1 and len(summary.hosts) > 1 else ""
-    hosts = f"{count_noun(summary.world_size, 'rank')} on {count_noun(len(summary.hosts), 'host')}{each}"
-    ended = {"complete": "", "trouble": ", stopped early", "budget": ", cut short", "interrupted": ", interrupted"}
-    imported = f", of which import torch {_time(summary.import_seconds)}" if summary.import_seconds else ""
-    return f"{summary.backend}, {hosts}, {duration(summary.seconds)}{imported}{ended[summary.ended]}"
+    each = phrase(", {count} on each", count=numbers.pop()) if len(numbers) == 1 and len(summary.hosts) > 1 else ""
+    ranks, hosts = count_noun(summary.world_size, "rank"), count_noun(len(summary.hosts), "host")
+    placed = phrase("{ranks} on {hosts}", ranks=ranks, hosts=hosts) + each
+    ended = {
+        "complete": "",
+        "trouble": localized(", stopped early"),
+        "budget": localized(", cut short"),
+        "interrupted": localized(", interrupted"),
+    }
+    imported = (
+        phrase(", of which import torch {time}", time=_time(summary.import_seconds)) if summary.import_seconds else ""
+    )
+    parts = localized(", ").join([summary.backend, placed, duration(summary.seconds)])
+    return f"{parts}{imported}{ended[summary.ended]}"
 
 
 def _environment_lines(summary: SmokeSummary) -> list[str]:
@@ -117,7 +140,7 @@ def _environment_lines(summary: SmokeSummary) -> list[str]:
         ]
         parts += [f"Python {environment.python}"] if environment.python else []
         parts += [environment.device] if environment.device else []
-        lines.append(f"{ranks_in_words(environment.ranks)}: {clean(', '.join(parts))}")
+        lines.append(f"{ranks_in_words(environment.ranks)}{localized(': ')}{clean(', '.join(parts))}")
     return lines
 
 
@@ -125,9 +148,16 @@ def _layouts(summary: SmokeSummary) -> list[str]:
     compared = [f"{layout.layout} {_share(layout.error)}" for layout in summary.layouts if layout.error is not None]
     missed = [layout.layout for layout in summary.layouts if layout.error is None]
     lines = (
-        [f"{', '.join(compared)} (largest relative error of the loss against the reference run)"] if compared else []
+        [
+            phrase(
+                "{layouts} (largest relative error of the loss against the reference run)",
+                layouts=", ".join(compared),
+            )
+        ]
+        if compared
+        else []
     )
-    return lines + ([f"not compared: {', '.join(missed)}"] if missed and compared else [])
+    return lines + ([phrase("not compared: {layouts}", layouts=", ".join(missed))] if missed and compared else [])
 
 
 def _share(error: float) -> str:
@@ -142,17 +172,33 @@ def _soak(summary: SmokeSummary, full: bool) -> list[str]:
     total = sum(soak.calls.values())
     wrong = sum(error.wrong for error in soak.errors)
     ranks_text = ranks_in_words(sorted({error.rank for error in soak.errors}))
-    results = f"{count_noun(wrong, 'wrong result')} on {ranks_text}" if wrong else "no wrong result"
-    lines = [f"{count_noun(total, 'collective')} on each rank in {duration(soak.seconds)}: {results}"]
+    results = (
+        phrase("{results} on {ranks}", results=count_noun(wrong, "wrong result"), ranks=ranks_text)
+        if wrong
+        else localized("no wrong result")
+    )
+    collectives, time = count_noun(total, "collective"), duration(soak.seconds)
+    lines = [phrase("{collectives} on each rank in {time}: ", collectives=collectives, time=time) + results]
     placements = summary.placements
     hosts = [f" ({clean(place, 100)})" for place in placements] + [""] * (summary.world_size - len(placements))
     lines += [
-        f"rank {error.rank}{hosts[error.rank]}: {error.wrong} of {error.calls} {clean(error.op, 40)}"
+        phrase(
+            "rank {rank}: {wrong} of {calls} {operation}",
+            rank=f"{error.rank}{hosts[error.rank]}",
+            wrong=error.wrong,
+            calls=error.calls,
+            operation=clean(error.op, 40),
+        )
         for error in soak.errors[:most]
         if 0 <= error.rank < len(hosts)
     ]
     lines += [
-        f"rank {link.source}{hosts[link.source]} to rank {link.rank}{hosts[link.rank]}: {link.wrong}"
+        phrase(
+            "rank {source} to rank {rank}: {wrong}",
+            source=f"{link.source}{hosts[link.source]}",
+            rank=f"{link.rank}{hosts[link.rank]}",
+            wrong=link.wrong,
+        )
         for link in soak.links[:most]
         if 0 <= link.source < len(hosts) and 0 <= link.rank < len(hosts)
     ]
@@ -162,14 +208,20 @@ def _soak(summary: SmokeSummary, full: bool) -> list[str]:
 def _speed(figures: Sequence[CollectiveSpeed]) -> list[str]:
     if not figures:
         return []
-    return ["time, algbw / busbw as nccl-tests define them", *map(_speed_text, figures)]
+    return [localized("time, algbw / busbw as nccl-tests define them"), *map(_speed_text, figures)]
 
 
 def _speed_text(speed: CollectiveSpeed) -> str:
     operation = f"{speed.op} {size(speed.bytes)}" if speed.bytes else speed.op
     unit, name = next(((u, n) for u, n in _RATES if max(speed.algbw, speed.busbw) >= u), _RATES[-1])
     rates = f", {speed.algbw / unit:.3g} / {speed.busbw / unit:.3g} {name}" if speed.bytes else ""
-    return f"{operation}, {clean(speed.group, 40)} of {speed.ranks}: {_time(speed.seconds)}{rates}"
+    return phrase(
+        "{operation}, {group} of {count}: {time}",
+        operation=operation,
+        group=clean(speed.group, 40),
+        count=speed.ranks,
+        time=f"{_time(speed.seconds)}{rates}",
+    )
 
 
 def _device_speeds(speeds: Sequence[DeviceSpeed]) -> list[str]:
@@ -178,9 +230,11 @@ def _device_speeds(speeds: Sequence[DeviceSpeed]) -> list[str]:
     for speed in sorted(speeds, key=lambda speed: speed.model):
         if speed.model != model:
             model = speed.model
-            lines.append(f"{count_noun(speed.ranks, 'rank')} with {clean(model, 80)}")
+            lines.append(phrase("{ranks} with {model}", ranks=count_noun(speed.ranks, "rank"), model=clean(model, 80)))
         unit, prefix = next(((u, p) for u, p in _PREFIXES if speed.median >= u), (1.0, ""))
-        slowest = f", slowest {speed.slowest / unit:.3g} (rank {speed.slowest_rank})" if speed.ranks > 1 else ""
+        value = f"{speed.slowest / unit:.3g}"
+        slowest = phrase(", slowest {value} (rank {rank})", value=value, rank=speed.slowest_rank)
+        slowest = slowest if speed.ranks > 1 else ""
         lines.append(f"  {clean(speed.test, 40)}: {speed.median / unit:.3g} {prefix}{speed.unit}{slowest}")
     return lines
 
@@ -201,7 +255,7 @@ def _largest(figures: Sequence[CollectiveSpeed]) -> list[CollectiveSpeed]:
 def ranks_in_words(ranks: Iterable[int]) -> str:
     """``rank 3``, ``ranks 0-2,5``."""
     numbers = sorted(set(ranks))
-    return f"rank{'' if len(numbers) == 1 else 's'} {ranges(numbers)}"
+    return phrase("rank {ranks}" if len(numbers) == 1 else "ranks {ranks}", ranks=ranges(numbers))
 
 
 def size(number: int) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from doctor.engine.exit_code import Verdict, verdict
+from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import Report
 from doctor.report.layout.coverage import coverage
 from doctor.report.layout.fold import CheckFailure, FoldedReport
@@ -51,8 +52,9 @@ def summary_lines(
     """The end of the report; ``fixable`` are the checks that have a playbook, ``unfilled`` marks in commands."""
     word = verdict(report, code)
     when = [format_time(report.started)] if report.started else []
-    source = ", ".join([clean(report.source) or "hosts of unknown origin", *when, duration(report.seconds)])
-    notes = tuple(clean(note, 1000) for note in report.notes)
+    origin = clean(localized_filled(report.source)) or localized("hosts of unknown origin")
+    source = localized(", ").join([origin, *when, duration(report.seconds)])
+    notes = tuple(clean(localized_filled(note), 1000) for note in report.notes)
     return SummaryLines(
         notes,
         source,
@@ -60,7 +62,7 @@ def summary_lines(
         fix_command(report, folded, fixable),
         tuple(dict.fromkeys(unfilled)),
         _STATUS_WORDS[word],
-        f"{word.name}: {_verdict_text(word, folded, report)}",
+        f"{localized(word.name)}{localized(': ')}{_verdict_text(word, folded, report)}",
     )
 
 
@@ -69,7 +71,8 @@ def _start(folded: FoldedReport) -> str:
     if first is None or len(folded.failures) < 2:
         return ""
     where = folded.fleet.where(first.hosts, first.outcome.evaluated_hosts)
-    return f"Start with {first.outcome.check}{' on ' + where if where else ''}"
+    name = first.outcome.check
+    return phrase("Start with {name}", name=phrase("{name} on {where}", name=name, where=where) if where else name)
 
 
 def fix_command(report: Report, folded: FoldedReport, fixable: Collection[str]) -> str:
@@ -104,35 +107,43 @@ def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     counts = folded.counts
     if word is Verdict.NOTHING:
         return (
-            f"none of {count_noun(counts.skipped, 'check')} applies" if counts.checks else "there was no check to run"
+            phrase("none of {checks} applies", checks=count_noun(counts.skipped, "check"))
+            if counts.checks
+            else localized("there was no check to run")
         )
     parts = [_findings_text(folded)] if counts.findings else []
     waived = len({group.check for group in folded.waived})
     if not parts and word is Verdict.HEALTHY and (counts.passed or not waived):
         parts = [_passed(counts)]
     if word is Verdict.UNKNOWN and report.hosts_unknown:
-        parts.append(f"{clean(report.hosts_unknown)}, so this says nothing about the others")
-    parts += [f"{count_noun(waived, 'check')} waived"] if waived else []
+        parts.append(
+            phrase(
+                "{reason}, so this says nothing about the others", reason=clean(localized_filled(report.hosts_unknown))
+            )
+        )
+    parts += [phrase("{checks} waived", checks=count_noun(waived, "check"))] if waived else []
     unknown = {name for gap in folded.unknown for name in gap.checks}
-    parts += [f"{count_noun(len(unknown), 'check')} unknown"] if unknown else []
+    parts += [phrase("{checks} unknown", checks=count_noun(len(unknown), "check"))] if unknown else []
     if word is Verdict.UNKNOWN and counts.hidden:
-        parts.append(f"{count_noun(counts.hidden, 'check')} unknown as a consequence of findings")
-    parts += ["the smoke run did not finish"] if word is Verdict.UNKNOWN and _is_cut(report) else []
+        checks = count_noun(counts.hidden, "check")
+        parts.append(phrase("{checks} unknown as a consequence of findings", checks=checks))
+    parts += [localized("the smoke run did not finish")] if word is Verdict.UNKNOWN and _is_cut(report) else []
     crashed = sum(len(area.crashed) for area in folded.areas)
-    parts += [f"{count_noun(crashed, 'check')} crashed"] if crashed else []
+    parts += [phrase("{checks} crashed", checks=count_noun(crashed, "check"))] if crashed else []
     covered = coverage(report, counts)
     if parts == [_passed(counts)] and covered.text:
-        return f"{covered.share}, and passed{_on_hosts(counts)}{covered.reason}"
-    return "; ".join([*parts, *([covered.text] if covered.text else [])])
+        return phrase("{share}, and passed", share=covered.share) + _on_hosts(counts) + covered.reason
+    return localized("; ").join([*parts, *([covered.text] if covered.text else [])])
 
 
 def _on_hosts(counts: Counts) -> str:
-    return f" on {counts.hosts} hosts" if counts.hosts > 1 else ""
+    return phrase(" on {count} hosts", count=counts.hosts) if counts.hosts > 1 else ""
 
 
 def _passed(counts: Counts) -> str:
-    where = f"on {count_noun(counts.hosts, 'host')}" if counts.hosts else "of the job itself, no host checked"
-    return f"{count_noun(counts.passed, 'check')} passed {where}"
+    hosts = count_noun(counts.hosts, "host")
+    where = phrase("on {hosts}", hosts=hosts) if counts.hosts else localized("of the job itself, no host checked")
+    return phrase("{checks} passed {where}", checks=count_noun(counts.passed, "check"), where=where)
 
 
 def _findings_text(folded: FoldedReport) -> str:
@@ -143,6 +154,9 @@ def _findings_text(folded: FoldedReport) -> str:
     following = sum(len(failure.following) for failure in folded.failures)
     kinds = [count_noun(errors, "error")] if errors else []
     kinds += [count_noun(warnings, "warning")] if warnings else []
-    where = f" on {counts.blamed} of {count_noun(counts.hosts, 'host')}" if counts.blamed else ""
-    more = f" ({following} more {'follows' if following == 1 else 'follow'} from them)" if following else ""
-    return ", ".join(kinds) + where + more
+    hosts = count_noun(counts.hosts, "host")
+    where = phrase(" on {count} of {hosts}", count=counts.blamed, hosts=hosts) if counts.blamed else ""
+    more = phrase(
+        " ({count} more follows from them)" if following == 1 else " ({count} more follow from them)", count=following
+    )
+    return localized(", ").join(kinds) + where + (more if following else "")

@@ -1,0 +1,239 @@
+"""The language of what people read: English, or a catalogue beside it. Names, keys and machine formats stay English.
+
+The English text is the key. A catalogue is one JSON file that `tests.translations` compiles from `doctor/locale/`;
+it is read when the first text is asked for. Text without an entry stays English.
+
+>>> localized("no such text anywhere")
+'no such text anywhere'
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LANGUAGES = ("en", "zh")
+OPTION = "--lang"
+VARIABLE = "DOCTOR_LANG"
+LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
+"""In the order in which POSIX asks them: the first that is not empty decides."""
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "locale")
+MIN_LETTERS = 7
+MAX_DEPTH = 3
+"""How often a part of a text is itself looked up."""
+MAX_CHARS = 4000
+"""Characters of a text that is compared with the patterns of the catalogue."""
+
+
+class Catalogue:
+    """The texts of one language: by their English text, and by its pattern where values were filled in before."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self.texts = texts
+        self.patterns: dict[str, list[tuple[list[str], str]]] = {}
+        """Literal parts and translation, by the first word of the pattern; under the empty word: the pattern's first
+        part is a value."""
+        for english, translated in texts.items():
+            if "{0}" in english:
+                parts = _literal_parts(english)
+                self.patterns.setdefault(_first_word(parts[0]), []).append((parts, translated))
+        for patterns in self.patterns.values():
+            patterns.sort(key=lambda pattern: -_letters(pattern[0]))
+
+    def filled(self, english: str, depth: int = 0) -> str:
+        """The translation of ``english``, a text or a template that has been filled, or itself.
+
+        A pattern of few letters fits only where each value is one word: it would fit too much.
+        """
+        exact = self.texts.get(english)
+        if exact is not None or depth == MAX_DEPTH or len(english) > MAX_CHARS or " " not in english:
+            return exact or english
+        for word in (_first_word(english), ""):
+            for parts, translated in self.patterns.get(word, ()):
+                values = _values_between(parts, english)
+                one_word = _letters(parts) < MIN_LETTERS
+                if values is not None and not (one_word and any(" " in value for value in values)):
+                    texts = [self.filled(value, depth + 1) for value in values]
+                    return _filled(translated, texts)
+        return english
+
+
+def _literal_parts(template: str) -> list[str]:
+    """``a {0} b {1}`` as ``["a ", " b ", ""]``."""
+    parts, number = [], 0
+    while (sign := f"{{{number}}}") in template:
+        before, _, template = template.partition(sign)
+        parts.append(before)
+        number += 1
+    return [*parts, template]
+
+
+def _filled(template: str, values: list[str]) -> str:
+    """``template`` with ``{0}``, ``{1}``... filled in; whatever else stands in braces, and in the values, stays."""
+    pieces = template.split("{")
+    result = pieces[0]
+    for piece in pieces[1:]:
+        number, brace, rest = piece.partition("}")
+        known = brace and number.isdecimal() and int(number) < len(values)
+        result += values[int(number)] + rest if known else "{" + piece
+    return result
+
+
+def _letters(parts: list[str]) -> int:
+    """How many letters are the same in all that fits a pattern."""
+    return sum(letter.isalpha() for part in parts for letter in part)
+
+
+def _first_word(text: str) -> str:
+    word, space, _ = text.partition(" ")
+    return word if space else ""
+
+
+def _values_between(parts: list[str], text: str) -> list[str] | None:
+    """What stands between the literal parts of a pattern in ``text``, in linear time; None where it does not fit."""
+    first, *between, last = parts
+    end = len(text) - len(last)
+    if not text.startswith(first) or not text.endswith(last) or end < len(first):
+        return None
+    values, start = [], len(first)
+    for part in between:
+        place = text.find(part, start, end) if part else -1
+        if place < 0:
+            return None
+        values.append(text[start:place])
+        start = place + len(part)
+    values.append(text[start:end])
+    return values
+
+
+class _Selection:
+    """The language of this process. English until a command has read its options and environment."""
+
+    def __init__(self) -> None:
+        self.name = "en"
+        self.catalogues: dict[str, Catalogue] = {}
+        self.suspended = 0
+
+    def catalogue(self) -> Catalogue | None:
+        if self.name == "en" or self.suspended:
+            return None
+        if self.name not in self.catalogues:
+            self.catalogues[self.name] = _read(self.name)
+        return self.catalogues[self.name]
+
+
+_selection = _Selection()
+
+
+def _read(name: str) -> Catalogue:
+    import json
+
+    try:
+        with open(os.path.join(FOLDER, f"{name}.json"), encoding="utf-8") as file:
+            return Catalogue(json.load(file))
+    except (OSError, ValueError):  # an incomplete installation speaks English
+        return Catalogue({})
+
+
+def preferred(environ: Mapping[str, str]) -> str:
+    """The language that the environment asks for: ``zh`` where it names Chinese, else ``en``.
+
+    >>> preferred({"LANG": "zh_CN.GBK"}), preferred({"LC_ALL": "C", "LANG": "zh_CN.UTF-8"})
+    ('zh', 'en')
+    """
+    name = next((environ[variable] for variable in LOCALE_VARIABLES if environ.get(variable)), "")
+    return "zh" if name.replace("-", "_").partition(".")[0].partition("_")[0].lower() == "zh" else "en"
+
+
+def select(requested: str, environ: Mapping[str, str], encoding: str = "utf-8") -> None:
+    """Sets the language of this process: one of `LANGUAGES`, or ``auto`` for that of the environment.
+
+    ``encoding``: that of stdout. ``auto`` chooses no language that it cannot write.
+    """
+    name = preferred(environ) if requested == "auto" else requested
+    if requested == "auto" and name != "en" and not _can_write(encoding):
+        name = "en"
+    _selection.name = name
+
+
+def _can_write(encoding: str) -> bool:
+    try:
+        "网络".encode(encoding)
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def take_option(argv: list[str], environ: Mapping[str, str]) -> list[str]:
+    """Selects the language that ``--lang``, else DOCTOR_LANG, else the locale names; returns the other words.
+
+    What follows ``--`` is another program's. Raises: UsageError for a language that there is none of.
+    """
+    words, after = _before_launch_line(argv)
+    requested, source = environ.get(VARIABLE) or "auto", VARIABLE
+    kept: list[str] = []
+    words.reverse()
+    while words:
+        word = words.pop()
+        if word == OPTION or word.startswith(f"{OPTION}="):
+            source = OPTION
+            requested = word[len(OPTION) + 1 :] if word != OPTION else words.pop() if words else ""
+        else:
+            kept.append(word)
+    if requested not in (*LANGUAGES, "auto"):
+        from doctor.engine.errors import UsageError
+        from doctor.engine.sanitize import printable
+
+        raise UsageError(f"{source} '{printable(requested, 40)}': expected {', '.join(LANGUAGES)} or auto")
+    select(requested, environ, getattr(sys.stdout, "encoding", None) or "ascii")
+    return kept + after
+
+
+def _before_launch_line(argv: list[str]) -> tuple[list[str], list[str]]:
+    place = argv.index("--") if "--" in argv else len(argv)
+    return argv[:place], argv[place:]
+
+
+def is_english() -> bool:
+    """Whether texts are shown as they are written in the code."""
+    return _selection.name == "en" or bool(_selection.suspended)
+
+
+def language() -> str:
+    """The name of this process's language, one of `LANGUAGES`."""
+    return "en" if _selection.suspended else _selection.name
+
+
+def localized(text: str) -> str:
+    """A text or template of the program in the language of this process."""
+    catalogue = _selection.catalogue()
+    return text if catalogue is None else catalogue.texts.get(text, text)
+
+
+def localized_filled(text: str) -> str:
+    """The same for a text whose values are filled in: a reason, a note, an error line."""
+    catalogue = _selection.catalogue()
+    return text if catalogue is None else catalogue.filled(text)
+
+
+def phrase(template: str, **values: object) -> str:
+    """``template`` in the language of this process, filled.
+
+    >>> phrase("{count} of {total}", count=3, total=5)
+    '3 of 5'
+    """
+    return localized(template).format(**values)
+
+
+class english:  # noqa: N801 - reads as what it does: ``with english():``
+    """A context in which texts stay English: for what programs read."""
+
+    def __enter__(self) -> None:
+        _selection.suspended += 1
+
+    def __exit__(self, *_: object) -> None:
+        _selection.suspended -= 1

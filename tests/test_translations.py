@@ -1,0 +1,88 @@
+"""Chinese beside the English: it says the same of the same values, in one word for one thing, and is compiled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from doctor.engine.language import Catalogue
+from tests import translations
+
+PARTS = translations.parts()
+GLOSSARY = translations.ROOT / "doctor" / "docs" / "zh" / "glossary.md"
+
+
+def chinese() -> Iterator[tuple[str, str, str, str]]:
+    """Part, key, English and Chinese of every translated text."""
+    for part in PARTS:
+        english = translations.english_texts(part)
+        for key, text in translations.translated(part).items():
+            yield part, key, english[key], text
+
+
+def glossary_rows() -> list[list[str]]:
+    """English, Chinese, the words that are not used for it, and where the Chinese is from."""
+    rows = [line.strip("| ").split(" | ") for line in GLOSSARY.read_text("utf-8").splitlines() if line.startswith("| ")]
+    return [
+        [cell.strip() for cell in row] for row in rows if len(row) == 4 and not row[0].startswith(("English", "---"))
+    ]
+
+
+def test_placeholders_and_commands_are_those_of_the_english() -> None:
+    wrong = [
+        f"{part} {key}: {problem}"
+        for part, key, english, text in chinese()
+        for problem in translations.disagreements(english, text)
+    ]
+    assert wrong == []
+
+
+def test_no_translation_outlives_its_english() -> None:
+    """After a change of a page: translate it anew, or ``python -m tests.translations accept checks/NAME``."""
+    assert {part: texts for part in PARTS if (texts := translations.outdated(part))} == {}
+
+
+def test_every_catalogue_file_is_of_a_part() -> None:
+    files = {str(path.relative_to(translations.SOURCES))[:-5] for path in translations.SOURCES.rglob("*.toml")}
+    assert files - set(PARTS) == set()
+
+
+def test_it_is_compiled() -> None:
+    assert translations.COMPILED.read_text("utf-8") == translations.compiled(), "python -m tests.regen"
+
+
+def test_what_is_missing_stays_english() -> None:
+    """A check needs no Chinese to be added; what is not translated is listed here."""
+    lacking = {part: missing for part in PARTS if (missing := translations.missing(part))}
+    if lacking:
+        pytest.skip("not translated: " + ", ".join(f"{part} ({len(keys)})" for part, keys in lacking.items()))
+
+
+def test_one_word_for_one_thing() -> None:
+    """The words that the glossary rules out are nowhere used."""
+    forbidden = {
+        word: row[1] for row in glossary_rows() for word in re.split(r"[、,] ?", row[2]) if word not in ("", "-")
+    }
+    assert [
+        f"{part} {key}: {word}; expected {forbidden[word]}"
+        for part, key, _, text in chinese()
+        for word in forbidden
+        if word in re.sub(r"`[^`]*`", "", text)
+    ] == []
+
+
+def test_a_filled_template_is_recognized() -> None:
+    catalogue = Catalogue(
+        {"no {0} on {1} hosts": "{1} 台主机上没有 {0}", "a link": "链路", "{0}: not there": "{0}：不存在"}
+    )
+    assert catalogue.filled("no a link on 3 hosts") == "3 台主机上没有 链路"
+    assert catalogue.filled("/etc/x: not there") == "/etc/x：不存在"
+    assert catalogue.filled("no such sentence") == "no such sentence"
+
+
+def test_recognition_takes_linear_time() -> None:
+    catalogue = Catalogue({"a {0} a {1} a {2} a {3} a {4} b": "{0}{1}{2}{3}{4}"})
+    text = "a " * 1900
+    assert catalogue.filled(text) == text

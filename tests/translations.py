@@ -1,0 +1,379 @@
+"""The Chinese catalogue: what there is to translate, what is translated, and how it is compiled.
+
+python -m tests.translations                       how much of each part is translated
+python -m tests.translations list checks/NAME ...  the English texts, numbered, in the form that ``fill`` reads
+python -m tests.translations fill FILE ...         writes the texts of FILE into the catalogue
+python -m tests.translations accept checks/NAME    the English page has changed, and its translation still holds
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from doctor.config.toml_compat import loads
+from doctor.engine.areas import AREAS
+from doctor.engine.explained import EVERYONE
+from doctor.engine.language import FOLDER
+from doctor.engine.smoke_failures import FAILURE_KINDS
+from doctor.remedy.playbook import RISKS, WHO
+from doctor.report.explain.playbooks import EXAMPLE_NOTE
+from doctor.report.layout.formatting import unwrap_lines
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = Path(FOLDER) / "zh"
+COMPILED = Path(FOLDER) / "zh.json"
+PAGE_PARTS = {"claim": "", "why": "Why it matters", "do": "What to do", "source": "Source"}
+"""The parts of a check's page, and the section that each one is."""
+OPTIONAL = {"source"}
+PLACEHOLDER = re.compile(r"\{\w*\}")
+COMMAND = re.compile(r"`[^`]*`")
+_CODE = re.compile(r"\(\?|\\[dswb(.]|[\[(]\^|^/\S*$|^-")
+_PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}")
+ERRORS = {
+    "InventoryError",
+    "BadRun",
+    "PlanStoreError",
+    "BadReport",
+    "UnknownName",
+    "CommandError",
+    "UsageError",
+    "InputError",
+    "ConfigError",
+    "require_one_of",
+}
+REASONS = {"Unreadable", "Absent", "Skip", "Reason", "Finding"}
+PHRASES = {"phrase", "localized", "noun"}
+
+
+def literal(node: ast.AST) -> str:
+    """A string of the code; what an f-string fills in is ``{0}``, ``{1}``. Empty for all else."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        parts, number = [], 0
+        for value in node.values:
+            if isinstance(value, ast.Constant):
+                parts.append(str(value.value))
+            else:
+                parts.append(f"{{{number}}}")
+                number += 1
+        return "".join(parts)
+    return ""
+
+
+def prose(tree: ast.AST) -> Iterator[str]:
+    """The sentences among the strings of a syntax tree, without docstrings, patterns and commands."""
+    skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            skipped.update(id(part) for part in ast.walk(node) if part is not node)
+    for node in ast.walk(tree):
+        text = literal(node)
+        if text and id(node) not in skipped and _PROSE.search(text) and not _CODE.search(text):
+            yield text
+
+
+def arguments(tree: ast.AST, functions: set[str]) -> Iterator[str]:
+    """The strings that are given to calls of these functions, in any argument, at any depth."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
+            if name in functions:
+                own_words = node.args[:1] if functions is PHRASES else node.args
+                for argument in (*own_words, *(keyword.value for keyword in node.keywords if functions is not PHRASES)):
+                    yield from texts_of(argument)
+
+
+def counted_nouns(tree: ast.AST) -> Iterator[str]:
+    """What is counted with `count_noun`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "count_noun":
+            yield from texts_of(node.args[1])
+
+
+def texts_of(node: ast.AST) -> Iterator[str]:
+    """The strings that an expression can be."""
+    if isinstance(node, ast.IfExp):
+        yield from (*texts_of(node.body), *texts_of(node.orelse))
+    elif text := literal(node):
+        yield text
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+@cache
+def check_texts(stem: str) -> dict[str, str]:
+    """The English texts of a check: ``claim``, ``why``, ``do``, ``source``, and its messages as ``1``, ``2``..."""
+    tree = _tree(ROOT / "checks" / f"{stem}.py")
+    function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == stem)
+    page = ast.get_docstring(function) or ""
+    texts = {"claim": page.partition("\n")[0].rstrip(".")}
+    for part, title in PAGE_PARTS.items():
+        match = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", page, re.M | re.S) if title else None
+        if match:
+            texts[part] = match[1].strip()
+    return texts | {str(number): text for number, text in enumerate(dict.fromkeys(prose(tree)), 1)}
+
+
+@cache
+def playbook_texts(name: str) -> dict[str, str]:
+    """The English texts of a playbook, numbered: its title, the paragraphs of its note, what its steps say."""
+    book = loads((ROOT / "playbooks" / f"{name}.toml").read_text("utf-8"))
+    notes = [part for part in book.get("note", "").strip().split("\n\n") if part]
+    said = [step[key] for step in book["step"] for key in ("say", "irreversible") if step.get(key)]
+    return {str(number): text for number, text in enumerate(dict.fromkeys([book["title"], *notes, *said]), 1)}
+
+
+@cache
+def help_texts() -> list[str]:
+    """What the help of every command says: its description by paragraph, its options, the list of commands."""
+    from typer.main import get_command
+
+    from doctor.cli.app import COMMANDS, application
+
+    texts: list[str] = [*COMMANDS.values()]
+    for words in ([], *([name] for name in COMMANDS)):
+        command: Any = get_command(application(words))
+        if words:
+            command = command.commands[words[0]]
+        texts += [" ".join(part.split()) for part in (command.help or "").split("\n\n") if not part.startswith("\b")]
+        texts += [option.help for option in command.params if getattr(option, "help", None)]
+    return texts
+
+
+@cache
+def code_texts(part: str) -> dict[str, str]:
+    """The English texts of the package, numbered: its ``report``, ``errors``, ``reasons`` or ``help``."""
+    if part == "help":
+        found: Iterable[str] = help_texts()
+    else:
+        functions = {"report": PHRASES, "errors": ERRORS, "reasons": REASONS}[part]
+        modules = sorted((ROOT / "doctor").rglob("*.py"))
+        found = (text for path in modules for text in arguments(_tree(path), functions))
+        if part == "errors":
+            found = (*found, *PARSER)
+        if part == "report":
+            found = (*found, *WORDS, *(f"{{count}} {noun}" for path in modules for noun in counted_nouns(_tree(path))))
+        else:
+            found = (text for text in found if text in PARSER or _PROSE.search(text))
+    texts = (text for text in dict.fromkeys(found) if re.search(r"[^\W\d]|^\W+$", PLACEHOLDER.sub("", text)))
+    return {str(number): text for number, text in enumerate(texts, 1)}
+
+
+PARSER = (
+    *("Usage: ", "Try '{command} -h' for help.", "Error: ", "Aborted.", "No such option: {0}", "No such command {0}."),
+    *("No such option: {0} Did you mean {1}?", "No such option: {0} (Possible options: {1})"),
+    *("No such command {0}. Did you mean {1}?", "Invalid value for {0}: {1}", "Missing argument {0}."),
+    *(
+        "Missing option {0}.",
+        "Missing command.",
+        "Got unexpected extra argument ({0})",
+        "Option {0} requires an argument.",
+    ),
+    *("Got unexpected extra arguments ({0})", "{0} is not a valid integer.", "{0} is not a valid float."),
+    *("{0} is not a valid int range.", "{0} is not a valid float range.", "{0} is not in the range {1}."),
+)
+"""What the command line parser says of words that it refuses."""
+WORDS = (
+    *("ok", "FAIL", "warn", "crash", "unknown", "skip", "waived", "error", "warning"),
+    *("HEALTHY", "FAILED", "WARNINGS", "UNKNOWN", "NOTHING", *AREAS),
+    *("one host", "no accelerator", "this host", "these hosts", "their subject", "not checked", "smoke run"),
+    *("why", "fix", "observed", "expected", "blocked", "more", "note", "trace", "found", "checks", "what"),
+    *("cause", "links", "call", "waited", "evidence", "stack", "unfinished", "ran", "ranks", "stages", "layouts"),
+    *("speed", "devices", "soak", "follows", "findings", "crashed"),
+    *("only where", "before", "run", "filter", "file", "undo"),
+    *("Why it matters", "What a finding says, for example", "What to do", "Source", "Job settings it uses"),
+    *("from", "of", "incoming connections to", "outgoing connections to", EVERYONE),
+    *(kind.report_text for kind in FAILURE_KINDS.values()),
+    *(
+        "{0} from {1}",
+        "{0} host from {1}",
+        "{0} hosts from {1}",
+        "the command line",
+        "this host alone",
+        "each host's doctor node",
+    ),
+    *WHO,
+    *RISKS,
+    EXAMPLE_NOTE,
+)
+"""Words of a report that reach `localized` as values."""
+
+
+def parts() -> list[str]:
+    """Every part of the catalogue: the name of its file without the ending."""
+    checks = [f"checks/{path.stem}" for path in sorted((ROOT / "checks").glob("*.py"))]
+    playbooks = [f"playbooks/{path.stem}" for path in sorted((ROOT / "playbooks").glob("*.toml"))]
+    return [*checks, *playbooks, "report", "errors", "reasons", "help"]
+
+
+def english_texts(part: str) -> dict[str, str]:
+    """What there is to translate in a part, by key."""
+    folder, _, name = part.rpartition("/")
+    return {"checks": check_texts, "playbooks": playbook_texts, "": code_texts}[folder](name)
+
+
+def fingerprint(text: str) -> str:
+    """Changes with the words of a text, and not with its line breaks."""
+    return f"{zlib.crc32(' '.join(text.split()).encode()):08x}"
+
+
+def _document(part: str) -> dict[str, dict[str, str] | str]:
+    path = SOURCES / f"{part}.toml"
+    return loads(path.read_text("utf-8")) if path.exists() else {}
+
+
+def translated(part: str) -> dict[str, str]:
+    """The Chinese texts of a part by key; without those whose English has changed since."""
+    document, english = _document(part), english_texts(part)
+    messages, stamps = document.get("messages", {}), document.get("of", {})
+    assert isinstance(messages, dict) and isinstance(stamps, dict)
+    result = {key: messages[text] for key, text in english.items() if key.isdecimal() and text in messages}
+    for key in PAGE_PARTS.keys() & english.keys() & document.keys():
+        if stamps.get(key) == fingerprint(english[key]):
+            result[key] = str(document[key])
+    return result
+
+
+def outdated(part: str) -> list[str]:
+    """The texts of a catalogue file whose English is no longer there, or has changed."""
+    document, english = _document(part), english_texts(part)
+    messages, stamps = document.get("messages", {}), document.get("of", {})
+    assert isinstance(messages, dict) and isinstance(stamps, dict)
+    gone = [text for text in messages if text not in english.values()]
+    keys = PAGE_PARTS.keys() & document.keys()
+    return gone + [key for key in keys if stamps.get(key) != fingerprint(english.get(key, ""))]
+
+
+def missing(part: str) -> list[str]:
+    """The keys of the texts that have no translation; the source of a rule may stay English."""
+    have = translated(part)
+    return [key for key in english_texts(part) if key not in have and key not in OPTIONAL]
+
+
+def compiled() -> str:
+    """The catalogue as the program reads it: Chinese by English, one text a line."""
+    texts: dict[str, str] = {}
+    for part in parts():
+        english = english_texts(part)
+        texts.update({english[key]: text for key, text in translated(part).items() if text != english[key]})
+    rows = (
+        f"{json.dumps(key, ensure_ascii=False)}: {json.dumps(texts[key], ensure_ascii=False)}" for key in sorted(texts)
+    )
+    return "{\n" + ",\n".join(rows) + "\n}\n"
+
+
+def _string(text: str) -> str:
+    """A TOML string: basic strings are JSON's."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _page_string(text: str) -> str:
+    literal_text = text.replace("\\", "\\\\").replace('"""', '""\\"')
+    return f'"""\n{literal_text}"""' if "\n" in text or len(text) > 60 else _string(text)
+
+
+def file_text(part: str, texts: dict[str, str]) -> str:
+    """A catalogue file with these texts, by key."""
+    english = english_texts(part)
+    lines = [f"{key} = {_page_string(texts[key])}" for key in PAGE_PARTS if key in texts]
+    messages = [key for key in english if key.isdecimal() and key in texts]
+    if messages:
+        lines += ["", "[messages]", *(f"{_string(english[key])} = {_string(texts[key])}" for key in messages)]
+    stamps = [f'{key} = "{fingerprint(english[key])}"' for key in PAGE_PARTS if key in texts]
+    return "\n".join([*lines, *(["", "[of]", *stamps] if stamps else [])]).lstrip("\n") + "\n"
+
+
+def write(part: str, texts: dict[str, str]) -> None:
+    path = SOURCES / f"{part}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(file_text(part, texts), "utf-8")
+
+
+def _lines(text: str) -> str:
+    """Without the line breaks that are the file's and not the text's."""
+    return "\n".join(line for line in unwrap_lines(text) if line.strip())
+
+
+def listing(part: str, only_missing: bool = True) -> str:
+    """The English texts of a part, as ``fill`` reads them."""
+    english, have = english_texts(part), translated(part)
+    rows = [f"{key}: {_lines(text)}" for key, text in english.items() if not only_missing or key not in have]
+    return "\n".join([f"### {part}", *rows]) + "\n" if rows else ""
+
+
+_KEY = re.compile(r"(claim|why|do|source|\d+): ?(.*)\Z")
+
+
+def fill(text: str) -> list[str]:
+    """Writes the texts of a list whose English was replaced by Chinese. ``=`` keeps the English. Returns complaints."""
+    found: dict[str, dict[str, str]] = {}
+    part = key = ""
+    for line in text.splitlines():
+        match = _KEY.match(line)
+        if line.startswith("### "):
+            part, key = line[4:].strip(), ""
+            found[part] = {}
+        elif match:
+            key = match[1]
+            found[part][key] = match[2]
+        elif key and line.strip():
+            found[part][key] += "\n" + line
+    problems = []
+    for part, texts in found.items():
+        english = english_texts(part)
+        unknown = sorted(texts.keys() - english.keys())
+        problems += [f"{part}: {key}: no such text" for key in unknown]
+        filled = {key: english[key] if value == "=" else value for key, value in texts.items() if key in english}
+        write(part, translated(part) | filled)
+        problems += [
+            f"{part}: {key}: {problem}" for key in filled for problem in disagreements(english[key], filled[key])
+        ]
+    return problems
+
+
+def disagreements(english: str, chinese: str) -> Iterator[str]:
+    """Why a translation cannot stand for its English: other placeholders, other commands, other words for a term."""
+    for name, pattern in (("placeholders", PLACEHOLDER), ("commands", COMMAND)):
+        expected = {" ".join(part.split()) for part in pattern.findall(english)}
+        observed = {" ".join(part.split()) for part in pattern.findall(chinese)}
+        if expected != observed:
+            yield f"{name}: lost {sorted(expected - observed)}, unexpected {sorted(observed - expected)}"
+    if not chinese.strip():
+        yield "empty"
+
+
+def main(argv: list[str]) -> int:
+    if argv[:1] == ["list"]:
+        print("\n".join(filter(None, (listing(part) for part in argv[1:] or parts()))))
+    elif argv[:1] == ["fill"]:
+        problems = [problem for name in argv[1:] for problem in fill(Path(name).read_text("utf-8"))]
+        print("\n".join(problems))
+        return 1 if problems else 0
+    elif argv[:1] == ["accept"]:
+        for part in argv[1:]:
+            document = _document(part)
+            pages = {key: str(document[key]) for key in PAGE_PARTS.keys() & document.keys()}
+            write(part, translated(part) | pages)
+    else:
+        for part in parts():
+            total = [key for key in english_texts(part) if key not in OPTIONAL]
+            done = len(total) - len(missing(part))
+            if done < len(total):
+                print(f"{part}: {done} of {len(total)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

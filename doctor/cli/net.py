@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -25,7 +26,8 @@ from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
-from doctor.engine.errors import UsageError, require_one_of
+from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.sanitize import strip_control_chars
 from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
 from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.select_hosts import select_inventory
@@ -70,7 +72,7 @@ def command(
 
     `doctor net HOSTS -- torchrun --nnodes 2 train.py` tries the ports that this launch line gives the job.
 
-    Exit codes: as `doctor check`.
+    Exit codes: as `doctor check`; 78 with a single host, since there is nothing to try.
     """
     validate_product(product)
     validate_connection(connection)
@@ -82,10 +84,13 @@ def command(
     if not any(fact.probe.kind == "network-test" for check in selected for fact in check.facts):
         raise UsageError("--select and --ignore leave no check of the network test; expected one of the area network")
     if output.from_file:
-        raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
+        run = load_saved_run(output.from_file)
+        require_two_hosts(list(run.hosts), run.hosts_unknown)
+        raise typer.Exit(replay_and_report(run, selected, catalog, output))
     job_environment = source.read()
     environ = job_environment.environ
     fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
+    require_two_hosts(fleet.hosts, fleet.hosts_unknown)
     from doctor.net.plan import NetOptions
     from doctor.session.examine import ExamineOptions
 
@@ -103,3 +108,9 @@ def command(
     )
     inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
     raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output))
+
+
+def require_two_hosts(hosts: Sequence[str], hosts_unknown: str) -> None:
+    """Raises: InputError, where the only host is all that the job has: nothing was tried, so nothing is healthy."""
+    if len(hosts) == 1 and not hosts_unknown:
+        raise InputError(f"nothing to try: {strip_control_chars(hosts[0], 100)} is the only host; expected two or more")

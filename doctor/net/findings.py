@@ -91,7 +91,7 @@ def located_failures(answers: PerHost[NetworkAnswer], *kinds: FailureClass) -> I
 
 def failure_class(cause: NetworkCause) -> FailureClass:
     """Which check reports the cause: by what most of its attempts came to; another host that proved itself decides."""
-    if AttemptOutcome.WRONG_HOST.value in cause.outcomes:
+    if cause.kind == "address" or AttemptOutcome.WRONG_HOST.value in cause.outcomes:
         return "foreign"
     most = next(iter(cause.outcomes), AttemptOutcome.DROPPED.value)
     return _BY_OUTCOME.get(most, "path" if cause.all_ports else "port")

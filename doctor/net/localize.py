@@ -118,7 +118,16 @@ class _Search:
                 self._take(host_box(host, "inbound", self.cells.everyone), ports)
 
     def _shared_addresses(self) -> None:
-        """Two hosts with one address: what is meant for the one reaches the other, as at least two sources say."""
+        """Two hosts with one address: all that fails to or from them, as both of their configurations say.
+
+        Else what is meant for the one reaches the other, as at least two sources say.
+        """
+        for pair in self.matrix.shared:
+            mask = mask_of(pair)
+            sides = (Rectangle(self.cells.everyone, mask), Rectangle(mask, self.cells.everyone & ~mask))
+            box = Box("address", sides, pair)
+            if ports := [port for port in self.cells.failing_ports if self._gain(box, [port])]:
+                self._take(box, ports)
         wrong: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
         for attempt in self.matrix.attempts:
             if attempt.outcome is AttemptOutcome.WRONG_HOST and attempt.answered_by not in (-1, attempt.target):
@@ -126,7 +135,7 @@ class _Search:
                 cell = (attempt.source, attempt.target)
                 wrong.setdefault((low, high), {}).setdefault(cell, []).append(attempt.port)
         for pair, cells in wrong.items():
-            if len({source for source, _ in cells}) < 2:
+            if pair in self.matrix.shared or len({source for source, _ in cells}) < 2:
                 continue
             sides = tuple(
                 Rectangle(mask_of(source for source, to in cells if to == target), 1 << target)

@@ -49,6 +49,8 @@ class HostEndpoint(msgspec.Struct, frozen=True):
     """By purpose of a port; a purpose that is left out is not listened for. Never empty texts."""
     wildcard: tuple[str, ...] = ()
     """Purposes whose listener takes all addresses, as the job's does."""
+    held: tuple[str, ...] = ()
+    """Every address of the host's interfaces that are no loopback."""
 
     def bind_address(self, purpose: str) -> str:
         """What the listener binds: the empty string for all addresses."""
@@ -112,7 +114,8 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
                 del by_purpose[rendezvous]
             elif interfaces.holder(launch.master_of(host)):
                 by_purpose[rendezvous] = launch.master_of(host)
-        endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,)))
+        held = tuple(entry.address for entry in interfaces.addresses if not is_loopback(entry.address))
+        endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,), held))
     schedule = schedule_for(options.mode, len(endpoints), len(ports), options.seed)
     return NetPlan(tuple(endpoints), ports, schedule, left_out)
 

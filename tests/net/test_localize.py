@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from random import Random
 
+import msgspec
 import pytest
 
 from doctor.net.cause import describe
@@ -238,3 +239,21 @@ def test_cost_of_256_hosts_and_34_ports() -> None:
         found = localize(matrix, racks(hosts, 8))
         print(f"{name}: {time.process_time() - begin:.2f} s of CPU")
         assert {cause.hosts[0] for cause in found.causes} == broken
+
+
+def test_two_hosts_with_one_address_explain_all_that_fails_to_and_from_them() -> None:
+    """One source only was answered by the other; the rest got no answer at all."""
+    hosts = 5
+    row_of = {0: "-owoo", 2: "od-oo"}
+    answers = {}
+    for source in range(hosts):
+        row = row_of.get(source, "o" * hosts)
+        items = [{"target": 2, "port": 0, "answered_by": 4}] if source == 0 else []
+        raw = {"rows": [row], "attempts": items, "listeners": [{"port": 0, "state": "listening"}]}
+        answers[source] = read_answer(source, raw, hosts, 1)
+    empty = fleet(hosts, 1, [])
+    matrix = merge_answers(empty.hosts, empty.ports, answers)
+    (cause,) = localize(msgspec.structs.replace(matrix, shared=((2, 4),))).causes
+    assert (cause.kind, cause.hosts, cause.failed) == ("address", (2, 4), 2)
+    working = fleet(hosts, 1, [["o" * hosts] * hosts])
+    assert localize(msgspec.structs.replace(working, shared=((2, 4),))).causes == ()

@@ -23,8 +23,9 @@ def master_port_taken(
 
     ## Source
     PyTorch, environment variable initialization (MASTER_PORT: "a free port on the machine with rank 0"); for MindSpore
-    it is MS_SCHED_PORT. Its store listens for IPv4 alone where the port of IPv6 is taken, so a program that listens for
-    IPv6 alone is no obstacle to a MASTER_ADDR of IPv4 (tried with PyTorch 2.13). For workers of torchrun its agent listens there, which TORCHELASTIC_USE_AGENT_STORE=True shows.
+    it is MS_SCHED_PORT. For workers of torchrun its agent listens there, which TORCHELASTIC_USE_AGENT_STORE=True shows.
+    PyTorch's store listens for IPv4 alone where the port of IPv6 is taken, so a program that listens for IPv6 alone is
+    no obstacle where MASTER_ADDR means IPv4 (tried with PyTorch 2.13).
     """
     if not launch.master_addr:
         raise Skip("MASTER_ADDR is not given")

@@ -124,7 +124,7 @@ def ports_reserved_at_boot(files: SysctlFiles | None) -> tuple[PortRange, ...]:
         return ()
 
 
-def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]
+def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]  # noqa: C901, PLR0915 - sent as one function
     """Runs on the host: TCP sockets that listen or hold one of the job's ports, with user and process."""
     import os
     import pwd
@@ -132,7 +132,7 @@ def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]
     import struct
 
     def ipv6_only_inodes() -> list:  # type: ignore[type-arg]
-        """Of listening sockets of IPv6 that take no IPv4 (IPV6_V6ONLY), as sock_diag says; none where it says nothing."""
+        """Of listening sockets that take no IPv4 (IPV6_V6ONLY), as sock_diag says; none where it says nothing."""
         found: list = []  # type: ignore[type-arg]
         try:
             diag = socket.socket(16, socket.SOCK_RAW, 4)  # AF_NETLINK, NETLINK_SOCK_DIAG

@@ -73,13 +73,16 @@ def with_directions(matrix: Matrix, arrived: Collection[tuple[int, int]]) -> Mat
     where full-size packets are lost one way, which stop the one host's data and the answers to the other's.
     """
     undecided = LETTERS[AttemptOutcome.DROPPED] + LETTERS[AttemptOutcome.HALF_OPEN]
-    failed = {(source, target) for source, target, _, outcome in matrix.failures() if outcome is AttemptOutcome.DROPPED}
+    no_answer = (AttemptOutcome.DROPPED, AttemptOutcome.UNREACHABLE)
+    failures = [failure for failure in matrix.failures() if failure[3] in no_answer]
+    failed = {(source, target) for source, target, _, _ in failures}
+    dropped = {(source, target) for source, target, _, outcome in failures if outcome is AttemptOutcome.DROPPED}
     excused = {(a, b) for a, b in arrived if (b, a) in failed and (b, a) not in arrived}
     excused |= {
         (attempt.target, attempt.source)
         for attempt in matrix.attempts
         if attempt.outcome is AttemptOutcome.UNREACHABLE and attempt.detail.startswith(NO_ROUTE)
-    } & failed
+    } & dropped
     large = {detail: _pairs_with(matrix, detail) for detail in (LARGE_LOST_THERE, LARGE_LOST_BACK)}
     excused |= {
         (a, b) for a, b in large[LARGE_LOST_BACK] - large[LARGE_LOST_THERE] if (b, a) in large[LARGE_LOST_THERE]

@@ -171,8 +171,7 @@ def place(kind: str, fleet: Any, random: Random, free: list[str]) -> InjectedFau
             {a: f"ip route add {random.choice(['unreachable', 'prohibit', 'blackhole'])} {ip[b]}/32"},
         )
     if kind == "connection table full":
-        most = random.choice([0, 1, 2])
-        rule = rules(f"{NOT_SSH} ct state new ct count over {most} drop")
+        rule = rules(f"{NOT_SSH} ct state new numgen random mod 100 < {random.choice([96, 98, 100])} drop")
         return InjectedFault(kind, _expect("net-unreachable net-port-blocked", a), {a: rule})
     if kind == "stranger":
         rule = rules(f"{port} redirect to :22", kind="ip", hook="prerouting", more="nat")

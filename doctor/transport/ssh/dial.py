@@ -20,7 +20,7 @@ _POLL_SECONDS = 0.2
 SEGMENT_BYTES = 1220
 """Of a TCP segment either way: what fits into 1280 bytes, which every link of IPv6 carries (RFC 8200, section 5).
 
-A host behind a smaller MTU than its interface has, where ICMP does not come back, is so still read, and its fault named.
+Where a smaller MTU on the way swallows the packets of that size the host is read all the same, and the fault is named.
 """
 _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENONET, errno.ENETDOWN)
 

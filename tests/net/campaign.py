@@ -32,12 +32,16 @@ def tried(fleet: Fleet, *, speeds: bool) -> tuple[int, list[tuple[str, list[str]
         report = json.loads(done.stdout)
     except ValueError:
         return done.returncode, [], done.stderr[-300:]
-    findings = [
+    return done.returncode, findings_of(report), ""
+
+
+def findings_of(report: dict[str, Any]) -> list[tuple[str, list[str], str]]:
+    """Check, hosts and message of each finding of a JSON report."""
+    return [
         (outcome["check"], finding["hosts"], finding["message"])
         for outcome in report["outcomes"]
         for finding in outcome["findings"]
     ]
-    return done.returncode, findings, ""
 
 
 def wrong(faults: Sequence[InjectedFault], findings: Sequence[tuple[str, list[str], str]]) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.net.campaign import findings_of as findings
+
 ROOT = Path(__file__).parents[2]
 LEFTOVERS = (
     'cat /proc/net/tcp /proc/net/tcp6 | awk \'$4 == "0A" || $4 == "06" {print $2, $4}\' | sort; ls /tmp /run /root'
@@ -29,15 +31,6 @@ def net(fleet: Any, *more: str) -> tuple[int, dict[str, Any]]:
     done = fleet.run(words(fleet, "--json", *more), cwd=ROOT, timeout=110)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
-
-
-def findings(report: dict[str, Any]) -> list[tuple[str, list[str], str]]:
-    """Check, hosts and message of each finding."""
-    return [
-        (outcome["check"], finding["hosts"], finding["message"])
-        for outcome in report["outcomes"]
-        for finding in outcome["findings"]
-    ]
 
 
 def left(fleet: Any) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -48,6 +49,10 @@ def command(
     no_speeds: Annotated[
         bool, typer.Option("--no-speeds", help="With --net full: all pairs and ports, without latency and throughput.")
     ] = False,
+    topology: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Slurm's topology.conf; unless given, the one beside slurm.conf."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Measure speeds although a job runs on the hosts.")] = False,
     budget: Annotated[
         float,
@@ -92,6 +97,7 @@ def command(
     fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
     require_two_hosts(fleet.hosts, fleet.hosts_unknown)
     from doctor.net.plan import NetOptions
+    from doctor.net.run.topology import topology_of
     from doctor.session.examine import ExamineOptions
 
     options = ExamineOptions(
@@ -103,7 +109,12 @@ def command(
         workers=workers,
         launch=job_environment.complete(job.launch(product)),
         net=NetOptions(
-            mode="full" if net == "full" else "quick", seed=seed, budget=budget, speeds=not no_speeds, force=force
+            mode="full" if net == "full" else "quick",
+            seed=seed,
+            budget=budget,
+            speeds=not no_speeds,
+            force=force,
+            topology=topology_of(topology) if topology else "",
         ),
     )
     inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""

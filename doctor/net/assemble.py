@@ -9,7 +9,9 @@ import msgspec
 
 from doctor.engine.fact import PerHost, Unreadable
 from doctor.engine.per_fleet import once_per_fleet
+from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.network_test import NetworkAnswer
+from doctor.net.groups import MAX_GROUPS, HostGroup
 from doctor.net.matrix import LETTERS, AttemptOutcome, HostAnswer, Matrix, TestedPort
 from doctor.net.merging import MalformedAnswer, merge_answers, read_answer
 from doctor.net.plan import schedule_for
@@ -104,6 +106,16 @@ def _pairs_with(matrix: Matrix, detail: str) -> set[tuple[int, int]]:
         for attempt in matrix.attempts
         if attempt.outcome is AttemptOutcome.HALF_OPEN and attempt.detail == detail
     }
+
+
+def groups_of(answers: PerHost[NetworkAnswer]) -> tuple[HostGroup, ...]:
+    """Hosts that share a switch or a subnet, as the test knew it. Raises: Unreadable."""
+    first = _test(answers)
+    return tuple(
+        HostGroup(strip_control_chars(kind, 20), strip_control_chars(name, 60), hosts)
+        for kind, name, hosts in first.groups[:MAX_GROUPS]
+        if hosts and min(hosts) >= 0 and max(hosts) < len(first.hosts) and list(hosts) == sorted(set(hosts))
+    )
 
 
 def schedule_of(answers: PerHost[NetworkAnswer]) -> Schedule:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -91,95 +91,183 @@ def _expect(check: str, *hosts: str, text: str = "") -> Expectation:
     return Expectation(frozenset(check.split()), frozenset(hosts), text)
 
 
+class Draw(msgspec.Struct, frozen=True):
+    """What the faults are made from: a fleet, two of its hosts, and chance."""
+
+    fleet: Any
+    random: Random
+    a: str
+    b: str
+
+    @property
+    def from_a(self) -> str:
+        """The beginning of a rule at ``b``: packets of ``a``."""
+        return f"ip saddr {self.fleet.addresses[self.a]}"
+
+    @property
+    def direction(self) -> str:
+        return f"from {self.a} to {self.b}"
+
+    def port(self) -> str:
+        return self.random.choice([f"tcp dport {MASTER}", "tcp dport 30000-65535 tcp flags & (syn|ack) == syn"])
+
+    def address(self, host: str) -> str:
+        return str(self.fleet.addresses[host])
+
+
+Make = Callable[[str, Draw], InjectedFault]
+_MAKERS: dict[str, Make] = {}
+
+
+def _makes(*kinds: str) -> Callable[[Make], Make]:
+    def enter(make: Make) -> Make:
+        _MAKERS.update(dict.fromkeys(kinds, make))
+        return make
+
+    return enter
+
+
 def place(kind: str, fleet: Any, random: Random, free: list[str]) -> InjectedFault:
     """A fault of a kind between hosts drawn from ``free``."""
     a, b = random.sample(free, 2)
-    ip = fleet.addresses
-    port = random.choice([f"tcp dport {MASTER}", "tcp dport 30000-65535 tcp flags & (syn|ack) == syn"])
-    where = ("from", a, "to", b)
-    direction = f"{where[0]} {a} to {b}"
-    if kind == "port one way":
-        return InjectedFault(
-            kind, _expect("net-port-blocked", a, b, text=direction), {b: rules(f"ip saddr {ip[a]} {port} drop")}
-        )
-    if kind == "port of a host":
-        return InjectedFault(kind, _expect("net-port-blocked", a, text=f"to {a} "), {a: rules(f"{port} drop")})
-    if kind == "port both ways":
-        own = {x: rules(f"ip saddr {ip[y]} {port} drop") for x, y in ((a, b), (b, a))}
-        return InjectedFault(kind, _expect("net-port-blocked", a, b, text="between "), own)
-    if kind == "reject":
-        how = random.choice(["tcp reset", "icmp type admin-prohibited", "icmp type host-unreachable"])
-        return InjectedFault(
-            kind, _expect("net-port-blocked", a, text=f"to {a} "), {a: rules(f"{port} reject with {how}")}
-        )
-    if kind == "one way":
-        return InjectedFault(
-            kind, _expect("net-unreachable", a, b, text=direction), {b: rules(f"ip saddr {ip[a]} {NOT_SSH} drop")}
-        )
-    if kind == "bridge":
-        side = random.choice(["saddr", "daddr"])
-        way = f"{'from' if side == 'saddr' else 'to'} {a}"
-        table = rules(f"ip {side} {ip[a]} {NOT_SSH} drop", kind="bridge", hook="forward")
-        return InjectedFault(kind, _expect("net-unreachable", a, text=way), {"": table})
-    if kind == "MTU of a host":
-        off = {host: f"python3 - eth0 <<'END'\n{OFFLOADS}END\n" for host in fleet.hosts}
-        size = random.choice([1300, 1400, 1450])
-        hub = (
-            f"python3 -c '{OFFLOADS}' br0",
-            f"ip link set br0 mtu 1500; ip link set {port_of(fleet, a)} mtu {size}; ip link set br0 mtu 1500",
-        )
-        return InjectedFault(kind, _expect("net-large-packets-lost", a), {}, off, hub)
-    if kind == "MTU one way":
-        size = random.choice([900, 1300, 1400])
-        return InjectedFault(
-            kind,
-            _expect("net-large-packets-lost", a, b, text=direction),
-            {b: rules(f"ip saddr {ip[a]} {NOT_SSH} meta length > {size} drop")},
-        )
-    if kind == "loss one way":
-        share = random.choice([1, 2, 5])
-        rule = rules(f"ip saddr {ip[a]} tcp dport 30000-65535 numgen random mod 100 < {share} drop")
-        return InjectedFault(kind, _expect("net-packets-lost", a, b, text=direction), {b: rule}, speeds=True)
-    if kind == "loss of a host":
-        share = random.choice([1, 2, 5])
-        rule = rules(f"{NOT_SSH} numgen random mod 100 < {share} drop")
-        return InjectedFault(kind, _expect("net-packets-lost", a), {a: rule}, speeds=True)
-    if kind == "delay":
-        script = f"mkdir -p /dev/net; mknod /dev/net/tun c 10 200; setsid python3 -c '{DELAY}' {random.choice([0.005, 0.02])} {ip[b]} {ip[a]} >/dev/null 2>&1 & until test -e /tmp/delayed; do sleep 0.1; done"
-        return InjectedFault(kind, _expect("net-path-slow", a, b), {}, {a: script}, speeds=True)
-    if kind == "bandwidth":
-        script = (
-            "tc qdisc add dev eth0 root handle 1: htb default 10; tc class add dev eth0 parent 1: classid 1:10 htb rate "
-            f"20gbit; tc class add dev eth0 parent 1: classid 1:20 htb rate {random.choice([20, 50, 100])}mbit; tc filter add dev "
-            f"eth0 parent 1: protocol ip u32 match ip dst {ip[b]}/32 flowid 1:20"
-        )
-        return InjectedFault(kind, _expect("net-path-slow", a, b, text=direction), {}, {a: script}, speeds=True)
-    if kind == "two with one address":
-        script = f"ip addr add {ip[a]}/16 dev eth0"
-        return InjectedFault(kind, _expect("net-answered-by-other host-unreachable", a, b), {}, {b: script})
-    if kind == "reverse path":
-        script = f"ip link add d0 type veth peer name d1; ip link set d1 up; ip link set d0 up; ip route add {ip[b]}/32 dev d0; sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.eth0.rp_filter=1"
-        return InjectedFault(kind, _expect("net-unreachable", a, b), {}, {a: script})
-    if kind == "wrong route":
-        script = f"ip link add d0 type veth peer name d1; ip link set d1 up; ip link set d0 up; ip route add {ip[b]}/32 dev d0"
-        return InjectedFault(kind, _expect("net-unreachable", a, b, text=f"from {a} to {b}"), {}, {a: script})
-    if kind == "no route":
-        return InjectedFault(
-            kind,
-            _expect("net-unreachable", a, b, text=f"from {a} to {b}"),
-            {},
-            {a: f"ip route add {random.choice(['unreachable', 'prohibit', 'blackhole'])} {ip[b]}/32"},
-        )
-    if kind == "connection table full":
-        rule = rules(f"{NOT_SSH} ct state new numgen random mod 100 < {random.choice([96, 98, 100])} drop")
-        return InjectedFault(kind, _expect("net-unreachable net-port-blocked", a), {a: rule})
-    if kind == "stranger":
-        rule = rules(f"{port} redirect to :22", kind="ip", hook="prerouting", more="nat")
-        return InjectedFault(kind, _expect("net-answered-by-other", a), {a: rule})
-    assert kind == "bound", kind
-    server = f'import socket, time; s = socket.create_server(("", {MASTER})); open("/tmp/bound", "w"); time.sleep(9999)'
-    script = f"setsid python3 -c '{server}' >/dev/null 2>&1 & until test -e /tmp/bound; do sleep 0.1; done"
-    return InjectedFault(kind, _expect("net-port-unavailable", a), {}, {a: script})
+    return _MAKERS[kind](kind, Draw(fleet, random, a, b))
+
+
+@_makes("port one way")
+def _port_one_way(kind: str, draw: Draw) -> InjectedFault:
+    expected = _expect("net-port-blocked", draw.a, draw.b, text=draw.direction)
+    return InjectedFault(kind, expected, {draw.b: rules(f"{draw.from_a} {draw.port()} drop")})
+
+
+@_makes("port of a host", "reject")
+def _port_of_a_host(kind: str, draw: Draw) -> InjectedFault:
+    how = draw.random.choice(["tcp reset", "icmp type admin-prohibited", "icmp type host-unreachable"])
+    verdict = f"reject with {how}" if kind == "reject" else "drop"
+    expected = _expect("net-port-blocked", draw.a, text=f"to {draw.a} ")
+    return InjectedFault(kind, expected, {draw.a: rules(f"{draw.port()} {verdict}")})
+
+
+@_makes("port both ways")
+def _port_both_ways(kind: str, draw: Draw) -> InjectedFault:
+    port = draw.port()
+    own = {x: rules(f"ip saddr {draw.address(y)} {port} drop") for x, y in ((draw.a, draw.b), (draw.b, draw.a))}
+    return InjectedFault(kind, _expect("net-port-blocked", draw.a, draw.b, text="between "), own)
+
+
+@_makes("one way")
+def _one_way(kind: str, draw: Draw) -> InjectedFault:
+    expected = _expect("net-unreachable", draw.a, draw.b, text=draw.direction)
+    return InjectedFault(kind, expected, {draw.b: rules(f"{draw.from_a} {NOT_SSH} drop")})
+
+
+@_makes("bridge")
+def _bridge(kind: str, draw: Draw) -> InjectedFault:
+    side, way = draw.random.choice([("saddr", "from"), ("daddr", "to")])
+    table = rules(f"ip {side} {draw.address(draw.a)} {NOT_SSH} drop", kind="bridge", hook="forward")
+    return InjectedFault(kind, _expect("net-unreachable", draw.a, text=f"{way} {draw.a}"), {"": table})
+
+
+@_makes("MTU of a host")
+def _mtu_of_a_host(kind: str, draw: Draw) -> InjectedFault:
+    """A port of the switch has a smaller MTU, toward the controller too."""
+    size = draw.random.choice([1300, 1400, 1450])
+    off = dict.fromkeys(draw.fleet.hosts, f"python3 - eth0 <<'END'\n{OFFLOADS}END\n")
+    smaller = f"ip link set {port_of(draw.fleet, draw.a)} mtu {size}"
+    hub = (f"python3 -c '{OFFLOADS}' br0", f"ip link set br0 mtu 1500; {smaller}; ip link set br0 mtu 1500")
+    return InjectedFault(kind, _expect("net-large-packets-lost", draw.a), {}, off, hub)
+
+
+@_makes("MTU one way")
+def _mtu_one_way(kind: str, draw: Draw) -> InjectedFault:
+    rule = f"{draw.from_a} {NOT_SSH} meta length > {draw.random.choice([900, 1300, 1400])} drop"
+    expected = _expect("net-large-packets-lost", draw.a, draw.b, text=draw.direction)
+    return InjectedFault(kind, expected, {draw.b: rules(rule)})
+
+
+@_makes("loss one way")
+def _loss_one_way(kind: str, draw: Draw) -> InjectedFault:
+    rule = f"{draw.from_a} tcp dport 30000-65535 numgen random mod 100 < {draw.random.choice([1, 2, 5])} drop"
+    expected = _expect("net-packets-lost", draw.a, draw.b, text=draw.direction)
+    return InjectedFault(kind, expected, {draw.b: rules(rule)}, speeds=True)
+
+
+@_makes("loss of a host")
+def _loss_of_a_host(kind: str, draw: Draw) -> InjectedFault:
+    rule = rules(f"{NOT_SSH} numgen random mod 100 < {draw.random.choice([1, 2, 5])} drop")
+    return InjectedFault(kind, _expect("net-packets-lost", draw.a), {draw.a: rule}, speeds=True)
+
+
+@_makes("delay")
+def _delay(kind: str, draw: Draw) -> InjectedFault:
+    words = f"{draw.random.choice([0.005, 0.02])} {draw.address(draw.b)} {draw.address(draw.a)}"
+    script = f"mkdir -p /dev/net; mknod /dev/net/tun c 10 200; {_background(f'{DELAY}', words, '/tmp/delayed')}"
+    return InjectedFault(kind, _expect("net-path-slow", draw.a, draw.b), {}, {draw.a: script}, speeds=True)
+
+
+@_makes("bandwidth")
+def _bandwidth(kind: str, draw: Draw) -> InjectedFault:
+    script = f"""\
+tc qdisc add dev eth0 root handle 1: htb default 10
+tc class add dev eth0 parent 1: classid 1:10 htb rate 20gbit
+tc class add dev eth0 parent 1: classid 1:20 htb rate {draw.random.choice([20, 50, 100])}mbit
+tc filter add dev eth0 parent 1: protocol ip u32 match ip dst {draw.address(draw.b)}/32 flowid 1:20
+"""
+    expected = _expect("net-path-slow", draw.a, draw.b, text=draw.direction)
+    return InjectedFault(kind, expected, {}, {draw.a: script}, speeds=True)
+
+
+@_makes("two with one address")
+def _two_with_one_address(kind: str, draw: Draw) -> InjectedFault:
+    script = f"ip addr add {draw.address(draw.a)}/16 dev eth0"
+    return InjectedFault(kind, _expect("net-answered-by-other host-unreachable", draw.a, draw.b), {}, {draw.b: script})
+
+
+WRONG_WAY = "ip link add d0 type veth peer name d1; ip link set d1 up; ip link set d0 up; ip route add {}/32 dev d0"
+
+
+@_makes("reverse path")
+def _reverse_path(kind: str, draw: Draw) -> InjectedFault:
+    filters = "sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.eth0.rp_filter=1"
+    script = f"{WRONG_WAY.format(draw.address(draw.b))}; {filters}"
+    return InjectedFault(kind, _expect("net-unreachable", draw.a, draw.b), {}, {draw.a: script})
+
+
+@_makes("wrong route")
+def _wrong_route(kind: str, draw: Draw) -> InjectedFault:
+    expected = _expect("net-unreachable", draw.a, draw.b, text=draw.direction)
+    return InjectedFault(kind, expected, {}, {draw.a: WRONG_WAY.format(draw.address(draw.b))})
+
+
+@_makes("no route")
+def _no_route(kind: str, draw: Draw) -> InjectedFault:
+    expected = _expect("net-unreachable", draw.a, draw.b, text=draw.direction)
+    script = f"ip route add {draw.random.choice(['unreachable', 'prohibit', 'blackhole'])} {draw.address(draw.b)}/32"
+    return InjectedFault(kind, expected, {}, {draw.a: script})
+
+
+@_makes("connection table full")
+def _connection_table_full(kind: str, draw: Draw) -> InjectedFault:
+    """Most new connections are dropped, as in a full table: the table itself is one for the whole machine."""
+    rule = rules(f"{NOT_SSH} ct state new numgen random mod 100 < {draw.random.choice([96, 98, 100])} drop")
+    return InjectedFault(kind, _expect("net-unreachable net-port-blocked", draw.a), {draw.a: rule})
+
+
+@_makes("stranger")
+def _stranger(kind: str, draw: Draw) -> InjectedFault:
+    rule = rules(f"{draw.port()} redirect to :22", kind="ip", hook="prerouting", more="nat")
+    return InjectedFault(kind, _expect("net-answered-by-other", draw.a), {draw.a: rule})
+
+
+@_makes("bound")
+def _bound(kind: str, draw: Draw) -> InjectedFault:
+    server = 'import socket, sys, time\nserver = socket.create_server(("", int(sys.argv[1])))\n'
+    script = _background(server + 'open("/tmp/bound", "w").close()\ntime.sleep(9999)\n', str(MASTER), "/tmp/bound")
+    return InjectedFault(kind, _expect("net-port-unavailable", draw.a), {}, {draw.a: script})
+
+
+def _background(program: str, words: str, sign: str) -> str:
+    """A script that starts a Python program, and waits until it has made a file."""
+    return f"setsid python3 -c '{program}' {words} >/dev/null 2>&1 &\nuntil test -e {sign}; do sleep 0.1; done"
 
 
 QUICK = (

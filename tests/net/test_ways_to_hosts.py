@@ -8,13 +8,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.hosts.fleet import INSIDE, Fleet
 from tests.hosts.slurm import MISSING, Cluster
 from tests.net.campaign import findings_of
+from tests.net.injected_faults import rules
 
 pytestmark = [pytest.mark.hosts, pytest.mark.full]
 ROOT = Path(__file__).parents[2]
@@ -32,8 +32,7 @@ def net(fleet: Fleet, *options: str, env: Mapping[str, str] = INSIDE) -> tuple[i
 
 def dropping(address: str, rest: str = "tcp dport 30000-65535 tcp flags & (syn|ack) == syn drop") -> str:
     family = "ip6" if ":" in address else "ip"
-    rule = f"{family} saddr {address} {rest}"
-    return f"table inet f {{\n chain i {{\n  type filter hook input priority 0\n  {rule}\n }}\n}}\n"
+    return rules(f"{family} saddr {address} {rest}")
 
 
 def require_direction(fleet: Fleet, found: tuple[int, str, list[Finding]]) -> None:
@@ -116,7 +115,8 @@ def ipv6(make_fleet: Callable[..., Fleet], tmp_path: Path) -> Iterator[tuple[Fle
     fleet = make_fleet(4, name="nv", subnet="10.85.0.0/16")
     addresses = {host: f"fd77::{number}" for number, host in enumerate(fleet.hosts, 2)}
     names = "".join(f"{address} {host}\n" for host, address in addresses.items())
-    setup = "sysctl -qw net.ipv6.conf.{0}.disable_ipv6=0 net.ipv6.conf.all.disable_ipv6=0; ip -6 addr add {1}/64 dev {0} nodad"
+    setup = "sysctl -qw net.ipv6.conf.{0}.disable_ipv6=0 net.ipv6.conf.all.disable_ipv6=0 && "
+    setup += "ip -6 addr add {1}/64 dev {0} nodad"
     fleet.run(["sh", "-c", setup.format("br0", "fd77::1")], check=True)
     for host, address in addresses.items():
         fleet.enter(host, f"{setup.format('eth0', address)} && ip -4 addr flush dev eth0")

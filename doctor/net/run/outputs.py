@@ -78,6 +78,7 @@ def _content(host: str, test: NetTest, options: NetOptions) -> dict[str, Any]:
         "ports": [(port.purpose, port.number) for port in plan.ports],
         "mode": options.mode,
         "seed": options.seed,
+        "groups": [(group.kind, group.name, group.hosts) for group in plan.groups],
         "answer": _answer(host, test),
     }
 

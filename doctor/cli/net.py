@@ -34,6 +34,15 @@ from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.select_hosts import select_inventory
 
 MODES = ("quick", "full")
+DEVICE_NETWORK = (
+    "device-unreachable",
+    "hccs-unreachable",
+    "rdma-gid-wrong",
+    "rdma-port-down",
+    "rdma-port-slow",
+    "rdma-settings-differ",
+)
+"""Checks of the accelerators' own network, which are made beside those of the hosts'."""
 
 
 @expand_option_groups
@@ -85,7 +94,7 @@ def command(
     require_one_of("--scope", scope, SCOPES)
     require_one_of("--net", net, MODES)
     catalog = load_catalog(checks)
-    selected = choose_checks(catalog, select or ["network"], ignore, roots=True)
+    selected = choose_checks(catalog, select or ["network", *DEVICE_NETWORK], ignore, roots=True)
     if not any(fact.probe.kind == "network-test" for check in selected for fact in check.facts):
         raise UsageError("--select and --ignore leave no check of the network test; expected one of the area network")
     if output.from_file:

@@ -124,8 +124,8 @@ class _Search:
         """
         for pair in self.matrix.shared:
             mask = mask_of(pair)
-            sides = (Rectangle(self.cells.everyone, mask), Rectangle(mask, self.cells.everyone & ~mask))
-            box = Box("address", sides, pair)
+            everyone = self.cells.everyone
+            box = Box("address", (Rectangle(everyone, mask), Rectangle(mask, everyone & ~mask)), pair)
             if ports := [port for port in self.cells.failing_ports if self._gain(box, [port])]:
                 self._take(box, ports)
         wrong: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}

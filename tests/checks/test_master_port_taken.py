@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
-from tests.checks.looked import job, judged, said, skipped
 from doctor.facts.ports import Listeners
+from tests.checks.looked import job, judged, said, skipped
 from tests.checks.ports import known_as, taken
 
 NAME = "master-port-taken"

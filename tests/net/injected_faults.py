@@ -21,25 +21,25 @@ for name in sys.argv[1:]:
 """
 """Switches off that packets are larger inside the host than on the wire."""
 DELAY = """\
-import fcntl, os, select, socket, struct, sys, time
+import collections, fcntl, os, select, socket, struct, sys, time
 tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
 fcntl.ioctl(tun, 0x400454CA, struct.pack("16sH22x", b"slow0", 0x1001))
 out = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
 out.setsockopt(socket.SOL_SOCKET, 36, 7)  # SO_MARK: by the main table
-os.system("ip link set slow0 up mtu 1500; ip rule add fwmark 7 lookup main pref 10;"
+os.system("ip link set slow0 up mtu 1500 txqueuelen 40000; ip rule add fwmark 7 lookup main pref 10;"
           "ip rule add to %s lookup 100 pref 20; ip route add default dev slow0 src %s table 100" % tuple(sys.argv[2:]))
 open("/tmp/delayed", "w").close()
-queue, seconds = [], float(sys.argv[1])
+queue, seconds = collections.deque(), float(sys.argv[1])
 while True:
     wait = queue[0][0] - time.monotonic() if queue else 1
     if wait > 0 and select.select([tun], [], [], wait)[0]:
         try:
-            while len(queue) < 2000:
+            for _ in range(64):
                 queue.append((time.monotonic() + seconds, os.read(tun, 65536)))
         except BlockingIOError:
             pass
     while queue and queue[0][0] <= time.monotonic():
-        packet = queue.pop(0)[1]
+        packet = queue.popleft()[1]
         if packet[0] >> 4 == 4:
             try:
                 out.sendto(packet, (socket.inet_ntoa(packet[16:20]), 0))
@@ -310,7 +310,7 @@ def port_of(fleet: Any, host: str) -> str:
     """The hub's end of a host's link."""
     number = fleet.enter(host, "cat /sys/class/net/eth0/iflink").stdout.strip()
     lines = fleet.run(["ip", "-o", "link"]).stdout.splitlines()
-    return next(line.split()[1].split("@")[0] for line in lines if line.startswith(f"{number}:"))
+    return next(str(line.split()[1]).split("@")[0] for line in lines if line.startswith(f"{number}:"))
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any
 
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Fact
@@ -14,7 +15,8 @@ from doctor.facts.hccn.pings import DevicePings
 from doctor.facts.smoke import SmokePairs
 from doctor.smoke.model import SmokeRun
 
-Link = frozenset[Hashable]
+Link = frozenset[Any]
+"""Both ends."""
 
 
 def link_coverage(records: Mapping[str, HostRecord], smoke: SmokeRun | None = None) -> tuple[str, ...]:

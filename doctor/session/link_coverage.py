@@ -25,7 +25,7 @@ def link_coverage(records: Mapping[str, HostRecord], smoke: SmokeRun | None = No
     A link is two hosts, or the NPUs of one number on two hosts, whichever of them began.
     """
     cache = FactCache(records)
-    lines = []
+    lines: list[str] = []
     if _has(records, DevicePings):
         lines += _line("NPU pings", "links between NPUs of one number", *_pinged_links(cache))
     if _has(records, HccsPings):

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 MASTER = 29500
-NOT_SSH = "tcp dport != 22 tcp sport != 22"
+SSH_PASSES = ("tcp dport 22 accept", "tcp sport 22 accept")
+"""Two rules: of `tcp dport != 22 tcp sport != 22` nft 1.0 makes one comparison, which is wrong."""
 OFFLOADS = """\
 import array, fcntl, socket, struct, sys
 control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -157,13 +158,13 @@ def _port_both_ways(kind: str, draw: Draw) -> InjectedFault:
 @_makes("one way")
 def _one_way(kind: str, draw: Draw) -> InjectedFault:
     expected = _expect("net-unreachable", draw.a, draw.b, text=draw.direction)
-    return InjectedFault(kind, expected, {draw.b: rules(f"{draw.from_a} {NOT_SSH} drop")})
+    return InjectedFault(kind, expected, {draw.b: rules(*SSH_PASSES, f"{draw.from_a} ip protocol tcp drop")})
 
 
 @_makes("bridge")
 def _bridge(kind: str, draw: Draw) -> InjectedFault:
     side, way = draw.random.choice([("saddr", "from"), ("daddr", "to")])
-    table = rules(f"ip {side} {draw.address(draw.a)} {NOT_SSH} drop", kind="bridge", hook="forward")
+    table = rules(*SSH_PASSES, f"ip {side} {draw.address(draw.a)} ip protocol tcp drop", kind="bridge", hook="forward")
     return InjectedFault(kind, _expect("net-unreachable", draw.a, text=f"{way} {draw.a}"), {"": table})
 
 
@@ -179,9 +180,9 @@ def _mtu_of_a_host(kind: str, draw: Draw) -> InjectedFault:
 
 @_makes("MTU one way")
 def _mtu_one_way(kind: str, draw: Draw) -> InjectedFault:
-    rule = f"{draw.from_a} {NOT_SSH} meta length > {draw.random.choice([900, 1300, 1400])} drop"
+    rule = f"{draw.from_a} meta length > {draw.random.choice([900, 1300, 1400])} drop"
     expected = _expect("net-large-packets-lost", draw.a, draw.b, text=draw.direction)
-    return InjectedFault(kind, expected, {draw.b: rules(rule)})
+    return InjectedFault(kind, expected, {draw.b: rules(*SSH_PASSES, rule)})
 
 
 @_makes("loss one way")
@@ -193,7 +194,7 @@ def _loss_one_way(kind: str, draw: Draw) -> InjectedFault:
 
 @_makes("loss of a host")
 def _loss_of_a_host(kind: str, draw: Draw) -> InjectedFault:
-    rule = rules(f"{NOT_SSH} numgen random mod 100 < {draw.random.choice([1, 2, 5])} drop")
+    rule = rules(*SSH_PASSES, f"numgen random mod 100 < {draw.random.choice([1, 2, 5])} drop")
     return InjectedFault(kind, _expect("net-packets-lost", draw.a), {draw.a: rule}, speeds=True)
 
 
@@ -248,13 +249,16 @@ def _no_route(kind: str, draw: Draw) -> InjectedFault:
 @_makes("connection table full")
 def _connection_table_full(kind: str, draw: Draw) -> InjectedFault:
     """Most new connections are dropped, as in a full table: the table itself is one for the whole machine."""
-    rule = rules(f"{NOT_SSH} ct state new numgen random mod 100 < {draw.random.choice([96, 98, 100])} drop")
+    rule = rules(
+        *SSH_PASSES, f"tcp flags & (syn|ack) == syn numgen random mod 100 < {draw.random.choice([96, 98, 100])} drop"
+    )
     return InjectedFault(kind, _expect("net-unreachable net-port-blocked", draw.a), {draw.a: rule})
 
 
 @_makes("stranger")
 def _stranger(kind: str, draw: Draw) -> InjectedFault:
-    rule = rules(f"{draw.port()} redirect to :22", kind="ip", hook="prerouting", more="nat")
+    port = draw.random.choice([str(MASTER), "30000-65535"])
+    rule = rules(f"tcp dport {port} redirect to :22", kind="ip", hook="prerouting", more="nat")
     return InjectedFault(kind, _expect("net-answered-by-other", draw.a), {draw.a: rule})
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.net.campaign import findings_of as findings
-from tests.net.injected_faults import rules
+from tests.net.injected_faults import SSH_PASSES, rules
 
 ROOT = Path(__file__).parents[2]
 LEFTOVERS = (
@@ -48,7 +48,7 @@ def test_a_healthy_fleet_has_no_finding_and_keeps_nothing_of_the_test(fleet_cpu:
 
 
 def drop(address: str) -> str:
-    return rules(f"ip saddr {address} tcp dport != 22 tcp sport != 22 drop")
+    return rules(*SSH_PASSES, f"ip saddr {address} ip protocol tcp drop")
 
 
 def test_one_direction_between_two_hosts(fleet_cpu: Any) -> None:
@@ -96,9 +96,9 @@ def test_two_switches_of_topology_conf_between_which_nothing_passes(make_fleet: 
     topology = tmp_path / "topology.conf"
     lines = [f"SwitchName={name} Nodes={','.join(hosts)}" for name, hosts in (("leaf1", upper), ("leaf2", lower))]
     topology.write_text("\n".join([*lines, "SwitchName=spine Switches=leaf1,leaf2", ""]))
-    rule = f"ip saddr {{ {', '.join(fleet.addresses[host] for host in lower)} }} tcp dport != 22 tcp sport != 22 drop"
+    rule = f"ip saddr {{ {', '.join(fleet.addresses[host] for host in lower)} }} ip protocol tcp drop"
     for host in upper:
-        fleet.enter(host, ["nft", "-f", "-"], input=rules(rule))
+        fleet.enter(host, ["nft", "-f", "-"], input=rules(*SSH_PASSES, rule))
     code, report = net(fleet, "--topology", str(topology))
     ((check, _, message),) = findings(report)
     assert (code, check) == (10, "net-unreachable")

@@ -250,7 +250,7 @@ def _no_route(kind: str, draw: Draw) -> InjectedFault:
 def _connection_table_full(kind: str, draw: Draw) -> InjectedFault:
     """Most new connections are dropped, as in a full table: the table itself is one for the whole machine."""
     rule = rules(
-        *SSH_PASSES, f"tcp flags & (syn|ack) == syn numgen random mod 100 < {draw.random.choice([96, 98, 100])} drop"
+        *SSH_PASSES, f"tcp flags & (syn|ack) == syn numgen random mod 100 < {draw.random.choice([96, 98, 99])} drop"
     )
     return InjectedFault(kind, _expect("net-unreachable net-port-blocked", draw.a), {draw.a: rule})
 

@@ -91,6 +91,7 @@ class _Search:
         self._constant(boxes)
         self._constant(list(one_to_group_boxes(self.cells, self.remaining, self.groups)))
         self._partial([*boxes, *fleet])
+        self._more_of_hosts()
         self._pairs()
         self._join_ports()
         exclusive = self._drop_redundant()
@@ -222,6 +223,14 @@ class _Search:
         return joined([self.remaining]), joined([self.remaining, self.cells.open])
 
     # -- single links and directions
+
+    def _more_of_hosts(self) -> None:
+        """What is left with two others of a host that is named already, the same way, is no cause of its own."""
+        rest = self._by_pair()[0]
+        for box in [pick.box for pick in self.picks if pick.box.kind == "host"]:
+            left = [cell for side in box.rectangles for cell in rest.cut(0, side)]
+            if left and min(peers(box, left)) >= 2:
+                self._take(box, [port for port in self.cells.failing_ports if self._gain(box, [port])])
 
     def _pairs(self) -> None:
         rest = self._by_pair()[0]

@@ -257,3 +257,18 @@ def test_two_hosts_with_one_address_explain_all_that_fails_to_and_from_them() ->
     assert (cause.kind, cause.hosts, cause.failed) == ("address", (2, 4), 2)
     working = fleet(hosts, 1, [["o" * hosts] * hosts])
     assert localize(msgspec.structs.replace(working, shared=((2, 4),))).causes == ()
+
+
+def test_failures_that_come_and_go_beside_those_of_a_whole_host_are_that_hosts() -> None:
+    """All new connections to n0 are dropped, but a few: on one port every one, on the other two of four."""
+    rows = [["-oooo", "d-ooo", "do-oo", "doo-o", "dooo-"], ["-oooo", "o-ooo", "oo-oo", "doo-o", "dooo-"]]
+    (cause,) = localize(fleet(5, 2, rows)).causes
+    assert (cause.kind, cause.hosts, cause.way, cause.failed, cause.opened) == ("host", (0,), "inbound", 6, 2)
+
+
+def test_one_more_direction_beside_the_failures_of_a_host_is_its_own_cause() -> None:
+    rows = [["-oooo", "d-ooo", "do-oo", "doo-o", "dooo-"], ["-oooo", "o-ooo", "oo-oo", "doo-o", "oooo-"]]
+    assert {(cause.kind, cause.hosts) for cause in localize(fleet(5, 2, rows)).causes} == {
+        ("host", (0,)),
+        ("direction", (3, 0)),
+    }

@@ -54,6 +54,7 @@ def test_each_single_fault_is_named_in_a_large_fleet() -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("hosts", [6, 17, 24, 33, 64, 128])
 @pytest.mark.parametrize("schedule", [False, True], ids=["full", "quick"])
 def test_each_single_fault_is_named_at_every_size(hosts: int, schedule: bool) -> None:
@@ -61,6 +62,7 @@ def test_each_single_fault_is_named_at_every_size(hosts: int, schedule: bool) ->
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1200)
 def test_each_single_fault_is_named_among_256_hosts() -> None:
     check_singles(256, range(2), 3, schedule=False)
     check_singles(256, range(20), 3, schedule=True)

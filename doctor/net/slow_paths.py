@@ -31,7 +31,7 @@ SpeedFigure = Literal["throughput", "latency", "retransmissions"]
 FALSE_ALARM_RATE = 0.001
 """The chance at most that a fleet without any slow path is accused of one."""
 LEAST_RATIO: dict[SpeedFigure, tuple[float, float]] = {
-    "throughput": (1.25, 1.5),
+    "throughput": (1.25, 2.0),
     "latency": (1.5, 2.0),
     "retransmissions": (5.0, 10.0),
 }

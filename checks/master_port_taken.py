@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.facts.names import HostNames
+from doctor.facts.names import HostNames, is_address
 from doctor.facts.network import HostAddresses
 from doctor.facts.ports import Listeners
 from doctor.job import LaunchConfig
@@ -24,6 +24,8 @@ def master_port_taken(
     ## Source
     PyTorch, environment variable initialization (MASTER_PORT: "a free port on the machine with rank 0"); for MindSpore
     it is MS_SCHED_PORT. For workers of torchrun its agent listens there, which TORCHELASTIC_USE_AGENT_STORE=True shows.
+    PyTorch's store listens for IPv4 alone where the port of IPv6 is taken, so a program that listens for IPv6 alone is
+    no obstacle where MASTER_ADDR means IPv4 (tried with PyTorch 2.13).
     """
     if not launch.master_addr:
         raise Skip("MASTER_ADDR is not given")
@@ -31,7 +33,13 @@ def master_port_taken(
         raise Skip("started by torchrun: its agent listens there for the ranks")
     if not names.is_master(launch.master_addr, addresses.addresses):
         raise Skip(f"not the host of MASTER_ADDR, {launch.master_addr}")
-    holders = [socket for socket in listeners.on_port(launch.master_port) if socket.listening]
+    meant = names.names[launch.master_addr].addresses if launch.master_addr in names.names else (launch.master_addr,)
+    ipv4_alone = bool(meant) and all(is_address(address) and ":" not in address for address in meant)
+    holders = [
+        socket
+        for socket in listeners.on_port(launch.master_port)
+        if socket.listening and not (ipv4_alone and socket.ipv6_only)
+    ]
     if holders:
         first = holders[0]
         yield Finding(

@@ -26,8 +26,10 @@ def net_path_slow(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     about by chance in fewer than one of 1000 fleets (hypergeometric distribution, Bonferroni's correction), and that is
     slower by a ratio that matters. Not measured while a job runs. It can be wrong where a host was busy meanwhile.
     """
-    for path in measured_slow_paths(answers):
-        if path.figure != "retransmissions":
+    paths = measured_slow_paths(answers)
+    lossy = [set(path.hosts) for path in paths if path.figure == "retransmissions"]  # net-packets-lost reports them
+    for path in paths:
+        if path.figure != "retransmissions" and not any(hosts <= set(path.hosts) for hosts in lossy):
             values = slow_path_values(path, answers)
             hosts = slow_hosts(path, answers)
             yield Finding(

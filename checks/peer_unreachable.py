@@ -2,6 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.engine.fact import Unreadable
 from doctor.engine.pairwise_blame import partners, suspects
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.blocked_hosts import HostFirewalls
@@ -17,6 +18,7 @@ from doctor.facts.socket_peers import FleetSockets
 from doctor.job import LaunchConfig
 
 ONE_HOST = "only one host: there is no other to connect to"
+NO_ANSWER = "no answer"
 Pair = tuple[str, str]
 """The host that opens a connection, and the one that it goes to."""
 
@@ -64,8 +66,11 @@ def peer_unreachable(
         raise Skip(
             "no address that the job takes could be tried: it is in no network of the other hosts, nor known to them"
         )
-    failed = {pair: ones for pair, tried in pairs.items() if (ones := [one for one in tried if not one.answered])}
     firewalls = HostFirewalls(rules or {}, addresses, names, reserved, listeners, npus or {}, launch)
+    failed = {pair: ones for pair, tried in pairs.items() if (ones := [one for one in tried if not one.answered])}
+    silent = {pair for pair in failed if _resets_may_be_stopped(failed[pair], pair, firewalls)}
+    failed = {pair: ones for pair, ones in failed.items() if pair not in silent}
+    pairs = {pair: tried for pair, tried in pairs.items() if pair not in silent}
     stopped = {host for host in {end for pair in failed for end in pair} if firewalls.stops_job(host)}
     ends = [((host,), (peer,), (host, peer) not in failed) for host, peer in pairs]
     tried_with = {host: others for (host,), others in partners(ends).items()}
@@ -90,6 +95,20 @@ def peer_unreachable(
             observed=f"{ones[0].end}, from {source} to {ones[0].address}, port {ones[0].port}",
             expected="connected or refused",
         )
+    if silent and not failed:
+        source, target = min(silent)
+        raise Unreadable(
+            f"no answer from {source} to {target}, where a rule of one of them may stop the refusals of ports on which "
+            "nothing listens; doctor net tries it with listeners"
+        )
+
+
+def _resets_may_be_stopped(ones: list[PeerConnection], pair: Pair, firewalls: HostFirewalls) -> bool:
+    """Whether no answer is no evidence: a refusal is a reset, which a rule of either host may stop."""
+    source, target = pair
+    return all(one.end == NO_ANSWER for one in ones) and (
+        firewalls.may_stop_resets(target, outgoing=True) or firewalls.may_stop_resets(source, outgoing=False)
+    )
 
 
 def _culprits(

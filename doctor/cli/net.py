@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,12 +27,22 @@ from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
 from doctor.cli.output_options import NoHistoryOption, OutputOptions, history_options
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
-from doctor.engine.errors import UsageError, require_one_of
+from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.sanitize import strip_control_chars
 from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
 from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.select_hosts import select_inventory
 
 MODES = ("quick", "full")
+DEVICE_NETWORK = (
+    "device-unreachable",
+    "hccs-unreachable",
+    "rdma-gid-wrong",
+    "rdma-port-down",
+    "rdma-port-slow",
+    "rdma-settings-differ",
+)
+"""Checks of the accelerators' own network, which are made beside those of the hosts'."""
 
 
 @expand_option_groups
@@ -46,6 +58,10 @@ def command(
     no_speeds: Annotated[
         bool, typer.Option("--no-speeds", help="With --net full: all pairs and ports, without latency and throughput.")
     ] = False,
+    topology: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Slurm's topology.conf; unless given, the one beside slurm.conf."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Measure speeds although a job runs on the hosts.")] = False,
     budget: Annotated[
         float,
@@ -71,7 +87,7 @@ def command(
 
     `doctor net HOSTS -- torchrun --nnodes 2 train.py` tries the ports that this launch line gives the job.
 
-    Exit codes: as `doctor check`.
+    Exit codes: as `doctor check`; 78 with a single host, since there is nothing to try.
     """
     validate_product(product)
     validate_connection(connection)
@@ -79,15 +95,19 @@ def command(
     require_one_of("--scope", scope, SCOPES)
     require_one_of("--net", net, MODES)
     catalog = load_catalog(checks)
-    selected = choose_checks(catalog, select or ["network"], ignore, roots=True)
+    selected = choose_checks(catalog, select or ["network", *DEVICE_NETWORK], ignore, roots=True)
     if not any(fact.probe.kind == "network-test" for check in selected for fact in check.facts):
         raise UsageError("--select and --ignore leave no check of the network test; expected one of the area network")
     if output.from_file:
-        raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
+        run = load_saved_run(output.from_file)
+        require_two_hosts(list(run.hosts), run.hosts_unknown)
+        raise typer.Exit(replay_and_report(run, selected, catalog, output))
     job_environment = source.read()
     environ = job_environment.environ
     fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
+    require_two_hosts(fleet.hosts, fleet.hosts_unknown)
     from doctor.net.plan import NetOptions
+    from doctor.net.run.topology import topology_of
     from doctor.session.examine import ExamineOptions
 
     options = ExamineOptions(
@@ -99,9 +119,20 @@ def command(
         workers=workers,
         launch=job_environment.complete(job.launch(product)),
         net=NetOptions(
-            mode="full" if net == "full" else "quick", seed=seed, budget=budget, speeds=not no_speeds, force=force
+            mode="full" if net == "full" else "quick",
+            seed=seed,
+            budget=budget,
+            speeds=not no_speeds,
+            force=force,
+            topology=topology_of(topology) if topology else "",
         ),
     )
     inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
     history = history_options("net", output, no_history)
     raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output, history))
+
+
+def require_two_hosts(hosts: Sequence[str], hosts_unknown: str) -> None:
+    """Raises: InputError, where the only host is all that the job has: nothing was tried, so nothing is healthy."""
+    if len(hosts) == 1 and not hosts_unknown:
+        raise InputError(f"nothing to try: {strip_control_chars(hosts[0], 100)} is the only host; expected two or more")

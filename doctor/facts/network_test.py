@@ -34,6 +34,8 @@ class NetworkAnswer(Fact, frozen=True):
     """Of the schedule."""
     answer: dict[str, Any]
     """Untrusted: `doctor.net.merging.read_answer` reads it."""
+    groups: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+    """Kind, name and hosts of what share a part of the network, as the controller knows it."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NetworkAnswer:

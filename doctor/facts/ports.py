@@ -124,12 +124,41 @@ def ports_reserved_at_boot(files: SysctlFiles | None) -> tuple[PortRange, ...]:
         return ()
 
 
-def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]
+def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]  # noqa: C901, PLR0915 - sent as one function
     """Runs on the host: TCP sockets that listen or hold one of the job's ports, with user and process."""
     import os
     import pwd
     import socket
     import struct
+
+    def ipv6_only_inodes() -> list:  # type: ignore[type-arg]
+        """Of listening sockets that take no IPv4 (IPV6_V6ONLY), as sock_diag says; none where it says nothing."""
+        found: list = []  # type: ignore[type-arg]
+        try:
+            diag = socket.socket(16, socket.SOCK_RAW, 4)  # AF_NETLINK, NETLINK_SOCK_DIAG
+        except OSError:
+            return found
+        try:
+            diag.settimeout(2)
+            diag.send(struct.pack("=IHHIIBBBBI48x", 72, 20, 0x301, 1, 0, socket.AF_INET6, 6, 0, 0, 1 << 10))
+            for _ in range(256):
+                data = diag.recv(1 << 16)
+                while len(data) >= 16:
+                    length, kind = struct.unpack_from("=IH", data)
+                    if kind != 20 or length < 16:  # the end, or an error
+                        return found
+                    place, end = 16 + 72, min(length, len(data))
+                    while place + 5 <= end:
+                        size, attribute = struct.unpack_from("=HH", data, place)
+                        if attribute == 11 and data[place + 4]:  # INET_DIAG_SKV6ONLY
+                            found.append(str(struct.unpack_from("=I", data, 16 + 68)[0]))
+                        place += max(4, (size + 3) & ~3)
+                    data = data[(length + 3) & ~3 :]
+        except OSError:
+            pass
+        finally:
+            diag.close()
+        return found
 
     listen, busy = "0A", ("01", "02", "08")  # established, being made, closed by the peer
     job_ports = set(arguments.get("ports") or [])
@@ -159,6 +188,9 @@ def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]
                 "listening": parts[3] == listen,
                 "user": user,
             }
+    for inode in ipv6_only_inodes() if tables > 1 else ():
+        if inode in sockets:
+            sockets[inode]["ipv6_only"] = True
     unmatched_links = {"socket:[" + inode + "]" for inode in sockets}
     for pid in os.listdir("/proc"):
         if not (unmatched_links and pid.isdigit()):
@@ -186,6 +218,8 @@ class ListeningSocket(msgspec.Struct, frozen=True):
     pid: int = 0
     """0: the process could not be seen."""
     command: str = ""
+    ipv6_only: bool = False
+    """It listens for IPv6 alone, as the kernel said: a program that listens for IPv4 gets the port all the same."""
 
     @property
     def owner(self) -> str:

@@ -9,15 +9,19 @@ import msgspec
 
 from doctor.engine.fact import PerHost, Unreadable
 from doctor.engine.per_fleet import once_per_fleet
+from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.network_test import NetworkAnswer
+from doctor.net.groups import MAX_GROUPS, HostGroup
 from doctor.net.matrix import LETTERS, AttemptOutcome, HostAnswer, Matrix, TestedPort
 from doctor.net.merging import MalformedAnswer, merge_answers, read_answer
 from doctor.net.plan import schedule_for
 from doctor.net.schedule import Schedule
 
-MAX_ARRIVED = 100_000
+MAX_STATED = 100_000
 NO_ROUTE = "no way to it"
 """How the detail of an attempt begins that the source's own routes forbid."""
+LARGE_LOST_THERE, LARGE_LOST_BACK = "full-size packets to it are lost", "full-size packets from it are lost"
+"""Which way of a half-open connection loses full-size packets."""
 
 
 @once_per_fleet
@@ -36,18 +40,30 @@ def assemble_matrix(answers: PerHost[NetworkAnswer]) -> Matrix:
         except MalformedAnswer:
             continue
     ports = [TestedPort(purpose, number) for purpose, number in first.ports]
-    return with_directions(merge_answers(first.hosts, ports, read), _arrived_packets(answers, first))
+    matrix = merge_answers(first.hosts, ports, read)
+    matrix = msgspec.structs.replace(matrix, shared=tuple(sorted(_shared_addresses(answers, first))))
+    return with_directions(matrix, _pairs_stated(answers, first, "arrived"))
 
 
-def _arrived_packets(answers: PerHost[NetworkAnswer], first: NetworkAnswer) -> set[tuple[int, int]]:
-    """Source and target of attempts whose first packet arrived at the target, and whose answer was lost."""
-    arrived: set[tuple[int, int]] = set()
+def _shared_addresses(answers: PerHost[NetworkAnswer], first: NetworkAnswer) -> set[tuple[int, int]]:
+    """Pairs of hosts of which one holds the address that the other is tried at, the lower first."""
+    return {(min(pair), max(pair)) for pair in _pairs_stated(answers, first, "holds")}
+
+
+def _pairs_stated(answers: PerHost[NetworkAnswer], first: NetworkAnswer, field: str) -> set[tuple[int, int]]:
+    """A host and each other one of a list in its answer, whose items are numbers of hosts, or begin with one.
+
+    ``arrived``: targets that have seen its first packet, and whose answer was lost. ``holds``: hosts whose address it
+    holds too.
+    """
+    pairs: set[tuple[int, int]] = set()
     for answer in answers.values():
-        listed = answer.answer.get("arrived")
-        for item in listed[:MAX_ARRIVED] if isinstance(listed, list) else ():
-            if isinstance(item, list) and len(item) == 2 and type(item[0]) is int and 0 <= item[0] < len(first.hosts):
-                arrived.add((answer.host, item[0]))
-    return arrived
+        listed = answer.answer.get(field)
+        for item in listed[:MAX_STATED] if isinstance(listed, list) else ():
+            other = item[0] if isinstance(item, list) and item else item
+            if type(other) is int and 0 <= other < len(first.hosts) and other != answer.host:
+                pairs.add((answer.host, other))
+    return pairs
 
 
 def with_directions(matrix: Matrix, arrived: Collection[tuple[int, int]]) -> Matrix:
@@ -55,24 +71,51 @@ def with_directions(matrix: Matrix, arrived: Collection[tuple[int, int]]) -> Mat
 
     A connection needs both ways. Where the packets of one host to another are lost, both hosts' attempts time out; the
     kernel of the host that is still reached has seen the other's first packet. That attempt says nothing of its own
-    way, so it is unknown, and the failure that remains has the right direction. So it is without a route back.
+    way, so it is unknown, and the failure that remains has the right direction. So it is without a route back, and
+    where full-size packets are lost one way, which stop the one host's data and the answers to the other's.
     """
-    lost = LETTERS[AttemptOutcome.DROPPED]
-    failed = {(source, target) for source, target, _, outcome in matrix.failures() if outcome is AttemptOutcome.DROPPED}
+    undecided = LETTERS[AttemptOutcome.DROPPED] + LETTERS[AttemptOutcome.HALF_OPEN]
+    no_answer = (AttemptOutcome.DROPPED, AttemptOutcome.UNREACHABLE)
+    failures = [failure for failure in matrix.failures() if failure[3] in no_answer]
+    failed = {(source, target) for source, target, _, _ in failures}
+    dropped = {(source, target) for source, target, _, outcome in failures if outcome is AttemptOutcome.DROPPED}
     excused = {(a, b) for a, b in arrived if (b, a) in failed and (b, a) not in arrived}
     excused |= {
         (attempt.target, attempt.source)
         for attempt in matrix.attempts
         if attempt.outcome is AttemptOutcome.UNREACHABLE and attempt.detail.startswith(NO_ROUTE)
-    } & failed
+    } & dropped
+    large = {detail: _pairs_with(matrix, detail) for detail in (LARGE_LOST_THERE, LARGE_LOST_BACK)}
+    excused |= {
+        (a, b) for a, b in large[LARGE_LOST_BACK] - large[LARGE_LOST_THERE] if (b, a) in large[LARGE_LOST_THERE]
+    }
     if not excused:
         return matrix
     rows = [[list(row) for row in port_rows] for port_rows in matrix.rows]
     for source, target in excused:
         for port_rows in rows:
-            if port_rows[source][target] == lost:
+            if port_rows[source][target] in undecided:
                 port_rows[source][target] = LETTERS[AttemptOutcome.UNKNOWN]
     return msgspec.structs.replace(matrix, rows=tuple(tuple("".join(row) for row in part) for part in rows))
+
+
+def _pairs_with(matrix: Matrix, detail: str) -> set[tuple[int, int]]:
+    """Source and target of the half-open attempts with this detail."""
+    return {
+        (attempt.source, attempt.target)
+        for attempt in matrix.attempts
+        if attempt.outcome is AttemptOutcome.HALF_OPEN and attempt.detail == detail
+    }
+
+
+def groups_of(answers: PerHost[NetworkAnswer]) -> tuple[HostGroup, ...]:
+    """Hosts that share a switch or a subnet, as the test knew it. Raises: Unreadable."""
+    first = _test(answers)
+    return tuple(
+        HostGroup(strip_control_chars(kind, 20), strip_control_chars(name, 60), hosts)
+        for kind, name, hosts in first.groups[:MAX_GROUPS]
+        if hosts and min(hosts) >= 0 and max(hosts) < len(first.hosts) and list(hosts) == sorted(set(hosts))
+    )
 
 
 def schedule_of(answers: PerHost[NetworkAnswer]) -> Schedule:

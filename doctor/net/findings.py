@@ -11,7 +11,7 @@ from doctor.engine.check import Skip
 from doctor.engine.fact import PerHost
 from doctor.engine.per_fleet import once_per_fleet
 from doctor.facts.network_test import NetworkAnswer
-from doctor.net.assemble import assemble_matrix
+from doctor.net.assemble import assemble_matrix, groups_of
 from doctor.net.cause import NetworkCause, place, port_text
 from doctor.net.localize import Localization, localize
 from doctor.net.matrix import Attempt, AttemptOutcome, Matrix
@@ -77,7 +77,7 @@ class LocatedFailure(msgspec.Struct, frozen=True):
 @once_per_fleet
 def localized(answers: PerHost[NetworkAnswer]) -> Localization:
     """The causes of one test. Raises: Unreadable."""
-    return localize(assemble_matrix(answers))
+    return localize(assemble_matrix(answers), groups_of(answers))
 
 
 def located_failures(answers: PerHost[NetworkAnswer], *kinds: FailureClass) -> Iterator[LocatedFailure]:
@@ -91,7 +91,7 @@ def located_failures(answers: PerHost[NetworkAnswer], *kinds: FailureClass) -> I
 
 def failure_class(cause: NetworkCause) -> FailureClass:
     """Which check reports the cause: by what most of its attempts came to; another host that proved itself decides."""
-    if AttemptOutcome.WRONG_HOST.value in cause.outcomes:
+    if cause.kind == "address" or AttemptOutcome.WRONG_HOST.value in cause.outcomes:
         return "foreign"
     most = next(iter(cause.outcomes), AttemptOutcome.DROPPED.value)
     return _BY_OUTCOME.get(most, "path" if cause.all_ports else "port")

@@ -91,6 +91,7 @@ class _Search:
         self._constant(boxes)
         self._constant(list(one_to_group_boxes(self.cells, self.remaining, self.groups)))
         self._partial([*boxes, *fleet])
+        self._more_of_hosts()
         self._pairs()
         self._join_ports()
         exclusive = self._drop_redundant()
@@ -118,7 +119,16 @@ class _Search:
                 self._take(host_box(host, "inbound", self.cells.everyone), ports)
 
     def _shared_addresses(self) -> None:
-        """Two hosts with one address: what is meant for the one reaches the other, as at least two sources say."""
+        """Two hosts with one address: all that fails to or from them, as both of their configurations say.
+
+        Else what is meant for the one reaches the other, as at least two sources say.
+        """
+        for pair in self.matrix.shared:
+            mask = mask_of(pair)
+            everyone = self.cells.everyone
+            box = Box("address", (Rectangle(everyone, mask), Rectangle(mask, everyone & ~mask)), pair)
+            if ports := [port for port in self.cells.failing_ports if self._gain(box, [port])]:
+                self._take(box, ports)
         wrong: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
         for attempt in self.matrix.attempts:
             if attempt.outcome is AttemptOutcome.WRONG_HOST and attempt.answered_by not in (-1, attempt.target):
@@ -126,7 +136,7 @@ class _Search:
                 cell = (attempt.source, attempt.target)
                 wrong.setdefault((low, high), {}).setdefault(cell, []).append(attempt.port)
         for pair, cells in wrong.items():
-            if len({source for source, _ in cells}) < 2:
+            if pair in self.matrix.shared or len({source for source, _ in cells}) < 2:
                 continue
             sides = tuple(
                 Rectangle(mask_of(source for source, to in cells if to == target), 1 << target)
@@ -213,6 +223,14 @@ class _Search:
         return joined([self.remaining]), joined([self.remaining, self.cells.open])
 
     # -- single links and directions
+
+    def _more_of_hosts(self) -> None:
+        """What is left with two others of a host that is named already, the same way, is no cause of its own."""
+        rest = self._by_pair()[0]
+        for box in [pick.box for pick in self.picks if pick.box.kind == "host"]:
+            left = [cell for side in box.rectangles for cell in rest.cut(0, side)]
+            if left and min(peers(box, left)) >= 2:
+                self._take(box, [port for port in self.cells.failing_ports if self._gain(box, [port])])
 
     def _pairs(self) -> None:
         rest = self._by_pair()[0]

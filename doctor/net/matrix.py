@@ -189,6 +189,8 @@ class Matrix(msgspec.Struct, frozen=True):
     """Hosts that gave no answer: nothing is known of them."""
     rejected: dict[int, int] = {}
     """Statements that were refused, by host."""
+    shared: tuple[tuple[int, int], ...] = ()
+    """Pairs of hosts of which one says that it holds the address that the other is tried at, the lower first."""
 
     def outcome(self, source: int, target: int, port: int) -> AttemptOutcome:
         """The outcome of one cell; of a host with itself, not tried."""

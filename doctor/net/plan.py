@@ -16,6 +16,7 @@ from doctor.facts.names import HostNames, is_loopback
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_peers import FleetSockets
 from doctor.job import LaunchConfig
+from doctor.net.groups import MAX_GROUPS, HostGroup, group_by, switches_of_topology
 from doctor.net.matrix import MAX_PORTS, TestedPort
 from doctor.net.schedule import Schedule, full, quick
 
@@ -39,6 +40,8 @@ class NetOptions(msgspec.Struct, frozen=True, kw_only=True):
     """In mode full: measure latency and throughput."""
     force: bool = False
     """Measure speeds although a job runs on the hosts."""
+    topology: str = ""
+    """The text of Slurm's topology.conf, if there is one."""
 
 
 class HostEndpoint(msgspec.Struct, frozen=True):
@@ -49,6 +52,8 @@ class HostEndpoint(msgspec.Struct, frozen=True):
     """By purpose of a port; a purpose that is left out is not listened for. Never empty texts."""
     wildcard: tuple[str, ...] = ()
     """Purposes whose listener takes all addresses, as the job's does."""
+    held: tuple[str, ...] = ()
+    """Every address of the host's interfaces that are no loopback."""
 
     def bind_address(self, purpose: str) -> str:
         """What the listener binds: the empty string for all addresses."""
@@ -63,6 +68,8 @@ class NetPlan(msgspec.Struct, frozen=True):
     schedule: Schedule
     left_out: dict[str, str]
     """Hosts that cannot take part, and why."""
+    groups: tuple[HostGroup, ...] = ()
+    """Hosts on one switch, by topology.conf, and in one subnet."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -91,7 +98,8 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
     chosen = _chosen_addresses(fleet)
     ports = tested_ports(launch, npus=any(inventory.devices for inventory in fleet.npus.values()))
     master = master_host(fleet)
-    endpoints, left_out = [], {}
+    endpoints: list[HostEndpoint] = []
+    left_out, general_of = dict[str, str](), dict[str, str]()
     for host, record in records.items():
         interfaces = fleet.interfaces.get(host)
         if record.visit.failure or interfaces is None:
@@ -103,6 +111,7 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
         if not general:
             left_out[host] = "it has no address that another host could reach"
             continue
+        general_of[host] = general
         by_purpose = {port.purpose: general for port in ports}
         if "Gloo" in addresses and "ephemeral" in by_purpose:
             by_purpose["ephemeral"] = addresses["Gloo"]
@@ -112,9 +121,20 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
                 del by_purpose[rendezvous]
             elif interfaces.holder(launch.master_of(host)):
                 by_purpose[rendezvous] = launch.master_of(host)
-        endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,)))
+        held = tuple(entry.address for entry in interfaces.addresses if not is_loopback(entry.address))
+        endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,), held))
     schedule = schedule_for(options.mode, len(endpoints), len(ports), options.seed)
-    return NetPlan(tuple(endpoints), ports, schedule, left_out)
+    subnets = [_subnet(fleet.interfaces[endpoint.host], general_of[endpoint.host]) for endpoint in endpoints]
+    groups = (
+        *switches_of_topology(options.topology, [endpoint.host for endpoint in endpoints]),
+        *(group_by("subnet", subnets) if len(set(subnets)) > 1 else ()),
+    )
+    return NetPlan(tuple(endpoints), ports, schedule, left_out, groups[:MAX_GROUPS])
+
+
+def _subnet(interfaces: Interfaces, address: str) -> str | None:
+    """The network that one of a host's addresses is in."""
+    return next((entry.network for entry in interfaces.addresses if same_address(entry.address, address)), None)
 
 
 def schedule_for(mode: str, hosts: int, ports: int, seed: int) -> Schedule:

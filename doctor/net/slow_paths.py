@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from statistics import median
 from typing import Literal
@@ -31,7 +31,7 @@ SpeedFigure = Literal["throughput", "latency", "retransmissions"]
 FALSE_ALARM_RATE = 0.001
 """The chance at most that a fleet without any slow path is accused of one."""
 LEAST_RATIO: dict[SpeedFigure, tuple[float, float]] = {
-    "throughput": (1.25, 1.5),
+    "throughput": (1.25, 2.0),
     "latency": (1.5, 2.0),
     "retransmissions": (5.0, 10.0),
 }
@@ -40,6 +40,8 @@ LEAST_LOSS = 1e-3
 """Segments sent again, as a share of all, below which nobody is accused of losing packets."""
 SEGMENT_BYTES = 1448
 HOST_SPREADS = 5.0
+LEAST_PATHS_OF_HOST = 3
+"""One way: where all of so many lose packets, it is the host."""
 _TOPS = (4, 2)
 """The slower quarter, and the slower half."""
 
@@ -47,13 +49,17 @@ Path = tuple[int, int]
 """Source and target."""
 
 
+PlaceKind = Literal["host", "link", "direction"]
+Way = Literal["both", "inbound", "outbound"]
+
+
 class SlowPath(msgspec.Struct, frozen=True):
     """One slow host, link or direction."""
 
-    kind: Literal["host", "link", "direction"]
+    kind: PlaceKind
     hosts: tuple[int, ...]
     """One host; of a link the lower one first; of a direction the source first."""
-    way: Literal["both", "inbound", "outbound"]
+    way: Way
     """Of a host: as a target, as a source, or both."""
     figure: SpeedFigure
     ratio: float
@@ -147,8 +153,8 @@ def _values(figure: SpeedFigure, speed: PathSpeed) -> Iterator[tuple[str, float]
     elif figure == "latency":
         if speed.latency_median:
             yield "median", speed.latency_median
-    elif speed.retransmissions is not None and speed.bytes >= 100 * SEGMENT_BYTES:
-        yield "loss", (speed.retransmissions + 0.5) * SEGMENT_BYTES / speed.bytes
+    elif speed.retransmissions is not None and (speed.bytes >= 100 * SEGMENT_BYTES or speed.retransmissions >= 10):
+        yield "loss", (speed.retransmissions + 0.5) / max(speed.bytes / SEGMENT_BYTES, speed.retransmissions + 0.5)
 
 
 def _centred(paths: Mapping[Path, Sequence[float]]) -> dict[Path, list[float]]:
@@ -176,7 +182,7 @@ def _slow_hosts(figure: _Figure) -> Iterator[SlowPath]:
 
 
 def _host(figure: _Figure, series: Mapping[str, Mapping[Path, Sequence[float]]], host: int) -> Iterator[SlowPath]:
-    ways: list[tuple[Literal["both", "inbound", "outbound"], SlowPath]] = []
+    ways: list[tuple[Way, SlowPath]] = []
     sides: tuple[tuple[Literal["inbound", "outbound"], int], ...] = (("outbound", 0), ("inbound", 1))
     for way, side in sides:
         mine = {path for paths in series.values() for path in paths if path[side] == host}
@@ -200,7 +206,7 @@ def _host_way(
     series: Mapping[str, Mapping[Path, Sequence[float]]],
     host: int,
     mine: set[Path],
-    way: Literal["both", "inbound", "outbound"],
+    way: Way,
 ) -> SlowPath | None:
     counts: list[list[float]] = [[1.0] for _ in _TOPS]
     hits = [0] * len(_TOPS)
@@ -288,8 +294,14 @@ def _sum_of(counts: Sequence[float], other: Sequence[float]) -> list[float]:
 
 
 def _slow_pairs(figure: _Figure, excluded: set[int]) -> Iterator[tuple[SlowPath, tuple[Path, ...]]]:
-    """Every link or direction that is slower by a ratio that matters, with its chance, and its paths."""
-    series = {name: _polished(paths) for name, paths in figure.without(excluded).items() if len(paths) >= 3}
+    """Every link or direction that is slower by a ratio that matters, with its chance, and its paths.
+
+    Losses come in bursts, so that the few paths of a host of a small fleet do not tell its effect: they are compared as
+    they are. Where all paths to or from a host lose packets it is the host.
+    """
+    bursts = figure.figure == "retransmissions"
+    rest = figure.without(excluded)
+    series = {name: dict(paths) if bursts else _polished(paths) for name, paths in rest.items() if len(paths) >= 3}
     ranked = {name: sorted(logs[0] for logs in paths.values()) for name, paths in series.items()}
     least = math.log(LEAST_RATIO[figure.figure][1])
     slow: dict[Path, tuple[float, list[float]]] = {}
@@ -297,20 +309,36 @@ def _slow_pairs(figure: _Figure, excluded: set[int]) -> Iterator[tuple[SlowPath,
         logs = [(name, log) for name, paths in series.items() for log in paths.get(path, ())]
         if logs and min(log for _, log in logs) >= least / 2 and median(log for _, log in logs) >= least:
             shares = [_upper_share(ranked[name], log) for name, log in logs]
-            slow[path] = (median(log for _, log in logs), shares)
-    for path, (more, shares) in slow.items():
-        back = path[::-1]
-        link = back in slow
-        if (link and back < path) or not figure.matters([path, back] if link else [path]):
-            continue
-        paths = (path, back) if link else (path,)
-        everything = [*shares, *slow[back][1]] if link else shares
-        ratio = math.exp((more + slow[back][0]) / 2 if link else more)
+            if figure.matters([path]):
+                slow[path] = (median(log for _, log in logs), shares)
+    for kind, hosts, way, paths in _places(figure, slow, excluded, whole_hosts=bursts):
+        shares = [share for path in paths for share in slow[path][1]]
+        ratio = math.exp(sum(slow[path][0] for path in paths) / len(paths))
         value = figure.middle(paths)
         peer_value = value * ratio if figure.figure == "throughput" else value / ratio
-        chance = min(1.0, max(everything) ** len(everything) * figure.tests)
-        kind: Literal["link", "direction"] = "link" if link else "direction"
-        yield SlowPath(kind, path, "both", figure.figure, ratio, value, peer_value, chance, len(everything)), paths
+        chance = min(1.0, max(shares) ** len(shares) * figure.tests)
+        yield SlowPath(kind, hosts, way, figure.figure, ratio, value, peer_value, chance, len(shares)), paths
+
+
+def _places(
+    figure: _Figure, slow: Collection[Path], excluded: set[int], *, whole_hosts: bool
+) -> Iterator[tuple[PlaceKind, tuple[int, ...], Way, tuple[Path, ...]]]:
+    """What the slow paths have in common: each once, as a host with all of its paths, a link, or a direction."""
+    left = set(slow)
+    for host in figure.hosts if whole_hosts else ():
+        rest = [path for path in figure.paths if not excluded & set(path)]
+        sides = [tuple(path for path in rest if path[side] == host) for side in (0, 1)]
+        full = [len(side) >= LEAST_PATHS_OF_HOST and left.issuperset(side) for side in sides]
+        if any(full):
+            paths = tuple(path for side, is_full in zip(sides, full, strict=True) if is_full for path in side)
+            left.difference_update(paths)
+            yield "host", (host,), "both" if all(full) else "outbound" if full[0] else "inbound", paths
+    for path in sorted(left):
+        back = path[::-1]
+        if back not in left:
+            yield "direction", path, "both", (path,)
+        elif path < back:
+            yield "link", path, "both", (path, back)
 
 
 def _polished(paths: Mapping[Path, Sequence[float]]) -> dict[Path, list[float]]:

@@ -136,7 +136,7 @@ def examine(
         try:
             records = run_rounds(hosts, transport, ask, limits, inventory.local, progress)
             if options.net:
-                net_round = _net_round(records, job, transport, options, clock, stage)
+                net_round = _net_round(records, job, transport, options, environ, clock, stage)
                 records, stopped, net_notes = net_round.records, net_round.stopped, net_round.notes
             if options.smoke and stopped is None:
                 smoke_round = _smoke_round(records, inventory, transport, options, clock, stage)
@@ -263,7 +263,11 @@ class _JobInput:
         smoke_round: SmokeRoundResult | None,
         stopped: BaseException | None,
     ) -> Run:
-        notes = [*self.inventory.notes, *warnings]
+        from doctor.session.link_coverage import link_coverage
+
+        smoke = smoke_run(smoke_round.smoke) if smoke_round else None
+        tried = link_coverage(records, smoke if isinstance(smoke, SmokeRun) else None)
+        notes = [*self.inventory.notes, *warnings, *tried]
         if stopped is not None:
             notes.append("interrupted: the report covers only what was read until then")
         return Run(
@@ -314,12 +318,14 @@ def _net_round(
     job: _JobInput,
     transport: Transport,
     options: ExamineOptions,
+    environ: Mapping[str, str],
     clock: float,
     stage: StageCallback,
 ) -> NetRoundResult:
     """The network test, within what is left of the budget."""
     from doctor.net.run.outputs import without_net_answers
     from doctor.net.run.round import NetRoundResult, run_net_round
+    from doctor.net.run.topology import slurm_topology
 
     assert options.net
     net, remaining = options.net, options.budget - (time.monotonic() - clock)
@@ -329,6 +335,8 @@ def _net_round(
         return NetRoundResult(without_net_answers(records, f"the budget of {options.budget:g} s ended before it"))
     if options.budget:
         net = msgspec.structs.replace(net, budget=min(net.budget, remaining))
+    if not net.topology:
+        net = msgspec.structs.replace(net, topology=slurm_topology(environ))
     within = tuple(split_command(options.within))
     launch = LaunchConfig.from_options(job.launch)
     return run_net_round(records, launch, transport, net, within=within, on_phase=stage)

@@ -1,5 +1,7 @@
+import msgspec
 import pytest
 
+from doctor.facts.ports import Listeners
 from tests.checks.looked import job, judged, said, skipped
 from tests.checks.ports import known_as, taken
 
@@ -37,3 +39,11 @@ def test_no_master_is_not_judged() -> None:
 def test_torchruns_own_store_is_meant_to_be_there() -> None:
     outcome = judged(NAME, HOSTS, job(MASTER_ADDR="w1", TORCHELASTIC_USE_AGENT_STORE="True"))
     assert skipped(outcome) == {"started by torchrun: its agent listens there for the ranks"}
+
+
+@pytest.mark.parametrize(("address", "blamed"), [("10.0.0.1", []), ("fd00::1", ["w1"])])
+def test_a_listener_for_ipv6_alone_is_in_the_way_of_a_master_of_ipv6_alone(address: str, blamed: list[str]) -> None:
+    (one,) = taken(29500).sockets
+    listener = Listeners(sockets=(msgspec.structs.replace(one, address="::", ipv6_only=True),))
+    outcome = judged(NAME, {"w1": [listener, *known_as("w1", address)]}, job(MASTER_ADDR="w1"))
+    assert [host for host, _ in said(outcome)] == blamed

@@ -23,3 +23,19 @@ def test_the_largest_size_that_passes_is_named() -> None:
 def test_where_no_size_passes_none_is_named() -> None:
     ((_, text),) = said(judged(NAME, answers(ROWS)))
     assert "none of the sizes tried passes" in text
+
+
+def test_one_direction_is_told_from_a_pair_by_whose_data_stalls() -> None:
+    rows = [["-ooo", "o-oo", "oo-o", "ooo-"], ["-hoo", "h-oo", "oo-o", "ooo-"]]
+    there, back = "full-size packets to it are lost", "full-size packets from it are lost"
+    for own, other, place in (
+        (there, back, "from w1 to w2"),
+        (back, there, "from w2 to w1"),
+        (there, there, "between"),
+    ):
+        details = {
+            host: [{"target": 1 - host, "port": 1, "detail": text, "largest_bytes": 1400}]
+            for host, text in enumerate((own, other))
+        }
+        ((_, text),) = said(judged(NAME, answers(rows, details=details)))
+        assert place in text

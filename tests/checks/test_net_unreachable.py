@@ -55,3 +55,10 @@ def test_what_was_not_tried_in_time_is_unknown_and_no_failure() -> None:
 
 def test_one_host_alone_has_nobody_to_reach() -> None:
     assert not judged(NAME, {"w1": []}).complete
+
+
+def test_a_way_back_that_the_other_hosts_route_does_not_have_is_its_direction() -> None:
+    """The one's packets arrive, and the other finds nobody on the way that it takes: EHOSTUNREACH."""
+    both = ["-oou", "o-oo", "oo-o", "doo-"]
+    ((_, text),) = said(judged(NAME, answers([both] * 2, arrived={3: [(0, 0)]})))
+    assert "from w1 to w4" in text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from doctor.engine.fact import Fact
 from doctor.engine.result import Outcome, Status
 from doctor.facts.network import HostAddresses, InterfaceAddress
@@ -52,6 +54,10 @@ def hosts(
 
 def look(*args: object, **options: object) -> Outcome:
     return judged("peer-unreachable", hosts(*args, **options), job())  # type: ignore[arg-type]
+
+
+RESETS_DROPPED = saved("-A OUTPUT -p tcp -m tcp --tcp-flags RST RST -j DROP")
+RESETS_REFUSED = saved("-A INPUT -p tcp -m tcp --tcp-flags RST RST -j DROP")
 
 
 def blamed(outcome: Outcome) -> dict[str, object]:
@@ -124,3 +130,31 @@ def test_nothing_tried_is_no_pass() -> None:
     for facts in made.values():
         facts[2] = PeerConnections(connections=(PeerConnection("10.0.0.9", 40000, "not tried: Too many open files"),))
     assert judged("peer-unreachable", made, job()).status is Status.SKIPPED
+
+
+@pytest.mark.parametrize(("whose", "dropped"), [(3, RESETS_DROPPED), (1, RESETS_REFUSED)])
+def test_where_a_rule_stops_refusals_no_answer_shows_nothing(whose: int, dropped: str) -> None:
+    """A job that listens there is reached: its packets are no resets."""
+    made = hosts({1: {3: "no answer"}})
+    made[f"w{whose}"][-3] = rules(dropped, f"10.0.0.{whose}")
+    outcome = judged("peer-unreachable", made, job())
+    assert blamed(outcome) == {}
+    assert outcome.status is Status.UNKNOWN
+    (reason,) = outcome.unknown.values()
+    assert "no answer from w1 to w3, where a rule of one of them may stop the refusals" in str(reason)
+
+
+def test_a_rule_that_stops_refusals_excuses_no_other_error() -> None:
+    made = hosts({1: {3: "No route to host"}, 2: {3: "No route to host"}})
+    made["w3"][-3] = rules(RESETS_DROPPED, "10.0.0.3")
+    assert set(blamed(judged("peer-unreachable", made, job()))) == {"w3"}
+
+
+def test_the_usual_rules_of_a_firewall_let_refusals_through() -> None:
+    """A policy that drops, and all that belongs to known connections accepted: no answer is evidence."""
+    known = "-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"
+    usual = saved(known, "-A INPUT -s 10.0.0.0/24 -j ACCEPT", policy="DROP")
+    made = hosts({1: {3: "no answer"}, 2: {3: "no answer"}})
+    for number in (1, 2, 3):
+        made[f"w{number}"][-3] = rules(usual, f"10.0.0.{number}")
+    assert set(blamed(judged("peer-unreachable", made, job()))) == {"w3"}

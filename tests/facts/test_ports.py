@@ -119,6 +119,18 @@ class TestListeners:
         assert (one.address, one.listening, one.pid) == (address, True, os.getpid())
         assert "python" in one.command
 
+    @pytest.mark.parametrize("alone", [0, 1])
+    def test_whether_a_listener_of_all_addresses_takes_ipv4_too(self, alone: int) -> None:
+        with socket.socket(socket.AF_INET6) as server:
+            server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, alone)
+            try:
+                server.bind(("::", 0))
+            except OSError as error:
+                pytest.skip(str(error))
+            server.listen()
+            (one,) = answered(Listeners, list_sockets({})).on_port(server.getsockname()[1])
+        assert one.ipv6_only == bool(alone)
+
     def test_a_connection_counts_for_the_ports_that_are_asked_for(self, listener: socket.socket) -> None:
         with socket.create_connection(listener.getsockname()[:2]) as mine:
             port = mine.getsockname()[1]

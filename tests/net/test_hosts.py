@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.net.campaign import findings_of as findings
+from tests.net.injected_faults import SSH_PASSES, rules
+
 ROOT = Path(__file__).parents[2]
 LEFTOVERS = (
     'cat /proc/net/tcp /proc/net/tcp6 | awk \'$4 == "0A" || $4 == "06" {print $2, $4}\' | sort; ls /tmp /run /root'
@@ -31,15 +34,6 @@ def net(fleet: Any, *more: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
-def findings(report: dict[str, Any]) -> list[tuple[str, list[str], str]]:
-    """Check, hosts and message of each finding."""
-    return [
-        (outcome["check"], finding["hosts"], finding["message"])
-        for outcome in report["outcomes"]
-        for finding in outcome["findings"]
-    ]
-
-
 def left(fleet: Any) -> dict[str, str]:
     """Listeners, connections in TIME_WAIT, and the files of folders that programs write to."""
     return {host: fleet.enter(host, LEFTOVERS).stdout for host in fleet.hosts}
@@ -54,8 +48,7 @@ def test_a_healthy_fleet_has_no_finding_and_keeps_nothing_of_the_test(fleet_cpu:
 
 
 def drop(address: str) -> str:
-    rule = f"ip saddr {address} tcp dport != 22 tcp sport != 22 drop"
-    return f"table inet f {{\n chain i {{\n  type filter hook input priority 0\n  {rule}\n }}\n}}\n"
+    return rules(*SSH_PASSES, f"ip saddr {address} ip protocol tcp drop")
 
 
 def test_one_direction_between_two_hosts(fleet_cpu: Any) -> None:
@@ -85,15 +78,31 @@ def test_a_bridge_that_drops_all_tcp_of_one_host_but_ssh(fleet_cpu: Any) -> None
 @pytest.mark.full
 def test_the_firewall_check_alone_reports_what_it_can_explain(fleet_cpu: Any) -> None:
     victim = fleet_cpu.hosts[1]
-    rules = "table inet f {\n chain i {\n  type filter hook input priority 0\n  tcp dport 22 accept\n"
-    rules += "  ct state established accept\n  ip protocol tcp drop\n }\n}\n"
-    with fleet_cpu.broken(victim, nft=rules):
+    own_rules = "table inet f {\n chain i {\n  type filter hook input priority 0\n  tcp dport 22 accept\n"
+    own_rules += "  ct state established accept\n  ip protocol tcp drop\n }\n}\n"
+    with fleet_cpu.broken(victim, nft=own_rules):
         options = ["--select", "firewall", "--net", "quick", "--json"]
         command = [sys.executable, "-m", "doctor", "check", ",".join(fleet_cpu.hosts), "-F", fleet_cpu.ssh_config]
         report = json.loads(fleet_cpu.run([*command, *options], cwd=ROOT, timeout=110).stdout)
     assert [(check, hosts) for check, hosts, _ in findings(report)] == [("firewall-blocks-job", [victim])]
     reasons = [gap["root_cause"] for outcome in report["outcomes"] for gap in outcome["unknown"]]
     assert "firewall-blocks-job" in reasons
+
+
+@pytest.mark.full
+def test_two_switches_of_topology_conf_between_which_nothing_passes(make_fleet: Any, tmp_path: Path) -> None:
+    fleet = make_fleet(6, name="tc", subnet="10.86.0.0/16")
+    upper, lower = fleet.hosts[:3], fleet.hosts[3:]
+    topology = tmp_path / "topology.conf"
+    lines = [f"SwitchName={name} Nodes={','.join(hosts)}" for name, hosts in (("leaf1", upper), ("leaf2", lower))]
+    topology.write_text("\n".join([*lines, "SwitchName=spine Switches=leaf1,leaf2", ""]))
+    rule = f"ip saddr {{ {', '.join(fleet.addresses[host] for host in lower)} }} ip protocol tcp drop"
+    for host in upper:
+        fleet.enter(host, ["nft", "-f", "-"], input=rules(*SSH_PASSES, rule))
+    code, report = net(fleet, "--topology", str(topology))
+    ((check, _, message),) = findings(report)
+    assert (code, check) == (10, "net-unreachable")
+    assert "from switch leaf2 to switch leaf1 fail on all ports" in message
 
 
 def test_nothing_is_left_after_the_controller_was_killed(fleet_cpu: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from random import Random
 
+import msgspec
 import pytest
 
 from doctor.net.cause import describe
@@ -53,6 +54,7 @@ def test_each_single_fault_is_named_in_a_large_fleet() -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("hosts", [6, 17, 24, 33, 64, 128])
 @pytest.mark.parametrize("schedule", [False, True], ids=["full", "quick"])
 def test_each_single_fault_is_named_at_every_size(hosts: int, schedule: bool) -> None:
@@ -60,6 +62,7 @@ def test_each_single_fault_is_named_at_every_size(hosts: int, schedule: bool) ->
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1200)
 def test_each_single_fault_is_named_among_256_hosts() -> None:
     check_singles(256, range(2), 3, schedule=False)
     check_singles(256, range(20), 3, schedule=True)
@@ -238,3 +241,36 @@ def test_cost_of_256_hosts_and_34_ports() -> None:
         found = localize(matrix, racks(hosts, 8))
         print(f"{name}: {time.process_time() - begin:.2f} s of CPU")
         assert {cause.hosts[0] for cause in found.causes} == broken
+
+
+def test_two_hosts_with_one_address_explain_all_that_fails_to_and_from_them() -> None:
+    """One source only was answered by the other; the rest got no answer at all."""
+    hosts = 5
+    row_of = {0: "-owoo", 2: "od-oo"}
+    answers = {}
+    for source in range(hosts):
+        row = row_of.get(source, "o" * hosts)
+        items = [{"target": 2, "port": 0, "answered_by": 4}] if source == 0 else []
+        raw = {"rows": [row], "attempts": items, "listeners": [{"port": 0, "state": "listening"}]}
+        answers[source] = read_answer(source, raw, hosts, 1)
+    empty = fleet(hosts, 1, [])
+    matrix = merge_answers(empty.hosts, empty.ports, answers)
+    (cause,) = localize(msgspec.structs.replace(matrix, shared=((2, 4),))).causes
+    assert (cause.kind, cause.hosts, cause.failed) == ("address", (2, 4), 2)
+    working = fleet(hosts, 1, [["o" * hosts] * hosts])
+    assert localize(msgspec.structs.replace(working, shared=((2, 4),))).causes == ()
+
+
+def test_failures_that_come_and_go_beside_those_of_a_whole_host_are_that_hosts() -> None:
+    """All new connections to n0 are dropped, but a few: on one port every one, on the other two of four."""
+    rows = [["-oooo", "d-ooo", "do-oo", "doo-o", "dooo-"], ["-oooo", "o-ooo", "oo-oo", "doo-o", "dooo-"]]
+    (cause,) = localize(fleet(5, 2, rows)).causes
+    assert (cause.kind, cause.hosts, cause.way, cause.failed, cause.opened) == ("host", (0,), "inbound", 6, 2)
+
+
+def test_one_more_direction_beside_the_failures_of_a_host_is_its_own_cause() -> None:
+    rows = [["-oooo", "d-ooo", "do-oo", "doo-o", "dooo-"], ["-oooo", "o-ooo", "oo-oo", "doo-o", "oooo-"]]
+    assert {(cause.kind, cause.hosts) for cause in localize(fleet(5, 2, rows)).causes} == {
+        ("host", (0,)),
+        ("direction", (3, 0)),
+    }

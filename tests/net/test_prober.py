@@ -33,6 +33,19 @@ def test_over_ipv6_too() -> None:
             assert first.attempt(1, "::1", port, bulk=True)[OUTCOME] == "open"
 
 
+def test_a_port_that_only_ipv6_holds_serves_ipv4_as_the_jobs_store_does() -> None:
+    with prober(0) as first, prober(1) as second, socket.socket(socket.AF_INET6) as other:
+        other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        try:
+            other.bind(("::", 0))
+        except OSError as error:
+            pytest.skip(str(error))
+        other.listen()
+        port = other.getsockname()[1]
+        assert second.listen(("", port)) == [port]
+        assert first.attempt(1, HERE, port)[OUTCOME] == "open"
+
+
 def test_another_host_of_the_run_is_named() -> None:
     with prober(0) as first, prober(1) as second:
         (port,) = second.listen((HERE, 0))

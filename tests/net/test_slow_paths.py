@@ -67,10 +67,12 @@ def test_clean_fleets_accuse_nobody(noise: str) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("noise", NOISES)
-def test_ten_thousand_clean_fleets_accuse_no_more_often_than_stated(noise: str) -> None:
-    assert false_alarms(10_000, NOISES[noise]) <= 10_000 * FALSE_ALARM_RATE
+def test_thousands_of_clean_fleets_accuse_no_more_often_than_stated(noise: str) -> None:
+    """So many that a rate of twice what is stated would show, and that they end on a busy machine."""
+    fleets = 3_000
+    assert false_alarms(fleets, NOISES[noise]) <= fleets * FALSE_ALARM_RATE
 
 
 @pytest.mark.parametrize("noise", ["lognormal", "spiky"])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from doctor.engine.fact import PerHost, Unreadable
 from doctor.facts.firewall import FirewallRules
-from doctor.facts.firewall.job import find_blocks, job_ports
-from doctor.facts.firewall.routes import find_master, find_routes
+from doctor.facts.firewall.gate import may_stop_resets
+from doctor.facts.firewall.job import JobPorts, find_blocks, gate_query, job_ports
+from doctor.facts.firewall.routes import Route, find_master, find_routes
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory
@@ -33,12 +34,23 @@ class HostFirewalls(msgspec.Struct, frozen=True):
         inputs = (self.rules, self.addresses, self.names, self.reserved, self.listeners)
         if not all(host in facts for facts in inputs):
             return False
+        master, routes, ports = self._job_of(host)
+        try:
+            return bool(find_blocks(self.rules[host], routes, ports, master))
+        except Unreadable:
+            return False
+
+    def may_stop_resets(self, host: str, *, outgoing: bool) -> bool:
+        """Whether a rule of the host may stop the resets that it sends, or those that come back to it."""
+        inputs = (self.rules, self.addresses, self.names, self.reserved, self.listeners)
+        if not all(host in facts for facts in inputs):
+            return False
+        _, routes, ports = self._job_of(host)
+        tables = self.rules[host].tables
+        return any(may_stop_resets(tables, gate_query(route, ports), outgoing=outgoing) for route in routes)
+
+    def _job_of(self, host: str) -> tuple[str, Sequence[Route], JobPorts]:
         host_addresses = self.addresses[host]
         master = find_master(self.launch.master_addr, self.names[host], host_addresses, self.addresses)
         ports = job_ports(self.launch, self.reserved[host], self.listeners[host], host in self.npus)
-        try:
-            return bool(
-                find_blocks(self.rules[host], find_routes(host_addresses, self.addresses, master), ports, master.host)
-            )
-        except Unreadable:
-            return False
+        return master.host, find_routes(host_addresses, self.addresses, master), ports

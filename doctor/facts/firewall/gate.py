@@ -13,7 +13,7 @@ from doctor.facts.firewall.rules import RuleTable
 from doctor.facts.firewall.walk import INBOUND_HOOKS, OUTBOUND_HOOKS, WalkPosition, walk
 
 NEW, ESTABLISHED = ((8, 8),), ((2, 2),)
-SYN, SYN_ACK, ACK = ((2, 2),), ((18, 18),), ((16, 16),)
+SYN, SYN_ACK, ACK, RESET = ((2, 2),), ((18, 18),), ((16, 16),), ((20, 20),)
 ONLY_0, ONLY_1 = ((0, 0),), ((1, 1),)
 LOCAL, UNICAST = ((2, 2),), ((1, 1),)
 SEEN_REPLY = ((10, 10),)
@@ -73,6 +73,19 @@ def evaluate_gate(tables: tuple[RuleTable, ...], query: GateQuery) -> GateResult
             for traced, kept in zip(result.classify(), (blocked, unclear), strict=True):
                 kept += [_obstacle(outgoing, packet_kind, stopped, position) for stopped, position in traced]
     return GateResult(tuple(blocked), tuple(unclear))
+
+
+@lru_cache(maxsize=4096)
+def may_stop_resets(tables: tuple[RuleTable, ...], query: GateQuery, *, outgoing: bool) -> bool:
+    """Whether a rule stops, or may stop, the reset that answers where nothing listens on a port of the job.
+
+    Then no answer does not show that the port cannot be reached.
+    """
+    hooks = OUTBOUND_HOOKS if outgoing else INBOUND_HOOKS
+    if not any(chain.hook in hooks for table in tables for chain in table.chains):
+        return False
+    packets = dict(_packet_kinds(tables, query, outgoing))["answer"]  # in its place, and known to the kernel as that
+    return any(walk(tables, hooks, packets.with_field("flags", RESET)).classify())
 
 
 def _packet_kinds(tables: tuple[RuleTable, ...], query: GateQuery, outgoing: bool) -> Iterator[tuple[Part, Packets]]:

@@ -139,15 +139,7 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
             f"the job's container has the address {route.local.text} of its own, and the host's rules for forwarded "
             "packets are not checked"
         )
-    query = GateQuery(
-        route.local.device,
-        route.local.network[0],
-        route.fleet_addresses,
-        ports.combined,
-        ports.ephemeral,
-        route.on_link,
-    )
-    answer = evaluate_gate(rules.tables, query)
+    answer = evaluate_gate(rules.tables, gate_query(route, ports))
     certain = [relevant for obstacle in answer.blocked if (relevant := _relevant_part(obstacle, route, ports, master))]
     if certain:
         return _group_blocks(certain, route)
@@ -160,6 +152,18 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
             )
     _reject_bridge_rules(rules, route)
     return []
+
+
+def gate_query(route: Route, ports: JobPorts) -> GateQuery:
+    """All connections of the job on one way."""
+    return GateQuery(
+        route.local.device,
+        route.local.network[0],
+        route.fleet_addresses,
+        ports.combined,
+        ports.ephemeral,
+        route.on_link,
+    )
 
 
 def _reject_bridge_rules(rules: FirewallRules, route: Route) -> None:

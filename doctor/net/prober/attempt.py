@@ -44,6 +44,9 @@ class ConnectionAttempt:
         except OSError as error:
             self.finish("local", error.strerror or str(error))
             return
+        if code == errno.EHOSTUNREACH:  # before any packet: a route of this host says so
+            self.finish("no-route", errno.errorcode[code])
+            return
         if code not in (0, errno.EINPROGRESS):
             self.fail(code)
             return

@@ -9,7 +9,7 @@ import time
 from doctor.net.prober.handshake import BULK, CALL_SIZE, CHALLENGE_SIZE, ECHO, PING, SINK, make_reply, read_call
 from doctor.net.prober.socket_loop import READ, WRITE, close_now
 from doctor.net.prober.transfer import serve_transfer
-from doctor.smoke.programs.agent.network import listen_on
+from doctor.smoke.programs.agent.network import listen_on, start_listening
 
 UNPROVEN_SECONDS = 8.0  # for a caller to prove that it belongs to the run
 MAX_CALLS = 4096  # that are served at the same time
@@ -28,16 +28,9 @@ def open_listener(address, port):
         return listen_on(port)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     server = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        if family == socket.AF_INET6:
-            server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server.bind((address, port))
-        server.listen(1024)
-    except OSError:
-        server.close()
-        raise
-    return server
+    if family == socket.AF_INET6:
+        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    return start_listening(server, address, port)
 
 
 class Listener:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.net.matrix import PathSpeed
 from doctor.net.plan import NetOptions, NetPlan, services_of
 from doctor.net.run.sessions import AttemptReport, ListenerReport, ProberMessage, Probers, SpeedReport
 from doctor.net.run.speed_values import path_speed
@@ -28,8 +29,9 @@ MAX_SPEED_BYTES = 256 << 20
 SPEED_SECONDS = 0.5
 """Of each measurement at most: latency, one stream, several."""
 LEAST_SPEED_SECONDS = 0.05
-REPETITIONS = 4
-"""Of a path that looks slow: one figure of a small fleet needs five measurements to be no chance."""
+REPETITIONS = (4, 3)
+"""Of a path that looks slow, then of one that still does: one figure of a small fleet needs five measurements to be no
+chance, and eight where two paths look so."""
 MAX_SUSPECTS = 8
 
 
@@ -271,14 +273,17 @@ class Conductor:
 
     def _measure_again(self, number: int, seconds: float) -> None:
         """Paths that look slow, each alone: what was slow by chance is not slow again."""
+        for repetitions in REPETITIONS:
+            for path in suspects(self._speeds(), MAX_SUSPECTS):
+                for _ in range(repetitions):
+                    if time.monotonic() + 6 * seconds > self.end:
+                        return
+                    self._measure_pairs(number, [path], seconds)
+                    number += 1
+
+    def _speeds(self) -> list[PathSpeed]:
         places = {host: place for place, host in enumerate(self.plan.hosts)}
-        speeds = [path_speed(places[host], report) for host, result in self.results.items() for report in result.speeds]
-        for path in suspects(speeds, MAX_SUSPECTS):
-            for _ in range(REPETITIONS):
-                if time.monotonic() + 6 * seconds > self.end:
-                    return
-                self._measure_pairs(number, [path], seconds)
-                number += 1
+        return [path_speed(places[host], report) for host, result in self.results.items() for report in result.speeds]
 
     def _measure_pairs(self, number: int, pairs: list[tuple[int, int]], seconds: float) -> None:
         waiting: set[str] = set()

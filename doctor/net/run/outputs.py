@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -11,8 +11,8 @@ from doctor.engine.fact import Output
 from doctor.engine.record import HostRecord
 from doctor.facts.interfaces import same_address
 from doctor.facts.network_test import NetworkAnswer
-from doctor.net.assemble import NO_ROUTE
-from doctor.net.plan import NetOptions
+from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE
+from doctor.net.plan import NetOptions, NetPlan
 from doctor.net.run.conduct import HostTrial, NetTest
 from doctor.net.run.sessions import AttemptReport, ListenerReport
 from doctor.net.run.speed_values import speed_values
@@ -40,8 +40,8 @@ _DETAILS = {
     "other-port": "answered as port {detail}",
     "silent": "the connection is accepted and nothing is said",
     "cut": "the connection is closed before a word is said",
-    "sends-stall": "full-size packets to it are lost",
-    "receives-stall": "full-size packets from it are lost",
+    "sends-stall": LARGE_LOST_THERE,
+    "receives-stall": LARGE_LOST_BACK,
 }
 _ARRIVED = "its packet arrives, the answer does not come back"
 
@@ -78,6 +78,7 @@ def _content(host: str, test: NetTest, options: NetOptions) -> dict[str, Any]:
         "ports": [(port.purpose, port.number) for port in plan.ports],
         "mode": options.mode,
         "seed": options.seed,
+        "groups": [(group.kind, group.name, group.hosts) for group in plan.groups],
         "answer": _answer(host, test),
     }
 
@@ -109,7 +110,20 @@ def _answer(host: str, test: NetTest) -> dict[str, Any]:
         "arrived": arrived,
         "listeners": [_listener(place, report) for place, report in sorted(result.listeners.items())],
         "speeds": [speed_values(speed) for speed in result.speeds],
+        "holds": [place for place, address in _addresses_of_others(plan, number)],
     }
+
+
+def _addresses_of_others(plan: NetPlan, host: int) -> Iterator[tuple[int, str]]:
+    """Hosts at whose address others connect to them, and that this one holds as well, each with such an address."""
+    for place, endpoint in enumerate(plan.endpoints):
+        shared = [
+            address
+            for address in endpoint.addresses.values()
+            if any(same_address(address, held) for held in plan.endpoints[host].held)
+        ]
+        if place != host and shared:
+            yield place, shared[0]
 
 
 def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool) -> dict[str, Any]:

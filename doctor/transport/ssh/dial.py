@@ -17,6 +17,11 @@ from doctor.transport.ssh.stream import describe_port, hung_up_error
 
 _POLL_SECONDS = 0.2
 """Seconds between two tests whether the attempt was cancelled."""
+SEGMENT_BYTES = 1220
+"""Of a TCP segment either way: what fits into 1280 bytes, which every link of IPv6 carries (RFC 8200, section 5).
+
+Where a smaller MTU on the way swallows the packets of that size the host is read all the same, and the fault is named.
+"""
 _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENONET, errno.ENETDOWN)
 
 
@@ -49,6 +54,7 @@ class Dialer:
             if bind:
                 link.bind((bind, 0))
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
             code = link.connect_ex(address)
             if code == errno.EINPROGRESS:
                 code = self._await_connect(link, deadline)

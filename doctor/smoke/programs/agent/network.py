@@ -159,13 +159,23 @@ def interface_with(addresses):
 
 
 def listen_on(port):
-    """A listening socket on all addresses, of both families where the host has them."""
+    """A listening socket on all addresses, of both families where the host has them, and where the port is free.
+
+    Where only the port of IPv6 is taken it listens for IPv4 alone, as PyTorch's store does.
+    """
     try:
         server = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
         server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        address = "::"
     except OSError:
-        server, address = socket.socket(socket.AF_INET, socket.SOCK_STREAM), "0.0.0.0"
+        return start_listening(socket.socket(socket.AF_INET, socket.SOCK_STREAM), "0.0.0.0", port)
+    try:
+        return start_listening(server, "::", port)
+    except OSError:
+        return start_listening(socket.socket(socket.AF_INET, socket.SOCK_STREAM), "0.0.0.0", port)
+
+
+def start_listening(server, address, port):
+    """The socket, bound and listening; closed where that fails. Raises: OSError."""
     try:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind((address, port))

@@ -1,0 +1,98 @@
+"""How many of the links between hosts a run has tried: said beside the verdict, which holds for those alone. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any
+
+from doctor.engine.evaluate import FactCache
+from doctor.engine.fact import Fact
+from doctor.engine.record import HostRecord
+from doctor.facts.hccn import DeviceAddresses, SuperPodId, VnicAddresses
+from doctor.facts.hccn.hccs import HccsPings
+from doctor.facts.hccn.pings import DevicePings
+from doctor.facts.smoke import SmokePairs
+from doctor.smoke.model import SmokeRun
+
+Link = frozenset[Any]
+"""Both ends."""
+
+
+def link_coverage(records: Mapping[str, HostRecord], smoke: SmokeRun | None = None) -> tuple[str, ...]:
+    """One line for each kind of link that the run has tried some of; none for what it has not tried at all.
+
+    A link is two hosts, or the NPUs of one number on two hosts, whichever of them began.
+    """
+    cache = FactCache(records)
+    lines: list[str] = []
+    if _has(records, DevicePings):
+        lines += _line("NPU pings", "links between NPUs of one number", *_pinged_links(cache))
+    if _has(records, HccsPings):
+        lines += _line("HCCS pings", "links between NPUs of one number in a super pod", *_hccs_links(cache))
+    if smoke is not None and _has(records, SmokePairs):
+        lines += _line("smoke pairs", "pairs of hosts", *_exchanged_pairs(cache, smoke))
+    return tuple(lines)
+
+
+def _has(records: Mapping[str, HostRecord], fact: type[Fact]) -> bool:
+    return any(fact.output_name() in record.outputs for record in records.values())
+
+
+def _line(what: str, links: str, tried: set[Link], count: int) -> Iterator[str]:
+    if tried and count:
+        share = 100 * len(tried) / count
+        yield f"{what}: tried {share:.3g} % of the {links}, {len(tried)} of {count}"
+
+
+def _pairs_of(ends: Iterable[tuple[Hashable, str]]) -> int:
+    """Pairs of hosts with an end of the same kind, over all kinds."""
+    hosts: dict[Hashable, set[str]] = defaultdict(set)
+    for kind, host in ends:
+        hosts[kind].add(host)
+    return sum(len(group) * (len(group) - 1) // 2 for group in hosts.values())
+
+
+def _pinged_links(cache: FactCache) -> tuple[set[Link], int]:
+    ends = {
+        str(interface.ip): (npu, host)
+        for host, addresses in cache.fleet(DeviceAddresses).items()
+        for npu, interface in addresses.by_npu.items()
+    }
+    tried = {
+        frozenset({(ping.npu, host), ends[ping.address]})
+        for host, own in cache.fleet(DevicePings).items()
+        for ping in own.pings
+        if ping.address in ends
+    }
+    return tried, _pairs_of(ends.values())
+
+
+def _hccs_links(cache: FactCache) -> tuple[set[Link], int]:
+    pods = {host: pod.id for host, pod in cache.fleet(SuperPodId).items()}
+    ends = {
+        (pods[host], str(vnic.address.ip)): ((pods[host], npu), host)
+        for host, vnics in cache.fleet(VnicAddresses).items()
+        if host in pods
+        for npu, vnic in vnics.by_npu.items()
+    }
+    tried = {
+        frozenset({((pods[host], ping.npu), host), ends[pods[host], ping.address]})
+        for host, own in cache.fleet(HccsPings).items()
+        if host in pods
+        for ping in own.pings
+        if (pods[host], ping.address) in ends
+    }
+    return tried, _pairs_of(ends.values())
+
+
+def _exchanged_pairs(cache: FactCache, smoke: SmokeRun) -> tuple[set[Link], int]:
+    plan, tried = smoke.plan, set()
+    for own in cache.fleet(SmokePairs).values():
+        for exchange in own.pairs:
+            ranks = (exchange.rank, exchange.peer)
+            hosts = {plan.host_of(rank) for rank in ranks if 0 <= rank < plan.world}
+            if len(hosts) > 1:
+                tried.add(frozenset(hosts))
+    count = len(plan.ranks_by_host)
+    return tried, count * (count - 1) // 2

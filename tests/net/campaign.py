@@ -1,0 +1,124 @@
+"""Faults at random places of real test hosts, and clean runs: who is named, and who is accused wrongly.
+
+    python -m tests.net.campaign [--runs 20] [--kinds "bridge,one way"] [--two 20] [--clean 200] [--hosts 5] [--seed 1]
+
+As root. It prints one line for each kind: runs in which exactly the right hosts were named for the right cause, of all;
+every other run with its findings. Exit code 1 where a run was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.hosts.fleet import Fleet
+from tests.net.injected_faults import COMBINED, KINDS, InjectedFault, injected, place
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def tried(fleet: Fleet, *, speeds: bool) -> tuple[int, list[tuple[str, list[str], str]], str]:
+    """Exit code, (check, hosts, message) of each finding, and what was said on stderr."""
+    command = [sys.executable, "-m", "doctor", "net", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--json"]
+    command += ["--budget", "120"] if speeds else ["--net", "quick"]
+    done = fleet.run(command, cwd=ROOT, timeout=400)
+    try:
+        report = json.loads(done.stdout)
+    except ValueError:
+        return done.returncode, [], done.stderr[-300:]
+    return done.returncode, findings_of(report), ""
+
+
+def findings_of(report: dict[str, Any]) -> list[tuple[str, list[str], str]]:
+    """Check, hosts and message of each finding of a JSON report."""
+    return [
+        (outcome["check"], finding["hosts"], finding["message"])
+        for outcome in report["outcomes"]
+        for finding in outcome["findings"]
+    ]
+
+
+def wrong(faults: Sequence[InjectedFault], findings: Sequence[tuple[str, list[str], str]]) -> str:
+    """What is missing or too much; the empty string where all is right."""
+    missing = [fault.kind for fault in faults if not any(fault.expected.is_met(*finding) for finding in findings)]
+    surplus = [finding for finding in findings if not any(fault.expected.is_met(*finding) for fault in faults)]
+    return "; ".join([*(f"not named: {kind}" for kind in missing), *(f"accused: {item}" for item in surplus)])
+
+
+class Tally:
+    """Counts, and a line for each wrong run."""
+
+    def __init__(self) -> None:
+        self.right: dict[str, int] = {}
+        self.runs: dict[str, int] = {}
+
+    def add(self, name: str, problem: str, where: str) -> None:
+        self.runs[name] = self.runs.get(name, 0) + 1
+        self.right[name] = self.right.get(name, 0) + (not problem)
+        if problem:
+            print(f"  WRONG {name} ({where}): {problem}", flush=True)
+
+    def show(self, name: str, began: float) -> None:
+        each = (time.monotonic() - began) / max(1, self.runs.get(name, 0))
+        print(f"{name}: {self.right.get(name, 0)} of {self.runs.get(name, 0)} right, {each:.1f} s each", flush=True)
+
+
+def run_faults(fleet: Fleet, tally: Tally, name: str, kinds: Sequence[str], random: Random) -> None:
+    """One run with a fault of each of these kinds, at hosts that are not the same."""
+    free, faults = list(fleet.hosts), []
+    for kind in kinds:
+        fault = place(kind, fleet, random, free)
+        faults.append(fault)
+        free = [host for host in free if host not in fault.expected.hosts | fault.touched]
+    where = " + ".join(
+        f"{fault.kind}: {sorted(fault.expected.hosts)} {sorted(fault.nft.values())} {fault.expected.text}"
+        for fault in faults
+    )
+    with injected(fleet, *faults):
+        code, findings, error = tried(fleet, speeds=any(fault.speeds for fault in faults))
+    tally.add(name, error or wrong(faults, findings), " ".join(where.split()) + f" exit {code}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the campaign. Returns 1 where a run was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.net.campaign", description=str(__doc__).splitlines()[0])
+    parser.add_argument("--runs", type=int, default=20, help="of each kind of fault")
+    parser.add_argument("--kinds", default=",".join(KINDS), help=f"some of: {', '.join(KINDS)}")
+    parser.add_argument("--two", type=int, default=0, help="runs with two faults at once")
+    parser.add_argument("--clean", type=int, default=0, help="runs without a fault; every fourth measures speeds")
+    parser.add_argument("--hosts", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    tally, began = Tally(), time.monotonic()
+    fleet: Any = Fleet.up(options.hosts)
+    try:
+        for kind in filter(None, options.kinds.split(",")):
+            began = time.monotonic()
+            for number in range(options.runs):
+                run_faults(fleet, tally, kind, [kind], Random(f"{options.seed} {kind} {number}"))
+            tally.show(kind, began)
+        began = time.monotonic()
+        for number in range(options.two):
+            random = Random(f"{options.seed} two {number}")
+            run_faults(fleet, tally, "two faults", random.sample(COMBINED, 2), random)
+        if options.two:
+            tally.show("two faults", began)
+        began = time.monotonic()
+        for number in range(options.clean):
+            code, findings, error = tried(fleet, speeds=number % 4 == 0)
+            tally.add("clean", error or wrong([], findings), f"exit {code}")
+        if options.clean:
+            tally.show("clean", began)
+    finally:
+        fleet.down()
+    return 0 if tally.right == tally.runs else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

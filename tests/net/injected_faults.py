@@ -1,0 +1,343 @@
+"""Faults that are put into real test hosts at random places, and what must be said of each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from random import Random
+from typing import Any
+
+import msgspec
+
+MASTER = 29500
+SSH_PASSES = ("tcp dport 22 accept", "tcp sport 22 accept")
+"""Two rules: of `tcp dport != 22 tcp sport != 22` nft 1.0 makes one comparison, which is wrong."""
+OFFLOADS = """\
+import array, fcntl, socket, struct, sys
+control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for name in sys.argv[1:]:
+    for command in (0x1F, 0x24, 0x2C):  # ETHTOOL_STSO, SGSO, SGRO: off
+        value = array.array("B", struct.pack("=II", command, 0))
+        fcntl.ioctl(control, 0x8946, struct.pack("16sP8x", name.encode(), value.buffer_info()[0]))
+"""
+"""Switches off that packets are larger inside the host than on the wire."""
+DELAY = """\
+import collections, fcntl, os, select, socket, struct, sys, time
+tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+fcntl.ioctl(tun, 0x400454CA, struct.pack("16sH22x", b"slow0", 0x1001))
+out = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+out.setsockopt(socket.SOL_SOCKET, 36, 7)  # SO_MARK: by the main table
+os.system("ip link set slow0 up mtu 1500 txqueuelen 40000; ip rule add fwmark 7 lookup main pref 10;"
+          "ip rule add to %s lookup 100 pref 20; ip route add default dev slow0 src %s table 100" % tuple(sys.argv[2:]))
+open("/tmp/delayed", "w").close()
+queue, seconds = collections.deque(), float(sys.argv[1])
+while True:
+    wait = queue[0][0] - time.monotonic() if queue else 1
+    if wait > 0 and select.select([tun], [], [], wait)[0]:
+        try:
+            for _ in range(64):
+                queue.append((time.monotonic() + seconds, os.read(tun, 65536)))
+        except BlockingIOError:
+            pass
+    while queue and queue[0][0] <= time.monotonic():
+        packet = queue.popleft()[1]
+        if packet[0] >> 4 == 4:
+            try:
+                out.sendto(packet, (socket.inet_ntoa(packet[16:20]), 0))
+            except OSError:
+                pass
+"""
+"""A way that takes longer: packets to one address go through a program that keeps them for a time."""
+
+
+class Expectation(msgspec.Struct, frozen=True):
+    """One finding that must be there."""
+
+    checks: frozenset[str]
+    """Any of these names the fault rightly."""
+    hosts: frozenset[str]
+    text: str = ""
+    """What the message has."""
+
+    def is_met(self, check: str, hosts: list[str], message: str) -> bool:
+        return check in self.checks and set(hosts) == self.hosts and self.text in message
+
+
+class InjectedFault(msgspec.Struct, frozen=True):
+    """A fault at its place."""
+
+    kind: str
+    expected: Expectation
+    nft: Mapping[str, str] = {}
+    """Rules by host; under the empty name those of the hub's bridge."""
+    scripts: Mapping[str, str] = {}
+    """Shell scripts by host."""
+    hub: tuple[str, ...] = ()
+    """Commands of the hub."""
+    speeds: bool = False
+    """It is seen only where speeds are measured."""
+
+    @property
+    def touched(self) -> set[str]:
+        """Hosts that are made anew afterwards."""
+        return {host for host in {*self.nft, *self.scripts} if host}
+
+
+def rules(*lines: str, kind: str = "inet", hook: str = "input", more: str = "filter") -> str:
+    body = "\n  ".join((f"type {more} hook {hook} priority 0", *lines))
+    return f"table {kind} fault_{hook} {{\n chain c {{\n  {body}\n }}\n}}\n"
+
+
+def _expect(check: str, *hosts: str, text: str = "") -> Expectation:
+    return Expectation(frozenset(check.split()), frozenset(hosts), text)
+
+
+class Draw(msgspec.Struct, frozen=True):
+    """What the faults are made from: a fleet, two of its hosts, and chance."""
+
+    fleet: Any
+    random: Random
+    a: str
+    b: str
+
+    @property
+    def from_a(self) -> str:
+        """The beginning of a rule at ``b``: packets of ``a``."""
+        return f"ip saddr {self.fleet.addresses[self.a]}"
+
+    @property
+    def direction(self) -> str:
+        return f"from {self.a} to {self.b}"
+
+    def port(self) -> str:
+        return self.random.choice([f"tcp dport {MASTER}", "tcp dport 30000-65535 tcp flags & (syn|ack) == syn"])
+
+    def address(self, host: str) -> str:
+        return str(self.fleet.addresses[host])
+
+
+Make = Callable[[str, Draw], InjectedFault]
+_MAKERS: dict[str, Make] = {}
+
+
+def _makes(*kinds: str) -> Callable[[Make], Make]:
+    def enter(make: Make) -> Make:
+        _MAKERS.update(dict.fromkeys(kinds, make))
+        return make
+
+    return enter
+
+
+def place(kind: str, fleet: Any, random: Random, free: list[str]) -> InjectedFault:
+    """A fault of a kind between hosts drawn from ``free``."""
+    a, b = random.sample(free, 2)
+    return _MAKERS[kind](kind, Draw(fleet, random, a, b))
+
+
+@_makes("port one way")
+def _port_one_way(kind: str, draw: Draw) -> InjectedFault:
+    expected = _expect("net-port-blocked", draw.a, draw.b, text=draw.direction)
+    return InjectedFault(kind, expected, {draw.b: rules(f"{draw.from_a} {draw.port()} drop")})
+
+
+@_makes("port of a host", "reject")
+def _port_of_a_host(kind: str, draw: Draw) -> InjectedFault:
+    how = draw.random.choice(["tcp reset", "icmp type admin-prohibited", "icmp type host-unreachable"])
+    verdict = f"reject with {how}" if kind == "reject" else "drop"
+    expected = _expect("net-port-blocked", draw.a, text=f"to {draw.a} ")
+    return InjectedFault(kind, expected, {draw.a: rules(f"{draw.port()} {verdict}")})
+
+
+@_makes("port both ways")
+def _port_both_ways(kind: str, draw: Draw) -> InjectedFault:
+    port = draw.port()
+    own = {x: rules(f"ip saddr {draw.address(y)} {port} drop") for x, y in ((draw.a, draw.b), (draw.b, draw.a))}
+    return InjectedFault(kind, _expect("net-port-blocked", draw.a, draw.b, text="between "), own)
+
+
+@_makes("one way")
+def _one_way(kind: str, draw: Draw) -> InjectedFault:
+    expected = _expect("net-unreachable", draw.a, draw.b, text=draw.direction)
+    return InjectedFault(kind, expected, {draw.b: rules(*SSH_PASSES, f"{draw.from_a} ip protocol tcp drop")})
+
+
+@_makes("bridge")
+def _bridge(kind: str, draw: Draw) -> InjectedFault:
+    side, way = draw.random.choice([("saddr", "from"), ("daddr", "to")])
+    table = rules(*SSH_PASSES, f"ip {side} {draw.address(draw.a)} ip protocol tcp drop", kind="bridge", hook="forward")
+    return InjectedFault(kind, _expect("net-unreachable", draw.a, text=f"{way} {draw.a}"), {"": table})
+
+
+@_makes("MTU of a host")
+def _mtu_of_a_host(kind: str, draw: Draw) -> InjectedFault:
+    """A port of the switch has a smaller MTU, toward the controller too."""
+    size = draw.random.choice([1300, 1400, 1450])
+    off = dict.fromkeys(draw.fleet.hosts, f"python3 - eth0 <<'END'\n{OFFLOADS}END\n")
+    smaller = f"ip link set {port_of(draw.fleet, draw.a)} mtu {size}"
+    hub = (f"python3 -c '{OFFLOADS}' br0", f"ip link set br0 mtu 1500; {smaller}; ip link set br0 mtu 1500")
+    return InjectedFault(kind, _expect("net-large-packets-lost", draw.a), {}, off, hub)
+
+
+@_makes("MTU one way")
+def _mtu_one_way(kind: str, draw: Draw) -> InjectedFault:
+    rule = f"{draw.from_a} meta length > {draw.random.choice([900, 1300, 1400])} drop"
+    expected = _expect("net-large-packets-lost", draw.a, draw.b, text=draw.direction)
+    return InjectedFault(kind, expected, {draw.b: rules(*SSH_PASSES, rule)})
+
+
+@_makes("loss one way")
+def _loss_one_way(kind: str, draw: Draw) -> InjectedFault:
+    rule = f"{draw.from_a} tcp dport 30000-65535 numgen random mod 100 < {draw.random.choice([1, 2, 5])} drop"
+    expected = _expect("net-packets-lost", draw.a, draw.b, text=draw.direction)
+    return InjectedFault(kind, expected, {draw.b: rules(rule)}, speeds=True)
+
+
+@_makes("loss of a host")
+def _loss_of_a_host(kind: str, draw: Draw) -> InjectedFault:
+    rule = rules(*SSH_PASSES, f"numgen random mod 100 < {draw.random.choice([1, 2, 5])} drop")
+    return InjectedFault(kind, _expect("net-packets-lost", draw.a), {draw.a: rule}, speeds=True)
+
+
+@_makes("delay")
+def _delay(kind: str, draw: Draw) -> InjectedFault:
+    words = f"{draw.random.choice([0.005, 0.02])} {draw.address(draw.b)} {draw.address(draw.a)}"
+    script = f"mkdir -p /dev/net; mknod /dev/net/tun c 10 200; {_background(f'{DELAY}', words, '/tmp/delayed')}"
+    return InjectedFault(kind, _expect("net-path-slow", draw.a, draw.b), {}, {draw.a: script}, speeds=True)
+
+
+@_makes("bandwidth")
+def _bandwidth(kind: str, draw: Draw) -> InjectedFault:
+    script = f"""\
+tc qdisc add dev eth0 root handle 1: htb default 10
+tc class add dev eth0 parent 1: classid 1:10 htb rate 20gbit
+tc class add dev eth0 parent 1: classid 1:20 htb rate {draw.random.choice([20, 50, 100])}mbit
+tc filter add dev eth0 parent 1: protocol ip u32 match ip dst {draw.address(draw.b)}/32 flowid 1:20
+"""
+    expected = _expect("net-path-slow", draw.a, draw.b, text=draw.direction)
+    return InjectedFault(kind, expected, {}, {draw.a: script}, speeds=True)
+
+
+@_makes("two with one address")
+def _two_with_one_address(kind: str, draw: Draw) -> InjectedFault:
+    script = f"ip addr add {draw.address(draw.a)}/16 dev eth0"
+    return InjectedFault(kind, _expect("net-answered-by-other host-unreachable", draw.a, draw.b), {}, {draw.b: script})
+
+
+WRONG_WAY = "ip link add d0 type veth peer name d1; ip link set d1 up; ip link set d0 up; ip route add {}/32 dev d0"
+
+
+@_makes("reverse path")
+def _reverse_path(kind: str, draw: Draw) -> InjectedFault:
+    filters = "sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.eth0.rp_filter=1"
+    script = f"{WRONG_WAY.format(draw.address(draw.b))}; {filters}"
+    return InjectedFault(kind, _expect("net-unreachable", draw.a, draw.b), {}, {draw.a: script})
+
+
+@_makes("wrong route")
+def _wrong_route(kind: str, draw: Draw) -> InjectedFault:
+    expected = _expect("net-unreachable", draw.a, draw.b, text=draw.direction)
+    return InjectedFault(kind, expected, {}, {draw.a: WRONG_WAY.format(draw.address(draw.b))})
+
+
+@_makes("no route")
+def _no_route(kind: str, draw: Draw) -> InjectedFault:
+    expected = _expect("net-unreachable", draw.a, draw.b, text=draw.direction)
+    script = f"ip route add {draw.random.choice(['unreachable', 'prohibit', 'blackhole'])} {draw.address(draw.b)}/32"
+    return InjectedFault(kind, expected, {}, {draw.a: script})
+
+
+@_makes("connection table full")
+def _connection_table_full(kind: str, draw: Draw) -> InjectedFault:
+    """Most new connections are dropped, as in a full table: the table itself is one for the whole machine."""
+    rule = rules(
+        *SSH_PASSES, f"tcp flags & (syn|ack) == syn numgen random mod 100 < {draw.random.choice([96, 98, 99])} drop"
+    )
+    return InjectedFault(kind, _expect("net-unreachable net-port-blocked", draw.a), {draw.a: rule})
+
+
+@_makes("stranger")
+def _stranger(kind: str, draw: Draw) -> InjectedFault:
+    port = draw.random.choice([str(MASTER), "30000-65535"])
+    rule = rules(f"tcp dport {port} redirect to :22", kind="ip", hook="prerouting", more="nat")
+    return InjectedFault(kind, _expect("net-answered-by-other", draw.a), {draw.a: rule})
+
+
+@_makes("bound")
+def _bound(kind: str, draw: Draw) -> InjectedFault:
+    server = 'import socket, sys, time\nserver = socket.create_server(("", int(sys.argv[1])))\n'
+    script = _background(server + 'open("/tmp/bound", "w").close()\ntime.sleep(9999)\n', str(MASTER), "/tmp/bound")
+    return InjectedFault(kind, _expect("net-port-unavailable", draw.a), {}, {draw.a: script})
+
+
+def _background(program: str, words: str, sign: str) -> str:
+    """A script that starts a Python program, and waits until it has made a file."""
+    return f"setsid python3 -c '{program}' {words} >/dev/null 2>&1 &\nuntil test -e {sign}; do sleep 0.1; done"
+
+
+QUICK = (
+    "port one way",
+    "port of a host",
+    "port both ways",
+    "reject",
+    "one way",
+    "bridge",
+    "MTU of a host",
+    "MTU one way",
+    "two with one address",
+    "reverse path",
+    "wrong route",
+    "no route",
+    "connection table full",
+    "stranger",
+    "bound",
+)
+SPEEDS = ("loss one way", "loss of a host", "delay", "bandwidth")
+KINDS = (*QUICK, *SPEEDS)
+COMBINED = (
+    "port one way",
+    "port of a host",
+    "reject",
+    "one way",
+    "bridge",
+    "MTU one way",
+    "no route",
+    "stranger",
+    "bound",
+)
+"""Those that two hosts each can have beside another of them."""
+
+LASTING = ("two with one address", "MTU of a host")
+"""Those that others remember: the hardware address of an address, the size that passes."""
+
+
+def port_of(fleet: Any, host: str) -> str:
+    """The hub's end of a host's link."""
+    number = fleet.enter(host, "cat /sys/class/net/eth0/iflink").stdout.strip()
+    lines = fleet.run(["ip", "-o", "link"]).stdout.splitlines()
+    return next(str(line.split()[1]).split("@")[0] for line in lines if line.startswith(f"{number}:"))
+
+
+@contextlib.contextmanager
+def injected(fleet: Any, *faults: InjectedFault) -> Iterator[None]:
+    """The fleet with these faults; afterwards all that they touched is made anew."""
+    touched = sorted({host for fault in faults for host in fault.touched})
+    bridge = any("" in fault.nft for fault in faults)
+    try:
+        for fault in faults:
+            for host, text in fault.nft.items():
+                if host:
+                    fleet.enter(host, ["nft", "-f", "-"], input=text)
+                else:
+                    fleet.run(["nft", "-f", "-"], input=text, check=True)
+            for host, script in fault.scripts.items():
+                fleet.enter(host, f"set -e\n{script}")
+            for command in fault.hub:
+                fleet.run(["sh", "-c", command], check=True)
+        yield
+    finally:
+        if bridge:
+            fleet.run(["nft", "flush", "ruleset"], check=True)
+        if any(fault.kind in LASTING for fault in faults):
+            fleet.renew(*fleet.hosts)
+        elif touched:
+            fleet.renew(*touched)

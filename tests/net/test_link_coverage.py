@@ -1,0 +1,38 @@
+"""How much of the links a run has tried is said with it: each link once, whichever side began."""
+
+from __future__ import annotations
+
+import json
+
+from doctor.engine.fact import Output, Visit
+from doctor.engine.record import HostRecord
+from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.pings import DevicePings
+from doctor.session.link_coverage import link_coverage
+
+ANSWER = "3 packets transmitted, 3 received, 0.00% packet loss"
+
+
+def record(place: int, pinged: list[tuple[int, int]], text: str = ANSWER) -> HostRecord:
+    """A host with NPU 0 and 1 that has pinged (number of the NPU, place of the other host)."""
+    addresses = {str(npu): Output(out=f"ipaddr:29.{npu}.0.{place + 1}\nnetmask:255.255.0.0\n") for npu in range(2)}
+    pings = [[npu, f"29.{npu}.0.{other + 1}", text] for npu, other in pinged]
+    outputs = {"DeviceAddresses": addresses, "DevicePings": {"": Output(out=json.dumps(pings))}}
+    return HostRecord(Visit(), outputs)
+
+
+def test_a_link_counts_once_and_only_where_something_came_of_it() -> None:
+    assert (DeviceAddresses.output_name(), DevicePings.output_name()) == ("DeviceAddresses", "DevicePings")
+    records = {
+        "a": record(0, [(0, 1), (1, 1), (0, 9)]),  # the last is no NPU of the run
+        "b": record(1, [(0, 0), (0, 2)]),
+        "c": record(2, [(1, 0)], "hccn_tool is busy"),
+    }
+    (line,) = link_coverage(records)
+    assert line == "NPU pings: tried 50 % of the links between NPUs of one number, 3 of 6"
+
+
+def test_a_run_without_them_says_nothing() -> None:
+    bare = {host: HostRecord(Visit(), {}) for host in "ab"}
+    assert link_coverage(bare) == ()
+    assert link_coverage({"a": record(0, [])}) == ()

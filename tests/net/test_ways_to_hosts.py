@@ -1,0 +1,140 @@
+"""The network test over srun, over mpirun, in the job's network namespace, and on hosts that have IPv6 alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.fleet import INSIDE, Fleet
+from tests.hosts.slurm import MISSING, Cluster
+from tests.net.campaign import findings_of
+from tests.net.injected_faults import rules
+
+pytestmark = [pytest.mark.hosts, pytest.mark.full]
+ROOT = Path(__file__).parents[2]
+Finding = tuple[str, list[str], str]
+
+
+def net(fleet: Fleet, *options: str, env: Mapping[str, str] = INSIDE) -> tuple[int, str, list[Finding]]:
+    """Exit code, coverage and findings of the quick network test."""
+    words = [sys.executable, "-m", "doctor", "net", ",".join(fleet.hosts), "--net", "quick", "--json", *options]
+    done = fleet.run(words, cwd=ROOT, timeout=300, env={**env, "PYTHONPATH": str(ROOT)})
+    assert done.stdout, done.stderr
+    report = json.loads(done.stdout)
+    return done.returncode, (report["net"] or {}).get("coverage", ""), findings_of(report)
+
+
+def dropping(address: str, rest: str = "tcp dport 30000-65535 tcp flags & (syn|ack) == syn drop") -> str:
+    family = "ip6" if ":" in address else "ip"
+    return rules(f"{family} saddr {address} {rest}")
+
+
+def require_direction(fleet: Fleet, found: tuple[int, str, list[Finding]]) -> None:
+    """The last host does not hear the first on one port, and nothing else is said."""
+    first, last = fleet.hosts[0], fleet.hosts[-1]
+    ((check, hosts, message),) = found[2]
+    assert (found[0], check, hosts) == (10, "net-port-blocked", [first, last])
+    assert f"from {first} to {last}" in message
+
+
+@pytest.fixture(scope="module")
+def carried(make_fleet: Callable[..., Fleet]) -> Fleet:
+    return make_fleet(4, name="nc", subnet="10.84.0.0/16", shm="4g")
+
+
+@pytest.mark.skipif(bool(MISSING), reason="needs Slurm and munge")
+def test_over_srun(carried: Fleet) -> None:
+    cluster = Cluster(carried)
+    try:
+        job = {**INSIDE, **cluster.allocate()}
+        assert net(carried, "--transport", "slurm", env=job) == (0, "6 of 6 pairs both ways, 2 ports", [])
+        carried.enter(carried.hosts[-1], ["nft", "-f", "-"], input=dropping(carried.addresses[carried.hosts[0]]))
+        require_direction(carried, net(carried, "--transport", "slurm", env=job))
+    finally:
+        cluster.end()
+        carried.renew(*carried.hosts)
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")
+def test_over_mpirun(carried: Fleet, tmp_path: Path) -> None:
+    config = tmp_path / "ssh_config"
+    addresses = "".join(f"Host {name}\n HostName {address}\n" for name, address in carried.addresses.items())
+    config.write_text(addresses + carried.ssh_config.read_text())
+    job = {**INSIDE, "OMPI_MCA_plm_rsh_agent": f"ssh -F {config}"}
+    assert net(carried, "--transport", "mpi", env=job) == (0, "6 of 6 pairs both ways, 2 ports", [])
+    with carried.broken(carried.hosts[-1], nft=dropping(carried.addresses[carried.hosts[0]])):
+        require_direction(carried, net(carried, "--transport", "mpi", env=job))
+
+
+JOBS_NETWORK = """\
+set -e
+ip netns add job
+ip link add inner type veth peer name eth0 netns job
+ip addr add 10.99.{own}.1/24 dev inner
+ip link set inner up
+ip -n job addr add 10.99.{own}.2/24 dev eth0
+ip -n job link set lo up
+ip -n job link set eth0 up
+ip -n job route add default via 10.99.{own}.1
+sysctl -qw net.ipv4.ip_forward=1
+{routes}
+"""
+"""A network namespace of the job's own on a host, as a container has it, that the others reach through the host."""
+
+
+def test_in_the_network_namespace_of_the_job(carried: Fleet) -> None:
+    """A rule inside it is found with --within alone; the host's own network is healthy."""
+    within = ("--within", "ip netns exec job")
+    numbers = {host: address.rpartition(".")[2] for host, address in carried.addresses.items()}
+    try:
+        for host, number in numbers.items():
+            others = [f"ip route add 10.99.{numbers[o]}.0/24 via {carried.addresses[o]}" for o in numbers if o != host]
+            carried.enter(host, JOBS_NETWORK.format(own=number, routes="\n".join(others)))
+        config = ("-F", str(carried.ssh_config))
+        assert net(carried, *config, *within) == (0, "6 of 6 pairs both ways, 2 ports", [])
+        rule = dropping(f"10.99.{numbers[carried.hosts[0]]}.2")
+        carried.enter(carried.hosts[-1], ["ip", "netns", "exec", "job", "nft", "-f", "-"], input=rule)
+        require_direction(carried, net(carried, *config, *within))
+        assert net(carried, *config) == (0, "6 of 6 pairs both ways, 2 ports", [])
+    finally:
+        for host in carried.hosts:
+            with contextlib.suppress(Exception):
+                carried.enter(host, "ip netns delete job")
+        carried.renew(*carried.hosts)
+
+
+@pytest.fixture
+def ipv6(make_fleet: Callable[..., Fleet], tmp_path: Path) -> Iterator[tuple[Fleet, Path, dict[str, str]]]:
+    """Hosts without any IPv4 address but loopback's, and the configuration to reach them."""
+    fleet = make_fleet(4, name="nv", subnet="10.85.0.0/16")
+    addresses = {host: f"fd77::{number}" for number, host in enumerate(fleet.hosts, 2)}
+    names = "".join(f"{address} {host}\n" for host, address in addresses.items())
+    setup = "sysctl -qw net.ipv6.conf.{0}.disable_ipv6=0 net.ipv6.conf.all.disable_ipv6=0 && "
+    setup += "ip -6 addr add {1}/64 dev {0} nodad"
+    fleet.run(["sh", "-c", setup.format("br0", "fd77::1")], check=True)
+    for host, address in addresses.items():
+        fleet.enter(host, f"{setup.format('eth0', address)} && ip -4 addr flush dev eth0")
+        fleet.enter(host, ["sh", "-c", "cat >/etc/hosts"], input=f"127.0.0.1 localhost\n::1 localhost\n{names}")
+    config = tmp_path / "ssh_config"
+    keys = [line for line in fleet.known_hosts.read_text().splitlines() if line]
+    key = keys[0].split(maxsplit=1)[1]
+    (tmp_path / "known_hosts").write_text("".join(f"{name} {key}\n" for pair in addresses.items() for name in pair))
+    hosts = "".join(f"Host {name}\n HostName {address}\n" for name, address in addresses.items())
+    shared = fleet.ssh_config.read_text().replace(f"{fleet.known_hosts}", f"{tmp_path}/known_hosts")
+    config.write_text(hosts + shared.replace("Host nv*", "Host nv* fd77:*"))
+    yield fleet, config, addresses
+    fleet.renew(*fleet.hosts)
+
+
+def test_hosts_with_ipv6_alone(ipv6: tuple[Fleet, Path, dict[str, str]]) -> None:
+    fleet, config, addresses = ipv6
+    assert net(fleet, "-F", str(config)) == (0, "6 of 6 pairs both ways, 2 ports", [])
+    rule = dropping(addresses[fleet.hosts[0]])
+    fleet.enter(fleet.hosts[-1], ["nft", "-f", "-"], input=rule)
+    require_direction(fleet, net(fleet, "-F", str(config)))

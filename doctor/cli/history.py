@@ -105,15 +105,15 @@ def _subject(name: str, records: Sequence[RunRecord]) -> tuple[tuple[str, ...], 
     from doctor.hosts.nodeset import InventoryError, expand_nodeset, quote
     from doctor.session.run_history import machine_name
 
-    known = {host for record in records for host in record.names}
+    recorded = {host for record in records for host in record.names}
     try:
         hosts = tuple(recorded_names(expand_nodeset(name, "HOST"), machine_name()).values())
     except InventoryError as error:
         raise UsageError(str(error)) from None
-    unknown = [host for host in hosts if host not in known]
-    if name in known:
+    unknown = [host for host in hosts if host not in recorded]
+    if name in recorded:
         return (name,), ""
     if unknown:
-        hint = did_you_mean(unknown[0], {*known, *checks})
+        hint = did_you_mean(unknown[0], {*recorded, *checks})
         raise InputError(f"{quote(unknown[0])}: neither a host nor a check of the {len(records)} runs{hint}")
     return hosts, ""

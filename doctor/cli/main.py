@@ -21,8 +21,8 @@ def help_page(argv: list[str]) -> str:
     if argv in (["--help"], ["-h"]):
         return HELP if is_english() else localized_help("doctor")
     before = argv[: argv.index("--")] if "--" in argv else argv
-    asked = not is_english() and bool({"--help", "-h"}.intersection(before))
-    return localized_help(argv[0]) if asked and os.path.basename(argv[0]) == argv[0] else ""
+    is_help = not is_english() and bool({"--help", "-h"}.intersection(before))
+    return localized_help(argv[0]) if is_help and os.path.basename(argv[0]) == argv[0] else ""
 
 
 def localized_help(command: str) -> str:
@@ -69,16 +69,16 @@ def main() -> None:
 
 
 def _command() -> None:
-    words = take_option(sys.argv[1:], os.environ)
+    arguments = take_option(sys.argv[1:], os.environ)
     if "_DOCTOR_COMPLETE" in os.environ:
         from doctor.cli import complete
 
         complete.run()
-    elif not run_fast_path(words):
+    elif not run_fast_path(arguments):
         from doctor.cli.app import COMPLETION_OPTIONS, application
         from doctor.cli.launch_source import take_launch_line
 
-        argv = take_launch_line(words)
+        argv = take_launch_line(arguments)
         # A completion script is for the command `doctor`, also when `python -m doctor` prints it.
         prog_name = "doctor" if set(COMPLETION_OPTIONS).intersection(argv) else None
         if is_english():

@@ -173,15 +173,15 @@ def take_option(argv: list[str], environ: Mapping[str, str]) -> list[str]:
 
     What follows ``--`` is another program's. Raises: UsageError for a language that there is none of.
     """
-    words, after = _before_launch_line(argv)
+    remaining, after = _before_launch_line(argv)
     requested, source = environ.get(VARIABLE) or "auto", VARIABLE
     kept: list[str] = []
-    words.reverse()
-    while words:
-        word = words.pop()
+    remaining.reverse()
+    while remaining:
+        word = remaining.pop()
         if word == OPTION or word.startswith(f"{OPTION}="):
             source = OPTION
-            requested = word[len(OPTION) + 1 :] if word != OPTION else words.pop() if words else ""
+            requested = word[len(OPTION) + 1 :] if word != OPTION else remaining.pop() if remaining else ""
         else:
             kept.append(word)
     if requested not in (*LANGUAGES, "auto"):

@@ -17,12 +17,12 @@ def list_file_systems(arguments: dict) -> list:  # type: ignore[type-arg]
 
     home = os.path.expanduser("~")
     logs = os.environ.get("ASCEND_PROCESS_LOG_PATH") or os.path.join(home, "ascend", "log")
-    own = [folder for folder in arguments.get("folders", ()) if os.path.isdir(folder)]
+    job_folders = [folder for folder in arguments.get("folders", ()) if os.path.isdir(folder)]
     usual = ["/", "/tmp", "/var/log", home, logs, os.environ.get("TMPDIR") or "/tmp"]
     by_mount: dict = {}  # type: ignore[type-arg]
-    for path in usual + [folder for folder in arguments.get("folders", ()) if folder not in own] + own:
-        job_folder = path if path in own else ""
-        missing_folder = path if path == arguments.get("temporary_folder") and path not in own else ""
+    for path in usual + [folder for folder in arguments.get("folders", ()) if folder not in job_folders] + job_folders:
+        job_folder = path if path in job_folders else ""
+        missing_folder = path if path == arguments.get("temporary_folder") and path not in job_folders else ""
         while not os.path.isdir(path) and path != "/":
             path = os.path.dirname(path) or "/"
         room = os.statvfs(path)

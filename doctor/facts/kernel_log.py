@@ -21,10 +21,10 @@ def read_kernel_log(arguments: dict[str, Any]) -> dict[str, Any]:
     import re
     import time
 
-    words = ["Xid", "Killed process", "blocked for more than", "soft lockup", "Hardware Error", "Uncorrect", " UE "]
-    words += ["Fatal", "ilesystem read-only", "Log I/O", "shut down due to", "Link down", "Link is Down", "Link Down"]
-    words += ["log I/O", "hard LOCKUP", "detected stall", "RmInitAdapter failed", "allen off the bus"]
-    words += ["health compromised", "firmware internal error", "flow aborted", "insufficient power", "event[error]"]
+    texts = ["Xid", "Killed process", "blocked for more than", "soft lockup", "Hardware Error", "Uncorrect", " UE "]
+    texts += ["Fatal", "ilesystem read-only", "Log I/O", "shut down due to", "Link down", "Link is Down", "Link Down"]
+    texts += ["log I/O", "hard LOCKUP", "detected stall", "RmInitAdapter failed", "allen off the bus"]
+    texts += ["health compromised", "firmware internal error", "flow aborted", "insufficient power", "event[error]"]
     try:
         log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
@@ -48,7 +48,7 @@ def read_kernel_log(arguments: dict[str, Any]) -> dict[str, Any]:
         pieces.append(piece)
         size += len(piece)
     data = b"".join(pieces)
-    present = [word for word in words if word.encode() in data]
+    present = [word for word in texts if word.encode() in data]
     lines = []
     if present:
         record = re.compile(r"\d+,\d+,(\d+),[^;]*;(.*)")

@@ -133,11 +133,11 @@ def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]  # noqa: C9
 
     def ipv6_only_inodes() -> list:  # type: ignore[type-arg]
         """Of listening sockets that take no IPv4 (IPV6_V6ONLY), as sock_diag says; none where it says nothing."""
-        found: list = []  # type: ignore[type-arg]
+        sockets: list = []  # type: ignore[type-arg]
         try:
             diag = socket.socket(16, socket.SOCK_RAW, 4)  # AF_NETLINK, NETLINK_SOCK_DIAG
         except OSError:
-            return found
+            return sockets
         try:
             diag.settimeout(2)
             diag.send(struct.pack("=IHHIIBBBBI48x", 72, 20, 0x301, 1, 0, socket.AF_INET6, 6, 0, 0, 1 << 10))
@@ -146,19 +146,19 @@ def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]  # noqa: C9
                 while len(data) >= 16:
                     length, kind = struct.unpack_from("=IH", data)
                     if kind != 20 or length < 16:  # the end, or an error
-                        return found
+                        return sockets
                     place, end = 16 + 72, min(length, len(data))
                     while place + 5 <= end:
                         size, attribute = struct.unpack_from("=HH", data, place)
                         if attribute == 11 and data[place + 4]:  # INET_DIAG_SKV6ONLY
-                            found.append(str(struct.unpack_from("=I", data, 16 + 68)[0]))
+                            sockets.append(str(struct.unpack_from("=I", data, 16 + 68)[0]))
                         place += max(4, (size + 3) & ~3)
                     data = data[(length + 3) & ~3 :]
         except OSError:
             pass
         finally:
             diag.close()
-        return found
+        return sockets
 
     listen, busy = "0A", ("01", "02", "08")  # established, being made, closed by the peer
     job_ports = set(arguments.get("ports") or [])

@@ -67,9 +67,9 @@ def read_snapshot(arguments: dict[str, Any]) -> dict[str, dict[str, str]]:  # no
     modules: dict[str, str] = {}
     for path in sorted(glob.glob("/sys/module/*/version"))[:1000]:
         modules[path.split("/")[3]] = read(path)
-    found = {"sysctl": sysctl, "packages": packages, "environment": environment}
-    found.update(firmware={name: value for name, value in firmware.items() if value}, modules=modules)
-    return found
+    snapshot = {"sysctl": sysctl, "packages": packages, "environment": environment}
+    snapshot.update(firmware={name: value for name, value in firmware.items() if value}, modules=modules)
+    return snapshot
 
 
 class HostSnapshot(Fact, frozen=True):

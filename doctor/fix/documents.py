@@ -55,7 +55,10 @@ class UndoDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_results(cls, plan_id: str, results: Iterable[UndoResult]) -> UndoDocument:
-        steps = (UndoneStep(one.undo.host, one.undo.description, one.ok, one.detail, one.versions) for one in results)
+        steps = (
+            UndoneStep(result.undo.host, result.undo.description, result.ok, result.detail, result.versions)
+            for result in results
+        )
         return cls(id=plan_id, steps=tuple(steps))
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from doctor.engine.interrupts import STOP_SIGNALS
 
-One = TypeVar("One")
+ItemT = TypeVar("ItemT")
 Result = TypeVar("Result")
 
 
@@ -42,11 +42,11 @@ class SignalGuard:
 
 
 def parallel_map(
-    items: Sequence[One], work: Callable[[One], Result], width: int, stop: threading.Event | None = None
-) -> Iterator[tuple[One, Result]]:
+    items: Sequence[ItemT], work: Callable[[ItemT], Result], width: int, stop: threading.Event | None = None
+) -> Iterator[tuple[ItemT, Result]]:
     """Every item with what ``work`` makes of it, as it comes; after ``stop`` none is begun. Raises what it raises."""
-    todo: queue.SimpleQueue[One] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[One, Result] | BaseException | None] = queue.SimpleQueue()
+    todo: queue.SimpleQueue[ItemT] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[ItemT, Result] | BaseException | None] = queue.SimpleQueue()
     for item in items:
         todo.put(item)
 

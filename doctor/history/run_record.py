@@ -129,9 +129,9 @@ def _judged_hosts(outcome: Outcome, hosts: tuple[str, ...], bits: Mapping[str, i
     gaps = {*outcome.unknown, *outcome.crashed}
     if FLEET in gaps:
         return 0
-    whole = all_hosts if outcome.evaluated_hosts == hosts else _sum_bits(bits, outcome.evaluated_hosts)
-    missing = _sum_bits(bits, gaps)
-    return whole & ~missing | (1 if outcome.complete and not gaps else 0)
+    coverage = all_hosts if outcome.evaluated_hosts == hosts else _sum_bits(bits, outcome.evaluated_hosts)
+    uncovered = _sum_bits(bits, gaps)
+    return coverage & ~uncovered | (1 if outcome.complete and not gaps else 0)
 
 
 def _blamed(outcome: Outcome) -> tuple[set[str], set[str], set[str]]:

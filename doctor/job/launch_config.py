@@ -73,15 +73,15 @@ class LaunchConfig(msgspec.Struct, frozen=True):
 
     def environ_of(self, host: str) -> dict[str, str]:
         """The variables that the job has on a host: the host's own where they are known, else the caller's."""
-        own = self.env_by_host.get(host)
-        if own is None:
+        host_environ = self.env_by_host.get(host)
+        if host_environ is None:
             return self.env
-        return {**{name: value for name, value in self.env.items() if name not in _BY_HOST}, **own}
+        return {**{name: value for name, value in self.env.items() if name not in _BY_HOST}, **host_environ}
 
     def master_of(self, host: str) -> str:
         """MASTER_ADDR on a host; of a host whose own environment is known, its own."""
-        own = self.env_by_host.get(host, {})
-        return own.get("MASTER_ADDR") or own.get("MS_SCHED_HOST") or self.master_addr
+        host_environ = self.env_by_host.get(host, {})
+        return host_environ.get("MASTER_ADDR") or host_environ.get("MS_SCHED_HOST") or self.master_addr
 
     def unresolved_master(self) -> str:
         """Why it is not known where the ranks meet: only a shell computes it. Empty: it is known, or not given."""

@@ -324,18 +324,18 @@ def _places(
     figure: _Figure, slow: Collection[Path], excluded: set[int], *, whole_hosts: bool
 ) -> Iterator[tuple[PlaceKind, tuple[int, ...], Way, tuple[Path, ...]]]:
     """What the slow paths have in common: each once, as a host with all of its paths, a link, or a direction."""
-    left = set(slow)
+    remaining = set(slow)
     for host in figure.hosts if whole_hosts else ():
         rest = [path for path in figure.paths if not excluded & set(path)]
         sides = [tuple(path for path in rest if path[side] == host) for side in (0, 1)]
-        full = [len(side) >= LEAST_PATHS_OF_HOST and left.issuperset(side) for side in sides]
+        full = [len(side) >= LEAST_PATHS_OF_HOST and remaining.issuperset(side) for side in sides]
         if any(full):
             paths = tuple(path for side, is_full in zip(sides, full, strict=True) if is_full for path in side)
-            left.difference_update(paths)
+            remaining.difference_update(paths)
             yield "host", (host,), "both" if all(full) else "outbound" if full[0] else "inbound", paths
-    for path in sorted(left):
+    for path in sorted(remaining):
         back = path[::-1]
-        if back not in left:
+        if back not in remaining:
             yield "direction", path, "both", (path,)
         elif path < back:
             yield "link", path, "both", (path, back)

@@ -39,10 +39,10 @@ def _has(records: Mapping[str, HostRecord], fact: type[Fact]) -> bool:
     return any(fact.output_name() in record.outputs for record in records.values())
 
 
-def _line(what: str, links: str, tried: set[Link], count: int) -> Iterator[str]:
+def _line(kind: str, links: str, tried: set[Link], count: int) -> Iterator[str]:
     if tried and count:
         share = 100 * len(tried) / count
-        yield f"{what}: tried {share:.3g} % of the {links}, {len(tried)} of {count}"
+        yield f"{kind}: tried {share:.3g} % of the {links}, {len(tried)} of {count}"
 
 
 def _pairs_of(ends: Iterable[tuple[Hashable, str]]) -> int:
@@ -61,8 +61,8 @@ def _pinged_links(cache: FactCache) -> tuple[set[Link], int]:
     }
     tried = {
         frozenset({(ping.npu, host), ends[ping.address]})
-        for host, own in cache.fleet(DevicePings).items()
-        for ping in own.pings
+        for host, tests_of_host in cache.fleet(DevicePings).items()
+        for ping in tests_of_host.pings
         if ping.address in ends
     }
     return tried, _pairs_of(ends.values())
@@ -78,9 +78,9 @@ def _hccs_links(cache: FactCache) -> tuple[set[Link], int]:
     }
     tried = {
         frozenset({((pods[host], ping.npu), host), ends[pods[host], ping.address]})
-        for host, own in cache.fleet(HccsPings).items()
+        for host, tests_of_host in cache.fleet(HccsPings).items()
         if host in pods
-        for ping in own.pings
+        for ping in tests_of_host.pings
         if (pods[host], ping.address) in ends
     }
     return tried, _pairs_of(ends.values())
@@ -88,8 +88,8 @@ def _hccs_links(cache: FactCache) -> tuple[set[Link], int]:
 
 def _exchanged_pairs(cache: FactCache, smoke: SmokeRun) -> tuple[set[Link], int]:
     plan, tried = smoke.plan, set()
-    for own in cache.fleet(SmokePairs).values():
-        for exchange in own.pairs:
+    for tests_of_host in cache.fleet(SmokePairs).values():
+        for exchange in tests_of_host.pairs:
             ranks = (exchange.rank, exchange.peer)
             hosts = {plan.host_of(rank) for rank in ranks if 0 <= rank < plan.world}
             if len(hosts) > 1:

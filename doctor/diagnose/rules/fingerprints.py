@@ -47,21 +47,21 @@ def different_fingerprints(case: Case) -> list[Cause] | Undecidable:
 
 def _fingerprints(case: Case) -> tuple[dict[int, dict[str, str | None]], list[Event]]:
     """The last collective of each rank: by its own line, else as another prints it, as far as that is whole."""
-    own: dict[int, dict[str, str | None]] = {}
-    told: dict[int, dict[str, str | None]] = {}
+    by_itself: dict[int, dict[str, str | None]] = {}
+    by_others: dict[int, dict[str, str | None]] = {}
     proof: list[Event] = []
     for process in case.processes:
         for event in process.events:
             values = event.values
             rank = _rank(process, event)
-            if event.signature != SIGNATURE or rank is None or rank in own:
+            if event.signature != SIGNATURE or rank is None or rank in by_itself:
                 continue
             proof.append(event)
-            own[rank] = {aspect: values.get(aspect) for aspect, _ in _ASPECTS}
+            by_itself[rank] = {aspect: values.get(aspect) for aspect, _ in _ASPECTS}
             other = small_number(values.get("other_rank", ""))
             if other is not None and values.get("other_whole"):
-                told[other] = {aspect: values.get(f"other_{aspect}") for aspect, _ in _ASPECTS}
-    return {**told, **own}, proof
+                by_others[other] = {aspect: values.get(f"other_{aspect}") for aspect, _ in _ASPECTS}
+    return {**by_others, **by_itself}, proof
 
 
 def _rank(process: Process, event: Event) -> int | None:

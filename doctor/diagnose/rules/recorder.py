@@ -80,11 +80,13 @@ def _minority(
             events = first_evidence(_event(member, item) for _, member, item in values)
             return [_cause(case, "minority", [member for member, _ in wrong], summary, events)] if wrong else None
         if most == 1 and len(values) == 2 and not aborted_ranks(case):
-            (_, one, first), (_, other, second_call) = values
-            told = f"collective {number} of process group {group} differs, and nothing shows which is wrong: {listed}"
-            pair = culprit_of(one.process), culprit_of(other.process)
-            events = first_evidence([_event(one, first), _event(other, second_call)])
-            return [one_of_two(SIGNATURE, pair, told, events)]
+            (_, first_rank, first), (_, other, second_call) = values
+            message = (
+                f"collective {number} of process group {group} differs, and nothing shows which is wrong: {listed}"
+            )
+            pair = culprit_of(first_rank.process), culprit_of(other.process)
+            events = first_evidence([_event(first_rank, first), _event(other, second_call)])
+            return [one_of_two(SIGNATURE, pair, message, events)]
         return Undecidable(
             f"collective {number} of process group {group} differs, and no majority shows which is wrong: {listed}",
             ("the flight recorder's dumps of the other ranks",),

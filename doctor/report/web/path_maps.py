@@ -88,20 +88,22 @@ def _value_layer(
     """One layer, or none where nothing was measured. Its values are in units of ``scale``: of all cells, row by row, or
     of few pairs as source, target and value, one after the other.
     """
-    known = [
+    measured = [
         (source, target, value)
         for source, target, value in pairs
         if 0 <= source < count and 0 <= target < count and math.isfinite(value) and value >= 0
     ]
-    if not known or len(known) > MAX_PAIRS:
+    if not measured or len(measured) > MAX_PAIRS:
         return []
-    scale = _scale([value for _, _, value in known])
+    scale = _scale([value for _, _, value in measured])
     layer: dict[str, Any] = {"name": name, "unit": unit, "worse": worse, "scale": scale}
-    if len(known) * 3 < count * count:
-        cells = [number for source, target, value in known for number in (source, target, short_number(value / scale))]
+    if len(measured) * 3 < count * count:
+        cells = [
+            number for source, target, value in measured for number in (source, target, short_number(value / scale))
+        ]
         return [{**layer, "pairs": cells}]
     texts = [""] * (count * count)
-    for source, target, value in known:
+    for source, target, value in measured:
         texts[source * count + target] = f"{short_number(value / scale)}"
     return [{**layer, "dense": ",".join(texts)}]
 

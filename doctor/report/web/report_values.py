@@ -174,9 +174,9 @@ def _details(details: Details) -> tuple[Detail, ...]:
 
 def _smoke_values(summary: SmokeSummary, lines: Details) -> dict[str, Any]:
     failures = tuple(map(_failure, summary.failures))
-    shown = {"stack"} if any(failure.stacks for failure in failures) else set()
+    sections = {"stack"} if any(failure.stacks for failure in failures) else set()
     return {
-        "details": [detail for detail in _details(tuple(_plain(lines))) if detail.label not in shown],
+        "details": [detail for detail in _details(tuple(_plain_lines(lines))) if detail.label not in sections],
         "training": training_chart(summary),
         "learning": learning_chart(summary),
         "failures": failures,
@@ -184,7 +184,7 @@ def _smoke_values(summary: SmokeSummary, lines: Details) -> dict[str, Any]:
     }
 
 
-def _plain(lines: Details) -> Iterator[tuple[str, str]]:
+def _plain_lines(lines: Details) -> Iterator[tuple[str, str]]:
     """Lines of the smoke run are indented for the eye, not because they are code."""
     yield from ((label, text.strip()) for label, text in lines)
 

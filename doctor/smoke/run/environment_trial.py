@@ -136,16 +136,18 @@ class _Setting(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...]
 
 
-def _settings(shared: Mapping[str, str], own: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> list[_Setting]:
+def _settings(
+    shared: Mapping[str, str], by_agent: Mapping[str, Mapping[str, str]], names: Sequence[str]
+) -> list[_Setting]:
     """The values of these variables: those that all hosts are given, and those of the hosts' own environments.
 
     ``own``: by agent, which is a host or a rank of one.
     """
     settings = [_Setting(name, shared[name], ()) for name in names if name in shared]
-    everywhere = set(map(_host, own))
+    everywhere = set(map(_host, by_agent))
     for name in names:
         by_value: dict[str, list[str]] = {}
-        for agent, variables in own.items() if name not in shared else ():
+        for agent, variables in by_agent.items() if name not in shared else ():
             if name in variables:
                 by_value.setdefault(variables[name], []).append(_host(agent))
         for value, hosts in by_value.items():
@@ -175,14 +177,14 @@ def _texts(settings: Sequence[_Setting]) -> dict[str, str]:
         values.setdefault(setting.name, []).append(setting)
     texts = {}
     for name, some in values.items():
-        shown = [strip_control_chars(setting.value, 100) for setting in some[:MAX_VALUES]]
+        value_texts = [strip_control_chars(setting.value, 100) for setting in some[:MAX_VALUES]]
         if len(some) > 1:
             counts = [len(setting.hosts) for setting in some[:MAX_VALUES]]
-            shown = [
+            value_texts = [
                 f"{value} on {count or 'all'} host{'s' * (count != 1)}"
-                for value, count in zip(shown, counts, strict=True)
+                for value, count in zip(value_texts, counts, strict=True)
             ]
-        texts[name] = ", ".join(shown) + f", and {len(some) - MAX_VALUES} more values" * (len(some) > MAX_VALUES)
+        texts[name] = ", ".join(value_texts) + f", and {len(some) - MAX_VALUES} more values" * (len(some) > MAX_VALUES)
     return texts
 
 

@@ -217,12 +217,12 @@ class LauncherTransport:
         srun passes nothing on before all tasks are there, and ends them all when one cannot be started.
         """
         step.close()
-        missing = [host for host in step.hosts if host not in step.hello_seconds]
+        silent = [host for host in step.hosts if host not in step.hello_seconds]
         named = self._named_hosts(step)
-        dead = {host: named[host] for host in missing if host in named}
-        late = [host for host in missing if host not in dead]
+        dead = {host: named[host] for host in silent if host in named}
+        late = [host for host in silent if host not in dead]
         late_text = (
-            f"{count_hosts(len(missing))} delayed the rest" if late else f"{count_hosts(len(dead))} failed to start"
+            f"{count_hosts(len(silent))} delayed the rest" if late else f"{count_hosts(len(dead))} failed to start"
         )
         self._warn(f"{self._launcher.name} was started again: {late_text}")
         self._mark_failed(dead)

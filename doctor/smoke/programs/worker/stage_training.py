@@ -188,13 +188,13 @@ def learned_error(ctx: RankContext, model: Model, gradient: torch.Tensor) -> flo
         last = serial.reduce_gradient()
         serial.update(last, adam)
 
-    def whole(flat: torch.Tensor) -> dict[str, torch.Tensor]:
+    def parameters_of(flat: torch.Tensor) -> dict[str, torch.Tensor]:
         return {name: flat[span].view(serial.weights[name].shape) for name, span in serial.spans.items()}
 
-    expected = model.share_of(whole(serial.flat))
-    changed = (expected - model.share_of(whole(start))).norm()
+    expected = model.share_of(parameters_of(serial.flat))
+    changed = (expected - model.share_of(parameters_of(start))).norm()
     return finite_or_none(
-        max(float((model.flat - expected).norm() / changed), model.error_of(gradient, whole(last)) or 0)
+        max(float((model.flat - expected).norm() / changed), model.error_of(gradient, parameters_of(last)) or 0)
     )
 
 

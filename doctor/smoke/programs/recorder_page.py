@@ -11,8 +11,8 @@ STAGES = (
     "soak", "teardown",
 )  # fmt: skip
 """In the order in which every rank goes through them."""
-STATES = ("start", "input", "compute", "collective", "done")
-"""What a rank is doing."""
+STATES = ("start", "input", "compute", "collective", "done", "enqueued")
+"""What a rank is doing. ``enqueued``, of a watched program: it has started collectives that it may be waiting for."""
 OPS = (
     "", "broadcast", "reduce", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send", "recv", "barrier",
     "gather", "scatter",

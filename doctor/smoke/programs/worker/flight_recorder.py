@@ -25,7 +25,7 @@ from doctor.smoke.programs.recorder_page import (
     TIMES_AT,
 )
 
-TIME_KIND_OF_STATE = (2, 2, 0, 1, 0)
+TIME_KIND_OF_STATE = (2, 2, 0, 1, 0, 0)
 """Which of the three times each of STATES counts towards: 0 compute, 1 network, 2 input."""
 
 

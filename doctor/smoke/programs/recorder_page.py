@@ -27,6 +27,6 @@ HEADER = struct.Struct("<IIQ")  # magic, pid, start time
 CURRENT = struct.Struct("<QBBBBIIIiQQQ")  # stamp, state, stage, op, dtype, step, group, seq, root, numel, time, stamp
 TIMES = struct.Struct("<QQQQ")  # nanoseconds of compute, network, input; calls so far
 COUNT = struct.Struct("<III")  # group + 1, entered, exited
-CALL = struct.Struct("<IIBBBBiQII")  # group, seq, op, dtype, stage, 0, root, numel, step, 0
+CALL = struct.Struct("<IIBBBBiQII")  # group, seq, op, dtype, stage, 0, root, numel, step, microseconds mod 2**32
 CURRENT_AT, TIMES_AT, COUNTS_AT, CALLS_AT = 64, 192, 256, 8192
 COUNT_SLOTS, CALL_SLOTS = 512, 1024

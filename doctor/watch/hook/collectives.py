@@ -11,7 +11,7 @@ import functools
 import threading
 import weakref
 
-from doctor.smoke.programs.recorder_page import DTYPES, OPS, P2P_GROUP_BASE
+from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from doctor.watch.hook.rank_files import recording, stop_recording
 
 OPERATORS = {
@@ -45,14 +45,6 @@ METHODS = (
 """Of a ProcessGroup: what returns a Work to Python."""
 UNEQUAL = frozenset({"allgather_", "gather_", "scatter_", "alltoall_", "alltoall_base_", "allgather_coalesced_"})
 """Operators whose sizes may differ between ranks."""
-
-
-def op_code(op):
-    return OPS.index(op)
-
-
-def dtype_code(dtype):
-    return DTYPES.index(dtype) if dtype in DTYPES else 0
 
 
 class Waits(threading.local):

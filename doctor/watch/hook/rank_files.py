@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 
-from doctor.smoke.programs.recorder_page import PAGE_SIZE, STAGES, STATES
+from doctor.smoke.programs.recorder_page import DTYPES, OPS, PAGE_SIZE, STAGES
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 
 FOLDER = os.environ.get("DOCTOR_WATCH", "")
@@ -19,7 +19,6 @@ STACK_SIGNAL = signal.SIGRTMIN + 11
 MOST_EVENT_BYTES = 1 << 20
 """That one process writes."""
 TRAINING, RENDEZVOUS = STAGES.index("training"), STAGES.index("rendezvous")
-COLLECTIVE, COMPUTE = STATES.index("collective"), STATES.index("compute")
 
 ACTIVE = None
 """The `RankFiles` of this process; None before it is a rank, and after the hook has removed itself."""
@@ -37,7 +36,8 @@ class RankFiles(FlightRecorder):
         self.stacks = open(name + ".stacks", "ab", 0)
         page = os.open(name + ".page", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         os.ftruncate(page, PAGE_SIZE)
-        self.tell("rank", rank=rank, world=world, pid=os.getpid(), argv=_argv(), local=os.environ.get("LOCAL_RANK"))
+        meeting = "%s:%s" % (os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", ""))
+        self.tell("rank", rank=rank, world=world, pid=os.getpid(), argv=_argv(), meeting=meeting[:200])
         super().__init__(page, 0)
         os.close(page)
         self.stage = RENDEZVOUS
@@ -64,7 +64,8 @@ class RankFiles(FlightRecorder):
         group, seq, op, dtype, root, numel = call
         with self.lock:
             self.last = call
-            self.mark("collective", group, seq, op_code(op), dtype_code(dtype), root, numel)
+            dtype = DTYPES.index(dtype) if dtype in DTYPES else 0
+            self.mark("collective", group, seq, OPS.index(op), dtype, root, numel)
 
     def become(self, state):
         with self.lock:

@@ -95,8 +95,8 @@ def begin(c10d, args, kwargs):
     try:
         world = kwargs.get("world_size", args[3] if len(args) > 3 else -1)
         rank = kwargs.get("rank", args[4] if len(args) > 4 else -1)
-        rank = int(rank if rank is not None and rank >= 0 else os.environ.get("RANK", -1))
-        world = int(world if world is not None and world > 0 else os.environ.get("WORLD_SIZE", -1))
+        rank = int(rank if rank is not None and rank >= 0 else os.environ.get("RANK", "-1"))
+        world = int(world if world is not None and world > 0 else os.environ.get("WORLD_SIZE", "-1"))
         files = start_recording(rank, world)
         import torch
 

@@ -13,6 +13,7 @@ import sys
 import time
 
 import torch
+import torch._dynamo  # the first step would import it, in every rank
 import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -132,7 +133,7 @@ def main() -> None:
                 code = 0
             except SystemExit as stop:
                 code = stop.code if isinstance(stop.code, int) else 1
-            except BaseException:
+            except BaseException:  # noqa: BLE001
                 sys.excepthook(*sys.exc_info())
                 traceback.print_exc()
             finally:

@@ -17,6 +17,7 @@ from doctor.smoke.programs.agent.flight_recorder import FlightRecorder
 from doctor.smoke.programs.agent.procfs import process_status, read_text
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.recorder_page import PAGE_SIZE
+from doctor.watch.verdict import UNKNOWN_END
 
 STACK_SIGNAL = signal.SIGRTMIN + 11
 """As in the hook."""
@@ -24,7 +25,6 @@ MOST_EVENT_BYTES = 1 << 20
 STACK_SECONDS = 0.5
 """For a rank to write its stacks."""
 LONGEST_STACK = 65536
-UNKNOWN_END = "ended without its exit handlers: killed, or os._exit"
 
 
 class Entry(NamedTuple):

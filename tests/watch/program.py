@@ -63,12 +63,12 @@ def save_checkpoint(seconds: float) -> None:
     time.sleep(seconds)
 
 
-class Batches(TensorDataset):
+class Batches(TensorDataset):  # type: ignore[misc]
     """Data whose loading one rank gets stuck in."""
 
     stuck_at = -1
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, ...]:
+    def __getitem__(self, index: int) -> object:
         if index == self.stuck_at:
             time.sleep(1000)
         return super().__getitem__(index)

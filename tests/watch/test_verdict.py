@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from doctor.smoke.model import Failure
-from doctor.watch.verdict import TrainingWatch
+from doctor.watch.verdict import UNKNOWN_END, TrainingWatch
 
 PATIENCE = 10.0
 
@@ -169,3 +169,12 @@ def test_events_that_no_hook_writes_are_left_out(event: dict[str, Any]) -> None:
     watch = TrainingWatch(2, PATIENCE)
     watch.take_event(0, event, 0.0)
     assert watch.detector.groups == {0: ("world", (0, 1))}
+
+
+@pytest.mark.parametrize("dead", ["exit status 0", "signal 9", UNKNOWN_END])
+def test_a_rank_that_is_done_may_end_as_it_likes(dead: str) -> None:
+    """os._exit after the last collective, and a launcher that ends what is left."""
+    ranks = three_after_two_steps()
+    for rank in range(3):
+        ranks.show(rank, "done", 2, 0.0, dead=dead)
+    assert ranks.verdict(3.0) is None and ranks.verdict(60.0) is None

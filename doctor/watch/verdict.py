@@ -81,7 +81,7 @@ class TrainingWatch:
             number = self._groups[name, members] = len(self._groups) + (0 not in self._groups.values() and own != 0)
             desc = str(event.get("desc", ""))[:80]
             shown = ",".join(map(str, members[:16])) + (",..." if len(members) > 16 else "")
-            label = "world" if own == 0 and len(members) == self.world else f"{desc or f'group {name}'} {shown}"
+            label = "world" if own == 0 and len(members) == self.world else f"{desc or name} {shown}"
             self.detector.learn_group(number, label, members)
         self._numbers.setdefault(rank, {})[own] = number
 

@@ -29,8 +29,10 @@ class Watched(NamedTuple):
         return dict(failures[0])
 
     @property
-    def findings(self) -> set[str]:
-        return {finding["check"] for finding in self.report.get("findings", [])}
+    def found_ranks(self) -> dict[str, list[int]]:
+        """By check that failed: the ranks of its first finding."""
+        failed = [outcome for outcome in self.report["outcomes"] if outcome["findings"]]
+        return {outcome["check"]: outcome["findings"][0]["values"]["ranks"] for outcome in failed}
 
 
 def doctor_watch(*command: str, options: tuple[str, ...] = (), folder: Path, **environ: str) -> Watched:

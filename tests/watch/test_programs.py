@@ -17,7 +17,7 @@ def test_a_healthy_training_has_no_finding_and_computes_the_same_to_the_last_bit
     alone = subprocess.run(training(2, 6), capture_output=True, text=True, timeout=LIMIT)
     watched = doctor_watch(*training(2, 6), folder=tmp_path)
     assert watched.code == 0, watched.stderr
-    assert not watched.findings and watched.report["smoke"]["ended"] == "complete"
+    assert not watched.found_ranks and watched.report["smoke"]["ended"] == "complete"
     assert sorted(watched.stdout.splitlines()) == sorted(alone.stdout.splitlines()) != []
     assert "2 of 2 ranks, step 6" in watched.stderr
 
@@ -25,7 +25,7 @@ def test_a_healthy_training_has_no_finding_and_computes_the_same_to_the_last_bit
 def test_a_rank_that_sleeps_is_named_with_its_place_in_the_program(tmp_path: Path) -> None:
     watched = doctor_watch(*training(3, 8, "sleep", 1, 3), options=HANG, folder=tmp_path)
     assert watched.code == 10, watched.stderr
-    assert watched.findings == {"smoke-rank-blocked"}
+    assert watched.found_ranks == {"smoke-rank-blocked": [1]}
     assert watched.failure["kind"] == "blocked" and watched.failure["culprit_ranks"] == [1]
     assert watched.failure["waiting_ranks"] == [0, 2]
     assert "program.py" in watched.failure["stacks"]["1"] and "in before" in watched.failure["stacks"]["1"]
@@ -69,11 +69,11 @@ def test_a_checkpoint_is_no_hang_however_long_it_takes(fault: str, tmp_path: Pat
     """All ranks take it, or one does while the others wait: its stack says what it does."""
     watched = doctor_watch(*training(3, 8, fault, 1, 4), options=("--patience", "2"), folder=tmp_path)
     assert watched.code == 0, watched.stderr
-    assert not watched.findings
+    assert "no fault was found" in watched.stderr
 
 
 @pytest.mark.full
 def test_a_rank_that_computes_more_slowly_is_named(tmp_path: Path) -> None:
     watched = doctor_watch(*training(3, 60, "slow", 2, 0), folder=tmp_path)
     assert watched.code == 0  # a warning
-    assert [finding["values"]["ranks"] for finding in watched.report["findings"]] == [[2]]
+    assert watched.found_ranks == {"smoke-rank-slow": [2]}

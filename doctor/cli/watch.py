@@ -12,6 +12,7 @@ from doctor.cli.shared_options import expand_option_groups
 from doctor.cli.watch_attach import AttachOptions
 from doctor.cli.watch_log import LogOptions
 from doctor.engine.errors import UsageError, require_one_of
+from doctor.engine.sanitize import printable
 
 ON_HANG = ("report", "dump", "end")
 EXIT_ON = ("never", "fault")
@@ -20,6 +21,9 @@ EXIT_ON = ("never", "fault")
 @expand_option_groups
 def command(
     *,
+    targets: Annotated[
+        list[str], typer.Argument(metavar="[FILE...|HOSTS]", help="The logs of --log; the hosts of --attach.")
+    ] = [],  # noqa: B006 - typer's way
     attach: AttachOptions,
     log: LogOptions,
     on_hang: Annotated[
@@ -44,8 +48,10 @@ def command(
     if len(named) != 1:
         given = f"{' and '.join(named)} are both given" if named else "nothing to watch"
         raise UsageError(f"{given}: expected a command after --, for example doctor watch -- torchrun train.py")
+    if targets and words:
+        raise UsageError(f"{printable(targets[0], 60)!r}: expected no word before --, except options")
     if attach.requested:
         raise typer.Exit(attach.run())
     if log.requested:
-        raise typer.Exit(log.run())
+        raise typer.Exit(log.run(targets, output, stop_on_error=exit_on == "fault"))
     raise NotImplementedError

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from doctor.cli.host_options import ConnectionOptions, VisitOptions, validate_connection
 from doctor.cli.launch_source import launch_line
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.shared_options import expand_option_groups
@@ -32,6 +33,8 @@ def command(
     exit_on: Annotated[
         str, typer.Option(metavar="|".join(EXIT_ON), help="fault: end the job on any fault, not on a hang alone.")
     ] = "never",
+    connection: ConnectionOptions,
+    visit: VisitOptions,
     output: OutputOptions,
 ) -> None:
     """Watch a training program and name the rank that fails.
@@ -42,6 +45,7 @@ def command(
     """
     require_one_of("--on-hang", on_hang, ON_HANG)
     require_one_of("--exit-on", exit_on, EXIT_ON)
+    validate_connection(connection)
     words = launch_line()
     modes = {"--attach": attach.requested, "--log": log.requested, "a command after --": bool(words)}
     named = [name for name, given in modes.items() if given]
@@ -51,7 +55,7 @@ def command(
     if targets and words:
         raise UsageError(f"{printable(targets[0], 60)!r}: expected no word before --, except options")
     if attach.requested:
-        raise typer.Exit(attach.run())
+        raise typer.Exit(attach.run(targets, connection, visit, output))
     if log.requested:
         raise typer.Exit(log.run(targets, output, stop_on_error=exit_on == "fault"))
     raise NotImplementedError

@@ -50,8 +50,8 @@ class LogOptions(NamedTuple):
 
     def run(self, paths: Sequence[str], output: OutputOptions, *, stop_on_error: bool = False) -> int:
         """Raises: CommandError. Returns: the exit code."""
-        from doctor.watch.loss.followed_file import FollowedFile
         from doctor.watch.loss.follow_logs import Follower, follow, read_once
+        from doctor.watch.loss.followed_file import FollowedFile
         from doctor.watch.loss.loss_report import exit_code
 
         chosen = _format(output)

@@ -61,17 +61,7 @@ def follow(files: Sequence[FollowedFile], watch: LogWatch, follower: Follower, *
     clock = follower.clock
     judged = status = clock()
     while True:
-        quiet = True
-        for number, file in enumerate(files):
-            reason = file.open()
-            if reason:
-                if file.path not in waiting:
-                    waiting.add(file.path)
-                    follower.on_waiting(file.path, reason)
-                continue
-            for line in file.lines(most=1 << 24):
-                quiet = False
-                watch.add(number, line, clock())
+        quiet = not _read_all(files, watch, follower, waiting)
         ended = all(file.ended for file in files)
         if quiet and not ended:
             watch.live(clock())
@@ -79,14 +69,29 @@ def follow(files: Sequence[FollowedFile], watch: LogWatch, follower: Follower, *
         now = clock()
         if now - judged >= JUDGE_SECONDS or ended:
             judged = now
-            for verdict in watch.verdicts(now):
+            found = watch.verdicts(now)
+            for verdict in found:
                 if verdict.kind not in told:
                     told.add(verdict.kind)
                     follower.on_verdict(verdict)
-                if stop_on_error and not verdict.is_warning:
-                    return
+            if stop_on_error and not all(verdict.is_warning for verdict in found):
+                return
         if ended:
             return
         if now - status >= STATUS_SECONDS:
             status = now
             follower.on_status(now)
+
+
+def _read_all(files: Sequence[FollowedFile], watch: LogWatch, follower: Follower, waiting: set[str]) -> bool:
+    """What has come into the files; whether anything has. ``waiting``: files that were reported as not there."""
+    came = False
+    for number, file in enumerate(files):
+        reason = file.open()
+        if reason and file.path not in waiting:
+            waiting.add(file.path)
+            follower.on_waiting(file.path, reason)
+        for line in file.lines(most=1 << 24):
+            came = True
+            watch.add(number, line, follower.clock())
+    return came

@@ -15,7 +15,7 @@ _ENDS = re.compile(rb"[\r\n]")
 
 
 class FollowedFile:
-    """One log, ``-`` for stdin. `lines` gives what has come since the last call; progress bars end lines by ``\\r``."""
+    r"""One log, ``-`` for stdin. `lines` gives what has come since. Progress bars end lines by ``\\r``."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -66,9 +66,7 @@ class FollowedFile:
             yield from self._split(block)
         if left <= 0:
             return
-        if final or self.ended:
-            yield from self._rest()
-        elif self._fd >= 0 and not self._is_stream and self._has_moved():
+        if final or self.ended or (self._fd >= 0 and not self._is_stream and self._has_moved()):
             yield from self._rest()
 
     def _read_block(self) -> bytes:

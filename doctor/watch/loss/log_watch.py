@@ -1,4 +1,4 @@
-"""What the logs of a training tell of its loss, line by line: its series by rank, and the verdicts. No input, no output."""
+"""What the logs of a training tell of its loss, line by line: its series by rank, and the verdicts. Pure."""
 
 from __future__ import annotations
 

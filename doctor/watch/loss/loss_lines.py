@@ -20,14 +20,64 @@ _LOSS = re.compile(rf"""loss['"]?\s{{0,8}}(?:[=:]|is\b)\s{{0,8}}['"\[(]?(?:tenso
 _JOINED = re.compile(r"([a-z0-9_./]{0,40})$", re.I)
 _WORD = re.compile(r"([a-z]{1,20})[ -]$", re.I)
 _NAMES = frozenset(
-    "train_ training_ reduced_train_ lm_ mlm_ masked_lm_ total_ mean_ avg_ average_ running_ step_ batch_ current_ "
-    "global_ ce_ nll_ train/ training/ train. loss/".split()
+    [
+        "train_",
+        "training_",
+        "reduced_train_",
+        "lm_",
+        "mlm_",
+        "masked_lm_",
+        "total_",
+        "mean_",
+        "avg_",
+        "average_",
+        "running_",
+        "step_",
+        "batch_",
+        "current_",
+        "global_",
+        "ce_",
+        "nll_",
+        "train/",
+        "training/",
+        "train.",
+        "loss/",
+    ]
 )
 """What may be joined to the front of ``loss``. Others are not what the optimizer lowers, or only a part of it."""
-_WORDS = frozenset("lm mlm train training total mean avg average running batch".split())
+_WORDS = frozenset(["lm", "mlm", "train", "training", "total", "mean", "avg", "average", "running", "batch"])
 _OTHER_WORDS = frozenset(
-    "eval evaluation val valid validation test testing dev best final min lowest moe mtp aux auxiliary balancing "
-    "initial kl value policy critic actor reward teacher distillation regularization contrastive dm".split()
+    [
+        "eval",
+        "evaluation",
+        "val",
+        "valid",
+        "validation",
+        "test",
+        "testing",
+        "dev",
+        "best",
+        "final",
+        "min",
+        "lowest",
+        "moe",
+        "mtp",
+        "aux",
+        "auxiliary",
+        "balancing",
+        "initial",
+        "kl",
+        "value",
+        "policy",
+        "critic",
+        "actor",
+        "reward",
+        "teacher",
+        "distillation",
+        "regularization",
+        "contrastive",
+        "dm",
+    ]
 )
 """Words before ``loss`` that make it another one."""
 _STEPS = (

@@ -92,7 +92,7 @@ class LossSeries:
         """One more line. ``ordinal``: the step, where the line tells none."""
         step = ordinal if line.step is None else line.step
         if self.last is not None and line == self.last:
-            return  # a progress bar that is drawn again
+            return None  # a progress bar that is drawn again
         self._place(step, line)
         self.last = line
         self.lines += 1

@@ -38,13 +38,13 @@ class LossVerdict(msgspec.Struct, frozen=True):
 
 ADVICE: Mapping[Kind, str] = {
     "not-finite": (
-        "Look at the steps before: a loss scale that fell to 1, a learning rate without warm-up, a batch with no label. "
+        "Look at the steps before: a loss scale that fell to 1, no warm-up, a batch without a label. "
         "If one rank printed it first, check the memory errors of its device"
     ),
     "diverged": "Stop, go back to a checkpoint before that step, and lower the learning rate or raise the warm-up",
     "spiked": "Compare the data of these steps; if the loss does not come back, continue from a checkpoint before them",
     "stalled": (
-        "Compare masks, shards and gradients between ranks (`doctor watch --data`), then the learning rate and the labels"
+        "Compare masks, shards and gradients between ranks (`doctor watch --data`), then learning rate and labels"
     ),
     "constant": "No update reaches the model, or each step reads the same batch: learning rate, frozen layers, loader",
     "ranks-differ": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -36,5 +37,5 @@ def _columns(values: Sequence[float], width: int) -> list[float]:
     if len(values) <= width:
         return list(values)
     bounds = [len(values) * column // width for column in range(width + 1)]
-    parts = (values[start:end] for start, end in zip(bounds, bounds[1:], strict=False))
+    parts = (values[start:end] for start, end in itertools.pairwise(bounds))
     return [sum(part) / len(part) for part in parts]

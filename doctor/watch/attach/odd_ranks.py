@@ -6,6 +6,7 @@ for the whole interval, and no bytes passed between them, is the one named that 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -20,6 +21,10 @@ Result = Literal["odd", "moves", "undecided", "nothing"]
 MOVING_RATE = 2048.0
 """Bytes a second over TCP, above which a rank's collectives move; what stores and heartbeats say is less."""
 MAJORITY = 0.5
+MAX_WORLD = 1024
+"""Ranks on one host."""
+_LOOPBACK = re.compile(r"127\.[0-9.]{1,12}$|localhost$|::1$")
+"""Addresses of a job whose ranks are all on one host."""
 
 
 class RankView(msgspec.Struct, frozen=True):
@@ -95,18 +100,19 @@ def _judge(name: str, views: list[RankView], reports: Mapping[str, HostReport]) 
     definite = [view for view in views if view.does.kind in DEFINITE and not (moves and view.does.kind == "left")]
     waiting = [view for view in views if _waits(view)]
     rest = [view for view in views if view not in waiting]
-    if not definite and (moves or not waiting):
+    if not definite and (moves or not (waiting or missing)):
         if all(view.does.kind == "unknown" and "read" in view.does.text for view in views):
             return finding("undecided", "The ranks cannot be read: expected root (--sudo), or the user of the job.")
         if moves:
             return finding("moves", "The ranks move: none of them is odd.")
         return finding("undecided", "The ranks stand still, and none of them is in a collective.")
-    if definite:
-        return finding("odd", _sentence(definite, waiting), [_odd(view) for view in definite])
     if missing:
+        # Whoever ends within the interval has lost the one that had gone before.
         gone = [OddRank(rank, host, 0, "has no process") for rank, host in missing.items()]
         named = ", ".join(f"rank {rank}" for rank in missing)
         return finding("odd", f"{named} of {world} has no process any more; {_waiters(waiting)}.", gone)
+    if definite:
+        return finding("odd", _sentence(definite, waiting), [_odd(view) for view in definite])
     if rest and len(waiting) >= MAJORITY * len(views):
         writers = [view for view in rest if view.does.transfers >= TRANSFER]
         if len(writers) == len(rest):
@@ -164,10 +170,11 @@ def _missing(views: Sequence[RankView], world: int, reports: Mapping[str, HostRe
         numbers = {rank.rank for rank in ranks if rank.rank is not None}
         for rank in ranks:
             local, size = rank.variables.get("LOCAL_RANK", ""), rank.variables.get("LOCAL_WORLD_SIZE", "")
-            if rank.rank is not None and local.isdecimal() and size.isdecimal() and int(size) <= 1024:
+            if rank.rank is not None and local.isdecimal() and size.isdecimal() and int(size) <= MAX_WORLD:
                 first = rank.rank - int(local)
                 missing.update({number: host for number in range(first, first + int(size)) if number not in numbers})
-        if len(by_host) == 1 and numbers and reports[host].local and world <= 1024:
+        here = reports[host].local or all(_LOOPBACK.match(rank.job.get("MASTER_ADDR", "")) for rank in ranks)
+        if len(by_host) == 1 and numbers and here and world <= MAX_WORLD:
             missing.update({number: host for number in range(world) if number not in numbers})
     return dict(sorted(missing.items()))
 

@@ -142,7 +142,11 @@ def _is_still(rank: RankReport, looks: list[Look], seconds: float) -> bool:
 
 def _operation(frames: list[Frame]) -> str:
     """The outermost function of the library, which is the one that the program calls."""
-    inside = [name for name, path, _ in frames if _COLLECTIVE.search(path) and name not in ("wrapper", "<module>")]
+    inside = [
+        name
+        for name, path, _ in frames
+        if _COLLECTIVE.search(path) and name.rpartition(".")[2] not in ("wrapper", "<module>")
+    ]
     return inside[-1] if inside else "a collective"
 
 

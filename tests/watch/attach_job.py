@@ -14,30 +14,30 @@ from torch.utils.data import DataLoader, Dataset
 FAULT_STEP = 5
 
 
-class Samples(Dataset):
+class Samples(Dataset):  # type: ignore[misc]
     """Rows of random numbers; one of them never comes."""
 
-    def __init__(self, stuck):
+    def __init__(self, stuck: bool) -> None:
         self.stuck = stuck
 
-    def __len__(self):
+    def __len__(self) -> int:
         return 1 << 20
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> torch.Tensor:
         if self.stuck and index >= (FAULT_STEP + 3) * 4:
             with open(os.environ["JOB_FIFO"], "rb") as file:
                 file.read()
         return torch.full((256,), float(index % 7))
 
 
-def spin():
+def spin() -> None:
     """An endless loop."""
     number = 0
     while True:
         number = (number * 31 + 7) % 1000003
 
 
-def misbehave(fault):
+def misbehave(fault: str) -> None:
     """What the faulty rank does instead of its collective."""
     if fault == "loop":
         spin()
@@ -58,7 +58,7 @@ def misbehave(fault):
         dist.broadcast(torch.zeros(4096), src=(dist.get_rank() + 1) % dist.get_world_size())
 
 
-def main():
+def main() -> None:
     fault, culprit = sys.argv[1], int(sys.argv[2])
     dist.init_process_group("gloo")
     rank = dist.get_rank()
@@ -72,7 +72,7 @@ def main():
     loader = DataLoader(Samples(stuck), batch_size=4, num_workers=workers)
     for step, batch in enumerate(loader):
         if step == FAULT_STEP:
-            with open("%s/%d.ready" % (os.environ["JOB_FOLDER"], rank), "w"):
+            with open(f"{os.environ['JOB_FOLDER']}/{rank}.ready", "w"):
                 pass
             if faulty:
                 misbehave(fault)

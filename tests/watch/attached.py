@@ -26,11 +26,11 @@ class Job:
         """Keeps the FIFO open, so that its readers wait."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+            self.port = probe.getsockname()[1]
         base = {
             **os.environ,
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
+            "MASTER_PORT": str(self.port),
             "WORLD_SIZE": str(world),
             "JOB_FIFO": str(fifo),
             "JOB_FOLDER": str(folder),

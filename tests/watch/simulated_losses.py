@@ -93,7 +93,7 @@ def faulty_curve(kind: str, seed: int) -> Curve:
     at = rng.randint(count // 3, count // 2)
     form = rng.choice((".4f", ".6E", ".10f"))
     level, floor, half = rng.uniform(9, 12), rng.uniform(1.5, 3.5), rng.uniform(0.02, 0.1) * count
-    lines = []
+    lines: list[LossLine] = []
     for index in range(count):
         value = floor + (level - floor) / (1 + index / half) ** 0.7
         if kind == "stalled":

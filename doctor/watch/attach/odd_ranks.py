@@ -101,11 +101,7 @@ def _judge(name: str, views: list[RankView], reports: Mapping[str, HostReport]) 
     waiting = [view for view in views if _waits(view)]
     rest = [view for view in views if view not in waiting]
     if not definite and (moves or not (waiting or missing)):
-        if all(view.does.kind == "unknown" and "read" in view.does.text for view in views):
-            return finding("undecided", "The ranks cannot be read: expected root (--sudo), or the user of the job.")
-        if moves:
-            return finding("moves", "The ranks move: none of them is odd.")
-        return finding("undecided", "The ranks stand still, and none of them is in a collective.")
+        return finding(*_without_wait(views, moves))
     if missing:
         # Whoever ends within the interval has lost the one that had gone before.
         gone = [OddRank(rank, host, 0, "has no process") for rank, host in missing.items()]
@@ -121,6 +117,15 @@ def _judge(name: str, views: list[RankView], reports: Mapping[str, HostReport]) 
     if rest:
         return finding("undecided", "The ranks do different things; fewer than half of them wait.")
     return _all_wait(finding, waiting)
+
+
+def _without_wait(views: Sequence[RankView], moves: bool) -> tuple[Result, str]:
+    """What is said where no rank waits for another."""
+    if all(view.does.kind == "unknown" and "read" in view.does.text for view in views):
+        return "undecided", "The ranks cannot be read: expected root (--sudo), or the user of the job."
+    if moves:
+        return "moves", "The ranks move: none of them is odd."
+    return "undecided", "The ranks stand still, and none of them is in a collective."
 
 
 def _all_wait(finding: object, waiting: list[RankView]) -> JobFinding:
@@ -174,7 +179,8 @@ def _missing(views: Sequence[RankView], world: int, reports: Mapping[str, HostRe
                 first = rank.rank - int(local)
                 missing.update({number: host for number in range(first, first + int(size)) if number not in numbers})
         here = reports[host].local or all(_LOOPBACK.match(rank.job.get("MASTER_ADDR", "")) for rank in ranks)
-        if len(by_host) == 1 and numbers and here and world <= MAX_WORLD:
+        # Ranks in containers of their own are not seen from one of them.
+        if len(by_host) == 1 and len(numbers) * 2 >= world and here and world <= MAX_WORLD:
             missing.update({number: host for number in range(world) if number not in numbers})
     return dict(sorted(missing.items()))
 

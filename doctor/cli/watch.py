@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doctor.cli.host_options import ConnectionOptions, VisitOptions, validate_connection
+from doctor.cli.host_options import ConnectionOptions, VisitOptions, require_finite, validate_connection
 from doctor.cli.launch_source import launch_line
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.shared_options import expand_option_groups
@@ -14,6 +15,9 @@ from doctor.cli.watch_attach import AttachOptions
 from doctor.cli.watch_log import LogOptions
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.sanitize import printable
+
+if TYPE_CHECKING:
+    from doctor.engine.record import Run
 
 ON_HANG = ("report", "dump", "end")
 EXIT_ON = ("never", "fault")
@@ -33,6 +37,10 @@ def command(
     exit_on: Annotated[
         str, typer.Option(metavar="|".join(EXIT_ON), help="fault: end the job on any fault, not on a hang alone.")
     ] = "never",
+    patience: Annotated[
+        float,
+        typer.Option(metavar="S", min=1, callback=require_finite, help="Least seconds without progress in a hang."),
+    ] = 60.0,
     connection: ConnectionOptions,
     visit: VisitOptions,
     output: OutputOptions,
@@ -41,7 +49,12 @@ def command(
 
     `doctor watch -- torchrun --nproc-per-node 8 train.py` runs the command with a hook in its environment.
 
-    Exit codes: that of COMMAND while nothing is found; 10 a fault was found; 2 usage; 130 interrupted.
+    `doctor watch --log FILE...` follows the logs of a job that cannot be touched, and judges its loss.
+
+    `doctor watch --attach [HOSTS]` looks at the ranks of a job that runs, and names the one that the others wait for.
+
+    Exit codes: that of COMMAND while nothing is found; 10 a fault was found; 2 usage; 130 interrupted. Of --log and
+    --attach: 0 nothing is wrong; 10 a fault; 12 undecided; 78 no loss, or no rank.
     """
     require_one_of("--on-hang", on_hang, ON_HANG)
     require_one_of("--exit-on", exit_on, EXIT_ON)
@@ -58,4 +71,25 @@ def command(
         raise typer.Exit(attach.run(targets, connection, visit, output))
     if log.requested:
         raise typer.Exit(log.run(targets, output, stop_on_error=exit_on == "fault"))
-    raise NotImplementedError
+    raise typer.Exit(_run(words, on_hang, exit_on, patience, output))
+
+
+def _run(words: list[str], on_hang: str, exit_on: str, patience: float, output: OutputOptions) -> int:
+    import os
+
+    from doctor.session.finish import save_and_report, validate_output
+    from doctor.session.select_checks import choose_checks, load_catalog
+    from doctor.watch.launch import WatchOptions, run
+
+    validate_output(output)
+
+    def report(made: Run, names: Sequence[str]) -> int:
+        from doctor.session.examine import Examination, replay
+
+        catalog = load_catalog([])
+        selected = choose_checks(catalog, list(names), roots=True)
+        return save_and_report(Examination(made, replay(made, selected)), catalog, output)
+
+    wanted = bool(output.as_json or output.formats or output.save)
+    options = WatchOptions(on_hang, exit_on == "fault", patience, wanted)  # type: ignore[arg-type]
+    return run(words, os.environ, options, report)

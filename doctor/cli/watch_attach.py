@@ -62,8 +62,8 @@ class AttachOptions(NamedTuple):
         if failed and not reports:
             host, reason = next(iter(failed.items()))
             raise InputError(f"{host}: {reason}" + (f" ({len(failed)} hosts)" if len(failed) > 1 else ""))
-        gone = [str(pid) for report in reports.values() for pid in report.gone]
-        notes = [f"no process has pid {', '.join(gone)}"] if gone else []
+        absent = [str(pid) for report in reports.values() for pid in report.not_found]
+        notes = [f"no process has pid {', '.join(absent)}"] if absent else []
         jobs = find_odd(reports)
         code = exit_code(jobs, failed)
         from doctor.session.console import write
@@ -105,7 +105,7 @@ class AttachOptions(NamedTuple):
 
         if len(targets) > 1:
             raise UsageError(f"{targets[1]!r}: expected one list of hosts, such as node[01-16],gpu7")
-        if len([True for given in (targets, self.pid, self.job) if given]) > 1:
+        if len([True for option in (targets, self.pid, self.job) if option]) > 1:
             raise UsageError("HOSTS, --pid and --job: expected one of them")
         if self.job:
             from doctor.diagnose.slurm_job import read_job

@@ -63,12 +63,12 @@ class LogOptions(NamedTuple):
                 failed = read_once(files, watch)
                 if failed:
                     path, reason = next(iter(failed.items()))
-                    raise InputError(f"{_shown(path)}: {reason}; expected a log file")
+                    raise InputError(f"{_display_name(path)}: {reason}; expected a log file")
             else:
                 follower = Follower(
-                    on_verdict=lambda verdict: None if output.quiet else _tell(verdict),
+                    on_verdict=lambda verdict: None if output.quiet else _print_verdict(verdict),
                     on_status=lambda now: _status(watch),
-                    on_waiting=lambda path, reason: _say(f"{_shown(path)}: {reason}; waiting for it"),
+                    on_waiting=lambda path, reason: _print_line(f"{_display_name(path)}: {reason}; waiting for it"),
                 )
                 follow(files, watch, follower, stop_on_error=stop_on_error)
         except SystemExit as stop:  # a signal: what was seen until then is reported
@@ -125,7 +125,7 @@ def _print(
     from doctor.session.console import write
     from doctor.watch.loss.loss_report import document, render_text
 
-    notes = [*watch.notes, *(f"{_shown(file.path)}: {note}" for file in files for note in file.notes)]
+    notes = [*watch.notes, *(f"{_display_name(file.path)}: {note}" for file in files for note in file.notes)]
     if chosen == "json":
         import json
 
@@ -144,23 +144,23 @@ def _print(
         write(text)
 
 
-def _shown(path: str) -> str:
+def _display_name(path: str) -> str:
     from doctor.engine.sanitize import printable
 
     return "stdin" if path == "-" else printable(path, 200)
 
 
-def _tell(verdict: LossVerdict) -> None:
-    _say(f"{'warning' if verdict.is_warning else 'error'}: {verdict.text} ({verdict.kind})")
+def _print_verdict(verdict: LossVerdict) -> None:
+    _print_line(f"{'warning' if verdict.is_warning else 'error'}: {verdict.text} ({verdict.kind})")
 
 
 def _status(watch: LogWatch) -> None:
     from doctor.watch.loss.loss_report import headline
 
-    steps = [one.last_step for one in watch.series.values() if one.last_step is not None]
+    steps = [entry.last_step for entry in watch.series.values() if entry.last_step is not None]
     last = f" Last step {max(steps)}." if steps else ""
-    _say(f"{headline(watch, watch.verdicts(time.monotonic()))}{last}")
+    _print_line(f"{headline(watch, watch.verdicts(time.monotonic()))}{last}")
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     print(f"doctor: {text}", file=sys.stderr, flush=True)

@@ -101,7 +101,7 @@ def test_ranks_that_agreed_and_no_longer_do() -> None:
     other = [*same[: LEARNED + 5], *[value * 1.01 for value in same[LEARNED + 5 :]]]
     found = told_by(same, same, other, same).differing
     assert found is not None
-    assert (found.step, found.odd) == (LEARNED + 5, (2,))
+    assert (found.step, found.outliers) == (LEARNED + 5, (2,))
 
 
 def test_data_parallel_ranks_may_differ() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from doctor.watch.attach.attach_report import exit_code, render_text
 from doctor.watch.attach.odd_ranks import JobFinding, find_odd
-from doctor.watch.attach.rank_report import HostReport, Look, RankReport, read_report
+from doctor.watch.attach.rank_report import HostReport, Look, ProcessReport, read_report
 
 WAITS = [("wait", "/x/site-packages/torch/distributed/distributed_c10d.py", 10), ("main", "/job/train.py", 7)]
 OTHER = [("broadcast", "/x/site-packages/torch/distributed/distributed_c10d.py", 99), ("main", "/job/train.py", 5)]
@@ -19,8 +19,8 @@ def looks(call: str = "futex", state: str = "S", *, file: str = "", ran: float =
 
 def rank(
     number: int, seen: list[Look] | None = None, stack: list[tuple[str, str, int]] | None = None, **fields: object
-) -> RankReport:
-    report = RankReport(
+) -> ProcessReport:
+    report = ProcessReport(
         pid=100 + number,
         rank=number,
         world=4,
@@ -41,17 +41,17 @@ def rank(
     return msgspec.structs.replace(report, **fields)
 
 
-def host(*ranks: RankReport, py_spy: bool = True, local: bool = True) -> HostReport:
+def host(*ranks: ProcessReport, py_spy: bool = True, local: bool = True) -> HostReport:
     return HostReport("node1", 4.0, py_spy, local, list(ranks), True, [])
 
 
-def judged(*ranks: RankReport, local: bool = True) -> JobFinding:
+def judged(*ranks: ProcessReport, local: bool = True) -> JobFinding:
     [found] = find_odd({"node1": host(*ranks, local=local)})
     return found
 
 
 def odd(found: JobFinding) -> list[int | None]:
-    return [one.rank for one in found.odd]
+    return [one.rank for one in found.odd_ranks]
 
 
 @pytest.mark.parametrize("stack", [None, WAITS], ids=["proc", "stacks"])

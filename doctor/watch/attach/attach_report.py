@@ -42,11 +42,11 @@ def render_text(
         head = list(_folded(job.text, width, ""))
         lines += [f"\x1b[1m{line}\x1b[0m" for line in head] if bold else head
         lines += ["", *_labelled("job", f"{job.job}: {count_noun(job.ranks, 'process', 'processes')} seen", width)]
-        shown = job.groups if verbose else job.groups[:MAX_GROUPS]
-        for group in shown:
+        groups = job.groups if verbose else job.groups[:MAX_GROUPS]
+        for group in groups:
             lines += _group(group, width, verbose)
-        if len(shown) < len(job.groups):
-            lines += _labelled("", f"{count_noun(len(job.groups) - len(shown), 'group')} more (--verbose)", width)
+        if len(groups) < len(job.groups):
+            lines += _labelled("", f"{count_noun(len(job.groups) - len(groups), 'group')} more (--verbose)", width)
         for note in job.notes:
             lines += _labelled("note", note, width)
         lines.append("")
@@ -88,7 +88,10 @@ def document(jobs: Sequence[JobFinding], failed: Mapping[str, str], notes: Seque
                 "world": job.world,
                 "result": job.result,
                 "text": job.text,
-                "odd": [{"rank": one.rank, "host": one.host, "pid": one.pid, "text": one.text} for one in job.odd],
+                "odd": [
+                    {"rank": entry.rank, "host": entry.host, "pid": entry.pid, "text": entry.text}
+                    for entry in job.odd_ranks
+                ],
                 "groups": [
                     {"ranks": list(group.labels), "text": group.text, "stack": [list(frame) for frame in group.stack]}
                     for group in job.groups

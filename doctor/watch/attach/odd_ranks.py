@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from doctor.watch.attach.rank_activity import DEFINITE, TRANSFER, Activity, activity
-from doctor.watch.attach.rank_report import HostReport, RankReport
+from doctor.watch.attach.rank_report import HostReport, ProcessReport
 
 Result = Literal["odd", "moves", "undecided", "nothing"]
 MOVING_RATE = 2048.0
@@ -31,7 +31,7 @@ class RankView(msgspec.Struct, frozen=True):
     """A rank and what it does."""
 
     host: str
-    report: RankReport
+    report: ProcessReport
     does: Activity
 
 
@@ -63,7 +63,7 @@ class JobFinding(msgspec.Struct, frozen=True):
     result: Result
     text: str
     """One sentence."""
-    odd: tuple[OddRank, ...] = ()
+    odd_ranks: tuple[OddRank, ...] = ()
     groups: tuple[Group, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -75,11 +75,11 @@ def find_odd(reports: Mapping[str, HostReport]) -> list[JobFinding]:
         for rank in report.ranks:
             view = RankView(host, rank, activity(rank, report.seconds))
             jobs.setdefault(_job_name(rank), []).append(view)
-    found = [_judge(name, views, reports) for name, views in jobs.items()]
-    return sorted(found, key=lambda one: -one.ranks)
+    findings = [_judge(name, views, reports) for name, views in jobs.items()]
+    return sorted(findings, key=lambda entry: -entry.ranks)
 
 
-def _job_name(rank: RankReport) -> str:
+def _job_name(rank: ProcessReport) -> str:
     if rank.rank is None:
         return "processes without a rank"
     names = {"SLURM_JOB_ID": "Slurm job", "MASTER_PORT": "master port", "MS_SCHED_PORT": "scheduler port"}
@@ -89,31 +89,31 @@ def _job_name(rank: RankReport) -> str:
 
 def _judge(name: str, views: list[RankView], reports: Mapping[str, HostReport]) -> JobFinding:
     world = max(view.report.world for view in views)
-    missing = _missing(views, world, reports)
-    groups, notes = _groups(views), _notes(views, world, missing, reports)
+    absent = _absent_ranks(views, world, reports)
+    groups, notes = _groups(views), _notes(views, world, absent, reports)
 
-    def finding(result: Result, text: str, odd: Sequence[OddRank] = ()) -> JobFinding:
-        return JobFinding(name, len(views), world, result, text, tuple(odd), groups, notes)
+    def finding(result: Result, text: str, odd_ranks: Sequence[OddRank] = ()) -> JobFinding:
+        return JobFinding(name, len(views), world, result, text, tuple(odd_ranks), groups, notes)
 
     moves = _moves(views, reports)
     # A job that ends well loses its ranks one after the other.
     definite = [view for view in views if view.does.kind in DEFINITE and not (moves and view.does.kind == "left")]
     waiting = [view for view in views if _waits(view)]
     rest = [view for view in views if view not in waiting]
-    if not definite and (moves or not (waiting or missing)):
+    if not definite and (moves or not (waiting or absent)):
         return finding(*_without_wait(views, moves))
-    if missing:
+    if absent:
         # Whoever ends within the interval has lost the one that had gone before.
-        gone = [OddRank(rank, host, 0, "has no process") for rank, host in missing.items()]
-        named = ", ".join(f"rank {rank}" for rank in missing)
-        return finding("odd", f"{named} of {world} has no process any more; {_waiters(waiting)}.", gone)
+        departed = [OddRank(rank, host, 0, "has no process") for rank, host in absent.items()]
+        named = ", ".join(f"rank {rank}" for rank in absent)
+        return finding("odd", f"{named} of {world} has no process any more; {_waiters(waiting)}.", departed)
     if definite:
-        return finding("odd", _sentence(definite, waiting), [_odd(view) for view in definite])
+        return finding("odd", _sentence(definite, waiting), [_odd_rank(view) for view in definite])
     if rest and len(waiting) >= MAJORITY * len(views):
         writers = [view for view in rest if view.does.transfers >= TRANSFER]
         if len(writers) == len(rest):
             return finding("undecided", f"{_sentence(rest, waiting)} It reads or writes meanwhile: look again.")
-        return finding("odd", _sentence(rest, waiting), [_odd(view) for view in rest])
+        return finding("odd", _sentence(rest, waiting), [_odd_rank(view) for view in rest])
     if rest:
         return finding("undecided", "The ranks do different things; fewer than half of them wait.")
     return _all_wait(finding, waiting)
@@ -131,16 +131,17 @@ def _without_wait(views: Sequence[RankView], moves: bool) -> tuple[Result, str]:
 def _all_wait(finding: object, waiting: list[RankView]) -> JobFinding:
     """Every rank waits: the odd one waits at another place."""
     assert callable(finding)
-    places = Counter(view.does.place for view in waiting)
+    # Without stacks, the kind of the wait is all that tells them apart.
+    places = Counter(view.does.place or view.does.text for view in waiting)
     norm, most = places.most_common(1)[0]
-    others = [view for view in waiting if view.does.place != norm]
+    others = [view for view in waiting if (view.does.place or view.does.text) != norm]
     result: JobFinding
-    if others and norm and most > MAJORITY * len(waiting):
-        majority = [view for view in waiting if view.does.place == norm]
-        result = finding("odd", _sentence(others, majority), [_odd(view) for view in others])
-    elif others and norm:
+    if others and most > MAJORITY * len(waiting):
+        majority = [view for view in waiting if view not in others]
+        result = finding("odd", _sentence(others, majority), [_odd_rank(view) for view in others])
+    elif others:
         result = finding("undecided", "All ranks wait, and at different places, none of which has a majority.")
-    elif not norm:
+    elif isinstance(norm, str):
         result = finding("undecided", "All ranks wait; without stacks (py-spy), nothing shows which of them is odd.")
     else:
         result = finding("undecided", "All ranks wait in the same place: look at network and devices (doctor net).")
@@ -165,10 +166,10 @@ def _moves(views: Sequence[RankView], reports: Mapping[str, HostReport]) -> bool
     return carried * 2 >= len(views) or still * 3 < len(views)
 
 
-def _missing(views: Sequence[RankView], world: int, reports: Mapping[str, HostReport]) -> dict[int, str]:
+def _absent_ranks(views: Sequence[RankView], world: int, reports: Mapping[str, HostReport]) -> dict[int, str]:
     """Ranks without a process, by number, and the host that had them; only where it is certain that they were there."""
-    missing: dict[int, str] = {}
-    by_host: dict[str, list[RankReport]] = {}
+    absent: dict[int, str] = {}
+    by_host: dict[str, list[ProcessReport]] = {}
     for view in views:
         by_host.setdefault(view.host, []).append(view.report)
     for host, ranks in by_host.items():
@@ -177,21 +178,23 @@ def _missing(views: Sequence[RankView], world: int, reports: Mapping[str, HostRe
             local, size = rank.variables.get("LOCAL_RANK", ""), rank.variables.get("LOCAL_WORLD_SIZE", "")
             if rank.rank is not None and local.isdecimal() and size.isdecimal() and int(size) <= MAX_WORLD:
                 first = rank.rank - int(local)
-                missing.update({number: host for number in range(first, first + int(size)) if number not in numbers})
+                absent.update({number: host for number in range(first, first + int(size)) if number not in numbers})
         here = reports[host].local or all(_LOOPBACK.match(rank.job.get("MASTER_ADDR", "")) for rank in ranks)
         # Ranks in containers of their own are not seen from one of them.
         if len(by_host) == 1 and len(numbers) * 2 >= world and here and world <= MAX_WORLD:
-            missing.update({number: host for number in range(world) if number not in numbers})
-    return dict(sorted(missing.items()))
+            absent.update({number: host for number in range(world) if number not in numbers})
+    return dict(sorted(absent.items()))
 
 
-def _odd(view: RankView) -> OddRank:
+def _odd_rank(view: RankView) -> OddRank:
     return OddRank(view.report.rank, view.host, view.report.pid, view.does.text)
 
 
-def _sentence(odd: Sequence[RankView], waiting: Sequence[RankView]) -> str:
-    who = "; ".join(f"{view.report.label} (pid {view.report.pid} on {view.host}) {view.does.text}" for view in odd[:4])
-    more = f"; {len(odd) - 4} more" if len(odd) > 4 else ""
+def _sentence(odd_ranks: Sequence[RankView], waiting: Sequence[RankView]) -> str:
+    who = "; ".join(
+        f"{view.report.label} (pid {view.report.pid} on {view.host}) {view.does.text}" for view in odd_ranks[:4]
+    )
+    more = f"; {len(odd_ranks) - 4} more" if len(odd_ranks) > 4 else ""
     return f"{who}{more}; {_waiters(waiting)}."
 
 
@@ -220,12 +223,12 @@ def _groups(views: Sequence[RankView]) -> tuple[Group, ...]:
 
 
 def _notes(
-    views: Sequence[RankView], world: int, missing: Mapping[int, str], reports: Mapping[str, HostReport]
+    views: Sequence[RankView], world: int, absent: Mapping[int, str], reports: Mapping[str, HostReport]
 ) -> tuple[str, ...]:
     notes = []
-    seen = {view.report.rank for view in views if view.report.rank is not None}
-    if world and len(seen) + len(missing) < world and seen:
-        notes.append(f"{len(seen)} of {world} ranks were seen; the others run on hosts that were not asked")
+    present = {view.report.rank for view in views if view.report.rank is not None}
+    if world and len(present) + len(absent) < world and present:
+        notes.append(f"{len(present)} of {world} ranks were seen; the others run on hosts that were not asked")
     bare = [view for view in views if not view.report.frames]
     if bare and not any(reports[view.host].py_spy for view in bare):
         notes.append("no stacks: py-spy was not found beside the job's interpreter or on the PATH (pip install py-spy)")

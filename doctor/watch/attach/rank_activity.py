@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.watch.attach.rank_report import Frame, Look, RankReport
+from doctor.watch.attach.rank_report import Frame, Look, ProcessReport
 
 Kind = Literal[
     "left", "stopped", "traced", "frozen", "debugger", "stdin", "sleep", "blocked", "file", "loader", "child",
@@ -48,7 +48,7 @@ class Activity(msgspec.Struct, frozen=True):
     """Bytes that it read and wrote within the interval."""
 
 
-def activity(rank: RankReport, seconds: float) -> Activity:
+def activity(rank: ProcessReport, seconds: float) -> Activity:
     """What a rank did within the interval of ``seconds``."""
     looks = [look for look in rank.looks if look is not None]
     if not rank.alive or not looks:
@@ -63,7 +63,7 @@ def activity(rank: RankReport, seconds: float) -> Activity:
     return Activity(kind, f"{text}{where}", still, place, moved)
 
 
-def _state(rank: RankReport, looks: list[Look]) -> tuple[Kind, str] | None:
+def _state(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:
     states = [look.state for look in looks]
     if rank.frozen:
         return "frozen", "is frozen (docker pause, the cgroup freezer)"
@@ -127,7 +127,7 @@ def _is_terminal(file: str) -> bool:
     return file.startswith(("stdin ", "/dev/pts/", "/dev/tty"))
 
 
-def _is_still(rank: RankReport, looks: list[Look], seconds: float) -> bool:
+def _is_still(rank: ProcessReport, looks: list[Look], seconds: float) -> bool:
     """Whether its main thread did not move: the same call, the same stack, and hardly a switch."""
     if len(looks) < 2:
         return False
@@ -152,8 +152,10 @@ def _operation(frames: list[Frame]) -> str:
 
 def _where(frames: list[Frame]) -> str:
     """The innermost line of the program itself, in brackets."""
-    own = [frame for frame in frames if not re.search(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen", frame[1])]
-    if not own:
+    program_frames = [
+        frame for frame in frames if not re.search(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen", frame[1])
+    ]
+    if not program_frames:
         return ""
-    name, path, line = own[0]
+    name, path, line = program_frames[0]
     return f" ({name} at {path.rpartition('/')[2]}:{line})"

@@ -34,7 +34,7 @@ Frame = tuple[str, str, int]
 """Function, file, line."""
 
 
-class RankReport(msgspec.Struct, frozen=True):
+class ProcessReport(msgspec.Struct, frozen=True):
     """One process."""
 
     pid: int
@@ -81,9 +81,9 @@ class HostReport(msgspec.Struct, frozen=True):
     py_spy: bool
     local: bool
     """All TCP connections of its ranks end on this host."""
-    ranks: list[RankReport]
+    ranks: list[ProcessReport]
     root: bool
-    gone: list[int]
+    not_found: list[int]
     """Processes that were asked for, and are not there."""
 
 
@@ -95,7 +95,7 @@ def read_report(data: bytes) -> HostReport:
     )
 
 
-def _clean(rank: RankReport) -> RankReport:
+def _clean(rank: ProcessReport) -> ProcessReport:
     return msgspec.structs.replace(
         rank,
         job={printable(key, 40): printable(value, 200) for key, value in list(rank.job.items())[:16]},

@@ -56,7 +56,7 @@ def follow(files: Sequence[FollowedFile], watch: LogWatch, follower: Follower, *
 
     The same kind of verdict is told once. Files that are not there yet are waited for.
     """
-    told: set[str] = set()
+    announced: set[str] = set()
     waiting: set[str] = set()
     clock = follower.clock
     judged = status = clock()
@@ -69,12 +69,12 @@ def follow(files: Sequence[FollowedFile], watch: LogWatch, follower: Follower, *
         now = clock()
         if now - judged >= JUDGE_SECONDS or ended:
             judged = now
-            found = watch.verdicts(now)
-            for verdict in found:
-                if verdict.kind not in told:
-                    told.add(verdict.kind)
+            verdicts = watch.verdicts(now)
+            for verdict in verdicts:
+                if verdict.kind not in announced:
+                    announced.add(verdict.kind)
                     follower.on_verdict(verdict)
-            if stop_on_error and not all(verdict.is_warning for verdict in found):
+            if stop_on_error and not all(verdict.is_warning for verdict in verdicts):
                 return
         if ended:
             return
@@ -85,13 +85,13 @@ def follow(files: Sequence[FollowedFile], watch: LogWatch, follower: Follower, *
 
 def _read_all(files: Sequence[FollowedFile], watch: LogWatch, follower: Follower, waiting: set[str]) -> bool:
     """What has come into the files; whether anything has. ``waiting``: files that were reported as not there."""
-    came = False
+    received = False
     for number, file in enumerate(files):
         reason = file.open()
         if reason and file.path not in waiting:
             waiting.add(file.path)
             follower.on_waiting(file.path, reason)
         for line in file.lines(most=1 << 24):
-            came = True
+            received = True
             watch.add(number, line, follower.clock())
-    return came
+    return received

@@ -52,8 +52,8 @@ class FollowedFile:
 
         An error of reading ends the file.
         """
-        left = most
-        while self._fd >= 0 and left > 0:
+        remaining = most
+        while self._fd >= 0 and remaining > 0:
             try:
                 block = self._read_block()
             except OSError as error:
@@ -62,9 +62,9 @@ class FollowedFile:
                 break
             if not block:
                 break
-            left -= len(block)
+            remaining -= len(block)
             yield from self._split(block)
-        if left <= 0:
+        if remaining <= 0:
             return
         if final or self.ended or (self._fd >= 0 and not self._is_stream and self._has_moved()):
             yield from self._rest()

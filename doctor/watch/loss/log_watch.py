@@ -60,26 +60,26 @@ class LogWatch:
         """One line of a file. ``now``: seconds of a clock, where the line has just been written."""
         if self.pattern is not None:
             text = line[: PATTERN_LINE * 4].decode("utf-8", "replace")[:PATTERN_LINE]
-            told = read_by_pattern(text, self.pattern)
+            reading = read_by_pattern(text, self.pattern)
         elif b"oss" in line or b"OSS" in line:
-            told = read_loss(line.decode("utf-8", "replace"))
+            reading = read_loss(line.decode("utf-8", "replace"))
         else:
             return None
-        if told is None:
+        if reading is None:
             return None
-        self._store(told, told.rank if told.rank is not None else self._file_ranks[file])
+        self._store(reading, reading.rank if reading.rank is not None else self._file_ranks[file])
         if now is not None:
             if self._arrived is not None and self._live_since is not None:
                 self._longest_wait = max(self._longest_wait, now - self._arrived)
             self._arrived = now
-        return told
+        return reading
 
     def live(self, now: float) -> None:
         """All that was written before has been read: from now on, time between lines is the training's."""
         if self._live_since is None:
             self._live_since = self._arrived = now
 
-    def _store(self, told: LossLine, rank: int | None) -> None:
+    def _store(self, reading: LossLine, rank: int | None) -> None:
         names = self._by_rank.get(rank)
         if names is None:
             if len(self._by_rank) >= MAX_RANKS:
@@ -88,36 +88,36 @@ class LogWatch:
                     self.notes.append(note)
                 return
             names = self._by_rank[rank] = {}
-        series = names.get(told.name)
+        series = names.get(reading.name)
         if series is None:
             if len(names) >= MAX_NAMES:
                 return
-            series = names[told.name] = LossSeries()
-        series.add(told, series.lines + 1)
-        self._primary = self._primary or told.name
-        if rank is not None and told.name == self._primary and series.last_step is not None:
-            if told.name.startswith("reduced_"):
+            series = names[reading.name] = LossSeries()
+        series.add(reading, series.lines + 1)
+        self._primary = self._primary or reading.name
+        if rank is not None and reading.name == self._primary and series.last_step is not None:
+            if reading.name.startswith("reduced_"):
                 self.agreement.must = True
-            self.agreement.add(rank, series.last_step, told.value, told.digits)
+            self.agreement.add(rank, series.last_step, reading.value, reading.digits)
 
     @property
     def series(self) -> Mapping[int | None, LossSeries]:
         """Of each rank, that of the loss which its log names most often."""
-        return {rank: max(names.values(), key=lambda one: one.lines) for rank, names in self._by_rank.items()}
+        return {rank: max(names.values(), key=lambda entry: entry.lines) for rank, names in self._by_rank.items()}
 
     @property
     def losses(self) -> int:
-        return sum(one.lines for one in self.series.values())
+        return sum(entry.lines for entry in self.series.values())
 
     @property
     def decided(self) -> bool:
         """There were enough losses for a healthy verdict to say something."""
-        return any(one.count >= MIN_JUDGED for one in self.series.values())
+        return any(entry.count >= MIN_JUDGED for entry in self.series.values())
 
     def verdicts(self, now: float | None = None) -> list[LossVerdict]:
         """What is wrong so far. ``now``: of the same clock as that of `add`, while the logs are followed."""
-        found = judge(self.series, self.agreement)
+        verdicts = judge(self.series, self.agreement)
         waited = now - self._arrived if now is not None and self._arrived is not None else 0.0
         if self._by_rank and waited > max(self.silent_after, SILENT_FACTOR * self._longest_wait):
-            found.append(silent_verdict(waited, self._longest_wait))
-        return [one for one in found if one.kind not in self.ignored]
+            verdicts.append(silent_verdict(waited, self._longest_wait))
+        return [entry for entry in verdicts if entry.kind not in self.ignored]

@@ -45,7 +45,7 @@ _NAMES = frozenset(
     ]
 )
 """What may be joined to the front of ``loss``. Others are not what the optimizer lowers, or only a part of it."""
-_WORDS = frozenset(["lm", "mlm", "train", "training", "total", "mean", "avg", "average", "running", "batch"])
+_NAME_WORDS = frozenset(["lm", "mlm", "train", "training", "total", "mean", "avg", "average", "running", "batch"])
 _OTHER_WORDS = frozenset(
     [
         "eval",
@@ -137,7 +137,7 @@ def read_loss(line: str) -> LossLine | None:
     for match in _LOSS.finditer(line):
         name = _name(line[max(0, match.start() - 40) : match.start()])
         if name is not None:
-            return _told(line, name + "loss", match[1])
+            return _reading(line, name + "loss", match[1])
     return None
 
 
@@ -152,12 +152,12 @@ def read_by_pattern(line: str, pattern: re.Pattern[str]) -> LossLine | None:
         float(text or "")
     except ValueError:
         return None
-    told = _told(line, "loss", text)
+    reading = _reading(line, "loss", text)
     numbers = {key: int(groups[key]) for key in ("step", "rank") if (groups.get(key) or "").isdecimal()}
-    return msgspec.structs.replace(told, **numbers) if numbers else told
+    return msgspec.structs.replace(reading, **numbers) if numbers else reading
 
 
-def _told(line: str, name: str, text: str) -> LossLine:
+def _reading(line: str, name: str, text: str) -> LossLine:
     rank, epoch = _RANK.match(line), _EPOCH.search(line)
     steps = (pattern.search(line) for pattern in _STEPS)
     step = next((int(match[1]) for match in steps if match), None)
@@ -179,9 +179,9 @@ def _name(before: str) -> str | None:
     if prefix:
         return prefix if prefix in _NAMES else None
     word = _WORD.search(before)
-    if word is None or (said := word[1].lower()) not in _WORDS | _OTHER_WORDS:
+    if word is None or (term := word[1].lower()) not in _NAME_WORDS | _OTHER_WORDS:
         return ""
-    return f"{said} " if said in _WORDS else None
+    return f"{term} " if term in _NAME_WORDS else None
 
 
 def significant_digits(text: str) -> int:

@@ -63,15 +63,15 @@ def headline(watch: LogWatch, verdicts: Sequence[LossVerdict]) -> str:
     if not series:
         return "Undecidable: no line tells a loss; --loss-regex says how one is told."
     ranks = f" of {count_noun(len(series), 'rank')}" if len(series) > 1 else ""
-    told = f"{count_noun(watch.losses, 'loss', 'losses')}{ranks}"
+    counted = f"{count_noun(watch.losses, 'loss', 'losses')}{ranks}"
     errors = sum(not verdict.is_warning for verdict in verdicts)
     if errors:
-        return f"{count_noun(errors, 'error')} in {told}."
+        return f"{count_noun(errors, 'error')} in {counted}."
     if not watch.decided:
-        return f"Undecidable: {told}; a verdict needs {MIN_JUDGED} of one rank."
+        return f"Undecidable: {counted}; a verdict needs {MIN_JUDGED} of one rank."
     if verdicts:
-        return f"{count_noun(len(verdicts), 'warning')} in {told}."
-    return f"No error in {told}."
+        return f"{count_noun(len(verdicts), 'warning')} in {counted}."
+    return f"No error in {counted}."
 
 
 def _curves(
@@ -80,19 +80,20 @@ def _curves(
     series = watch.series
     named = [rank for verdict in verdicts for rank in verdict.ranks if rank in series]
     order = list(dict.fromkeys([*named, *sorted(series, key=lambda rank: -1 if rank is None else rank)]))
-    shown = order if verbose else order[:MAX_CURVES]
-    for rank in shown:
-        one = series[rank]
+    displayed = order if verbose else order[:MAX_CURVES]
+    for rank in displayed:
+        entry = series[rank]
         label = "loss" if rank is None else f"rank {rank}"
-        first, last = (_number(value) for value in _ends(one))
+        first, last = (_number(value) for value in _ends(entry))
         room = max(10, min(60, (width or 120) - _LABEL - len(first) - len(last) - 4))
-        yield f"{label:<{_LABEL}}{first} {sparkline(one.drawn, room, unicode=unicode)} {last}"
-        extra = f", {one.not_finite_count} not finite" if one.not_finite_count else ""
-        resumed = f", went back to step {one.resumed_at}" if one.resumed_at is not None else ""
-        about = f"steps {one.first_step} to {one.last_step}, {count_noun(one.lines, 'loss', 'losses')}{extra}{resumed}"
+        yield f"{label:<{_LABEL}}{first} {sparkline(entry.drawn, room, unicode=unicode)} {last}"
+        extra = f", {entry.not_finite_count} not finite" if entry.not_finite_count else ""
+        resumed = f", went back to step {entry.resumed_at}" if entry.resumed_at is not None else ""
+        steps = f"steps {entry.first_step} to {entry.last_step}"
+        about = f"{steps}, {count_noun(entry.lines, 'loss', 'losses')}{extra}{resumed}"
         yield from _labelled("", about, width)
-    if len(shown) < len(order):
-        yield from _labelled("", f"{count_noun(len(order) - len(shown), 'rank')} more (--verbose)", width)
+    if len(displayed) < len(order):
+        yield from _labelled("", f"{count_noun(len(order) - len(displayed), 'rank')} more (--verbose)", width)
 
 
 def _ends(series: LossSeries) -> tuple[float, float]:
@@ -138,15 +139,15 @@ def document(watch: LogWatch, verdicts: Sequence[LossVerdict], notes: Sequence[s
         "ranks": [
             {
                 "rank": rank,
-                "losses": one.lines,
-                "not_finite": one.not_finite_count,
-                "first_step": one.first_step,
-                "last_step": one.last_step,
-                "first": _json_number(_ends(one)[0]),
-                "last": _json_number(_ends(one)[1]),
-                "curve": [_json_number(value) for value in one.drawn],
+                "losses": entry.lines,
+                "not_finite": entry.not_finite_count,
+                "first_step": entry.first_step,
+                "last_step": entry.last_step,
+                "first": _json_number(_ends(entry)[0]),
+                "last": _json_number(_ends(entry)[1]),
+                "curve": [_json_number(value) for value in entry.drawn],
             }
-            for rank, one in watch.series.items()
+            for rank, entry in watch.series.items()
         ],
         "notes": [printable(note, 300) for note in notes],
     }

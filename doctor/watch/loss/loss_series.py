@@ -187,7 +187,9 @@ class LossSeries:
         self.curve.append(self._part_sum / self._part_count)
         self._part_sum, self._part_count = 0.0, 0
         if len(self.curve) > MAX_CURVE:
-            self.curve = [(one + other) / 2 for one, other in zip(self.curve[::2], self.curve[1::2], strict=False)]
+            self.curve = [
+                (earlier + later) / 2 for earlier, later in zip(self.curve[::2], self.curve[1::2], strict=False)
+            ]
             self._per_point *= 2
 
     @property

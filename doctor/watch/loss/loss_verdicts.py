@@ -56,18 +56,18 @@ ADVICE: Mapping[Kind, str] = {
 
 def judge(series: Mapping[int | None, LossSeries], agreement: RankAgreement | None = None) -> list[LossVerdict]:
     """All verdicts on the series, by rank, in the order of `KINDS`; a rank of None is that of logs that name none."""
-    found: list[LossVerdict] = []
+    verdicts: list[LossVerdict] = []
     for kind in KINDS:
-        ranks = [rank for rank, one in series.items() if _holds(kind, one)]
+        ranks = [rank for rank, entry in series.items() if _holds(kind, entry)]
         if ranks:
-            found.append(_verdict(kind, ranks, series))
+            verdicts.append(_verdict(kind, ranks, series))
     if agreement is not None and agreement.differing:
-        found.append(_differing(agreement))
-    has = {verdict.kind for verdict in found}
+        verdicts.append(_differing(agreement))
+    has = {verdict.kind for verdict in verdicts}
     # What is not finite has no level; what is constant has not fallen either.
     hidden = {"stalled"} if has & {"constant", "diverged", "not-finite"} else set()
     hidden |= {"spiked"} if has & {"diverged", "not-finite"} else set()
-    return sorted((one for one in found if one.kind not in hidden), key=lambda one: KINDS.index(one.kind))
+    return sorted((entry for entry in verdicts if entry.kind not in hidden), key=lambda entry: KINDS.index(entry.kind))
 
 
 def _holds(kind: Kind, series: LossSeries) -> bool:
@@ -85,7 +85,7 @@ def _holds(kind: Kind, series: LossSeries) -> bool:
 
 
 def _verdict(kind: Kind, ranks: list[int | None], series: Mapping[int | None, LossSeries]) -> LossVerdict:
-    first = min((series[rank] for rank in ranks), key=lambda one: _step(kind, one))
+    first = min((series[rank] for rank in ranks), key=lambda entry: _step(kind, entry))
     step = _step(kind, first)
     named = tuple(sorted(rank for rank in ranks if rank is not None and _step(kind, series[rank]) == step))
     every = len(ranks) == len(series) and (len(named) in (0, len(series)) or len(series) == 1)
@@ -143,13 +143,13 @@ _TEXTS = {
 
 
 def _differing(agreement: RankAgreement) -> LossVerdict:
-    found = agreement.differing
-    assert found
-    shown = ", ".join(f"rank {rank}: {value:.6g}" for rank, value in sorted(found.values.items())[:4])
+    difference = agreement.differing
+    assert difference
+    examples = ", ".join(f"rank {rank}: {value:.6g}" for rank, value in sorted(difference.values.items())[:4])
     before = f" after {agreement.equal_steps} steps on which it was equal" if agreement.equal_steps else ""
-    odd = f"; the others agree without {_who(found.odd)}" if found.odd else ""
-    text = f"the loss differs between ranks since step {found.step}{before} ({shown}){odd}"
-    return LossVerdict("ranks-differ", text, found.odd, found.step, ADVICE["ranks-differ"])
+    outliers = f"; the others agree without {_who(difference.outliers)}" if difference.outliers else ""
+    text = f"the loss differs between ranks since step {difference.step}{before} ({examples}){outliers}"
+    return LossVerdict("ranks-differ", text, difference.outliers, difference.step, ADVICE["ranks-differ"])
 
 
 def silent_verdict(seconds: float, usual: float, ranks: Iterable[int | None] = ()) -> LossVerdict:

@@ -29,7 +29,7 @@ class Difference(msgspec.Struct, frozen=True):
 
     step: int
     values: dict[int, float]
-    odd: tuple[int, ...]
+    outliers: tuple[int, ...]
     """Ranks that differ from a majority of two thirds; empty where there is none."""
 
 
@@ -52,56 +52,56 @@ class RankAgreement:
         if self._independent or self.differing:
             return
         self.ranks.add(rank)
-        told = self._steps.setdefault(step, {})
-        if rank in told:  # the run has gone back to an earlier step
-            told.clear()
-        told[rank] = (value, digits)
-        if len(self.ranks) > 1 and len(told) == len(self.ranks):
+        losses = self._steps.setdefault(step, {})
+        if rank in losses:  # the run has gone back to an earlier step
+            losses.clear()
+        losses[rank] = (value, digits)
+        if len(self.ranks) > 1 and len(losses) == len(self.ranks):
             del self._steps[step]
-            self._compare(step, told)
+            self._compare(step, losses)
         elif len(self._steps) > MAX_STEPS:
             self._steps.popitem(last=False)
 
-    def _compare(self, step: int, told: dict[int, tuple[float, int]]) -> None:
+    def _compare(self, step: int, losses: dict[int, tuple[float, int]]) -> None:
         self.compared += 1
-        values = {rank: value for rank, (value, _) in told.items()}
-        tolerance = max(TOLERANCE, *(2 * 10.0 ** (1 - digits) for _, digits in told.values() if digits))
+        values = {rank: value for rank, (value, _) in losses.items()}
+        tolerance = max(TOLERANCE, *(2 * 10.0 ** (1 - digits) for _, digits in losses.values() if digits))
         if not self.must and self.equal_steps < LEARNED:
-            return self._learn(told, values)
+            return self._learn(losses, values)
         if _agree(values, tolerance):
             self._run.clear()
             self.equal_steps += 1
             return None
-        self._run.append(Difference(step, values, _odd(values, tolerance)))
+        self._run.append(Difference(step, values, _outliers(values, tolerance)))
         if len(self._run) >= DIFFERING:
-            common = set.intersection(*(set(one.odd) for one in self._run))
+            common = set.intersection(*(set(difference.outliers) for difference in self._run))
             self.differing = Difference(self._run[0].step, self._run[0].values, tuple(sorted(common)))
             self._steps.clear()
         return None
 
-    def _learn(self, told: dict[int, tuple[float, int]], values: dict[int, float]) -> None:
+    def _learn(self, losses: dict[int, tuple[float, int]], values: dict[int, float]) -> None:
         """To the last printed digit: near its start, each rank's own loss is nearly that of the others."""
         if len(set(values.values())) > 1:
             self._independent = True  # each rank prints the loss of its own data
             self._steps.clear()
-        elif min(digits for _, digits in told.values()) >= LEARNED_DIGITS:
+        elif min(digits for _, digits in losses.values()) >= LEARNED_DIGITS:
             self.equal_steps += 1
 
 
 def _agree(values: dict[int, float], tolerance: float) -> bool:
-    known = [value for value in values.values() if math.isfinite(value)]
-    if len(known) < len(values):
-        return not known
-    return max(known) - min(known) <= tolerance * max(map(abs, known))
+    finite = [value for value in values.values() if math.isfinite(value)]
+    if len(finite) < len(values):
+        return not finite
+    return max(finite) - min(finite) <= tolerance * max(map(abs, finite))
 
 
-def _odd(values: dict[int, float], tolerance: float) -> tuple[int, ...]:
+def _outliers(values: dict[int, float], tolerance: float) -> tuple[int, ...]:
     """The ranks outside the majority."""
     if len(values) < 3:
         return ()
-    known = sorted(value for value in values.values() if math.isfinite(value))
-    if not known:
+    finite = sorted(value for value in values.values() if math.isfinite(value))
+    if not finite:
         return ()
-    norm = known[len(known) // 2]
-    odd = tuple(rank for rank, value in values.items() if not abs(value - norm) <= tolerance * abs(norm))
-    return odd if len(odd) * 3 <= len(values) else ()
+    norm = finite[len(finite) // 2]
+    outliers = tuple(rank for rank, value in values.items() if not abs(value - norm) <= tolerance * abs(norm))
+    return outliers if len(outliers) * 3 <= len(values) else ()

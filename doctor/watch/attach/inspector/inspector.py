@@ -36,17 +36,17 @@ def owner_name(pid):
         return str(uid)
 
 
-def described(one):
+def described(entry):
     """What does not change of a rank."""
-    pid, environ = one["pid"], one["environ"]
-    rank = one["rank"]
+    pid, environ = entry["pid"], entry["environ"]
+    rank = entry["rank"]
     return {
         "pid": pid,
         "rank": rank[0] if rank else None,
         "world": rank[1] if rank else 0,
         "job": job_of(environ),
         "variables": dict((name, environ[name][:300]) for name in OTHER_VARIABLES if name in environ),
-        "command": one["words"][:12],
+        "command": entry["words"][:12],
         "user": owner_name(pid),
         "devices": held_devices(pid)[:64],
         "threads": thread_count(pid),
@@ -71,30 +71,30 @@ def main(request, program):
     request = json.loads(request.decode("ascii"))
     on_termination(stop)
     write_all(1, b"\n")
-    ranks = [described(one) for one in find_ranks(request["pids"])]
-    pids = [one["pid"] for one in ranks]
+    ranks = [described(entry) for entry in find_ranks(request["pids"])]
+    pids = [entry["pid"] for entry in ranks]
     spy = find_py_spy(pids, request["py_spy"]) if request["stacks"] else ""
     began = time.monotonic()
     for number in range(LOOKS):
         pause = began + request["interval"] * number / (LOOKS - 1) - time.monotonic()
         time.sleep(max(0.0, pause))
         carried = tcp_bytes(pids)
-        for one in ranks:
-            one["looks"].append(look(one["pid"]))
-            one["tcp"].append(carried.get(one["pid"], -1))
+        for entry in ranks:
+            entry["looks"].append(look(entry["pid"]))
+            entry["tcp"].append(carried.get(entry["pid"], -1))
         # At the start and at the end: what moves has another stack then.
         if spy and number != 1:
             # A process that is stopped shows its stack as well: nothing is asked of it.
             stacks, problems = spied_stacks(pids, spy, time.monotonic() + request["stack_seconds"])
-            for one in ranks:
-                one["stacks"].append(stacks.get(one["pid"], []))
-                one["problem"] = problems.get(one["pid"], "")
+            for entry in ranks:
+                entry["stacks"].append(stacks.get(entry["pid"], []))
+                entry["problem"] = problems.get(entry["pid"], "")
     number = signal_number(request["signal"])
     if number:
         stacks = signalled_stacks(pids, number)
-        for one in ranks:
-            if not any(one["stacks"]):
-                one["stacks"] = [stacks.get(one["pid"], [])]
+        for entry in ranks:
+            if not any(entry["stacks"]):
+                entry["stacks"] = [stacks.get(entry["pid"], [])]
     record = {
         "host": socket.gethostname()[:200],
         "seconds": time.monotonic() - began,
@@ -102,7 +102,7 @@ def main(request, program):
         "local": own_addresses_only(pids),
         "ranks": ranks,
         "root": os.geteuid() == 0,
-        "gone": [pid for pid in request["pids"] if pid not in pids],
+        "not_found": [pid for pid in request["pids"] if pid not in pids],
     }
     data = base64.b64encode(zlib.compress(json.dumps(record).encode("ascii"), 6))
     write_all(1, marked_line(request["marker"].encode("ascii"), data))

@@ -16,9 +16,9 @@ MAX_DUMP = 1 << 20
 TRIES = 3
 
 
-def find_py_spy(pids, wanted):
+def find_py_spy(pids, preferred):
     """The path of py-spy: as named, beside an interpreter of the job, or on the PATH; empty where there is none."""
-    places = [wanted] if wanted else []
+    places = [preferred] if preferred else []
     for pid in pids[:4]:
         try:
             places.append(os.path.join(os.path.dirname(os.readlink("/proc/%d/exe" % pid)), "py-spy"))
@@ -86,10 +86,16 @@ def main_frames(data, pid):
     """The main thread's frames in what py-spy printed; empty where it cannot be read."""
     try:
         threads = json.loads(data.decode("utf-8", "replace"))
-        main = [one for one in threads if one.get("os_thread_id") == pid or one.get("thread_name") == "MainThread"]
+        main = [
+            thread
+            for thread in threads
+            if thread.get("os_thread_id") == pid or thread.get("thread_name") == "MainThread"
+        ]
         if not main and len(threads) == 1:
             main = threads
-        return [frame_of(one["name"], one["filename"], one["line"]) for one in main[0]["frames"][:MOST_FRAMES]]
+        return [
+            frame_of(thread["name"], thread["filename"], thread["line"]) for thread in main[0]["frames"][:MOST_FRAMES]
+        ]
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         return []
 

@@ -51,12 +51,12 @@ def command_words(pid):
         return []
 
 
-def is_python(pid, words):
+def is_python(pid, command):
     """Whether a process is a Python interpreter, or is named as one."""
     try:
         name = os.path.basename(os.readlink("/proc/%d/exe" % pid))
     except OSError:
-        name = os.path.basename(words[0]) if words else ""
+        name = os.path.basename(command[0]) if command else ""
     return bool(re.match(r"python|pypy|pt_main", name))
 
 
@@ -79,36 +79,36 @@ def held_devices(pid):
 
 def candidates(pids):
     """By pid: parent, environment and rank of all processes that may be ranks; ``pids`` limits them to these."""
-    found = {}
-    own = os.getpid()
+    by_pid = {}
+    own_pid = os.getpid()
     names = pids or [int(name) for name in os.listdir("/proc") if name.isdigit()]
     for pid in names:
         status = process_status(pid)
-        if not status or pid == own or status[0] in "ZX":
+        if not status or pid == own_pid or status[0] in "ZX":
             continue
         environ = read_environ(pid)
         rank = named_rank(environ)
         if rank is None and not pids and not held_devices(pid):
             continue
-        words = command_words(pid)
-        if words:
-            found[pid] = {"pid": pid, "parent": status[1], "environ": environ, "rank": rank, "words": words}
-    return found
+        command = command_words(pid)
+        if command:
+            by_pid[pid] = {"pid": pid, "parent": status[1], "environ": environ, "rank": rank, "words": command}
+    return by_pid
 
 
-def ancestors(pid, found):
+def ancestors(pid, by_pid):
     """The processes above one, as far as they are candidates or lie between such."""
-    seen = []
+    parents = []
     status = process_status(pid)
-    while status and status[1] > 1 and len(seen) < 50:
-        seen.append(status[1])
+    while status and status[1] > 1 and len(parents) < 50:
+        parents.append(status[1])
         status = process_status(status[1])
-    return [parent for parent in seen if parent in found]
+    return [parent for parent in parents if parent in by_pid]
 
 
-def same_rank(one, other):
+def same_rank(entry, other):
     """Whether two processes carry the rank of one and the same job."""
-    return one["rank"] == other["rank"] and job_of(one["environ"]) == job_of(other["environ"])
+    return entry["rank"] == other["rank"] and job_of(entry["environ"]) == job_of(other["environ"])
 
 
 def job_of(environ):
@@ -118,30 +118,30 @@ def job_of(environ):
 
 def find_ranks(pids):
     """The processes that are ranks, each as a dictionary, by pid. Loader workers and wrappers of a rank are none."""
-    found = candidates(pids)
+    by_pid = candidates(pids)
     if pids:
-        return [found[pid] for pid in sorted(found)]
-    above = dict((pid, ancestors(pid, found)) for pid in found)
-    pythons = dict((pid, is_python(pid, one["words"])) for pid, one in found.items())
+        return [by_pid[pid] for pid in sorted(by_pid)]
+    above = dict((pid, ancestors(pid, by_pid)) for pid in by_pid)
+    pythons = dict((pid, is_python(pid, entry["words"])) for pid, entry in by_pid.items())
     wrappers, workers = set(), set()
-    for pid, one in found.items():
+    for pid, entry in by_pid.items():
         for parent in above[pid]:
-            if same_rank(found[parent], one):
+            if same_rank(by_pid[parent], entry):
                 # A shell around the rank, or the rank around its loader worker.
                 if pythons[parent] or not pythons[pid]:
                     workers.add(pid)
                 else:
                     wrappers.add(parent)
-            elif one["rank"] and found[parent]["rank"]:
+            elif entry["rank"] and by_pid[parent]["rank"]:
                 wrappers.add(parent)  # torchrun under srun: it carries the rank of the step, not of its workers
-    ranks = [one for pid, one in sorted(found.items()) if pid not in wrappers and pid not in workers]
-    return [one for one in ranks if not is_launcher(one["words"])][:MOST_RANKS]
+    ranks = [entry for pid, entry in sorted(by_pid.items()) if pid not in wrappers and pid not in workers]
+    return [entry for entry in ranks if not is_launcher(entry["words"])][:MOST_RANKS]
 
 
-def is_launcher(words):
+def is_launcher(command):
     """Whether a command only starts ranks."""
-    name = os.path.basename(words[0])
-    text = " ".join(words[:6])
+    name = os.path.basename(command[0])
+    text = " ".join(command[:6])
     return name in ("srun", "mpirun", "mpiexec", "orted", "prted", "slurmstepd", "sshd", "hydra_pmi_proxy") or bool(
         re.search(
             r"torchrun\b|torch\.distributed\.(run|launch)\b|/msrun\b|multiprocessing\.(resource_tracker|spawn)", text

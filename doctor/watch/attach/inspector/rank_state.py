@@ -25,18 +25,18 @@ MOST_CHILDREN = 32
 def system_call(pid):
     """(kind, what its file is) of the call that the main thread is in: ``running`` where it is in none, else ``?``."""
     text = read_text("/proc/%d/task/%d/syscall" % (pid, pid), 256)
-    words = text.split()
-    if not words:
+    fields = text.split()
+    if not fields:
         return "?", ""
-    if words[0] == "running":
+    if fields[0] == "running":
         return "running", ""
     table = ARM if platform.machine() == "aarch64" else X86 if platform.machine() == "x86_64" else {}
-    if not re.match("[0-9]{1,4}$", words[0]):
+    if not re.match("[0-9]{1,4}$", fields[0]):
         return "?", ""
-    kind = table.get(int(words[0]), "call " + words[0])
-    if kind not in HAS_FD or len(words) < 2:
+    kind = table.get(int(fields[0]), "call " + fields[0])
+    if kind not in HAS_FD or len(fields) < 2:
         return kind, ""
-    number = int(words[1], 16) & 0xFFFFFFFF
+    number = int(fields[1], 16) & 0xFFFFFFFF
     return kind, file_kind(pid, number)
 
 

@@ -39,13 +39,14 @@ class Job:
         }
         for name in ("SLURM_JOB_ID", "SLURM_PROCID"):
             base.pop(name, None)
+        self._errors = [(folder / f"{rank}.err").open("wb") for rank in range(world)]
         self.ranks = [
             subprocess.Popen(
                 [sys.executable, str(PROGRAM), fault, str(culprit)],
                 env={**base, "RANK": str(rank)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                stderr=(folder / f"{rank}.err").open("wb"),
+                stderr=self._errors[rank],
                 start_new_session=True,
             )
             for rank in range(world)
@@ -74,5 +75,7 @@ class Job:
         for process in self.ranks:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.communicate()
+        for file in self._errors:
+            file.close()
         os.close(self._writer)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doctor.cli.host_options import require_finite
+from doctor.cli.host_options import ConnectionOptions, VisitOptions, require_finite, validate_connection
 from doctor.cli.launch_source import launch_line
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.shared_options import expand_option_groups
 from doctor.cli.watch_attach import AttachOptions
 from doctor.cli.watch_log import LogOptions
 from doctor.engine.errors import UsageError, require_one_of
+from doctor.engine.sanitize import printable
 
 if TYPE_CHECKING:
     from doctor.engine.record import Run
@@ -25,6 +26,9 @@ EXIT_ON = ("never", "fault")
 @expand_option_groups
 def command(
     *,
+    targets: Annotated[
+        list[str], typer.Argument(metavar="[FILE...|HOSTS]", help="The logs of --log; the hosts of --attach.")
+    ] = [],  # noqa: B006 - typer's way
     attach: AttachOptions,
     log: LogOptions,
     on_hang: Annotated[
@@ -37,26 +41,36 @@ def command(
         float,
         typer.Option(metavar="S", min=1, callback=require_finite, help="Least seconds without progress in a hang."),
     ] = 60.0,
+    connection: ConnectionOptions,
+    visit: VisitOptions,
     output: OutputOptions,
 ) -> None:
     """Watch a training program and name the rank that fails.
 
     `doctor watch -- torchrun --nproc-per-node 8 train.py` runs the command with a hook in its environment.
 
-    Exit codes: that of COMMAND while nothing is found; 10 a fault was found; 2 usage; 130 interrupted.
+    `doctor watch --log FILE...` follows the logs of a job that cannot be touched, and judges its loss.
+
+    `doctor watch --attach [HOSTS]` looks at the ranks of a job that runs, and names the one that the others wait for.
+
+    Exit codes: that of COMMAND while nothing is found; 10 a fault was found; 2 usage; 130 interrupted. Of --log and
+    --attach: 0 nothing is wrong; 10 a fault; 12 undecided; 78 no loss, or no rank.
     """
     require_one_of("--on-hang", on_hang, ON_HANG)
     require_one_of("--exit-on", exit_on, EXIT_ON)
+    validate_connection(connection)
     words = launch_line()
     modes = {"--attach": attach.requested, "--log": log.requested, "a command after --": bool(words)}
     named = [name for name, given in modes.items() if given]
     if len(named) != 1:
         given = f"{' and '.join(named)} are both given" if named else "nothing to watch"
         raise UsageError(f"{given}: expected a command after --, for example doctor watch -- torchrun train.py")
+    if targets and words:
+        raise UsageError(f"{printable(targets[0], 60)!r}: expected no word before --, except options")
     if attach.requested:
-        raise typer.Exit(attach.run())
+        raise typer.Exit(attach.run(targets, connection, visit, output))
     if log.requested:
-        raise typer.Exit(log.run())
+        raise typer.Exit(log.run(targets, output, stop_on_error=exit_on == "fault"))
     raise typer.Exit(_run(words, on_hang, exit_on, patience, output))
 
 

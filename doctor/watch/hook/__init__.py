@@ -1,0 +1,1 @@
+"""What travels with the program that `doctor watch` starts."""

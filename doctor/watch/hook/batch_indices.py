@@ -6,6 +6,7 @@ of the hook.
 
 from __future__ import annotations
 
+import importlib
 import weakref
 from typing import Any, Callable
 
@@ -29,7 +30,7 @@ class BatchIndices:
 
     def install(self) -> None:
         """Wraps the one method through which every iterator over a loader comes by its next indices."""
-        base = self.torch.utils.data.dataloader._BaseDataLoaderIter
+        base = importlib.import_module("torch.utils.data.dataloader")._BaseDataLoaderIter
         original = base._next_index
 
         def _next_index(iterator: Any) -> Any:

@@ -47,7 +47,7 @@ class Channel:
         """Makes the file of the process that calls."""
         self.pid, self.rank = os.getpid(), None
         self.written, self.groups, self.counts, self.pending = 0, {}, {}, deque()
-        path = os.path.join(self.folder, "%s-%d-%d.probe" % (socket.gethostname()[:64], self.pid, time.time_ns()))
+        path = os.path.join(self.folder, f"{socket.gethostname()[:64]}-{self.pid}-{time.time_ns()}.probe")
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
         self.file = os.open(path, flags, 0o600)
         self.write("process", v=VERSION, pid=self.pid, parent=os.getppid(), host=socket.gethostname()[:64])

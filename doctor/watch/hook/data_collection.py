@@ -7,7 +7,9 @@ hook.
 
 from __future__ import annotations
 
+import functools
 import gc
+import importlib
 import random
 import sys
 import threading
@@ -80,7 +82,7 @@ class Collector:
     def install(self) -> None:
         """Wraps what makes optimizers, wrapped models and losses."""
         torch = self.torch
-        optimizer = torch.optim.optimizer
+        optimizer = importlib.import_module("torch.optim.optimizer")
         optimizer.register_optimizer_step_pre_hook(lambda *arguments: self.guard(self._before_step, arguments[0]))
         optimizer.register_optimizer_step_post_hook(lambda *arguments: self.guard(self._after_step, arguments[0]))
         self._after_init(torch.optim.Optimizer, self._new_optimizer)
@@ -102,13 +104,12 @@ class Collector:
     def _after_init(self, kind: Any, call: Callable[[Any], None]) -> None:
         original = kind.__init__
 
-        def __init__(instance: Any, *arguments: Any, **named: Any) -> None:
+        @functools.wraps(original)
+        def initialize(instance: Any, *arguments: Any, **named: Any) -> None:
             original(instance, *arguments, **named)
             self.guard(call, instance)
 
-        __init__.__wrapped__ = original  # type: ignore[attr-defined]
-        __init__.__doc__ = original.__doc__
-        kind.__init__ = __init__
+        kind.__init__ = initialize
 
     def _new_optimizer(self, optimizer: Any) -> None:
         self.optimizers.add(optimizer)
@@ -245,13 +246,13 @@ class Collector:
         values.remove()
         step = self.step
         if values.first:
-            self.out.write("nan", s=step, n=values.first[0][:120], at=values.first[1])
+            self.out.write("nan", s=step, n=values.first[0][:120], at=values.first[1], c=values.count)
         if values.flags:
             names = [name for name, _ in values.flags]
 
             def use(flags: list[int]) -> None:
                 if any(flags):
-                    self.out.write("nan", s=step, n=names[flags.index(1)][:120], at="output")
+                    self.out.write("nan", s=step, n=names[flags.index(1)][:120], at="output", c=flags.index(1))
 
             self.out.later(self.torch.stack([flag for _, flag in values.flags]).to(self.torch.int64), use)
 
@@ -265,15 +266,15 @@ class Collector:
             step = self.step
             value = plain(tensors).detach()
             if value.device.type == "cpu":
-                self.out.write("backward", s=step, v=finite_or_text(value), kind=kind, f=factor)
+                self.out.write("backward", s=step, v=finite_or_text(value), how=kind, f=factor)
             else:
                 value = value.double() if value.device.type == "cuda" else value.float()
                 self.out.later(
                     value.reshape(1),
-                    lambda got: self.out.write("backward", s=step, v=finite_or_text(got[0]), kind=kind, f=factor),
+                    lambda got: self.out.write("backward", s=step, v=finite_or_text(got[0]), how=kind, f=factor),
                 )
         elif tensors.device.type == "cpu" and isinstance(finite_or_text(tensors.detach()), str):
-            self.out.write("backward", s=self.step, v=finite_or_text(tensors.detach()), kind="", f=0.0)
+            self.out.write("backward", s=self.step, v=finite_or_text(tensors.detach()), how="", f=0.0)
 
     def _before_step(self, optimizer: Any) -> None:
         if self.main is None or self.main() is None:
@@ -281,8 +282,10 @@ class Collector:
         if optimizer is not self.main() or not self.sampled:
             return
         named = list(self.named())
-        gradients = [(name, tensor.grad) for name, tensor in named if tensor.grad is not None]
+        gradients = [(name, tensor.grad) for name, tensor in filter(_is_whole, named) if tensor.grad is not None]
         emit_tensors(self.out, "reduced", gradients, s=self.step)
+        if not self.step:
+            emit_tensors(self.out, "begun", list(filter(_is_whole, named)), s=0)
         if self.sketch:
             self.sketch.remove()
             values, step = self.sketch.values(), self.step
@@ -324,7 +327,7 @@ class Collector:
                 if moved or bool(self.torch.any(plain(tensor.grad) != 0)):
                     graded.append(name)
         still = [name for name in same if name in set(graded)]
-        emit_tensors(self.out, "parameters", named, s=self.step)
+        emit_tensors(self.out, "parameters", list(filter(_is_whole, named)), s=self.step)
         state = zlib.crc32(b"")
         for name, tensor in named:
             for key, value in sorted((optimizer.state.get(tensor) or {}).items()):
@@ -356,6 +359,14 @@ class Collector:
             if device is not None and device.is_available() and device.is_initialized():
                 states["device"] = value_digest(device.get_rng_state())
         return states
+
+
+def _is_whole(entry: tuple[str, Any]) -> bool:
+    """Whether a named parameter is not a shard of one."""
+    tensor = entry[1]
+    if type(tensor).__name__ == "FlatParameter":
+        return False
+    return not any(placement.is_shard() for placement in getattr(tensor, "placements", ()))
 
 
 def _is_compiled(module: Any) -> bool:

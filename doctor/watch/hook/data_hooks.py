@@ -34,12 +34,18 @@ def install(torch: Any, record: Callable[..., None] | None = None) -> bool:
         collection = importlib.import_module(_PACKAGE + ".data_collection")
         return bool(collection.install(torch, record, *schedule))
     except Exception as error:
-        try:
-            if record:
-                record("failed", n="data_hooks", text=f"{type(error).__name__}: {error}"[:200])
-        except Exception:
-            return False
+        _tell(record, f"{type(error).__name__}: {error}"[:200])
         return False
+
+
+def _tell(record: Callable[..., None] | None, text: str) -> None:
+    try:
+        out = importlib.import_module(_PACKAGE + ".channel").channel()
+        write = record or (out.write if out else None)
+        if write:
+            write("failed", n="data_hooks", text=text)
+    except Exception:  # nobody is left to tell
+        return
 
 
 def parse_schedule(text: str) -> tuple[int, int] | None:

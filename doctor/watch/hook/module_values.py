@@ -34,6 +34,7 @@ class ModuleValues:
         self.torch = torch
         self.flags: list[tuple[str, Any]] = []
         self.first: tuple[str, str] | None = None
+        self.count = 0
         self.handles = []
         for number, (name, module) in enumerate(root.named_modules()):
             if number and number < MAX_MODULES:
@@ -42,6 +43,7 @@ class ModuleValues:
     def _look(self, name: str) -> Any:
         def look(module: Any, arguments: Any, result: Any) -> None:
             try:
+                self.count += self.first is None
                 if self.first is None and self._nan(name, result):
                     self.first = (name, "input" if self._nan("", arguments) else "output")
             except Exception:

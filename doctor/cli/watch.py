@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from doctor.cli.host_options import require_finite
 from doctor.cli.launch_source import launch_line
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.shared_options import expand_option_groups
 from doctor.cli.watch_attach import AttachOptions
 from doctor.cli.watch_log import LogOptions
 from doctor.engine.errors import UsageError, require_one_of
+
+if TYPE_CHECKING:
+    from doctor.engine.record import Run
 
 ON_HANG = ("report", "dump", "end")
 EXIT_ON = ("never", "fault")
@@ -28,6 +33,10 @@ def command(
     exit_on: Annotated[
         str, typer.Option(metavar="|".join(EXIT_ON), help="fault: end the job on any fault, not on a hang alone.")
     ] = "never",
+    patience: Annotated[
+        float,
+        typer.Option(metavar="S", min=1, callback=require_finite, help="Least seconds without progress in a hang."),
+    ] = 60.0,
     output: OutputOptions,
 ) -> None:
     """Watch a training program and name the rank that fails.
@@ -48,4 +57,25 @@ def command(
         raise typer.Exit(attach.run())
     if log.requested:
         raise typer.Exit(log.run())
-    raise NotImplementedError
+    raise typer.Exit(_run(words, on_hang, exit_on, patience, output))
+
+
+def _run(words: list[str], on_hang: str, exit_on: str, patience: float, output: OutputOptions) -> int:
+    import os
+
+    from doctor.session.finish import save_and_report, validate_output
+    from doctor.session.select_checks import choose_checks, load_catalog
+    from doctor.watch.launch import WatchOptions, run
+
+    validate_output(output)
+
+    def report(made: Run, names: Sequence[str]) -> int:
+        from doctor.session.examine import Examination, replay
+
+        catalog = load_catalog([])
+        selected = choose_checks(catalog, list(names), roots=True)
+        return save_and_report(Examination(made, replay(made, selected)), catalog, output)
+
+    wanted = bool(output.as_json or output.formats or output.save)
+    options = WatchOptions(on_hang, exit_on == "fault", patience, wanted)  # type: ignore[arg-type]
+    return run(words, os.environ, options, report)

@@ -95,8 +95,8 @@ def _gradients(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
                     "reduced over ranks {group}"
                 )
             yield DataDefect(
-                "smoke-gradient-not-synchronised", "own" if own else "
-                ""other", step, () if everybody else ranks, template,
+                "smoke-gradient-not-synchronised", "own" if own else "other", step,
+                () if everybody else ranks, template,
                 {"group": format_ranges(group.ranks), "tensors": _named(split[1])},
                 tie=split[0].tie and not own, inferred=_reason(group),
             )  # fmt: skip

@@ -25,7 +25,7 @@ from doctor.smoke.programs.recorder_page import (
     TIMES_AT,
 )
 
-TIME_KIND_OF_STATE = (2, 2, 0, 1, 0)
+TIME_KIND_OF_STATE = (2, 2, 0, 1, 0, 0)
 """Which of the three times each of STATES counts towards: 0 compute, 1 network, 2 input."""
 
 
@@ -62,8 +62,9 @@ class FlightRecorder:
         count[1] += 1
         op_code, dtype_code = OPS.index(op), DTYPES.index(dtype) if dtype in DTYPES else 0
         offset = CALLS_AT + self.calls % CALL_SLOTS * CALL.size
+        now = time.monotonic_ns() // 1000 & 0xFFFFFFFF
         CALL.pack_into(
-            self.page, offset, group, count[1], op_code, dtype_code, self.stage, 0, root, numel, self.step, 0
+            self.page, offset, group, count[1], op_code, dtype_code, self.stage, 0, root, numel, self.step, now
         )
         self.calls += 1
         self._write_count(group, count)

@@ -1,0 +1,148 @@
+"""`doctor watch -- COMMAND`: runs a command with the hook in its environment, and watches its ranks."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from doctor.engine.errors import InputError
+from doctor.engine.exit_code import Exit
+from doctor.engine.record import Run
+from doctor.engine.sanitize import strip_control_chars
+from doctor.smoke.model import Failure
+from doctor.watch.command import WatchedCommand, warn
+from doctor.watch.folder import WatchFolder
+from doctor.watch.observer import Observer, Training
+from doctor.watch.outcome import watched_run, with_stacks
+
+MINUTE = 60.0
+"""Seconds between two lines about the training."""
+HANGS = frozenset({"mismatch", "order", "left", "stopped", "frozen", "blocked", "busy", "input", "network"})
+"""Failures after which a job goes on without coming to an end."""
+
+Report = Callable[[Run, Sequence[str]], int]
+"""Evaluates a run with these checks and puts out the report; returns the exit code."""
+
+
+class WatchOptions(msgspec.Struct, frozen=True):
+    """What is done on a verdict, and when there is one."""
+
+    on_hang: Literal["report", "dump", "end"] = "dump"
+    exit_on_fault: bool = False
+    patience: float = 60.0
+    """Least seconds without progress that count as a hang."""
+    always_report: bool = False
+    """Also where nothing was found."""
+
+
+def run(words: Sequence[str], environ: Mapping[str, str], options: WatchOptions, report: Report) -> int:
+    """Returns the exit code: the command's own while nothing was found, else the report's.
+
+    Raises: InputError where the command cannot be started or the folder for the ranks cannot be made.
+    """
+    try:
+        folder = WatchFolder.create()
+    except OSError as error:
+        raise InputError(f"no folder for the ranks can be made: {error.strerror}") from None
+    try:
+        return _Watch(folder, words, environ, options, report).run()
+    finally:
+        folder.remove()
+
+
+class _Watch:
+    def __init__(
+        self,
+        folder: WatchFolder,
+        words: Sequence[str],
+        environ: Mapping[str, str],
+        options: WatchOptions,
+        report: Report,
+    ) -> None:
+        self.options, self.report = options, report
+        self.host = os.uname().nodename
+        self.observer = Observer(folder, self.host, options.patience)
+        self.source = strip_control_chars(" ".join(words), 200)
+        self.began = self.told = time.monotonic()
+        self.reported: dict[int, int] = {}
+        """By index of the training: the exit code of its report."""
+        self.command = WatchedCommand(words, folder.environment(environ))
+
+    def run(self) -> int:
+        code = self.command.run(self.look)
+        self.observer.look()
+        self.look()
+        for index, training in enumerate(self.observer.trainings):
+            slow = index not in self.reported and self._finish(index, training)
+            del slow
+        found = max(self.reported.values(), default=0)
+        if not self.observer.trainings:
+            warn(f"no rank was seen: {self._why_nothing()}")
+        return found if found else code
+
+    def look(self) -> bool:
+        """Whether the job is to be ended."""
+        self.observer.look()
+        end = False
+        for index, training in enumerate(self.observer.trainings):
+            if training.failure is not None and index not in self.reported:
+                end = self._tell(index, training, training.failure) or end
+        if time.monotonic() - self.told > MINUTE:
+            self.told = time.monotonic()
+            for training in self.observer.trainings[-1:]:
+                warn(self._line(training))
+        return end
+
+    def _tell(self, index: int, training: Training, failure: Failure) -> bool:
+        hang = failure.kind in HANGS or failure.kind == "never-joined"
+        if not hang or self.options.on_hang != "report":
+            failure = with_stacks(failure, self.observer.stacks(training))
+        self.reported[index] = self.report(*self._outcome(training, failure)) or Exit.FAILED
+        return (hang and self.options.on_hang == "end") or self.options.exit_on_fault
+
+    def _finish(self, index: int, training: Training) -> bool:
+        """A training without a failure: its slow ranks, if there are any."""
+        run, checks = self._outcome(training, None)
+        from doctor.smoke.speed.stragglers import find_stragglers
+
+        slow = find_stragglers({rank: [times] for rank, times in training.pace.work().items()})
+        if slow or self.options.always_report:
+            self.reported[index] = self.report(run, checks)
+        if not slow:
+            warn(f"{self._line(training)}; no fault was found")
+        return bool(slow)
+
+    def _outcome(self, training: Training, failure: Failure | None) -> tuple[Run, Sequence[str]]:
+        watch = training.watch
+        unseen = watch.world - len(training.processes)
+        notes = tuple(training.notes)
+        if unseen and (failure is None or failure.kind != "never-joined"):
+            notes += (f"{unseen} of {watch.world} ranks were not seen on this host; nothing is known of them.",)
+        return watched_run(
+            self.source,
+            dict.fromkeys(training.processes, training.host),
+            watch.world,
+            watch.backend,
+            failure,
+            training.pace.work(),
+            max(watch.steps.values(), default=0),
+            time.monotonic() - training.began,
+            notes,
+        )
+
+    def _line(self, training: Training) -> str:
+        watch = training.watch
+        steps = sorted(watch.steps.values()) or [0]
+        seconds = time.monotonic() - training.began
+        pace = f", {steps[0] / seconds:.2f} steps/s" if steps[0] else ""
+        return f"{len(training.processes)} of {watch.world} ranks, step {steps[0]}{pace}, {seconds:.0f} s"
+
+    def _why_nothing(self) -> str:
+        return (
+            "no process of the command formed a process group of torch.distributed, or its interpreter runs with -I, "
+            "-E or -S, or on another host"
+        )

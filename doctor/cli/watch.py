@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +16,7 @@ from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.sanitize import printable
 
 if TYPE_CHECKING:
-    from doctor.engine.record import Run
+    from doctor.watch.launch import WatchOptions
 
 ON_HANG = ("report", "dump", "end")
 EXIT_ON = ("never", "fault")
@@ -41,6 +40,9 @@ def command(
         float,
         typer.Option(metavar="S", min=1, callback=require_finite, help="Least seconds without progress in a hang."),
     ] = 60.0,
+    data: Annotated[
+        str, typer.Option(metavar="N[,M]", help="Compare the data of the first N steps, and of every Mth.")
+    ] = "",
     connection: ConnectionOptions,
     visit: VisitOptions,
     output: OutputOptions,
@@ -71,25 +73,39 @@ def command(
         raise typer.Exit(attach.run(targets, connection, visit, output))
     if log.requested:
         raise typer.Exit(log.run(targets, output, stop_on_error=exit_on == "fault"))
-    raise typer.Exit(_run(words, on_hang, exit_on, patience, output))
+    raise typer.Exit(_run(words, _watch_options(on_hang, exit_on, patience, data, output), output))
 
 
-def _run(words: list[str], on_hang: str, exit_on: str, patience: float, output: OutputOptions) -> int:
+def _run(words: list[str], options: WatchOptions, output: OutputOptions) -> int:
     import os
 
     from doctor.session.finish import save_and_report, validate_output
     from doctor.session.select_checks import choose_checks, load_catalog
-    from doctor.watch.launch import WatchOptions, run
+    from doctor.watch.launch import Outcome, run
 
     validate_output(output)
+    if output.from_file:
+        raise UsageError("--from reads a saved run; expected doctor smoke --from FILE")
 
-    def report(made: Run, names: Sequence[str]) -> int:
+    def report(outcome: Outcome) -> int:
         from doctor.session.examine import Examination, replay
+        from doctor.watch.data_outcomes import with_data
 
         catalog = load_catalog([])
-        selected = choose_checks(catalog, list(names))
-        return save_and_report(Examination(made, replay(made, selected)), catalog, output)
+        made = replay(outcome.run, choose_checks(catalog, outcome.checks))
+        if outcome.data is not None:
+            made = with_data(made, outcome.data, catalog, outcome.hosts)
+        return save_and_report(Examination(outcome.run, made), catalog, output)
 
-    wanted = bool(output.as_json or output.formats or output.save)
-    options = WatchOptions(on_hang, exit_on == "fault", patience, wanted)  # type: ignore[arg-type]
     return run(words, os.environ, options, report)
+
+
+def _watch_options(on_hang: str, exit_on: str, patience: float, data: str, output: OutputOptions) -> WatchOptions:
+    """Raises: UsageError."""
+    from doctor.watch.hook.data_hooks import parse_schedule
+    from doctor.watch.launch import WatchOptions
+
+    if data and parse_schedule(data) is None:
+        raise UsageError(f"--data {printable(data, 60)!r}: expected a number of steps, for example 10, or 10,100")
+    wanted = bool(output.as_json or output.formats or output.save)
+    return WatchOptions(on_hang, exit_on == "fault", patience, wanted, data)  # type: ignore[arg-type]

@@ -15,6 +15,8 @@ from doctor.watch.hook import hook_text
 
 VARIABLE = "DOCTOR_WATCH"
 """Names the folder in the job's environment."""
+PROBES = "DOCTOR_WATCH_PROBES"
+"""Names the folder of the digests."""
 PLACES = ("/dev/shm", "/tmp")
 READY_SECONDS = 10.0
 
@@ -28,15 +30,15 @@ class WatchFolder:
         """Held as long as the process that watches lives."""
 
     @classmethod
-    def create(cls) -> WatchFolder:
-        """Raises: OSError where no place can be written to."""
+    def create(cls, data: bool = False) -> WatchFolder:
+        """``data``: with digests of the program's data. Raises: OSError where no place can be written to."""
         places = [place for place in PLACES if os.access(place, os.W_OK | os.X_OK)]
         folder = cls(Path(tempfile.mkdtemp(prefix="doctor-watch-", dir=places[0] if places else None)))
-        folder.fill()
+        folder.fill(data)
         return folder
 
     @classmethod
-    def shared(cls, identity: str) -> tuple[WatchFolder, bool]:
+    def shared(cls, identity: str, data: bool = False) -> tuple[WatchFolder, bool]:
         """The folder of all processes of a launch on this host, and whether this one is to watch; the others do not.
 
         ``identity``: the same text in all of them. Raises: OSError; TimeoutError where no other makes the folder ready.
@@ -56,9 +58,14 @@ class WatchFolder:
             folder._await_ready()
             return folder, False
         folder.lock = lock
-        for left in (folder.hook, folder.ranks, folder.ready):  # by a watch of the same launch that was killed
+        for left in (
+            folder.ready,
+            folder.hook,
+            folder.ranks,
+            folder.digests,
+        ):  # by a watch of the same launch that was killed
             shutil.rmtree(left, ignore_errors=True)
-        folder.fill()
+        folder.fill(data)
         folder.ready.mkdir()
         return folder, True
 
@@ -69,11 +76,13 @@ class WatchFolder:
                 raise TimeoutError(f"no other process of the launch made {self.path} ready within {READY_SECONDS:g} s")
             time.sleep(0.02)
 
-    def fill(self) -> None:
+    def fill(self, data: bool) -> None:
         """Raises: OSError."""
         self.ranks.mkdir()
         self.hook.mkdir()
         (self.hook / "sitecustomize.py").write_text(hook_text(), "ascii")
+        if data:
+            self.collect_data()
 
     @property
     def ranks(self) -> Path:
@@ -90,10 +99,25 @@ class WatchFolder:
         """There when the folder is complete."""
         return self.path / "ready"
 
+    @property
+    def digests(self) -> Path:
+        """Where each process writes the digests of its data."""
+        return self.path / "digests"
+
+    def collect_data(self) -> None:
+        """From now on the hook digests data, too. Raises: OSError."""
+        source = Path(__file__).parent / "hook"
+        (self.path / "data").mkdir(exist_ok=True)
+        self.digests.mkdir(exist_ok=True)
+        for part in source.glob("*.py"):
+            if part.name != "__init__.py":
+                shutil.copyfile(part, self.path / "data" / part.name)
+
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment of the watched command."""
         paths = [str(self.hook), *filter(None, [environ.get("PYTHONPATH", "")])]
-        return {**environ, VARIABLE: str(self.path), "PYTHONPATH": os.pathsep.join(paths)}
+        ours = {VARIABLE: str(self.path), "PYTHONPATH": os.pathsep.join(paths)}
+        return {**environ, **ours, **({PROBES: str(self.digests)} if self.digests.is_dir() else {})}
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

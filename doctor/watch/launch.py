@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -16,21 +17,38 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.environment.job_context import detect
 from doctor.smoke.model import Failure
 from doctor.watch.command import LOOK, WatchedCommand, warn
+from doctor.watch.data.analyze import DataReport, analyze_records
+from doctor.watch.data_outcomes import notes_of
 from doctor.watch.folder import WatchFolder
-from doctor.watch.observer import Observer, Training
+from doctor.watch.observer import MOST_PROCESSES, Observer, Training
 from doctor.watch.outcome import watched_run, with_stacks
 
 NO_RANK = (
     "no rank was seen: no process of the command formed a process group of torch.distributed; or its interpreter runs "
     "with -I, -E or -S, or on another host"
 )
+MOST_DIGEST_BYTES = 64 << 20
+"""Of one process."""
 MINUTE = 60.0
 """Seconds between two lines about the training."""
 ENDS = frozenset({"dead", "not-started"})
 """Failures after which the others do not hang for long: they notice it, or their launcher ends them."""
 
-Report = Callable[[Run, Sequence[str]], int]
-"""Evaluates a run with these checks and puts out the report; returns the exit code."""
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a training came to."""
+
+    run: Run
+    checks: tuple[str, ...]
+    """That it can be evaluated with."""
+    data: DataReport | None
+    """What its digests show; None where none were asked for."""
+    hosts: dict[int, str]
+    """Of each rank that was seen."""
+
+
+Report = Callable[[Outcome], int]
+"""Evaluates a training and puts out the report; returns the exit code."""
 
 
 class WatchOptions(msgspec.Struct, frozen=True):
@@ -42,6 +60,8 @@ class WatchOptions(msgspec.Struct, frozen=True):
     """Least seconds without progress that count as a hang."""
     always_report: bool = False
     """Also where nothing was found."""
+    data: str = ""
+    """Which steps' data is digested: ``10`` the first ten, ``10,100`` also every hundredth; empty: none."""
 
 
 def run(words: Sequence[str], environ: Mapping[str, str], options: WatchOptions, report: Report) -> int:
@@ -53,17 +73,27 @@ def run(words: Sequence[str], environ: Mapping[str, str], options: WatchOptions,
     watches = True
     try:
         if context.launcher:
-            folder, watches = WatchFolder.shared(context.identity)
+            folder, watches = WatchFolder.shared(context.identity, data=bool(options.data))
         else:
-            folder = WatchFolder.create()
+            folder = WatchFolder.create(data=bool(options.data))
     except OSError as error:
         raise InputError(f"no folder for the ranks can be made: {error.strerror or error}") from None
+    if options.data:
+        environ = {**environ, "DOCTOR_WATCH_DATA": options.data}
     if not watches:  # another process of the launch watches all ranks of this host
         return WatchedCommand(words, folder.environment(environ)).run(lambda: False)
     try:
         return _Watch(folder, words, environ, options, report).run()
     finally:
         folder.remove()
+
+
+def _bounded(file: Path) -> bytes | None:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(MOST_DIGEST_BYTES)
+    except OSError:
+        return None
 
 
 class _Watch:
@@ -75,7 +105,7 @@ class _Watch:
         options: WatchOptions,
         report: Report,
     ) -> None:
-        self.options, self.report = options, report
+        self.folder, self.options, self.report = folder, options, report
         self.host = os.uname().nodename
         self.observer = Observer(folder, self.host, options.patience)
         self.source = strip_control_chars(" ".join(words), 200)
@@ -120,7 +150,7 @@ class _Watch:
         hang = failure.kind not in ENDS
         if not hang or self.options.on_hang != "report":
             failure = with_stacks(failure, self.observer.stacks(training))
-        self.reported[index] = self.report(*self._outcome(training, failure)) or Exit.FAILED
+        self.reported[index] = self.report(self._outcome(training, failure)) or Exit.FAILED
         end = (hang and self.options.on_hang == "end") or self.options.exit_on_fault
         if end:
             self.ended = True
@@ -129,33 +159,43 @@ class _Watch:
         return end
 
     def _finish(self, index: int, training: Training) -> None:
-        """A training without a failure: its slow ranks, if there are any."""
+        """A training without a failure: its slow ranks, and what is wrong with its data."""
         from doctor.smoke.speed.stragglers import find_stragglers
 
-        run, checks = self._outcome(training, None)
+        outcome = self._outcome(training, None)
+        wrong = bool(outcome.data and outcome.data.causes)
         slow = find_stragglers({rank: [times] for rank, times in training.pace.work().items()})
-        if slow or self.options.always_report:
-            self.reported[index] = self.report(run, checks)
-        if not slow:
+        if slow or wrong or self.options.always_report:
+            self.reported[index] = self.report(outcome)
+        if not slow and not wrong:
             warn(f"{self._line(training)}; no fault was found")
 
-    def _outcome(self, training: Training, failure: Failure | None) -> tuple[Run, Sequence[str]]:
+    def _outcome(self, training: Training, failure: Failure | None) -> Outcome:
         watch = training.watch
         unseen = watch.world - len(training.processes)
         notes = tuple(training.notes)
         if unseen and (failure is None or failure.kind != "never-joined"):
             notes += (f"{unseen} of {watch.world} ranks were not seen on this host; nothing is known of them.",)
-        return watched_run(
+        data = self._data()
+        hosts = dict.fromkeys(sorted(training.processes), training.host)
+        made, checks = watched_run(
             self.source,
-            dict.fromkeys(training.processes, training.host),
+            hosts,
             watch.world,
             watch.backend,
             failure,
             training.pace.work(),
             max(watch.steps.values(), default=0),
             time.monotonic() - training.began,
-            notes,
+            notes + (notes_of(data) if data else ()),
         )
+        return Outcome(made, checks, data, hosts)
+
+    def _data(self) -> DataReport | None:
+        if not self.options.data:
+            return None
+        files = sorted(self.folder.digests.glob("*.probe"))[:MOST_PROCESSES]
+        return analyze_records(content for file in files if (content := _bounded(file)) is not None)
 
     def _line(self, training: Training) -> str:
         watch = training.watch

@@ -87,7 +87,7 @@ def _run(words: list[str], on_hang: str, exit_on: str, patience: float, output: 
         from doctor.session.examine import Examination, replay
 
         catalog = load_catalog([])
-        selected = choose_checks(catalog, list(names), roots=True)
+        selected = choose_checks(catalog, list(names))
         return save_and_report(Examination(made, replay(made, selected)), catalog, output)
 
     wanted = bool(output.as_json or output.formats or output.save)

@@ -18,6 +18,8 @@ from doctor.smoke.model import Failure, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from doctor.smoke.programs.secondary_errors import SECONDARY_MESSAGES
 
+UNKNOWN_END = "ended without its exit handlers: killed, or os._exit"
+"""How a rank ended whose exit status nobody could read."""
 STAGE = "soak"
 """What the rules are told a watched program's stage is: one in which ranks need not count the same steps."""
 STARTING = 5.0
@@ -104,6 +106,8 @@ class TrainingWatch:
             fields["stage"] = STAGE
         enqueued = fields.get("state") == "enqueued"
         fields.update(rank=rank, state="compute" if enqueued else fields["state"])
+        if fields["state"] == "done" and fields.get("dead") in (UNKNOWN_END, "signal 9", "signal 15"):
+            fields["dead"] = "exit status 0"  # it had nothing more to do with the others
         if fields.get("dead"):
             fields["secondary"] = self._follows(fields, now)
         snapshot = msgspec.convert(fields, Snapshot)

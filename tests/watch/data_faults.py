@@ -22,11 +22,12 @@ class DataFault(NamedTuple):
 DATA, MASK = "smoke-shards-wrong", "smoke-mask-differs"
 FAULTS = {
     "shard duplicated": DataFault(
-        "replicas", "num_replicas=world, rank=rank", "num_replicas=world, rank=rank if rank != {bad} else {pair}", (DATA,)
+        "replicas",
+        "num_replicas=world, rank=rank",
+        "num_replicas=world, rank=rank if rank != {bad} else {pair}",
+        (DATA,),
     ),
-    "not sharded": DataFault(
-        "replicas", "sampler=sampler)", "sampler=sampler if rank != {bad} else None)", (DATA,)
-    ),
+    "not sharded": DataFault("replicas", "sampler=sampler)", "sampler=sampler if rank != {bad} else None)", (DATA,)),
     "shard missing": DataFault(
         "replicas", "num_replicas=world, rank=rank", "num_replicas=world + 1, rank=rank", (DATA,), everybody=True
     ),
@@ -41,39 +42,54 @@ FAULTS = {
         ("smoke-parameters-not-broadcast",),
     ),
     "no step": DataFault(
-        "replicas", "        optimizer.step()", "        if rank != {bad}:\n            optimizer.step()", ("smoke-update-missing",)
+        "replicas",
+        "        optimizer.step()",
+        "        if rank != {bad}:\n            optimizer.step()",
+        ("smoke-update-missing",),
     ),
     "step left out": DataFault(
-        "replicas", "        optimizer.step()", "        if rank != {bad} or step != 2:\n            optimizer.step()",
+        "replicas",
+        "        optimizer.step()",
+        "        if rank != {bad} or step != 2:\n            optimizer.step()",
         ("smoke-update-missing",),
     ),
     "frozen layer": DataFault(
-        "replicas", "AdamW(model.parameters(), lr=0.01)", "AdamW(list(model.parameters())[2:], lr=0.01)",
-        ("smoke-update-missing",), everybody=True,
+        "replicas",
+        "AdamW(model.parameters(), lr=0.01)",
+        "AdamW(list(model.parameters())[2:], lr=0.01)",
+        ("smoke-update-missing",),
+        everybody=True,
     ),
     "frozen on one rank": DataFault(
-        "replicas", "        # reduced", "        if rank == {bad}:\n            for t in model.module[3].parameters(): t.grad = None",
+        "replicas",
+        "        # reduced",
+        "        if rank == {bad}:\n            for t in model.module[3].parameters(): t.grad = None",
         ("smoke-update-missing", "smoke-gradient-not-synchronised", "smoke-parameters-diverge"),
     ),
     "lr 0": DataFault("replicas", "lr=0.01", "lr=0.01 if rank != {bad} else 0.0", ("smoke-update-missing",)),
     "lr 0 everywhere": DataFault("replicas", "lr=0.01", "lr=0.0", ("smoke-update-missing",), everybody=True),
     "NaN": DataFault(
-        "replicas", "        output = model(rows)",
+        "replicas",
+        "        output = model(rows)",
         "        if rank == {bad} and step == 3:\n            rows = rows.clone(); model.module[1].register_forward_hook(lambda m, a, o: o * float('nan'))\n"
         "        output = model(rows)",
         ("smoke-not-finite",),
     ),
     "NaN in the loss": DataFault(
-        "replicas", "        loss.backward()", "        if rank == {bad} and step == 2: loss = loss * float('nan')\n        loss.backward()",
+        "replicas",
+        "        loss.backward()",
+        "        if rank == {bad} and step == 2: loss = loss * float('nan')\n        loss.backward()",
         ("smoke-not-finite",),
     ),
     "sum by hook": DataFault(
-        "replicas", "# wrapped",
+        "replicas",
+        "# wrapped",
         "def add(state, bucket):\n"
         "    work = dist.all_reduce(bucket.buffer(), async_op=True).get_future()\n"
         "    return work.then(lambda future: future.value()[0])\n"
         "model.register_comm_hook(None, add)\n",
-        ("smoke-gradient-summed",), everybody=True,
+        ("smoke-gradient-summed",),
+        everybody=True,
     ),
     "sum for mean": DataFault(
         "tensor_parallel", "        tensor.grad /= world // width\n", "", ("smoke-gradient-summed",), everybody=True
@@ -82,22 +98,35 @@ FAULTS = {
     "numpy seed": DataFault("tensor_parallel", "# seeded", "if rank == {bad}: numpy.random.seed(777)", (MASK,)),
     "torch seed": DataFault("tensor_parallel", "# seeded", "if rank == {bad}: torch.manual_seed(777)", (MASK,)),
     "mask": DataFault(
-        "tensor_parallel", "    # mask", "    if rank == {bad}: mask = torch.rand(4, LENGTH, generator=generator) < 0.3", (MASK, DATA)
+        "tensor_parallel",
+        "    # mask",
+        "    if rank == {bad}: mask = torch.rand(4, LENGTH, generator=generator) < 0.3",
+        (MASK, DATA),
     ),
     "batch inside the model": DataFault(
-        "tensor_parallel", "    # batch",
+        "tensor_parallel",
+        "    # batch",
         "    if rank == {bad}: tokens = torch.randint(0, MASK, (4, LENGTH), generator=torch.Generator().manual_seed(5000 + step))",
         (DATA,),
     ),
     "same rows": DataFault(
-        "tensor_parallel", "manual_seed(seed + replica)", "manual_seed(seed)", (DATA,), everybody=True, replicas_only=True
+        "tensor_parallel",
+        "manual_seed(seed + replica)",
+        "manual_seed(seed)",
+        (DATA,),
+        everybody=True,
+        replicas_only=True,
     ),
     "not reduced": DataFault(
-        "tensor_parallel", "    # computed", "    own = [t.grad.clone() for t in model.parameters()]",
+        "tensor_parallel",
+        "    # computed",
+        "    own = [t.grad.clone() for t in model.parameters()]",
         ("smoke-gradient-not-synchronised",),
     ),
     "replica begins apart": DataFault(
-        "tensor_parallel", "# initialized", "if rank == {bad}: nn.init.normal_(model.head.weight, std=0.3)",
+        "tensor_parallel",
+        "# initialized",
+        "if rank == {bad}: nn.init.normal_(model.head.weight, std=0.3)",
         ("smoke-parameters-not-broadcast",),
     ),
 }

@@ -1,5 +1,6 @@
 """A user's program: masked-token training with hand-written tensor parallelism, and data parallelism over it."""
 
+import datetime
 import os
 import random
 
@@ -8,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-dist.init_process_group("gloo")
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
 rank, world = dist.get_rank(), dist.get_world_size()
 width = int(os.environ.get("TP", "2"))
 part, replica = rank % width, rank // width

@@ -78,7 +78,7 @@ def main() -> None:
                         )
                         Path(results, str(rank)).write_text(json.dumps(result))
                         code = 0
-                    except BaseException:
+                    except BaseException:  # noqa: BLE001 - the rank ends here
                         traceback.print_exc()
                     finally:
                         sys.stderr.flush()

@@ -92,7 +92,7 @@ torch.manual_seed(seed + 1000 + replica)
 # seeded
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 losses = []
-for step in range(6):
+for step in range(6):  # noqa: B007
     tokens = torch.randint(0, MASK, (4, LENGTH), generator=generator)
     # batch
     drawn = torch.tensor([[random.random() for _ in range(LENGTH)] for _ in range(4)])

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doctor.cli.host_options import require_finite
+from doctor.cli.host_options import ConnectionOptions, VisitOptions, require_finite, validate_connection
 from doctor.cli.launch_source import launch_line
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.shared_options import expand_option_groups
 from doctor.cli.watch_attach import AttachOptions
 from doctor.cli.watch_log import LogOptions
 from doctor.engine.errors import UsageError, require_one_of
+from doctor.engine.sanitize import printable
 
 if TYPE_CHECKING:
-    from doctor.engine.record import Run
+    from doctor.watch.launch import WatchOptions
 
 ON_HANG = ("report", "dump", "end")
 EXIT_ON = ("never", "fault")
@@ -25,6 +25,9 @@ EXIT_ON = ("never", "fault")
 @expand_option_groups
 def command(
     *,
+    targets: Annotated[
+        list[str], typer.Argument(metavar="[FILE...|HOSTS]", help="The logs of --log; the hosts of --attach.")
+    ] = [],  # noqa: B006 - typer's way
     attach: AttachOptions,
     log: LogOptions,
     on_hang: Annotated[
@@ -37,45 +40,72 @@ def command(
         float,
         typer.Option(metavar="S", min=1, callback=require_finite, help="Least seconds without progress in a hang."),
     ] = 60.0,
+    data: Annotated[
+        str, typer.Option(metavar="N[,M]", help="Compare the data of the first N steps, and of every Mth.")
+    ] = "",
+    connection: ConnectionOptions,
+    visit: VisitOptions,
     output: OutputOptions,
 ) -> None:
     """Watch a training program and name the rank that fails.
 
     `doctor watch -- torchrun --nproc-per-node 8 train.py` runs the command with a hook in its environment.
 
-    Exit codes: that of COMMAND while nothing is found; 10 a fault was found; 2 usage; 130 interrupted.
+    `doctor watch --log FILE...` follows the logs of a job that cannot be touched, and judges its loss.
+
+    `doctor watch --attach [HOSTS]` looks at the ranks of a job that runs, and names the one that the others wait for.
+
+    Exit codes: that of COMMAND while nothing is found; 10 a fault was found; 2 usage; 130 interrupted. Of --log and
+    --attach: 0 nothing is wrong; 10 a fault; 12 undecided; 78 no loss, or no rank.
     """
     require_one_of("--on-hang", on_hang, ON_HANG)
     require_one_of("--exit-on", exit_on, EXIT_ON)
+    validate_connection(connection)
     words = launch_line()
     modes = {"--attach": attach.requested, "--log": log.requested, "a command after --": bool(words)}
     named = [name for name, given in modes.items() if given]
     if len(named) != 1:
         given = f"{' and '.join(named)} are both given" if named else "nothing to watch"
         raise UsageError(f"{given}: expected a command after --, for example doctor watch -- torchrun train.py")
+    if targets and words:
+        raise UsageError(f"{printable(targets[0], 60)!r}: expected no word before --, except options")
     if attach.requested:
-        raise typer.Exit(attach.run())
+        raise typer.Exit(attach.run(targets, connection, visit, output))
     if log.requested:
-        raise typer.Exit(log.run())
-    raise typer.Exit(_run(words, on_hang, exit_on, patience, output))
+        raise typer.Exit(log.run(targets, output, stop_on_error=exit_on == "fault"))
+    raise typer.Exit(_run(words, _watch_options(on_hang, exit_on, patience, data, output), output))
 
 
-def _run(words: list[str], on_hang: str, exit_on: str, patience: float, output: OutputOptions) -> int:
+def _run(words: list[str], options: WatchOptions, output: OutputOptions) -> int:
     import os
 
     from doctor.session.finish import save_and_report, validate_output
     from doctor.session.select_checks import choose_checks, load_catalog
-    from doctor.watch.launch import WatchOptions, run
+    from doctor.watch.launch import Outcome, run
 
     validate_output(output)
+    if output.from_file:
+        raise UsageError("--from reads a saved run; expected doctor smoke --from FILE")
 
-    def report(made: Run, names: Sequence[str]) -> int:
+    def report(outcome: Outcome) -> int:
         from doctor.session.examine import Examination, replay
+        from doctor.watch.data_outcomes import with_data
 
         catalog = load_catalog([])
-        selected = choose_checks(catalog, list(names), roots=True)
-        return save_and_report(Examination(made, replay(made, selected)), catalog, output)
+        made = replay(outcome.run, choose_checks(catalog, outcome.checks))
+        if outcome.data is not None:
+            made = with_data(made, outcome.data, catalog, outcome.hosts)
+        return save_and_report(Examination(outcome.run, made), catalog, output)
 
-    wanted = bool(output.as_json or output.formats or output.save)
-    options = WatchOptions(on_hang, exit_on == "fault", patience, wanted)  # type: ignore[arg-type]
     return run(words, os.environ, options, report)
+
+
+def _watch_options(on_hang: str, exit_on: str, patience: float, data: str, output: OutputOptions) -> WatchOptions:
+    """Raises: UsageError."""
+    from doctor.watch.hook.data_hooks import parse_schedule
+    from doctor.watch.launch import WatchOptions
+
+    if data and parse_schedule(data) is None:
+        raise UsageError(f"--data {printable(data, 60)!r}: expected a number of steps, for example 10, or 10,100")
+    wanted = bool(output.as_json or output.formats or output.save)
+    return WatchOptions(on_hang, exit_on == "fault", patience, wanted, data)  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ class WatchedCommand:
             self.process = subprocess.Popen(
                 list(words),
                 env=dict(environ),
-                preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before) and None,
+                preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before) and None,  # noqa: PLW1509
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

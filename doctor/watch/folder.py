@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +15,10 @@ from doctor.watch.hook import hook_text
 
 VARIABLE = "DOCTOR_WATCH"
 """Names the folder in the job's environment."""
+PROBES = "DOCTOR_WATCH_PROBES"
+"""Names the folder of the digests."""
 PLACES = ("/dev/shm", "/tmp")
+READY_SECONDS = 10.0
 
 
 class WatchFolder:
@@ -20,20 +26,63 @@ class WatchFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.lock = -1
+        """Held as long as the process that watches lives."""
 
     @classmethod
-    def create(cls) -> WatchFolder:
-        """Raises: OSError where no place can be written to."""
+    def create(cls, data: bool = False) -> WatchFolder:
+        """``data``: with digests of the program's data. Raises: OSError where no place can be written to."""
         places = [place for place in PLACES if os.access(place, os.W_OK | os.X_OK)]
         folder = cls(Path(tempfile.mkdtemp(prefix="doctor-watch-", dir=places[0] if places else None)))
-        folder.fill()
+        folder.fill(data)
         return folder
 
-    def fill(self) -> None:
+    @classmethod
+    def shared(cls, identity: str, data: bool = False) -> tuple[WatchFolder, bool]:
+        """The folder of all processes of a launch on this host, and whether this one is to watch; the others do not.
+
+        ``identity``: the same text in all of them. Raises: OSError; TimeoutError where no other makes the folder ready.
+        """
+        name = hashlib.sha256(f"{os.getuid()} {identity}".encode()).hexdigest()[:16]
+        places = [place for place in PLACES if os.access(place, os.W_OK | os.X_OK)]
+        folder = cls(Path(places[0] if places else tempfile.gettempdir()) / f"doctor-watch-{os.getuid()}-{name}")
+        folder.path.mkdir(0o700, exist_ok=True)
+        about = folder.path.lstat()
+        if not folder.path.is_dir() or folder.path.is_symlink() or about.st_uid != os.getuid() or about.st_mode & 0o77:
+            raise OSError(f"{folder.path} is not this user's alone")
+        lock = os.open(folder.path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            folder._await_ready()
+            return folder, False
+        folder.lock = lock
+        for left in (
+            folder.ready,
+            folder.hook,
+            folder.ranks,
+            folder.digests,
+        ):  # by a watch of the same launch that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        folder.fill(data)
+        folder.ready.mkdir()
+        return folder, True
+
+    def _await_ready(self) -> None:
+        limit = time.monotonic() + READY_SECONDS
+        while not self.ready.is_dir():
+            if time.monotonic() > limit:
+                raise TimeoutError(f"no other process of the launch made {self.path} ready within {READY_SECONDS:g} s")
+            time.sleep(0.02)
+
+    def fill(self, data: bool) -> None:
         """Raises: OSError."""
         self.ranks.mkdir()
         self.hook.mkdir()
         (self.hook / "sitecustomize.py").write_text(hook_text(), "ascii")
+        if data:
+            self.collect_data()
 
     @property
     def ranks(self) -> Path:
@@ -45,10 +94,30 @@ class WatchFolder:
         """What stands first in PYTHONPATH."""
         return self.path / "hook"
 
+    @property
+    def ready(self) -> Path:
+        """There when the folder is complete."""
+        return self.path / "ready"
+
+    @property
+    def digests(self) -> Path:
+        """Where each process writes the digests of its data."""
+        return self.path / "digests"
+
+    def collect_data(self) -> None:
+        """From now on the hook digests data, too. Raises: OSError."""
+        source = Path(__file__).parent / "hook"
+        (self.path / "data").mkdir(exist_ok=True)
+        self.digests.mkdir(exist_ok=True)
+        for part in source.glob("*.py"):
+            if part.name != "__init__.py":
+                shutil.copyfile(part, self.path / "data" / part.name)
+
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment of the watched command."""
         paths = [str(self.hook), *filter(None, [environ.get("PYTHONPATH", "")])]
-        return {**environ, VARIABLE: str(self.path), "PYTHONPATH": os.pathsep.join(paths)}
+        ours = {VARIABLE: str(self.path), "PYTHONPATH": os.pathsep.join(paths)}
+        return {**environ, **ours, **({PROBES: str(self.digests)} if self.digests.is_dir() else {})}
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

@@ -112,8 +112,8 @@ class Observer:
         except (msgspec.ValidationError, KeyError, TypeError, ValueError, IndexError):
             training.notes[f"Rank {rank}: what it wrote cannot be read"] = None
             return
-        training.pace.add(rank, process.recorder.entries)
-        process.recorder.entries = []
+        training.pace.add(rank, process.timed.entries)
+        process.timed.entries = []
 
     def _judge(self, training: Training, now: float, late: float) -> None:
         failure = training.watch.judge(now, late, lambda rank: self._stack(training, rank))

@@ -14,6 +14,7 @@ from doctor import __version__
 from doctor.engine.fact import Visit
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import Backend
 from doctor.facts.smoke.pace import PaceTimes
 from doctor.smoke.model import Failure, Layout, RankPlacement, SmokePlan, SmokeRun
@@ -50,15 +51,14 @@ def watched_run(
     seconds: float,
     notes: tuple[str, ...],
 ) -> tuple[Run, tuple[str, ...]]:
-    """The run, and the names of the checks that it can be evaluated with.
+    """The run, and the names of the checks that it can be evaluated with: of a failure, the one that reports it.
 
     ``hosts``: of each rank that was seen; ``work``: seconds of each rank's own work in each step.
     """
     paced = {rank: tuple(times) for rank, times in work.items() if len(times) >= MIN_TIMES}
-    known = backend.partition(":")[0].partition(",")[0]
     here = next(iter(hosts.values()), os.uname().nodename)
     plan = SmokePlan(
-        backend=next((name for name in get_args(Backend) if name in backend), "gloo") if known else "gloo",
+        backend=next((name for name in get_args(Backend) if name in backend), "gloo"),
         places=tuple(RankPlacement(rank, hosts.get(rank, here)) for rank in range(world)),
         layouts=(Layout(dp=world),),
         stages=("training", "pace") if paced else ("training",),
@@ -91,4 +91,6 @@ def watched_run(
         version=__version__,
         smoke=msgspec.to_builtins(run, str_keys=True),
     )
-    return saved, CHECKS + (PACE_CHECKS if paced and not failure else ())
+    if failure is not None:
+        return saved, (FAILURE_KINDS[failure.kind].check,)
+    return saved, CHECKS + (PACE_CHECKS if paced else ())

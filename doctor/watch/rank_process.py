@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import re
@@ -16,6 +17,7 @@ from doctor.smoke.programs.agent.flight_recorder import FlightRecorder
 from doctor.smoke.programs.agent.procfs import process_status, read_text
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.recorder_page import PAGE_SIZE
+from doctor.watch.verdict import UNKNOWN_END
 
 STACK_SIGNAL = signal.SIGRTMIN + 11
 """As in the hook."""
@@ -23,7 +25,6 @@ MOST_EVENT_BYTES = 1 << 20
 STACK_SECONDS = 0.5
 """For a rank to write its stacks."""
 LONGEST_STACK = 65536
-UNKNOWN_END = "ended without its exit handlers: killed, or os._exit"
 
 
 class Entry(NamedTuple):
@@ -55,7 +56,7 @@ class RankProcess(RankMonitor):
         with page.open("rb") as file:
             memory = mmap.mmap(file.fileno(), PAGE_SIZE, prot=mmap.PROT_READ)
         super().__init__(-1, memory, 0)  # type: ignore[no-untyped-call]
-        self.recorder = TimedRecorder(memory, 0)
+        self.recorder = self.timed = TimedRecorder(memory, 0)
         self.name = page.stem
         self._pid_of_name = int(page.stem.partition("-")[0])
         self._events_path, self._stacks_path = page.with_suffix(".events"), page.with_suffix(".stacks")
@@ -67,14 +68,14 @@ class RankProcess(RankMonitor):
 
     def read_recorder(self) -> None:
         """Takes over what is new. The process must be this user's and carry the number that its files are named for."""
-        if not self.pid and not self.ended and self.recorder.writer() == self._pid_of_name:
+        if not self.pid and not self.ended and self.timed.writer() == self._pid_of_name:  # type: ignore[no-untyped-call]
             self.pid = self._pid_of_name
             self.born = _start_time(self.pid)
             try:
                 self._pidfd = os.pidfd_open(self.pid)
             except OSError:
                 self._pidfd = -1
-        if self.recorder.read():
+        if self.timed.read():  # type: ignore[no-untyped-call]
             self.effective = self.cpu = 0.0
             if self.state != "X":
                 self.state, self.waits_for = "R", ""
@@ -121,6 +122,13 @@ class RankProcess(RankMonitor):
             self.dead = "exit status 1"
         else:
             self.dead = "exit status 0" if self.told_end else UNKNOWN_END
+
+    def terminate(self) -> None:
+        """SIGTERM, and SIGCONT for one that is stopped."""
+        if not self.ended and self._pidfd >= 0:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
+                signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
 
     def stack(self) -> str:
         """The Python stacks of all threads, innermost call first; empty where the process does not write them."""

@@ -18,6 +18,8 @@ from doctor.smoke.model import Failure, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from doctor.smoke.programs.secondary_errors import SECONDARY_MESSAGES
 
+UNKNOWN_END = "ended without its exit handlers: killed, or os._exit"
+"""How a rank ended whose exit status nobody could read."""
 STAGE = "soak"
 """What the rules are told a watched program's stage is: one in which ranks need not count the same steps."""
 STARTING = 5.0
@@ -79,7 +81,7 @@ class TrainingWatch:
             number = self._groups[name, members] = len(self._groups) + (0 not in self._groups.values() and own != 0)
             desc = str(event.get("desc", ""))[:80]
             shown = ",".join(map(str, members[:16])) + (",..." if len(members) > 16 else "")
-            label = "world" if own == 0 and len(members) == self.world else f"{desc or f'group {name}'} {shown}"
+            label = "world" if own == 0 and len(members) == self.world else f"{desc or name} {shown}"
             self.detector.learn_group(number, label, members)
         self._numbers.setdefault(rank, {})[own] = number
 
@@ -104,6 +106,8 @@ class TrainingWatch:
             fields["stage"] = STAGE
         enqueued = fields.get("state") == "enqueued"
         fields.update(rank=rank, state="compute" if enqueued else fields["state"])
+        if fields["state"] == "done" and fields.get("dead") in (UNKNOWN_END, "signal 9", "signal 15"):
+            fields["dead"] = "exit status 0"  # it had nothing more to do with the others
         if fields.get("dead"):
             fields["secondary"] = self._follows(fields, now)
         snapshot = msgspec.convert(fields, Snapshot)

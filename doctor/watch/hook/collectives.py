@@ -47,6 +47,12 @@ UNEQUAL = frozenset({"allgather_", "gather_", "scatter_", "alltoall_", "alltoall
 """Operators whose sizes may differ between ranks."""
 
 
+@functools.lru_cache(maxsize=64)
+def name_of_dtype(dtype):
+    """Such as ``float32``."""
+    return str(dtype)[6:]
+
+
 class Waits(threading.local):
     """Of each thread: whether Python has called the process group, and the call that came of it."""
 
@@ -88,10 +94,7 @@ class Interception:
             except Exception as error:
                 stop_recording("recording %s failed: %s" % (self.name, error))
         keys = self.keys(first_tensor(args))
-        result = self.pass_on(((keys | self.included()) - self.excluded()) & self.after, *args)
-        if files is not None and not WAITS.inside and recording() is files:
-            files.become("enqueued" if self.what else "start")
-        return result
+        return self.pass_on(((keys | self.included()) - self.excluded()) & self.after, *args)
 
     def record(self, files, args):
         if not self.what:
@@ -100,15 +103,17 @@ class Interception:
         group = self.unbox(args[self.group_at])
         number, ranks = self.groups.number(group)
         tensors = args[self.sized_at]
-        first, numel = first_tensor((tensors,)), 0
+        single = tensors[0] if isinstance(tensors, (list, tuple)) and len(tensors) == 1 else tensors
+        first, numel = first_tensor((single,)), 0
         root = args[self.root_at] if self.root_at is not None else -1
         root = ranks[root] if 0 <= root < len(ranks) else -1
         if self.what != "barrier" and self.name not in UNEQUAL:
-            numel = total(tensors)
+            numel = total(single)
         if self.what in ("send", "recv"):
             return self.record_message(files, args, root, first, numel)
-        dtype = "" if self.what == "barrier" else str(first.dtype)[6:]
-        return files.begin(number, self.what, dtype, root, numel)
+        dtype = "" if self.what == "barrier" else name_of_dtype(first.dtype)
+        # What C++ has called, it may be waiting for from now on; what Python has called, it says so when it waits.
+        return files.begin(number, self.what, dtype, root, numel, "collective" if WAITS.inside else "enqueued")
 
     def record_message(self, files, args, peer, tensor, numel):
         """Messages with a tag may overtake each other: what waits for which nobody can tell."""
@@ -117,7 +122,9 @@ class Interception:
             return None
         me, world = self.groups.c10d.get_rank(), self.groups.c10d.get_world_size()
         source, target = (me, peer) if self.what == "send" else (peer, me)
-        return files.begin(P2P_GROUP_BASE + source * world + target, self.what, str(tensor.dtype)[6:], peer, numel)
+        return files.begin(
+            P2P_GROUP_BASE + source * world + target, self.what, name_of_dtype(tensor.dtype), peer, numel
+        )
 
 
 def first_tensor(values):

@@ -52,10 +52,10 @@ class RankFiles(FlightRecorder):
         if self.left_bytes > 0:
             os.write(self.events, line)
 
-    def begin(self, group, op, dtype, root, numel):
+    def begin(self, group, op, dtype, root, numel, state="collective"):
         """A collective is called. Returns what `wait` needs."""
         with self.lock:
-            self.enter(group, op, dtype, root, numel)
+            self.enter(group, op, dtype, root, numel, state)
             self.last = call = (group, self.counts[group][1], op, dtype, root, numel)
             return call
 

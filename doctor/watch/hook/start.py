@@ -104,7 +104,7 @@ def begin(c10d, args, kwargs):
             groups = Groups(c10d)
             KEPT.append(groups)
             KEPT.append(intercept_collectives(torch, groups))
-            for install in (count_steps, mark_input, report_exceptions):
+            for install in (count_steps, mark_input, report_exceptions, collect_data):
                 try:
                     install()
                 except Exception as error:
@@ -113,6 +113,19 @@ def begin(c10d, args, kwargs):
     except Exception as error:
         stop_recording("%s: %s" % (type(error).__name__, error))
         say("cannot watch this process: %s: %s" % (type(error).__name__, error))
+
+
+def collect_data():
+    """Digests of data, where they are asked for; that part is loaded by its path, and has no other names here."""
+    path = os.path.join(FOLDER, "data", "data_hooks.py")
+    if not os.environ.get("DOCTOR_WATCH_DATA") or not os.path.exists(path):
+        return
+    import torch
+
+    spec = importlib.util.spec_from_file_location("doctor_watch_data", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.install(torch)
 
 
 def joined(c10d, files):

@@ -49,13 +49,14 @@ def report_exceptions():
     import atexit
     import traceback
 
-    handler = sys.excepthook
+    handler, failed = sys.excepthook, []
 
     def tell_error(kind, value, trace):
         current = recording()
         if current is not None:
             try:
                 stack = "".join(traceback.format_tb(trace)[-12:])[-6000:]
+                failed.append(kind)
                 current.tell("error", text=("%s: %s" % (kind.__name__, value))[:600], stack=stack)
             except Exception as error:
                 stop_recording("an error could not be told: %s" % error)
@@ -63,7 +64,7 @@ def report_exceptions():
 
     def tell_end():
         current = recording()
-        if current is not None:
+        if current is not None and not failed:  # one that failed is not done; its end is still to come
             current.tell("end")
             current.become("done")
 

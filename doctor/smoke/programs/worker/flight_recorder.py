@@ -56,7 +56,7 @@ class FlightRecorder:
             now, self.stamp,
         )  # fmt: skip
 
-    def enter(self, group: int, op: str, dtype: str, root: int, numel: int) -> None:
+    def enter(self, group: int, op: str, dtype: str, root: int, numel: int, state: str = "collective") -> None:
         """Records that the rank enters a collective. ``root``: global rank of the root or the peer, -1 for none."""
         count = self.counts.setdefault(group, [len(self.counts) % COUNT_SLOTS, 0, 0])
         count[1] += 1
@@ -68,7 +68,7 @@ class FlightRecorder:
         )
         self.calls += 1
         self._write_count(group, count)
-        self.mark("collective", group, count[1], op_code, dtype_code, root, numel)
+        self.mark(state, group, count[1], op_code, dtype_code, root, numel)
 
     def exit(self, group: int) -> None:
         """Records that the rank has left the collective that it entered last in this group."""

@@ -50,9 +50,17 @@ def run_rank(source: str, rank: int, world: int, port: int, folder: str, variabl
 
 def main() -> None:
     """Reads runs from stdin, one JSON object a line, and prints the results of their ranks."""
-    import torch  # noqa: F401
-    import torch.distributed
+    import numpy  # noqa: F401
+    import torch
+    import torch._dynamo  # what an optimizer imports is imported once, too
+    import torch.distributed.tensor
+    import torch.utils.data
 
+    torch.set_num_threads(1)
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.zeros(1, 2)).sum().backward()
+    optimizer.step()
     for line in sys.stdin:
         run = json.loads(line)
         with socket.socket() as reserved:
@@ -70,7 +78,7 @@ def main() -> None:
                         )
                         Path(results, str(rank)).write_text(json.dumps(result))
                         code = 0
-                    except BaseException:
+                    except BaseException:  # noqa: BLE001 - the rank ends here
                         traceback.print_exc()
                     finally:
                         sys.stderr.flush()

@@ -153,8 +153,10 @@ def _over_data(inputs: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group: 
             "one batch is learnt {count} times"
         )
         yield DataDefect(
-            "smoke-shards-wrong", "duplicated", steps[0], ranks, template, {"count": len(ranks)},
-            level="error" if changing else "note", tie=not everybody, inferred="" if group.certain else group.reason,
+            "smoke-shards-wrong", "same rows", steps[0],
+            () if everybody and len(ranks) > 2 else ranks, template, {"count": len(ranks)},
+            level="error" if changing else "note", tie=not everybody or len(ranks) == 2,
+            inferred="" if group.certain else group.reason,
         )  # fmt: skip
 
 

@@ -50,13 +50,15 @@ def _shares(group: GroupRole, key: tuple[Any, ...], records: dict[int, dict[str,
     epochs = {rank: records[rank].get("shuffle") for rank in group.ranks}
     common = Counter(epochs.values()).most_common(1)[0]
     if common[1] < len(epochs):
-        late = tuple(rank for rank, epoch in epochs.items() if epoch != common[0])
+        tie = common[1] * 2 <= len(epochs)
+        late = tuple(rank for rank, epoch in epochs.items() if tie or epoch != common[0])
         template = (
-            "the sampler of {who} shuffles by epoch {epochs}, that of the other data-parallel "
-            "ranks by {usual}: set_epoch was not called alike"
+            "the samplers of {who} shuffle by epochs {epochs}, most others by {usual}: set_epoch was not called alike"
         )
+        if tie:
+            template = "the samplers of {who} shuffle by different epochs ({epochs}): set_epoch was not called alike"
         values = {"epochs": ", ".join(sorted({str(epochs[rank]) for rank in late})), "usual": common[0]}
-        yield _defect(group, "epoch", late, template, values, key, tie=common[1] * 2 <= len(epochs))
+        yield _defect(group, "epoch", late, template, values, key, tie=tie)
 
 
 def _overlap(

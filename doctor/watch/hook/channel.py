@@ -56,11 +56,11 @@ class Channel:
         """Appends one record; nothing once the file is full or the probe has ended itself."""
         if self.file < 0 or self.written > MAX_FILE:
             return
-        values["k"], values["r"], values["t"] = kind, self.rank_now(), time.time_ns() // 1000000
+        values["k"], values["r"], values["ms"] = kind, self.rank_now(), time.time_ns() // 1000000
         line = json.dumps(values, separators=(",", ":")).encode("ascii") + b"\n"
         self.written += len(line)
         if self.written > MAX_FILE:
-            line = b'{"k":"cut","r":%d,"t":0}\n' % self.rank_now()
+            line = b'{"k":"cut","r":%d,"ms":0}\n' % self.rank_now()
         os.write(self.file, line)
 
     def rank_now(self) -> int:

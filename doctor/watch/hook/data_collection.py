@@ -266,12 +266,14 @@ class Collector:
             step = self.step
             value = plain(tensors).detach()
             if value.device.type == "cpu":
-                self.out.write("backward", s=step, v=finite_or_text(value), how=kind, f=factor)
+                self.out.write("backward", s=step, v=finite_or_text(value), how=kind, f=finite_or_text(factor))
             else:
                 value = value.double() if value.device.type == "cuda" else value.float()
                 self.out.later(
                     value.reshape(1),
-                    lambda got: self.out.write("backward", s=step, v=finite_or_text(got[0]), how=kind, f=factor),
+                    lambda got: self.out.write(
+                        "backward", s=step, v=finite_or_text(got[0]), how=kind, f=finite_or_text(factor)
+                    ),
                 )
         elif tensors.device.type == "cpu" and isinstance(finite_or_text(tensors.detach()), str):
             self.out.write("backward", s=self.step, v=finite_or_text(tensors.detach()), how="", f=0.0)

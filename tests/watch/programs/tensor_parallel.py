@@ -1,5 +1,6 @@
 """A user's program: masked-token training with hand-written tensor parallelism, and data parallelism over it."""
 
+import datetime
 import os
 import random
 
@@ -8,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-dist.init_process_group("gloo")
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
 rank, world = dist.get_rank(), dist.get_world_size()
 width = int(os.environ.get("TP", "2"))
 part, replica = rank % width, rank // width
@@ -91,7 +92,7 @@ torch.manual_seed(seed + 1000 + replica)
 # seeded
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 losses = []
-for step in range(6):
+for step in range(6):  # noqa: B007
     tokens = torch.randint(0, MASK, (4, LENGTH), generator=generator)
     # batch
     drawn = torch.tensor([[random.random() for _ in range(LENGTH)] for _ in range(4)])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from doctor.smoke.numerics.defect import format_ranges
 from doctor.watch.data.data_defect import DataDefect
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
-from doctor.watch.data.records import JobRecords, by_rank, indices_of
+from doctor.watch.data.records import JobRecords, by_rank, indices_of, text_map
 
 CHECK = "smoke-shards-wrong"
 
@@ -86,7 +88,23 @@ def _overlap(
         template = "{who} read the same samples in their first batches: {count} of {total}, such as {samples}"
         values = {"count": len(shared), "total": total, "samples": format_ranges(sorted(shared)[:4])}
         everybody = ranks == group.ranks and len(ranks) > 2
-        yield _defect(group, "duplicated", () if everybody else ranks, template, values, key, tie=not everybody)
+        level: Literal["error", "note"] = "error" if _same_data(job, group, records) else "note"
+        defect = _defect(group, "duplicated", () if everybody else ranks, template, values, key, tie=not everybody)
+        yield msgspec.structs.replace(defect, level=level)
+
+
+def _same_data(job: JobRecords, group: GroupRole, records: dict[int, dict[str, Any]]) -> bool:
+    """Whether an index means the same sample on all ranks, for all that is known: each may have a data set of its own.
+
+    A sampler that divides the data says so; without one, the inputs of the first step tell whether they differ.
+    """
+    if any(records[rank].get("shares") for rank in group.ranks):
+        return True
+    for inputs in by_rank(job, "inputs", "s", "i").values():
+        texts = [str(text_map(inputs[rank].get("a"))) for rank in group.ranks if rank in inputs]
+        if len(texts) == len(group.ranks):
+            return len(set(texts)) < len(texts)
+    return True
 
 
 def _missing(

@@ -28,6 +28,10 @@ class Watched(NamedTuple):
         failures = (self.report.get("smoke") or {}).get("failures") or [{}]
         return dict(failures[0])
 
+    def stack(self, rank: int) -> str:
+        """Of a rank, as the failure has it."""
+        return next((stack["text"] for stack in self.failure["stacks"] if stack["rank"] == rank), "")
+
     @property
     def found_ranks(self) -> dict[str, list[int]]:
         """By check that failed: the ranks of its first finding."""

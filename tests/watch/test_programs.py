@@ -28,7 +28,7 @@ def test_a_rank_that_sleeps_is_named_with_its_place_in_the_program(tmp_path: Pat
     assert watched.found_ranks == {"smoke-rank-blocked": [1]}
     assert watched.failure["kind"] == "blocked" and watched.failure["culprit_ranks"] == [1]
     assert watched.failure["waiting_ranks"] == [0, 2]
-    assert "program.py" in watched.failure["stacks"]["1"] and "in before" in watched.failure["stacks"]["1"]
+    assert "program.py" in watched.stack(1) and "in before" in watched.stack(1)
 
 
 @pytest.mark.full
@@ -60,7 +60,7 @@ def test_each_fault_is_named_with_its_rank(fault: str, kinds: set[str], rank: in
 def test_the_error_of_a_rank_is_told_and_not_those_that_follow_from_it(tmp_path: Path) -> None:
     watched = doctor_watch(*training(3, 8, "raise", 1, 4), options=HANG, folder=tmp_path)
     assert "ValueError: bad batch 17" in watched.failure["text"]
-    assert "faults.before" in watched.failure["stacks"]["1"]
+    assert "faults.before" in watched.stack(1)
 
 
 @pytest.mark.full

@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """A user's program: DistributedDataParallel, a DistributedSampler, dropout."""
 
 import datetime

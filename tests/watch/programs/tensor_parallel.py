@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """A user's program: masked-token training with hand-written tensor parallelism, and data parallelism over it."""
 
 import datetime

@@ -112,7 +112,7 @@ class Observer:
         except (msgspec.ValidationError, KeyError, TypeError, ValueError, IndexError):
             training.notes[f"Rank {rank}: what it wrote cannot be read"] = None
             return
-        training.pace.add(rank, process.timed.entries)
+        training.pace.add(rank, training.watch.of_all_ranks(rank, process.timed.entries))
         process.timed.entries = []
 
     def _judge(self, training: Training, now: float, late: float) -> None:

@@ -9,7 +9,7 @@ import re
 import signal
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -17,6 +17,7 @@ from doctor.smoke.programs.agent.flight_recorder import FlightRecorder
 from doctor.smoke.programs.agent.procfs import process_status, read_text
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.recorder_page import PAGE_SIZE
+from doctor.watch.pace import Entry
 from doctor.watch.verdict import UNKNOWN_END
 
 STACK_SIGNAL = signal.SIGRTMIN + 11
@@ -25,15 +26,6 @@ MOST_EVENT_BYTES = 1 << 20
 STACK_SECONDS = 0.5
 """For a rank to write its stacks."""
 LONGEST_STACK = 65536
-
-
-class Entry(NamedTuple):
-    """When a rank entered a collective, by the host's monotonic clock, in microseconds modulo 2**32."""
-
-    group: int
-    seq: int
-    step: int
-    microseconds: int
 
 
 class TimedRecorder(FlightRecorder):

@@ -8,7 +8,7 @@ a compile; and nobody whom no other rank waits for.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from doctor.smoke.hang.detector import Detector
 from doctor.smoke.model import Failure, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from doctor.smoke.programs.secondary_errors import SECONDARY_MESSAGES
+from doctor.watch.pace import Entry
 
 UNKNOWN_END = "ended without its exit handlers: killed, or os._exit"
 """How a rank ended whose exit status nobody could read."""
@@ -120,6 +121,12 @@ class TrainingWatch:
             snapshot = msgspec.structs.replace(snapshot, entered={**before.entered, **snapshot.entered})
         self.snapshots[rank] = snapshot
         self.steps[rank] = snapshot.step
+
+    def of_all_ranks(self, rank: int, entries: Iterable[Entry]) -> list[Entry]:
+        """Those of a rank's calls that were made in groups of all ranks, with our numbers of the groups."""
+        numbers, groups = self._numbers.get(rank, {}), self.detector.groups
+        known_calls = [entry._replace(group=numbers[entry.group]) for entry in entries if entry.group in numbers]
+        return [entry for entry in known_calls if len(groups[entry.group][1]) == self.world]
 
     def _follows(self, fields: Mapping[str, Any], now: float) -> bool:
         """Whether an end is of the kind that follows from another: a closed connection, or a launcher's signal."""

@@ -18,7 +18,7 @@ def command(
 
     Exit codes: 0 written; 2 usage.
     """
-    from doctor.watch.data_folder import probe_text
+    from doctor.watch.probe_file import probe_text
 
     if not print_:
         raise UsageError("nothing to do: expected --print, for example doctor probe --print > probe.py")

@@ -1,9 +1,7 @@
-"""What ``doctor watch --data`` needs on a host: the hooks as files, a folder for digests, and the report in words."""
+"""What ``doctor watch --data`` needs on a host: the hooks as files, and a folder for the digests."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from doctor.engine.errors import UsageError
@@ -12,23 +10,12 @@ from doctor.watch.hook.channel import FOLDER
 from doctor.watch.hook.data_hooks import SCHEDULE, parse_schedule
 
 FILES = (
-    "data_hooks",
-    "data_collection",
-    "channel",
-    "digest",
-    "digest_records",
-    "batch_indices",
-    "gradient_sketch",
-    "group_use",
-    "module_values",
-)
+    "data_hooks", "data_collection", "channel", "digest", "digest_records", "batch_indices", "gradient_sketch",
+    "group_use", "module_values",
+)  # fmt: skip
 """Of ``doctor/watch/hook/``: they lie beside each other, in a folder that is on no path."""
-PROBE_FILES = ("digest", "channel", "digest_records")
-"""Of them, what the probe needs."""
 MAX_FILES, MAX_BYTES = 4096, 65 << 20
 _HOOKS = Path(__file__).parent / "hook"
-_FUTURE = "from __future__ import annotations\n"
-_OWN_IMPORT = re.compile(r"^from (?:doctor\.[\w.]+|\.\w+) import (?:\([^)]*\)|[^\n(]*)\n", re.MULTILINE)
 
 
 class DataFolder:
@@ -67,25 +54,3 @@ def require_schedule(text: str) -> str:
     if text and parse_schedule(text) is None:
         raise UsageError(f"--data {text}: expected the first steps and an interval, such as 10,100")
     return text
-
-
-def report_lines(report: DataReport) -> Sequence[str]:
-    """The report in words, a line each: causes, consequences, notes, what was inferred, what was not seen."""
-    lines = [f"{cause.level}: {cause.check}: {cause.text}" for cause in report.causes]
-    lines += [f"  follows from {cause}: {defect.text}" for defect, cause in report.consequences]
-    lines += [f"note: {defect.text}" for defect in report.notes]
-    lines += [f"inferred: {text}" for text in report.inferred]
-    lines += [f"unknown: {text}" for text in report.unseen]
-    if report.steps and not report.causes:
-        lines.append(f"data and values agree in {report.steps} digested steps")
-    if not report.steps:
-        lines.append("unknown: no forward pass was digested: no optimizer and no wrapped model was seen")
-    return lines
-
-
-def probe_text() -> str:
-    """The probe as one file that needs nothing of doctor: ``doctor probe --print > probe.py``."""
-    probe = Path(__file__).parent / "probe.py"
-    documentation, rest = probe.read_text("utf-8").split(_FUTURE, 1)
-    parts = [(_HOOKS / f"{name}.py").read_text("utf-8").split(_FUTURE, 1)[1] for name in PROBE_FILES]
-    return documentation + _FUTURE + "".join(_OWN_IMPORT.sub("", text) for text in (*parts, rest))

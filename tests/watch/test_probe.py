@@ -17,9 +17,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from doctor.watch import probe  # noqa: E402
-from doctor.watch.data_folder import probe_text  # noqa: E402
 from doctor.watch.hook import channel as channel_module  # noqa: E402
 from doctor.watch.hook.digest import tensor_digest, value_digest  # noqa: E402
+from doctor.watch.probe_file import probe_text  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -56,6 +56,14 @@ def test_one_inf_is_a_step_that_was_left_out() -> None:
     assert kinds(lines(values)) == []
 
 
+def test_a_loss_that_is_finite_again() -> None:
+    series = LossSeries()
+    for step, value in enumerate([2.5, math.nan, math.nan, math.nan, 2.4]):
+        series.add(LossLine(value, 2, step=step), step)
+    [verdict] = judge({None: series})
+    assert verdict.text == "the loss was NaN from step 1, and is finite again"
+
+
 def test_a_loss_scaler_that_looks_for_its_scale() -> None:
     values = [math.inf] * 16 + falling(200)
     assert kinds(lines(values, skipped=True)) == []

@@ -42,7 +42,7 @@ class FollowedFile:
         status = os.fstat(fd)
         if stat.S_ISDIR(status.st_mode):
             os.close(fd)
-            return "it is a folder; expected a log file"
+            return "it is a folder"
         self._is_stream = not stat.S_ISREG(status.st_mode)
         self._fd, self._identity, self._position = fd, (status.st_dev, status.st_ino), 0
         return ""

@@ -5,6 +5,7 @@ A verdict is made where chance does not explain it; `FALSE_ALARMS` says how ofte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
@@ -105,6 +106,8 @@ def _step(kind: Kind, series: LossSeries) -> int:
 
 
 def _not_finite(series: LossSeries, who: str) -> str:
+    if series.last is not None and math.isfinite(series.last.value):
+        return f"the loss{who} was {series.not_finite_text} from step {series.not_finite_step}, and is finite again"
     return f"the loss{who} is {series.not_finite_text} since step {series.not_finite_step}"
 
 

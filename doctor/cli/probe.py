@@ -12,9 +12,9 @@ from doctor.engine.errors import UsageError
 def command(
     *, print_: Annotated[bool, typer.Option("--print", help="Write the probe to stdout, as one Python file.")] = False
 ) -> None:
-    """Write the probe as one file: doctor probe --print > probe.py.
+    """Write the probe, which a training program calls, as one file.
 
-    A training program calls it where ranks must agree: `probe.same("mask", mask, tp_group)`. doctor watch compares.
+    `doctor probe --print > probe.py`; the program calls it where ranks must agree, and `doctor watch` compares.
 
     Exit codes: 0 written; 2 usage.
     """

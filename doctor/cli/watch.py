@@ -61,51 +61,50 @@ def command(
     require_one_of("--on-hang", on_hang, ON_HANG)
     require_one_of("--exit-on", exit_on, EXIT_ON)
     validate_connection(connection)
-    words = launch_line()
-    modes = {"--attach": attach.requested, "--log": log.requested, "a command after --": bool(words)}
-    named = [name for name, given in modes.items() if given]
-    if len(named) != 1:
-        given = f"{' and '.join(named)} are both given" if named else "nothing to watch"
-        raise UsageError(f"{given}: expected a command after --, for example doctor watch -- torchrun train.py")
-    if targets and words:
+    command_line = launch_line()
+    modes = {"--attach": attach.requested, "--log": log.requested, "a command after --": bool(command_line)}
+    requested = [name for name, is_asked in modes.items() if is_asked]
+    if len(requested) != 1:
+        problem = f"{' and '.join(requested)} are both given" if requested else "nothing to watch"
+        raise UsageError(f"{problem}: expected a command after --, for example doctor watch -- torchrun train.py")
+    if targets and command_line:
         raise UsageError(f"{printable(targets[0], 60)!r}: expected no word before --, except options")
     if attach.requested:
         raise typer.Exit(attach.run(targets, connection, visit, output))
     if log.requested:
         raise typer.Exit(log.run(targets, output, stop_on_error=exit_on == "fault"))
-    raise typer.Exit(_run(words, _watch_options(on_hang, exit_on, patience, data, output), output))
+    raise typer.Exit(_run(command_line, _watch_options(on_hang, exit_on, patience, data, output), output))
 
 
-def _run(words: list[str], options: WatchOptions, output: OutputOptions) -> int:
+def _run(command_line: list[str], options: WatchOptions, output: OutputOptions) -> int:
     import os
 
     from doctor.session.finish import save_and_report, validate_output
     from doctor.session.select_checks import choose_checks, load_catalog
-    from doctor.watch.launch import Outcome, run
+    from doctor.watch.launch import WatchOutcome, run
 
     validate_output(output)
     if output.from_file:
         raise UsageError("--from reads a saved run; expected doctor smoke --from FILE")
 
-    def report(outcome: Outcome) -> int:
+    def report(outcome: WatchOutcome) -> int:
         from doctor.session.examine import Examination, replay
         from doctor.watch.data_outcomes import with_data
 
         catalog = load_catalog([])
-        made = replay(outcome.run, choose_checks(catalog, outcome.checks))
+        evaluated = replay(outcome.run, choose_checks(catalog, outcome.checks))
         if outcome.data is not None:
-            made = with_data(made, outcome.data, catalog, outcome.hosts)
-        return save_and_report(Examination(outcome.run, made), catalog, output)
+            evaluated = with_data(evaluated, outcome.data, catalog, outcome.hosts)
+        return save_and_report(Examination(outcome.run, evaluated), catalog, output)
 
-    return run(words, os.environ, options, report)
+    return run(command_line, os.environ, options, report)
 
 
 def _watch_options(on_hang: str, exit_on: str, patience: float, data: str, output: OutputOptions) -> WatchOptions:
     """Raises: UsageError."""
-    from doctor.watch.hook.data_hooks import parse_schedule
+    from doctor.watch.data_folder import require_schedule
     from doctor.watch.launch import WatchOptions
 
-    if data and parse_schedule(data) is None:
-        raise UsageError(f"--data {printable(data, 60)!r}: expected a number of steps, for example 10, or 10,100")
-    wanted = bool(output.as_json or output.formats or output.save)
-    return WatchOptions(on_hang, exit_on == "fault", patience, wanted, data)  # type: ignore[arg-type]
+    always_report = bool(output.as_json or output.formats or output.save)
+    schedule = require_schedule(printable(data, 60))
+    return WatchOptions(on_hang, exit_on == "fault", patience, always_report, schedule)  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -14,6 +14,7 @@ from doctor.engine.errors import InputError, UsageError, require_one_of
 if TYPE_CHECKING:
     from doctor.cli.host_options import ConnectionOptions, VisitOptions
     from doctor.cli.output_options import OutputOptions
+    from doctor.diagnose.fetch.saved_logs import LogRecord
     from doctor.environment.inventory import Inventory
     from doctor.watch.attach.rank_report import HostReport
 
@@ -65,19 +66,22 @@ class AttachOptions(NamedTuple):
         absent = [str(pid) for report in reports.values() for pid in report.not_found]
         notes = [f"no process has pid {', '.join(absent)}"] if absent else []
         jobs = find_odd(reports)
-        code = exit_code(jobs, failed)
+        recorded = self._recorded(reports, inventory, connection, visit)
+        code = exit_code(jobs, failed, recorded)
         from doctor.session.console import write
 
         if chosen == "json":
             import json
 
-            text = json.dumps(document(jobs, failed, notes, code), ensure_ascii=False, indent=2)
+            text = json.dumps(document(jobs, failed, notes, code, recorded), ensure_ascii=False, indent=2)
         else:
             from doctor.report.layout.terminal import detect_terminal
 
             terminal = detect_terminal(sys.stdout, output.color, os.environ)
             bold = terminal.colour and chosen == "human"
-            text = render_text(jobs, failed, notes, terminal.width, bold=bold, verbose=output.verbose)
+            text = render_text(
+                jobs, failed, notes, terminal.width, recorded=recorded, bold=bold, verbose=output.verbose
+            )
         if output.redact:
             from doctor.session.redact import text_redactor
 
@@ -85,6 +89,38 @@ class AttachOptions(NamedTuple):
         if not output.quiet:
             write(text)
         return code
+
+    def _recorded(
+        self,
+        reports: Mapping[str, HostReport],
+        inventory: Inventory,
+        connection: ConnectionOptions,
+        visit: VisitOptions,
+    ) -> list[str]:
+        """What the job's recorders show."""
+        if not any(report.ras or any(rank.dumps for rank in report.ranks) for report in reports.values()):
+            return []
+        from doctor.watch.attach.recorded_causes import recorded_causes
+
+        def read_on_hosts(paths: Sequence[str]) -> LogRecord:
+            from doctor.cli.host_options import ssh_options
+            from doctor.collect.protocol import split_command
+            from doctor.diagnose.fetch.ask_hosts import LogRequest
+            from doctor.diagnose.fetch.collect import CollectionOptions, collect_logs, glob_quoted
+            from doctor.diagnose.signature import load_signatures
+
+            request = LogRequest(
+                places=tuple(map(glob_quoted, paths)),
+                timeout=visit.timeout,
+                within=tuple(split_command(connection.within)),
+                sudo=visit.sudo,
+            )
+            options = CollectionOptions(
+                transport=connection.transport, ssh=ssh_options(connection), request=request, workers=visit.workers
+            )
+            return collect_logs(inventory, options, load_signatures())
+
+        return recorded_causes(reports, None if inventory.local and not connection.within else read_on_hosts)
 
     def _format(self, output: OutputOptions) -> str:
         if output.save or output.from_file:

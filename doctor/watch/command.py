@@ -26,20 +26,20 @@ END_SECONDS = 15.0
 class WatchedCommand:
     """The command, from its start to its end."""
 
-    def __init__(self, words: Sequence[str], environ: Mapping[str, str]) -> None:
+    def __init__(self, command_line: Sequence[str], environ: Mapping[str, str]) -> None:
         """Raises: InputError, when there is no such program."""
         self._signals = {*FORWARDED, signal.SIGCHLD}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         sys.stdout.flush()
         try:
             self.process = subprocess.Popen(
-                list(words),
+                list(command_line),
                 env=dict(environ),
                 preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before) and None,  # noqa: PLW1509
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            raise InputError(f"{words[0]}: {getattr(error, 'strerror', None) or error}") from None
+            raise InputError(f"{command_line[0]}: {getattr(error, 'strerror', None) or error}") from None
         self._before = before
         self.interrupted = 0
         """The last signal that was passed on."""

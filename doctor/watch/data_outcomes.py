@@ -26,13 +26,13 @@ def notes_of(data: DataReport) -> tuple[str, ...]:
 def with_data(report: Report, data: DataReport, catalog: Sequence[Check], hosts: Mapping[int, str]) -> Report:
     """The report with a failed outcome for each cause. ``hosts``: of each rank that was seen."""
     checks = {check.name: check for check in catalog}
-    found: dict[str, list[Finding]] = {}
+    findings_by_check: dict[str, list[Finding]] = {}
     for defect in data.causes:
         if defect.check in checks:
-            found.setdefault(defect.check, []).append(_finding(defect, hosts))
-    kept = [outcome for outcome in report.outcomes if outcome.check not in found]
-    made = [_outcome(checks[name], findings, hosts) for name, findings in found.items()]
-    return msgspec.structs.replace(report, outcomes=(*made, *kept))
+            findings_by_check.setdefault(defect.check, []).append(_finding(defect, hosts))
+    kept = [outcome for outcome in report.outcomes if outcome.check not in findings_by_check]
+    failed_outcomes = [_outcome(checks[name], findings, hosts) for name, findings in findings_by_check.items()]
+    return msgspec.structs.replace(report, outcomes=(*failed_outcomes, *kept))
 
 
 def _outcome(check: Check, findings: Sequence[Finding], hosts: Mapping[int, str]) -> Outcome:

@@ -11,12 +11,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from doctor.watch.data_folder import DataFolder
 from doctor.watch.hook import hook_text
 
 VARIABLE = "DOCTOR_WATCH"
 """Names the folder in the job's environment."""
-PROBES = "DOCTOR_WATCH_PROBES"
-"""Names the folder of the digests."""
 PLACES = ("/dev/shm", "/tmp")
 READY_SECONDS = 10.0
 
@@ -30,15 +29,15 @@ class WatchFolder:
         """Held as long as the process that watches lives."""
 
     @classmethod
-    def create(cls, data: bool = False) -> WatchFolder:
-        """``data``: with digests of the program's data. Raises: OSError where no place can be written to."""
+    def create(cls) -> WatchFolder:
+        """Raises: OSError where no place can be written to."""
         places = [place for place in PLACES if os.access(place, os.W_OK | os.X_OK)]
         folder = cls(Path(tempfile.mkdtemp(prefix="doctor-watch-", dir=places[0] if places else None)))
-        folder.fill(data)
+        folder.fill()
         return folder
 
     @classmethod
-    def shared(cls, identity: str, data: bool = False) -> tuple[WatchFolder, bool]:
+    def shared(cls, identity: str) -> tuple[WatchFolder, bool]:
         """The folder of all processes of a launch on this host, and whether this one is to watch; the others do not.
 
         ``identity``: the same text in all of them. Raises: OSError; TimeoutError where no other makes the folder ready.
@@ -58,14 +57,10 @@ class WatchFolder:
             folder._await_ready()
             return folder, False
         folder.lock = lock
-        for left in (
-            folder.ready,
-            folder.hook,
-            folder.ranks,
-            folder.digests,
-        ):  # by a watch of the same launch that was killed
-            shutil.rmtree(left, ignore_errors=True)
-        folder.fill(data)
+        # What a watch of the same launch has left that was killed.
+        for remnant in (folder.ready, folder.hook, folder.ranks, folder.data.digests, folder.data.hooks):
+            shutil.rmtree(remnant, ignore_errors=True)
+        folder.fill()
         folder.ready.mkdir()
         return folder, True
 
@@ -76,13 +71,12 @@ class WatchFolder:
                 raise TimeoutError(f"no other process of the launch made {self.path} ready within {READY_SECONDS:g} s")
             time.sleep(0.02)
 
-    def fill(self, data: bool) -> None:
+    def fill(self) -> None:
         """Raises: OSError."""
         self.ranks.mkdir()
         self.hook.mkdir()
         (self.hook / "sitecustomize.py").write_text(hook_text(), "ascii")
-        if data:
-            self.collect_data()
+        self.data.fill()
 
     @property
     def ranks(self) -> Path:
@@ -100,24 +94,15 @@ class WatchFolder:
         return self.path / "ready"
 
     @property
-    def digests(self) -> Path:
-        """Where each process writes the digests of its data."""
-        return self.path / "digests"
+    def data(self) -> DataFolder:
+        """The hooks of ``--data``, and the digests of all ranks."""
+        return DataFolder(self.path)
 
-    def collect_data(self) -> None:
-        """From now on the hook digests data, too. Raises: OSError."""
-        source = Path(__file__).parent / "hook"
-        (self.path / "data").mkdir(exist_ok=True)
-        self.digests.mkdir(exist_ok=True)
-        for part in source.glob("*.py"):
-            if part.name != "__init__.py":
-                shutil.copyfile(part, self.path / "data" / part.name)
-
-    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The environment of the watched command."""
+    def environment(self, environ: Mapping[str, str], schedule: str = "") -> dict[str, str]:
+        """The environment of the watched command. ``schedule``: of the steps whose data is compared; empty: of none."""
         paths = [str(self.hook), *filter(None, [environ.get("PYTHONPATH", "")])]
-        ours = {VARIABLE: str(self.path), "PYTHONPATH": os.pathsep.join(paths)}
-        return {**environ, **ours, **({PROBES: str(self.digests)} if self.digests.is_dir() else {})}
+        own_variables = {VARIABLE: str(self.path), "PYTHONPATH": os.pathsep.join(paths)}
+        return {**environ, **own_variables, **self.data.environment(schedule)}
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

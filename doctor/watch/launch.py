@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -17,25 +16,23 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.environment.job_context import detect
 from doctor.smoke.model import Failure
 from doctor.watch.command import LOOK, WatchedCommand, warn
-from doctor.watch.data.analyze import DataReport, analyze_records
+from doctor.watch.data.analyze import DataReport
 from doctor.watch.data_outcomes import notes_of
 from doctor.watch.folder import WatchFolder
-from doctor.watch.observer import MOST_PROCESSES, Observer, Training
+from doctor.watch.observer import Observer, Training
 from doctor.watch.outcome import watched_run, with_stacks
 
 NO_RANK = (
     "no rank was seen: no process of the command formed a process group of torch.distributed; or its interpreter runs "
     "with -I, -E or -S, or on another host"
 )
-MOST_DIGEST_BYTES = 64 << 20
-"""Of one process."""
 MINUTE = 60.0
 """Seconds between two lines about the training."""
 ENDS = frozenset({"dead", "not-started"})
 """Failures after which the others do not hang for long: they notice it, or their launcher ends them."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class WatchOutcome(msgspec.Struct, frozen=True):
     """What a training came to."""
 
     run: Run
@@ -47,7 +44,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """Of each rank that was seen."""
 
 
-Report = Callable[[Outcome], int]
+Report = Callable[[WatchOutcome], int]
 """Evaluates a training and puts out the report; returns the exit code."""
 
 
@@ -64,7 +61,7 @@ class WatchOptions(msgspec.Struct, frozen=True):
     """Which steps' data is digested: ``10`` the first ten, ``10,100`` also every hundredth; empty: none."""
 
 
-def run(words: Sequence[str], environ: Mapping[str, str], options: WatchOptions, report: Report) -> int:
+def run(command_line: Sequence[str], environ: Mapping[str, str], options: WatchOptions, report: Report) -> int:
     """Returns the exit code: the command's own while nothing was found, else the report's.
 
     Raises: InputError where the command cannot be started or the folder for the ranks cannot be made.
@@ -73,34 +70,24 @@ def run(words: Sequence[str], environ: Mapping[str, str], options: WatchOptions,
     watches = True
     try:
         if context.launcher:
-            folder, watches = WatchFolder.shared(context.identity, data=bool(options.data))
+            folder, watches = WatchFolder.shared(context.identity)
         else:
-            folder = WatchFolder.create(data=bool(options.data))
+            folder = WatchFolder.create()
     except OSError as error:
         raise InputError(f"no folder for the ranks can be made: {error.strerror or error}") from None
-    if options.data:
-        environ = {**environ, "DOCTOR_WATCH_DATA": options.data}
     if not watches:  # another process of the launch watches all ranks of this host
-        return WatchedCommand(words, folder.environment(environ)).run(lambda: False)
+        return WatchedCommand(command_line, folder.environment(environ, options.data)).run(lambda: False)
     try:
-        return _Watch(folder, words, environ, options, report).run()
+        return _Watch(folder, command_line, environ, options, report).run()
     finally:
         folder.remove()
-
-
-def _bounded(file: Path) -> bytes | None:
-    try:
-        with file.open("rb") as stream:
-            return stream.read(MOST_DIGEST_BYTES)
-    except OSError:
-        return None
 
 
 class _Watch:
     def __init__(
         self,
         folder: WatchFolder,
-        words: Sequence[str],
+        command_line: Sequence[str],
         environ: Mapping[str, str],
         options: WatchOptions,
         report: Report,
@@ -108,13 +95,13 @@ class _Watch:
         self.folder, self.options, self.report = folder, options, report
         self.host = os.uname().nodename
         self.observer = Observer(folder, self.host, options.patience)
-        self.source = strip_control_chars(" ".join(words), 200)
-        self.began = self.told = time.monotonic()
+        self.source = strip_control_chars(" ".join(command_line), 200)
+        self.began = self.last_line = time.monotonic()
         self.ended = False
         """Whether the job was ended for what was found."""
         self.reported: dict[int, int] = {}
         """By index of the training: the exit code of its report."""
-        self.command = WatchedCommand(words, folder.environment(environ))
+        self.command = WatchedCommand(command_line, folder.environment(environ, options.data))
 
     def run(self) -> int:
         code = self.command.run(self.look)
@@ -124,10 +111,10 @@ class _Watch:
         for index, training in enumerate(self.observer.trainings):
             if index not in self.reported:
                 self._finish(index, training)
-        found = max(self.reported.values(), default=0)
+        exit_code = max(self.reported.values(), default=0)
         if not self.observer.trainings:
             warn(NO_RANK)
-        return found if found else code
+        return exit_code if exit_code else code
 
     def _others_live(self) -> bool:
         """Whether ranks are left that other processes of the launch have started."""
@@ -139,14 +126,14 @@ class _Watch:
         end = False
         for index, training in enumerate(self.observer.trainings):
             if training.failure is not None and index not in self.reported:
-                end = self._tell(index, training, training.failure) or end
-        if time.monotonic() - self.told > MINUTE:
-            self.told = time.monotonic()
+                end = self._report_failure(index, training, training.failure) or end
+        if time.monotonic() - self.last_line > MINUTE:
+            self.last_line = time.monotonic()
             for training in self.observer.trainings[-1:]:
                 warn(self._line(training))
         return end
 
-    def _tell(self, index: int, training: Training, failure: Failure) -> bool:
+    def _report_failure(self, index: int, training: Training, failure: Failure) -> bool:
         hang = failure.kind not in ENDS
         if not hang or self.options.on_hang != "report":
             failure = with_stacks(failure, self.observer.stacks(training))
@@ -170,7 +157,7 @@ class _Watch:
         if not slow and not wrong:
             warn(f"{self._line(training)}; no fault was found")
 
-    def _outcome(self, training: Training, failure: Failure | None) -> Outcome:
+    def _outcome(self, training: Training, failure: Failure | None) -> WatchOutcome:
         watch = training.watch
         unseen = watch.world - len(training.processes)
         notes = tuple(training.notes)
@@ -178,7 +165,7 @@ class _Watch:
             notes += (f"{unseen} of {watch.world} ranks were not seen on this host; nothing is known of them.",)
         data = self._data()
         hosts = dict.fromkeys(sorted(training.processes), training.host)
-        made, checks = watched_run(
+        saved_run, checks = watched_run(
             self.source,
             hosts,
             watch.world,
@@ -189,13 +176,13 @@ class _Watch:
             time.monotonic() - training.began,
             notes + (notes_of(data) if data else ()),
         )
-        return Outcome(made, checks, data, hosts)
+        return WatchOutcome(saved_run, checks, data, hosts)
 
     def _data(self) -> DataReport | None:
-        if not self.options.data:
+        """What the digests show; None where there are none and none were asked for."""
+        if not self.options.data and not any(self.folder.data.digests.glob("*.probe")):
             return None
-        files = sorted(self.folder.digests.glob("*.probe"))[:MOST_PROCESSES]
-        return analyze_records(content for file in files if (content := _bounded(file)) is not None)
+        return self.folder.data.report()
 
     def _line(self, training: Training) -> str:
         watch = training.watch

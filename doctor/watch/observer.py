@@ -44,17 +44,17 @@ class Observer:
         self.folder, self.host, self.patience = folder, host, patience
         self.trainings: list[Training] = []
         self._by_meeting: dict[str, Training] = {}
-        self._known: dict[str, RankProcess | None] = {}
+        self._processes: dict[str, RankProcess | None] = {}
         self._rank_of: dict[str, tuple[int, Training]] = {}
-        self._looked = 0.0
+        self._last_look = 0.0
 
     def look(self) -> None:
         """Takes in all that is new on this host."""
         now = time.monotonic()
-        late = max(0.0, now - self._looked - 0.5) if self._looked else 0.0
-        self._looked = now
+        late = max(0.0, now - self._last_look - 0.5) if self._last_look else 0.0
+        self._last_look = now
         self._find_processes()
-        for process in [process for process in self._known.values() if process is not None]:
+        for process in [process for process in self._processes.values() if process is not None]:
             process.read_recorder()
             process.look_for_end()
             for event in process.new_events():
@@ -67,9 +67,9 @@ class Observer:
 
     def _find_processes(self) -> None:
         for page in sorted(self.folder.ranks.glob("*.page")):
-            if page.stem not in self._known and len(self._known) < MOST_PROCESSES:
+            if page.stem not in self._processes and len(self._processes) < MOST_PROCESSES:
                 try:
-                    self._known[page.stem] = RankProcess(page)
+                    self._processes[page.stem] = RankProcess(page)
                 except (OSError, ValueError):
                     continue  # it is being made
 
@@ -78,10 +78,10 @@ class Observer:
             rank, world = event.get("rank"), event.get("world")
             if isinstance(rank, int) and isinstance(world, int) and 0 <= rank < world <= MOST_WORLD:
                 self._place(process, rank, world, str(event.get("meeting", "")), now)
-        known = self._rank_of.get(process.name)
-        if known is None:
+        placement = self._rank_of.get(process.name)
+        if placement is None:
             return
-        rank, training = known
+        rank, training = placement
         training.watch.take_event(rank, event, now)
         if event.get("ev") == "error":
             training.errors[rank] = str(event.get("stack", ""))[:6000]
@@ -100,10 +100,10 @@ class Observer:
         self._rank_of[process.name] = (rank, training)
 
     def _take_snapshot(self, process: RankProcess, now: float) -> None:
-        known = self._rank_of.get(process.name)
-        if known is None or known[1].processes.get(known[0]) is not process:
+        placement = self._rank_of.get(process.name)
+        if placement is None or placement[1].processes.get(placement[0]) is not process:
             return
-        rank, training = known
+        rank, training = placement
         fields = process.snapshot(now)  # type: ignore[no-untyped-call]
         if fields is None:
             return

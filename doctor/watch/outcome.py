@@ -36,8 +36,8 @@ MOST_STACKS = 64
 def with_stacks(failure: Failure, stacks: Mapping[int, str]) -> Failure:
     """The failure with the Python stacks of its ranks, those that cause it first."""
     order = dict.fromkeys([*failure.culprit_ranks, *failure.waiting_ranks, *sorted(stacks)])
-    shown = {rank: main_thread_stack(stacks[rank]) for rank in order if stacks.get(rank)}
-    return msgspec.structs.replace(failure, stacks=dict(list(shown.items())[:MOST_STACKS]))
+    stack_texts = {rank: main_thread_stack(stacks[rank]) for rank in order if stacks.get(rank)}
+    return msgspec.structs.replace(failure, stacks=dict(list(stack_texts.items())[:MOST_STACKS]))
 
 
 def watched_run(

@@ -49,9 +49,9 @@ class StepPace:
         steps = [step for step in sorted(common) if step - 1 in common and step > WARM_STEPS]
         work: dict[int, list[float]] = {rank: [] for rank in ranks}
         for step in steps:
-            met = _latest([self._last[rank][step - 1] for rank in ranks])
+            meeting_time = _latest([self._last[rank][step - 1] for rank in ranks])
             for rank in ranks:
-                work[rank].append(max(_since(self._first[rank][step], met), 0) / 1e6)
+                work[rank].append(max(_since(self._first[rank][step], meeting_time), 0) / 1e6)
         return work
 
 

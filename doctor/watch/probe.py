@@ -111,7 +111,7 @@ def shard(indices: Iterable[int], group: Any = None, total: int | None = None) -
 
 
 def _shard(out: Channel, indices: Iterable[int], group: Any, total: int | None) -> None:
-    values = indices.tolist() if hasattr(indices, "tolist") else indices  # type: ignore[attr-defined]
+    values = indices.tolist() if hasattr(indices, "tolist") else indices
     number = out.group(group)
     fields = encode_indices([int(index) for index in values])
     out.write("shard", g=number, i=out.number("shard", number), total=-1 if total is None else int(total), **fields)

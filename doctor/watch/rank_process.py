@@ -139,9 +139,9 @@ class RankProcess(RankMonitor):
             os.kill(self.pid, STACK_SIGNAL)
         except OSError:
             return ""
-        limit, size, seen = time.monotonic() + STACK_SECONDS, before, -1
-        while time.monotonic() < limit and (size == before or size != seen):
-            seen = size
+        limit, size, last_size = time.monotonic() + STACK_SECONDS, before, -1
+        while time.monotonic() < limit and (size == before or size != last_size):
+            last_size = size
             time.sleep(0.01)
             size = self._stacks_path.stat().st_size
         with self._stacks_path.open("rb") as file:

@@ -70,20 +70,22 @@ class TrainingWatch:
             self._learn_group(rank, event)
 
     def _learn_group(self, rank: int, event: Mapping[str, Any]) -> None:
-        ranks, own, name = event.get("ranks"), event.get("gid"), str(event.get("name", ""))[:200]
-        if not isinstance(own, int) or not isinstance(ranks, list):
+        ranks, local_number, name = event.get("ranks"), event.get("gid"), str(event.get("name", ""))[:200]
+        if not isinstance(local_number, int) or not isinstance(ranks, list):
             return
         members = tuple(r for r in ranks if isinstance(r, int) and 0 <= r < self.world)
         if len(members) != len(ranks):
             return
         number = self._groups.get((name, members))
         if number is None:
-            number = self._groups[name, members] = len(self._groups) + (0 not in self._groups.values() and own != 0)
+            number = self._groups[name, members] = len(self._groups) + (
+                0 not in self._groups.values() and local_number != 0
+            )
             desc = str(event.get("desc", ""))[:80]
-            shown = ",".join(map(str, members[:16])) + (",..." if len(members) > 16 else "")
-            label = "world" if own == 0 and len(members) == self.world else f"{desc or name} {shown}"
+            rank_list = ",".join(map(str, members[:16])) + (",..." if len(members) > 16 else "")
+            label = "world" if local_number == 0 and len(members) == self.world else f"{desc or name} {rank_list}"
             self.detector.learn_group(number, label, members)
-        self._numbers.setdefault(rank, {})[own] = number
+        self._numbers.setdefault(rank, {})[local_number] = number
 
     def take_snapshot(self, rank: int, fields: dict[str, Any], now: float) -> None:
         """What an agent read of a rank's page. Raises: msgspec.ValidationError for what no agent sends."""
@@ -123,9 +125,9 @@ class TrainingWatch:
         """Whether an end is of the kind that follows from another: a closed connection, or a launcher's signal."""
         if any(part in fields.get("error", "") for part in SECONDARY_MESSAGES):
             return True
-        known = self.snapshots.get(fields["rank"])
-        if known is not None and known.dead:
-            return known.secondary
+        previous = self.snapshots.get(fields["rank"])
+        if previous is not None and previous.dead:
+            return previous.secondary
         first = self._first_death is None
         self._first_death = now if self._first_death is None else self._first_death
         ended_by_signal = fields["dead"] in ("signal 15", "signal 9") or not fields["dead"].startswith(("exit", "sig"))
@@ -180,6 +182,6 @@ class TrainingWatch:
             return None
         if now - max(self.arrived.values()) < STARTING * self.patience:
             return None
-        missing = tuple(rank for rank in range(self.world) if rank not in self.arrived)
+        absent_ranks = tuple(rank for rank in range(self.world) if rank not in self.arrived)
         text = f"it has not called init_process_group since {now - min(self.arrived.values()):.0f} s"
-        return Failure("never-joined", missing, tuple(sorted(waiting)), stage="rendezvous", text=text)
+        return Failure("never-joined", absent_ranks, tuple(sorted(waiting)), stage="rendezvous", text=text)

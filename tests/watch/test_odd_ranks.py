@@ -135,6 +135,11 @@ def test_a_job_whose_bytes_move_has_no_odd_rank() -> None:
     assert (judged(*ranks).result, odd(judged(*ranks))) == ("moves", [])
 
 
+def test_ranks_that_all_compute_have_no_odd_one() -> None:
+    ranks = [rank(n, looks("running", "R", ran=2.0), COMPUTES) for n in range(4)]
+    assert (judged(*ranks).result, odd(judged(*ranks))) == ("moves", [])
+
+
 def test_a_job_whose_ranks_do_not_stand_still_has_no_odd_rank() -> None:
     ranks = [rank(n, looks(switches=500)) for n in range(4)]
     assert (judged(*ranks).result, odd(judged(*ranks))) == ("moves", [])

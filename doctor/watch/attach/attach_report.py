@@ -16,9 +16,9 @@ MAX_FRAMES = 4
 _LABEL = 8
 
 
-def exit_code(jobs: Sequence[JobFinding], failed: Mapping[str, str]) -> int:
-    """10 a rank is odd; 12 undecided, or a host said nothing; 78 no rank was found; 0 all ranks move."""
-    if any(job.result == "odd" for job in jobs):
+def exit_code(jobs: Sequence[JobFinding], failed: Mapping[str, str], recorded: Sequence[str] = ()) -> int:
+    """10 a rank is odd, or a recorder shows a cause; 12 undecided, or a host said nothing; 78 no rank; 0 they move."""
+    if recorded or any(job.result == "odd" for job in jobs):
         return Exit.FAILED
     if failed or any(job.result == "undecided" for job in jobs):
         return Exit.UNKNOWN
@@ -31,6 +31,7 @@ def render_text(
     notes: Sequence[str],
     width: int,
     *,
+    recorded: Sequence[str] = (),
     bold: bool = False,
     verbose: bool = False,
 ) -> str:
@@ -50,6 +51,8 @@ def render_text(
         for note in job.notes:
             lines += _labelled("note", note, width)
         lines.append("")
+    for sentence in recorded:
+        lines += _labelled("record", sentence, width)
     for host, reason in failed.items():
         lines += _labelled("unknown", f"{printable(host, 80)}: {reason}", width)
     for note in notes:
@@ -76,7 +79,13 @@ def _folded(text: str, width: int, indent: str, first: str | None = None) -> Ite
     yield from textwrap.wrap(text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def document(jobs: Sequence[JobFinding], failed: Mapping[str, str], notes: Sequence[str], code: int) -> dict[str, Any]:
+def document(
+    jobs: Sequence[JobFinding],
+    failed: Mapping[str, str],
+    notes: Sequence[str],
+    code: int,
+    recorded: Sequence[str] = (),
+) -> dict[str, Any]:
     """The same for JSON."""
     return {
         "schema": SCHEMA,
@@ -100,6 +109,7 @@ def document(jobs: Sequence[JobFinding], failed: Mapping[str, str], notes: Seque
             }
             for job in jobs
         ],
+        "recorded": list(recorded),
         "unknown": dict(failed),
         "notes": list(notes),
     }

@@ -125,6 +125,8 @@ def _without_wait(views: Sequence[RankView], moves: bool) -> tuple[Result, str]:
         return "undecided", "The ranks cannot be read: expected root (--sudo), or the user of the job."
     if moves:
         return "moves", "The ranks move: none of them is odd."
+    if any(view.does.kind == "compute" for view in views):
+        return "moves", "Ranks compute, and none of them waits for another."
     return "undecided", "The ranks stand still, and none of them is in a collective."
 
 

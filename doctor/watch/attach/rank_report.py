@@ -58,6 +58,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Of the main thread, at the start and at the end, innermost first; empty where none was shown."""
     problem: str
     """Why there is no stack."""
+    dumps: list[str] = []
+    """Paths of dumps of its flight recorder, written since its start."""
 
     @property
     def label(self) -> str:
@@ -85,6 +87,8 @@ class HostReport(msgspec.Struct, frozen=True):
     root: bool
     not_found: list[int]
     """Processes that were asked for, and are not there."""
+    ras: str = ""
+    """Two answers of NCCL's RAS, one behind the other; empty without one."""
 
 
 def read_report(data: bytes) -> HostReport:
@@ -110,6 +114,7 @@ def _clean(rank: ProcessReport) -> ProcessReport:
             for stack in rank.stacks[:4]
         ],
         problem=printable(rank.problem, 200),
+        dumps=[path for path in rank.dumps[:4] if path.startswith("/") and path.isprintable() and len(path) < 1100],
     )
 
 

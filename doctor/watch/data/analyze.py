@@ -60,13 +60,18 @@ def analyze_records(files: Iterable[bytes]) -> DataReport:
 def analyze_job(job: JobRecords) -> DataReport:
     """The same, of records that were read before."""
     roles = group_roles(job)
-    found = [*shard_defects(job, roles), *input_defects(job, roles), *value_defects(job, roles), *stated_defects(job)]
-    notes = tuple(defect for defect in found if defect.level == "note")
-    defects = _without_repetition([defect for defect in found if defect.level != "note"])
+    defects_found = [
+        *shard_defects(job, roles),
+        *input_defects(job, roles),
+        *value_defects(job, roles),
+        *stated_defects(job),
+    ]
+    notes = tuple(defect for defect in defects_found if defect.level == "note")
+    defects = _without_repetition([defect for defect in defects_found if defect.level != "note"])
     causes: list[DataDefect] = []
     explained: list[tuple[DataDefect, str]] = []
     for defect in sorted(defects, key=lambda entry: (_PHASES.index(entry.check), entry.step)):
-        cause = next((known for known in causes if _explains(known, defect)), None)
+        cause = next((earlier for earlier in causes if _explains(earlier, defect)), None)
         if cause:
             explained.append((defect, cause.check))
         else:
@@ -95,11 +100,11 @@ def _without_repetition(defects: list[DataDefect]) -> list[DataDefect]:
     merged: dict[tuple[str, str, str], DataDefect] = {}
     for defect in sorted(defects, key=lambda entry: (entry.tie, entry.step)):
         key = (defect.check, defect.kind, str(defect.values.get("name", "")))
-        known = merged.get(key)
-        if known is None:
+        earlier = merged.get(key)
+        if earlier is None:
             merged[key] = defect
-        elif not known.tie and not defect.tie and known.ranks and known.step == defect.step:
-            merged[key] = msgspec.structs.replace(known, ranks=tuple(sorted({*known.ranks, *defect.ranks})))
+        elif not earlier.tie and not defect.tie and earlier.ranks and earlier.step == defect.step:
+            merged[key] = msgspec.structs.replace(earlier, ranks=tuple(sorted({*earlier.ranks, *defect.ranks})))
     return list(merged.values())
 
 

@@ -143,19 +143,19 @@ def _over_data(inputs: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group: 
         for ranks in holders.values():
             if len(ranks) > 1:
                 same.setdefault(tuple(ranks), []).append(step)
-    for ranks, steps in sorted(same.items()):
-        changing = any(len(batches[rank]) > 1 for rank in ranks)
+    for readers, steps in sorted(same.items()):
+        changing = any(len(batches[rank]) > 1 for rank in readers)
         if len(steps) < CERTAIN_STEPS:
             continue
-        everybody = ranks == group.ranks
+        everybody = readers == group.ranks
         template = (
             "{who} work on the same rows from step {step} on, although they are data-parallel: "
             "one batch is learnt {count} times"
         )
         yield DataDefect(
             "smoke-shards-wrong", "same rows", steps[0],
-            () if everybody and len(ranks) > 2 else ranks, template, {"count": len(ranks)},
-            level="error" if changing else "note", tie=not everybody or len(ranks) == 2,
+            () if everybody and len(readers) > 2 else readers, template, {"count": len(readers)},
+            level="error" if changing else "note", tie=not everybody or len(readers) == 2,
             inferred="" if group.certain else group.reason,
         )  # fmt: skip
 

@@ -20,10 +20,10 @@ def shard_defects(job: JobRecords, roles: GroupRoles) -> Iterator[DataDefect]:
     for group in roles.data:
         for key, records in sorted(loaders.items()):
             if all(rank in records for rank in group.ranks):
-                found = list(_shares(group, key, records)) or list(_overlap(job, group, key, records))
-                found = found or list(_missing(job, group, key, records))
-                if found:
-                    yield found[0]
+                defects = list(_shares(group, key, records)) or list(_overlap(job, group, key, records))
+                defects = defects or list(_missing(job, group, key, records))
+                if defects:
+                    yield defects[0]
                     break
 
 
@@ -101,18 +101,18 @@ def _missing(
     if any(indices is None for indices in sets.values()) or not isinstance(size, int):
         return
     counts = {rank: len(indices or ()) for rank, indices in sets.items()}
-    missing = sorted(
+    unread_samples = sorted(
         set(range(min(size, 1 << 23))) - frozenset().union(*(indices or frozenset() for indices in sets.values()))
     )
     slack = sum(max(_batch(records[rank]), 1) for rank in group.ranks)
-    if len(missing) > slack:
+    if len(unread_samples) > slack:
         most = max(counts.values())
         few = tuple(rank for rank, count in counts.items() if count < most - slack / len(counts))
         template = (
             "no data-parallel rank reads {count} of {total} samples in a whole epoch, such as "
             "{samples}: {who} read fewer"
         )
-        values = {"count": len(missing), "total": size, "samples": format_ranges(missing[:4])}
+        values = {"count": len(unread_samples), "total": size, "samples": format_ranges(unread_samples[:4])}
         if not few:
             template = "no data-parallel rank reads {count} of {total} samples in a whole epoch, such as {samples}"
         yield _defect(group, "missing", few, template, values, key)

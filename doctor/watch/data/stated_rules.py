@@ -18,29 +18,29 @@ _TENSORS = {
 
 def stated_defects(job: JobRecords) -> Iterator[DataDefect]:
     """The first call of each name that does not hold; calls that a rank has not made yet are not compared."""
-    told: set[Any] = set()
+    reported: set[Any] = set()
     for kind in ("same", "different"):
         for (name, number, group), records in _calls(job, kind, "n").items():
-            if (kind, name, group) in told or any(rank not in records for rank in group):
+            if (kind, name, group) in reported or any(rank not in records for rank in group):
                 continue
             defect = _value(kind, str(name), number, group, records)
             if defect:
-                told.add((kind, name, group))
+                reported.add((kind, name, group))
                 yield defect
     for kind, (check, what) in _TENSORS.items():
         for (number, group), records in _calls(job, kind).items():
             tensors = {rank: text_map(records[rank].get("t")) for rank in group if rank in records}
             split = majority_split({rank: str(sorted(values.items())) for rank, values in tensors.items()})
-            if split and len(tensors) == len(group) and (kind, group) not in told:
-                told.add((kind, group))
+            if split and len(tensors) == len(group) and (kind, group) not in reported:
+                reported.add((kind, group))
                 template = "call {number} of probe.{kind}: {who} holds other {what} than ranks {group}"
                 values = {**split_values(split, split.agreeing or group), "number": number, "kind": kind, "what": what}
                 yield DataDefect(check, "stated", number, split.deviating, template, values, tie=split.tie)
     for (number, group), records in _calls(job, "shard").items():
-        if ("shard", group) not in told and all(rank in records for rank in group):
+        if ("shard", group) not in reported and all(rank in records for rank in group):
             defect = _shard(number, group, records)
             if defect:
-                told.add(("shard", group))
+                reported.add(("shard", group))
                 yield defect
 
 
@@ -89,14 +89,14 @@ def _shard(number: int, group: tuple[int, ...], records: dict[int, dict[str, Any
             owners.setdefault(index, []).append(rank)
     twice = sorted(index for index, ranks in owners.items() if len(ranks) > 1)
     total = records[group[0]].get("total")
-    missing = sorted(set(range(total)) - set(owners)) if isinstance(total, int) and 0 < total <= 1 << 26 else []
-    values = {"number": number, "twice": format_ranges(twice[:8]), "missing": format_ranges(missing[:8])}
-    values |= {"group": format_ranges(group), "count": len(twice), "lost": len(missing)}
+    absent_ranks = sorted(set(range(total)) - set(owners)) if isinstance(total, int) and 0 < total <= 1 << 26 else []
+    values = {"number": number, "twice": format_ranges(twice[:8]), "missing": format_ranges(absent_ranks[:8])}
+    values |= {"group": format_ranges(group), "count": len(twice), "lost": len(absent_ranks)}
     if twice:
         ranks = tuple(sorted({rank for index in twice for rank in owners[index]}))
         template = "call {number} of probe.shard: {who} read {count} samples twice, such as {twice}"
         return DataDefect("smoke-shards-wrong", "stated", number, ranks, template, values, tie=True)
-    if missing:
+    if absent_ranks:
         template = "call {number} of probe.shard: no rank of {group} reads {lost} samples, such as {missing}"
         return DataDefect("smoke-shards-wrong", "stated missing", number, (), template, values)
     return None

@@ -85,20 +85,20 @@ def _gradients(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
         split = _split_of(records, group.ranks)
         parts = {rank: _halves(sketches.get((step,), {}).get(rank, {})) for rank in group.ranks}
         if split:
-            own = tuple(rank for rank, (local, after) in parts.items() if local and local == after)
-            everybody = set(own) == set(group.ranks)
-            ranks = own or split[0].deviating
+            own_value = tuple(rank for rank, (local, after) in parts.items() if local and local == after)
+            everybody = set(own_value) == set(group.ranks)
+            ranks = own_value or split[0].deviating
             template = "the gradient of {who} in step {step} is not that of data-parallel ranks {group}: {tensors}"
-            if own:
+            if own_value:
                 template = (
                     "the gradient of {who} in step {step} is the one that it computed itself: it was not "
                     "reduced over ranks {group}"
                 )
             yield DataDefect(
-                "smoke-gradient-not-synchronised", "own" if own else "other", step,
+                "smoke-gradient-not-synchronised", "own" if own_value else "other", step,
                 () if everybody else ranks, template,
                 {"group": format_ranges(group.ranks), "tensors": _named(split[1])},
-                tie=split[0].tie and not own, inferred=_reason(group),
+                tie=split[0].tie and not own_value, inferred=_reason(group),
             )  # fmt: skip
             return
         if _is_sum(parts, len(group.ranks)):
@@ -109,11 +109,11 @@ def _gradients(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
     step = summed[0]
     made = [losses.get((step,), {}).get(rank, {}) for rank in group.ranks]
     scale = {(str(record.get("how")), record.get("f")) for record in made}
-    known = len(scale) == 1 and next(iter(scale))[0] == "mean"
-    factor = next(iter(scale))[1] if known else None
-    if known and isinstance(factor, float) and abs(factor * len(group.ranks) - 1) < 1e-3:
+    earlier = len(scale) == 1 and next(iter(scale))[0] == "mean"
+    factor = next(iter(scale))[1] if earlier else None
+    if earlier and isinstance(factor, float) and abs(factor * len(group.ranks) - 1) < 1e-3:
         return
-    certain = known and factor == 1.0
+    certain = earlier and factor == 1.0
     template = "the reduced gradient of step {step} is the sum of the {count} data-parallel ranks' own, not their mean"
     if not certain:
         template += "; that is right if the loss was divided by their total before, which could not be seen"
@@ -149,17 +149,17 @@ def _updates(job: JobRecords) -> Iterator[DataDefect]:
     yield from _without_step(job)
     updates = by_rank(job, "update", "s")
     last = {rank: [records[rank] for records in updates.values() if rank in records] for rank in job.ranks}
-    seen = {rank: records for rank, records in last.items() if len(records) >= UNMOVED_STEPS}
+    observed_ranks = {rank: records for rank, records in last.items() if len(records) >= UNMOVED_STEPS}
     still_ranks = [
         rank
-        for rank, records in seen.items()
+        for rank, records in observed_ranks.items()
         if all(not entry.get("moved") and entry.get("still") for entry in records)
     ]
-    zero = [rank for rank in still_ranks if all(not any(_numbers(entry.get("lr"))) for entry in seen[rank])]
+    zero = [rank for rank in still_ranks if all(not any(_numbers(entry.get("lr"))) for entry in observed_ranks[rank])]
     if still_ranks:
         everybody = len(still_ranks) == len(job.ranks)
         template = "{who} changed no parameter in {count} digested steps, although the gradients were not zero{lr}"
-        values = {"count": len(seen[still_ranks[0]]), "lr": ": the learning rate is 0" if zero else ""}
+        values = {"count": len(observed_ranks[still_ranks[0]]), "lr": ": the learning rate is 0" if zero else ""}
         yield DataDefect(
             "smoke-update-missing",
             "lr" if zero else "all",
@@ -169,7 +169,7 @@ def _updates(job: JobRecords) -> Iterator[DataDefect]:
             values,
         )
     holders: dict[str, list[int]] = {}
-    for rank, records in seen.items():
+    for rank, records in observed_ranks.items():
         if rank in still_ranks:
             continue
         always = set(text_list(records[0].get("still"))).intersection(
@@ -180,13 +180,13 @@ def _updates(job: JobRecords) -> Iterator[DataDefect]:
     by_ranks: dict[tuple[int, ...], list[str]] = {}
     for name, ranks in holders.items():
         by_ranks.setdefault(tuple(sorted(ranks)), []).append(name)
-    for ranks, names in sorted(by_ranks.items()):
-        held = {name for rank in ranks for entry in seen[rank] for name in text_list(entry.get("unheld"))}
+    for culprits, names in sorted(by_ranks.items()):
+        held = {name for rank in culprits for entry in observed_ranks[rank] for name in text_list(entry.get("unheld"))}
         cause = "no optimizer holds them" if held.issuperset(names) else "their gradients are not zero"
         template = "{tensors} did not move in {count} digested steps on {who}: {cause}"
-        values = {"tensors": _named(sorted(names)), "count": len(seen[ranks[0]]), "cause": cause}
-        everybody = len(ranks) == len(seen)
-        yield DataDefect("smoke-update-missing", "still", 0, () if everybody else ranks, template, values)
+        values = {"tensors": _named(sorted(names)), "count": len(observed_ranks[culprits[0]]), "cause": cause}
+        everybody = len(culprits) == len(observed_ranks)
+        yield DataDefect("smoke-update-missing", "still", 0, () if everybody else culprits, template, values)
     yield from _frozen(job, updates)
 
 

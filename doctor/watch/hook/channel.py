@@ -98,11 +98,11 @@ class Channel:
             self.write("group", id=number, ranks=ranks, n=name)
         return number
 
-    def later(self, words: Any, use: Callable[[list[int]], None]) -> None:
+    def later(self, digest_words: Any, use: Callable[[list[int]], None]) -> None:
         """Calls ``use`` with these numbers of a device, once they have come from it; waits for nothing."""
-        module = getattr(torch, words.device.type, None)
-        copied = torch.empty(words.shape, dtype=words.dtype, pin_memory=True)
-        copied.copy_(words, non_blocking=True)
+        module = getattr(torch, digest_words.device.type, None)
+        copied = torch.empty(digest_words.shape, dtype=digest_words.dtype, pin_memory=True)
+        copied.copy_(digest_words, non_blocking=True)
         event = module.Event()  # type: ignore[union-attr]
         event.record()
         self.pending.append((event, copied, use))

@@ -73,7 +73,7 @@ class Interception:
         self.op = getattr(torch.ops.c10d, name).default
         arguments = [argument.name for argument in self.op._schema.arguments]
         self.pass_on = self.op._handle.redispatch_boxed
-        self.name, self.what, self.groups = name, OPERATORS[name], groups
+        self.name, self.operation, self.groups = name, OPERATORS[name], groups
         self.group_at = arguments.index("process_group")
         root = [word for word in ("root_rank", "dst", "src") if word in arguments]
         self.root_at = arguments.index(root[0]) if root else None
@@ -97,7 +97,7 @@ class Interception:
         return self.pass_on(((keys | self.included()) - self.excluded()) & self.after, *args)
 
     def record(self, files, args):
-        if not self.what:
+        if not self.operation:
             files.become("start")
             return None
         group = self.unbox(args[self.group_at])
@@ -107,13 +107,13 @@ class Interception:
         first, numel = first_tensor((single,)), 0
         root = args[self.root_at] if self.root_at is not None else -1
         root = ranks[root] if 0 <= root < len(ranks) else -1
-        if self.what != "barrier" and self.name not in UNEQUAL:
+        if self.operation != "barrier" and self.name not in UNEQUAL:
             numel = total(single)
-        if self.what in ("send", "recv"):
+        if self.operation in ("send", "recv"):
             return self.record_message(files, args, root, first, numel)
-        dtype = "" if self.what == "barrier" else name_of_dtype(first.dtype)
+        dtype = "" if self.operation == "barrier" else name_of_dtype(first.dtype)
         # What C++ has called, it may be waiting for from now on; what Python has called, it says so when it waits.
-        return files.begin(number, self.what, dtype, root, numel, "collective" if WAITS.inside else "enqueued")
+        return files.begin(number, self.operation, dtype, root, numel, "collective" if WAITS.inside else "enqueued")
 
     def record_message(self, files, args, peer, tensor, numel):
         """Messages with a tag may overtake each other: what waits for which nobody can tell."""
@@ -121,9 +121,9 @@ class Interception:
             files.become("start")
             return None
         me, world = self.groups.c10d.get_rank(), self.groups.c10d.get_world_size()
-        source, target = (me, peer) if self.what == "send" else (peer, me)
+        source, target = (me, peer) if self.operation == "send" else (peer, me)
         return files.begin(
-            P2P_GROUP_BASE + source * world + target, self.what, name_of_dtype(tensor.dtype), peer, numel
+            P2P_GROUP_BASE + source * world + target, self.operation, name_of_dtype(tensor.dtype), peer, numel
         )
 
 
@@ -140,7 +140,7 @@ def first_tensor(values):
 
 def total(values):
     """How many elements."""
-    return sum(total(one) for one in values) if isinstance(values, (list, tuple)) else values.numel()
+    return sum(total(value_part) for value_part in values) if isinstance(values, (list, tuple)) else values.numel()
 
 
 def wrap_method(original):

@@ -39,7 +39,7 @@ class HiddenHooks(OrderedDict):  # type: ignore[type-arg]
         return OrderedDict, ([(key, hook) for key, hook in self.items() if not hasattr(hook, "of_doctor")],)
 
 
-class Collector:
+class DigestCollection:
     """All hooks of this process, and the step that it is in."""
 
     def __init__(self, torch: Any, out: Channel, first: int, every: int) -> None:
@@ -153,10 +153,14 @@ class Collector:
         )
         for key in list(self.roots):
             reference, handles = self.roots[key]
-            known = reference()
-            if known is not None and known is not module and id(module) in {id(child) for child in known.modules()}:
+            registered = reference()
+            if (
+                registered is not None
+                and registered is not module
+                and id(module) in {id(child) for child in registered.modules()}
+            ):
                 return
-            if known is None or key in below:
+            if registered is None or key in below:
                 for handle in handles:
                     handle.remove()
                 del self.roots[key]
@@ -317,7 +321,12 @@ class Collector:
 
     def _update(self, optimizer: Any) -> None:
         named = list(self.named())
-        held = {id(tensor) for known in self.optimizers for group in known.param_groups for tensor in group["params"]}
+        held = {
+            id(tensor)
+            for registered in self.optimizers
+            for group in registered.param_groups
+            for tensor in group["params"]
+        }
         same, graded = [], []
         for name, tensor in named:
             old = self.before.get(name)
@@ -378,7 +387,7 @@ def _is_compiled(module: Any) -> bool:
 def _compile_test(torch: Any) -> Callable[[], bool]:
     for owner in (getattr(torch, "compiler", None), getattr(torch, "_dynamo", None)):
         if hasattr(owner, "is_compiling"):
-            return owner.is_compiling  # type: ignore[union-attr,no-any-return]
+            return owner.is_compiling  # type: ignore[no-any-return]
     return lambda: False
 
 
@@ -399,5 +408,5 @@ def install(torch: Any, record: Callable[..., None] | None, first: int, every: i
     out = channel() or (CallbackChannel(record) if record else None)
     if out is None:
         return False
-    Collector(torch, out, first, every).install()
+    DigestCollection(torch, out, first, every).install()
     return True

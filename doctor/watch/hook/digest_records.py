@@ -33,7 +33,7 @@ def emit(out: Channel, kind: str, value: Any, **values: Any) -> None:
     if isinstance(digest, str):
         out.write(kind, d=digest, **values)
     else:
-        out.later(digest.reshape(1), lambda words: out.write(kind, d=hex_word(words[0]), **values))
+        out.later(digest.reshape(1), lambda digest_words: out.write(kind, d=hex_word(digest_words[0]), **values))
 
 
 def emit_tensors(out: Channel, kind: str, named: list[tuple[str, Any]], **values: Any) -> None:
@@ -63,9 +63,9 @@ def emit_tensors(out: Channel, kind: str, named: list[tuple[str, Any]], **values
     device = waiting[0][1].device
     numbers = [digest.to(device) for _, digest in waiting] + [flag.to(device).to(torch.int64) for _, flag in flags]
 
-    def use(words: list[int]) -> None:
-        digests.update({name: hex_word(word) for (name, _), word in zip(waiting, words)})
-        bad = [name for (name, _), finite in zip(flags, words[len(waiting) :]) if not finite]
+    def use(digest_words: list[int]) -> None:
+        digests.update({name: hex_word(word) for (name, _), word in zip(waiting, digest_words)})
+        bad = [name for (name, _), finite in zip(flags, digest_words[len(waiting) :]) if not finite]
         out.write(kind, t=digests, bad=bad[:16], **values)
 
     out.later(torch.stack(numbers), use)

@@ -12,17 +12,17 @@ class Groups:
 
     def __init__(self, c10d):
         self.c10d = c10d
-        self.known = {}  # name of the group -> (number, its global ranks)
+        self.numbered = {}  # name of the group -> (number, its global ranks)
 
     def number(self, group):
         """Number and global ranks of a process group."""
         name = group.group_name
-        known = self.known.get(name)
-        if known is None:
+        numbered = self.numbered.get(name)
+        if numbered is None:
             ranks = self.ranks(group)
-            known = self.known[name] = (len(self.known), ranks)
-            recording().tell("group", gid=known[0], name=str(name)[:200], desc=self.description(group), ranks=ranks)
-        return known
+            numbered = self.numbered[name] = (len(self.numbered), ranks)
+            recording().emit("group", gid=numbered[0], name=str(name)[:200], desc=self.description(group), ranks=ranks)
+        return numbered
 
     def ranks(self, group):
         table = self.c10d._world.pg_group_ranks.get(group)

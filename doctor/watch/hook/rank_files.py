@@ -37,14 +37,14 @@ class RankFiles(FlightRecorder):
         page = os.open(name + ".page", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         os.ftruncate(page, PAGE_SIZE)
         meeting = "%s:%s" % (os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", ""))
-        self.tell("rank", rank=rank, world=world, pid=os.getpid(), argv=_argv(), meeting=meeting[:200])
+        self.emit("rank", rank=rank, world=world, pid=os.getpid(), argv=_argv(), meeting=meeting[:200])
         super().__init__(page, 0)
         os.close(page)
         self.stage = RENDEZVOUS
         self.mark("start")
         faulthandler.register(STACK_SIGNAL, file=self.stacks, all_threads=True, chain=False)
 
-    def tell(self, kind, **values):
+    def emit(self, kind, **values):
         """One line of JSON."""
         values.update(ev=kind, at=time.time())
         line = json.dumps(values).encode("ascii") + b"\n"
@@ -108,7 +108,7 @@ def stop_recording(why=""):
     files, ACTIVE = ACTIVE, None
     if files is not None and why:
         try:
-            files.tell("hook", text=why[:400])
+            files.emit("hook", text=why[:400])
             files.become("start")  # what the rank does from now on nobody knows
         except (OSError, ValueError):
             pass

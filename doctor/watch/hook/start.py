@@ -53,10 +53,10 @@ class LoadThen:
         try:
             self.then(module)
         except Exception as error:
-            say("cannot watch this program: %s: %s" % (type(error).__name__, error))
+            print_line("cannot watch this program: %s: %s" % (type(error).__name__, error))
 
 
-def say(text):
+def print_line(text):
     """One line on stderr of the program, for what must be known at once."""
     try:
         os.write(2, ("doctor watch: process %d: %s\n" % (os.getpid(), text)).encode("utf-8", "replace"))
@@ -108,16 +108,16 @@ def begin(c10d, args, kwargs):
                 try:
                     install()
                 except Exception as error:
-                    files.tell("hook", text="%s: %s" % (type(error).__name__, error))
-        KEPT[0].known.clear()
+                    files.emit("hook", text="%s: %s" % (type(error).__name__, error))
+        KEPT[0].numbered.clear()
     except Exception as error:
         stop_recording("%s: %s" % (type(error).__name__, error))
-        say("cannot watch this process: %s: %s" % (type(error).__name__, error))
+        print_line("cannot watch this process: %s: %s" % (type(error).__name__, error))
 
 
 def collect_data():
     """Digests of data, where they are asked for; that part is loaded by its path, and has no other names here."""
-    path = os.path.join(FOLDER, "data", "data_hooks.py")
+    path = os.path.join(FOLDER, "data-hooks", "data_hooks.py")
     if not os.environ.get("DOCTOR_WATCH_DATA") or not os.path.exists(path):
         return
     import torch
@@ -131,7 +131,7 @@ def collect_data():
 def joined(c10d, files):
     """The rank has met the others."""
     group = c10d._get_default_group()
-    files.tell("joined", rank=c10d.get_rank(), world=c10d.get_world_size(), backend=str(c10d.get_backend())[:40])
+    files.emit("joined", rank=c10d.get_rank(), world=c10d.get_world_size(), backend=str(c10d.get_backend())[:40])
     KEPT[0].number(group)
     files.stage = TRAINING
     files.become("compute")

@@ -57,7 +57,7 @@ def report_exceptions():
             try:
                 stack = "".join(traceback.format_tb(trace)[-12:])[-6000:]
                 failed.append(kind)
-                current.tell("error", text=("%s: %s" % (kind.__name__, value))[:600], stack=stack)
+                current.emit("error", text=("%s: %s" % (kind.__name__, value))[:600], stack=stack)
             except Exception as error:
                 stop_recording("an error could not be told: %s" % error)
         handler(kind, value, trace)
@@ -65,7 +65,7 @@ def report_exceptions():
     def tell_end():
         current = recording()
         if current is not None and not failed:  # one that failed is not done; its end is still to come
-            current.tell("end")
+            current.emit("end")
             current.become("done")
 
     sys.excepthook = tell_error

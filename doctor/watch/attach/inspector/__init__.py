@@ -13,6 +13,7 @@ MODULES = (
     "doctor.watch.attach.inspector.rank_finder",
     "doctor.watch.attach.inspector.rank_state",
     "doctor.watch.attach.inspector.python_stacks",
+    "doctor.watch.attach.inspector.recordings",
     "doctor.watch.attach.inspector.inspector",
 )
 """In the order in which they are joined."""

@@ -15,6 +15,7 @@ from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
 from doctor.watch.attach.inspector.python_stacks import find_py_spy, signal_number, signalled_stacks, spied_stacks
 from doctor.watch.attach.inspector.rank_finder import OTHER_VARIABLES, find_ranks, held_devices, job_of
 from doctor.watch.attach.inspector.rank_state import children_of, is_frozen, look, thread_count, tracer
+from doctor.watch.attach.inspector.recordings import ras_answer, recorder_dumps
 
 LOOKS = 3
 
@@ -57,6 +58,7 @@ def described(entry):
         "tcp": [],
         "stacks": [],
         "problem": "",
+        "dumps": recorder_dumps(pid, rank[0], environ) if rank else [],
     }
 
 
@@ -64,6 +66,11 @@ def own_addresses_only(pids):
     """Whether all connections of the ranks end on this host: then no rank runs on another."""
     ends = [(local, peer) for _, established, local, peer, _, _ in tcp_sockets(pids) if established]
     return bool(ends) and all(local[0] == peer[0] for local, peer in ends)
+
+
+def uses_nccl(ranks):
+    """Whether a rank has an NVIDIA device open."""
+    return any(path.startswith("/dev/nvidia") for entry in ranks for path in entry["devices"])
 
 
 def main(request, program):
@@ -74,6 +81,8 @@ def main(request, program):
     ranks = [described(entry) for entry in find_ranks(request["pids"])]
     pids = [entry["pid"] for entry in ranks]
     spy = find_py_spy(pids, request["py_spy"]) if request["stacks"] else ""
+    # Two answers: what differs in passing is no fault.
+    ras = ras_answer() if uses_nccl(ranks) else ""
     began = time.monotonic()
     for number in range(LOOKS):
         pause = began + request["interval"] * number / (LOOKS - 1) - time.monotonic()
@@ -95,9 +104,11 @@ def main(request, program):
         for entry in ranks:
             if not any(entry["stacks"]):
                 entry["stacks"] = [stacks.get(entry["pid"], [])]
+    took = time.monotonic() - began
     record = {
+        "ras": ras + (ras_answer() if ras else ""),
         "host": socket.gethostname()[:200],
-        "seconds": time.monotonic() - began,
+        "seconds": took,
         "py_spy": bool(spy),
         "local": own_addresses_only(pids),
         "ranks": ranks,

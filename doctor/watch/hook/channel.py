@@ -103,7 +103,7 @@ class Channel:
         module = getattr(torch, digest_words.device.type, None)
         copied = torch.empty(digest_words.shape, dtype=digest_words.dtype, pin_memory=True)
         copied.copy_(digest_words, non_blocking=True)
-        event = module.Event()  # type: ignore[union-attr]
+        event = module.Event()
         event.record()
         self.pending.append((event, copied, use))
         if len(self.pending) > MAX_PENDING:

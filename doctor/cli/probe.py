@@ -14,7 +14,7 @@ def command(
 ) -> None:
     """Write the probe, which a training program calls, as one file.
 
-    A training program calls it where ranks must agree: `probe.same("mask", mask, tp_group)`. doctor watch compares.
+    `doctor probe --print > probe.py`; the program calls it where ranks must agree, and `doctor watch` compares.
 
     Exit codes: 0 written; 2 usage.
     """

@@ -27,7 +27,7 @@ import itertools
 from typing import Any, Callable, Iterable
 
 from doctor.watch.hook.channel import Channel, channel
-from doctor.watch.hook.digest import encode_indices, finite_or_text, plain
+from doctor.watch.hook.digest import encode_indices, finite_or_text, local_tensor
 from doctor.watch.hook.digest_records import MAX_TENSORS, emit, emit_tensors
 
 try:
@@ -45,9 +45,9 @@ def _never() -> bool:
 def _compile_test() -> Callable[[], bool]:
     """What says that the caller is being compiled; torch has moved it twice."""
     for module, name in (("compiler", "is_compiling"), ("_dynamo", "is_compiling")):
-        found = getattr(getattr(torch, module, None), name, None)
-        if found:
-            return found  # type: ignore[no-any-return]
+        test = getattr(getattr(torch, module, None), name, None)
+        if test:
+            return test  # type: ignore[no-any-return]
     return _never
 
 
@@ -159,7 +159,7 @@ def loss(step: int, value: Any) -> None:
 def _loss(out: Channel, step: int, value: Any) -> None:
     step = int(step)
     if torch is not None and isinstance(value, torch.Tensor):
-        value = plain(value).detach()
+        value = local_tensor(value).detach()
         if value.device.type != "cpu":
             value = value.double() if value.device.type == "cuda" else value.float()
             out.later(value.reshape(1), lambda got: out.write("loss", s=step, v=finite_or_text(got[0])))

@@ -38,7 +38,7 @@ class Folder:
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
     monkeypatch.setenv("DOCTOR_WATCH_PROBES", str(tmp_path))
-    monkeypatch.setattr(channel_module, "_looked", False)
+    monkeypatch.setattr(channel_module, "_searched", False)
     monkeypatch.setattr(channel_module, "_channel", None)
     yield Folder(tmp_path)
     opened = channel_module._channel
@@ -49,7 +49,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]
 
 def test_without_a_watch_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCTOR_WATCH_PROBES", raising=False)
-    monkeypatch.setattr(channel_module, "_looked", False)
+    monkeypatch.setattr(channel_module, "_searched", False)
     monkeypatch.setattr(channel_module, "_channel", None)
     monkeypatch.chdir(tmp_path)
     probe.same("mask", torch.zeros(3))

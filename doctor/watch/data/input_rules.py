@@ -61,14 +61,14 @@ def _inside_model(
                 if generators
                 else ""
             )
-            what = "masks other positions of" if masked else "works on other rows than the rest of its model:"
+            phrase = "masks other positions of" if masked else "works on other rows than the rest of its model:"
             template = "{who} {what} input {input} in step {step}{rest}{by}"
             if split.tie:
                 template = "{who}, which hold one model, {what} input {input} in step {step}{by}"
-                what = "has another mask in" if masked else "has other rows in"
+                phrase = "has another mask in" if masked else "has other rows in"
             rest = f", which ranks {format_ranges(split.agreeing)} have alike" if split.agreeing else ""
             values = {**split_values(split, group.ranks), "input": path, "share": round(share, 2), "rest": rest}
-            values |= {"generators": generators, "by": by, "what": what}
+            values |= {"generators": generators, "by": by, "what": phrase}
             yield DataDefect(
                 "smoke-mask-differs" if masked else "smoke-shards-wrong",
                 "mask" if masked else "batch",

@@ -23,7 +23,7 @@ def shard_defects(job: JobRecords, roles: GroupRoles) -> Iterator[DataDefect]:
         for key, records in sorted(loaders.items()):
             if all(rank in records for rank in group.ranks):
                 defects = list(_shares(group, key, records)) or list(_overlap(job, group, key, records))
-                defects = defects or list(_missing(job, group, key, records))
+                defects = defects or list(_unread(job, group, key, records))
                 if defects:
                     yield defects[0]
                     break
@@ -107,7 +107,7 @@ def _same_data(job: JobRecords, group: GroupRole, records: dict[int, dict[str, A
     return True
 
 
-def _missing(
+def _unread(
     job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: dict[int, dict[str, Any]]
 ) -> Iterator[DataDefect]:
     """Samples that no rank reads in a whole epoch; loaders may leave out less than a batch for each rank."""

@@ -27,14 +27,19 @@ def stated_defects(job: JobRecords) -> Iterator[DataDefect]:
             if defect:
                 reported.add((kind, name, group))
                 yield defect
-    for kind, (check, what) in _TENSORS.items():
+    for kind, (check, quantity) in _TENSORS.items():
         for (number, group), records in _calls(job, kind).items():
             tensors = {rank: text_map(records[rank].get("t")) for rank in group if rank in records}
             split = majority_split({rank: str(sorted(values.items())) for rank, values in tensors.items()})
             if split and len(tensors) == len(group) and (kind, group) not in reported:
                 reported.add((kind, group))
                 template = "call {number} of probe.{kind}: {who} holds other {what} than ranks {group}"
-                values = {**split_values(split, split.agreeing or group), "number": number, "kind": kind, "what": what}
+                values = {
+                    **split_values(split, split.agreeing or group),
+                    "number": number,
+                    "kind": kind,
+                    "what": quantity,
+                }
                 yield DataDefect(check, "stated", number, split.deviating, template, values, tie=split.tie)
     for (number, group), records in _calls(job, "shard").items():
         if ("shard", group) not in reported and all(rank in records for rank in group):

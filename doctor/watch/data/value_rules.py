@@ -65,9 +65,9 @@ def _not_broadcast(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
 
 def _diverged(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
     for (step,), records in sorted(by_rank(job, "parameters", "s").items()):
-        found = _split_of(records, group.ranks)
-        if found:
-            split, names = found
+        difference = _split_of(records, group.ranks)
+        if difference:
+            split, names = difference
             template = "after step {step} {who} holds other parameters than data-parallel ranks {group}: {tensors}"
             yield DataDefect(
                 "smoke-parameters-diverge", "data", step, split.deviating, template,
@@ -107,8 +107,8 @@ def _gradients(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
         return
     # A loss that was divided by the number of ranks before makes the sum a mean.
     step = summed[0]
-    made = [losses.get((step,), {}).get(rank, {}) for rank in group.ranks]
-    scale = {(str(record.get("how")), record.get("f")) for record in made}
+    loss_records = [losses.get((step,), {}).get(rank, {}) for rank in group.ranks]
+    scale = {(str(record.get("how")), record.get("f")) for record in loss_records}
     earlier = len(scale) == 1 and next(iter(scale))[0] == "mean"
     factor = next(iter(scale))[1] if earlier else None
     if earlier and isinstance(factor, float) and abs(factor * len(group.ranks) - 1) < 1e-3:

@@ -118,11 +118,11 @@ class Channel:
                 event.synchronize()
             use(copied.tolist())
 
-    def failed(self, what: str) -> None:
+    def failed(self, call: str) -> None:
         """Notes that a call failed; after many, the probe writes no more."""
         self.failures += 1
         error = sys.exc_info()[1]
-        self.write("failed", n=what, text=(f"{type(error).__name__}: {error}")[:200])
+        self.write("failed", n=call, text=(f"{type(error).__name__}: {error}")[:200])
         if self.failures >= MAX_FAILURES:
             self.write("ended")
             self.file = -1
@@ -146,14 +146,14 @@ def _group_ranks(group: Any) -> tuple[list[int], str]:
 
 
 _channel: Channel | None = None
-_looked = False
+_searched = False
 
 
 def channel() -> Channel | None:
     """The file of this process, None where no ``doctor watch`` asks for one."""
-    global _channel, _looked
-    if not _looked:
-        _looked = True
+    global _channel, _searched
+    if not _searched:
+        _searched = True
         folder = os.environ.get(FOLDER, "")
         if folder and os.path.isdir(folder):
             _channel = Channel(folder)

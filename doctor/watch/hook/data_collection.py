@@ -20,7 +20,7 @@ from typing import Any, Callable, Iterator
 
 from .batch_indices import BatchIndices
 from .channel import Channel, channel
-from .digest import Unread, finite_or_text, plain, shape_of, tensor_digest, value_digest
+from .digest import Unread, finite_or_text, local_tensor, shape_of, tensor_digest, value_digest
 from .digest_records import MAX_TENSORS, emit_tensors
 from .gradient_sketch import GradientSketch, loss_scale
 from .group_use import GroupUse
@@ -115,14 +115,14 @@ class DigestCollection:
         self.optimizers.add(optimizer)
         held = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
         module = self.torch.nn.Module
-        found = [candidate for candidate in gc.get_objects() if issubclass(type(candidate), module)]
+        candidates = [candidate for candidate in gc.get_objects() if issubclass(type(candidate), module)]
         owners = [
             owner
-            for owner in found
+            for owner in candidates
             if "_parameters" in owner.__dict__ and any(id(p) in held for p in owner.__dict__["_parameters"].values())
         ]
         above: dict[int, list[Any]] = {}
-        for parent in found:
+        for parent in candidates:
             for child in parent.__dict__.get("_modules", {}).values():
                 if child is not None:
                     above.setdefault(id(child), []).append(parent)
@@ -227,7 +227,7 @@ class DigestCollection:
 
     def _input(self, tensor: Any) -> list[Any]:
         try:
-            local = plain(tensor).detach()
+            local = local_tensor(tensor).detach()
             digest = tensor_digest(local)
             flat = local.reshape(-1)
             places = [number * flat.numel() // SAMPLES for number in range(SAMPLES)] if flat.numel() >= SAMPLES else []
@@ -268,7 +268,7 @@ class DigestCollection:
         if self.sampled:
             kind, factor = loss_scale(tensors)
             step = self.step
-            value = plain(tensors).detach()
+            value = local_tensor(tensors).detach()
             if value.device.type == "cpu":
                 self.out.write("backward", s=step, v=finite_or_text(value), how=kind, f=finite_or_text(factor))
             else:
@@ -307,7 +307,7 @@ class DigestCollection:
 
     def _quiet_digest(self, tensor: Any) -> Any:
         try:
-            return tensor_digest(plain(tensor))
+            return tensor_digest(local_tensor(tensor))
         except Unread:
             return None
 
@@ -335,7 +335,7 @@ class DigestCollection:
                 moved = old != new if isinstance(old, str) else bool((old != new).item())
                 if not moved:
                     same.append(name)
-                if moved or bool(self.torch.any(plain(tensor.grad) != 0)):
+                if moved or bool(self.torch.any(local_tensor(tensor.grad) != 0)):
                     graded.append(name)
         still = [name for name in same if name in set(graded)]
         emit_tensors(self.out, "parameters", list(filter(_is_whole, named)), s=self.step)

@@ -34,11 +34,11 @@ def install(torch: Any, record: Callable[..., None] | None = None) -> bool:
         collection = importlib.import_module(_PACKAGE + ".data_collection")
         return bool(collection.install(torch, record, *schedule))
     except Exception as error:
-        _tell(record, f"{type(error).__name__}: {error}"[:200])
+        _report(record, f"{type(error).__name__}: {error}"[:200])
         return False
 
 
-def _tell(record: Callable[..., None] | None, text: str) -> None:
+def _report(record: Callable[..., None] | None, text: str) -> None:
     try:
         out = importlib.import_module(_PACKAGE + ".channel").channel()
         write = record or (out.write if out else None)

@@ -28,7 +28,7 @@ class Unread(Exception):
     """A value that has no digest, and why."""
 
 
-def plain(tensor: Any) -> Any:
+def local_tensor(tensor: Any) -> Any:
     """The strided tensor on this rank that holds the values. Raises: Unread where there is none."""
     for _ in range(4):
         kind = type(tensor)
@@ -69,11 +69,11 @@ def tensor_digest(tensor: Any) -> Any:
             return "c%016x" % (zlib.crc32(data) | zlib.adler32(data) << 32)
         if size and not tensor.data_ptr():
             raise Unread("freed")
-        word = _words(tensor.detach(), size)
+        word = _word_sum(tensor.detach(), size)
         return hex_word(int(word)) if tensor.device.type == "cpu" else word
 
 
-def _words(tensor: Any, size: int) -> Any:
+def _word_sum(tensor: Any, size: int) -> Any:
     """The weighted sum of all words, modulo 2**64, of each word's row and column: a number on the tensor's device."""
     flat = tensor.reshape(-1)
     raw = (torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat).view(torch.uint8)
@@ -97,7 +97,7 @@ def _weights(count: int, device: Any) -> Any:
 def value_digest(value: Any) -> Any:
     """The digest of a tensor, an array, text, or numbers. Raises: Unread where it has none."""
     if torch is not None and isinstance(value, torch.Tensor):
-        return tensor_digest(plain(value))
+        return tensor_digest(local_tensor(value))
     if hasattr(value, "tobytes") and hasattr(value, "dtype"):
         data = value.tobytes()
     elif isinstance(value, (bytes, bytearray, memoryview)):

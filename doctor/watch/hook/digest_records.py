@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .channel import Channel
-from .digest import Unread, hex_word, plain, shape_of, tensor_digest, value_digest
+from .digest import Unread, hex_word, local_tensor, shape_of, tensor_digest, value_digest
 
 try:
     import torch
@@ -44,7 +44,7 @@ def emit_tensors(out: Channel, kind: str, named: list[tuple[str, Any]], **values
     for name, tensor in named:
         name = name[:120]
         try:
-            local = plain(tensor)
+            local = local_tensor(tensor)
             digest = tensor_digest(local)
         except Unread:
             digests[name] = None

@@ -21,7 +21,7 @@ class GroupUse:
 
     def __init__(self, torch: Any, out: Channel, collector: Any) -> None:
         self.torch, self.out, self.collector = torch, out, collector
-        self.known: set[tuple[int, str]] = set()
+        self.noted: set[tuple[int, str]] = set()
         self.calls = 0
         self.addresses: dict[int, int] = {}
         self.mapped = -1
@@ -29,8 +29,8 @@ class GroupUse:
     def use(self, group: Any, purpose: str, reason: str) -> None:
         """Notes what a group serves for, and how that is known."""
         number = self.out.group(group)
-        if (number, purpose) not in self.known:
-            self.known.add((number, purpose))
+        if (number, purpose) not in self.noted:
+            self.noted.add((number, purpose))
             self.out.write("use", g=number, u=purpose, why=reason[:80])
 
     def install(self) -> None:

@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import sys
+import threading
 import time
 from collections import deque
 from typing import Any, Callable
@@ -45,12 +46,13 @@ class Channel:
 
     def open(self) -> None:
         """Makes the file of the process that calls."""
-        self.pid, self.rank = os.getpid(), None
+        pid, self.rank = os.getpid(), None
         self.written, self.groups, self.counts, self.pending = 0, {}, {}, deque()
-        path = os.path.join(self.folder, f"{socket.gethostname()[:64]}-{self.pid}-{time.time_ns()}.probe")
+        path = os.path.join(self.folder, f"{socket.gethostname()[:64]}-{pid}-{time.time_ns()}.probe")
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
         self.file = os.open(path, flags, 0o600)
-        self.write("process", v=VERSION, pid=self.pid, parent=os.getppid(), host=socket.gethostname()[:64])
+        self.write("process", v=VERSION, pid=pid, parent=os.getppid(), host=socket.gethostname()[:64])
+        self.pid = pid
 
     def write(self, kind: str, **values: Any) -> None:
         """Appends one record; nothing once the file is full or the probe has ended itself."""
@@ -152,15 +154,23 @@ _searched = False
 def channel() -> Channel | None:
     """The file of this process, None where no ``doctor watch`` asks for one."""
     global _channel, _searched
-    if not _searched:
-        _searched = True
-        folder = os.environ.get(FOLDER, "")
-        if folder and os.path.isdir(folder):
-            _channel = Channel(folder)
-            atexit.register(_finish)
-    if _channel and _channel.pid != os.getpid():
-        _channel.open()
+    if _searched and (_channel is None or _channel.pid == os.getpid()):
+        return _channel
+    with _opening[-1]:  # one thread makes the file, the others wait for it
+        if not _searched:
+            folder = os.environ.get(FOLDER, "")
+            if folder and os.path.isdir(folder):
+                _channel = Channel(folder)
+                atexit.register(_finish)
+            _searched = True
+        if _channel and _channel.pid != os.getpid():
+            _channel.open()
     return _channel
+
+
+_opening = [threading.Lock()]
+# Another thread may hold it in the moment of a fork, and is not there in the child.
+os.register_at_fork(after_in_child=lambda: _opening.append(threading.Lock()))
 
 
 def _finish() -> None:

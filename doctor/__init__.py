@@ -27,6 +27,8 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
+    if name == "probe":  # a module, for training programs: it imports torch
+        return import_module("doctor.watch.probe")
     if name not in _HOMES:
         raise AttributeError(f"module 'doctor' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)

@@ -12,6 +12,8 @@ COMMANDS = {
     "check": "Check hosts over SSH and report what is wrong.",
     "net": "Have the hosts try their network, and name what fails.",
     "smoke": "Train a tiny model on the hosts and name the rank that fails.",
+    "watch": "Watch a training program and name the rank that fails.",
+    "probe": "Write the probe, which a training program calls, as one file.",
     "preflight": "Gate a job: one line, one exit code, bounded time.",
     "lint": "Check a launch and its configuration; run nothing.",
     "node": "Check this host alone, or write its record for doctor merge.",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from doctor.environment.host_selection import HostSelection
     from doctor.environment.job_environment import JobEnvironment
 
-COMMANDS = ("check", "smoke", "preflight", "node")
+COMMANDS = ("check", "smoke", "preflight", "node", "watch")
 """The commands that take a launch line."""
 
 _argv: list[str] = []
@@ -79,6 +79,11 @@ def take_launch_line(argv: Sequence[str]) -> list[str]:
         raise UsageError("-- with nothing after it: expected a launch line, such as torchrun --nnodes 2 train.py")
     _argv.extend(before[position + 1 :])
     return before[:position]
+
+
+def launch_line() -> list[str]:
+    """The words after ``--`` of this process; none where there are none."""
+    return list(_argv)
 
 
 def with_hosts_of_line(selection: HostSelection, source: JobEnvironment) -> HostSelection:

@@ -14,13 +14,14 @@ from doctor.diagnose import excerpter
 from doctor.fix import executor
 from doctor.net import prober
 from doctor.remote.assemble import assemble, read_module
-from doctor.smoke.programs import agent
+from doctor.smoke.programs import agent, worker
 from doctor.transport.launcher import carrier
+from doctor.watch.attach import inspector
 
 ROOT = Path(__file__).parents[2] / "doctor"
 PROGRAMS = {
     module.__name__.rpartition(".")[2]: module.MODULES
-    for module in (agent, carrier, collector, excerpter, executor, prober)
+    for module in (agent, carrier, collector, excerpter, executor, inspector, prober)
 }
 LONGEST = 300
 """Lines of a module."""
@@ -127,6 +128,7 @@ def test_no_module_is_forgotten() -> None:
     """Each of a program's folder is in its text, and each of the runtime in some program's."""
     sent = {module for modules in PROGRAMS.values() for module in modules}
     folders = {"doctor.remote.runtime", *(module.rpartition(".")[0] for module in sent)}
+    sent |= {f"doctor.smoke.programs.{part}" for part in worker.SHARED_PARTS}
     for folder in folders:
         path = ROOT.joinpath(*folder.split(".")[1:])
         assert {f"{folder}.{file.stem}" for file in path.glob("[a-z]*.py")} <= sent

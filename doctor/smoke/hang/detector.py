@@ -17,7 +17,7 @@ from doctor.smoke.hang.mismatch import DeadlockRule, MismatchRule
 from doctor.smoke.hang.stalls import Resend, TransferRule, absent_failure, idle_failure, left_failure
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.wait_graph import blocked_collectives
-from doctor.smoke.model import Failure, Snapshot
+from doctor.smoke.model import Collective, Failure, Snapshot
 
 __all__ = ["Detector", "Resend", "joined"]
 
@@ -77,6 +77,10 @@ class Detector:
     def learn_group(self, gid: int, name: str, ranks: Iterable[int]) -> None:
         self.groups[gid] = (name, tuple(ranks))
         self._state.ledger.close_complete(gid)
+
+    def open_call(self, rank: int) -> Collective | None:
+        """The first collective that this rank has entered and another of its members has not, of those fed so far."""
+        return self._state.ledger.first_open(rank)
 
     def feed(
         self, snapshots: Mapping[int, Snapshot], now: float, late: float = 0.0, evidence: Sequence[Resend] = ()

@@ -70,6 +70,11 @@ class CallLedger:
             if self.mismatch is None and seq in places:
                 self._close(places, seq)
 
+    def first_open(self, rank: int) -> Collective | None:
+        """The earliest call of this rank, of any group's, in a place that not every member has entered."""
+        calls = (place.calls[rank] for by_seq in self.open.values() for place in by_seq.values() if rank in place.calls)
+        return min(calls, key=lambda call: (call.step, call.seq), default=None)
+
     def calls(self, group: int, seq: int) -> dict[int, Collective]:
         """The calls of a place that is still open; empty for one that all have entered, or nobody."""
         place = self.open.get(group, {}).get(seq)

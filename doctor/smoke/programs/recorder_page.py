@@ -11,8 +11,8 @@ STAGES = (
     "soak", "teardown",
 )  # fmt: skip
 """In the order in which every rank goes through them."""
-STATES = ("start", "input", "compute", "collective", "done")
-"""What a rank is doing."""
+STATES = ("start", "input", "compute", "collective", "done", "enqueued")
+"""What a rank is doing. ``enqueued``, of a watched program: it has started collectives that it may be waiting for."""
 OPS = (
     "", "broadcast", "reduce", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send", "recv", "barrier",
     "gather", "scatter",
@@ -27,6 +27,6 @@ HEADER = struct.Struct("<IIQ")  # magic, pid, start time
 CURRENT = struct.Struct("<QBBBBIIIiQQQ")  # stamp, state, stage, op, dtype, step, group, seq, root, numel, time, stamp
 TIMES = struct.Struct("<QQQQ")  # nanoseconds of compute, network, input; calls so far
 COUNT = struct.Struct("<III")  # group + 1, entered, exited
-CALL = struct.Struct("<IIBBBBiQII")  # group, seq, op, dtype, stage, 0, root, numel, step, 0
+CALL = struct.Struct("<IIBBBBiQII")  # group, seq, op, dtype, stage, 0, root, numel, step, microseconds mod 2**32
 CURRENT_AT, TIMES_AT, COUNTS_AT, CALLS_AT = 64, 192, 256, 8192
 COUNT_SLOTS, CALL_SLOTS = 512, 1024

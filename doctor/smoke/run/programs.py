@@ -43,7 +43,11 @@ def part_path(name: str) -> Path:
 
 def part(name: str) -> str:
     """One part of the worker, without its imports of other parts. Lines keep their numbers."""
-    source = part_path(name).read_text("ascii")
+    return without_own_imports(part_path(name).read_text("ascii"))
+
+
+def without_own_imports(source: str) -> str:
+    """A part's text without what it imports of doctor, which is there already. Lines keep their numbers."""
     return _OWN_IMPORT.sub(lambda match: "\n" * match[0].count("\n"), source)
 
 

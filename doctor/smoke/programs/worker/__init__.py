@@ -8,6 +8,7 @@ A rank emits what it observes in events, one line of JSON each; it draws no conc
 
 PARTS = (
     "recorder_page",
+    "secondary_errors",
     "cpu_quota",
     "event_writer",
     "libraries",
@@ -43,8 +44,8 @@ PARTS = (
 )
 """In the order in which they are sent: a part uses, while it is loaded, only those before it."""
 
-SHARED_PARTS = ("recorder_page", "cpu_quota")
-"""Those that the agent has as well: modules of `doctor.smoke.programs`."""
+SHARED_PARTS = ("recorder_page", "cpu_quota", "secondary_errors")
+"""Those that others have as well: modules of `doctor.smoke.programs`."""
 
 MINDSPORE_PARTS = ("mindspore_comm", "mindspore_rank")
 """Sent behind the others where the job's interpreter has MindSpore and no torch."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Tuple
 
+from doctor.smoke.programs.secondary_errors import SECONDARY_MESSAGES
 from doctor.smoke.programs.worker.comm import ProcessGroup
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import dist, torch
@@ -14,11 +15,6 @@ UNSUPPORTED_MESSAGES = (
     "nsupported", "not support", "nvalid scalar type", "not implemented", "Cannot use ReduceOp", "only supports",
 )  # fmt: skip
 """Parts of torch's messages about a dtype or an operation that a backend lacks. Any other error is a failure."""
-SECONDARY_MESSAGES = (
-    "Connection closed by peer", "Connection reset by peer", "Broken pipe", "Timed out waiting", "Socket Timeout",
-    "remote process exited", "ncclRemoteError", "Connection refused", "Application timeout caused pair closure",
-)  # fmt: skip
-"""Parts of messages of errors that follow from the end of another rank."""
 ODD_COUNT = 1021
 """Elements of a message whose length neither a power of two nor the pattern's period divides."""
 MAX_REPORTED = 50

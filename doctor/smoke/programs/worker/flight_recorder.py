@@ -25,7 +25,7 @@ from doctor.smoke.programs.recorder_page import (
     TIMES_AT,
 )
 
-TIME_KIND_OF_STATE = (2, 2, 0, 1, 0)
+TIME_KIND_OF_STATE = (2, 2, 0, 1, 0, 0)
 """Which of the three times each of STATES counts towards: 0 compute, 1 network, 2 input."""
 
 
@@ -56,18 +56,19 @@ class FlightRecorder:
             now, self.stamp,
         )  # fmt: skip
 
-    def enter(self, group: int, op: str, dtype: str, root: int, numel: int) -> None:
+    def enter(self, group: int, op: str, dtype: str, root: int, numel: int, state: str = "collective") -> None:
         """Records that the rank enters a collective. ``root``: global rank of the root or the peer, -1 for none."""
         count = self.counts.setdefault(group, [len(self.counts) % COUNT_SLOTS, 0, 0])
         count[1] += 1
         op_code, dtype_code = OPS.index(op), DTYPES.index(dtype) if dtype in DTYPES else 0
         offset = CALLS_AT + self.calls % CALL_SLOTS * CALL.size
+        now = time.monotonic_ns() // 1000 & 0xFFFFFFFF
         CALL.pack_into(
-            self.page, offset, group, count[1], op_code, dtype_code, self.stage, 0, root, numel, self.step, 0
+            self.page, offset, group, count[1], op_code, dtype_code, self.stage, 0, root, numel, self.step, now
         )
         self.calls += 1
         self._write_count(group, count)
-        self.mark("collective", group, count[1], op_code, dtype_code, root, numel)
+        self.mark(state, group, count[1], op_code, dtype_code, root, numel)
 
     def exit(self, group: int) -> None:
         """Records that the rank has left the collective that it entered last in this group."""

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, Callable, Dict
 
 from doctor.smoke.programs.recorder_page import STAGES
-from doctor.smoke.programs.worker.collective_test import SECONDARY_MESSAGES
+from doctor.smoke.programs.secondary_errors import SECONDARY_MESSAGES
 from doctor.smoke.programs.worker.comm import TracedComm
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.event_writer import EventWriter

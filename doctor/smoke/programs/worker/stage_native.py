@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from doctor.smoke.programs.worker.collective_test import SECONDARY_MESSAGES
+from doctor.smoke.programs.secondary_errors import SECONDARY_MESSAGES
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import PRELOADED_MODULES, torch
 from doctor.smoke.programs.worker.native_trainers import (

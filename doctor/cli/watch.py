@@ -1,0 +1,110 @@
+"""`doctor watch`: three ways to a training program, which exclude each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from doctor.cli.host_options import ConnectionOptions, VisitOptions, require_finite, validate_connection
+from doctor.cli.launch_source import launch_line
+from doctor.cli.output_options import OutputOptions
+from doctor.cli.shared_options import expand_option_groups
+from doctor.cli.watch_attach import AttachOptions
+from doctor.cli.watch_log import LogOptions
+from doctor.engine.errors import UsageError, require_one_of
+from doctor.engine.sanitize import printable
+
+if TYPE_CHECKING:
+    from doctor.watch.launch import WatchOptions
+
+ON_HANG = ("report", "dump", "end")
+EXIT_ON = ("never", "fault")
+
+
+@expand_option_groups
+def command(
+    *,
+    targets: Annotated[
+        list[str], typer.Argument(metavar="[FILE...|HOSTS]", help="The logs of --log; the hosts of --attach.")
+    ] = [],  # noqa: B006 - typer's way
+    attach: AttachOptions,
+    log: LogOptions,
+    on_hang: Annotated[
+        str, typer.Option(metavar="|".join(ON_HANG), help="Report; also dump all stacks; or end the job, too.")
+    ] = "dump",
+    exit_on: Annotated[
+        str, typer.Option(metavar="|".join(EXIT_ON), help="fault: end the job on any fault, not on a hang alone.")
+    ] = "never",
+    patience: Annotated[
+        float,
+        typer.Option(metavar="S", min=1, callback=require_finite, help="Least seconds without progress in a hang."),
+    ] = 60.0,
+    data: Annotated[
+        str, typer.Option(metavar="N[,M]", help="Compare the data of the first N steps, and of every Mth.")
+    ] = "",
+    connection: ConnectionOptions,
+    visit: VisitOptions,
+    output: OutputOptions,
+) -> None:
+    """Watch a training program and name the rank that fails.
+
+    `doctor watch -- torchrun --nproc-per-node 8 train.py` runs the command with a hook in its environment.
+
+    `doctor watch --log FILE...` follows the logs of a job that cannot be touched, and judges its loss.
+
+    `doctor watch --attach [HOSTS]` looks at the ranks of a job that runs, and names the one that the others wait for.
+
+    Exit codes: that of COMMAND while nothing is found; 10 a fault was found; 2 usage; 130 interrupted. Of --log and
+    --attach: 0 nothing is wrong; 10 a fault; 12 undecided; 78 no loss, or no rank.
+    """
+    require_one_of("--on-hang", on_hang, ON_HANG)
+    require_one_of("--exit-on", exit_on, EXIT_ON)
+    validate_connection(connection)
+    command_line = launch_line()
+    modes = {"--attach": attach.requested, "--log": log.requested, "a command after --": bool(command_line)}
+    requested = [name for name, is_asked in modes.items() if is_asked]
+    if len(requested) != 1:
+        problem = f"{' and '.join(requested)} are both given" if requested else "nothing to watch"
+        raise UsageError(f"{problem}: expected a command after --, for example doctor watch -- torchrun train.py")
+    if targets and command_line:
+        raise UsageError(f"{printable(targets[0], 60)!r}: expected no word before --, except options")
+    if attach.requested:
+        raise typer.Exit(attach.run(targets, connection, visit, output))
+    if log.requested:
+        raise typer.Exit(log.run(targets, output, stop_on_error=exit_on == "fault"))
+    raise typer.Exit(_run(command_line, _watch_options(on_hang, exit_on, patience, data, output), output))
+
+
+def _run(command_line: list[str], options: WatchOptions, output: OutputOptions) -> int:
+    import os
+
+    from doctor.session.finish import save_and_report, validate_output
+    from doctor.session.select_checks import choose_checks, load_catalog
+    from doctor.watch.launch import WatchOutcome, run
+
+    validate_output(output)
+    if output.from_file:
+        raise UsageError("--from reads a saved run; expected doctor smoke --from FILE")
+
+    def report(outcome: WatchOutcome) -> int:
+        from doctor.session.examine import Examination, replay
+        from doctor.watch.data_outcomes import with_data
+
+        catalog = load_catalog([])
+        evaluated = replay(outcome.run, choose_checks(catalog, outcome.checks))
+        if outcome.data is not None:
+            evaluated = with_data(evaluated, outcome.data, catalog, outcome.hosts)
+        return save_and_report(Examination(outcome.run, evaluated), catalog, output)
+
+    return run(command_line, os.environ, options, report)
+
+
+def _watch_options(on_hang: str, exit_on: str, patience: float, data: str, output: OutputOptions) -> WatchOptions:
+    """Raises: UsageError."""
+    from doctor.watch.data_folder import require_schedule
+    from doctor.watch.launch import WatchOptions
+
+    always_report = bool(output.as_json or output.formats or output.save)
+    schedule = require_schedule(printable(data, 60))
+    return WatchOptions(on_hang, exit_on == "fault", patience, always_report, schedule)  # type: ignore[arg-type]

@@ -1,0 +1,184 @@
+"""`doctor watch --attach`: its options, and the way of one run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from doctor.engine.errors import InputError, UsageError, require_one_of
+
+if TYPE_CHECKING:
+    from doctor.cli.host_options import ConnectionOptions, VisitOptions
+    from doctor.cli.output_options import OutputOptions
+    from doctor.diagnose.fetch.saved_logs import LogRecord
+    from doctor.environment.inventory import Inventory
+    from doctor.watch.attach.rank_report import HostReport
+
+FORMATS = ("human", "plain", "json")
+SIGNALS = ("USR1", "USR2", "QUIT", "TRAP", "ABRT")
+
+
+class AttachOptions(NamedTuple):
+    """Which ranks of a job that runs already."""
+
+    attach: Annotated[
+        bool, typer.Option("--attach", help="Look at the ranks of a job that runs, on this host or HOSTS.")
+    ] = False
+    pid: Annotated[
+        list[int], typer.Option("--pid", metavar="N", min=1, help="With --attach: only this process; repeatable.")
+    ] = []
+    job: Annotated[str, typer.Option("--job", metavar="slurm:ID", help="With --attach: the hosts of this job.")] = ""
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="S", min=1, max=120, help="With --attach: seconds of looking.")
+    ] = 4.0
+    py_spy: Annotated[
+        str, typer.Option("--py-spy", metavar="PATH|off", help="With --attach: py-spy on the hosts; off: no stacks.")
+    ] = ""
+    stack_signal: Annotated[
+        str,
+        typer.Option("--stack-signal", metavar="USR1", help="With --attach: ranks with a handler for it dump stacks."),
+    ] = ""
+
+    @property
+    def requested(self) -> bool:
+        """Whether the command line asks for this mode."""
+        return self.attach
+
+    def run(
+        self, targets: Sequence[str], connection: ConnectionOptions, visit: VisitOptions, output: OutputOptions
+    ) -> int:
+        """Raises: CommandError. Returns: the exit code."""
+        from doctor.watch.attach.attach_report import document, exit_code, render_text
+        from doctor.watch.attach.odd_ranks import find_odd
+
+        chosen = self._format(output)
+        inventory = self._inventory(targets)
+        answers = self._answers(inventory, connection, visit)
+        reports = {host: answer for host, answer in answers.items() if not isinstance(answer, str)}
+        failed = {host: answer for host, answer in answers.items() if isinstance(answer, str)}
+        if failed and not reports:
+            host, reason = next(iter(failed.items()))
+            raise InputError(f"{host}: {reason}" + (f" ({len(failed)} hosts)" if len(failed) > 1 else ""))
+        absent = [str(pid) for report in reports.values() for pid in report.not_found]
+        notes = [f"no process has pid {', '.join(absent)}"] if absent else []
+        jobs = find_odd(reports)
+        recorded = self._recorded(reports, inventory, connection, visit)
+        code = exit_code(jobs, failed, recorded)
+        from doctor.session.console import write
+
+        if chosen == "json":
+            import json
+
+            text = json.dumps(document(jobs, failed, notes, code, recorded), ensure_ascii=False, indent=2)
+        else:
+            from doctor.report.layout.terminal import detect_terminal
+
+            terminal = detect_terminal(sys.stdout, output.color, os.environ)
+            bold = terminal.colour and chosen == "human"
+            text = render_text(
+                jobs, failed, notes, terminal.width, recorded=recorded, bold=bold, verbose=output.verbose
+            )
+        if output.redact:
+            from doctor.session.redact import text_redactor
+
+            text = text_redactor({*inventory.hosts, *(report.host for report in reports.values())})(text)
+        if not output.quiet:
+            write(text)
+        return code
+
+    def _recorded(
+        self,
+        reports: Mapping[str, HostReport],
+        inventory: Inventory,
+        connection: ConnectionOptions,
+        visit: VisitOptions,
+    ) -> list[str]:
+        """What the job's recorders show."""
+        if not any(report.ras or any(rank.dumps for rank in report.ranks) for report in reports.values()):
+            return []
+        from doctor.watch.attach.recorded_causes import recorded_causes
+
+        def read_on_hosts(paths: Sequence[str]) -> LogRecord:
+            from doctor.cli.host_options import ssh_options
+            from doctor.collect.protocol import split_command
+            from doctor.diagnose.fetch.ask_hosts import LogRequest
+            from doctor.diagnose.fetch.collect import CollectionOptions, collect_logs, glob_quoted
+            from doctor.diagnose.signature import load_signatures
+
+            request = LogRequest(
+                places=tuple(map(glob_quoted, paths)),
+                timeout=visit.timeout,
+                within=tuple(split_command(connection.within)),
+                sudo=visit.sudo,
+            )
+            options = CollectionOptions(
+                transport=connection.transport, ssh=ssh_options(connection), request=request, workers=visit.workers
+            )
+            return collect_logs(inventory, options, load_signatures())
+
+        return recorded_causes(reports, None if inventory.local and not connection.within else read_on_hosts)
+
+    def _format(self, output: OutputOptions) -> str:
+        if output.save or output.from_file:
+            raise UsageError("--save and --from are for checks: expected --attach without them")
+        name = "json" if output.as_json else next(iter(output.formats), "")
+        require_one_of("-f", name, ("", *FORMATS))
+        require_one_of("--color", output.color, ("auto", "always", "never"))
+        require_one_of("--stack-signal", self.stack_signal, ("", *SIGNALS))
+        if self.py_spy not in ("", "off") and not self.py_spy.startswith("/"):
+            raise UsageError(f"--py-spy {self.py_spy!r}: expected an absolute path, or off")
+        return name or ("human" if sys.stdout.isatty() else "plain")
+
+    def _inventory(self, targets: Sequence[str]) -> Inventory:
+        from doctor.diagnose.fetch.excerpt_reading import LOCAL
+        from doctor.environment.host_selection import HostSelection
+        from doctor.environment.inventory import Inventory
+        from doctor.session.select_hosts import select_inventory
+
+        if len(targets) > 1:
+            raise UsageError(f"{targets[1]!r}: expected one list of hosts, such as node[01-16],gpu7")
+        if len([True for option in (targets, self.pid, self.job) if option]) > 1:
+            raise UsageError("HOSTS, --pid and --job: expected one of them")
+        if self.job:
+            from doctor.diagnose.slurm_job import read_job
+
+            job = read_job(self.job)
+            if not job.hosts:
+                raise InputError(f"--job {self.job}: Slurm names no host of it; expected a job that runs")
+            return Inventory(tuple(job.hosts), f"Slurm job {job.number}")
+        if targets:
+            return select_inventory(HostSelection(None, None, None, None, targets[0]))
+        return Inventory((LOCAL,), "this host", local=True)
+
+    def _answers(
+        self, inventory: Inventory, connection: ConnectionOptions, visit: VisitOptions
+    ) -> dict[str, HostReport | str]:
+        from doctor.cli.host_options import ssh_options
+        from doctor.collect.protocol import split_command
+        from doctor.transport import TransportError
+        from doctor.transport.open import open_transport
+        from doctor.transport.options import workers
+        from doctor.watch.attach.ask_ranks import InspectRequest, ask_ranks
+
+        request = InspectRequest(
+            pids=tuple(self.pid),
+            interval=self.interval,
+            stacks=self.py_spy != "off",
+            py_spy=self.py_spy if self.py_spy != "off" else "",
+            signal=self.stack_signal,
+            within=tuple(split_command(connection.within)),
+            sudo=visit.sudo,
+        )
+        try:
+            transport = open_transport(inventory.local, connection.transport, ssh_options(connection), inventory.hosts)
+        except TransportError as error:
+            raise InputError(error.text) from None
+        try:
+            count = visit.workers or workers(len(inventory.hosts))
+            return ask_ranks(inventory.hosts, transport, request, visit.timeout, count)
+        finally:
+            transport.close()

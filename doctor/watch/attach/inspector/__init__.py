@@ -1,0 +1,19 @@
+"""The inspector: finds a job's ranks on a host and reads what each does. Python 3.6, standard library, ASCII.
+
+It comes over stdin and is never written to disk. It reads /proc, the kernel's table of sockets, and, where py-spy is
+installed, Python stacks without stopping the process. It sends no signal unless it is told to.
+"""
+
+MODULES = (
+    "doctor.remote.runtime.signals",
+    "doctor.remote.runtime.streams",
+    "doctor.remote.runtime.framing",
+    "doctor.smoke.programs.agent.procfs",
+    "doctor.smoke.programs.agent.network",
+    "doctor.watch.attach.inspector.rank_finder",
+    "doctor.watch.attach.inspector.rank_state",
+    "doctor.watch.attach.inspector.python_stacks",
+    "doctor.watch.attach.inspector.recordings",
+    "doctor.watch.attach.inspector.inspector",
+)
+"""In the order in which they are joined."""

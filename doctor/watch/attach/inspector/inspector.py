@@ -1,0 +1,120 @@
+"""Reads a host's ranks, and prints one record of what each does."""
+
+import base64
+import json
+import os
+import pwd
+import socket
+import time
+import zlib
+
+from doctor.remote.runtime.framing import marked_line
+from doctor.remote.runtime.signals import on_termination
+from doctor.remote.runtime.streams import write_all
+from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
+from doctor.watch.attach.inspector.python_stacks import find_py_spy, signal_number, signalled_stacks, spied_stacks
+from doctor.watch.attach.inspector.rank_finder import OTHER_VARIABLES, find_ranks, held_devices, job_of
+from doctor.watch.attach.inspector.rank_state import children_of, is_frozen, look, thread_count, tracer
+from doctor.watch.attach.inspector.recordings import ras_answer, recorder_dumps
+
+LOOKS = 3
+
+
+def stop(*_):
+    """Nobody waits for it any more."""
+    os._exit(3)
+
+
+def owner_name(pid):
+    """The user whose process it is."""
+    try:
+        uid = os.stat("/proc/%d" % pid).st_uid
+    except OSError:
+        return ""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def described(entry):
+    """What does not change of a rank."""
+    pid, environ = entry["pid"], entry["environ"]
+    rank = entry["rank"]
+    return {
+        "pid": pid,
+        "rank": rank[0] if rank else None,
+        "world": rank[1] if rank else 0,
+        "job": job_of(environ),
+        "variables": dict((name, environ[name][:300]) for name in OTHER_VARIABLES if name in environ),
+        "command": entry["words"][:12],
+        "user": owner_name(pid),
+        "devices": held_devices(pid)[:64],
+        "threads": thread_count(pid),
+        "tracer": tracer(pid),
+        "frozen": is_frozen(pid),
+        "children": children_of(pid),
+        "looks": [],
+        "tcp": [],
+        "stacks": [],
+        "problem": "",
+        "dumps": recorder_dumps(pid, rank[0], environ) if rank else [],
+    }
+
+
+def own_addresses_only(pids):
+    """Whether all connections of the ranks end on this host: then no rank runs on another."""
+    ends = [(local, peer) for _, established, local, peer, _, _ in tcp_sockets(pids) if established]
+    return bool(ends) and all(local[0] == peer[0] for local, peer in ends)
+
+
+def uses_nccl(ranks):
+    """Whether a rank has an NVIDIA device open."""
+    return any(path.startswith("/dev/nvidia") for entry in ranks for path in entry["devices"])
+
+
+def main(request, program):
+    """Looks at the ranks `LOOKS` times within the interval; prints the record, and exits with 0."""
+    request = json.loads(request.decode("ascii"))
+    on_termination(stop)
+    write_all(1, b"\n")
+    ranks = [described(entry) for entry in find_ranks(request["pids"])]
+    pids = [entry["pid"] for entry in ranks]
+    spy = find_py_spy(pids, request["py_spy"]) if request["stacks"] else ""
+    # Two answers: what differs in passing is no fault.
+    ras = ras_answer() if uses_nccl(ranks) else ""
+    began = time.monotonic()
+    for number in range(LOOKS):
+        pause = began + request["interval"] * number / (LOOKS - 1) - time.monotonic()
+        time.sleep(max(0.0, pause))
+        carried = tcp_bytes(pids)
+        for entry in ranks:
+            entry["looks"].append(look(entry["pid"]))
+            entry["tcp"].append(carried.get(entry["pid"], -1))
+        # At the start and at the end: what moves has another stack then.
+        if spy and number != 1:
+            # A process that is stopped shows its stack as well: nothing is asked of it.
+            stacks, problems = spied_stacks(pids, spy, time.monotonic() + request["stack_seconds"])
+            for entry in ranks:
+                entry["stacks"].append(stacks.get(entry["pid"], []))
+                entry["problem"] = problems.get(entry["pid"], "")
+    number = signal_number(request["signal"])
+    if number:
+        stacks = signalled_stacks(pids, number)
+        for entry in ranks:
+            if not any(entry["stacks"]):
+                entry["stacks"] = [stacks.get(entry["pid"], [])]
+    took = time.monotonic() - began
+    record = {
+        "ras": ras + (ras_answer() if ras else ""),
+        "host": socket.gethostname()[:200],
+        "seconds": took,
+        "py_spy": bool(spy),
+        "local": own_addresses_only(pids),
+        "ranks": ranks,
+        "root": os.geteuid() == 0,
+        "not_found": [pid for pid in request["pids"] if pid not in pids],
+    }
+    data = base64.b64encode(zlib.compress(json.dumps(record).encode("ascii"), 6))
+    write_all(1, marked_line(request["marker"].encode("ascii"), data))
+    os._exit(0)

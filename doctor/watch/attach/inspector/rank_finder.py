@@ -1,0 +1,150 @@
+"""Which processes of a host are ranks, by what launchers put into their environment and by the devices they hold."""
+
+import os
+import re
+
+from doctor.smoke.programs.agent.procfs import process_status
+
+# Rank, number of ranks: torchrun; Ascend; Open MPI; MVAPICH; MPICH and Intel MPI; PMIx; Slurm. The first pair decides.
+RANK_VARIABLES = (
+    ("RANK", "WORLD_SIZE"),
+    ("RANK_ID", "RANK_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("PMIX_RANK", "PMIX_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+JOB_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "MS_SCHED_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID")
+OTHER_VARIABLES = ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE")
+MOST_RANKS = 1024
+MAX_ENVIRON = 1 << 20
+
+
+def read_environ(pid):
+    """The variables with which a process was started; empty where they cannot be read."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as file:
+            data = file.read(MAX_ENVIRON)
+    except OSError:
+        return {}
+    pairs = (entry.partition(b"=") for entry in data.split(b"\0"))
+    return dict((key.decode("ascii", "replace"), value.decode("utf-8", "replace")) for key, _, value in pairs if key)
+
+
+def named_rank(environ):
+    """(rank, number of ranks or 0, which variable) that an environment names; None where it names none."""
+    for place, (rank, size) in enumerate(RANK_VARIABLES):
+        text = environ.get(rank, "")
+        if re.match("[0-9]{1,7}$", text):
+            total = environ.get(size, "")
+            return int(text), int(total) if re.match("[0-9]{1,7}$", total) else 0, place
+    return None
+
+
+def command_words(pid):
+    """The command line of a process, cut."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            return [word.decode("utf-8", "replace")[:200] for word in file.read(8192).split(b"\0")[:24] if word]
+    except OSError:
+        return []
+
+
+def is_python(pid, command):
+    """Whether a process is a Python interpreter, or is named as one."""
+    try:
+        name = os.path.basename(os.readlink("/proc/%d/exe" % pid))
+    except OSError:
+        name = os.path.basename(command[0]) if command else ""
+    return bool(re.match(r"python|pypy|pt_main", name))
+
+
+def held_devices(pid):
+    """The accelerators that a process has open."""
+    devices = set()
+    try:
+        names = os.listdir("/proc/%d/fd" % pid)
+    except OSError:
+        return []
+    for name in names[:4096]:
+        try:
+            target = os.readlink("/proc/%d/fd/%s" % (pid, name))
+        except OSError:
+            continue
+        if re.match(r"/dev/(davinci|nvidia)[0-9]+$", target):
+            devices.add(target)
+    return sorted(devices)
+
+
+def candidates(pids):
+    """By pid: parent, environment and rank of all processes that may be ranks; ``pids`` limits them to these."""
+    by_pid = {}
+    own_pid = os.getpid()
+    names = pids or [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    for pid in names:
+        status = process_status(pid)
+        if not status or pid == own_pid or status[0] in "ZX":
+            continue
+        environ = read_environ(pid)
+        rank = named_rank(environ)
+        if rank is None and not pids and not held_devices(pid):
+            continue
+        command = command_words(pid)
+        if command:
+            by_pid[pid] = {"pid": pid, "parent": status[1], "environ": environ, "rank": rank, "words": command}
+    return by_pid
+
+
+def ancestors(pid, by_pid):
+    """The processes above one, as far as they are candidates or lie between such."""
+    parents = []
+    status = process_status(pid)
+    while status and status[1] > 1 and len(parents) < 50:
+        parents.append(status[1])
+        status = process_status(status[1])
+    return [parent for parent in parents if parent in by_pid]
+
+
+def same_rank(entry, other):
+    """Whether two processes carry the rank of one and the same job."""
+    return entry["rank"] == other["rank"] and job_of(entry["environ"]) == job_of(other["environ"])
+
+
+def job_of(environ):
+    """What the processes of a job have in common."""
+    return dict((name, environ[name][:200]) for name in JOB_VARIABLES if name in environ)
+
+
+def find_ranks(pids):
+    """The processes that are ranks, each as a dictionary, by pid. Loader workers and wrappers of a rank are none."""
+    by_pid = candidates(pids)
+    if pids:
+        return [by_pid[pid] for pid in sorted(by_pid)]
+    above = dict((pid, ancestors(pid, by_pid)) for pid in by_pid)
+    pythons = dict((pid, is_python(pid, entry["words"])) for pid, entry in by_pid.items())
+    wrappers, workers = set(), set()
+    for pid, entry in by_pid.items():
+        for parent in above[pid]:
+            if same_rank(by_pid[parent], entry):
+                # A shell around the rank, or the rank around its loader worker.
+                if pythons[parent] or not pythons[pid]:
+                    workers.add(pid)
+                else:
+                    wrappers.add(parent)
+            elif entry["rank"] and by_pid[parent]["rank"]:
+                wrappers.add(parent)  # torchrun under srun: it carries the rank of the step, not of its workers
+    ranks = [entry for pid, entry in sorted(by_pid.items()) if pid not in wrappers and pid not in workers]
+    return [entry for entry in ranks if not is_launcher(entry["words"])][:MOST_RANKS]
+
+
+def is_launcher(command):
+    """Whether a command only starts ranks."""
+    name = os.path.basename(command[0])
+    text = " ".join(command[:6])
+    return name in ("srun", "mpirun", "mpiexec", "orted", "prted", "slurmstepd", "sshd", "hydra_pmi_proxy") or bool(
+        re.search(
+            r"torchrun\b|torch\.distributed\.(run|launch)\b|/msrun\b|multiprocessing\.(resource_tracker|spawn)", text
+        )
+        and not re.search(r"spawn_main", text)
+    )

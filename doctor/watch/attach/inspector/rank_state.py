@@ -1,0 +1,131 @@
+"""What a process does, as /proc shows it: its state, where it waits, and what it has done since the last look."""
+
+import os
+import platform
+import re
+
+from doctor.smoke.programs.agent.procfs import child_pids, process_status, read_text
+
+X86 = {
+    0: "read", 17: "read", 19: "read", 1: "write", 20: "write", 2: "open", 257: "open", 45: "recv", 47: "recv",
+    7: "poll", 271: "poll", 23: "poll", 270: "poll", 232: "poll", 281: "poll", 202: "futex", 35: "sleep",
+    230: "sleep", 61: "wait", 247: "wait", 42: "connect", 43: "accept", 288: "accept", 73: "lock", 74: "sync",
+    75: "sync", 72: "lock", 34: "pause", 128: "pause", 4: "stat", 5: "stat", 6: "stat", 262: "stat", 332: "stat",
+}  # fmt: skip
+ARM = {
+    63: "read", 67: "read", 65: "read", 64: "write", 66: "write", 56: "open", 207: "recv", 212: "recv", 73: "poll",
+    72: "poll", 22: "poll", 98: "futex", 101: "sleep", 115: "sleep", 260: "wait", 95: "wait", 203: "connect",
+    202: "accept", 242: "accept", 32: "lock", 82: "sync", 83: "sync", 25: "lock", 137: "pause", 79: "stat",
+    80: "stat", 291: "stat",
+}  # fmt: skip
+HAS_FD = ("read", "write", "recv", "connect", "accept", "lock", "sync")
+MOST_CHILDREN = 32
+
+
+def system_call(pid):
+    """(kind, what its file is) of the call that the main thread is in: ``running`` where it is in none, else ``?``."""
+    text = read_text("/proc/%d/task/%d/syscall" % (pid, pid), 256)
+    fields = text.split()
+    if not fields:
+        return "?", ""
+    if fields[0] == "running":
+        return "running", ""
+    table = ARM if platform.machine() == "aarch64" else X86 if platform.machine() == "x86_64" else {}
+    if not re.match("[0-9]{1,4}$", fields[0]):
+        return "?", ""
+    kind = table.get(int(fields[0]), "call " + fields[0])
+    if kind not in HAS_FD or len(fields) < 2:
+        return kind, ""
+    number = int(fields[1], 16) & 0xFFFFFFFF
+    return kind, file_kind(pid, number)
+
+
+def file_kind(pid, number):
+    """What an open file is: terminal, fifo, pipe, socket, or its path."""
+    try:
+        target = os.readlink("/proc/%d/fd/%d" % (pid, number))
+    except OSError:
+        return "?"
+    standard = "stdin " if number == 0 else ""
+    for prefix in ("pipe:", "socket:"):
+        if target.startswith(prefix):
+            return standard + prefix[:-1]
+    return (standard + target)[:200]
+
+
+def thread_times(pid):
+    """(seconds on a CPU, voluntary switches) of the main thread."""
+    ran = read_text("/proc/%d/task/%d/schedstat" % (pid, pid), 256).split()
+    switches = re.search(
+        r"^voluntary_ctxt_switches:\s*([0-9]+)", read_text("/proc/%d/task/%d/status" % (pid, pid)), re.M
+    )
+    return int(ran[0]) / 1e9 if ran else -1.0, int(switches.group(1)) if switches else -1
+
+
+def process_times(pid):
+    """Seconds that all threads of a process ran."""
+    fields = read_text("/proc/%d/stat" % pid)
+    fields = fields[fields.rfind(")") + 2 :].split()
+    ticks = os.sysconf("SC_CLK_TCK")
+    return (int(fields[11]) + int(fields[12])) / float(ticks) if len(fields) > 12 else -1.0
+
+
+def transferred(pid):
+    """Bytes that a process has read and written, of files, pipes and sockets alike; -1 where that is not told."""
+    numbers = re.findall(r"^[rw]char:\s*([0-9]+)", read_text("/proc/%d/io" % pid, 1024), re.M)
+    return sum(map(int, numbers)) if numbers else -1
+
+
+def is_frozen(pid):
+    """Whether its control group is frozen."""
+    for line in read_text("/proc/%d/cgroup" % pid).splitlines():
+        number, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+        if ".." in path:
+            continue
+        if number == "0" and "frozen 1" in read_text("/sys/fs/cgroup%s/cgroup.events" % path, 1024):
+            return True
+        if "freezer" in controllers and "FROZEN" in read_text("/sys/fs/cgroup/freezer%s/freezer.state" % path, 64):
+            return True
+    return False
+
+
+def look(pid):
+    """One look at a process; None when it is gone."""
+    status = process_status(pid)
+    if not status or status[0] in "ZX":
+        return None
+    kind, file = system_call(pid)
+    ran, switches = thread_times(pid)
+    return {
+        "state": status[0],
+        "wchan": read_text("/proc/%d/task/%d/wchan" % (pid, pid), 64).strip("0\n"),
+        "call": kind,
+        "file": file,
+        "ran": ran,
+        "switches": switches,
+        "all_ran": process_times(pid),
+        "bytes": transferred(pid),
+    }
+
+
+def tracer(pid):
+    """The pid of the debugger of a process; 0 without one."""
+    match = re.search(r"^TracerPid:\s*([0-9]+)", read_text("/proc/%d/status" % pid), re.M)
+    return int(match.group(1)) if match else 0
+
+
+def thread_count(pid):
+    """Threads of a process."""
+    match = re.search(r"^Threads:\s*([0-9]+)", read_text("/proc/%d/status" % pid), re.M)
+    return int(match.group(1)) if match else 0
+
+
+def children_of(pid):
+    """[pid, state, call, file] of a process's children, its loader workers among them."""
+    rows = []
+    for child in child_pids(pid)[:MOST_CHILDREN]:
+        status = process_status(child)
+        if status:
+            kind, file = system_call(child)
+            rows.append([child, status[0], kind, file])
+    return rows

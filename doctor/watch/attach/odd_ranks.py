@@ -1,0 +1,239 @@
+"""Which rank of a job is odd: the others wait for it. Pure.
+
+A job whose ranks move has no odd rank, whatever each of them does at one moment. Only where ranks stood still in a wait
+for the whole interval, and no bytes passed between them, is the one named that is not in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+
+from doctor.watch.attach.rank_activity import DEFINITE, TRANSFER, Activity, activity
+from doctor.watch.attach.rank_report import HostReport, ProcessReport
+
+Result = Literal["odd", "moves", "undecided", "nothing"]
+MOVING_RATE = 2048.0
+"""Bytes a second over TCP, above which a rank's collectives move; what stores and heartbeats say is less."""
+MAJORITY = 0.5
+MAX_WORLD = 1024
+"""Ranks on one host."""
+_LOOPBACK = re.compile(r"127\.[0-9.]{1,12}$|localhost$|::1$")
+"""Addresses of a job whose ranks are all on one host."""
+
+
+class RankView(msgspec.Struct, frozen=True):
+    """A rank and what it does."""
+
+    host: str
+    report: ProcessReport
+    does: Activity
+
+
+class OddRank(msgspec.Struct, frozen=True):
+    """A rank that the others wait for."""
+
+    rank: int | None
+    host: str
+    pid: int
+    """0: it has no process."""
+    text: str
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Ranks that do the same at the same place."""
+
+    labels: tuple[str, ...]
+    text: str
+    stack: tuple[tuple[str, str, int], ...]
+
+
+class JobFinding(msgspec.Struct, frozen=True):
+    """One job."""
+
+    job: str
+    ranks: int
+    world: int
+    """0: not known."""
+    result: Result
+    text: str
+    """One sentence."""
+    odd_ranks: tuple[OddRank, ...] = ()
+    groups: tuple[Group, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def find_odd(reports: Mapping[str, HostReport]) -> list[JobFinding]:
+    """Each job on these hosts, the largest first."""
+    jobs: dict[str, list[RankView]] = {}
+    for host, report in reports.items():
+        for rank in report.ranks:
+            view = RankView(host, rank, activity(rank, report.seconds))
+            jobs.setdefault(_job_name(rank), []).append(view)
+    findings = [_judge(name, views, reports) for name, views in jobs.items()]
+    return sorted(findings, key=lambda entry: -entry.ranks)
+
+
+def _job_name(rank: ProcessReport) -> str:
+    if rank.rank is None:
+        return "processes without a rank"
+    names = {"SLURM_JOB_ID": "Slurm job", "MASTER_PORT": "master port", "MS_SCHED_PORT": "scheduler port"}
+    parts = [f"{text} {rank.job[name]}" for name, text in names.items() if name in rank.job]
+    return ", ".join([*parts, f"{rank.world or '?'} ranks"])
+
+
+def _judge(name: str, views: list[RankView], reports: Mapping[str, HostReport]) -> JobFinding:
+    world = max(view.report.world for view in views)
+    absent = _absent_ranks(views, world, reports)
+    groups, notes = _groups(views), _notes(views, world, absent, reports)
+
+    def finding(result: Result, text: str, odd_ranks: Sequence[OddRank] = ()) -> JobFinding:
+        return JobFinding(name, len(views), world, result, text, tuple(odd_ranks), groups, notes)
+
+    moves = _moves(views, reports)
+    # A job that ends well loses its ranks one after the other.
+    definite = [view for view in views if view.does.kind in DEFINITE and not (moves and view.does.kind == "left")]
+    waiting = [view for view in views if _waits(view)]
+    rest = [view for view in views if view not in waiting]
+    if not definite and (moves or not (waiting or absent)):
+        return finding(*_without_wait(views, moves))
+    if absent:
+        # Whoever ends within the interval has lost the one that had gone before.
+        departed = [OddRank(rank, host, 0, "has no process") for rank, host in absent.items()]
+        named = ", ".join(f"rank {rank}" for rank in absent)
+        return finding("odd", f"{named} of {world} has no process any more; {_waiters(waiting)}.", departed)
+    if definite:
+        return finding("odd", _sentence(definite, waiting), [_odd_rank(view) for view in definite])
+    if rest and len(waiting) >= MAJORITY * len(views):
+        writers = [view for view in rest if view.does.transfers >= TRANSFER]
+        if len(writers) == len(rest):
+            return finding("undecided", f"{_sentence(rest, waiting)} It reads or writes meanwhile: look again.")
+        return finding("odd", _sentence(rest, waiting), [_odd_rank(view) for view in rest])
+    if rest:
+        return finding("undecided", "The ranks do different things; fewer than half of them wait.")
+    return _all_wait(finding, waiting)
+
+
+def _without_wait(views: Sequence[RankView], moves: bool) -> tuple[Result, str]:
+    """What is said where no rank waits for another."""
+    if all(view.does.kind == "unknown" and "read" in view.does.text for view in views):
+        return "undecided", "The ranks cannot be read: expected root (--sudo), or the user of the job."
+    if moves:
+        return "moves", "The ranks move: none of them is odd."
+    if any(view.does.kind == "compute" for view in views):
+        return "moves", "Ranks compute, and none of them waits for another."
+    return "undecided", "The ranks stand still, and none of them is in a collective."
+
+
+def _all_wait(finding: object, waiting: list[RankView]) -> JobFinding:
+    """Every rank waits: the odd one waits at another place."""
+    assert callable(finding)
+    # Without stacks, the kind of the wait is all that tells them apart.
+    places = Counter(view.does.place or view.does.text for view in waiting)
+    norm, most = places.most_common(1)[0]
+    others = [view for view in waiting if (view.does.place or view.does.text) != norm]
+    result: JobFinding
+    if others and most > MAJORITY * len(waiting):
+        majority = [view for view in waiting if view not in others]
+        result = finding("odd", _sentence(others, majority), [_odd_rank(view) for view in others])
+    elif others:
+        result = finding("undecided", "All ranks wait, and at different places, none of which has a majority.")
+    elif isinstance(norm, str):
+        result = finding("undecided", "All ranks wait; without stacks (py-spy), nothing shows which of them is odd.")
+    else:
+        result = finding("undecided", "All ranks wait in the same place: look at network and devices (doctor net).")
+    return result
+
+
+def _waits(view: RankView) -> bool:
+    """In a collective by its stack, or, without one, in a wait for its own threads."""
+    if not view.does.still:
+        return False
+    return view.does.kind == "collective" or (view.does.kind == "wait" and not view.does.place)
+
+
+def _moves(views: Sequence[RankView], reports: Mapping[str, HostReport]) -> bool:
+    """Whether bytes pass between the ranks, or fewer than two, or than a third of them, stand still."""
+    carried = 0
+    for view in views:
+        tcp, seconds = view.report.tcp, max(reports[view.host].seconds, 0.1)
+        grew = [later - earlier for earlier, later in pairwise(tcp) if min(earlier, later) >= 0]
+        carried += bool(grew) and min(grew) > MOVING_RATE * seconds / max(len(grew), 1)
+    still = sum(view.does.still for view in views)
+    return carried * 2 >= len(views) or still * 3 < len(views)
+
+
+def _absent_ranks(views: Sequence[RankView], world: int, reports: Mapping[str, HostReport]) -> dict[int, str]:
+    """Ranks without a process, by number, and the host that had them; only where it is certain that they were there."""
+    absent: dict[int, str] = {}
+    by_host: dict[str, list[ProcessReport]] = {}
+    for view in views:
+        by_host.setdefault(view.host, []).append(view.report)
+    for host, ranks in by_host.items():
+        numbers = {rank.rank for rank in ranks if rank.rank is not None}
+        for rank in ranks:
+            local, size = rank.variables.get("LOCAL_RANK", ""), rank.variables.get("LOCAL_WORLD_SIZE", "")
+            if rank.rank is not None and local.isdecimal() and size.isdecimal() and int(size) <= MAX_WORLD:
+                first = rank.rank - int(local)
+                absent.update({number: host for number in range(first, first + int(size)) if number not in numbers})
+        here = reports[host].local or all(_LOOPBACK.match(rank.job.get("MASTER_ADDR", "")) for rank in ranks)
+        # Ranks in containers of their own are not seen from one of them.
+        if len(by_host) == 1 and len(numbers) * 2 >= world and here and world <= MAX_WORLD:
+            absent.update({number: host for number in range(world) if number not in numbers})
+    return dict(sorted(absent.items()))
+
+
+def _odd_rank(view: RankView) -> OddRank:
+    return OddRank(view.report.rank, view.host, view.report.pid, view.does.text)
+
+
+def _sentence(odd_ranks: Sequence[RankView], waiting: Sequence[RankView]) -> str:
+    who = "; ".join(
+        f"{view.report.label} (pid {view.report.pid} on {view.host}) {view.does.text}" for view in odd_ranks[:4]
+    )
+    more = f"; {len(odd_ranks) - 4} more" if len(odd_ranks) > 4 else ""
+    return f"{who}{more}; {_waiters(waiting)}."
+
+
+def _waiters(waiting: Sequence[RankView]) -> str:
+    if not waiting:
+        return "no rank waits for it yet"
+    labels = _joined([view.report.label for view in waiting])
+    return f"{labels} wait{'s' if len(waiting) == 1 else ''}"
+
+
+def _joined(labels: Sequence[str]) -> str:
+    from doctor.watch.loss.loss_verdicts import ranges
+
+    numbers = [int(label[5:]) for label in labels if label.startswith("rank ")]
+    named = [f"rank{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"] if numbers else []
+    return ", ".join([*named, *(label for label in labels if not label.startswith("rank "))])
+
+
+def _groups(views: Sequence[RankView]) -> tuple[Group, ...]:
+    """Equal activities at equal places, the largest first."""
+    members: dict[tuple[str, tuple[tuple[str, str, int], ...]], list[str]] = {}
+    for view in views:
+        members.setdefault((view.does.text, view.does.place), []).append(view.report.label)
+    ordered = sorted(members.items(), key=lambda item: -len(item[1]))
+    return tuple(Group((_joined(labels),), text, place) for (text, place), labels in ordered)
+
+
+def _notes(
+    views: Sequence[RankView], world: int, absent: Mapping[int, str], reports: Mapping[str, HostReport]
+) -> tuple[str, ...]:
+    notes = []
+    present = {view.report.rank for view in views if view.report.rank is not None}
+    if world and len(present) + len(absent) < world and present:
+        notes.append(f"{len(present)} of {world} ranks were seen; the others run on hosts that were not asked")
+    bare = [view for view in views if not view.report.frames]
+    if bare and not any(reports[view.host].py_spy for view in bare):
+        notes.append("no stacks: py-spy was not found beside the job's interpreter or on the PATH (pip install py-spy)")
+    elif bare:
+        notes.append(f"no stack of {_joined([view.report.label for view in bare])}: {bare[0].report.problem}")
+    return tuple(notes)

@@ -1,0 +1,161 @@
+"""What a rank does, from several looks at it and from its Python stack. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from doctor.watch.attach.rank_report import Frame, Look, ProcessReport
+
+Kind = Literal[
+    "left", "stopped", "traced", "frozen", "debugger", "stdin", "sleep", "blocked", "file", "loader", "child",
+    "compute", "collective", "wait", "unknown",
+]  # fmt: skip
+DEFINITE: frozenset[Kind] = frozenset({"left", "stopped", "traced", "frozen", "debugger", "stdin"})
+"""No rank of a healthy job is found so."""
+
+_COLLECTIVE = re.compile(
+    r"/torch/distributed/(?!elastic/|run\.py|launch|optim/|checkpoint/)|/torch_npu/distributed/|/deepspeed/comm/"
+    r"|/mindspore/(?:communication|ops/.*comm|mint/distributed)|/horovod/|/mpi4py/"
+)
+_BACKWARD = frozenset({"_engine_run_backward", "synchronize"})
+"""Functions within which a rank waits for a reduction of its gradients, or for its device."""
+_LOADER = re.compile(
+    r"/torch/utils/data/(?:dataloader|_utils/\w+)\.py$|/mindspore/dataset/|/multiprocessing/queues\.py$"
+)
+_DEBUGGER = re.compile(r"(?:^|/)(?:pdb|bdb|cmd|ipdb/__main__|pudb/debugger)\.py$|debugpy/")
+_SWITCHES = 6.0
+"""Voluntary switches a second of a main thread that does not move: a wait with a time limit wakes up now and then."""
+_BUSY = 0.5
+"""Part of the interval on a CPU above which a main thread computes."""
+TRANSFER = 1 << 18
+"""Bytes read and written within the interval by a rank that does something with files."""
+
+
+class Activity(msgspec.Struct, frozen=True):
+    """What a rank does."""
+
+    kind: Kind
+    text: str
+    """With its verb: ``sleeps``, ``waits in all_reduce``."""
+    still: bool
+    """It did the same all the time."""
+    place: tuple[Frame, ...] = ()
+    """Where, as far as a stack shows it, innermost first."""
+    transfers: int = 0
+    """Bytes that it read and wrote within the interval."""
+
+
+def activity(rank: ProcessReport, seconds: float) -> Activity:
+    """What a rank did within the interval of ``seconds``."""
+    looks = [look for look in rank.looks if look is not None]
+    if not rank.alive or not looks:
+        return Activity("left", "has ended", still=True)
+    frames = rank.frames
+    place = tuple(frames[:12])
+    still = _is_still(rank, looks, seconds)
+    kind, text = _state(rank, looks) or _by_stack(frames, looks, still) or _by_call(looks, seconds)
+    where = _where(frames)
+    first, last = looks[0], looks[-1]
+    moved = last.bytes - first.bytes if min(first.bytes, last.bytes) >= 0 else 0
+    return Activity(kind, f"{text}{where}", still, place, moved)
+
+
+def _state(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:
+    states = [look.state for look in looks]
+    if rank.frozen:
+        return "frozen", "is frozen (docker pause, the cgroup freezer)"
+    if all(state in "Tt" for state in states[1:]):
+        if rank.tracer:
+            return "traced", f"is stopped by a debugger (pid {rank.tracer})"
+        return "stopped", f"is stopped: kill -CONT {rank.pid} continues it"
+    if all(state == "D" for state in states) and len({look.wchan for look in looks}) == 1:
+        wchan = f" ({looks[-1].wchan})" if looks[-1].wchan else ""
+        return "blocked", f"is in an uninterruptible wait of the kernel{wchan}, as for a file system or a device"
+    return None
+
+
+def _by_stack(frames: list[Frame], looks: list[Look], still: bool) -> tuple[Kind, str] | None:
+    if not frames:
+        return None
+    if any(_DEBUGGER.search(file) for _, file, _ in frames[:12]):
+        return "debugger", "waits in a debugger for a command"
+    call, file = looks[-1].call, looks[-1].file
+    if still and call == "read" and _is_terminal(file):
+        return "stdin", "waits for input from stdin"
+    for name, path, _ in frames[:10]:
+        if _LOADER.search(path):
+            return "loader", "waits for its data loader"
+        if _COLLECTIVE.search(path):
+            return "collective", f"waits in {_operation(frames)}"
+        if name in _BACKWARD and "/torch/" in path and call != "running":
+            return "collective", f"waits in {'backward' if name.startswith('_eng') else name}"
+    return None
+
+
+def _by_call(looks: list[Look], seconds: float) -> tuple[Kind, str]:
+    last = looks[-1]
+    ran = last.ran - looks[0].ran
+    same = {(look.call, look.file) for look in looks}
+    if ran > _BUSY * seconds:
+        return "compute", "computes"
+    if len(same) > 1:
+        return ("unknown", "moves") if {look.call for look in looks} - {"?"} else ("unknown", "is not readable")
+    kinds: dict[str, tuple[Kind, str]] = {
+        "running": ("compute", "computes"),
+        "sleep": ("sleep", "sleeps"),
+        "wait": ("child", "waits for a child process"),
+        "futex": ("wait", "waits for another of its threads, as in a collective"),
+        "poll": ("wait", "waits for input"),
+        "pause": ("sleep", "waits for a signal"),
+    }
+    if last.call == "read" and _is_terminal(last.file):
+        return "stdin", "waits for input from stdin"
+    if last.call in kinds:
+        return kinds[last.call]
+    if last.call == "recv" and last.file.endswith("socket"):
+        return "wait", "waits for bytes from a socket, as of the job's store"
+    if last.call in ("read", "write", "open", "lock", "sync", "stat", "recv", "accept", "connect"):
+        of = f" of {last.file}" if last.file else ""
+        return "file", f"is blocked in {last.call}{of}"
+    return "unknown", f"is in {last.call}" if last.call != "?" else "cannot be read"
+
+
+def _is_terminal(file: str) -> bool:
+    return file.startswith(("stdin ", "/dev/pts/", "/dev/tty"))
+
+
+def _is_still(rank: ProcessReport, looks: list[Look], seconds: float) -> bool:
+    """Whether its main thread did not move: the same call, the same stack, and hardly a switch."""
+    if len(looks) < 2:
+        return False
+    stacks = [stack for stack in rank.stacks if stack]
+    if len(stacks) > 1 and stacks[0] != stacks[-1]:
+        return False
+    if len({(look.call, look.file) for look in looks}) > 1:
+        return False
+    first, last = looks[0], looks[-1]
+    return min(first.switches, last.switches) < 0 or last.switches - first.switches <= _SWITCHES * max(seconds, 1)
+
+
+def _operation(frames: list[Frame]) -> str:
+    """The outermost function of the library, which is the one that the program calls."""
+    inside = [
+        name
+        for name, path, _ in frames
+        if _COLLECTIVE.search(path) and name.rpartition(".")[2] not in ("wrapper", "<module>")
+    ]
+    return inside[-1] if inside else "a collective"
+
+
+def _where(frames: list[Frame]) -> str:
+    """The innermost line of the program itself, in brackets."""
+    program_frames = [
+        frame for frame in frames if not re.search(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen", frame[1])
+    ]
+    if not program_frames:
+        return ""
+    name, path, line = program_frames[0]
+    return f" ({name} at {path.rpartition('/')[2]}:{line})"

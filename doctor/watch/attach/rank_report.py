@@ -1,0 +1,130 @@
+"""What the inspector says of a host and its ranks; untrusted, so typed and bounded here."""
+
+from __future__ import annotations
+
+import msgspec
+
+from doctor.engine.sanitize import printable
+
+MAX_RANKS = 1024
+_MAX_FRAMES = 40
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What /proc showed of a rank's main thread at one moment."""
+
+    state: str
+    """R, S, D, T, t, as in /proc/PID/stat."""
+    wchan: str
+    call: str
+    """The system call that it is in: read, futex, poll, sleep, ..., ``running`` in none, ``?`` not readable."""
+    file: str
+    """What the call's file is."""
+    ran: float
+    """Seconds on a CPU since it began; -1: not known."""
+    switches: int
+    """Voluntary context switches since it began; -1: not known."""
+    all_ran: float
+    """Seconds of all threads."""
+    bytes: int
+    """Read and written since it began; -1: not readable."""
+
+
+Frame = tuple[str, str, int]
+"""Function, file, line."""
+
+
+class ProcessReport(msgspec.Struct, frozen=True):
+    """One process."""
+
+    pid: int
+    rank: int | None
+    world: int
+    """Ranks of the job; 0: not known."""
+    job: dict[str, str]
+    variables: dict[str, str]
+    command: list[str]
+    user: str
+    devices: list[str]
+    threads: int
+    tracer: int
+    frozen: bool
+    children: list[tuple[int, str, str, str]]
+    looks: list[Look | None]
+    """At the start, the middle and the end of the interval; None: it had ended."""
+    tcp: list[int]
+    """Bytes that its TCP connections had carried at each look; -1: it has none, or they are not known."""
+    stacks: list[list[Frame]]
+    """Of the main thread, at the start and at the end, innermost first; empty where none was shown."""
+    problem: str
+    """Why there is no stack."""
+    dumps: list[str] = []
+    """Paths of dumps of its flight recorder, written since its start."""
+
+    @property
+    def label(self) -> str:
+        return f"pid {self.pid}" if self.rank is None else f"rank {self.rank}"
+
+    @property
+    def frames(self) -> list[Frame]:
+        """The last stack that was shown."""
+        return next((stack for stack in reversed(self.stacks) if stack), [])
+
+    @property
+    def alive(self) -> bool:
+        return bool(self.looks) and all(look is not None for look in self.looks)
+
+
+class HostReport(msgspec.Struct, frozen=True):
+    """What one host says."""
+
+    host: str
+    seconds: float
+    py_spy: bool
+    local: bool
+    """All TCP connections of its ranks end on this host."""
+    ranks: list[ProcessReport]
+    root: bool
+    not_found: list[int]
+    """Processes that were asked for, and are not there."""
+    ras: str = ""
+    """Two answers of NCCL's RAS, one behind the other; empty without one."""
+
+
+def read_report(data: bytes) -> HostReport:
+    """A host's answer. Raises: msgspec.DecodeError, msgspec.ValidationError, for what is none."""
+    report = msgspec.json.decode(data, type=HostReport)
+    return msgspec.structs.replace(
+        report, host=printable(report.host, 100), ranks=[_clean(rank) for rank in report.ranks[:MAX_RANKS]]
+    )
+
+
+def _clean(rank: ProcessReport) -> ProcessReport:
+    return msgspec.structs.replace(
+        rank,
+        job={printable(key, 40): printable(value, 200) for key, value in list(rank.job.items())[:16]},
+        command=[printable(word, 200) for word in rank.command[:12]],
+        user=printable(rank.user, 60),
+        looks=[_clean_look(look) for look in rank.looks[:8]],
+        children=[
+            (pid, state[:1], printable(call, 30), printable(file, 200)) for pid, state, call, file in rank.children
+        ],
+        stacks=[
+            [(printable(name, 100), printable(file, 200), line) for name, file, line in stack[:_MAX_FRAMES]]
+            for stack in rank.stacks[:4]
+        ],
+        problem=printable(rank.problem, 200),
+        dumps=[path for path in rank.dumps[:4] if path.startswith("/") and path.isprintable() and len(path) < 1100],
+    )
+
+
+def _clean_look(look: Look | None) -> Look | None:
+    if look is None:
+        return None
+    return msgspec.structs.replace(
+        look,
+        state=look.state[:1],
+        wchan=printable(look.wchan, 64),
+        call=printable(look.call, 30),
+        file=printable(look.file, 200),
+    )

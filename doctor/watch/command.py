@@ -1,0 +1,94 @@
+"""Runs the watched command: its streams untouched, its signals passed on, its exit code its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import psutil
+
+from doctor.engine.errors import InputError
+
+FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_FROM_KERNEL = 128
+"""``si_code`` of a signal that a terminal sends to all of its foreground processes."""
+LOOK = 0.03
+"""Seconds between two looks at the ranks."""
+END_SECONDS = 15.0
+"""Seconds for a job to end after SIGTERM."""
+
+
+class WatchedCommand:
+    """The command, from its start to its end."""
+
+    def __init__(self, command_line: Sequence[str], environ: Mapping[str, str]) -> None:
+        """Raises: InputError, when there is no such program."""
+        self._signals = {*FORWARDED, signal.SIGCHLD}
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
+        sys.stdout.flush()
+        try:
+            self.process = subprocess.Popen(
+                list(command_line),
+                env=dict(environ),
+                preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before) and None,  # noqa: PLW1509
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            raise InputError(f"{command_line[0]}: {getattr(error, 'strerror', None) or error}") from None
+        self._before = before
+        self.interrupted = 0
+        """The last signal that was passed on."""
+
+    def run(self, look: Callable[[], bool]) -> int:
+        """Until the command has ended, or ``look`` returns True, which ends it. Returns its exit code as a shell's."""
+        while True:
+            if look():
+                self.end()
+                break
+            if self.process.poll() is not None:
+                break
+            self._wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(END_SECONDS)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+        code = self.process.returncode if self.process.returncode is not None else -signal.SIGKILL
+        return 128 - code if code < 0 else code
+
+    def _wait(self) -> None:
+        info = signal.sigtimedwait(self._signals, LOOK)
+        if info is None or info.si_signo == signal.SIGCHLD:
+            return
+        self.interrupted = info.si_signo
+        if info.si_code != _FROM_KERNEL:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(info.si_signo)
+
+    def end(self) -> None:
+        """Ends the command and all that it has started: SIGTERM, and after a while SIGKILL."""
+        try:
+            command = psutil.Process(self.process.pid)
+            tree = [command, *command.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return
+        for process in tree:
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                process.send_signal(signal.SIGTERM)
+                process.send_signal(signal.SIGCONT)
+        limit = time.monotonic() + END_SECONDS
+        while time.monotonic() < limit and self.process.poll() is None:
+            time.sleep(LOOK)
+        for process in tree:
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                if process.is_running() and process.pid != os.getpid():
+                    process.kill()
+
+
+def warn(text: str) -> None:
+    """One line on stderr."""
+    with contextlib.suppress(OSError, ValueError):
+        print(f"doctor watch: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,206 @@
+"""Inputs, masks and random generators: the same inside a model, other ones over data-parallel ranks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from doctor.smoke.numerics.defect import format_ranges
+from doctor.smoke.numerics.layout_trace import MajoritySplit, majority_split
+from doctor.watch.data.data_defect import DataDefect, split_values
+from doctor.watch.data.group_roles import GroupRole, GroupRoles
+from doctor.watch.data.records import JobRecords, by_rank, text_map
+
+ALIKE = 0.5
+"""Share of equal elements from which two inputs that differ are one batch, differently masked."""
+CERTAIN_STEPS = 2
+_GENERATORS = {"python": "random", "numpy": "numpy.random", "torch": "torch", "device": "the device's"}
+
+
+def input_defects(job: JobRecords, roles: GroupRoles) -> Iterator[DataDefect]:
+    """The first step in which what must agree does not."""
+    inputs, states = by_rank(job, "inputs", "s", "i"), _random_states(job)
+    for group in roles.model:
+        defect = next(_inside_model(inputs, states, group), None) or next(_draws(job, states, group), None)
+        if defect:
+            yield defect
+    for group in roles.data:
+        yield from _over_data(inputs, group)
+        yield from _batch_sizes(inputs, group)
+        yield from _equal_generators(states, group)
+
+
+def _random_states(job: JobRecords) -> dict[tuple[Any, ...], dict[int, dict[str, Any]]]:
+    return by_rank(job, "random", "s", "i")
+
+
+def _inside_model(
+    inputs: dict[tuple[Any, ...], dict[int, dict[str, Any]]],
+    states: dict[tuple[Any, ...], dict[int, dict[str, Any]]],
+    group: GroupRole,
+) -> Iterator[DataDefect]:
+    for (step, number), records in sorted(inputs.items()):
+        members = {rank: text_map(records[rank].get("a")) for rank in group.ranks if rank in records}
+        if len(members) < len(group.ranks):
+            continue
+        for path in next(iter(members.values())):
+            tensors = {rank: entry[path] for rank, entry in members.items() if _is_input(entry.get(path))}
+            split = majority_split({rank: tensor[0] for rank, tensor in tensors.items() if tensor[0]})
+            if split is None:
+                continue
+            generators = [
+                name
+                for name in _GENERATORS
+                if (drawn := _state_split(states.get((step, number), {}), name, group.ranks))
+                and set(drawn.deviating) & set(split.deviating)
+            ]
+            share = _alike(tensors, split)
+            masked = share >= ALIKE
+            by = (
+                f"; the states of {', '.join(_GENERATORS[name] for name in generators)} differ, too"
+                if generators
+                else ""
+            )
+            phrase = "masks other positions of" if masked else "works on other rows than the rest of its model:"
+            template = "{who} {what} input {input} in step {step}{rest}{by}"
+            if split.tie:
+                template = "{who}, which hold one model, {what} input {input} in step {step}{by}"
+                phrase = "has another mask in" if masked else "has other rows in"
+            rest = f", which ranks {format_ranges(split.agreeing)} have alike" if split.agreeing else ""
+            values = {**split_values(split, group.ranks), "input": path, "share": round(share, 2), "rest": rest}
+            values |= {"generators": generators, "by": by, "what": phrase}
+            yield DataDefect(
+                "smoke-mask-differs" if masked else "smoke-shards-wrong",
+                "mask" if masked else "batch",
+                step, split.deviating, template, values,
+                tie=split.tie, inferred=group.reason,
+            )  # fmt: skip
+            return
+
+
+def _is_input(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 4 and isinstance(value[0], str) and isinstance(value[3], list)
+
+
+def _alike(tensors: dict[int, list[Any]], split: MajoritySplit) -> float:
+    """The share of sampled elements that ranks which differ have in common; of the pair most unlike."""
+    first = (split.agreeing or split.deviating)[0]
+    shares = []
+    for rank in split.deviating:
+        ours, theirs = tensors[rank][3], tensors[first][3]
+        if rank != first and ours and len(ours) == len(theirs):
+            shares.append(sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours))
+    return min(shares, default=0.0)
+
+
+def _state_split(states: dict[int, dict[str, Any]], name: str, ranks: tuple[int, ...]) -> MajoritySplit | None:
+    values = {rank: str(text_map(states[rank].get("g")).get(name, "")) for rank in ranks if rank in states}
+    return majority_split({rank: value for rank, value in values.items() if value})
+
+
+def _draws(
+    job: JobRecords, states: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group: GroupRole
+) -> Iterator[DataDefect]:
+    """The same inputs, and another loss: dropout, by a generator whose states differ."""
+    for (step,), records in by_rank(job, "backward", "s").items():
+        losses = {rank: str(records[rank].get("v")) for rank in group.ranks if rank in records}
+        split = majority_split(losses) if len(losses) == len(group.ranks) else None
+        if split is None:
+            continue
+        at = states.get((step, 1), {})
+        for name in ("torch", "device"):
+            drawn = _state_split(at, name, group.ranks)
+            if drawn:
+                template = (
+                    "{who} draws other {generator} numbers in the forward pass of step {step} than the "
+                    "rest of its model ({group}): the losses differ, the inputs do not"
+                )
+                if drawn.tie:
+                    template = (
+                        "{who}, which hold one model, draws other {generator} numbers in step {step} than the "
+                        "other: the losses differ, the inputs do not"
+                    )
+                values = {**split_values(drawn, group.ranks), "generator": name, "generators": [name]}
+                yield DataDefect(
+                    "smoke-mask-differs", f"draws {name}", step, drawn.deviating, template, values,
+                    tie=drawn.tie, inferred=group.reason,
+                )  # fmt: skip
+                return
+
+
+def _over_data(inputs: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group: GroupRole) -> Iterator[DataDefect]:
+    """Ranks that work on the same rows in two steps; one whose rows never change measures, and trains on nothing."""
+    same: dict[tuple[int, ...], list[int]] = {}
+    batches: dict[int, set[str]] = {}
+    for (step, _), records in sorted(inputs.items()):
+        holders: dict[str, list[int]] = {}
+        for rank in group.ranks:
+            entry = text_map(records[rank].get("a")) if rank in records else {}
+            digests = [f"{path} {tensor[0]}" for path, tensor in sorted(entry.items()) if _is_input(tensor)]
+            if digests:
+                holders.setdefault(" ".join(digests), []).append(rank)
+                batches.setdefault(rank, set()).add(" ".join(digests))
+        for ranks in holders.values():
+            if len(ranks) > 1:
+                same.setdefault(tuple(ranks), []).append(step)
+    for readers, steps in sorted(same.items()):
+        changing = any(len(batches[rank]) > 1 for rank in readers)
+        if len(steps) < CERTAIN_STEPS:
+            continue
+        everybody = readers == group.ranks
+        template = (
+            "{who} work on the same rows from step {step} on, although they are data-parallel: "
+            "one batch is learnt {count} times"
+        )
+        yield DataDefect(
+            "smoke-shards-wrong", "same rows", steps[0],
+            () if everybody and len(readers) > 2 else readers, template, {"count": len(readers)},
+            level="error" if changing else "note", tie=not everybody or len(readers) == 2,
+            inferred="" if group.certain else group.reason,
+        )  # fmt: skip
+
+
+def _batch_sizes(inputs: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group: GroupRole) -> Iterator[DataDefect]:
+    differing: list[tuple[int, MajoritySplit, dict[int, int]]] = []
+    for (step, number), records in sorted(inputs.items()):
+        sizes = {}
+        for rank in group.ranks:
+            entry = text_map(records[rank].get("a")) if rank in records else {}
+            shapes = [tensor[1] for tensor in entry.values() if _is_input(tensor) and tensor[1]]
+            if shapes and isinstance(shapes[0], list) and isinstance(shapes[0][0], int):
+                sizes[rank] = shapes[0][0]
+        split = majority_split(sizes) if number == 1 and len(sizes) == len(group.ranks) else None
+        if split:
+            differing.append((step, split, sizes))
+    if len(differing) >= 3:
+        step, split, sizes = differing[0]
+        listed = ", ".join(f"rank {rank} {size}" for rank, size in list(sizes.items())[:8])
+        template = (
+            "{who} has batches of another size than the other data-parallel ranks from step "
+            "{step} on: {sizes}; the mean of gradients weighs rows unequally"
+        )
+        yield DataDefect(
+            "smoke-shards-wrong", "batch size", step, split.deviating, template, {"sizes": listed},
+            level="warning", tie=split.tie, inferred="" if group.certain else group.reason,
+        )  # fmt: skip
+
+
+def _equal_generators(
+    states: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group: GroupRole
+) -> Iterator[DataDefect]:
+    for name in ("torch", "device"):
+        steps = []
+        for (step, _), records in sorted(states.items()):
+            drawn = {str(text_map(records[rank].get("g")).get(name, rank)) for rank in group.ranks if rank in records}
+            if len(drawn) == 1 and all(rank in records for rank in group.ranks):
+                steps.append(step)
+        moved = {str(text_map(record.get("g")).get(name)) for records in states.values() for record in records.values()}
+        if len(steps) > CERTAIN_STEPS and len(moved) > CERTAIN_STEPS:
+            template = (
+                "the state of {generator} is the same on the data-parallel ranks {group}: they draw "
+                "the same dropout for different rows"
+            )
+            yield DataDefect(
+                "smoke-mask-repeated", f"draws {name}", steps[0], (), template,
+                {"generator": name, "group": format_ranges(group.ranks)}, level="note",
+            )  # fmt: skip

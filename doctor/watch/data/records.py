@@ -1,0 +1,148 @@
+"""The records of the probe and of the hook, of all ranks: read with limits, since any process may have written them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from doctor.engine.sanitize import printable as clean
+
+MAX_LINE = 4 << 20
+"""Bytes of a record."""
+MAX_RECORDS = 400_000
+"""Of one process."""
+MAX_RANK = 1 << 20
+MAX_BITMAP = 8 << 20
+
+
+class DataRecord(msgspec.Struct, frozen=True):
+    """One record: its kind, its rank, and the values of its kind."""
+
+    kind: str
+    rank: int
+    step: int
+    values: dict[str, Any]
+
+
+class RankRecords(msgspec.Struct):
+    """What one rank told, in its order, without what could not be read."""
+
+    rank: int
+    host: str = ""
+    records: list[DataRecord] = []
+    groups: dict[int, tuple[int, ...]] = {}
+    """The ranks of each group, by the number that the file gives it."""
+
+    def of(self, kind: str) -> Iterator[DataRecord]:
+        """The records of one kind."""
+        return (record for record in self.records if record.kind == kind)
+
+
+class JobRecords(msgspec.Struct):
+    """What all ranks told."""
+
+    ranks: dict[int, RankRecords] = {}
+    unreadable: int = 0
+    """Lines that are no records."""
+    failed: list[str] = []
+    """What the hooks could not do, each once."""
+    cut: list[int] = []
+    """Ranks whose file was full, or whose hooks have ended themselves."""
+
+    def members(self, record: DataRecord) -> tuple[int, ...]:
+        """The ranks of the group that a record names; all ranks where it names none."""
+        number = record.values.get("g", 0)
+        groups = self.ranks[record.rank].groups
+        return groups.get(number, ()) if number else tuple(sorted(self.ranks))
+
+
+def read_records(files: Iterable[bytes]) -> JobRecords:
+    """The records of these files, one of each process. Raises nothing: what is no record is counted."""
+    job = JobRecords()
+    for content in files:
+        _read_file(job, content)
+    return job
+
+
+def _read_file(job: JobRecords, content: bytes) -> None:
+    host = ""
+    groups: dict[int, tuple[int, ...]] = {}
+    touched: set[int] = set()
+    decoder = msgspec.json.Decoder(dict[str, Any])
+    for number, line in enumerate(content.splitlines()):
+        if number >= MAX_RECORDS:
+            job.cut += touched
+            break
+        try:
+            values = decoder.decode(line) if len(line) <= MAX_LINE else {}
+        except (msgspec.DecodeError, RecursionError):
+            values = {}
+        kind, rank, step = values.pop("k", None), values.pop("r", None), values.get("s", 0)
+        if not isinstance(kind, str) or not _is_rank(rank) or not isinstance(step, int):
+            job.unreadable += not (kind in {"process", "end"} and rank == -1)
+            continue
+        entry = job.ranks.setdefault(rank, RankRecords(rank, host, [], {}))
+        touched.add(rank)
+        if kind == "process":
+            host = entry.host = clean(str(values.get("host", "")))[:64]
+        elif kind == "group":
+            members, name = values.get("ranks"), values.get("id")
+            if isinstance(name, int) and isinstance(members, list) and all(map(_is_rank, members)):
+                groups[name] = tuple(sorted(set(members)))
+        elif kind == "failed":
+            text = clean(f"{values.get('n')}: {values.get('text')}")[:240]
+            if text not in job.failed and len(job.failed) < 20:
+                job.failed.append(text)
+        elif kind in {"cut", "ended"}:
+            job.cut.append(rank)
+        # A loader's worker is a fork of its rank: its groups are its own.
+        if "g" in values and kind not in {"random"}:
+            values["ranks"] = groups.get(values["g"], ()) if values["g"] else None
+        entry.groups.update(groups)
+        entry.records.append(DataRecord(kind, rank, step, values))
+
+
+def _is_rank(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_RANK
+
+
+def by_rank(job: JobRecords, kind: str, *keys: str) -> dict[tuple[Any, ...], dict[int, dict[str, Any]]]:
+    """Records of one kind, by the values of these keys (which must be numbers or texts), then by rank; the first."""
+    table: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
+    for entry in job.ranks.values():
+        for record in entry.of(kind):
+            key = tuple(record.values.get(name) for name in keys)
+            if all(isinstance(part, (int, str, tuple)) for part in key):
+                table.setdefault(key, {}).setdefault(record.rank, record.values)
+    return dict(sorted(table.items(), key=lambda item: tuple(map(str, item[0])) if item[0] else ()))
+
+
+def text_map(value: object) -> dict[str, Any]:
+    """A mapping with cleaned names; empty for anything else."""
+    return {clean(str(name))[:120]: part for name, part in value.items()} if isinstance(value, dict) else {}
+
+
+def text_list(value: object) -> list[str]:
+    """Texts, cleaned; empty for anything else."""
+    return [clean(str(part))[:120] for part in value[:64]] if isinstance(value, list) else []
+
+
+def indices_of(values: dict[str, Any]) -> frozenset[int] | None:
+    """The sample indices of a record; None where they were too many to be written, or make no sense."""
+    listed = values.get("ix")
+    if isinstance(listed, list):
+        return frozenset(listed) if all(isinstance(index, int) for index in listed) else None
+    packed = values.get("bits")
+    if not isinstance(packed, str):
+        return None
+    try:
+        unpacker = zlib.decompressobj()
+        bits = unpacker.decompress(base64.b64decode(packed, validate=True), MAX_BITMAP)
+    except (binascii.Error, zlib.error, ValueError):
+        return None
+    return frozenset(8 * place + bit for place, byte in enumerate(bits) if byte for bit in range(8) if byte & 1 << bit)

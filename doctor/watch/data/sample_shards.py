@@ -1,0 +1,154 @@
+"""The samples that data-parallel ranks read, by the indices that their loaders draw: none twice, none missing. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from doctor.smoke.numerics.defect import format_ranges
+from doctor.watch.data.data_defect import DataDefect
+from doctor.watch.data.group_roles import GroupRole, GroupRoles
+from doctor.watch.data.records import JobRecords, by_rank, indices_of, text_map
+
+CHECK = "smoke-shards-wrong"
+
+
+def shard_defects(job: JobRecords, roles: GroupRoles) -> Iterator[DataDefect]:
+    """For each data-parallel group, the first loader whose batches overlap or leave samples out."""
+    loaders = by_rank(job, "loader", "l", "e")
+    for group in roles.data:
+        for key, records in sorted(loaders.items()):
+            if all(rank in records for rank in group.ranks):
+                defects = list(_shares(group, key, records)) or list(_overlap(job, group, key, records))
+                defects = defects or list(_unread(job, group, key, records))
+                if defects:
+                    yield defects[0]
+                    break
+
+
+def _shares(group: GroupRole, key: tuple[Any, ...], records: dict[int, dict[str, Any]]) -> Iterator[DataDefect]:
+    """What samplers say of themselves: their share of how many, and the epoch that they shuffle by."""
+    shares = {rank: (records[rank].get("shares"), records[rank].get("share")) for rank in group.ranks}
+    if not any(count for count, _ in shares.values() if isinstance(count, int)):
+        return
+    usual = Counter(count for count, _ in shares.values()).most_common(1)[0][0]
+    other = tuple(rank for rank, (count, _) in shares.items() if count != usual)
+    taken = Counter(share for count, share in shares.values() if count)
+    twice = tuple(rank for rank, (count, share) in shares.items() if count and taken[share] > 1)
+    wrong = tuple(rank for rank in twice if shares[rank][1] != group.ranks.index(rank)) or twice
+    if other:
+        template = "the sampler of {who} divides the data by {counts}, that of the other data-parallel ranks by {usual}"
+        counts = ", ".join(sorted({str(shares[rank][0] or 1) for rank in other}))
+        yield _defect(group, "divided", other, template, {"counts": counts, "usual": usual}, key)
+    elif twice:
+        template = (
+            "the sampler of {who} draws share {share} of the data, which another data-parallel rank draws as well"
+        )
+        listed = ", ".join(sorted({str(shares[rank][1]) for rank in wrong}))
+        yield _defect(group, "duplicated", wrong, template, {"share": listed}, key, tie=wrong == twice)
+    epochs = {rank: records[rank].get("shuffle") for rank in group.ranks}
+    common = Counter(epochs.values()).most_common(1)[0]
+    if common[1] < len(epochs):
+        tie = common[1] * 2 <= len(epochs)
+        late = tuple(rank for rank, epoch in epochs.items() if tie or epoch != common[0])
+        template = (
+            "the samplers of {who} shuffle by epochs {epochs}, most others by {usual}: set_epoch was not called alike"
+        )
+        if tie:
+            template = "the samplers of {who} shuffle by different epochs ({epochs}): set_epoch was not called alike"
+        values = {"epochs": ", ".join(sorted({str(epochs[rank]) for rank in late})), "usual": common[0]}
+        yield _defect(group, "epoch", late, template, values, key, tie=tie)
+
+
+def _overlap(
+    job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: dict[int, dict[str, Any]]
+) -> Iterator[DataDefect]:
+    """Samples that two ranks read in the first batches; at an epoch's end samplers fill up with the first ones."""
+    if any(records[rank].get("replacement") for rank in group.ranks):
+        return
+    size = records[group.ranks[0]].get("size")
+    read: dict[int, set[int]] = {rank: set() for rank in group.ranks}
+    for (loader, epoch, _), batches in by_rank(job, "batch", "l", "e", "i").items():
+        if (loader, epoch) == key and all(rank in batches for rank in group.ranks):
+            for rank in group.ranks:
+                read[rank] |= indices_of(batches[rank]) or frozenset()
+    owners: dict[int, list[int]] = {}
+    for rank, indices in read.items():
+        for index in indices:
+            owners.setdefault(index, []).append(rank)
+    shared = [index for index, ranks in owners.items() if len(ranks) > 1]
+    total = sum(map(len, read.values()))
+    # Whole epochs may be filled up by less than a batch for each rank.
+    slack = sum(_batch(records[rank]) for rank in group.ranks) if isinstance(size, int) and total >= size > 0 else 0
+    if shared and len(shared) > slack:
+        ranks = tuple(sorted({rank for index in shared for rank in owners[index]}))
+        template = "{who} read the same samples in their first batches: {count} of {total}, such as {samples}"
+        values = {"count": len(shared), "total": total, "samples": format_ranges(sorted(shared)[:4])}
+        everybody = ranks == group.ranks and len(ranks) > 2
+        level: Literal["error", "note"] = "error" if _same_data(job, group, records) else "note"
+        defect = _defect(group, "duplicated", () if everybody else ranks, template, values, key, tie=not everybody)
+        yield msgspec.structs.replace(defect, level=level)
+
+
+def _same_data(job: JobRecords, group: GroupRole, records: dict[int, dict[str, Any]]) -> bool:
+    """Whether an index means the same sample on all ranks, for all that is known: each may have a data set of its own.
+
+    A sampler that divides the data says so; without one, the inputs of the first step tell whether they differ.
+    """
+    if any(records[rank].get("shares") for rank in group.ranks):
+        return True
+    for inputs in by_rank(job, "inputs", "s", "i").values():
+        texts = [str(text_map(inputs[rank].get("a"))) for rank in group.ranks if rank in inputs]
+        if len(texts) == len(group.ranks):
+            return len(set(texts)) < len(texts)
+    return True
+
+
+def _unread(
+    job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: dict[int, dict[str, Any]]
+) -> Iterator[DataDefect]:
+    """Samples that no rank reads in a whole epoch; loaders may leave out less than a batch for each rank."""
+    ended = by_rank(job, "epoch", "l", "e").get(key, {})
+    if any(rank not in ended for rank in group.ranks):
+        return
+    sets = {rank: indices_of(ended[rank]) for rank in group.ranks}
+    size = ended[group.ranks[0]].get("size")
+    if any(indices is None for indices in sets.values()) or not isinstance(size, int):
+        return
+    counts = {rank: len(indices or ()) for rank, indices in sets.items()}
+    unread_samples = sorted(
+        set(range(min(size, 1 << 23))) - frozenset().union(*(indices or frozenset() for indices in sets.values()))
+    )
+    slack = sum(max(_batch(records[rank]), 1) for rank in group.ranks)
+    if len(unread_samples) > slack:
+        most = max(counts.values())
+        few = tuple(rank for rank, count in counts.items() if count < most - slack / len(counts))
+        template = (
+            "no data-parallel rank reads {count} of {total} samples in a whole epoch, such as "
+            "{samples}: {who} read fewer"
+        )
+        values = {"count": len(unread_samples), "total": size, "samples": format_ranges(unread_samples[:4])}
+        if not few:
+            template = "no data-parallel rank reads {count} of {total} samples in a whole epoch, such as {samples}"
+        yield _defect(group, "missing", few, template, values, key)
+
+
+def _batch(record: dict[str, Any]) -> int:
+    size = record.get("batch")
+    return size if isinstance(size, int) and 0 <= size < 1 << 20 else 0
+
+
+def _defect(
+    group: GroupRole,
+    kind: str,
+    ranks: tuple[int, ...],
+    template: str,
+    values: dict[str, Any],
+    key: tuple[Any, ...],
+    tie: bool = False,
+) -> DataDefect:
+    reason = "" if group.certain else group.reason
+    return DataDefect(CHECK, kind, 0, ranks, template, {**values, "loader": key[0]}, tie=tie, inferred=reason)

@@ -1,0 +1,57 @@
+"""What the ranks' digests show, as outcomes of the smoke run's checks of the same names. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from doctor.engine.check import Check
+from doctor.engine.result import Finding, Outcome, Report
+from doctor.watch.data.analyze import DataReport
+from doctor.watch.data.data_defect import DataDefect, describe
+
+
+def notes_of(data: DataReport) -> tuple[str, ...]:
+    """What was taken for granted, what may be meant, and what could not be looked at."""
+    return (
+        f"digests of {data.steps} step{'s' * (data.steps != 1)} were compared",
+        *data.inferred,
+        *(defect.text for defect in data.notes),
+        *(f"not looked at: {text}" for text in data.unseen),
+        *(f"{defect.text}: it follows from {cause}" for defect, cause in data.consequences),
+    )
+
+
+def with_data(report: Report, data: DataReport, catalog: Sequence[Check], hosts: Mapping[int, str]) -> Report:
+    """The report with a failed outcome for each cause. ``hosts``: of each rank that was seen."""
+    checks = {check.name: check for check in catalog}
+    findings_by_check: dict[str, list[Finding]] = {}
+    for defect in data.causes:
+        if defect.check in checks:
+            findings_by_check.setdefault(defect.check, []).append(_finding(defect, hosts))
+    kept = [outcome for outcome in report.outcomes if outcome.check not in findings_by_check]
+    failed_outcomes = [_outcome(checks[name], findings, hosts) for name, findings in findings_by_check.items()]
+    return msgspec.structs.replace(report, outcomes=(*failed_outcomes, *kept))
+
+
+def _outcome(check: Check, findings: Sequence[Finding], hosts: Mapping[int, str]) -> Outcome:
+    return Outcome(
+        check=check.name,
+        severity=check.severity,
+        area=check.area,
+        claim=check.claim,
+        findings=tuple(findings),
+        evaluated_hosts=tuple(dict.fromkeys(hosts.values())),
+        complete=True,
+    )
+
+
+def _finding(defect: DataDefect, hosts: Mapping[int, str]) -> Finding:
+    blamed = [hosts[rank] for rank in defect.ranks if rank in hosts] or list(hosts.values())
+    values = {**defect.values, "who": describe(defect.ranks, defect.tie), "ranks": list(defect.ranks)}
+    template = defect.template
+    if defect.inferred:
+        template, values["inferred"] = f"{template} (inferred: {{inferred}})", defect.inferred
+    finding = Finding(template, hosts=tuple(dict.fromkeys(blamed)), **{**values, "step": defect.step})
+    return finding.as_warning(defect.level == "warning")

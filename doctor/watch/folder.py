@@ -1,0 +1,108 @@
+"""The folder of a watch on one host: the hook that travels by environment, and what the ranks write."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from doctor.watch.data_folder import DataFolder
+from doctor.watch.hook import hook_text
+
+VARIABLE = "DOCTOR_WATCH"
+"""Names the folder in the job's environment."""
+PLACES = ("/dev/shm", "/tmp")
+READY_SECONDS = 10.0
+
+
+class WatchFolder:
+    """A folder that only this user can enter; gone with the watch."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = -1
+        """Held as long as the process that watches lives."""
+
+    @classmethod
+    def create(cls) -> WatchFolder:
+        """Raises: OSError where no place can be written to."""
+        places = [place for place in PLACES if os.access(place, os.W_OK | os.X_OK)]
+        folder = cls(Path(tempfile.mkdtemp(prefix="doctor-watch-", dir=places[0] if places else None)))
+        folder.fill()
+        return folder
+
+    @classmethod
+    def shared(cls, identity: str) -> tuple[WatchFolder, bool]:
+        """The folder of all processes of a launch on this host, and whether this one is to watch; the others do not.
+
+        ``identity``: the same text in all of them. Raises: OSError; TimeoutError where no other makes the folder ready.
+        """
+        name = hashlib.sha256(f"{os.getuid()} {identity}".encode()).hexdigest()[:16]
+        places = [place for place in PLACES if os.access(place, os.W_OK | os.X_OK)]
+        folder = cls(Path(places[0] if places else tempfile.gettempdir()) / f"doctor-watch-{os.getuid()}-{name}")
+        folder.path.mkdir(0o700, exist_ok=True)
+        about = folder.path.lstat()
+        if not folder.path.is_dir() or folder.path.is_symlink() or about.st_uid != os.getuid() or about.st_mode & 0o77:
+            raise OSError(f"{folder.path} is not this user's alone")
+        lock = os.open(folder.path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            folder._await_ready()
+            return folder, False
+        folder.lock = lock
+        # What a watch of the same launch has left that was killed.
+        for remnant in (folder.ready, folder.hook, folder.ranks, folder.data.digests, folder.data.hooks):
+            shutil.rmtree(remnant, ignore_errors=True)
+        folder.fill()
+        folder.ready.mkdir()
+        return folder, True
+
+    def _await_ready(self) -> None:
+        limit = time.monotonic() + READY_SECONDS
+        while not self.ready.is_dir():
+            if time.monotonic() > limit:
+                raise TimeoutError(f"no other process of the launch made {self.path} ready within {READY_SECONDS:g} s")
+            time.sleep(0.02)
+
+    def fill(self) -> None:
+        """Raises: OSError."""
+        self.ranks.mkdir()
+        self.hook.mkdir()
+        (self.hook / "sitecustomize.py").write_text(hook_text(), "ascii")
+        self.data.fill()
+
+    @property
+    def ranks(self) -> Path:
+        """Where each rank has its files."""
+        return self.path / "ranks"
+
+    @property
+    def hook(self) -> Path:
+        """What stands first in PYTHONPATH."""
+        return self.path / "hook"
+
+    @property
+    def ready(self) -> Path:
+        """There when the folder is complete."""
+        return self.path / "ready"
+
+    @property
+    def data(self) -> DataFolder:
+        """The hooks of ``--data``, and the digests of all ranks."""
+        return DataFolder(self.path)
+
+    def environment(self, environ: Mapping[str, str], schedule: str = "") -> dict[str, str]:
+        """The environment of the watched command. ``schedule``: of the steps whose data is compared; empty: of none."""
+        paths = [str(self.hook), *filter(None, [environ.get("PYTHONPATH", "")])]
+        own_variables = {VARIABLE: str(self.path), "PYTHONPATH": os.pathsep.join(paths)}
+        return {**environ, **own_variables, **self.data.environment(schedule)}
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)

@@ -1,0 +1,202 @@
+"""Records every collective of c10d, whoever calls it: Python, DistributedDataParallel's C++, functional collectives.
+
+Each of them goes through an operator of torch's dispatcher. At the dispatch key BackendSelect, which every call passes
+in every mode and before the backend's own kernel, stands a function that records the call and passes it on unchanged.
+Where the rank waits for it, is told by `Work.wait`.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+
+from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
+from doctor.watch.hook.rank_files import recording, stop_recording
+
+OPERATORS = {
+    "allreduce_": "all_reduce",
+    "allreduce_coalesced_": "all_reduce",
+    "broadcast_": "broadcast",
+    "reduce_": "reduce",
+    "allgather_": "all_gather",
+    "_allgather_base_": "all_gather",
+    "allgather_coalesced_": "all_gather",
+    "allgather_into_tensor_coalesced_": "all_gather",
+    "reduce_scatter_": "reduce_scatter",
+    "_reduce_scatter_base_": "reduce_scatter",
+    "reduce_scatter_tensor_coalesced_": "reduce_scatter",
+    "gather_": "gather",
+    "scatter_": "scatter",
+    "alltoall_": "all_to_all",
+    "alltoall_base_": "all_to_all",
+    "barrier": "barrier",
+    "send": "send",
+    "recv_": "recv",
+    "recv_any_source_": "",
+    "monitored_barrier_": "",
+}
+"""Operators of c10d, and what they do; empty: recorded as time that nobody can judge."""
+METHODS = (
+    "allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather", "_allgather_base", "allgather_coalesced",
+    "allgather_into_tensor_coalesced", "reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor_coalesced",
+    "gather", "scatter", "alltoall", "alltoall_base", "barrier", "send", "recv", "recv_anysource",
+)  # fmt: skip
+"""Of a ProcessGroup: what returns a Work to Python."""
+UNEQUAL = frozenset({"allgather_", "gather_", "scatter_", "alltoall_", "alltoall_base_", "allgather_coalesced_"})
+"""Operators whose sizes may differ between ranks."""
+
+
+@functools.lru_cache(maxsize=64)
+def name_of_dtype(dtype):
+    """Such as ``float32``."""
+    return str(dtype)[6:]
+
+
+class Waits(threading.local):
+    """Of each thread: whether Python has called the process group, and the call that came of it."""
+
+    def __init__(self):
+        self.inside = False
+        self.call = None
+
+
+WAITS = Waits()
+CALLS = weakref.WeakKeyDictionary()
+"""The call that each Work of the program belongs to."""
+
+
+class Interception:
+    """One operator's way through the hook."""
+
+    def __init__(self, torch, groups, name):
+        self.op = getattr(torch.ops.c10d, name).default
+        arguments = [argument.name for argument in self.op._schema.arguments]
+        self.pass_on = self.op._handle.redispatch_boxed
+        self.name, self.operation, self.groups = name, OPERATORS[name], groups
+        self.group_at = arguments.index("process_group")
+        root = [word for word in ("root_rank", "dst", "src") if word in arguments]
+        self.root_at = arguments.index(root[0]) if root else None
+        # What the size of the call is read from: the input where there is one.
+        inputs = [word for word in ("input_tensors", "input_tensor", "input", "inputs") if word in arguments]
+        self.sized_at = arguments.index(inputs[0]) if inputs else 0
+        self.unbox = torch.distributed.ProcessGroup.unbox
+        self.after = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+        self.keys = torch._C._dispatch_keys
+        self.included = torch._C._dispatch_tls_local_include_set
+        self.excluded = torch._C._dispatch_tls_local_exclude_set
+
+    def __call__(self, *args):
+        files = recording()
+        if files is not None:
+            try:
+                WAITS.call = self.record(files, args)
+            except Exception as error:
+                stop_recording("recording %s failed: %s" % (self.name, error))
+        keys = self.keys(first_tensor(args))
+        return self.pass_on(((keys | self.included()) - self.excluded()) & self.after, *args)
+
+    def record(self, files, args):
+        if not self.operation:
+            files.become("start")
+            return None
+        group = self.unbox(args[self.group_at])
+        number, ranks = self.groups.number(group)
+        tensors = args[self.sized_at]
+        single = tensors[0] if isinstance(tensors, (list, tuple)) and len(tensors) == 1 else tensors
+        first, numel = first_tensor((single,)), 0
+        root = args[self.root_at] if self.root_at is not None else -1
+        root = ranks[root] if 0 <= root < len(ranks) else -1
+        if self.operation != "barrier" and self.name not in UNEQUAL:
+            numel = total(single)
+        if self.operation in ("send", "recv"):
+            return self.record_message(files, args, root, first, numel)
+        dtype = "" if self.operation == "barrier" else name_of_dtype(first.dtype)
+        # What C++ has called, it may be waiting for from now on; what Python has called, it says so when it waits.
+        return files.begin(number, self.operation, dtype, root, numel, "collective" if WAITS.inside else "enqueued")
+
+    def record_message(self, files, args, peer, tensor, numel):
+        """Messages with a tag may overtake each other: what waits for which nobody can tell."""
+        if args[-1] != 0:
+            files.become("start")
+            return None
+        me, world = self.groups.c10d.get_rank(), self.groups.c10d.get_world_size()
+        source, target = (me, peer) if self.operation == "send" else (peer, me)
+        return files.begin(
+            P2P_GROUP_BASE + source * world + target, self.operation, name_of_dtype(tensor.dtype), peer, numel
+        )
+
+
+def first_tensor(values):
+    """The first tensor in nested lists."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            if value:
+                return first_tensor(value)
+        else:
+            return value
+    return None
+
+
+def total(values):
+    """How many elements."""
+    return sum(total(value_part) for value_part in values) if isinstance(values, (list, tuple)) else values.numel()
+
+
+def wrap_method(original):
+    """A method of ProcessGroup that returns a Work: remembers which call the Work belongs to."""
+
+    @functools.wraps(original)
+    def method(self, *args, **kwargs):
+        if recording() is None or WAITS.inside:
+            return original(self, *args, **kwargs)
+        WAITS.inside, WAITS.call = True, None
+        try:
+            work = original(self, *args, **kwargs)
+        finally:
+            WAITS.inside = False
+        files = recording()
+        if files is not None:
+            call = WAITS.call
+            if work is not None and call is not None:
+                CALLS[work] = call
+            # A call that is not asynchronous is waited for at once, and stays in the collective until then.
+            if call is None or getattr(args[-1] if args else None, "asyncOp", True):
+                files.become("start" if call is None else "compute")
+        return work
+
+    return method
+
+
+def wrap_wait(original):
+    """`Work.wait`: the rank is in the collective as long as it waits."""
+
+    @functools.wraps(original)
+    def wait(self, *args, **kwargs):
+        files, call = recording(), CALLS.get(self)
+        if files is None or call is None:
+            return original(self, *args, **kwargs)
+        if files.last is not call:
+            files.wait(call)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            if recording() is files:
+                files.become("compute")
+
+    return wait
+
+
+def intercept_collectives(torch, groups):
+    """Returns what must stay alive. Raises whatever torch raises where it is not the torch that we know."""
+    library = torch.library.Library("c10d", "IMPL")
+    for name in OPERATORS:
+        if hasattr(torch.ops.c10d, name):
+            library.impl(name, Interception(torch, groups, name), "BackendSelect")
+    kind = torch.distributed.ProcessGroup
+    for name in METHODS:
+        if name in vars(kind):
+            setattr(kind, name, wrap_method(getattr(kind, name)))
+    work = torch.distributed.Work
+    work.wait = wrap_wait(work.wait)
+    return library

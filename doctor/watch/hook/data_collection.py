@@ -1,0 +1,412 @@
+"""Digests inputs, random generators, gradients and parameters in the steps of a schedule. Python 3.8, torch 2.1.
+
+A step ends with the first optimizer's ``step``. Nothing here communicates, draws a random number or changes a tensor;
+hooks on modules and parameters are there in digested steps only. What is compiled is not looked into. A part of the
+hook.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib
+import random
+import sys
+import threading
+import weakref
+import zlib
+from collections import OrderedDict
+from typing import Any, Callable, Iterator
+
+from .batch_indices import BatchIndices
+from .channel import Channel, channel
+from .digest import Unread, finite_or_text, local_tensor, shape_of, tensor_digest, value_digest
+from .digest_records import MAX_TENSORS, emit_tensors
+from .gradient_sketch import GradientSketch, loss_scale
+from .group_use import GroupUse
+from .module_values import ModuleValues, tensors_in
+
+MAX_INPUTS = 32
+MAX_FAILURES = 10
+SAMPLES = 64
+"""Elements of each input that are compared one by one, evenly spread: how alike two inputs are that are not equal."""
+
+
+class HiddenHooks(OrderedDict):  # type: ignore[type-arg]
+    """A module's hooks, of which a copy or a file of the module has none of ours."""
+
+    def __reduce__(self) -> Any:
+        return OrderedDict, ([(key, hook) for key, hook in self.items() if not hasattr(hook, "of_doctor")],)
+
+
+class DigestCollection:
+    """All hooks of this process, and the step that it is in."""
+
+    def __init__(self, torch: Any, out: Channel, first: int, every: int) -> None:
+        self.torch, self.out, self.first, self.every = torch, out, first, every
+        self.step = self.forwards = self.failures = 0
+        self.ended = False
+        self.depth = 0
+        self.main: Any = None
+        self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.roots: dict[int, tuple[Any, list[Any]]] = {}
+        self.sketch: GradientSketch | None = None
+        self.values: ModuleValues | None = None
+        self.before: dict[str, Any] = {}
+        self.thread = threading.get_ident()
+        self.compiling = _compile_test(torch)
+        self.groups = GroupUse(torch, out, self)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the present step is digested."""
+        return not self.ended and (self.step < self.first or (self.every > 0 and self.step % self.every == 0))
+
+    def guard(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Calls; what it raises is written, and after many failures nothing is called any more."""
+        if self.ended or self.out.file < 0:
+            return
+        try:
+            if self.out.pending:
+                self.out.drain()
+            call(*arguments)
+        except Exception as error:
+            self.failures += 1
+            self.ended = self.failures >= MAX_FAILURES
+            self.out.write("failed", n=call.__name__.strip("_"), text=f"{type(error).__name__}: {error}"[:200])
+            if self.ended:
+                self.out.write("ended")
+
+    # The program's objects
+
+    def install(self) -> None:
+        """Wraps what makes optimizers, wrapped models and losses."""
+        torch = self.torch
+        optimizer = importlib.import_module("torch.optim.optimizer")
+        optimizer.register_optimizer_step_pre_hook(lambda *arguments: self.guard(self._before_step, arguments[0]))
+        optimizer.register_optimizer_step_post_hook(lambda *arguments: self.guard(self._after_step, arguments[0]))
+        self._after_init(torch.optim.Optimizer, self._new_optimizer)
+        self._after_init(torch.nn.parallel.DistributedDataParallel, self._new_replica)
+        compiled = getattr(getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None), "__mro__", ())
+        if compiled:
+            self._after_init(compiled[0], self._new_root)
+        backward = torch.autograd.backward
+
+        def wrapped(tensors: Any, *arguments: Any, **named: Any) -> Any:
+            if not self.compiling():
+                self.guard(self._loss, tensors)
+            return backward(tensors, *arguments, **named)
+
+        torch.autograd.backward = wrapped
+        self.groups.install()
+        BatchIndices(torch, self.out.write, max(self.first, 4), self._trains).install()
+
+    def _after_init(self, kind: Any, call: Callable[[Any], None]) -> None:
+        original = kind.__init__
+
+        @functools.wraps(original)
+        def initialize(instance: Any, *arguments: Any, **named: Any) -> None:
+            original(instance, *arguments, **named)
+            self.guard(call, instance)
+
+        kind.__init__ = initialize
+
+    def _new_optimizer(self, optimizer: Any) -> None:
+        self.optimizers.add(optimizer)
+        held = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
+        module = self.torch.nn.Module
+        candidates = [candidate for candidate in gc.get_objects() if issubclass(type(candidate), module)]
+        owners = [
+            owner
+            for owner in candidates
+            if "_parameters" in owner.__dict__ and any(id(p) in held for p in owner.__dict__["_parameters"].values())
+        ]
+        above: dict[int, list[Any]] = {}
+        for parent in candidates:
+            for child in parent.__dict__.get("_modules", {}).values():
+                if child is not None:
+                    above.setdefault(id(child), []).append(parent)
+        tops: dict[int, Any] = {}
+        reached, todo = set(), owners
+        while todo:
+            owner = todo.pop()
+            if id(owner) in reached:
+                continue
+            reached.add(id(owner))
+            parents = above.get(id(owner), [])
+            todo += parents
+            if not parents:
+                tops[id(owner)] = owner
+        for top in list(tops.values())[:8]:
+            self._new_root(top)
+
+    def _new_replica(self, model: Any) -> None:
+        self.groups.use(model.process_group, "data", "DistributedDataParallel")
+        self._new_root(model)
+
+    def _new_root(self, module: Any) -> None:
+        """The module is one that the program calls: its inputs are the batch. Those below it are not."""
+        below = (
+            {id(child) for child in module.modules()}
+            if not _is_compiled(module)
+            else {id(module), id(module._orig_mod)}
+        )
+        for key in list(self.roots):
+            reference, handles = self.roots[key]
+            registered = reference()
+            if (
+                registered is not None
+                and registered is not module
+                and id(module) in {id(child) for child in registered.modules()}
+            ):
+                return
+            if registered is None or key in below:
+                for handle in handles:
+                    handle.remove()
+                del self.roots[key]
+        handles = []
+        for name in ("_forward_pre_hooks", "_forward_hooks"):
+            if not module.__dict__[name]:
+                module.__dict__[name] = HiddenHooks()
+
+        def enter(module: Any, arguments: Any, named: Any) -> None:
+            if not self.compiling():
+                self.guard(self._enter, module, arguments, named)
+
+        def leave(module: Any, arguments: Any, result: Any) -> None:
+            if not self.compiling():
+                self.guard(self._leave, module)
+
+        enter.of_doctor = leave.of_doctor = True  # type: ignore[attr-defined]
+        handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+        handles.append(module.register_forward_hook(leave, always_call=True))
+        self.roots[id(module)] = weakref.ref(module), handles
+
+    def modules(self) -> list[Any]:
+        """The modules that the program calls and that are still there."""
+        return [module for reference, _ in self.roots.values() if (module := reference()) is not None]
+
+    def named(self) -> Iterator[tuple[str, Any]]:
+        """The parameters of all of them, without what a wrapper puts before their names."""
+        count = 0
+        for number, root in enumerate(self.modules()):
+            for name, tensor in root.named_parameters():
+                count += 1
+                if count > MAX_TENSORS:
+                    return
+                yield (
+                    ("" if not number else f"{number}:") + name.replace("module.", "", 1).replace("_orig_mod.", ""),
+                    tensor,
+                )
+
+    def _trains(self) -> bool:
+        if not self.torch.is_grad_enabled():
+            return False
+        modules = self.modules()
+        return not modules or any(module.training for module in modules)
+
+    # One step
+
+    def _enter(self, module: Any, arguments: Any, named: Any) -> None:
+        self.depth += 1
+        if self.depth > 1 or not self.sampled or not module.training or not self.torch.is_grad_enabled():
+            return
+        inputs: dict[str, Any] = {}
+        for path, tensor in tensors_in({**{str(n): value for n, value in enumerate(arguments)}, **named}):
+            if len(inputs) < MAX_INPUTS:
+                inputs[path] = self._input(tensor)
+        self.forwards += 1
+        self.out.write("inputs", s=self.step, i=self.forwards, m=type(module).__name__[:60], a=inputs)
+        self.out.write("random", s=self.step, i=self.forwards, at="forward", g=self._generators())
+        if not any(_is_compiled(child) for child in module.modules()):
+            if self.sketch is None and not self.groups.sharded(module):
+                self.sketch = GradientSketch(self.torch, list(self.named()))
+            self.values = ModuleValues(self.torch, module)
+        elif self.forwards == 1:
+            self.out.write("note", text="compiled", n=type(module).__name__[:60])
+
+    def _input(self, tensor: Any) -> list[Any]:
+        try:
+            local = local_tensor(tensor).detach()
+            digest = tensor_digest(local)
+            flat = local.reshape(-1)
+            places = [number * flat.numel() // SAMPLES for number in range(SAMPLES)] if flat.numel() >= SAMPLES else []
+            places = places or list(range(flat.numel()))
+            sample: list[int] = []
+            if isinstance(digest, str):
+                few = flat[self.torch.tensor(places, dtype=self.torch.int64)]
+                sample = [zlib.crc32(str(value).encode()) & 0xFFFF for value in few.tolist()]
+            else:
+                digest = f"w{int(digest) & (1 << 64) - 1:016x}"  # waits for the device, in digested steps only
+        except Unread as error:
+            return [None, shape_of(tensor), str(error)[:40], []]
+        return [digest, shape_of(tensor), str(tensor.dtype), sample]
+
+    def _leave(self, module: Any) -> None:
+        self.depth = max(self.depth - 1, 0)
+        if self.depth or self.values is None:
+            return
+        values, self.values = self.values, None
+        values.remove()
+        step = self.step
+        if values.first:
+            self.out.write("nan", s=step, n=values.first[0][:120], at=values.first[1], c=values.count)
+        if values.flags:
+            names = [name for name, _ in values.flags]
+
+            def use(flags: list[int]) -> None:
+                if any(flags):
+                    self.out.write("nan", s=step, n=names[flags.index(1)][:120], at="output", c=flags.index(1))
+
+            self.out.later(self.torch.stack([flag for _, flag in values.flags]).to(self.torch.int64), use)
+
+    def _loss(self, tensors: Any) -> None:
+        if isinstance(tensors, (list, tuple)):
+            tensors = tensors[0] if len(tensors) == 1 else None
+        if tensors is None or tensors.numel() != 1 or threading.get_ident() != self.thread:
+            return
+        if self.sampled:
+            kind, factor = loss_scale(tensors)
+            step = self.step
+            value = local_tensor(tensors).detach()
+            if value.device.type == "cpu":
+                self.out.write("backward", s=step, v=finite_or_text(value), how=kind, f=finite_or_text(factor))
+            else:
+                value = value.double() if value.device.type == "cuda" else value.float()
+                self.out.later(
+                    value.reshape(1),
+                    lambda got: self.out.write(
+                        "backward", s=step, v=finite_or_text(got[0]), how=kind, f=finite_or_text(factor)
+                    ),
+                )
+        elif tensors.device.type == "cpu" and isinstance(finite_or_text(tensors.detach()), str):
+            self.out.write("backward", s=self.step, v=finite_or_text(tensors.detach()), how="", f=0.0)
+
+    def _before_step(self, optimizer: Any) -> None:
+        if self.main is None or self.main() is None:
+            self.main = weakref.ref(optimizer)
+        if optimizer is not self.main() or not self.sampled:
+            return
+        named = list(self.named())
+        gradients = [(name, tensor.grad) for name, tensor in filter(_is_whole, named) if tensor.grad is not None]
+        emit_tensors(self.out, "reduced", gradients, s=self.step)
+        if not self.step:
+            emit_tensors(self.out, "begun", list(filter(_is_whole, named)), s=0)
+        if self.sketch:
+            self.sketch.remove()
+            values, step = self.sketch.values(), self.step
+            self.sketch = None
+            if values and values[0].device.type == "cpu":
+                self.out.write("sketch", s=step, v=[finite_or_text(value) for value in values])
+            elif values:
+                self.out.later(
+                    self.torch.stack(values),
+                    lambda got: self.out.write("sketch", s=step, v=[finite_or_text(value) for value in got]),
+                )
+        self.before = {name: self._quiet_digest(tensor) for name, tensor in named if tensor.requires_grad}
+
+    def _quiet_digest(self, tensor: Any) -> Any:
+        try:
+            return tensor_digest(local_tensor(tensor))
+        except Unread:
+            return None
+
+    def _after_step(self, optimizer: Any) -> None:
+        if self.main is None or optimizer is not self.main():
+            return
+        if self.sampled:
+            self._update(optimizer)
+        self.step += 1
+        self.depth = self.forwards = 0
+
+    def _update(self, optimizer: Any) -> None:
+        named = list(self.named())
+        held = {
+            id(tensor)
+            for registered in self.optimizers
+            for group in registered.param_groups
+            for tensor in group["params"]
+        }
+        same, graded = [], []
+        for name, tensor in named:
+            old = self.before.get(name)
+            if old is not None and tensor.grad is not None:
+                new = self._quiet_digest(tensor)
+                moved = old != new if isinstance(old, str) else bool((old != new).item())
+                if not moved:
+                    same.append(name)
+                if moved or bool(self.torch.any(local_tensor(tensor.grad) != 0)):
+                    graded.append(name)
+        still = [name for name in same if name in set(graded)]
+        emit_tensors(self.out, "parameters", list(filter(_is_whole, named)), s=self.step)
+        state = zlib.crc32(b"")
+        for name, tensor in named:
+            for key, value in sorted((optimizer.state.get(tensor) or {}).items()):
+                if hasattr(value, "untyped_storage") and value.device.type == "cpu":
+                    state = zlib.crc32(f"{name} {key} {self._quiet_digest(value)}".encode(), state)
+        self.out.write(
+            "update",
+            s=self.step,
+            lr=[finite_or_text(group.get("lr", 0.0)) for group in optimizer.param_groups][:32],
+            moved=len(graded) - len(still),
+            still=[name[:120] for name in still][:64],
+            frozen=[name[:120] for name, tensor in named if not tensor.requires_grad][:64],
+            unheld=[name[:120] for name, tensor in named if tensor.requires_grad and id(tensor) not in held][:64],
+            state=state,
+        )
+        self.before = {}
+        self.out.write("random", s=self.step, i=0, at="step", g=self._generators())
+        self.groups.parameters(self.modules())
+
+    def _generators(self) -> dict[str, Any]:
+        torch = self.torch
+        states = {"python": zlib.crc32(repr(random.getstate()).encode())}
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and hasattr(numpy, "random"):
+            states["numpy"] = value_digest(numpy.random.get_state()[1]) + str(numpy.random.get_state()[2])
+        states["torch"] = tensor_digest(torch.get_rng_state())
+        for name in ("cuda", "npu"):
+            device = getattr(torch, name, None)
+            if device is not None and device.is_available() and device.is_initialized():
+                states["device"] = value_digest(device.get_rng_state())
+        return states
+
+
+def _is_whole(entry: tuple[str, Any]) -> bool:
+    """Whether a named parameter is not a shard of one."""
+    tensor = entry[1]
+    if type(tensor).__name__ == "FlatParameter":
+        return False
+    return not any(placement.is_shard() for placement in getattr(tensor, "placements", ()))
+
+
+def _is_compiled(module: Any) -> bool:
+    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def _compile_test(torch: Any) -> Callable[[], bool]:
+    for owner in (getattr(torch, "compiler", None), getattr(torch, "_dynamo", None)):
+        if hasattr(owner, "is_compiling"):
+            return owner.is_compiling  # type: ignore[no-any-return]
+    return lambda: False
+
+
+class CallbackChannel(Channel):
+    """A channel that hands records to a function in place of writing a file."""
+
+    def __init__(self, record: Callable[..., None]) -> None:
+        super().__init__("")
+        self.record, self.file = record, 0
+
+    def write(self, kind: str, **values: Any) -> None:
+        """Hands over one record."""
+        self.record(kind, **values)
+
+
+def install(torch: Any, record: Callable[..., None] | None, first: int, every: int) -> bool:
+    """Puts the hooks into this process: digests of the first steps, and of every so many-th. Example: 10, 100."""
+    out = channel() or (CallbackChannel(record) if record else None)
+    if out is None:
+        return False
+    DigestCollection(torch, out, first, every).install()
+    return True

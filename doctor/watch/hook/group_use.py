@@ -1,0 +1,103 @@
+"""What the program's process groups serve for, as far as their use tells. Python 3.8, torch 2.1.
+
+A part of the hook.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .channel import Channel
+
+MODEL_NAMES = ("tp", "mp", "tensor", "model", "tensor_parallel", "model_parallel", "tensor_model_parallel")
+DATA_NAMES = ("dp", "data", "ddp", "data_parallel", "replicate", "dp_replicate")
+MAX_CALLS = 4000
+_MEGATRON = {"_TENSOR_MODEL_PARALLEL_GROUP": "model", "_DATA_PARALLEL_GROUP": "data"}
+
+
+class GroupUse:
+    """Writes each use of each group once: ``data``, ``model``, or what its reductions carry."""
+
+    def __init__(self, torch: Any, out: Channel, collector: Any) -> None:
+        self.torch, self.out, self.collector = torch, out, collector
+        self.noted: set[tuple[int, str]] = set()
+        self.calls = 0
+        self.addresses: dict[int, int] = {}
+        self.mapped = -1
+
+    def use(self, group: Any, purpose: str, reason: str) -> None:
+        """Notes what a group serves for, and how that is known."""
+        number = self.out.group(group)
+        if (number, purpose) not in self.noted:
+            self.noted.add((number, purpose))
+            self.out.write("use", g=number, u=purpose, why=reason[:80])
+
+    def install(self) -> None:
+        """Wraps ``all_reduce`` where programs find it."""
+        distributed = self.torch.distributed
+        original = distributed.all_reduce
+
+        def all_reduce(tensor: Any, *arguments: Any, **named: Any) -> Any:
+            collector = self.collector
+            if self.calls < MAX_CALLS and collector.sampled and not collector.compiling():
+                self.calls += 1
+                group = named.get("group", arguments[1] if len(arguments) > 1 else None)
+                operation = named.get("op", arguments[0] if arguments else "SUM")
+                collector.guard(self._all_reduced, tensor, str(operation), group)
+            return original(tensor, *arguments, **named)
+
+        all_reduce.__doc__, all_reduce.__wrapped__ = original.__doc__, original  # type: ignore[attr-defined]
+        distributed.all_reduce = all_reduce
+        c10d = sys.modules.get("torch.distributed.distributed_c10d")
+        if c10d is not None and getattr(c10d, "all_reduce", None) is original:
+            c10d.all_reduce = all_reduce  # type: ignore[attr-defined]
+
+    def _all_reduced(self, tensor: Any, operation: str, group: Any) -> None:
+        collector = self.collector
+        group = group if group is not None else self.torch.distributed.group.WORLD
+        if not tensor.is_floating_point():
+            return
+        if collector.depth:
+            if tensor.dim() > 1 and "SUM" in operation:
+                self.use(group, "activations", "all_reduce of activations in the forward pass")
+            return
+        if self.mapped != collector.step:
+            self.mapped = collector.step
+            gradients = [tensor.grad for _, tensor in collector.named() if tensor.grad is not None]
+            self.addresses = {gradient.data_ptr(): gradient.numel() for gradient in gradients}
+        if tensor.data_ptr() in self.addresses or tensor.numel() == sum(self.addresses.values()) > 0:
+            self.use(group, "gradients", "all_reduce of gradients")
+
+    def sharded(self, module: Any) -> bool:
+        """Whether parameters are in shards that a wrapper gathers: their gradients are not what a rank computed."""
+        return any(
+            hasattr(tensor, "_local_tensor") or type(tensor).__name__ == "FlatParameter"
+            for tensor in module.parameters()
+        )
+
+    def parameters(self, modules: list[Any]) -> None:
+        """Uses that parameters, names and Megatron's own state tell; asked after a step."""
+        for module in modules:
+            for tensor in module.parameters():
+                mesh = getattr(tensor, "device_mesh", None)
+                for dimension, name in enumerate(getattr(mesh, "mesh_dim_names", None) or ()):
+                    self._named(mesh.get_group(dimension), str(name), "DeviceMesh dimension " + str(name))
+                break
+        state = sys.modules.get("megatron.core.parallel_state")
+        for attribute, purpose in _MEGATRON.items():
+            group = getattr(state, attribute, None)
+            if group is not None:
+                self.use(group, purpose, "parallel_state." + attribute)
+        distributed = self.torch.distributed
+        world = getattr(distributed.distributed_c10d, "_world", None)
+        for group in list(getattr(world, "pg_map", {}) or {})[:256]:
+            description = str(getattr(group, "group_desc", "") or "")
+            self._named(group, description, "group description " + description)
+
+    def _named(self, group: Any, name: str, reason: str) -> None:
+        word = name.lower().replace("mesh_", "", 1).replace("_group", "")
+        if word in MODEL_NAMES:
+            self.use(group, "model", reason)
+        elif word in DATA_NAMES:
+            self.use(group, "data", reason)

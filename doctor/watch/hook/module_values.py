@@ -1,0 +1,72 @@
+"""Which module makes the first NaN out of numbers: looked at in the forward pass. Python 3.8, torch 2.1.
+
+A part of the hook. Infinities are not looked for: masks of attention are made of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator
+
+MAX_MODULES = 2048
+
+
+def tensors_in(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """The tensors in arguments or results, by path: in lists, tuples, mappings and dataclasses, four levels deep."""
+    if hasattr(value, "untyped_storage"):
+        yield path, value
+    elif depth < 4:
+        if isinstance(value, dict) or (hasattr(value, "items") and hasattr(value, "keys")):
+            items = [(str(key), value[key]) for key in list(value)[:64]]
+        elif isinstance(value, (list, tuple)):
+            items = [(str(number), element) for number, element in enumerate(value[:64])]
+        elif hasattr(value, "__dataclass_fields__"):
+            items = [(name, getattr(value, name, None)) for name in list(value.__dataclass_fields__)[:64]]
+        else:
+            return
+        for name, element in items:
+            yield from tensors_in(element, f"{path}.{name}"[-80:] if path else name[:80], depth + 1)
+
+
+class ModuleValues:
+    """Hooks on all modules below one, during one forward pass."""
+
+    def __init__(self, torch: Any, root: Any) -> None:
+        self.torch = torch
+        self.flags: list[tuple[str, Any]] = []
+        self.first: tuple[str, str] | None = None
+        self.count = 0
+        self.handles = []
+        for number, (name, module) in enumerate(root.named_modules()):
+            if number and number < MAX_MODULES:
+                self.handles.append(module.register_forward_hook(self._look(name)))
+
+    def _look(self, name: str) -> Any:
+        def look(module: Any, arguments: Any, result: Any) -> None:
+            try:
+                self.count += self.first is None
+                if self.first is None and self._nan(name, result):
+                    self.first = (name, "input" if self._nan("", arguments) else "output")
+            except Exception:
+                return
+
+        return look
+
+    def _nan(self, name: str, value: Any) -> bool:
+        """Whether there is a NaN, in host memory; on a device its answer is kept in ``flags``, under this name."""
+        for _, tensor in tensors_in(value):
+            if type(tensor).__torch_dispatch__ is not self.torch.Tensor.__torch_dispatch__:
+                continue
+            if tensor.is_floating_point() and tensor.element_size() > 1 and tensor.device.type != "meta":
+                flag = self.torch.isnan(tensor.detach()).any()
+                if tensor.device.type != "cpu":
+                    if len(self.flags) < MAX_MODULES:
+                        self.flags.append((name, flag))
+                elif flag:
+                    return True
+        return False
+
+    def remove(self) -> None:
+        """Takes the hooks away."""
+        for handle in self.handles:
+            handle.remove()
+        self.handles = []

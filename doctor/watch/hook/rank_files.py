@@ -1,0 +1,120 @@
+"""The files of one rank in the watch's folder: the flight recorder's page, its events, and its stacks."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import threading
+import time
+
+from doctor.smoke.programs.recorder_page import DTYPES, OPS, PAGE_SIZE, STAGES
+from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
+
+FOLDER = os.environ.get("DOCTOR_WATCH", "")
+"""The watch's folder on this host."""
+STACK_SIGNAL = signal.SIGRTMIN + 11
+"""A signal that no program and no library of the field uses; on it `faulthandler` writes the stacks of all threads."""
+MOST_EVENT_BYTES = 1 << 20
+"""That one process writes."""
+TRAINING, RENDEZVOUS = STAGES.index("training"), STAGES.index("rendezvous")
+
+ACTIVE = None
+"""The `RankFiles` of this process; None before it is a rank, and after the hook has removed itself."""
+
+
+class RankFiles(FlightRecorder):
+    """What this process writes. Any thread may: each piece is written under a lock."""
+
+    def __init__(self, rank, world):
+        name = os.path.join(FOLDER, "ranks", "%d-%d" % (os.getpid(), time.monotonic_ns()))
+        self.lock = threading.Lock()
+        self.events = os.open(name + ".events", os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.left_bytes = MOST_EVENT_BYTES
+        self.last = None  # the call that the rank is in
+        self.stacks = open(name + ".stacks", "ab", 0)
+        page = os.open(name + ".page", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        os.ftruncate(page, PAGE_SIZE)
+        meeting = "%s:%s" % (os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", ""))
+        self.emit("rank", rank=rank, world=world, pid=os.getpid(), argv=_argv(), meeting=meeting[:200])
+        super().__init__(page, 0)
+        os.close(page)
+        self.stage = RENDEZVOUS
+        self.mark("start")
+        faulthandler.register(STACK_SIGNAL, file=self.stacks, all_threads=True, chain=False)
+
+    def emit(self, kind, **values):
+        """One line of JSON."""
+        values.update(ev=kind, at=time.time())
+        line = json.dumps(values).encode("ascii") + b"\n"
+        self.left_bytes -= len(line)
+        if self.left_bytes > 0:
+            os.write(self.events, line)
+
+    def begin(self, group, op, dtype, root, numel, state="collective"):
+        """A collective is called. Returns what `wait` needs."""
+        with self.lock:
+            self.enter(group, op, dtype, root, numel, state)
+            self.last = call = (group, self.counts[group][1], op, dtype, root, numel)
+            return call
+
+    def wait(self, call):
+        """The rank waits for a collective that it has called before."""
+        group, seq, op, dtype, root, numel = call
+        with self.lock:
+            self.last = call
+            dtype = DTYPES.index(dtype) if dtype in DTYPES else 0
+            self.mark("collective", group, seq, OPS.index(op), dtype, root, numel)
+
+    def become(self, state):
+        with self.lock:
+            self.last = None
+            self.mark(state)
+
+    def next_step(self):
+        with self.lock:
+            self.last = None
+            self.step += 1
+            self.mark("compute")
+
+    def close(self):
+        faulthandler.unregister(STACK_SIGNAL)
+
+
+def _argv():
+    try:
+        with open("/proc/self/cmdline", "rb") as file:
+            return [word.decode("utf-8", "replace")[:200] for word in file.read(4096).split(b"\0")[:12]]
+    except OSError:
+        return []
+
+
+def recording():
+    """The `RankFiles` of this process; None where there is none."""
+    return ACTIVE
+
+
+def start_recording(rank, world):
+    """Begins anew, also where an earlier process group was recorded before."""
+    global ACTIVE
+    ACTIVE = RankFiles(rank, world)
+    return ACTIVE
+
+
+def stop_recording(why=""):
+    """The hook does nothing more in this process."""
+    global ACTIVE
+    files, ACTIVE = ACTIVE, None
+    if files is not None and why:
+        try:
+            files.emit("hook", text=why[:400])
+            files.become("start")  # what the rank does from now on nobody knows
+        except (OSError, ValueError):
+            pass
+
+
+def forget_after_fork():
+    """A forked process is no rank until it forms a process group of its own; the page is its parent's."""
+    global ACTIVE
+    ACTIVE = None

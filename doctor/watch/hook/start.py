@@ -1,0 +1,155 @@
+"""Runs at the start of an interpreter: goes on to the user's own ``sitecustomize``, and waits for torch.distributed."""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+from doctor.watch.hook.collectives import intercept_collectives
+from doctor.watch.hook.groups import Groups
+from doctor.watch.hook.rank_files import FOLDER, TRAINING, forget_after_fork, recording, start_recording, stop_recording
+from doctor.watch.hook.training import count_steps, mark_input, report_exceptions
+
+TARGET = "torch.distributed.distributed_c10d"
+HERE = os.path.join(FOLDER, "hook")
+KEPT = []
+"""What must stay alive as long as the program."""
+
+
+class AfterImport:
+    """Calls ``then`` with a module when it has been imported, and is gone."""
+
+    def __init__(self, name, then):
+        self.name, self.then = name, then
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.name or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = LoadThen(spec.loader, self.then)
+        return spec
+
+    def find_module(self, name, path=None):
+        return None
+
+
+class LoadThen:
+    """A loader that is put in the place of another for one import."""
+
+    def __init__(self, loader, then):
+        self.loader, self.then = loader, then
+
+    def create_module(self, spec):
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module):
+        module.__spec__.loader = module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        try:
+            self.then(module)
+        except Exception as error:
+            print_line("cannot watch this program: %s: %s" % (type(error).__name__, error))
+
+
+def print_line(text):
+    """One line on stderr of the program, for what must be known at once."""
+    try:
+        os.write(2, ("doctor watch: process %d: %s\n" % (os.getpid(), text)).encode("utf-8", "replace"))
+    except OSError:
+        pass
+
+
+def wrap_init(c10d):
+    """`init_process_group` begins the recording."""
+    original, original_end = c10d.init_process_group, c10d.destroy_process_group
+
+    @functools.wraps(original)
+    def init_process_group(*args, **kwargs):
+        begin(c10d, args, kwargs)
+        result = original(*args, **kwargs)
+        files = recording()
+        if files is not None:
+            try:
+                joined(c10d, files)
+            except Exception as error:
+                stop_recording("the process group cannot be watched: %s: %s" % (type(error).__name__, error))
+        return result
+
+    @functools.wraps(original_end)
+    def destroy_process_group(group=None):
+        files = recording()
+        if files is not None and (group is None or group is getattr(c10d.GroupMember, "WORLD", None)):
+            files.become("done")
+        return original_end(group)
+
+    c10d.init_process_group, c10d.destroy_process_group = init_process_group, destroy_process_group
+
+
+def begin(c10d, args, kwargs):
+    """The rank is about to meet the others."""
+    try:
+        world = kwargs.get("world_size", args[3] if len(args) > 3 else -1)
+        rank = kwargs.get("rank", args[4] if len(args) > 4 else -1)
+        rank = int(rank if rank is not None and rank >= 0 else os.environ.get("RANK", "-1"))
+        world = int(world if world is not None and world > 0 else os.environ.get("WORLD_SIZE", "-1"))
+        files = start_recording(rank, world)
+        import torch
+
+        if not KEPT:
+            groups = Groups(c10d)
+            KEPT.append(groups)
+            KEPT.append(intercept_collectives(torch, groups))
+            for install in (count_steps, mark_input, report_exceptions, collect_data):
+                try:
+                    install()
+                except Exception as error:
+                    files.emit("hook", text="%s: %s" % (type(error).__name__, error))
+        KEPT[0].numbered.clear()
+    except Exception as error:
+        stop_recording("%s: %s" % (type(error).__name__, error))
+        print_line("cannot watch this process: %s: %s" % (type(error).__name__, error))
+
+
+def collect_data():
+    """Digests of data, where they are asked for; that part is loaded by its path, and has no other names here."""
+    path = os.path.join(FOLDER, "data-hooks", "data_hooks.py")
+    if not os.environ.get("DOCTOR_WATCH_DATA") or not os.path.exists(path):
+        return
+    import torch
+
+    spec = importlib.util.spec_from_file_location("doctor_watch_data", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.install(torch)
+
+
+def joined(c10d, files):
+    """The rank has met the others."""
+    group = c10d._get_default_group()
+    files.emit("joined", rank=c10d.get_rank(), world=c10d.get_world_size(), backend=str(c10d.get_backend())[:40])
+    KEPT[0].number(group)
+    files.stage = TRAINING
+    files.become("compute")
+
+
+def run_users_own():
+    """The ``sitecustomize`` that Python would have found without us."""
+    path = [folder for folder in sys.path if os.path.abspath(folder) != HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+if FOLDER and os.path.isdir(os.path.join(FOLDER, "ranks")):
+    sys.modules["doctor_watch_hook"] = sys.modules["sitecustomize"]
+    sys.meta_path.insert(0, AfterImport(TARGET, wrap_init))
+    os.register_at_fork(after_in_child=forget_after_fork)
+run_users_own()

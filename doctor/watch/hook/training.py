@@ -1,0 +1,72 @@
+"""Records steps, and the time in which a rank waits for its data loader."""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+from doctor.watch.hook.rank_files import recording, stop_recording
+
+
+def count_steps():
+    """Every `optimizer.step` that is over is a step."""
+
+    def after_step(optimizer, args, kwargs):
+        files = recording()
+        if files is not None:
+            files.next_step()
+
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    register_optimizer_step_post_hook(after_step)
+
+
+def mark_input():
+    """A rank that takes the next batch is in its input."""
+    module = sys.modules.get("torch.utils.data.dataloader")
+    kind = getattr(module, "_BaseDataLoaderIter", None)
+    if kind is None:
+        return
+    original = kind.__next__
+
+    @functools.wraps(original)
+    def take_next(self):
+        files = recording()
+        if files is None:
+            return original(self)
+        files.become("input")
+        try:
+            return original(self)
+        finally:
+            if recording() is files:
+                files.become("compute")
+
+    kind.__next__ = take_next
+
+
+def report_exceptions():
+    """The error that ends the program is told before the program's own handler sees it."""
+    import atexit
+    import traceback
+
+    handler, failed = sys.excepthook, []
+
+    def tell_error(kind, value, trace):
+        current = recording()
+        if current is not None:
+            try:
+                stack = "".join(traceback.format_tb(trace)[-12:])[-6000:]
+                failed.append(kind)
+                current.emit("error", text=("%s: %s" % (kind.__name__, value))[:600], stack=stack)
+            except Exception as error:
+                stop_recording("an error could not be told: %s" % error)
+        handler(kind, value, trace)
+
+    def tell_end():
+        current = recording()
+        if current is not None and not failed:  # one that failed is not done; its end is still to come
+            current.emit("end")
+            current.become("done")
+
+    sys.excepthook = tell_error
+    atexit.register(tell_end)

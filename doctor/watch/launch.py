@@ -1,0 +1,192 @@
+"""`doctor watch -- COMMAND`: runs a command with the hook in its environment, and watches its ranks."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from doctor.engine.errors import InputError
+from doctor.engine.exit_code import Exit
+from doctor.engine.record import Run
+from doctor.engine.sanitize import strip_control_chars
+from doctor.environment.job_context import detect
+from doctor.smoke.model import Failure
+from doctor.watch.command import LOOK, WatchedCommand, warn
+from doctor.watch.data.analyze import DataReport
+from doctor.watch.data_outcomes import notes_of
+from doctor.watch.folder import WatchFolder
+from doctor.watch.observer import Observer, Training
+from doctor.watch.outcome import watched_run, with_stacks
+
+NO_RANK = (
+    "no rank was seen: no process of the command formed a process group of torch.distributed; or its interpreter runs "
+    "with -I, -E or -S, or on another host"
+)
+MINUTE = 60.0
+"""Seconds between two lines about the training."""
+ENDS = frozenset({"dead", "not-started"})
+"""Failures after which the others do not hang for long: they notice it, or their launcher ends them."""
+
+
+class WatchOutcome(msgspec.Struct, frozen=True):
+    """What a training came to."""
+
+    run: Run
+    checks: tuple[str, ...]
+    """That it can be evaluated with."""
+    data: DataReport | None
+    """What its digests show; None where none were asked for."""
+    hosts: dict[int, str]
+    """Of each rank that was seen."""
+
+
+Report = Callable[[WatchOutcome], int]
+"""Evaluates a training and puts out the report; returns the exit code."""
+
+
+class WatchOptions(msgspec.Struct, frozen=True):
+    """What is done on a verdict, and when there is one."""
+
+    on_hang: Literal["report", "dump", "end"] = "dump"
+    exit_on_fault: bool = False
+    patience: float = 60.0
+    """Least seconds without progress that count as a hang."""
+    always_report: bool = False
+    """Also where nothing was found."""
+    data: str = ""
+    """Which steps' data is digested: ``10`` the first ten, ``10,100`` also every hundredth; empty: none."""
+
+
+def run(command_line: Sequence[str], environ: Mapping[str, str], options: WatchOptions, report: Report) -> int:
+    """Returns the exit code: the command's own while nothing was found, else the report's.
+
+    Raises: InputError where the command cannot be started or the folder for the ranks cannot be made.
+    """
+    context = detect(environ, as_rank=True)
+    watches = True
+    try:
+        if context.launcher:
+            folder, watches = WatchFolder.shared(context.identity)
+        else:
+            folder = WatchFolder.create()
+    except OSError as error:
+        raise InputError(f"no folder for the ranks can be made: {error.strerror or error}") from None
+    if not watches:  # another process of the launch watches all ranks of this host
+        return WatchedCommand(command_line, folder.environment(environ, options.data)).run(lambda: False)
+    try:
+        return _Watch(folder, command_line, environ, options, report).run()
+    finally:
+        folder.remove()
+
+
+class _Watch:
+    def __init__(
+        self,
+        folder: WatchFolder,
+        command_line: Sequence[str],
+        environ: Mapping[str, str],
+        options: WatchOptions,
+        report: Report,
+    ) -> None:
+        self.folder, self.options, self.report = folder, options, report
+        self.host = os.uname().nodename
+        self.observer = Observer(folder, self.host, options.patience)
+        self.source = strip_control_chars(" ".join(command_line), 200)
+        self.began = self.last_line = time.monotonic()
+        self.ended = False
+        """Whether the job was ended for what was found."""
+        self.reported: dict[int, int] = {}
+        """By index of the training: the exit code of its report."""
+        self.command = WatchedCommand(command_line, folder.environment(environ, options.data))
+
+    def run(self) -> int:
+        code = self.command.run(self.look)
+        self.look()
+        while self._others_live() and not self.ended and not self.look():
+            time.sleep(LOOK)
+        for index, training in enumerate(self.observer.trainings):
+            if index not in self.reported:
+                self._finish(index, training)
+        exit_code = max(self.reported.values(), default=0)
+        if not self.observer.trainings:
+            warn(NO_RANK)
+        return exit_code if exit_code else code
+
+    def _others_live(self) -> bool:
+        """Whether ranks are left that other processes of the launch have started."""
+        return any(training.began and not training.over for training in self.observer.trainings[-1:])
+
+    def look(self) -> bool:
+        """Whether the job is to be ended."""
+        self.observer.look()
+        end = False
+        for index, training in enumerate(self.observer.trainings):
+            if training.failure is not None and index not in self.reported:
+                end = self._report_failure(index, training, training.failure) or end
+        if time.monotonic() - self.last_line > MINUTE:
+            self.last_line = time.monotonic()
+            for training in self.observer.trainings[-1:]:
+                warn(self._line(training))
+        return end
+
+    def _report_failure(self, index: int, training: Training, failure: Failure) -> bool:
+        hang = failure.kind not in ENDS
+        if not hang or self.options.on_hang != "report":
+            failure = with_stacks(failure, self.observer.stacks(training))
+        self.reported[index] = self.report(self._outcome(training, failure)) or Exit.FAILED
+        end = (hang and self.options.on_hang == "end") or self.options.exit_on_fault
+        if end:
+            self.ended = True
+            for process in training.processes.values():
+                process.terminate()
+        return end
+
+    def _finish(self, index: int, training: Training) -> None:
+        """A training without a failure: its slow ranks, and what is wrong with its data."""
+        from doctor.smoke.speed.stragglers import find_stragglers
+
+        outcome = self._outcome(training, None)
+        wrong = bool(outcome.data and outcome.data.causes)
+        slow = find_stragglers({rank: [times] for rank, times in training.pace.work().items()})
+        if slow or wrong or self.options.always_report:
+            self.reported[index] = self.report(outcome)
+        if not slow and not wrong:
+            warn(f"{self._line(training)}; no fault was found")
+
+    def _outcome(self, training: Training, failure: Failure | None) -> WatchOutcome:
+        watch = training.watch
+        unseen = watch.world - len(training.processes)
+        notes = tuple(training.notes)
+        if unseen and (failure is None or failure.kind != "never-joined"):
+            notes += (f"{unseen} of {watch.world} ranks were not seen on this host; nothing is known of them.",)
+        data = self._data()
+        hosts = dict.fromkeys(sorted(training.processes), training.host)
+        saved_run, checks = watched_run(
+            self.source,
+            hosts,
+            watch.world,
+            watch.backend,
+            failure,
+            training.pace.work(),
+            max(watch.steps.values(), default=0),
+            time.monotonic() - training.began,
+            notes + (notes_of(data) if data else ()),
+        )
+        return WatchOutcome(saved_run, checks, data, hosts)
+
+    def _data(self) -> DataReport | None:
+        """What the digests show; None where there are none and none were asked for."""
+        if not self.options.data and not any(self.folder.data.digests.glob("*.probe")):
+            return None
+        return self.folder.data.report()
+
+    def _line(self, training: Training) -> str:
+        watch = training.watch
+        steps = sorted(watch.steps.values()) or [0]
+        seconds = time.monotonic() - training.began
+        pace = f", {steps[0] / seconds:.2f} steps/s" if steps[0] else ""
+        return f"{len(training.processes)} of {watch.world} ranks, step {steps[0]}{pace}, {seconds:.0f} s"

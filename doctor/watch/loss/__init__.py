@@ -1,0 +1,1 @@
+"""The loss of a training as its logs tell it: lines, curves, verdicts."""

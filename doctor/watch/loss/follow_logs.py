@@ -1,0 +1,97 @@
+"""Reads logs to their end, or follows them while the training writes them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from doctor.watch.loss.followed_file import FollowedFile
+from doctor.watch.loss.log_watch import LogWatch
+from doctor.watch.loss.loss_verdicts import LossVerdict
+
+POLL_SECONDS = 0.5
+JUDGE_SECONDS = 2.0
+"""Between two judgements of what has come."""
+STATUS_SECONDS = 60.0
+
+
+class Follower(msgspec.Struct, frozen=True):
+    """Who is told what; the clock and the wait are those of tests as well."""
+
+    on_verdict: Callable[[LossVerdict], None] = lambda verdict: None
+    """Each kind of verdict, when it is first made."""
+    on_status: Callable[[float], None] = lambda seconds: None
+    """Once a minute."""
+    on_waiting: Callable[[str, str], None] = lambda path, reason: None
+    """A file is not there, and why."""
+    clock: Callable[[], float] = time.monotonic
+    pause: Callable[[float], None] = time.sleep
+
+
+def read_once(files: Sequence[FollowedFile], watch: LogWatch) -> dict[str, str]:
+    """Reads each file to its end, stdin until it is closed. Returns: why a file could not be read, by its path."""
+    failed = {}
+    for number, file in enumerate(files):
+        reason = file.open()
+        if reason:
+            failed[file.path] = reason
+            continue
+        while True:
+            before = file.bytes_read
+            for line in file.lines():
+                watch.add(number, line)
+            if file.ended or (file.bytes_read == before and file.path != "-"):
+                break
+            if file.bytes_read == before:
+                time.sleep(0.05)
+        for line in file.lines(final=True, most=1):
+            watch.add(number, line)
+    return failed
+
+
+def follow(files: Sequence[FollowedFile], watch: LogWatch, follower: Follower, *, stop_on_error: bool = False) -> None:
+    """Until all files have ended, an error is found with ``stop_on_error``, or KeyboardInterrupt.
+
+    The same kind of verdict is told once. Files that are not there yet are waited for.
+    """
+    announced: set[str] = set()
+    waiting: set[str] = set()
+    clock = follower.clock
+    judged = status = clock()
+    while True:
+        quiet = not _read_all(files, watch, follower, waiting)
+        ended = all(file.ended for file in files)
+        if quiet and not ended:
+            watch.live(clock())
+            follower.pause(POLL_SECONDS)
+        now = clock()
+        if now - judged >= JUDGE_SECONDS or ended:
+            judged = now
+            verdicts = watch.verdicts(now)
+            for verdict in verdicts:
+                if verdict.kind not in announced:
+                    announced.add(verdict.kind)
+                    follower.on_verdict(verdict)
+            if stop_on_error and not all(verdict.is_warning for verdict in verdicts):
+                return
+        if ended:
+            return
+        if now - status >= STATUS_SECONDS:
+            status = now
+            follower.on_status(now)
+
+
+def _read_all(files: Sequence[FollowedFile], watch: LogWatch, follower: Follower, waiting: set[str]) -> bool:
+    """What has come into the files; whether anything has. ``waiting``: files that were reported as not there."""
+    received = False
+    for number, file in enumerate(files):
+        reason = file.open()
+        if reason and file.path not in waiting:
+            waiting.add(file.path)
+            follower.on_waiting(file.path, reason)
+        for line in file.lines(most=1 << 24):
+            received = True
+            watch.add(number, line, follower.clock())
+    return received

@@ -1,0 +1,123 @@
+"""What the logs of a training tell of its loss, line by line: its series by rank, and the verdicts. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from doctor.diagnose.read.file_names import read_names
+from doctor.watch.loss.loss_lines import LossLine, read_by_pattern, read_loss
+from doctor.watch.loss.loss_pattern import PATTERN_LINE
+from doctor.watch.loss.loss_series import LossSeries
+from doctor.watch.loss.loss_verdicts import LossVerdict, judge, silent_verdict
+from doctor.watch.loss.rank_agreement import RankAgreement
+
+MAX_RANKS = 4096
+MAX_NAMES = 4
+"""Losses of different names in one rank's log."""
+SILENT_SECONDS = 600.0
+"""A checkpoint, an evaluation or a compilation may take as long."""
+SILENT_FACTOR = 5.0
+"""Of the longest wait so far."""
+MIN_JUDGED = 72
+"""Losses below which a healthy verdict says too little."""
+
+
+class LogWatch:
+    """Takes lines; tells series and verdicts. ``pattern``: a user's own, instead of the known forms."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        pattern: re.Pattern[str] | None = None,
+        *,
+        same_loss: bool = False,
+        silent_after: float = SILENT_SECONDS,
+        ignored: frozenset[str] = frozenset(),
+    ) -> None:
+        self.pattern, self.ignored, self.silent_after = pattern, ignored, silent_after
+        self.agreement = RankAgreement(same_loss)
+        self.notes: list[str] = []
+        self._same_loss = same_loss
+        self._by_rank: dict[int | None, dict[str, LossSeries]] = {}
+        self._primary = ""
+        self._file_ranks = self._ranks_of(names)
+        self._arrived: float | None = None
+        self._longest_wait = 0.0
+        self._live_since: float | None = None
+
+    def _ranks_of(self, names: Sequence[str]) -> list[int | None]:
+        hints = read_names(names)
+        ranks = [hint.rank if hint.rank is not None else hint.local_rank for hint in hints]
+        if len(names) == 1:
+            return ranks
+        if None in ranks or len(set(ranks)) < len(ranks):
+            self.notes.append("the names of the files do not tell their ranks: they are counted in the order given")
+            return list(range(len(names)))
+        return ranks
+
+    def add(self, file: int, line: bytes, now: float | None = None) -> LossLine | None:
+        """One line of a file. ``now``: seconds of a clock, where the line has just been written."""
+        if self.pattern is not None:
+            text = line[: PATTERN_LINE * 4].decode("utf-8", "replace")[:PATTERN_LINE]
+            reading = read_by_pattern(text, self.pattern)
+        elif b"oss" in line or b"OSS" in line:
+            reading = read_loss(line.decode("utf-8", "replace"))
+        else:
+            return None
+        if reading is None:
+            return None
+        self._store(reading, reading.rank if reading.rank is not None else self._file_ranks[file])
+        if now is not None:
+            if self._arrived is not None and self._live_since is not None:
+                self._longest_wait = max(self._longest_wait, now - self._arrived)
+            self._arrived = now
+        return reading
+
+    def live(self, now: float) -> None:
+        """All that was written before has been read: from now on, time between lines is the training's."""
+        if self._live_since is None:
+            self._live_since = self._arrived = now
+
+    def _store(self, reading: LossLine, rank: int | None) -> None:
+        names = self._by_rank.get(rank)
+        if names is None:
+            if len(self._by_rank) >= MAX_RANKS:
+                note = f"more than {MAX_RANKS} ranks: the others are not looked at"
+                if note not in self.notes:
+                    self.notes.append(note)
+                return
+            names = self._by_rank[rank] = {}
+        series = names.get(reading.name)
+        if series is None:
+            if len(names) >= MAX_NAMES:
+                return
+            series = names[reading.name] = LossSeries()
+        series.add(reading, series.lines + 1)
+        self._primary = self._primary or reading.name
+        if rank is not None and reading.name == self._primary and series.last_step is not None:
+            if reading.name.startswith("reduced_"):
+                self.agreement.must = True
+            self.agreement.add(rank, series.last_step, reading.value, reading.digits)
+
+    @property
+    def series(self) -> Mapping[int | None, LossSeries]:
+        """Of each rank, that of the loss which its log names most often."""
+        return {rank: max(names.values(), key=lambda entry: entry.lines) for rank, names in self._by_rank.items()}
+
+    @property
+    def losses(self) -> int:
+        return sum(entry.lines for entry in self.series.values())
+
+    @property
+    def decided(self) -> bool:
+        """There were enough losses for a healthy verdict to say something."""
+        return any(entry.count >= MIN_JUDGED for entry in self.series.values())
+
+    def verdicts(self, now: float | None = None) -> list[LossVerdict]:
+        """What is wrong so far. ``now``: of the same clock as that of `add`, while the logs are followed."""
+        verdicts = judge(self.series, self.agreement)
+        waited = now - self._arrived if now is not None and self._arrived is not None else 0.0
+        if self._by_rank and waited > max(self.silent_after, SILENT_FACTOR * self._longest_wait):
+            verdicts.append(silent_verdict(waited, self._longest_wait))
+        return [entry for entry in verdicts if entry.kind not in self.ignored]

@@ -1,0 +1,96 @@
+"""A watched training as a run that the ordinary checks evaluate, and that every report format shows."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import get_args
+
+import msgspec
+
+from doctor import __version__
+from doctor.engine.fact import Visit
+from doctor.engine.record import SCHEMA, HostRecord, Run
+from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.smoke_failures import FAILURE_KINDS
+from doctor.engine.smoke_summary import Backend
+from doctor.facts.smoke.pace import PaceTimes
+from doctor.smoke.model import Failure, Layout, RankPlacement, SmokePlan, SmokeRun
+from doctor.smoke.protocol import RankEvent, StageFinished
+from doctor.smoke.results.to_facts import fact_outputs
+from doctor.smoke.run.diagnose import main_thread_stack
+from doctor.smoke.speed.stragglers import MIN_TIMES
+
+CHECKS = (
+    "smoke-rank-never-joined", "smoke-collective-mismatched", "smoke-collective-order", "smoke-rank-died",
+    "smoke-rank-left", "smoke-rank-stopped", "smoke-rank-blocked", "smoke-input-stalled", "smoke-network-silent",
+)  # fmt: skip
+"""What can be said of any program."""
+PACE_CHECKS = ("smoke-rank-slow",)
+"""What can be said of one that went through enough steps."""
+MOST_STACKS = 64
+
+
+def with_stacks(failure: Failure, stacks: Mapping[int, str]) -> Failure:
+    """The failure with the Python stacks of its ranks, those that cause it first."""
+    order = dict.fromkeys([*failure.culprit_ranks, *failure.waiting_ranks, *sorted(stacks)])
+    stack_texts = {rank: main_thread_stack(stacks[rank]) for rank in order if stacks.get(rank)}
+    return msgspec.structs.replace(failure, stacks=dict(list(stack_texts.items())[:MOST_STACKS]))
+
+
+def watched_run(
+    source: str,
+    hosts: Mapping[int, str],
+    world: int,
+    backend: str,
+    failure: Failure | None,
+    work: Mapping[int, list[float]],
+    steps: int,
+    seconds: float,
+    notes: tuple[str, ...],
+) -> tuple[Run, tuple[str, ...]]:
+    """The run, and the names of the checks that it can be evaluated with: of a failure, the one that reports it.
+
+    ``hosts``: of each rank that was seen; ``work``: seconds of each rank's own work in each step.
+    """
+    paced = {rank: tuple(times) for rank, times in work.items() if len(times) >= MIN_TIMES}
+    here = next(iter(hosts.values()), os.uname().nodename)
+    plan = SmokePlan(
+        backend=next((name for name in get_args(Backend) if name in backend), "gloo"),
+        places=tuple(RankPlacement(rank, hosts.get(rank, here)) for rank in range(world)),
+        layouts=(Layout(dp=world),),
+        stages=("training", "pace") if paced else ("training",),
+        steps=max(steps, 1),
+    )
+    run = SmokeRun(
+        plan=plan,
+        failures=(failure,) if failure else (),
+        ended="trouble" if failure else "complete",
+        reached={} if failure else dict.fromkeys(plan.stages, round(seconds, 3)),
+        seconds=round(seconds, 3),
+        notes=tuple(strip_control_chars(note, 400) for note in notes),
+    )
+    records = {}
+    for host in plan.ranks_by_host:
+        events: list[RankEvent] = []
+        for rank in plan.ranks_by_host[host]:
+            if rank in paced:
+                events += [PaceTimes(rank=rank, compute=paced[rank]), StageFinished(rank, "pace", seconds)]
+        now = time.time()
+        visit = Visit(sent=now, received=now, began=now, ended=now, name=host, local=True)
+        records[host] = HostRecord(visit, fact_outputs(run, host, events))
+    started = datetime.fromtimestamp(time.time() - seconds, timezone.utc).isoformat(timespec="seconds")
+    saved = Run(
+        SCHEMA,
+        source,
+        started.replace("+00:00", "Z"),
+        round(seconds, 3),
+        records,
+        version=__version__,
+        smoke=msgspec.to_builtins(run, str_keys=True),
+    )
+    if failure is not None:
+        return saved, (FAILURE_KINDS[failure.kind].check,)
+    return saved, CHECKS + (PACE_CHECKS if paced else ())

@@ -1,0 +1,160 @@
+"""One rank of a watched program: its page, its events and its process, as this host shows them."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from doctor.smoke.programs.agent.flight_recorder import FlightRecorder
+from doctor.smoke.programs.agent.procfs import process_status, read_text
+from doctor.smoke.programs.agent.rank_monitor import RankMonitor
+from doctor.smoke.programs.recorder_page import PAGE_SIZE
+from doctor.watch.pace import Entry
+from doctor.watch.verdict import UNKNOWN_END
+
+STACK_SIGNAL = signal.SIGRTMIN + 11
+"""As in the hook."""
+MOST_EVENT_BYTES = 1 << 20
+STACK_SECONDS = 0.5
+"""For a rank to write its stacks."""
+LONGEST_STACK = 65536
+
+
+class TimedRecorder(FlightRecorder):
+    """A flight recorder that also keeps when the calls were made."""
+
+    def __init__(self, memory: Any, offset: int) -> None:
+        super().__init__(memory, offset)  # type: ignore[no-untyped-call]
+        self.entries: list[Entry] = []
+
+    def take(self, call: Any) -> None:
+        super().take(call)  # type: ignore[no-untyped-call]
+        self.entries.append(Entry(call[0], call[1], call[8], call[9]))
+
+
+class RankProcess(RankMonitor):
+    """Reads what one process of the job writes, and looks at it through /proc. Nothing of it is trusted."""
+
+    def __init__(self, page: Path) -> None:
+        """Raises: OSError, ValueError for a page that is not complete yet."""
+        with page.open("rb") as file:
+            memory = mmap.mmap(file.fileno(), PAGE_SIZE, prot=mmap.PROT_READ)
+        super().__init__(-1, memory, 0)  # type: ignore[no-untyped-call]
+        self.recorder = self.timed = TimedRecorder(memory, 0)
+        self.name = page.stem
+        self._pid_of_name = int(page.stem.partition("-")[0])
+        self._events_path, self._stacks_path = page.with_suffix(".events"), page.with_suffix(".stacks")
+        self._events_at = 0
+        self._half_line = b""
+        self._pidfd = -1
+        self.told_end = False
+        self.born = ""
+
+    def read_recorder(self) -> None:
+        """Takes over what is new. The process must be this user's and carry the number that its files are named for."""
+        if not self.pid and not self.ended and self.timed.writer() == self._pid_of_name:  # type: ignore[no-untyped-call]
+            self.pid = self._pid_of_name
+            self.born = _start_time(self.pid)
+            try:
+                self._pidfd = os.pidfd_open(self.pid)
+            except OSError:
+                self._pidfd = -1
+        if self.timed.read():  # type: ignore[no-untyped-call]
+            self.effective = self.cpu = 0.0
+            if self.state != "X":
+                self.state, self.waits_for = "R", ""
+
+    def new_events(self) -> list[dict[str, Any]]:
+        """The events since the last time; what is no event of ours is left out."""
+        try:
+            with self._events_path.open("rb") as file:
+                file.seek(self._events_at)
+                data = file.read(max(0, MOST_EVENT_BYTES - self._events_at))
+        except OSError:
+            return []
+        self._events_at += len(data)
+        *lines, self._half_line = (self._half_line + data).split(b"\n")
+        events = []
+        for line in lines:
+            try:
+                event = msgspec.json.decode(line, type=dict[str, Any])
+            except (msgspec.MsgspecError, UnicodeError, RecursionError):
+                continue
+            events.append(event)
+            self._note(event)
+        return events
+
+    def _note(self, event: dict[str, Any]) -> None:
+        if event.get("ev") == "error":
+            self.error = str(event.get("text", ""))[:600]
+        self.told_end = self.told_end or event.get("ev") == "end"
+
+    def look_for_end(self) -> None:
+        """Notes that the process has gone, with its exit status where the kernel still shows it."""
+        if self.ended or not self.pid:
+            return
+        status = process_status(self.pid)  # type: ignore[no-untyped-call]
+        if status and status[0] not in "ZX" and _start_time(self.pid) == self.born:
+            return
+        code = _exit_code(self.pid) if status and status[0] == "Z" else None
+        if code is not None:
+            self.end(code, "")  # type: ignore[no-untyped-call]
+            return
+        self.read_recorder()
+        self.ended, self.state = True, "X"
+        if self.error:
+            self.dead = "exit status 1"
+        else:
+            self.dead = "exit status 0" if self.told_end else UNKNOWN_END
+
+    def terminate(self) -> None:
+        """SIGTERM, and SIGCONT for one that is stopped."""
+        if not self.ended and self._pidfd >= 0:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
+                signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
+
+    def stack(self) -> str:
+        """The Python stacks of all threads, innermost call first; empty where the process does not write them."""
+        if self.ended or not self.pid or self.state in "TtF" or not _catches(self.pid, STACK_SIGNAL):
+            return ""
+        try:
+            before = self._stacks_path.stat().st_size
+            os.kill(self.pid, STACK_SIGNAL)
+        except OSError:
+            return ""
+        limit, size, last_size = time.monotonic() + STACK_SECONDS, before, -1
+        while time.monotonic() < limit and (size == before or size != last_size):
+            last_size = size
+            time.sleep(0.01)
+            size = self._stacks_path.stat().st_size
+        with self._stacks_path.open("rb") as file:
+            file.seek(before)
+            return file.read(LONGEST_STACK).decode("utf-8", "replace")
+
+
+def _start_time(pid: int) -> str:
+    text: str = read_text(f"/proc/{pid}/stat", 4096)  # type: ignore[no-untyped-call]
+    fields = text[text.rfind(")") + 2 :].split()
+    return fields[19] if len(fields) > 19 else ""
+
+
+def _exit_code(pid: int) -> int | None:
+    """The wait status of a process that its parent has not reaped yet."""
+    text: str = read_text(f"/proc/{pid}/stat", 4096)  # type: ignore[no-untyped-call]
+    fields = text[text.rfind(")") + 2 :].split()
+    return int(fields[49]) if len(fields) > 49 and fields[49].isdecimal() else None
+
+
+def _catches(pid: int, number: int) -> bool:
+    """Whether the process has a handler for a signal, which would end it otherwise."""
+    match = re.search(r"^SigCgt:\s*([0-9a-f]+)", read_text(f"/proc/{pid}/status"), re.M)  # type: ignore[no-untyped-call]
+    return bool(match and int(match[1], 16) >> (number - 1) & 1)

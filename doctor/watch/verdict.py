@@ -1,0 +1,194 @@
+"""From what the ranks of one training did to the failure that stopped it, and to the ranks that slow it down. Pure.
+
+The rules are the smoke run's (`doctor.smoke.hang`). What differs in a program of the user: nobody knows how long its
+phases take, so that a time limit alone accuses nobody who is in his first step, in a checkpoint, in an evaluation or in
+a compile; and nobody whom no other rank waits for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from doctor.smoke.hang.detector import Detector
+from doctor.smoke.model import Failure, Snapshot
+from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
+from doctor.smoke.programs.secondary_errors import SECONDARY_MESSAGES
+from doctor.watch.pace import Entry
+
+UNKNOWN_END = "ended without its exit handlers: killed, or os._exit"
+"""How a rank ended whose exit status nobody could read."""
+STAGE = "soak"
+"""What the rules are told a watched program's stage is: one in which ranks need not count the same steps."""
+STARTING = 5.0
+"""Times the patience, for a rank's first step."""
+LONG_WORK = 30.0
+"""Times the patience, for work that by its stack takes long: a checkpoint, an evaluation, a compile."""
+LONG_FRAMES = re.compile(
+    r"torch/(?:serialization|_inductor|_dynamo|distributed/checkpoint)|triton/compiler|safetensors|orbax"
+    r"| in \w{0,80}(?:checkpoint|evaluat|validat|compile)\w{0,80}$| in save(?:_\w{0,80})?$",
+    re.MULTILINE | re.IGNORECASE,
+)
+QUIET = 0.5
+"""Seconds without a sign, after which a rank that has started collectives may be waiting for one of them."""
+PAUSED_SECONDS = 10.0
+"""Seconds that a debugger or a profiler may stop a rank."""
+GRACE = 1.0
+"""Seconds for the cause of a rank's end to be heard of."""
+
+
+class TrainingWatch:
+    """All ranks of one training: those that meet at one address, from one start to the next."""
+
+    def __init__(self, world: int, patience: float, hosts: Sequence[str] = ()) -> None:
+        """``patience``: least seconds without progress that count as a hang."""
+        self.world, self.patience = world, patience
+        self.detector = Detector(world, patience, network_floor=2 * patience, grace=GRACE, hosts=hosts)
+        self.snapshots: dict[int, Snapshot] = {}
+        self.backend = ""
+        self.joined: dict[int, float] = {}
+        """When each rank had met the others."""
+        self.arrived: dict[int, float] = {}
+        """When each rank was first seen."""
+        self.steps: dict[int, int] = {}
+        self._groups: dict[tuple[str, tuple[int, ...]], int] = {}
+        self._numbers: dict[int, dict[int, int]] = {}
+        """By rank: from its own number of a group to ours."""
+        self._first_death: float | None = None
+
+    # ---- what comes from the ranks
+
+    def take_event(self, rank: int, event: Mapping[str, Any], now: float) -> None:
+        """An event of a rank. What is malformed is left out."""
+        self.arrived.setdefault(rank, now)
+        if event.get("ev") == "joined":
+            self.joined.setdefault(rank, now)
+            self.backend = str(event.get("backend", ""))
+        elif event.get("ev") == "group":
+            self._learn_group(rank, event)
+
+    def _learn_group(self, rank: int, event: Mapping[str, Any]) -> None:
+        ranks, local_number, name = event.get("ranks"), event.get("gid"), str(event.get("name", ""))[:200]
+        if not isinstance(local_number, int) or not isinstance(ranks, list):
+            return
+        members = tuple(r for r in ranks if isinstance(r, int) and 0 <= r < self.world)
+        if len(members) != len(ranks):
+            return
+        number = self._groups.get((name, members))
+        if number is None:
+            number = self._groups[name, members] = len(self._groups) + (
+                0 not in self._groups.values() and local_number != 0
+            )
+            desc = str(event.get("desc", ""))[:80]
+            rank_list = ",".join(map(str, members[:16])) + (",..." if len(members) > 16 else "")
+            label = "world" if local_number == 0 and len(members) == self.world else f"{desc or name} {rank_list}"
+            self.detector.learn_group(number, label, members)
+        self._numbers.setdefault(rank, {})[local_number] = number
+
+    def take_snapshot(self, rank: int, fields: dict[str, Any], now: float) -> None:
+        """What an agent read of a rank's page. Raises: msgspec.ValidationError for what no agent sends."""
+        numbers = self._numbers.get(rank, {})
+        unknown = [call for call in fields.get("calls", ()) if call[0] < P2P_GROUP_BASE and call[0] not in numbers]
+        if unknown:  # the event that tells of the group could not be read
+            fields["calls"] = [call for call in fields["calls"] if call not in unknown]
+
+        def renumber(group: int) -> int:
+            return group if group >= P2P_GROUP_BASE else numbers.get(group, -1)
+
+        fields["calls"] = [
+            (renumber(call[0]), *call[1:7], STAGE if call[7] == "training" else call[7])
+            for call in fields.get("calls", ())
+        ]
+        fields["entered"] = {renumber(int(group)): seq for group, seq in fields.get("entered", {}).items()}
+        if fields.get("state") == "collective":
+            fields["group"] = renumber(fields["group"])
+        if fields.get("stage") == "training":
+            fields["stage"] = STAGE
+        enqueued = fields.get("state") == "enqueued"
+        fields.update(rank=rank, state="compute" if enqueued else fields["state"])
+        if fields["state"] == "done" and fields.get("dead") in (UNKNOWN_END, "signal 9", "signal 15"):
+            fields["dead"] = "exit status 0"  # it had nothing more to do with the others
+        if fields.get("dead"):
+            fields["secondary"] = self._follows(fields, now)
+        snapshot = msgspec.convert(fields, Snapshot)
+        if enqueued:
+            snapshot = self._waiting(snapshot)
+        before = self.snapshots.get(rank)
+        if before is not None:
+            snapshot = msgspec.structs.replace(snapshot, entered={**before.entered, **snapshot.entered})
+        self.snapshots[rank] = snapshot
+        self.steps[rank] = snapshot.step
+
+    def of_all_ranks(self, rank: int, entries: Iterable[Entry]) -> list[Entry]:
+        """Those of a rank's calls that were made in groups of all ranks, with our numbers of the groups."""
+        numbers, groups = self._numbers.get(rank, {}), self.detector.groups
+        known_calls = [entry._replace(group=numbers[entry.group]) for entry in entries if entry.group in numbers]
+        return [entry for entry in known_calls if len(groups[entry.group][1]) == self.world]
+
+    def _follows(self, fields: Mapping[str, Any], now: float) -> bool:
+        """Whether an end is of the kind that follows from another: a closed connection, or a launcher's signal."""
+        if any(part in fields.get("error", "") for part in SECONDARY_MESSAGES):
+            return True
+        previous = self.snapshots.get(fields["rank"])
+        if previous is not None and previous.dead:
+            return previous.secondary
+        first = self._first_death is None
+        self._first_death = now if self._first_death is None else self._first_death
+        ended_by_signal = fields["dead"] in ("signal 15", "signal 9") or not fields["dead"].startswith(("exit", "sig"))
+        return not first and ended_by_signal and not fields.get("oom")
+
+    def _waiting(self, snapshot: Snapshot) -> Snapshot:
+        """A rank that has started collectives in C++ waits for the first that others have not entered, if it rests."""
+        resting = snapshot.age > QUIET and snapshot.cpu < 0.5 * snapshot.age
+        call = self.detector.open_call(snapshot.rank) if resting or snapshot.dead else None
+        if call is None:
+            return snapshot
+        return msgspec.structs.replace(
+            snapshot,
+            state="collective",
+            group=call.group,
+            seq=call.seq,
+            op=call.op,
+            dtype=call.dtype,
+            numel=call.numel,
+            root=call.root,
+        )
+
+    # ---- verdicts
+
+    def judge(self, now: float, late: float, stack: Callable[[int], str]) -> Failure | None:
+        """What stopped the training, if anything did. ``stack``: the Python stacks of a rank, asked for when needed."""
+        if late_ranks := self._never_joined(now):
+            return late_ranks
+        failure = self.detector.feed(self.snapshots, now, late) if self.snapshots else None
+        if failure is None or not self._plausible(failure, stack):
+            return None
+        return msgspec.structs.replace(failure, stage="training" if failure.stage == STAGE else failure.stage)
+
+    def _plausible(self, failure: Failure, stack: Callable[[int], str]) -> bool:
+        if failure.kind in ("stopped", "frozen"):
+            return failure.seconds > min(PAUSED_SECONDS, self.patience)
+        if failure.certainty != "timeout":
+            return True
+        if failure.kind != "network" and not failure.waiting_ranks:
+            return False
+        blamed = failure.culprit_ranks
+        if any(self.steps.get(rank, 0) == 0 for rank in blamed) and failure.seconds < STARTING * self.patience:
+            return False
+        if failure.seconds >= LONG_WORK * self.patience:
+            return True
+        return not any(LONG_FRAMES.search(stack(rank)) for rank in blamed[:4])
+
+    def _never_joined(self, now: float) -> Failure | None:
+        """Ranks that the others have been waiting for in the rendezvous."""
+        waiting = [rank for rank in self.arrived if rank not in self.joined]
+        if not waiting or self.joined or len(self.arrived) >= self.world:
+            return None
+        if now - max(self.arrived.values()) < STARTING * self.patience:
+            return None
+        absent_ranks = tuple(rank for rank in range(self.world) if rank not in self.arrived)
+        text = f"it has not called init_process_group since {now - min(self.arrived.values()):.0f} s"
+        return Failure("never-joined", absent_ranks, tuple(sorted(waiting)), stage="rendezvous", text=text)

@@ -1,0 +1,88 @@
+"""A training over gloo that knows nothing of doctor: `python attach_job.py FAULT RANK`, as one rank by its environment.
+
+``FAULT`` is what rank ``RANK`` does after some steps; the parent of the ranks may do the rest by a signal.
+"""
+
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset
+
+FAULT_STEP = 5
+
+
+class Samples(Dataset):  # type: ignore[misc]
+    """Rows of random numbers; one of them never comes."""
+
+    def __init__(self, stuck: bool) -> None:
+        self.stuck = stuck
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.stuck and index >= (FAULT_STEP + 3) * 4:
+            with open(os.environ["JOB_FIFO"], "rb") as file:
+                file.read()
+        return torch.full((256,), float(index % 7))
+
+
+def spin() -> None:
+    """An endless loop."""
+    number = 0
+    while True:
+        number = (number * 31 + 7) % 1000003
+
+
+def misbehave(fault: str) -> None:
+    """What the faulty rank does instead of its collective."""
+    if fault == "loop":
+        spin()
+    elif fault == "sleep":
+        time.sleep(3600)
+    elif fault == "fifo":
+        with open(os.environ["JOB_FIFO"], "rb") as file:
+            file.read()
+    elif fault == "input":
+        input()
+    elif fault == "pdb":
+        import pdb
+
+        pdb.set_trace()
+    elif fault == "exit":
+        os._exit(0)
+    elif fault == "broadcast":
+        dist.broadcast(torch.zeros(4096), src=(dist.get_rank() + 1) % dist.get_world_size())
+
+
+def main() -> None:
+    fault, culprit = sys.argv[1], int(sys.argv[2])
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    faulty = rank == culprit
+    torch.manual_seed(rank)
+    torch.set_num_threads(1)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(256, 256))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    stuck = fault == "loader" and faulty
+    workers = 1 if fault == "loader" or os.environ.get("JOB_WORKERS") else 0
+    loader = DataLoader(Samples(stuck), batch_size=4, num_workers=workers)
+    for step, batch in enumerate(loader):
+        if step == FAULT_STEP:
+            with open(f"{os.environ['JOB_FOLDER']}/{rank}.ready", "w"):
+                pass
+            if faulty:
+                misbehave(fault)
+        loss = model(batch).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        mean = loss.detach().clone()
+        dist.all_reduce(mean)
+        time.sleep(float(os.environ.get("JOB_PAUSE", "0.01")))
+
+
+main()

@@ -1,0 +1,77 @@
+"""`doctor watch -- COMMAND` around commands that train nothing: what passes through, and what is said."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.watch.running import LIMIT, doctor_watch
+
+pytestmark = pytest.mark.timeout(LIMIT)
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137)])
+def test_the_exit_code_and_the_streams_of_the_command_pass_through(script: str, code: int, tmp_path: Path) -> None:
+    watched = doctor_watch("sh", "-c", f"echo out; echo err >&2; {script}", folder=tmp_path)
+    assert watched.code == code
+    assert watched.stdout == "out\n" and watched.stderr.startswith("err\n")
+    assert "no rank was seen" in watched.stderr and not watched.report
+
+
+def test_a_signal_reaches_the_command_and_its_answer_is_the_exit_code() -> None:
+    script = "trap 'echo caught; exit 7' TERM; echo ready; while :; do sleep 0.05; done"
+    argv = [sys.executable, "-m", "doctor", "watch", "--", "sh", "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as doctor:
+        assert doctor.stdout and doctor.stdout.readline() == "ready\n"
+        doctor.send_signal(signal.SIGTERM)
+        out, _ = doctor.communicate(timeout=LIMIT)
+    assert doctor.returncode == 7 and out == "caught\n"
+
+
+def test_a_program_that_does_not_exist_is_one_line(tmp_path: Path) -> None:
+    watched = doctor_watch("/no/such/program", folder=tmp_path)
+    assert watched.code == 78
+    assert watched.stderr == "doctor: /no/such/program: No such file or directory\n"
+
+
+def test_nothing_to_watch_is_a_usage_error() -> None:
+    done = subprocess.run([sys.executable, "-m", "doctor", "watch"], capture_output=True, text=True, timeout=LIMIT)
+    assert done.returncode == 2 and done.stderr.startswith("doctor: nothing to watch: expected a command after --")
+
+
+def test_the_users_own_sitecustomize_runs_and_sees_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.own = (__name__, __file__)\n")
+    words = [sys.executable, "-c", "import sys, sitecustomize; print(*sys.own, sitecustomize.__file__)"]
+    watched = doctor_watch(*words, folder=tmp_path, PYTHONPATH=str(tmp_path))
+    own = str(tmp_path / "sitecustomize.py")
+    assert watched.stdout.split() == ["sitecustomize", own, own]
+
+
+def test_nothing_of_torch_is_imported_where_the_program_imports_none(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", "import sys; print('torch' in sys.modules, 'doctor_watch_hook' in sys.modules)"]
+    assert doctor_watch(*words, folder=tmp_path).stdout == "False True\n"
+
+
+def test_the_folder_of_the_ranks_is_gone_afterwards(tmp_path: Path) -> None:
+    watched = doctor_watch("sh", "-c", 'echo "$DOCTOR_WATCH"; ls "$DOCTOR_WATCH"', folder=tmp_path)
+    folder, *files = watched.stdout.split()
+    assert files == ["data-hooks", "digests", "hook", "ranks"] and not os.path.exists(folder)
+
+
+def test_started_once_for_each_rank_one_process_watches_and_all_pass_their_exit_codes() -> None:
+    """A launcher's environment: the processes share one folder on the host."""
+    processes = []
+    for rank in range(3):
+        environ = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "3"}
+        environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 20000))
+        script = f'echo "$DOCTOR_WATCH"; exec sleep 2 && exit {rank}'
+        argv = [sys.executable, "-m", "doctor", "watch", "--", "sh", "-c", f"{script}"]
+        processes.append(subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    outputs = [process.communicate(timeout=LIMIT) for process in processes]
+    assert len({out for out, _ in outputs}) == 1
+    assert sum("no rank was seen" in err for _, err in outputs) == 1

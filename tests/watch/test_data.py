@@ -1,0 +1,131 @@
+"""Digests of real gloo programs: nothing is changed by them, healthy runs are quiet, faults name class and rank."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from doctor.watch.data.analyze import analyze_records
+from doctor.watch.data.records import read_records
+from tests.watch.data_campaign import Ranks, run_trial, source_of
+from tests.watch.data_faults import FAULTS
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Ranks]:
+    started = Ranks()
+    yield started
+    started.close()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("program", "world"), [("replicas", 2), ("tensor_parallel", 4)])
+def test_a_healthy_program_computes_the_same_bits_and_has_no_finding(
+    ranks: Ranks, tmp_path: Path, program: str, world: int
+) -> None:
+    bare = ranks.run(source_of(program), world)
+    watched = ranks.run(source_of(program), world, str(tmp_path))
+    assert watched == bare and watched["codes"] == [0] * world
+    report = analyze_records(path.read_bytes() for path in tmp_path.glob("*.probe"))
+    assert (report.causes, report.unseen, report.steps) == ((), (), 6)
+    assert len(report.inferred) == {"replicas": 1, "tensor_parallel": 4}[program]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("fault", ["mask", "not broadcast", "sum by hook", "NaN"])
+def test_a_fault_of_the_program_is_named_with_its_rank(ranks: Ranks, fault: str) -> None:
+    trial = run_trial(ranks, fault, FAULTS[fault].program, 0)
+    assert trial.right and not trial.accused, trial.report.causes
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_every_fault_is_named_with_its_rank(ranks: Ranks, fault: str, seed: int) -> None:
+    trial = run_trial(ranks, fault, FAULTS[fault].program, seed)
+    assert trial.right and not trial.accused, trial.report.causes
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("program", ["replicas", "tensor_parallel"])
+def test_no_healthy_run_has_a_finding(ranks: Ranks, program: str, seed: int) -> None:
+    assert run_trial(ranks, "", program, seed).right
+
+
+# Rules, on records as they are written
+
+
+def lines(rank: int, *records: dict[str, Any]) -> bytes:
+    group = {"k": "group", "r": rank, "id": 1, "ranks": [0, 1, 2], "n": ""}
+    return b"".join(
+        json.dumps({"r": rank, **record}).encode() + b"\n" for record in ({"k": "process"}, group, *records)
+    )
+
+
+def call(kind: str, digest: str, number: int = 0) -> dict[str, Any]:
+    return {"k": kind, "n": "mask", "g": 1, "i": number, "d": digest}
+
+
+def test_the_rank_that_stands_apart_in_a_call_is_named() -> None:
+    report = analyze_records([lines(rank, call("same", "ab"[rank == 2])) for rank in range(3)])
+    assert [(cause.check, cause.ranks, cause.tie) for cause in report.causes] == [("smoke-mask-differs", (2,), False)]
+    assert 'probe.same("mask"): rank 2' in report.causes[0].text
+
+
+def test_two_of_three_that_should_differ_and_do_not_are_both_named() -> None:
+    report = analyze_records([lines(rank, call("different", "abb"[rank])) for rank in range(3)])
+    assert report.causes[0].ranks == (1, 2)
+
+
+def test_a_call_that_a_rank_has_not_made_yet_accuses_nobody() -> None:
+    files = [lines(0, call("same", "a")), lines(1, call("same", "b")), lines(2)]
+    assert analyze_records(files).causes == ()
+
+
+@pytest.mark.parametrize(
+    ("shards", "total", "kind"),
+    [
+        ([[0, 1], [2, 3], [4, 5]], 6, ""),
+        ([[0, 1], [1, 3], [4, 5]], -1, "stated"),
+        ([[0], [2], [4]], 5, "stated missing"),
+    ],
+)
+def test_shards_are_disjoint_and_where_it_is_said_complete(shards: list[list[int]], total: int, kind: str) -> None:
+    files = [
+        lines(rank, {"k": "shard", "g": 1, "i": 0, "ix": shards[rank], "total": total, "count": 2, "distinct": 2})
+        for rank in range(3)
+    ]
+    assert [cause.kind for cause in analyze_records(files).causes] == [kind] * bool(kind)
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"\x00\xff\n",
+        b"{" * 5000 + b"\n",
+        b'{"k":"inputs","r":0,"s":0,"i":1,"a":{"x":[1,2]}}\n',
+        b'{"k":"inputs","r":0,"s":[],"i":1}\n',
+        b'{"k":"update","r":0,"s":0,"lr":{},"moved":"x","still":7}\n' * 4,
+        b'{"k":"use","r":0,"g":[],"u":5}\n{"k":"group","r":0,"id":1,"ranks":["x"]}\n',
+        b'{"k":"shard","r":0,"g":0,"i":0,"bits":"!!"}\n{"k":"shard","r":0,"g":0,"i":1,"bits":"eJw="}\n',
+        b'{"k":"nan","r":0,"s":0,"n":"\\u001b[31m","c":null}\n',
+        b'{"k":"loader","r":0,"l":0,"e":0,"shares":"x","share":[]}\n',
+        b'{"k":"same","r":0,"n":["a"],"g":{},"i":"0","d":{}}\n',
+    ],
+)
+def test_what_a_process_writes_is_not_trusted(junk: bytes) -> None:
+    use = {"k": "use", "g": 1, "u": "data", "why": "test"}
+    report = analyze_records([lines(0, use) + junk, lines(1, use), lines(2, use)])
+    assert not any("\x1b" in cause.text for cause in report.causes)
+    read_records([junk])

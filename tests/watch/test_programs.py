@@ -1,0 +1,79 @@
+"""Real trainings over gloo, with faults of the user's side, under `doctor watch -- COMMAND`."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.watch.running import LIMIT, doctor_watch, training
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(2 * LIMIT)]
+HANG = ("--patience", "3", "--on-hang", "end")
+
+
+def test_a_healthy_training_has_no_finding_and_computes_the_same_to_the_last_bit(tmp_path: Path) -> None:
+    alone = subprocess.run(training(2, 6), capture_output=True, text=True, timeout=LIMIT)
+    watched = doctor_watch(*training(2, 6), folder=tmp_path)
+    assert watched.code == 0, watched.stderr
+    assert not watched.found_ranks and watched.report["smoke"]["ended"] == "complete"
+    assert sorted(watched.stdout.splitlines()) == sorted(alone.stdout.splitlines()) != []
+    assert "2 of 2 ranks, step 6" in watched.stderr
+
+
+def test_a_rank_that_sleeps_is_named_with_its_place_in_the_program(tmp_path: Path) -> None:
+    watched = doctor_watch(*training(3, 8, "sleep", 1, 3), options=HANG, folder=tmp_path)
+    assert watched.code == 10, watched.stderr
+    assert watched.found_ranks == {"smoke-rank-blocked": [1]}
+    assert watched.failure["kind"] == "blocked" and watched.failure["culprit_ranks"] == [1]
+    assert watched.failure["waiting_ranks"] == [0, 2]
+    assert "program.py" in watched.stack(1) and "in before" in watched.stack(1)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("rank", [0, 2])
+@pytest.mark.parametrize(
+    ("fault", "kinds"),
+    [
+        ("spin", {"busy"}),
+        ("input", {"input"}),
+        ("raise", {"dead"}),
+        ("kill", {"dead"}),
+        ("segv", {"dead"}),
+        ("stop", {"stopped"}),
+        ("exit", {"left"}),
+        ("shape", {"mismatch"}),
+        ("another", {"mismatch"}),
+        ("order", {"order", "mismatch"}),
+        ("absent", {"never-joined"}),
+    ],
+)
+def test_each_fault_is_named_with_its_rank(fault: str, kinds: set[str], rank: int, tmp_path: Path) -> None:
+    watched = doctor_watch(*training(3, 8, fault, rank, 4), options=HANG, folder=tmp_path)
+    assert watched.code == 10, watched.stderr
+    assert watched.failure["kind"] in kinds
+    assert watched.failure["culprit_ranks"] == [rank]
+
+
+@pytest.mark.full
+def test_the_error_of_a_rank_is_told_and_not_those_that_follow_from_it(tmp_path: Path) -> None:
+    watched = doctor_watch(*training(3, 8, "raise", 1, 4), options=HANG, folder=tmp_path)
+    assert "ValueError: bad batch 17" in watched.failure["text"]
+    assert "faults.before" in watched.stack(1)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("fault", ["save-all", "save-one"])
+def test_a_checkpoint_is_no_hang_however_long_it_takes(fault: str, tmp_path: Path) -> None:
+    """All ranks take it, or one does while the others wait: its stack says what it does."""
+    watched = doctor_watch(*training(3, 8, fault, 1, 4), options=("--patience", "2"), folder=tmp_path)
+    assert watched.code == 0, watched.stderr
+    assert "no fault was found" in watched.stderr
+
+
+@pytest.mark.full
+def test_a_rank_that_computes_more_slowly_is_named(tmp_path: Path) -> None:
+    watched = doctor_watch(*training(3, 60, "slow", 2, 0), folder=tmp_path)
+    assert watched.code == 0  # a warning
+    assert watched.found_ranks == {"smoke-rank-slow": [2]}

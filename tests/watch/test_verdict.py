@@ -1,0 +1,180 @@
+"""Who is named, and who is not: `TrainingWatch` fed with what agents read of the ranks' pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from doctor.smoke.model import Failure
+from doctor.watch.verdict import UNKNOWN_END, TrainingWatch
+
+PATIENCE = 10.0
+
+
+class Ranks:
+    """A training whose ranks are moved by hand."""
+
+    def __init__(self, world: int) -> None:
+        self.watch = TrainingWatch(world, PATIENCE)
+        self.stamps = dict.fromkeys(range(world), 1)
+        self.calls: dict[int, list[list[Any]]] = {rank: [] for rank in range(world)}
+        for rank in range(world):
+            self.watch.take_event(rank, {"ev": "rank"}, 0.0)
+            self.watch.take_event(rank, {"ev": "joined", "backend": "gloo"}, 0.0)
+            self.watch.take_event(rank, {"ev": "group", "gid": 0, "name": "0", "ranks": list(range(world))}, 0.0)
+
+    def call(self, rank: int, step: int, numel: int = 8) -> None:
+        """An asynchronous call, as DistributedDataParallel's."""
+        seq = len(self.calls[rank]) + 1
+        self.calls[rank].append([0, seq, "all_reduce", "float32", numel, -1, step, "training"])
+        self.show(rank, "enqueued", step, 0.0, calls=[self.calls[rank][-1]], entered={"0": seq})
+
+    def show(self, rank: int, state: str, step: int, age: float, **more: Any) -> None:
+        self.stamps[rank] += age == 0.0
+        fields = {"rank": rank, "stamp": self.stamps[rank], "state": state, "stage": "training", "step": step}
+        self.watch.take_snapshot(rank, {**fields, "age": age, "effective": age, **more}, age)
+
+    def verdict(self, now: float, stack: str = "") -> Failure | None:
+        self.watch.judge(now, 0.0, lambda _: stack)
+        return self.watch.judge(now, 0.0, lambda _: stack)
+
+
+def three_after_two_steps() -> Ranks:
+    ranks = Ranks(3)
+    for step in (0, 1):
+        for rank in range(3):
+            ranks.call(rank, step)
+        ranks.verdict(step)
+    for rank in range(3):
+        ranks.show(rank, "compute", 2, 0.0)
+    ranks.verdict(2.0)
+    return ranks
+
+
+def all_but_one_wait(ranks: Ranks, age: float, state: str = "compute") -> None:
+    ranks.call(0, 2)
+    ranks.call(1, 2)
+    ranks.verdict(2.1)
+    for rank in (0, 1):
+        ranks.show(rank, "enqueued", 2, age)
+    ranks.show(2, state, 2, age)
+
+
+def test_the_rank_that_the_others_wait_for_is_named() -> None:
+    ranks = three_after_two_steps()
+    all_but_one_wait(ranks, 2 * PATIENCE)
+    failure = ranks.verdict(30.0)
+    assert failure and (failure.kind, failure.culprit_ranks, failure.waiting_ranks) == ("blocked", (2,), (0, 1))
+    assert failure.stage == "training"
+
+
+def test_nobody_is_named_before_the_patience_is_over() -> None:
+    ranks = three_after_two_steps()
+    all_but_one_wait(ranks, 0.9 * PATIENCE)
+    assert ranks.verdict(12.0) is None
+
+
+def test_nobody_is_named_while_nobody_waits() -> None:
+    """All ranks write a checkpoint."""
+    ranks = three_after_two_steps()
+    for rank in range(3):
+        ranks.show(rank, "compute", 2, 100 * PATIENCE)
+    assert ranks.verdict(1000.0) is None
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        'File "/x/train.py", line 7 in save_checkpoint',
+        'File "/x/torch/serialization.py", line 900 in save',
+        'File "/x/train.py", line 7 in evaluate',
+        'File "/x/torch/_inductor/compile_fx.py", line 7 in compile_fx',
+    ],
+)
+def test_a_checkpoint_an_evaluation_and_a_compile_have_more_time(frame: str) -> None:
+    ranks = three_after_two_steps()
+    all_but_one_wait(ranks, 10 * PATIENCE)
+    assert ranks.verdict(100.0, stack=frame) is None
+    all_but_one_wait(ranks, 31 * PATIENCE)
+    assert ranks.verdict(400.0, stack=frame) is not None
+
+
+def test_the_first_step_has_more_time() -> None:
+    ranks = Ranks(3)
+    for rank in range(3):
+        ranks.show(rank, "compute", 0, 0.0)
+    ranks.call(0, 0)
+    ranks.call(1, 0)
+    ranks.verdict(0.1)
+    for rank in (0, 1):
+        ranks.show(rank, "enqueued", 0, 3 * PATIENCE)
+    ranks.show(2, "compute", 0, 3 * PATIENCE)
+    assert ranks.verdict(30.0) is None
+
+
+def test_a_rank_that_computes_with_a_call_under_way_is_not_taken_for_one_that_waits() -> None:
+    ranks = three_after_two_steps()
+    ranks.call(0, 2)
+    ranks.verdict(2.1)
+    ranks.show(0, "enqueued", 2, 5 * PATIENCE, cpu=5 * PATIENCE)
+    for rank in (1, 2):
+        ranks.show(rank, "compute", 2, 5 * PATIENCE, cpu=5 * PATIENCE)
+    assert ranks.verdict(60.0) is None
+
+
+def test_ranks_that_count_their_steps_differently_are_no_mismatch() -> None:
+    ranks = Ranks(2)
+    for call in range(6):
+        ranks.call(0, call)
+        ranks.call(1, 2 * call)
+        assert ranks.verdict(float(call)) is None
+
+
+def test_another_size_is_a_mismatch_of_the_rank_that_departs_from_the_others() -> None:
+    ranks = three_after_two_steps()
+    ranks.call(0, 2)
+    ranks.call(1, 2, numel=3)
+    ranks.call(2, 2)
+    ranks.verdict(2.1)
+    failure = ranks.verdict(10.0)
+    assert failure and (failure.kind, failure.culprit_ranks) == ("mismatch", (1,))
+
+
+def test_a_rank_that_a_launcher_ends_after_another_is_not_named() -> None:
+    ranks = three_after_two_steps()
+    ranks.show(1, "compute", 2, 0.0, dead="exit status 1", error="ValueError: bad batch 17")
+    ranks.show(0, "compute", 2, 0.0, dead="signal 15")
+    ranks.show(2, "compute", 2, 0.0, dead="exit status 1", error="RuntimeError: Connection closed by peer")
+    ranks.verdict(2.1)
+    failure = ranks.verdict(9.0)
+    assert failure and (failure.kind, failure.culprit_ranks) == ("dead", (1,))
+    assert "bad batch 17" in failure.text
+
+
+def test_ranks_that_never_join_are_named_by_those_that_wait_in_the_rendezvous() -> None:
+    watch = TrainingWatch(4, PATIENCE)
+    for rank in (0, 1, 3):
+        watch.take_event(rank, {"ev": "rank"}, 1.0)
+    assert watch.judge(4 * PATIENCE, 0.0, lambda _: "") is None
+    failure = watch.judge(6 * PATIENCE, 0.0, lambda _: "")
+    assert failure and (failure.kind, failure.culprit_ranks) == ("never-joined", (2,))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [{}, {"ev": "group"}, {"ev": "group", "gid": "x", "ranks": [0]}, {"ev": "group", "gid": 0, "ranks": [0, 99]}],
+)
+def test_events_that_no_hook_writes_are_left_out(event: dict[str, Any]) -> None:
+    watch = TrainingWatch(2, PATIENCE)
+    watch.take_event(0, event, 0.0)
+    assert watch.detector.groups == {0: ("world", (0, 1))}
+
+
+@pytest.mark.parametrize("dead", ["exit status 0", "signal 9", UNKNOWN_END])
+def test_a_rank_that_is_done_may_end_as_it_likes(dead: str) -> None:
+    """os._exit after the last collective, and a launcher that ends what is left."""
+    ranks = three_after_two_steps()
+    for rank in range(3):
+        ranks.show(rank, "done", 2, 0.0, dead=dead)
+    assert ranks.verdict(3.0) is None and ranks.verdict(60.0) is None

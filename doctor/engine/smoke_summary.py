@@ -177,6 +177,8 @@ class SmokeSummary(msgspec.Struct, frozen=True):
     """Of each step of the learning stage; None where a rank's was not finite."""
     pair_speeds: tuple[PairSpeed, ...] = ()
     """Of every pair that was measured; empty without that stage."""
+    watched: bool = False
+    """The ranks are those of a user's own program: it has no stages, and no reference run."""
 
     @property
     def world_size(self) -> int:

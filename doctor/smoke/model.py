@@ -215,6 +215,8 @@ class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """By host: sentences on what kept its ranks from running."""
     line_speeds: dict[str, int] = {}
     """By host: Mb/s of its slowest interface that has an address; without hosts where that is not known."""
+    watched: bool = False
+    """The ranks are those of a user's own program (`doctor.watch`)."""
 
     def hosts(self, ranks: tuple[int, ...]) -> tuple[str, ...]:
         """The hosts of these ranks, in plan order, each once."""

@@ -71,6 +71,7 @@ def watched_run(
         reached={} if failure else dict.fromkeys(plan.stages, round(seconds, 3)),
         seconds=round(seconds, 3),
         notes=tuple(strip_control_chars(note, 400) for note in notes),
+        watched=True,
     )
     records = {}
     for host in plan.ranks_by_host:

@@ -136,7 +136,7 @@ def _sections(report: Report, pages: Mapping[str, Check], code: int) -> Iterator
             if title:
                 lines_by_title.setdefault(title, []).extend(_entry_lines(entry))
     if page.smoke:
-        lines_by_title["smoke run"] = [f"{label}: {text}" if label else f"  {text}" for label, text in page.smoke]
+        lines_by_title[page.smoke_title] = [f"{label}: {text}" if label else f"  {text}" for label, text in page.smoke]
     for title, lines in lines_by_title.items():
         yield from (f"## {title.capitalize()}", "", *fenced(lines))
 

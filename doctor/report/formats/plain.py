@@ -56,7 +56,7 @@ def render(
                 lines += _entry(entry, terminal.colour, brief)
     if not brief:
         lines += [f"net     {line}" for line in page.net]
-        lines += _smoke(page.smoke)
+        lines += _smoke(page.smoke, "watch" if page.watched else "smoke")
     lines += _summary_lines(page.summary, terminal.colour, brief)
     text = "\n".join(lines) + "\n"
     return text if terminal.unicode else text.replace("…", "...")
@@ -80,9 +80,9 @@ def _details(details: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield f"        {localized(label)}{localized(': ')}{text}" if label else f"          {text}"
 
 
-def _smoke(smoke: Details) -> Iterator[str]:
+def _smoke(smoke: Details, word: str) -> Iterator[str]:
     for label, text in smoke:
-        yield f"smoke   {localized(label)}{localized(': ')}{text}" if label else f"          {text}"
+        yield f"{word:<8}{localized(label)}{localized(': ')}{text}" if label else f"          {text}"
 
 
 def _summary_lines(summary: SummaryLines, colour: bool, brief: bool) -> Iterator[str]:

@@ -104,7 +104,7 @@ class _TextLayout:
         if spaced and (page.smoke or not findings):
             yield Text()
         yield from self.net(page.net)
-        yield from self.smoke(page.smoke)
+        yield from self.smoke(page.smoke, page.smoke_title)
         yield from self.summary(
             page.summary, bool(findings), [mark for mark in page.summary.unfilled if mark in displayed]
         )
@@ -134,9 +134,9 @@ class _TextLayout:
                 yield Text(f"  {line}", "dim")
             yield Text()
 
-    def smoke(self, smoke: Details) -> Iterator[Text]:
+    def smoke(self, smoke: Details, title: str) -> Iterator[Text]:
         if smoke:
-            yield Text(localized("smoke run"), "bold")
+            yield Text(localized(title), "bold")
             for name, text in smoke:
                 style, label = "bold" if name == "cause" else "", localized(name)
                 yield from self.hanging_lines(

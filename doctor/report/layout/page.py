@@ -36,9 +36,14 @@ class ReportPage(msgspec.Struct, frozen=True):
     sections: tuple[ReportSection, ...]
     summary: SummaryLines
     smoke: Details = ()
-    """The smoke run, if one was made."""
+    """The smoke run, if one was made, or the program that was watched."""
     net: tuple[str, ...] = ()
     """The network test as a map, a line for each source, where an attempt failed."""
+    watched: bool = False
+
+    @property
+    def smoke_title(self) -> str:
+        return "watched program" if self.watched else "smoke run"
 
 
 def build_page(
@@ -66,6 +71,7 @@ def build_page(
         summary_lines(report, folded, code, fixable, unfilled),
         smoke,
         _net_map(report),
+        report.smoke is not None and report.smoke.watched,
     )
 
 

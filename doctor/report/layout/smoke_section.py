@@ -30,11 +30,11 @@ def smoke_lines(summary: SmokeSummary, full: bool) -> Details:
     lines = [
         line for failure in summary.failures[: None if full else 1] for line in _failure_lines(failure, summary, full)
     ]
-    if summary.unfinished_stages:
+    if summary.unfinished_stages and not summary.watched:
         lines.append(("unfinished", ", ".join(summary.unfinished_stages)))
     lines.append(("ran", _ran(summary)))
     lines += label_lines("ranks", _environment_lines(summary))
-    if summary.stages:
+    if summary.stages and not summary.watched:
         lines.append(("stages", ", ".join(f"{stage.name} {_time(stage.seconds)}" for stage in summary.stages)))
     lines += label_lines("layouts", _layouts(summary))
     lines += label_lines("speed", _speed(summary.collective_speeds if full else _largest(summary.collective_speeds)))
@@ -57,7 +57,8 @@ def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Itera
     placements_text = (
         f" ({', '.join(list(placements)[:4])}{', ...' if len(placements) > 4 else ''})" if placements else ""
     )
-    where = [phrase("stage {name}", name=failure.stage)] if failure.stage and not kind.implies_stage else []
+    staged = failure.stage and not (kind.implies_stage or summary.watched)
+    where = [phrase("stage {name}", name=failure.stage)] if staged else []
     where += (
         [phrase("layout {layout}, step {step}", layout=failure.layout, step=failure.step)] if failure.layout else []
     )

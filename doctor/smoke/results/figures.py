@@ -62,6 +62,7 @@ def summarise(run: SmokeRun, book: FactCache) -> SmokeSummary:
         reference_losses=_finite(reference.losses) if reference else (),
         learning_losses=_learning_losses(dict(book.fleet(SmokeLearning))),
         pair_speeds=pair_speeds(dict(book.fleet(SmokePairs)), run.plan.world),
+        watched=run.watched,
     )
 
 

@@ -37,9 +37,10 @@ def generated() -> Iterator[tuple[Path, str | None]]:
     yield from help_pages.pages()
     for page in readme.PAGES:
         yield page, readme.refreshed(page)
-    yield help_pages.README, help_pages.with_report((golden.FOLDER / "npu_fleet.zh80-brief.txt").read_text("utf-8"))
     reports = {golden.FOLDER / name: make() for name, make in golden.files()}
     yield from reports.items()
+    brief = reports[golden.FOLDER / "npu_fleet.zh80-brief.txt"]
+    yield help_pages.README, help_pages.with_report(brief)
     yield from ((path, None) for path in golden.FOLDER.glob("*.txt") if path not in reports)
 
 

@@ -35,7 +35,7 @@ PAGE_PARTS = {"claim": "", "why": "Why it matters", "do": "What to do", "source"
 OPTIONAL = {"source"}
 PLACEHOLDER = re.compile(r"\{\w*\}")
 COMMAND = re.compile(r"`[^`]*`")
-_CODE = re.compile(r"\(\?|\\[dswb(.]|[\[(]\^|^/|^-")
+_CODE = re.compile(r"\(\?|\\[dswb(.]|[\[(]\^|^/\S*$|^-")
 _PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}")
 ERRORS = {
     "InventoryError",
@@ -49,7 +49,7 @@ ERRORS = {
     "ConfigError",
     "require_one_of",
 }
-REASONS = {"Unreadable", "Absent", "Skip", "Reason"}
+REASONS = {"Unreadable", "Absent", "Skip", "Reason", "Finding"}
 PHRASES = {"phrase", "localized", "noun"}
 
 

@@ -7,6 +7,7 @@ CI it fails instead.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -41,6 +42,14 @@ PREPARED: Overrides = {
     "files": {"/etc/sysctl.d/90-cluster.conf": "net.ipv4.ip_local_reserved_ports = 60000-60031\n"},
 }
 """What a careful administrator has done on every host of a training cluster."""
+
+
+gc.disable()  # of what is collected nothing is garbage: see `pytest_collection_finish`
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

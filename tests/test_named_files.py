@@ -211,6 +211,11 @@ class TestLinksOfOthers:
             "doctor/session/console.py",  # /dev/null, and mkstemp
             "doctor/session/redact.py",  # the key in our own state folder, by O_EXCL
             "doctor/transport/openssh/transport.py",  # in a temporary folder of its own
+            "doctor/watch/attach/recorded_causes.py",  # the same
+            "doctor/watch/data_folder.py",  # in the folder of `doctor.watch.folder`
+            "doctor/watch/folder.py",  # in a folder of its own, that only this user can enter
+            "doctor/watch/hook/channel.py",  # the same, in the job
+            "doctor/watch/hook/rank_files.py",  # the same
         }
         on_hosts = ("doctor/smoke/programs/", "doctor/fix/executor/")
         assert {path for path in found if not path.startswith(on_hosts)} <= allowed

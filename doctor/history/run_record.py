@@ -89,7 +89,8 @@ def make_record(report: Report, checks: Iterable[Check], command: str, machine: 
 
     ``checks``: those of the catalogue, which say whether they compare hosts. ``machine``: this machine's name.
     """
-    comparing = {check.name for check in checks if not check.per_host and check.facts}
+    ran = {outcome.check for outcome in report.outcomes}
+    comparing = {check.name for check in checks if check.name in ran and not check.per_host and check.facts}
     names = dict.fromkeys(report.hosts)
     host_count = len(names)
     findings = [(outcome, *_blamed(outcome)) for outcome in report.outcomes if outcome.findings or outcome.waived]

@@ -99,7 +99,8 @@ class _Worker:
                     from doctor.history.ages import MAX_RUNS, ages
                     from doctor.history.run_record import RunView
 
-                    earlier = [run for run in folder.newest(MAX_RUNS) if run.started < self.report.started]
+                    # Two runs may begin in one second.
+                    earlier = [run for run in folder.newest(MAX_RUNS) if run.started <= self.report.started]
                     self.ages = ages(self.report, [RunView(run) for run in earlier], machine_name())
                 if self.keeps:
                     from doctor.history.run_record import make_record

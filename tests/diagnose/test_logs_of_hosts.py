@@ -148,7 +148,7 @@ def test_hostile_files_are_bounded_and_write_nothing_into_the_report(fleet: Flee
     host = fleet.hosts[0]
     with fleet.broken(host, sh=HOSTILE):
         fleet.enter(host, ENDLESS)
-        answer = of_hosts(fleet, "--logs", "~/logs", "--timeout", "12", hosts=(host,))
+        answer = of_hosts(fleet, "--logs", "~/logs", "--timeout", "6", hosts=(host,))
     text = json.dumps(answer.document, ensure_ascii=False)
     assert answer.code == 10 and "\x1b" not in text and "\x07" not in text and "root:" not in text
     names = [file["name"].rpartition("/")[2] for file in answer.document["files"]]

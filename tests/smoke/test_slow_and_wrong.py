@@ -172,7 +172,12 @@ def test_two_ranks_that_changed_places() -> None:
 
 
 @pytest.mark.parametrize(
-    ("every", "soak"), [(250, 5.0), pytest.param(1000, 40.0, marks=[pytest.mark.full, pytest.mark.timeout(300)])]
+    ("every", "soak"),
+    [
+        (100, 2.0),
+        pytest.param(250, 5.0, marks=pytest.mark.full),
+        pytest.param(1000, 40.0, marks=[pytest.mark.full, pytest.mark.timeout(300)]),
+    ],
 )
 def test_a_rare_flip_is_found_and_laid_at_its_rank(every: int, soak: float) -> None:
     """Wrong by four on one rank, in one result of many: a single run of the collectives does not show who it is."""

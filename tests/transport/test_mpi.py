@@ -71,7 +71,9 @@ def left(fleet: Fleet) -> str:
 def report(fleet: Fleet, environ: dict[str, str], *words: str) -> dict[str, Any]:
     """Without what differs between any two runs."""
     argv = [sys.executable, "-m", "doctor", "check", ",".join(fleet.hosts[:3]), "--json", *words]
-    done: subprocess.CompletedProcess[str] = fleet.run(argv, env={**environ, "PYTHONPATH": str(ROOT)}, cwd=ROOT)
+    done: subprocess.CompletedProcess[str] = fleet.run(
+        argv, env={**environ, "PYTHONPATH": str(ROOT), "DOCTOR_HISTORY": "off"}, cwd=ROOT
+    )
     assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return {name: value for name, value in found.items() if name not in ("seconds", "started")}

@@ -146,7 +146,7 @@ _CLOSING = "，。、；：！？）》」』】〉％…—"
 _OPENING = "（《「『【〈"
 """No line ends with these."""
 _UNITS = re.compile(
-    rf"(\s*)((?:[{_OPENING}]*(?:(?:`[^`]*`|[^\s{_WIDE}])+|[{_WIDE}])(?:[{_CLOSING}]+|(?=[{_OPENING}]\Z))?)|\S)"
+    rf"(\s?)((?:[{_OPENING}]*(?:(?:`[^`]*`|[^\s{_WIDE}])+|[{_WIDE}])(?:[{_CLOSING}]+|(?=[{_OPENING}]\Z))?)|\S)"
 )
 """What stays together on a line: an ideograph, a word or a command, with the punctuation that belongs to it."""
 

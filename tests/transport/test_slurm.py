@@ -79,7 +79,8 @@ def left(fleet: Fleet, words: str = f"{FOREVER[:-1]}[7]|zlib.decompres[s]") -> s
 
 def doctor(fleet: Fleet, job: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "doctor", *words]
-    return fleet.run(argv, env={**job, "PYTHONPATH": str(ROOT)}, cwd=ROOT, timeout=100)
+    env = {**job, "PYTHONPATH": str(ROOT), "DOCTOR_HISTORY": "off"}  # a later run tells since when
+    return fleet.run(argv, env=env, cwd=ROOT, timeout=100)
 
 
 def judged(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

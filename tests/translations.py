@@ -154,9 +154,12 @@ def help_texts() -> list[str]:
 
 @cache
 def code_texts(part: str) -> dict[str, str]:
-    """The English texts of the package, numbered: its ``report``, ``errors``, ``reasons`` or ``help``."""
+    """The English texts of the package, numbered: its ``report``, ``errors``, ``reasons``, ``values`` or ``help``."""
     if part == "help":
         found: Iterable[str] = help_texts()
+    elif part == "values":
+        paths = (path for pattern in VALUE_MODULES for path in sorted((ROOT / "doctor").glob(pattern)))
+        found = (text for path in paths for text in prose(_tree(path)) if not _NO_TEXT.search(text))
     else:
         functions = {"report": PHRASES, "errors": ERRORS, "reasons": REASONS}[part]
         modules = sorted((ROOT / "doctor").rglob("*.py"))
@@ -170,6 +173,18 @@ def code_texts(part: str) -> dict[str, str]:
     texts = (text for text in dict.fromkeys(found) if re.search(r"[^\W\d]|^\W+$", PLACEHOLDER.sub("", text)))
     return {str(number): text for number, text in enumerate(texts, 1)}
 
+
+VALUE_MODULES = (
+    *("smoke/numerics/*.py", "smoke/results/to_facts.py", "smoke/results/trouble_findings.py"),
+    *("smoke/results/environments.py", "smoke/speed/rank_speeds.py", "smoke/rendezvous/reachability.py"),
+    *("net/cause.py", "net/findings.py", "net/assemble.py", "net/plan.py", "net/schedule.py"),
+    *("environment/inventory.py", "engine/catalog.py", "engine/evaluate.py", "engine/fact.py"),
+    *("transport/ssh/*.py", "transport/openssh/*.py", "transport/pipes.py", "transport/process.py"),
+    *("facts/xid.py", "facts/npu_health.py", "facts/master_address.py", "facts/socket_peers.py"),
+    *("facts/socket_choice.py", "facts/ports.py"),
+)
+"""Modules whose sentences are templates of findings, or values, reasons and notes that a report shows."""
+_NO_TEXT = re.compile(r"\\|\||debug1|^NVIDIA |\n|%|^[A-Z]\w+ [A-Z]\w+$|^-o |^\w+ -|\$")
 
 PARSER = (
     *("Usage: ", "Try '{command} -h' for help.", "Error: ", "Aborted.", "No such option: {0}", "No such command {0}."),
@@ -215,7 +230,7 @@ def parts() -> list[str]:
     """Every part of the catalogue: the name of its file without the ending."""
     checks = [f"checks/{path.stem}" for path in sorted((ROOT / "checks").glob("*.py"))]
     playbooks = [f"playbooks/{path.stem}" for path in sorted((ROOT / "playbooks").glob("*.toml"))]
-    return [*checks, *playbooks, "report", "errors", "reasons", "help"]
+    return [*checks, *playbooks, "report", "errors", "reasons", "values", "help"]
 
 
 def english_texts(part: str) -> dict[str, str]:

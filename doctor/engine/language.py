@@ -10,6 +10,7 @@ it is read when the first text is asked for. Text without an entry stays English
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 TYPE_CHECKING = False
@@ -27,6 +28,8 @@ MAX_DEPTH = 3
 """How often a part of a text is itself looked up."""
 MAX_CHARS = 4000
 """Characters of a text that is compared with the patterns of the catalogue."""
+MAX_TEMPLATE_CHARS = 1000
+"""Characters of a template whose parts are looked up."""
 
 
 class Catalogue:
@@ -60,6 +63,27 @@ class Catalogue:
                     texts = [self.filled(value, depth + 1) for value in values]
                     return _filled(translated, texts)
         return english
+
+    def template(self, english: str) -> str:
+        """The translation of a template, also of one that was joined from several: every part has to be known.
+
+        A part is a text of the catalogue, or placeholders and signs alone. The fewest parts are taken.
+        """
+        exact = self.texts.get(english)
+        if exact is not None or not 0 < len(english) <= MAX_TEMPLATE_CHARS:
+            return exact or english
+        ends = [0, *(match.start() for match in re.finditer(r"(?<=[ }])(?=\S)|(?<=\S)(?=[ {;,])", english)), len(english)]
+        best: dict[int, list[str]] = {0: []}
+        for place, end in enumerate(ends[1:], 1):
+            for start in ends[:place]:
+                before, piece = best.get(start), english[start:end]
+                known = self.texts.get(piece) or (piece if _WITHOUT_WORDS.fullmatch(piece) else None)
+                if before is not None and known and (end not in best or len(before) + 1 < len(best[end])):
+                    best[end] = [*before, known]
+        return "".join(best.get(len(english), [english]))
+
+
+_WITHOUT_WORDS = re.compile(r"(?:\{\w+\}|[\s,;:.()=/-])+")
 
 
 def _literal_parts(template: str) -> list[str]:
@@ -212,6 +236,12 @@ def localized(text: str) -> str:
     """A text or template of the program in the language of this process."""
     catalogue = _selection.catalogue()
     return text if catalogue is None else catalogue.texts.get(text, text)
+
+
+def localized_template(template: str) -> str:
+    """The same for the template of a finding, which may be joined from several texts of the program."""
+    catalogue = _selection.catalogue()
+    return template if catalogue is None else catalogue.template(template)
 
 
 def localized_filled(text: str) -> str:

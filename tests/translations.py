@@ -26,6 +26,10 @@ from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.remedy.playbook import RISKS, WHO
 from doctor.report.explain.playbooks import EXAMPLE_NOTE
 from doctor.report.layout.formatting import unwrap_lines
+from doctor.report.web.check_grid import JOB, STATES
+from doctor.report.web.path_maps import _FIGURES, OUTCOMES
+from doctor.report.web.report_values import _TITLES
+from doctor.report.web.self_contained import script_texts
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = Path(FOLDER) / "zh"
@@ -51,6 +55,8 @@ ERRORS = {
 }
 REASONS = {"Unreadable", "Absent", "Skip", "Reason", "Finding"}
 PHRASES = {"phrase", "localized", "noun"}
+PAGES = ("report.html.jinja", "parts.html.jinja", "frame.html.jinja", "page.js", "check_grid.js", "path_map.js")
+"""Files of the HTML report that say something themselves."""
 
 
 def literal(node: ast.AST) -> str:
@@ -152,6 +158,15 @@ def help_texts() -> list[str]:
     return texts
 
 
+def page_texts() -> Iterator[str]:
+    """What the templates and scripts of the HTML report say, and the words that they take from Python."""
+    for name in PAGES:
+        yield from script_texts((ROOT / "doctor" / "report" / "web" / name).read_text("utf-8"))
+    yield from (*STATES.values(), JOB, *_TITLES.values(), *(figure[1] for figure in _FIGURES))
+    yield from (outcome.value for outcome in OUTCOMES.values())
+    yield "fill in"
+
+
 @cache
 def code_texts(part: str) -> dict[str, str]:
     """The English texts of the package, numbered: its ``report``, ``errors``, ``reasons``, ``values`` or ``help``."""
@@ -167,7 +182,12 @@ def code_texts(part: str) -> dict[str, str]:
         if part == "errors":
             found = (*found, *PARSER)
         if part == "report":
-            found = (*found, *WORDS, *(f"{{count}} {noun}" for path in modules for noun in counted_nouns(_tree(path))))
+            found = (
+                *found,
+                *page_texts(),
+                *WORDS,
+                *(f"{{count}} {noun}" for path in modules for noun in counted_nouns(_tree(path))),
+            )
         else:
             found = (text for text in found if text in PARSER or _PROSE.search(text))
     texts = (text for text in dict.fromkeys(found) if re.search(r"[^\W\d]|^\W+$", PLACEHOLDER.sub("", text)))

@@ -72,7 +72,11 @@ class Catalogue:
         exact = self.texts.get(english)
         if exact is not None or not 0 < len(english) <= MAX_TEMPLATE_CHARS:
             return exact or english
-        ends = [0, *(match.start() for match in re.finditer(r"(?<=[ }])(?=\S)|(?<=\S)(?=[ {;,])", english)), len(english)]
+        ends = [
+            0,
+            *(match.start() for match in _PART_ENDS.finditer(english)),
+            len(english),
+        ]
         best: dict[int, list[str]] = {0: []}
         for place, end in enumerate(ends[1:], 1):
             for start in ends[:place]:
@@ -83,6 +87,7 @@ class Catalogue:
         return "".join(best.get(len(english), [english]))
 
 
+_PART_ENDS = re.compile(r"(?<=[ }])(?=\S)|(?<=\S)(?=[ {;,:])")
 _WITHOUT_WORDS = re.compile(r"(?:\{\w+\}|[\s,;:.()=/-])+")
 
 

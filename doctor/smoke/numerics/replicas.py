@@ -20,7 +20,8 @@ OTHER_AT_BEGIN = (
     "rest of ranks {group}"
 )
 TIED_AT_BEGIN = (
-    "before the first step the ranks {group} hold different values of the tensors that tensor parallelism does not shard"
+    "before the first step the ranks {group} hold different values of the tensors that tensor parallelism does not "
+    "shard"
 )
 EVERYWHERE = {
     "data": "after step {step} the ranks of each data-parallel group hold different parameters; expected the same",

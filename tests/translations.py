@@ -23,6 +23,8 @@ from doctor.engine.areas import AREAS
 from doctor.engine.explained import EVERYONE
 from doctor.engine.language import FOLDER
 from doctor.engine.smoke_failures import FAILURE_KINDS
+from doctor.history.render_history import LEGEND
+from doctor.history.tracks import TRACK_KINDS
 from doctor.remedy.playbook import RISKS, WHO
 from doctor.report.explain.playbooks import EXAMPLE_NOTE
 from doctor.report.layout.formatting import unwrap_lines
@@ -164,7 +166,8 @@ def page_texts() -> Iterator[str]:
         yield from script_texts((ROOT / "doctor" / "report" / "web" / name).read_text("utf-8"))
     yield from (*STATES.values(), JOB, *_TITLES.values(), *(figure[1] for figure in _FIGURES))
     yield from (outcome.value for outcome in OUTCOMES.values())
-    yield "fill in"
+    yield from ("fill in", "when", "state", "check", "hosts", "run (UTC)", "command", "verdict", "came", "went")
+    yield from ("healthy", "failed", "warnings", "nothing", *TRACK_KINDS, LEGEND)
 
 
 @cache
@@ -201,7 +204,7 @@ VALUE_MODULES = (
     *("environment/inventory.py", "engine/catalog.py", "engine/evaluate.py", "engine/fact.py"),
     *("transport/ssh/*.py", "transport/openssh/*.py", "transport/pipes.py", "transport/process.py"),
     *("facts/xid.py", "facts/npu_health.py", "facts/master_address.py", "facts/socket_peers.py"),
-    *("facts/socket_choice.py", "facts/ports.py"),
+    *("facts/socket_choice.py", "facts/ports.py", "facts/kernel_log.py"),
 )
 """Modules whose sentences are templates of findings, or values, reasons and notes that a report shows."""
 _NO_TEXT = re.compile(r"\\|\||debug1|^NVIDIA |\n|%|^[A-Z]\w+ [A-Z]\w+$|^-o |^\w+ -|\$")

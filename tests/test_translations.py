@@ -115,6 +115,24 @@ def test_a_filled_template_is_recognized() -> None:
     assert catalogue.filled("no such sentence") == "no such sentence"
 
 
+def test_placeholders_with_nothing_between_are_recognized() -> None:
+    catalogue = Catalogue(
+        {"no check is named {0}{1}": "没有名为 {0} 的检查项{1}", "; did you mean {0}?": "；是否为 {0}？"}
+    )
+    assert catalogue.filled("no check is named 'a'; did you mean b?") == "没有名为 'a' 的检查项；是否为 b？"
+    assert catalogue.filled("no check is named 'a'") == "没有名为 'a' 的检查项"
+
+
+def test_every_link_of_the_chinese_pages_leads_somewhere() -> None:
+    links = [
+        (page, link.partition("#")[0])
+        for page in GLOSSARY.parent.glob("*.md")
+        for link in re.findall(r"\]\(([^):]+)\)", page.read_text("utf-8"))
+    ]
+    assert [f"{page.name}: {link}" for page, link in links if link and not (page.parent / link).exists()] == []
+    assert links
+
+
 def test_recognition_takes_linear_time() -> None:
     catalogue = Catalogue({"a {0} a {1} a {2} a {3} a {4} b": "{0}{1}{2}{3}{4}"})
     text = "a " * 1900

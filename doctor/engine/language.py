@@ -128,15 +128,31 @@ def _values_between(parts: list[str], text: str) -> list[str] | None:
     end = len(text) - len(last)
     if not text.startswith(first) or not text.endswith(last) or end < len(first):
         return None
-    values, start = [], len(first)
+    values: list[str] = []
+    start, adjacent = len(first), 1
     for part in between:
-        place = text.find(part, start, end) if part else -1
-        if place < 0:
-            return None
-        values.append(text[start:place])
-        start = place + len(part)
-    values.append(text[start:end])
-    return values
+        if part:
+            place = text.find(part, start, end)
+            if place < 0:
+                return None
+            values += _divided(text[start:place], adjacent)
+            start, adjacent = place + len(part), 1
+        else:
+            adjacent += 1
+    return [*values, *_divided(text[start:end], adjacent)]
+
+
+_DIVISION = re.compile(r"(?<=.)(?:[;,:] | \()", re.DOTALL)
+
+
+def _divided(text: str, count: int) -> list[str]:
+    """The values of placeholders with nothing between: each but the first begins with a sign, or is empty."""
+    values = []
+    while len(values) < count - 1:
+        match = _DIVISION.search(text)
+        values.append(text[: match.start()] if match else text)
+        text = text[match.start() :] if match else ""
+    return [*values, text]
 
 
 class _Selection:

@@ -123,6 +123,12 @@ def test_placeholders_with_nothing_between_are_recognized() -> None:
     assert catalogue.filled("no check is named 'a'") == "没有名为 'a' 的检查项"
 
 
+def test_each_text_of_a_list_is_recognized() -> None:
+    catalogue = Catalogue({"to and from {0}": "进出 {0}", "{0} is on": "{0} 开启", "; ": "；"})
+    assert catalogue.filled("to and from w1; to and from w2") == "进出 w1；进出 w2"
+    assert catalogue.filled("to and from w1; something else") == "to and from w1; something else"
+
+
 def test_every_link_of_the_chinese_pages_leads_somewhere() -> None:
     links = [
         (page, link.partition("#")[0])

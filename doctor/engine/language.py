@@ -24,6 +24,9 @@ LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 """In the order in which POSIX asks them: the first that is not empty decides."""
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "locale")
 MIN_LETTERS = 7
+LIST_SIGN = "; "
+MAX_ITEMS = 8
+"""Texts of a list that are looked up one by one."""
 MAX_DEPTH = 3
 """How often a part of a text is itself looked up."""
 MAX_CHARS = 4000
@@ -50,7 +53,7 @@ class Catalogue:
     def filled(self, english: str, depth: int = 0) -> str:
         """The translation of ``english``, a text or a template that has been filled, or itself.
 
-        A pattern of few letters fits only where each value is one word: it would fit too much.
+        A pattern of few letters fits only where each value is one word, or no list: it would fit too much.
         """
         exact = self.texts.get(english)
         if exact is not None or depth == MAX_DEPTH or len(english) > MAX_CHARS or " " not in english:
@@ -58,11 +61,18 @@ class Catalogue:
         for word in (_first_word(english), ""):
             for parts, translated in self.patterns.get(word, ()):
                 values = _values_between(parts, english)
-                one_word = _letters(parts) < MIN_LETTERS
-                if values is not None and not (one_word and any(" " in value for value in values)):
+                if values is not None and _is_plausible(parts, values):
                     texts = [self.filled(value, depth + 1) for value in values]
                     return _filled(translated, texts)
-        return english
+        return self._listed(english, depth)
+
+    def _listed(self, english: str, depth: int) -> str:
+        """A list of few texts, where each of them is known."""
+        items = english.split(LIST_SIGN, MAX_ITEMS)
+        texts = [self.filled(item, depth + 1) for item in items] if 1 < len(items) <= MAX_ITEMS else []
+        if not texts or any(item == text for item, text in zip(items, texts, strict=True)):
+            return english
+        return self.texts.get(LIST_SIGN, LIST_SIGN).join(texts)
 
     def template(self, english: str) -> str:
         """The translation of a template, also of one that was joined from several: every part has to be known.
@@ -115,6 +125,12 @@ def _filled(template: str, values: list[str]) -> str:
 def _letters(parts: list[str]) -> int:
     """How many letters are the same in all that fits a pattern."""
     return sum(letter.isalpha() for part in parts for letter in part)
+
+
+def _is_plausible(parts: list[str], values: list[str]) -> bool:
+    letters = _letters(parts)
+    forbidden = " " if letters < MIN_LETTERS else LIST_SIGN if letters < 2 * MIN_LETTERS else ""
+    return not forbidden or not any(forbidden in value for value in values)
 
 
 def _first_word(text: str) -> str:

@@ -31,7 +31,7 @@ MAX_DEPTH = 3
 """How often a part of a text is itself looked up."""
 MAX_CHARS = 4000
 """Characters of a text that is compared with the patterns of the catalogue."""
-MAX_TEMPLATE_CHARS = 1000
+MAX_TEMPLATE_CHARS = 600
 """Characters of a template whose parts are looked up."""
 
 
@@ -91,8 +91,12 @@ class Catalogue:
         for place, end in enumerate(ends[1:], 1):
             for start in ends[:place]:
                 before, piece = best.get(start), english[start:end]
-                known = self.texts.get(piece) or (piece if _WITHOUT_WORDS.fullmatch(piece) else None)
-                if before is not None and known and (end not in best or len(before) + 1 < len(best[end])):
+                if before is None or (end in best and len(before) + 1 >= len(best[end])):
+                    continue
+                known = self.texts.get(piece)
+                if known is None and start == ends[place - 1] and _WITHOUT_WORDS.fullmatch(piece):
+                    known = piece
+                if known:
                     best[end] = [*before, known]
         return "".join(best.get(len(english), [english]))
 

@@ -167,7 +167,7 @@ _DIVISION = re.compile(r"(?<=.)(?:[;,:] | \()", re.DOTALL)
 
 def _divided(text: str, count: int) -> list[str]:
     """The values of placeholders with nothing between: each but the first begins with a sign, or is empty."""
-    values = []
+    values: list[str] = []
     while len(values) < count - 1:
         match = _DIVISION.search(text)
         values.append(text[: match.start()] if match else text)

@@ -25,11 +25,12 @@ from doctor.engine.language import FOLDER
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.history.render_history import LEGEND
 from doctor.history.tracks import TRACK_KINDS
+from doctor.net.matrix import OUTCOMES
 from doctor.remedy.playbook import RISKS, WHO
 from doctor.report.explain.playbooks import EXAMPLE_NOTE
 from doctor.report.layout.formatting import unwrap_lines
 from doctor.report.web.check_grid import JOB, STATES
-from doctor.report.web.path_maps import _FIGURES, OUTCOMES
+from doctor.report.web.path_maps import _FIGURES
 from doctor.report.web.report_values import _TITLES
 from doctor.report.web.self_contained import script_texts
 

@@ -1,7 +1,7 @@
 """Writes the example findings that `doctor explain CHECK` shows: ``python -m tests.example_values``.
 
-Each is a real finding from the check's own test. ``--all`` takes every one anew; without it, those that are there and
-still fit their check stay as they are, so that they can be edited by hand.
+Each is a real finding from the check's own test. ``--all`` takes every one anew; without it, those whose sentence the
+tests still make stay as they are, so that their values can be edited by hand.
 """
 
 from __future__ import annotations
@@ -71,6 +71,11 @@ def example(check: Check, findings: list[Finding]) -> ExampleFinding:
     return ExampleFinding(best.template, values)
 
 
+def is_current(row: ExampleFinding, findings: list[Finding]) -> bool:
+    """Whether a check still says this sentence; where its tests make it say nothing, the example stays."""
+    return not findings or row.template in {finding.template for finding in findings}
+
+
 def _readable(value: Any) -> str:
     """A value with the hosts of the tests under the names that all examples have."""
     text = strip_control_chars(format_value(value), MAX_VALUE_CHARS)
@@ -79,8 +84,12 @@ def _readable(value: Any) -> str:
 
 def main(argv: list[str]) -> int:
     checks = {check.name: check for check in load_checks()}
-    kept = {} if "--all" in argv else {name: row for name, row in read_examples().items() if name in checks}
-    fresh = findings_of_tests(set(checks) - set(kept)) if set(checks) - set(kept) else {}
+    fresh = findings_of_tests(set(checks))
+    kept = {
+        name: row
+        for name, row in read_examples().items()
+        if name in checks and "--all" not in argv and is_current(row, fresh.get(name, []))
+    }
     rows = kept | {name: example(checks[name], fresh[name]) for name in set(checks) - set(kept) if fresh.get(name)}
     document = {name: {"template": row.template, "values": row.values} for name, row in sorted(rows.items())}
     EXAMPLES_FILE.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", "utf-8")

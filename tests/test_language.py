@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,26 @@ def test_what_programs_read_stays_english(name: str, chinese: None) -> None:
 @pytest.mark.parametrize("name", [name for name in FORMATS if renderer(name).is_localized])
 def test_what_people_read_is_chinese(name: str, chinese: None) -> None:
     assert CHINESE.search(render(name, recorded_fleets.report("npu_fleet"), RenderContext(10)))
+
+
+def page_elements(page: str) -> set[str]:
+    """The texts of a page that stand alone in their element."""
+    return {unescape(text.strip()) for text in re.findall(r">([^<>]+)<", page)}
+
+
+@pytest.mark.parametrize("fleet", ["npu_fleet", "cpu_fleet"])
+def test_the_html_page_says_nothing_in_english_that_has_chinese(fleet: str, chinese: None) -> None:
+    page = render("html", recorded_fleets.report(fleet), RenderContext(10))
+    assert [text for text in page_elements(page) if language.localized(text) != text] == []
+    assert '<html lang="zh-CN">' in page
+    assert '"Nothing matches.":' in page  # the words of its script
+
+
+def test_the_english_page_carries_no_catalogue() -> None:
+    page = render("html", recorded_fleets.report("npu_fleet"), RenderContext(10))
+    assert '<html lang="en">' in page
+    assert not CHINESE.search(page)
+    assert '"words"' not in page
 
 
 def test_a_gbk_terminal_shows_the_report() -> None:

@@ -23,9 +23,16 @@ from doctor.engine.areas import AREAS
 from doctor.engine.explained import EVERYONE
 from doctor.engine.language import FOLDER
 from doctor.engine.smoke_failures import FAILURE_KINDS
+from doctor.history.render_history import LEGEND
+from doctor.history.tracks import TRACK_KINDS
+from doctor.net.matrix import OUTCOMES
 from doctor.remedy.playbook import RISKS, WHO
 from doctor.report.explain.playbooks import EXAMPLE_NOTE
 from doctor.report.layout.formatting import unwrap_lines
+from doctor.report.web.check_grid import JOB, STATES
+from doctor.report.web.path_maps import _FIGURES
+from doctor.report.web.report_values import _TITLES
+from doctor.report.web.self_contained import script_texts
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = Path(FOLDER) / "zh"
@@ -51,6 +58,8 @@ ERRORS = {
 }
 REASONS = {"Unreadable", "Absent", "Skip", "Reason", "Finding"}
 PHRASES = {"phrase", "localized", "noun"}
+PAGES = ("report.html.jinja", "parts.html.jinja", "frame.html.jinja", "page.js", "check_grid.js", "path_map.js")
+"""Files of the HTML report that say something themselves."""
 
 
 def literal(node: ast.AST) -> str:
@@ -152,11 +161,24 @@ def help_texts() -> list[str]:
     return texts
 
 
+def page_texts() -> Iterator[str]:
+    """What the templates and scripts of the HTML report say, and the words that they take from Python."""
+    for name in PAGES:
+        yield from script_texts((ROOT / "doctor" / "report" / "web" / name).read_text("utf-8"))
+    yield from (*STATES.values(), JOB, *_TITLES.values(), *(figure[1] for figure in _FIGURES))
+    yield from (outcome.value for outcome in OUTCOMES.values())
+    yield from ("fill in", "when", "state", "check", "hosts", "run (UTC)", "command", "verdict", "came", "went")
+    yield from ("healthy", "failed", "warnings", "nothing", *TRACK_KINDS, LEGEND)
+
+
 @cache
 def code_texts(part: str) -> dict[str, str]:
-    """The English texts of the package, numbered: its ``report``, ``errors``, ``reasons`` or ``help``."""
+    """The English texts of the package, numbered: its ``report``, ``errors``, ``reasons``, ``values`` or ``help``."""
     if part == "help":
         found: Iterable[str] = help_texts()
+    elif part == "values":
+        paths = (path for pattern in VALUE_MODULES for path in sorted((ROOT / "doctor").glob(pattern)))
+        found = (text for path in paths for text in prose(_tree(path)) if not _NO_TEXT.search(text))
     else:
         functions = {"report": PHRASES, "errors": ERRORS, "reasons": REASONS}[part]
         modules = sorted((ROOT / "doctor").rglob("*.py"))
@@ -164,12 +186,29 @@ def code_texts(part: str) -> dict[str, str]:
         if part == "errors":
             found = (*found, *PARSER)
         if part == "report":
-            found = (*found, *WORDS, *(f"{{count}} {noun}" for path in modules for noun in counted_nouns(_tree(path))))
+            found = (
+                *found,
+                *page_texts(),
+                *WORDS,
+                *(f"{{count}} {noun}" for path in modules for noun in counted_nouns(_tree(path))),
+            )
         else:
             found = (text for text in found if text in PARSER or _PROSE.search(text))
     texts = (text for text in dict.fromkeys(found) if re.search(r"[^\W\d]|^\W+$", PLACEHOLDER.sub("", text)))
     return {str(number): text for number, text in enumerate(texts, 1)}
 
+
+VALUE_MODULES = (
+    *("smoke/numerics/*.py", "smoke/results/to_facts.py", "smoke/results/trouble_findings.py"),
+    *("smoke/results/environments.py", "smoke/speed/rank_speeds.py", "smoke/rendezvous/reachability.py"),
+    *("net/cause.py", "net/findings.py", "net/assemble.py", "net/plan.py", "net/schedule.py"),
+    *("environment/inventory.py", "engine/catalog.py", "engine/evaluate.py", "engine/fact.py"),
+    *("transport/ssh/*.py", "transport/openssh/*.py", "transport/pipes.py", "transport/process.py"),
+    *("facts/xid.py", "facts/npu_health.py", "facts/master_address.py", "facts/socket_peers.py"),
+    *("facts/socket_choice.py", "facts/ports.py", "facts/kernel_log.py"),
+)
+"""Modules whose sentences are templates of findings, or values, reasons and notes that a report shows."""
+_NO_TEXT = re.compile(r"\\|\||debug1|^NVIDIA |\n|%|^[A-Z]\w+ [A-Z]\w+$|^-o |^\w+ -|\$")
 
 PARSER = (
     *("Usage: ", "Try '{command} -h' for help.", "Error: ", "Aborted.", "No such option: {0}", "No such command {0}."),
@@ -215,7 +254,7 @@ def parts() -> list[str]:
     """Every part of the catalogue: the name of its file without the ending."""
     checks = [f"checks/{path.stem}" for path in sorted((ROOT / "checks").glob("*.py"))]
     playbooks = [f"playbooks/{path.stem}" for path in sorted((ROOT / "playbooks").glob("*.toml"))]
-    return [*checks, *playbooks, "report", "errors", "reasons", "help"]
+    return [*checks, *playbooks, "report", "errors", "reasons", "values", "help"]
 
 
 def english_texts(part: str) -> dict[str, str]:

@@ -41,12 +41,14 @@ def command(
     """
     start = parse_start(since, datetime.now(timezone.utc)) if since else ""
     records, damaged = _read(limit, start)
+    from doctor.engine.language import localized, phrase
     from doctor.history.render_history import render, render_json
     from doctor.history.tracks import HistoryPage, history_page
+    from doctor.report.layout.formatting import count_noun
 
     if not records:
-        text = "no run is kept yet" if not since else f"no run is kept since {since}"
-        unread = f"; {damaged} files could not be read" if damaged else ""
+        text = phrase("no run is kept since {time}", time=since) if since else localized("no run is kept yet")
+        unread = phrase("; {files} could not be read", files=count_noun(damaged, "file")) if damaged else ""
         return write(render_json(HistoryPage((), (), (), damaged)) if as_json else f"{text}{unread}")
     hosts, check = _subject(name, records)
     page = history_page(records, hosts=hosts, check=check, damaged=damaged)

@@ -10,6 +10,7 @@ it is read when the first text is asked for. Text without an entry stays English
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 TYPE_CHECKING = False
@@ -23,10 +24,15 @@ LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 """In the order in which POSIX asks them: the first that is not empty decides."""
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "locale")
 MIN_LETTERS = 7
+LIST_SIGN = "; "
+MAX_ITEMS = 8
+"""Texts of a list that are looked up one by one."""
 MAX_DEPTH = 3
 """How often a part of a text is itself looked up."""
 MAX_CHARS = 4000
 """Characters of a text that is compared with the patterns of the catalogue."""
+MAX_TEMPLATE_CHARS = 600
+"""Characters of a template whose parts are looked up."""
 
 
 class Catalogue:
@@ -47,7 +53,7 @@ class Catalogue:
     def filled(self, english: str, depth: int = 0) -> str:
         """The translation of ``english``, a text or a template that has been filled, or itself.
 
-        A pattern of few letters fits only where each value is one word: it would fit too much.
+        A pattern of few letters fits only where each value is one word, or no list: it would fit too much.
         """
         exact = self.texts.get(english)
         if exact is not None or depth == MAX_DEPTH or len(english) > MAX_CHARS or " " not in english:
@@ -55,11 +61,48 @@ class Catalogue:
         for word in (_first_word(english), ""):
             for parts, translated in self.patterns.get(word, ()):
                 values = _values_between(parts, english)
-                one_word = _letters(parts) < MIN_LETTERS
-                if values is not None and not (one_word and any(" " in value for value in values)):
+                if values is not None and _is_plausible(parts, values):
                     texts = [self.filled(value, depth + 1) for value in values]
                     return _filled(translated, texts)
-        return english
+        return self._listed(english, depth)
+
+    def _listed(self, english: str, depth: int) -> str:
+        """A list of few texts, where each of them is known."""
+        items = english.split(LIST_SIGN, MAX_ITEMS)
+        texts = [self.filled(item, depth + 1) for item in items] if 1 < len(items) <= MAX_ITEMS else []
+        if not texts or any(item == text for item, text in zip(items, texts, strict=True)):
+            return english
+        return self.texts.get(LIST_SIGN, LIST_SIGN).join(texts)
+
+    def template(self, english: str) -> str:
+        """The translation of a template, also of one that was joined from several: every part has to be known.
+
+        A part is a text of the catalogue, or placeholders and signs alone. The fewest parts are taken.
+        """
+        exact = self.texts.get(english)
+        if exact is not None or not 0 < len(english) <= MAX_TEMPLATE_CHARS:
+            return exact or english
+        ends = [
+            0,
+            *(match.start() for match in _PART_ENDS.finditer(english)),
+            len(english),
+        ]
+        best: dict[int, list[str]] = {0: []}
+        for place, end in enumerate(ends[1:], 1):
+            for start in ends[:place]:
+                before, piece = best.get(start), english[start:end]
+                if before is None or (end in best and len(before) + 1 >= len(best[end])):
+                    continue
+                known = self.texts.get(piece)
+                if known is None and start == ends[place - 1] and _WITHOUT_WORDS.fullmatch(piece):
+                    known = piece
+                if known:
+                    best[end] = [*before, known]
+        return "".join(best.get(len(english), [english]))
+
+
+_PART_ENDS = re.compile(r"(?<=[ }])(?=\S)|(?<=\S)(?=[ {;,:])")
+_WITHOUT_WORDS = re.compile(r"(?:\{\w+\}|[\s,;:.()=/-])+")
 
 
 def _literal_parts(template: str) -> list[str]:
@@ -88,6 +131,12 @@ def _letters(parts: list[str]) -> int:
     return sum(letter.isalpha() for part in parts for letter in part)
 
 
+def _is_plausible(parts: list[str], values: list[str]) -> bool:
+    letters = _letters(parts)
+    forbidden = " " if letters < MIN_LETTERS else LIST_SIGN if letters < 2 * MIN_LETTERS else ""
+    return not forbidden or not any(forbidden in value for value in values)
+
+
 def _first_word(text: str) -> str:
     word, space, _ = text.partition(" ")
     return word if space else ""
@@ -99,15 +148,31 @@ def _values_between(parts: list[str], text: str) -> list[str] | None:
     end = len(text) - len(last)
     if not text.startswith(first) or not text.endswith(last) or end < len(first):
         return None
-    values, start = [], len(first)
+    values: list[str] = []
+    start, adjacent = len(first), 1
     for part in between:
-        place = text.find(part, start, end) if part else -1
-        if place < 0:
-            return None
-        values.append(text[start:place])
-        start = place + len(part)
-    values.append(text[start:end])
-    return values
+        if part:
+            place = text.find(part, start, end)
+            if place < 0:
+                return None
+            values += _divided(text[start:place], adjacent)
+            start, adjacent = place + len(part), 1
+        else:
+            adjacent += 1
+    return [*values, *_divided(text[start:end], adjacent)]
+
+
+_DIVISION = re.compile(r"(?<=.)(?:[;,:] | \()", re.DOTALL)
+
+
+def _divided(text: str, count: int) -> list[str]:
+    """The values of placeholders with nothing between: each but the first begins with a sign, or is empty."""
+    values: list[str] = []
+    while len(values) < count - 1:
+        match = _DIVISION.search(text)
+        values.append(text[: match.start()] if match else text)
+        text = text[match.start() :] if match else ""
+    return [*values, text]
 
 
 class _Selection:
@@ -212,6 +277,12 @@ def localized(text: str) -> str:
     """A text or template of the program in the language of this process."""
     catalogue = _selection.catalogue()
     return text if catalogue is None else catalogue.texts.get(text, text)
+
+
+def localized_template(template: str) -> str:
+    """The same for the template of a finding, which may be joined from several texts of the program."""
+    catalogue = _selection.catalogue()
+    return template if catalogue is None else catalogue.template(template)
 
 
 def localized_filled(text: str) -> str:

@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 
 from doctor import __version__
+from doctor.engine.language import localized, phrase
 from doctor.history.run_record import State
 from doctor.history.tracks import HistoryPage, RunSummary, Track
 from doctor.report.formats.json import to_json_value
 from doctor.report.layout.finding_ages import short_time
 from doctor.report.layout.finding_table import cut
-from doctor.report.layout.formatting import clean, count_noun, display_width, format_time, wrapped
+from doctor.report.layout.formatting import clean, count_noun, display_width, format_time, padded, wrapped
 from doctor.report.layout.host_names import Fleet
 
 SCHEMA = "doctor.history/1"
@@ -58,48 +59,59 @@ def _lines(page: HistoryPage, width: int, subject: str) -> Iterator[str]:
     letters = bool(subject) or len(page.tracks) <= MAX_SHOWN_TRACKS
     for track in page.tracks[:MAX_SHOWN_TRACKS]:
         head, *rest = wrapped(_where(track, fleet), width - INDENT)
-        yield f"{track.kind:<{INDENT}}{head}"
+        yield padded(localized(track.kind), INDENT) + head
         yield from (f"{'':<{INDENT}}{line}" for line in (*rest, *wrapped(_story(track, newest), width - INDENT)))
         if letters:
             yield f"{'':<{INDENT}}[{_row(track.states, width - INDENT - 2)}]"
     if len(page.tracks) > MAX_SHOWN_TRACKS:
-        yield f"... and {len(page.tracks) - MAX_SHOWN_TRACKS} more (--json has all)"
+        yield phrase("... and {count} more (--json has all)", count=len(page.tracks) - MAX_SHOWN_TRACKS)
     if page.tracks:
         yield ""
         yield from _wrapped_legend(width)
     for number in sorted(set(page.checks_by_host.values()), reverse=True):
         hosts = [host for host, count in page.checks_by_host.items() if count == number]
-        yield from wrapped(f"{fleet.fold(hosts)}: looked at in {number} of {count_noun(len(page.runs), 'run')}", width)
+        runs = count_noun(len(page.runs), "run")
+        text = phrase("{hosts}: looked at in {number} of {runs}", hosts=fleet.fold(hosts), number=number, runs=runs)
+        yield from wrapped(text, width)
     yield from wrapped(_last_line(page, subject), width)
 
 
 def _wrapped_legend(width: int) -> Iterator[str]:
-    if display_width(LEGEND) <= width:
-        yield LEGEND
+    legend = localized(LEGEND)
+    if display_width(legend) <= width:
+        yield legend
     else:
-        first, _, second = LEGEND.partition(", . ")
-        yield from (first, f". {second}")
+        first, sign, second = legend.partition(". ")
+        yield from (first.rstrip(" ,，"), sign + second)
 
 
 def _run_lines(runs: Sequence[RunSummary], fleet: Fleet, width: int) -> Iterator[str]:
-    yield f"{'run (UTC)':<20} {'command':<9} {'verdict':<9} {'hosts':>6} {'found':>6} {'came':>5} {'went':>5}"
+    left = ((localized("run (UTC)"), 20), (localized("command"), 9), (localized("verdict"), 9))
+    right = ((localized("hosts"), 6), (localized("found"), 6), (localized("came"), 5), (localized("went"), 5))
+    heads = [*(padded(text, cells) for text, cells in left), *(_right(text, cells) for text, cells in right)]
+    yield " ".join(heads)
     for run in runs[-MAX_SHOWN_RUNS:]:
         yield (
-            f"{format_time(run.started).removesuffix(' UTC'):<20} {clean(run.command, 9):<9} {clean(run.verdict, 9):<9}"
+            f"{format_time(run.started).removesuffix(' UTC'):<20} {clean(run.command, 9):<9}"
+            f" {padded(localized(clean(run.verdict, 9)), 9)}"
             f" {run.hosts:>6} {run.findings:>6} {run.came:>5} {run.went:>5}"
         )
         moved = [
             f"{sign}{fleet.fold(hosts)}" for sign, hosts in (("+", run.hosts_added), ("-", run.hosts_removed)) if hosts
         ]
         if moved:
-            yield cut(f"{'':<20} hosts {' '.join(moved)}", width)
+            yield cut(f"{'':<20} {localized('hosts')} {' '.join(moved)}", width)
     if len(runs) > MAX_SHOWN_RUNS:
-        yield f"and {len(runs) - MAX_SHOWN_RUNS} before them"
+        yield phrase("and {count} before them", count=len(runs) - MAX_SHOWN_RUNS)
+
+
+def _right(text: str, cells: int) -> str:
+    return " " * (cells - display_width(text)) + text
 
 
 def _where(track: Track, fleet: Fleet) -> str:
     return (
-        f"{clean(track.check, 100)} on {fleet.where(fleet.ordered(track.hosts))}"
+        phrase("{name} on {where}", name=clean(track.check, 100), where=fleet.where(fleet.ordered(track.hosts)))
         if track.hosts
         else clean(track.check, 100)
     )
@@ -108,18 +120,16 @@ def _where(track: Track, fleet: Fleet) -> str:
 def _story(track: Track, newest: str) -> str:
     present = sum(state not in ("clear", None) for state in track.states)
     judged = sum(state is not None for state in track.states)
-    share = f"in {present} of {count_noun(judged, 'run')}"
+    share = phrase("in {count} of {runs}", count=present, runs=count_noun(judged, "run"))
+    seen, clear = short_time(track.last_seen, newest), short_time(track.last_clear, newest)
     if track.is_present:
-        text = f"there since {short_time(track.first_seen, newest)}, {share}"
+        text = phrase("there since {time}, {share}", time=short_time(track.first_seen, newest), share=share)
     else:
-        text = (
-            f"clear at {short_time(track.last_clear, newest)}, last seen {short_time(track.last_seen, newest)}, {share}"
-        )
+        text = phrase("clear at {time}, last seen {seen}, {share}", time=clear, seen=seen, share=share)
     if track.times > 1:
-        text += f", came {track.times} times"
+        text += phrase(", came {times} times", times=track.times)
     if not track.is_current:
-        last = track.last_seen if track.is_present else track.last_clear
-        text += f"; not looked at since {short_time(last, newest)}"
+        text += phrase("; not looked at since {time}", time=seen if track.is_present else clear)
     return text
 
 
@@ -129,9 +139,10 @@ def _row(states: Sequence[State | None], width: int) -> str:
 
 def _last_line(page: HistoryPage, subject: str) -> str:
     first, last = page.runs[0].started, page.runs[-1].started
-    span = f"{format_time(first)[:16]} to {short_time(last, first)}"
+    span = phrase("{first} to {last}", first=format_time(first)[:16], last=short_time(last, first))
     kinds = [track.kind for track in page.tracks]
-    numbers = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)) or "nothing found"
-    damaged = f"; {count_noun(page.damaged, 'file')} could not be read" if page.damaged else ""
-    head = f"{clean(subject, 100)}: " if subject else ""
-    return f"{head}{numbers}; {count_noun(len(page.runs), 'run')}, {span}{damaged}"
+    counted = (f"{kinds.count(kind)} {localized(kind)}" for kind in dict.fromkeys(kinds))
+    numbers = localized(", ").join(counted) or localized("nothing found")
+    unread = phrase("; {files} could not be read", files=count_noun(page.damaged, "file")) if page.damaged else ""
+    head = f"{clean(subject, 100)}{localized(': ')}" if subject else ""
+    return f"{head}{numbers}{localized('; ')}{count_noun(len(page.runs), 'run')}{localized(', ')}{span}{unread}"

@@ -83,9 +83,9 @@ def place(cause: NetworkCause, names: Sequence[str]) -> str:
     """Where the cause lies, in words."""
     hosts = [strip_control_chars(names[host], 60) for host in cause.hosts]
     groups = [group.label for group in cause.groups]
-    ways = {"both": "to and from", "inbound": "to", "outbound": "from"}
     if cause.kind == "host":
-        return f"{ways[cause.way]} {hosts[0]}"
+        name = hosts[0]
+        return {"both": f"to and from {name}", "inbound": f"to {name}", "outbound": f"from {name}"}[cause.way]
     if cause.kind == "link":
         return f"between {hosts[0]} and {hosts[1]}"
     if cause.kind == "direction":
@@ -98,12 +98,12 @@ def place(cause: NetworkCause, names: Sequence[str]) -> str:
             ends.reverse()
         return f"between {ends[0]} and {ends[1]}" if cause.way == "both" else f"from {ends[0]} to {ends[1]}"
     if cause.kind == "border":
-        rest = {
-            "both": "between {} and all others",
-            "inbound": "from all others to {}",
-            "outbound": "from {} to all others",
-        }
-        return rest[cause.way].format(groups[0])
+        name = groups[0]
+        return {
+            "both": f"between {name} and all others",
+            "inbound": f"from all others to {name}",
+            "outbound": f"from {name} to all others",
+        }[cause.way]
     return f"within {groups[0]}" if cause.kind == "group" else "between all hosts"
 
 

@@ -10,6 +10,7 @@ from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.render.document import checked_lines, document
 from doctor.diagnose.render.text import headline
 from doctor.diagnose.signature import Signature
+from doctor.engine.language import english
 from doctor.report.layout.formatting import STYLES, clean
 from doctor.report.web.self_contained import self_contained_page
 
@@ -27,15 +28,16 @@ def render_html(
     """The page. ``playbooks`` are those for each check, ``redact`` is applied to every text of the diagnosis."""
     job = _safe(_job(diagnosis, signatures, playbooks, code), redact)
     earlier = [_safe(_job(other, signatures, playbooks, code), redact) for other in diagnosis.earlier]
-    return self_contained_page(
-        "diagnosis.html.jinja",
-        {},
-        verdict=job["headline"],
-        verdict_style=STYLES[_STATUS_WORDS[job["verdict"]]],
-        jobs=[job, *earlier],
-        exit_code=int(code),
-        version=__version__,
-    )
+    with english():  # as its texts, so that one page has one language
+        return self_contained_page(
+            "diagnosis.html.jinja",
+            {},
+            verdict=job["headline"],
+            verdict_style=STYLES[_STATUS_WORDS[job["verdict"]]],
+            jobs=[job, *earlier],
+            exit_code=int(code),
+            version=__version__,
+        )
 
 
 def _job(

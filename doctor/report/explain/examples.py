@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from doctor.engine.language import localized
+from doctor.engine.language import localized_filled, localized_template
 
 EXAMPLES_FILE = Path(__file__).with_name("examples.json")
 
@@ -69,9 +69,13 @@ class ExampleFinding(NamedTuple):
     values: Mapping[str, str]
 
     @property
+    def _localized_values(self) -> dict[str, str]:
+        return {name: localized_filled(value) for name, value in self.values.items()}
+
+    @property
     def message(self) -> str:
         """The finding's sentence."""
-        return fill_placeholders(localized(self.template), self.values)
+        return fill_placeholders(localized_template(self.template), self._localized_values)
 
 
 def read_examples() -> dict[str, ExampleFinding]:

@@ -15,6 +15,7 @@ class HtmlRenderer(Renderer):
 
     name = "html"
     purpose = "a browser: one file with tables, maps and charts, which loads nothing"
+    is_localized = True
 
     def render(self, report: Report, context: RenderContext) -> str:
         from doctor.report.web.report_values import report_values

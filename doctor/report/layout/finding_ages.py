@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from doctor.engine.finding_age import AgeKey, FindingAge
+from doctor.engine.language import localized, phrase
 from doctor.report.layout.formatting import clean, format_time
 from doctor.report.layout.host_names import Fleet
 
@@ -32,9 +33,13 @@ def short_time(time: str, reference: str) -> str:
 def age_text(age: FindingAge, reference: str) -> str:
     """``new since 14:02 UTC``, or ``since 3 runs (12:40 UTC)``; and how often it came, where that was not once."""
     when = short_time(age.since, reference)
-    more = " or before" if age.at_least else ""
-    text = f"new since {when}" if age.state == "new" else f"since {age.runs} runs ({when}{more})"
-    return f"{text}, came {age.times} times" if age.times > 1 else text
+    if age.state == "new":
+        text = phrase("new since {time}", time=when)
+    elif age.at_least:
+        text = phrase("since {runs} runs ({time} or before)", runs=age.runs, time=when)
+    else:
+        text = phrase("since {runs} runs ({time})", runs=age.runs, time=when)
+    return text + phrase(", came {times} times", times=age.times) if age.times > 1 else text
 
 
 def age_line(check: str, hosts: Iterable[str], ages: Mapping[AgeKey, FindingAge], fleet: Fleet, reference: str) -> str:
@@ -49,6 +54,7 @@ def age_line(check: str, hosts: Iterable[str], ages: Mapping[AgeKey, FindingAge]
         return ""
     if len(by_text) == 1 and not unknown:
         return next(iter(by_text))
-    groups = [f"{fleet.fold(fleet.ordered(named))}: {text}" for text, named in by_text.items()]
+    groups = [f"{fleet.fold(fleet.ordered(named))}{localized(': ')}{text}" for text, named in by_text.items()]
     rest = len(groups) - MAX_AGE_GROUPS
-    return "; ".join([*groups[:MAX_AGE_GROUPS], *([f"and {rest} more"] if rest > 0 else [])])
+    more = [phrase("... and {count} more", count=rest)] if rest > 0 else []
+    return localized("; ").join([*groups[:MAX_AGE_GROUPS], *more])

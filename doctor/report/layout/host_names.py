@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from doctor.engine.language import is_english, localized, localized_filled, phrase
+from doctor.engine.language import is_english, localized, localized_filled, localized_template, phrase
 from doctor.engine.result import Finding, fill_template, format_value
 from doctor.report.layout.formatting import MAX_VALUE_CHARS, clean, count_noun
 
@@ -70,7 +70,7 @@ class Fleet:
 
     def message(self, finding: Finding, limit: int) -> str:
         """The text of a finding, safe to show."""
-        return clean(fill_template(localized(finding.template), self.localized_values(finding.values)), limit)
+        return clean(fill_template(localized_template(finding.template), self.localized_values(finding.values)), limit)
 
     def _format_value(self, value: Any, limit: int, as_text: Callable[[Any], str]) -> str:
         many = isinstance(value, (list, tuple)) and len(value) > 2

@@ -15,30 +15,30 @@ function drawCheckGrid(place, grid) {
   }
   const isNotable = columns.some((letters) => letters.some((letter) => NOTABLE.includes(letter)));
   const states = Object.keys(grid.states).filter((state) => columns.some((letters) => letters.includes(state)));
-  const hostSearch = element("input", {type: "search", placeholder: "part of a name", oninput: update});
-  const checkSearch = element("input", {type: "search", placeholder: "part of a name", oninput: update});
-  const stateChoice = element("select", {onchange: update}, element("option", {value: ""}, "all"),
+  const hostSearch = element("input", {type: "search", placeholder: say("part of a name"), oninput: update});
+  const checkSearch = element("input", {type: "search", placeholder: say("part of a name"), oninput: update});
+  const stateChoice = element("select", {onchange: update}, element("option", {value: ""}, say("All")),
     ...states.map((state) => element("option", {value: state}, grid.states[state])));
-  const areaChoice = element("select", {onchange: update}, element("option", {value: ""}, "all"),
+  const areaChoice = element("select", {onchange: update}, element("option", {value: ""}, say("All")),
     ...grid.areas.map((area, number) => element("option", {value: number}, area)));
   const notableOnly = element("input", {type: "checkbox", onchange: update});
   const together = element("input", {type: "checkbox", checked: true, onchange: update});
   notableOnly.checked = isNotable;
   const count = element("p", {class: "quiet", role: "status"});
-  const readout = element("div", {class: "readout"}, "Choose a cell with the mouse, or with the arrow keys.");
-  const box = element("div", {class: "grid-scroll", tabindex: "0", role: "region", "aria-label": "Matrix of hosts and checks"});
-  const earlier = element("button", {type: "button", onclick: () => turn(-1)}, "Earlier rows");
-  const later = element("button", {type: "button", onclick: () => turn(1)}, "Later rows");
+  const readout = element("div", {class: "readout"}, say("Choose a cell with the mouse, or with the arrow keys."));
+  const box = element("div", {class: "grid-scroll", tabindex: "0", role: "region", "aria-label": say("Matrix of hosts and checks")});
+  const earlier = element("button", {type: "button", onclick: () => turn(-1)}, say("Earlier rows"));
+  const later = element("button", {type: "button", onclick: () => turn(1)}, say("Later rows"));
   const legend = element("ul", {class: "legend"}, ...states.map((state) => element("li", {},
     element("span", {class: `sign state-${state}`, "aria-hidden": "true"}, GRID_SIGNS[state] || " "), ` ${grid.states[state]}`)));
   const isJob = (host) => host === 0 && grid.job, isForeign = (host) => host >= grid.hosts.length - grid.foreign;
   let page = 0, rows = [], shown = [];
-  place.append(element("div", {class: "controls"}, labelled("Hosts", hostSearch), labelled("Checks", checkSearch),
-    labelled("State", stateChoice), labelled("Area", areaChoice),
-    element("label", {class: "tick-box"}, notableOnly, "only what is not as it should be"),
-    element("label", {class: "tick-box"}, together, "equal hosts in one row")),
+  place.append(element("div", {class: "controls"}, labelled(say("Hosts"), hostSearch), labelled(say("Checks"), checkSearch),
+    labelled(say("State"), stateChoice), labelled(say("Area"), areaChoice),
+    element("label", {class: "tick-box"}, notableOnly, say("only what is not as it should be")),
+    element("label", {class: "tick-box"}, together, say("equal hosts in one row"))),
   count, readout, box, element("div", {class: "controls pager"}, earlier, later), legend);
-  if (grid.cut) place.append(element("p", {}, "Some messages are left out here; the JSON report has all."));
+  if (grid.cut) place.append(element("p", {}, say("Some messages are left out here; the JSON report has all.")));
 
   function update() {
     const hostMatches = nameFilter(hostSearch.value), checkMatches = nameFilter(checkSearch.value);
@@ -57,7 +57,7 @@ function drawCheckGrid(place, grid) {
     }
     rows = [...groups.values()];
     page = 0;
-    count.textContent = `${hosts.filter((host) => !isJob(host)).length} of ${grid.hosts.length - isJob(0)} hosts in ${rows.length} rows, ${shown.length} of ${grid.checks.length} checks`;
+    count.textContent = say("{some} of {hosts} hosts in {rows} rows, {shown} of {checks} checks", {some: hosts.filter((host) => !isJob(host)).length, hosts: grid.hosts.length - isJob(0), rows: rows.length, shown: shown.length, checks: grid.checks.length});
     draw();
   }
 
@@ -67,8 +67,8 @@ function drawCheckGrid(place, grid) {
     const first = page * ROWS_ON_PAGE, visible = rows.slice(first, first + ROWS_ON_PAGE);
     earlier.disabled = page === 0;
     later.disabled = first + ROWS_ON_PAGE >= rows.length;
-    if (!visible.length) { box.replaceChildren(element("p", {}, "Nothing matches.")); return; }
-    const head = element("tr", {}, element("th", {class: "corner", scope: "col"}, `hosts (rows ${first + 1} to ${first + visible.length} of ${rows.length})`));
+    if (!visible.length) { box.replaceChildren(element("p", {}, say("Nothing matches."))); return; }
+    const head = element("tr", {}, element("th", {class: "corner", scope: "col"}, say("hosts (rows {first} to {last} of {rows})", {first: first + 1, last: first + visible.length, rows: rows.length})));
     let area = -1;
     for (const check of shown) {
       const [name, number] = grid.checks[check];
@@ -77,17 +77,17 @@ function drawCheckGrid(place, grid) {
     }
     const body = element("tbody");
     for (const [place, hosts] of visible.entries()) {
-      const end = isForeign(hosts[0]) ? " (not in this run)" : "";
+      const end = isForeign(hosts[0]) ? say(" (not in this run)") : "";
       const label = hosts.length > 1 ? `${foldedNames(hosts.map((host) => grid.hosts[host]))} (${hosts.length})` : grid.hosts[hosts[0]];
       const line = element("tr", {}, element("th", {scope: "row"}, label.length > 300 ? `${label.slice(0, 300)}… (${hosts.length})` : label + end));
       for (const [column, check] of shown.entries()) {
         const state = columns[check][hosts[0]];
         line.append(element("td", {class: `state-${state}`, tabindex: place || column ? "-1" : "0", "data-at": `${place},${column}`,
-          "aria-label": `${grid.states[state] || "not checked"}`}, GRID_SIGNS[state] || ""));
+          "aria-label": grid.states[state] || say("not checked")}, GRID_SIGNS[state] || ""));
       }
       body.append(line);
     }
-    box.replaceChildren(element("table", {class: "grid", role: "grid", "aria-label": "Hosts and checks"}, element("thead", {}, head), body));
+    box.replaceChildren(element("table", {class: "grid", role: "grid", "aria-label": say("Hosts and checks")}, element("thead", {}, head), body));
   }
 
   function tell(cell) {
@@ -97,11 +97,11 @@ function drawCheckGrid(place, grid) {
     const texts = new Map();
     for (const host of hosts) for (const text of notes.get(`${check}:${host}`) || []) texts.set(text, [...(texts.get(text) || []), grid.hosts[host]]);
     const finding = [...document.querySelectorAll("article.finding")].find((one) => one.dataset.check === name);
-    readout.replaceChildren(element("strong", {}, `${name}: ${grid.states[state] || "not checked"}`),
-      ` on ${foldedNames(hosts.map((host) => grid.hosts[host])).slice(0, 500)} `,
-      ...(finding ? [element("a", {href: `#${finding.id}`}, "to the finding")] : []),
-      ...[...texts].slice(0, 8).map(([text, named]) => element("div", {}, texts.size > 1 ? `${foldedNames(named)}: ${text}` : text)),
-      ...(texts.size > 8 ? [element("div", {}, `and ${texts.size - 8} more`)] : []));
+    readout.replaceChildren(element("strong", {}, `${name}${say(": ")}${grid.states[state] || say("not checked")}`),
+      ` ${say("on {where}", {where: foldedNames(hosts.map((host) => grid.hosts[host])).slice(0, 500)})} `,
+      ...(finding ? [element("a", {href: `#${finding.id}`}, say("to the finding"))] : []),
+      ...[...texts].slice(0, 8).map(([text, named]) => element("div", {}, texts.size > 1 ? `${foldedNames(named)}${say(": ")}${text}` : text)),
+      ...(texts.size > 8 ? [element("div", {}, say("... and {count} more", {count: texts.size - 8}))] : []));
   }
 
   box.addEventListener("mouseover", (event) => { if (event.target.dataset.at) tell(event.target); });

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import Outcome, Report, Severity
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean
@@ -52,11 +53,11 @@ def check_grid(report: Report, fleet: Fleet) -> dict[str, Any]:
             if room >= 0:
                 notes.append([number, text, numbers])
     return {
-        "states": STATES,
-        "hosts": [clean(host, 100) or JOB for host in rows],
+        "states": {letter: localized(text) for letter, text in STATES.items()},
+        "hosts": [clean(host, 100) or localized(JOB) for host in rows],
         "job": rows[:1] == [""],
         "foreign": sum(host not in fleet.positions for host in rows if host),
-        "areas": [clean(area, 100) for area in areas],
+        "areas": [clean(localized(area), 100) for area in areas],
         "checks": [[clean(outcome.check, 100), areas.index(outcome.area)] for outcome in outcomes],
         "cells": [run_lengths(_letters(outcome, places, causes)) for outcome in outcomes],
         "notes": notes,
@@ -98,14 +99,14 @@ def _notes(outcome: Outcome, fleet: Fleet) -> Iterator[tuple[str, Sequence[str]]
     for group in grouped(outcome.findings, fleet):
         yield fleet.message(group.finding, MAX_NOTE_CHARS), group.hosts or ("",)
     for waived in outcome.waived:
-        waiver = clean(f"{waived.reason} (until {waived.until})", MAX_NOTE_CHARS)
-        yield f"waived: {waiver}", waived.finding.hosts or ("",)
+        waiver = clean(phrase("{reason} (until {date})", reason=waived.reason, date=waived.until), MAX_NOTE_CHARS)
+        yield phrase("waived: {text}", text=waiver), waived.finding.hosts or ("",)
     reasons: dict[str, list[str]] = {}
     for host, reason in outcome.unknown.items():
-        reasons.setdefault(clean(reason.text, MAX_NOTE_CHARS), []).append(host)
+        reasons.setdefault(clean(localized_filled(reason.text), MAX_NOTE_CHARS), []).append(host)
     for host, why in outcome.skipped.items():
-        reasons.setdefault(clean(why, MAX_NOTE_CHARS), []).append(host)
+        reasons.setdefault(clean(localized_filled(why), MAX_NOTE_CHARS), []).append(host)
     for host, trace in outcome.crashed.items():
-        lines = [line for line in trace.splitlines() if line.strip()] or ["no traceback"]
-        reasons.setdefault(f"crashed: {clean(lines[-1], MAX_NOTE_CHARS)}", []).append(host)
+        lines = [line for line in trace.splitlines() if line.strip()] or [localized("no traceback")]
+        reasons.setdefault(phrase("crashed: {text}", text=clean(lines[-1], MAX_NOTE_CHARS)), []).append(host)
     yield from reasons.items()

@@ -6,6 +6,7 @@ import math
 
 import msgspec
 
+from doctor.engine.language import localized
 from doctor.engine.smoke_summary import Failure
 from doctor.report.layout.formatting import clean
 from doctor.report.layout.smoke_section import ranks_in_words
@@ -63,7 +64,7 @@ def hang_timeline(failure: Failure) -> Timeline | None:
         rows.append(
             TimelineRow(
                 ranks_in_words(ranks),
-                clean(call, 200) or "no call is known",
+                clean(call, 200) or localized("no call is known"),
                 is_culprit,
                 max(ages),
                 min(ages),
@@ -77,4 +78,4 @@ def hang_timeline(failure: Failure) -> Timeline | None:
 
 
 def _before(seconds: float) -> str:
-    return f"-{seconds:.3g} s" if seconds else "verdict"
+    return f"-{seconds:.3g} s" if seconds else localized("verdict")

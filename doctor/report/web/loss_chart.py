@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from doctor.engine.language import localized
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.report.layout.formatting import clean
 
@@ -54,14 +55,16 @@ def training_chart(summary: SmokeSummary) -> LossChart | None:
         named.append((REFERENCE, summary.reference_losses, ""))
     for layout in summary.layouts:
         if layout.losses:
-            error = "not compared" if layout.error is None else f"{layout.error:.1e}" if layout.error else "0"
+            error = (
+                localized("not compared") if layout.error is None else f"{layout.error:.1e}" if layout.error else "0"
+            )
             named.append((clean(layout.layout, 60), layout.losses, error))
     return _chart(named)
 
 
 def learning_chart(summary: SmokeSummary) -> LossChart | None:
     """The loss of the learning stage; None where it was not measured."""
-    return _chart([("learning", summary.learning_losses, "")] if summary.learning_losses else [])
+    return _chart([(localized("learning"), summary.learning_losses, "")] if summary.learning_losses else [])
 
 
 def _drawable(loss: float | None) -> float | None:
@@ -93,7 +96,7 @@ def _chart(named: Sequence[tuple[str, Losses, str]]) -> LossChart | None:
                 runs[-1].append(place(step, loss))
         pieces = tuple(" ".join(f"{x},{y}" for x, y in run) for run in runs if len(run) > 1)
         points = tuple(point for run in runs for point in run)
-        texts = tuple("not finite" if loss is None else f"{loss:.6g}" for loss in losses)
+        texts = tuple(localized("not finite") if loss is None else f"{loss:.6g}" for loss in losses)
         curves.append(Curve(name, number, pieces, points, texts, error))
     values = [low + (high - low) * part / 4 for part in range(5)]
     every = max(1, -(-steps // 12))

@@ -12,6 +12,11 @@ function element(name, attributes, ...children) {
   return made;
 }
 
+/* A text in the language of the page, its {name} filled in */
+function say(text, values) {
+  return ((reportData.words || {})[text] || text).replace(/\{(\w+)\}/g, (all, name) => (values && name in values ? values[name] : all));
+}
+
 function announce(text) { announcer.textContent = text; }
 
 /* "3pE2p" as an array of letters */
@@ -69,7 +74,7 @@ function themeButton() {
   const apply = () => {
     if (current === "auto") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = current;
-    button.textContent = `Theme: ${current}`;
+    button.textContent = [say("Theme: auto"), say("Theme: light"), say("Theme: dark")][themes.indexOf(current)];
     document.dispatchEvent(new Event("themechange"));
   };
   button.hidden = false;
@@ -118,13 +123,13 @@ function copyButtons() {
   for (const code of document.querySelectorAll(".fix p code")) if (/\s/.test(code.textContent.trim())) commands.push(code);
   for (const code of commands) {
     const text = code.textContent;
-    const button = element("button", {type: "button", class: "copy", "aria-label": `Copy: ${text.slice(0, 120)}`}, "Copy");
+    const button = element("button", {type: "button", class: "copy", "aria-label": say("Copy: {text}", {text: text.slice(0, 120)})}, say("Copy"));
     button.addEventListener("click", async () => {
       const done = await copyText(text);
-      button.textContent = done ? "Copied" : "Not copied";
-      announce(done ? "Copied" : "The browser does not allow to copy");
+      button.textContent = done ? say("Copied") : say("Not copied");
+      announce(done ? say("Copied") : say("The browser does not allow to copy"));
       button.focus();
-      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+      setTimeout(() => { button.textContent = say("Copy"); }, 2000);
     });
     (code.closest("pre") || code).after(button);
   }

@@ -21,14 +21,14 @@ function valueText(value, unit) {
 function drawPathMap(place, map) {
   const number = map.labels.length;
   const layerChoice = element("select", {onchange: update}, ...map.layers.map((layer, at) => element("option", {value: at}, layer.name)));
-  const search = element("input", {type: "search", placeholder: "part of a name", oninput: list});
-  const readout = element("div", {class: "readout", role: "status"}, "Choose a cell with the mouse, or with the arrow keys.");
-  const canvas = element("canvas", {tabindex: "0", role: "application", "aria-roledescription": "map"});
-  const box = element("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": `Map: ${map.title}`}, canvas);
+  const search = element("input", {type: "search", placeholder: say("part of a name"), oninput: list});
+  const readout = element("div", {class: "readout", role: "status"}, say("Choose a cell with the mouse, or with the arrow keys."));
+  const canvas = element("canvas", {tabindex: "0", role: "application", "aria-roledescription": say("map")});
+  const box = element("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": say("Map: {title}", {title: map.title})}, canvas);
   const legend = element("ul", {class: "legend"});
-  const table = element("div", {class: "scroll pairs", tabindex: "0", role: "region", "aria-label": `Pairs, the worst first: ${map.title}`});
-  place.append(element("div", {class: "controls"}, labelled("Show", layerChoice), labelled("Hosts", search)), readout, box, legend, table);
-  if (map.cut) place.append(element("p", {}, "Some ports are left out here; the JSON report has all."));
+  const table = element("div", {class: "scroll pairs", tabindex: "0", role: "region", "aria-label": say("Pairs, the worst first: {title}", {title: map.title})});
+  place.append(element("div", {class: "controls"}, labelled(say("Show"), layerChoice), labelled(say("Hosts"), search)), readout, box, legend, table);
+  if (map.cut) place.append(element("p", {}, say("Some ports are left out here; the JSON report has all.")));
   const pixels = Math.max(1, Math.min(20, Math.floor(760 / number)));
   const named = pixels >= 10;
   const margin = named ? Math.min(220, 12 + 6.3 * Math.max(...map.labels.map((label) => label.length))) : 0;
@@ -67,14 +67,14 @@ function drawPathMap(place, map) {
   function draw() {
     const scheme = dark() ? "dark" : "light", ramp = RAMPS[scheme], colours = OUTCOME_COLOURS[scheme];
     const items = layer.cells
-      ? [["good", "open"], ["bad", "failed"], ["doubtful", "unknown"], ["none", "not tried"]].map(([kind, text]) => [colours[kind], text])
-      : [[ramp[0], "better than the middle"], [ramp[1], `middle: ${valueText(ordered[Math.floor(ordered.length / 2)], layer.unit)}`], [ramp[3], "twice as bad"], [ramp[5], "four times"], [ramp[6], "more"], [colours.none, "not measured"]];
+      ? [["good", say("open")], ["bad", say("failed")], ["doubtful", say("unknown")], ["none", say("not tried")]].map(([kind, text]) => [colours[kind], text])
+      : [[ramp[0], say("better than the middle")], [ramp[1], say("middle: {value}", {value: valueText(ordered[Math.floor(ordered.length / 2)], layer.unit)})], [ramp[3], say("twice as bad")], [ramp[5], say("four times")], [ramp[6], say("worse still")], [colours.none, say("not measured")]];
     legend.replaceChildren(...items.map(([colour, text]) => {
       const sign = element("span", {class: "sign", "aria-hidden": "true"}, " ");
       sign.style.backgroundColor = colour;
       return element("li", {}, sign, ` ${text}`);
     }));
-    if (number > LARGEST_MAP) { box.replaceChildren(element("p", {}, `${number} hosts are too many for a map; the list is below.`)); return; }
+    if (number > LARGEST_MAP) { box.replaceChildren(element("p", {}, say("{count} hosts are too many for a map; the list is below.", {count: number}))); return; }
     const width = margin + number * pixels, height = number * pixels + (named ? 14 : 0);
     const scale = Math.min(window.devicePixelRatio || 1, width > 2000 ? 1 : 2);
     canvas.width = width * scale; canvas.height = height * scale;
@@ -105,7 +105,7 @@ function drawPathMap(place, map) {
         if (number <= 20 || host % 5 === 0) pen.fillText(String(host), margin + host * pixels + 1, 10);
       });
     }
-    canvas.setAttribute("aria-label", `${layer.name}: map of ${number} rows and columns; the arrow keys go from cell to cell, and the list below has the worst pairs`);
+    canvas.setAttribute("aria-label", say("{name}: map of {count} rows and columns; the arrow keys go from cell to cell, and the list below has the worst pairs", {name: layer.name, count: number}));
     mark();
   }
 
@@ -122,17 +122,17 @@ function drawPathMap(place, map) {
     const ports = layer === map.layers[0] && letter !== "o" ? map.layers.slice(1).filter((one) => one.cells) : [];
     if (!ports.length || ports.length * number * number > LOOKED_UP_CELLS) return "";
     const found = ports.filter((port) => (port.letters ||= lettersOf(port.cells))[cell] === letter).map((port) => port.name);
-    return ` (${found.length === ports.length ? "every port" : found.slice(0, 4).join(", ") + (found.length > 4 ? ` and ${found.length - 4} more` : "")})`;
+    return ` (${found.length === ports.length ? say("every port") : found.slice(0, 4).join(", ") + (found.length > 4 ? `, ${say("... and {count} more", {count: found.length - 4})}` : "")})`;
   }
 
   function textOf(value, cell) {
-    if (value === undefined) return layer.cells ? "not tried" : "not measured";
-    return layer.cells ? (map.letters[value] || "unknown") + portsOf(cell, value) : valueText(value, layer.unit);
+    if (value === undefined) return layer.cells ? say("not tried") : say("not measured");
+    return layer.cells ? (map.letters[value] || say("unknown")) + portsOf(cell, value) : valueText(value, layer.unit);
   }
 
   function tell([row, column]) {
-    const text = row === column ? "the same" : textOf(values.get(row * number + column), row * number + column);
-    readout.textContent = `${map.labels[row]} to ${map.labels[column]} (${row} to ${column}): ${text}`;
+    const text = row === column ? say("the same") : textOf(values.get(row * number + column), row * number + column);
+    readout.textContent = say("{source} to {target} ({row} to {column}): {text}", {source: map.labels[row], target: map.labels[column], row, column, text});
   }
 
   function list() {
@@ -142,11 +142,11 @@ function drawPathMap(place, map) {
     if (map.symmetric) pairs.splice(0, pairs.length, ...pairs.filter(([cell]) => Math.floor(cell / number) < cell % number));
     if (!layer.cells) pairs.sort((one, other) => layer.worse * (other[1] - one[1]));
     else pairs.sort((one, other) => kindOf(one[1]).localeCompare(kindOf(other[1])) || one[0] - other[0]);
-    if (!pairs.length) { table.replaceChildren(element("p", {}, layer.cells ? "No attempt failed, and none is unknown." : "Nothing matches.")); return; }
+    if (!pairs.length) { table.replaceChildren(element("p", {}, layer.cells ? say("No attempt failed, and none is unknown.") : say("Nothing matches."))); return; }
     const body = element("tbody", {}, ...pairs.slice(0, LISTED_PAIRS).map(([cell, value]) => element("tr", {},
       element("td", {}, map.labels[Math.floor(cell / number)]), element("td", {}, map.labels[cell % number]), element("td", {}, textOf(value, cell)))));
-    table.replaceChildren(element("table", {class: "plain"}, element("caption", {}, `${Math.min(LISTED_PAIRS, pairs.length)} of ${pairs.length} ${layer.cells ? "attempts that failed or are unknown" : "pairs, the worst first"}`),
-      element("thead", {}, element("tr", {}, ...["from", "to", layer.name].map((text) => element("th", {scope: "col"}, text)))), body));
+    table.replaceChildren(element("table", {class: "plain"}, element("caption", {}, (layer.cells ? say("{some} of {all} attempts that failed or are unknown", {some: Math.min(LISTED_PAIRS, pairs.length), all: pairs.length}) : say("{some} of {all} pairs, the worst first", {some: Math.min(LISTED_PAIRS, pairs.length), all: pairs.length}))),
+      element("thead", {}, element("tr", {}, ...[say("from"), say("to"), layer.name].map((text) => element("th", {scope: "col"}, text)))), body));
   }
 
   function cellOf(event) {

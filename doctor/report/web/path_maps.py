@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from doctor.engine.language import localized, phrase
 from doctor.engine.net_summary import NetSummary
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.net.matrix import FAILING, OUTCOMES
@@ -38,7 +39,7 @@ def network_map(summary: NetSummary, hosts: Sequence[str]) -> dict[str, Any]:
     layers: list[dict[str, Any]] = []
     labels = [clean(f"{purpose} {number}" if number else purpose, 60) for purpose, number in summary.ports]
     if len(labels) > 1:
-        layers.append({"name": "worst of all ports", "cells": run_lengths(_worst(ports, count))})
+        layers.append({"name": localized("worst of all ports"), "cells": run_lengths(_worst(ports, count))})
     room = MAX_LAYER_CHARS
     for label, rows in zip(labels, ports, strict=True):
         cells = run_lengths(_without_diagonal(rows))
@@ -51,12 +52,12 @@ def network_map(summary: NetSummary, hosts: Sequence[str]) -> dict[str, Any]:
             for speed in summary.speeds
             if (value := speed.get(field)) is not None
         ]
-        layers += _value_layer(name, unit, worse, pairs, count)
+        layers += _value_layer(localized(name), unit, worse, pairs, count)
     return {
-        "title": "network test",
+        "title": localized("network test"),
         "labels": [clean(hosts[place], 100) for place in summary.hosts],
         "layers": layers,
-        "letters": {letter: outcome.value for letter, outcome in OUTCOMES.items()},
+        "letters": {letter: localized(outcome.value) for letter, outcome in OUTCOMES.items()},
         "failing": FAILING,
         "cut": room < 0,
     }
@@ -73,12 +74,21 @@ def pair_map(summary: SmokeSummary) -> dict[str, Any] | None:
         chosen = [pair for pair in summary.pair_speeds if pair.bytes == number and pair.seconds > 0]
         both = [(places[pair.low], places[pair.high], pair.bytes / pair.seconds) for pair in chosen]
         values = [*both, *((high, low, value) for low, high, value in both)]
-        layers += _value_layer(f"exchanges of {size(number)}, each way", "B/s", -1.0, values, len(ranks))
+        layers += _value_layer(
+            phrase("exchanges of {size}, each way", size=size(number)), "B/s", -1.0, values, len(ranks)
+        )
     labels = [
         clean(f"rank {rank} ({summary.placements[rank]})" if rank < len(summary.placements) else f"rank {rank}", 100)
         for rank in ranks
     ]
-    drawn = {"title": "smoke run", "labels": labels, "layers": layers, "letters": {}, "failing": "", "symmetric": True}
+    drawn = {
+        "title": localized("smoke run"),
+        "labels": labels,
+        "layers": layers,
+        "letters": {},
+        "failing": "",
+        "symmetric": True,
+    }
     return drawn if layers else None
 
 

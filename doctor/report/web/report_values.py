@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from doctor import __version__
+from doctor.engine.language import localized, phrase
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import Failure, SmokeSummary
 from doctor.report.layout.formatting import STYLES, StatusStyle, clean, count_noun
@@ -132,12 +133,14 @@ def _section(section: ReportSection, anchor: str) -> SectionView:
 
 def _folded_sections(sections: Iterable[SectionView]) -> list[SectionView]:
     """What is collapsed: one part for each area of checks that passed, what is waived, what was not checked."""
-    named = [
-        SectionView(_TITLES.get(section.title, f"Passed: {section.title}" if section.title else "Passed"), entries)
-        for section in sections
-        if (entries := section.entries)
-    ]
-    return sorted(named, key=lambda section: section.title.startswith("Passed"))
+    named = [SectionView(_title(section.title), entries) for section in sections if (entries := section.entries)]
+    return sorted(named, key=lambda section: section.title.startswith(localized("Passed")))
+
+
+def _title(name: str) -> str:
+    if name in _TITLES:
+        return localized(_TITLES[name])
+    return phrase("Passed: {area}", area=localized(name)) if name else localized("Passed")
 
 
 def _entry(entry: ReportEntry, anchor: str) -> EntryView:
@@ -191,7 +194,7 @@ def _plain_lines(lines: Details) -> Iterator[tuple[str, str]]:
 
 def _failure(failure: Failure) -> FailureView:
     kind = FAILURE_KINDS[failure.kind]
-    culprits = ranks_in_words(failure.culprit_ranks) if failure.culprit_ranks else "all ranks"
+    culprits = ranks_in_words(failure.culprit_ranks) if failure.culprit_ranks else localized("all ranks")
     ranks_by_stack: dict[str, list[int]] = {}
     for rank, text in sorted(failure.stacks.items(), key=lambda item: (item[0] not in failure.culprit_ranks, item[0])):
         ranks_by_stack.setdefault(_stack(text), []).append(rank)
@@ -202,7 +205,10 @@ def _failure(failure: Failure) -> FailureView:
         if room >= 0 and len(stacks) < MAX_STACKS:
             stacks.append((ranks_in_words(ranks), stack))
     return FailureView(
-        f"{culprits} {kind.report_text}", hang_timeline(failure), tuple(stacks), len(ranks_by_stack) - len(stacks)
+        f"{culprits} {localized(kind.report_text)}",
+        hang_timeline(failure),
+        tuple(stacks),
+        len(ranks_by_stack) - len(stacks),
     )
 
 

@@ -14,11 +14,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from doctor.engine.language import is_english, localized
+
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
 FOLDER = Path(__file__).parent
+_SAID = re.compile(r'\bsay\("([^"]+)"')
 _CODE = re.compile(r"`([^`]+)`")
 
 
@@ -30,7 +33,24 @@ def self_contained_page(template: str, data: dict[str, Any], **values: Any) -> s
         "base-uri 'none'; form-action 'none'"
     )
     page = _environment().get_template(template)
-    return page.render(style=style, script=script, policy=policy, data=data, **values)
+    words = {text: localized(text) for text in script_texts(script)} if not is_english() else {}
+    return page.render(
+        style=style,
+        script=script,
+        policy=policy,
+        data=data | ({"words": words} if words else {}),
+        language="en" if is_english() else "zh-CN",
+        **values,
+    )
+
+
+def script_texts(source: str) -> list[str]:
+    """The texts that a script, or a template, gives to ``say``.
+
+    >>> script_texts('say("{count} more", {count: 3})')
+    ['{count} more']
+    """
+    return list(dict.fromkeys(_SAID.findall(source)))
 
 
 @cache
@@ -61,8 +81,14 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
+    environment.globals["say"] = _say
     environment.filters["code"] = mark_code
     return environment
+
+
+def _say(text: str, **values: Any) -> str:
+    """A text of ours in the language of the page, with its values; the templates escape it."""
+    return localized(text).format(**values) if values else localized(text)
 
 
 def _printable(value: Any) -> Any:

@@ -15,6 +15,30 @@ from doctor.smoke.numerics.layout_trace import (
 
 BROADCAST, DIVERGE = "smoke-parameters-not-broadcast", "smoke-parameters-diverge"
 
+OTHER_AT_BEGIN = (
+    "before the first step {who} holds other values of the tensors that tensor parallelism does not shard than the "
+    "rest of ranks {group}"
+)
+TIED_AT_BEGIN = (
+    "before the first step the ranks {group} hold different values of the tensors that tensor parallelism does not "
+    "shard"
+)
+EVERYWHERE = {
+    "data": "after step {step} the ranks of each data-parallel group hold different parameters; expected the same",
+    "tensor": "after step {step} the ranks of each tensor-parallel group hold different values of the unsharded "
+    "tensors; expected the same",
+}
+OTHER = {
+    "data": "after step {step} {who} holds other parameters than the rest of data-parallel group {group}",
+    "tensor": "after step {step} {who} holds other values of the unsharded tensors than the rest of tensor-parallel "
+    "group {group}",
+}
+TIED = {
+    "data": "after step {step} the ranks of data-parallel group {group} hold different parameters; expected the same",
+    "tensor": "after step {step} the ranks of tensor-parallel group {group} hold different values of the unsharded "
+    "tensors; expected the same",
+}
+
 
 def replica_defects(trace: LayoutTrace) -> Iterator[Defect]:
     """What is wrong before the first step; and the first step after which replicas differ."""
@@ -60,10 +84,7 @@ def _differ_at_begin(trace: LayoutTrace) -> Iterator[Defect]:
     for group in trace.slices:
         split = majority_split(field_values(trace.begun, group, "replicated"), hosts=trace.hosts)
         if split:
-            tensors = "the tensors that tensor parallelism does not shard"
-            template = f"before the first step {{who}} holds other values of {tensors} than the rest of ranks {{group}}"
-            if split.tie:
-                template = f"before the first step the ranks {{group}} hold different values of {tensors}"
+            template = TIED_AT_BEGIN if split.tie else OTHER_AT_BEGIN
             yield _divergence_defect(trace, BEFORE_FIRST_STEP, "begin", split, template, group, root=True)
             return
 
@@ -90,22 +111,15 @@ def _divergence(
 ) -> Defect:
     """Replicas that no longer agree. From the first step on, in every group and without a majority: the program."""
     clear = {group: split for group, split in parted.items() if not split.tie}
-    quantity = "parameters" if kind == "data" else "values of the unsharded tensors"
     if everywhere and not clear and not step:
-        template = (
-            f"after step {{step}} the ranks of each {kind}-parallel group hold different {quantity}; expected the same"
+        return _divergence_defect(
+            trace, step, f"{kind} all", MajoritySplit((), ()), EVERYWHERE[kind], next(iter(parted))
         )
-        return _divergence_defect(trace, step, f"{kind} all", MajoritySplit((), ()), template, next(iter(parted)))
     blamed = clear or parted
     group = next(iter(blamed))
     against = tuple(sorted(rank for split in blamed.values() for rank in split.deviating))
     agree = tuple(rank for split in clear.values() for rank in split.agreeing)
-    template = f"after step {{step}} {{who}} holds other {quantity} than the rest of {kind}-parallel group {{group}}"
-    if not clear:
-        template = (
-            f"after step {{step}} the ranks of {kind}-parallel group {{group}} hold different {quantity};"
-            " expected the same"
-        )
+    template = (OTHER if clear else TIED)[kind]
     return _divergence_defect(trace, step, kind, MajoritySplit(against, agree), template, group)
 
 

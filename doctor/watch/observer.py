@@ -120,7 +120,7 @@ class Observer:
         if failure is not None:
             training.failure = failure
 
-    def _stack(self, training: Training, rank: int) -> str:
+    def _stack(self, training: Training, rank: int) -> str | None:
         process = training.processes.get(rank)
         return process.stack() if process else ""
 

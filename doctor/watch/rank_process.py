@@ -122,23 +122,25 @@ class RankProcess(RankMonitor):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
                 signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
 
-    def stack(self) -> str:
-        """The Python stacks of all threads, innermost call first; empty where the process does not write them."""
+    def stack(self) -> str | None:
+        """The Python stacks of all threads, innermost call first.
+
+        Empty where the process does not write them, None where it did not within `STACK_SECONDS`.
+        """
         if self.ended or not self.pid or self.state in "TtF" or not _catches(self.pid, STACK_SIGNAL):
             return ""
         try:
-            before = self._stacks_path.stat().st_size
+            os.truncate(self._stacks_path, 0)  # the process appends
             os.kill(self.pid, STACK_SIGNAL)
+            limit, size, last_size = time.monotonic() + STACK_SECONDS, 0, -1
+            while time.monotonic() < limit and (not size or size != last_size):
+                last_size = size
+                time.sleep(0.01)
+                size = self._stacks_path.stat().st_size
+            with self._stacks_path.open("rb") as file:
+                return file.read(LONGEST_STACK).decode("utf-8", "replace") or None
         except OSError:
             return ""
-        limit, size, last_size = time.monotonic() + STACK_SECONDS, before, -1
-        while time.monotonic() < limit and (size == before or size != last_size):
-            last_size = size
-            time.sleep(0.01)
-            size = self._stacks_path.stat().st_size
-        with self._stacks_path.open("rb") as file:
-            file.seek(before)
-            return file.read(LONGEST_STACK).decode("utf-8", "replace")
 
 
 def _start_time(pid: int) -> str:

@@ -100,6 +100,43 @@ def test_a_checkpoint_an_evaluation_and_a_compile_have_more_time(frame: str) -> 
     assert ranks.verdict(400.0, stack=frame) is not None
 
 
+def test_a_rank_that_goes_on_while_its_stack_is_read_is_not_named() -> None:
+    """Its checkpoint ended between the look at its page and the look at its stack, which shows no checkpoint more."""
+    ranks = three_after_two_steps()
+    all_but_one_wait(ranks, 10 * PATIENCE)
+    assert ranks.watch.judge(100.0, 0.0, lambda _: "in barrier") is None
+    ranks.show(2, "compute", 2, 0.0)
+    assert ranks.verdict(100.1) is None
+
+
+def test_a_rank_whose_stack_is_late_is_named_only_after_it_was_asked_again() -> None:
+    ranks = three_after_two_steps()
+    all_but_one_wait(ranks, 10 * PATIENCE)
+    assert ranks.watch.judge(100.0, 0.0, lambda _: None) is None
+    assert ranks.watch.judge(101.0, 0.0, lambda _: None) is None
+    assert ranks.verdict(102.0, stack="File t.py, line 7 in save_checkpoint") is None
+
+
+def test_a_rank_that_never_writes_its_stack_is_named_all_the_same() -> None:
+    ranks = three_after_two_steps()
+    all_but_one_wait(ranks, 10 * PATIENCE)
+    verdicts = [ranks.watch.judge(100.0 + look, 0.0, lambda _: None) for look in range(9)]
+    assert verdicts[0] is None and verdicts[-1] and verdicts[-1].culprit_ranks == (2,)
+
+
+def test_a_long_checkpoint_is_seldom_interrupted_for_its_stack() -> None:
+    ranks, asked = three_after_two_steps(), []
+
+    def stack(rank: int) -> str:
+        asked.append(rank)
+        return "File t.py, line 7 in save_checkpoint"
+
+    for tick in range(1000):
+        all_but_one_wait(ranks, 10 * PATIENCE + tick / 30)
+        assert ranks.watch.judge(100.0 + tick / 30, 0.0, stack) is None
+    assert 1 <= len(asked) < 10
+
+
 def test_the_first_step_has_more_time() -> None:
     ranks = Ranks(3)
     for rank in range(3):

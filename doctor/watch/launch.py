@@ -141,8 +141,7 @@ class _Watch:
         end = (hang and self.options.on_hang == "end") or self.options.exit_on_fault
         if end:
             self.ended = True
-            for process in training.processes.values():
-                process.terminate()
+            self.command.end(process.pid for process in training.processes.values() if not process.ended)
         return end
 
     def _finish(self, index: int, training: Training) -> None:
@@ -152,7 +151,8 @@ class _Watch:
         outcome = self._outcome(training, None)
         wrong = bool(outcome.data and outcome.data.causes)
         slow = find_stragglers({rank: [times] for rank, times in training.pace.work().items()})
-        if slow or wrong or self.options.always_report:
+        told = any(self.reported.values())  # of an earlier start: its report is not to be written over
+        if slow or wrong or (self.options.always_report and not told):
             self.reported[index] = self.report(outcome)
         if not slow and not wrong:
             warn(f"{self._line(training)}; no fault was found")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import os
 import re
@@ -54,7 +53,6 @@ class RankProcess(RankMonitor):
         self._events_path, self._stacks_path = page.with_suffix(".events"), page.with_suffix(".stacks")
         self._events_at = 0
         self._half_line = b""
-        self._pidfd = -1
         self.told_end = False
         self.born = ""
 
@@ -63,10 +61,6 @@ class RankProcess(RankMonitor):
         if not self.pid and not self.ended and self.timed.writer() == self._pid_of_name:  # type: ignore[no-untyped-call]
             self.pid = self._pid_of_name
             self.born = _start_time(self.pid)
-            try:
-                self._pidfd = os.pidfd_open(self.pid)
-            except OSError:
-                self._pidfd = -1
         if self.timed.read():  # type: ignore[no-untyped-call]
             self.effective = self.cpu = 0.0
             if self.state != "X":
@@ -114,13 +108,6 @@ class RankProcess(RankMonitor):
             self.dead = "exit status 1"
         else:
             self.dead = "exit status 0" if self.told_end else UNKNOWN_END
-
-    def terminate(self) -> None:
-        """SIGTERM, and SIGCONT for one that is stopped."""
-        if not self.ended and self._pidfd >= 0:
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
-                signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
 
     def stack(self) -> str | None:
         """The Python stacks of all threads, innermost call first.

@@ -189,6 +189,21 @@ def test_a_rank_that_a_launcher_ends_after_another_is_not_named() -> None:
     assert "bad batch 17" in failure.text
 
 
+def test_a_rank_that_was_done_while_another_waited_for_it_has_left() -> None:
+    """The other's connection breaks with that, and no rank is known that failed."""
+    ranks = three_after_two_steps()
+    for rank in (0, 1):
+        ranks.call(rank, 2)
+    ranks.show(2, "done", 2, 0.0, dead="exit status 0")
+    broken = {"dead": "exit status 1", "error": "RuntimeError: Connection closed by peer"}
+    for rank in (0, 1):
+        place = {"group": 0, "seq": 3, "op": "all_reduce", "dtype": "float32", "numel": 8, "root": -1}
+        ranks.show(rank, "collective", 2, 0.0, **place, **broken)
+    ranks.verdict(2.1)
+    failure = ranks.verdict(9.0)
+    assert failure and (failure.kind, failure.culprit_ranks) == ("left", (2,))
+
+
 def test_ranks_that_never_join_are_named_by_those_that_wait_in_the_rendezvous() -> None:
     watch = TrainingWatch(4, PATIENCE)
     for rank in (0, 1, 3):

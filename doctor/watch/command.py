@@ -15,6 +15,8 @@ import psutil
 from doctor.engine.errors import InputError
 
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+ENDING = frozenset({signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT})
+"""Signals by which a user or a scheduler ends a job."""
 _FROM_KERNEL = 128
 """``si_code`` of a signal that a terminal sends to all of its foreground processes."""
 LOOK = 0.03

@@ -15,7 +15,7 @@ from doctor.engine.record import Run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.environment.job_context import detect
 from doctor.smoke.model import Failure
-from doctor.watch.command import LOOK, WatchedCommand, warn
+from doctor.watch.command import ENDING, LOOK, WatchedCommand, warn
 from doctor.watch.data.analyze import DataReport
 from doctor.watch.data_outcomes import notes_of
 from doctor.watch.folder import WatchFolder
@@ -122,6 +122,8 @@ class _Watch:
 
     def look(self) -> bool:
         """Whether the job is to be ended."""
+        if self.command.interrupted in ENDING:
+            self.observer.judges = False  # how ranks end from now on is no fault
         self.observer.look()
         end = False
         for index, training in enumerate(self.observer.trainings):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -91,10 +92,8 @@ def test_ending_the_job_ends_the_workers_of_ranks_that_are_ended_first(tmp_path:
     threading.Thread(target=rank.wait).start()  # as its launcher would
     command.end([rank.pid])
     assert command.run(lambda: False) == 128 + signal.SIGTERM
-    try:
+    with contextlib.suppress(psutil.NoSuchProcess):
         assert psutil.Process(int(worker.read_text())).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        pass
 
 
 def test_started_once_for_each_rank_one_process_watches_and_all_pass_their_exit_codes(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ NO_RANK = (
     "no rank was seen: no process of the command formed a process group of torch.distributed; or its interpreter runs "
     "with -I, -E or -S, or on another host"
 )
+SETTLE_SECONDS = 3.0
+"""After a command that failed: for the rules to name the rank that ended first."""
 MINUTE = 60.0
 """Seconds between two lines about the training."""
 ENDS = frozenset({"dead", "not-started"})
@@ -108,6 +110,10 @@ class _Watch:
         self.look()
         while self._others_live() and not self.ended and not self.look():
             time.sleep(LOOK)
+        settled = time.monotonic() + SETTLE_SECONDS
+        while code and not self.ended and self._unexplained() and time.monotonic() < settled:
+            time.sleep(LOOK)
+            self.look()
         for index, training in enumerate(self.observer.trainings):
             if index not in self.reported:
                 self._finish(index, training)
@@ -115,6 +121,10 @@ class _Watch:
         if not self.observer.trainings:
             warn(NO_RANK)
         return exit_code if exit_code else code
+
+    def _unexplained(self) -> bool:
+        """Whether ranks ended, and no failure is known yet: the rules wait a while for the cause."""
+        return self.observer.judges and any(training.failure is None for training in self.observer.trainings[-1:])
 
     def _others_live(self) -> bool:
         """Whether ranks are left that other processes of the launch have started."""

@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import psutil
 
 from doctor.engine.errors import InputError
 
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+ENDING = frozenset({signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT})
+"""Signals by which a user or a scheduler ends a job."""
 _FROM_KERNEL = 128
 """``si_code`` of a signal that a terminal sends to all of its foreground processes."""
 LOOK = 0.03
@@ -68,24 +70,35 @@ class WatchedCommand:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(info.si_signo)
 
-    def end(self) -> None:
-        """Ends the command and all that it has started: SIGTERM, and after a while SIGKILL."""
-        try:
-            command = psutil.Process(self.process.pid)
-            tree = [command, *command.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return
+    def end(self, ranks: Iterable[int] = ()) -> None:
+        """Ends the command, the processes ``ranks``, and all that they have started: SIGTERM, after a while SIGKILL.
+
+        All are listed before the first is ended: a worker whose rank has ended is nobody's child any more.
+        """
+        found: dict[int, psutil.Process] = {}
+        for pid in (self.process.pid, *ranks):
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                top = psutil.Process(pid)
+                found.update((process.pid, process) for process in (top, *top.children(recursive=True)))
+        tree = list(found.values())
         for process in tree:
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 process.send_signal(signal.SIGTERM)
                 process.send_signal(signal.SIGCONT)
         limit = time.monotonic() + END_SECONDS
-        while time.monotonic() < limit and self.process.poll() is None:
+        while time.monotonic() < limit and (self.process.poll() is None or any(map(_lives, tree))):
             time.sleep(LOOK)
         for process in tree:
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 if process.is_running() and process.pid != os.getpid():
                     process.kill()
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
 
 
 def warn(text: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from doctor.watch.data_folder import DataFolder
@@ -17,7 +18,25 @@ from doctor.watch.hook import hook_text
 VARIABLE = "DOCTOR_WATCH"
 """Names the folder in the job's environment."""
 PLACES = ("/dev/shm", "/tmp")
+LEAST_FREE = 32 << 20
+"""Bytes that a place must have free."""
 READY_SECONDS = 10.0
+
+
+def _places() -> Iterator[str]:
+    """Where a folder can be made, the best first."""
+    for place in PLACES:
+        with contextlib.suppress(OSError):
+            space = os.statvfs(place)
+            if os.access(place, os.W_OK | os.X_OK) and space.f_bavail * space.f_frsize >= LEAST_FREE:
+                yield place
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        return path.lstat().st_uid == os.getuid()
+    except OSError:
+        return False
 
 
 class WatchFolder:
@@ -31,8 +50,7 @@ class WatchFolder:
     @classmethod
     def create(cls) -> WatchFolder:
         """Raises: OSError where no place can be written to."""
-        places = [place for place in PLACES if os.access(place, os.W_OK | os.X_OK)]
-        folder = cls(Path(tempfile.mkdtemp(prefix="doctor-watch-", dir=places[0] if places else None)))
+        folder = cls(Path(tempfile.mkdtemp(prefix="doctor-watch-", dir=next(_places(), None))))
         folder.fill()
         return folder
 
@@ -43,8 +61,8 @@ class WatchFolder:
         ``identity``: the same text in all of them. Raises: OSError; TimeoutError where no other makes the folder ready.
         """
         name = hashlib.sha256(f"{os.getuid()} {identity}".encode()).hexdigest()[:16]
-        places = [place for place in PLACES if os.access(place, os.W_OK | os.X_OK)]
-        folder = cls(Path(places[0] if places else tempfile.gettempdir()) / f"doctor-watch-{os.getuid()}-{name}")
+        paths = [Path(place, f"doctor-watch-{os.getuid()}-{name}") for place in [*_places(), tempfile.gettempdir()]]
+        folder = cls(next(filter(_is_own, paths), paths[0]))
         folder.path.mkdir(0o700, exist_ok=True)
         about = folder.path.lstat()
         if not folder.path.is_dir() or folder.path.is_symlink() or about.st_uid != os.getuid() or about.st_mode & 0o77:

@@ -15,7 +15,7 @@ from doctor.engine.record import Run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.environment.job_context import detect
 from doctor.smoke.model import Failure
-from doctor.watch.command import LOOK, WatchedCommand, warn
+from doctor.watch.command import ENDING, LOOK, WatchedCommand, warn
 from doctor.watch.data.analyze import DataReport
 from doctor.watch.data_outcomes import notes_of
 from doctor.watch.folder import WatchFolder
@@ -26,6 +26,8 @@ NO_RANK = (
     "no rank was seen: no process of the command formed a process group of torch.distributed; or its interpreter runs "
     "with -I, -E or -S, or on another host"
 )
+SETTLE_SECONDS = 3.0
+"""After a command that failed: for the rules to name the rank that ended first."""
 MINUTE = 60.0
 """Seconds between two lines about the training."""
 ENDS = frozenset({"dead", "not-started"})
@@ -108,6 +110,10 @@ class _Watch:
         self.look()
         while self._others_live() and not self.ended and not self.look():
             time.sleep(LOOK)
+        settled = time.monotonic() + SETTLE_SECONDS
+        while code and not self.ended and self._unexplained() and time.monotonic() < settled:
+            time.sleep(LOOK)
+            self.look()
         for index, training in enumerate(self.observer.trainings):
             if index not in self.reported:
                 self._finish(index, training)
@@ -116,12 +122,18 @@ class _Watch:
             warn(NO_RANK)
         return exit_code if exit_code else code
 
+    def _unexplained(self) -> bool:
+        """Whether ranks ended, and no failure is known yet: the rules wait a while for the cause."""
+        return self.observer.judges and any(training.failure is None for training in self.observer.trainings[-1:])
+
     def _others_live(self) -> bool:
         """Whether ranks are left that other processes of the launch have started."""
         return any(training.began and not training.over for training in self.observer.trainings[-1:])
 
     def look(self) -> bool:
         """Whether the job is to be ended."""
+        if self.command.interrupted in ENDING:
+            self.observer.judges = False  # how ranks end from now on is no fault
         self.observer.look()
         end = False
         for index, training in enumerate(self.observer.trainings):
@@ -141,8 +153,7 @@ class _Watch:
         end = (hang and self.options.on_hang == "end") or self.options.exit_on_fault
         if end:
             self.ended = True
-            for process in training.processes.values():
-                process.terminate()
+            self.command.end(process.pid for process in training.processes.values() if not process.ended)
         return end
 
     def _finish(self, index: int, training: Training) -> None:
@@ -152,7 +163,8 @@ class _Watch:
         outcome = self._outcome(training, None)
         wrong = bool(outcome.data and outcome.data.causes)
         slow = find_stragglers({rank: [times] for rank, times in training.pace.work().items()})
-        if slow or wrong or self.options.always_report:
+        told = any(self.reported.values())  # of an earlier start: its report is not to be written over
+        if slow or wrong or (self.options.always_report and not told):
             self.reported[index] = self.report(outcome)
         if not slow and not wrong:
             warn(f"{self._line(training)}; no fault was found")

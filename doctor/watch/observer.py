@@ -47,6 +47,8 @@ class Observer:
         self._processes: dict[str, RankProcess | None] = {}
         self._rank_of: dict[str, tuple[int, Training]] = {}
         self._last_look = 0.0
+        self.judges = True
+        """Whether what stops a training is a failure: not where the job is being ended from outside."""
 
     def look(self) -> None:
         """Takes in all that is new on this host."""
@@ -62,7 +64,7 @@ class Observer:
             process.observe(now)  # type: ignore[no-untyped-call]
             self._take_snapshot(process, now)
         for training in self.trainings:
-            if training.failure is None:
+            if training.failure is None and self.judges:
                 self._judge(training, now, late)
 
     def _find_processes(self) -> None:
@@ -120,7 +122,7 @@ class Observer:
         if failure is not None:
             training.failure = failure
 
-    def _stack(self, training: Training, rank: int) -> str:
+    def _stack(self, training: Training, rank: int) -> str | None:
         process = training.processes.get(rank)
         return process.stack() if process else ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import os
 import re
@@ -54,7 +53,6 @@ class RankProcess(RankMonitor):
         self._events_path, self._stacks_path = page.with_suffix(".events"), page.with_suffix(".stacks")
         self._events_at = 0
         self._half_line = b""
-        self._pidfd = -1
         self.told_end = False
         self.born = ""
 
@@ -63,10 +61,6 @@ class RankProcess(RankMonitor):
         if not self.pid and not self.ended and self.timed.writer() == self._pid_of_name:  # type: ignore[no-untyped-call]
             self.pid = self._pid_of_name
             self.born = _start_time(self.pid)
-            try:
-                self._pidfd = os.pidfd_open(self.pid)
-            except OSError:
-                self._pidfd = -1
         if self.timed.read():  # type: ignore[no-untyped-call]
             self.effective = self.cpu = 0.0
             if self.state != "X":
@@ -115,30 +109,25 @@ class RankProcess(RankMonitor):
         else:
             self.dead = "exit status 0" if self.told_end else UNKNOWN_END
 
-    def terminate(self) -> None:
-        """SIGTERM, and SIGCONT for one that is stopped."""
-        if not self.ended and self._pidfd >= 0:
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
-                signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
+    def stack(self) -> str | None:
+        """The Python stacks of all threads, innermost call first.
 
-    def stack(self) -> str:
-        """The Python stacks of all threads, innermost call first; empty where the process does not write them."""
+        Empty where the process does not write them, None where it did not within `STACK_SECONDS`.
+        """
         if self.ended or not self.pid or self.state in "TtF" or not _catches(self.pid, STACK_SIGNAL):
             return ""
         try:
-            before = self._stacks_path.stat().st_size
+            os.truncate(self._stacks_path, 0)  # the process appends
             os.kill(self.pid, STACK_SIGNAL)
+            limit, size, last_size = time.monotonic() + STACK_SECONDS, 0, -1
+            while time.monotonic() < limit and (not size or size != last_size):
+                last_size = size
+                time.sleep(0.01)
+                size = self._stacks_path.stat().st_size
+            with self._stacks_path.open("rb") as file:
+                return file.read(LONGEST_STACK).decode("utf-8", "replace") or None
         except OSError:
             return ""
-        limit, size, last_size = time.monotonic() + STACK_SECONDS, before, -1
-        while time.monotonic() < limit and (size == before or size != last_size):
-            last_size = size
-            time.sleep(0.01)
-            size = self._stacks_path.stat().st_size
-        with self._stacks_path.open("rb") as file:
-            file.seek(before)
-            return file.read(LONGEST_STACK).decode("utf-8", "replace")
 
 
 def _start_time(pid: int) -> str:

@@ -36,8 +36,24 @@ QUIET = 0.5
 """Seconds without a sign, after which a rank that has started collectives may be waiting for one of them."""
 PAUSED_SECONDS = 10.0
 """Seconds that a debugger or a profiler may stop a rank."""
+ASK_AGAIN = 0.05
+"""Of the time that a rank has been without a sign: until its stack is read again, after it showed long work."""
+MOST_UNANSWERED = 5
+"""Times that a rank's stack is asked for before the rank is named without it."""
 GRACE = 1.0
 """Seconds for the cause of a rank's end to be heard of."""
+
+
+class Suspicion(msgspec.Struct):
+    """Ranks that a time limit speaks against, and what their stacks said."""
+
+    signs: tuple[tuple[int, int], ...] = ()
+    """Each rank with the stamp of its last sign: with a new one, the suspicion begins anew."""
+    confirmed: bool = False
+    """Whether their stacks were read and show no long work."""
+    unanswered: int = 0
+    ask_at: float = 0.0
+    """When their stacks may be read again."""
 
 
 class TrainingWatch:
@@ -58,6 +74,7 @@ class TrainingWatch:
         self._numbers: dict[int, dict[int, int]] = {}
         """By rank: from its own number of a group to ours."""
         self._first_death: float | None = None
+        self._suspicion = Suspicion()
 
     # ---- what comes from the ranks
 
@@ -159,16 +176,20 @@ class TrainingWatch:
 
     # ---- verdicts
 
-    def judge(self, now: float, late: float, stack: Callable[[int], str]) -> Failure | None:
-        """What stopped the training, if anything did. ``stack``: the Python stacks of a rank, asked for when needed."""
+    def judge(self, now: float, late: float, stack: Callable[[int], str | None]) -> Failure | None:
+        """What stopped the training, if anything did.
+
+        ``stack``: the Python stacks of a rank, asked for when needed; empty where it cannot tell, None where it did not
+        answer in time.
+        """
         if late_ranks := self._never_joined(now):
             return late_ranks
         failure = self.detector.feed(self.snapshots, now, late) if self.snapshots else None
-        if failure is None or not self._plausible(failure, stack):
+        if failure is None or not self._plausible(failure, now, stack):
             return None
         return msgspec.structs.replace(failure, stage="training" if failure.stage == STAGE else failure.stage)
 
-    def _plausible(self, failure: Failure, stack: Callable[[int], str]) -> bool:
+    def _plausible(self, failure: Failure, now: float, stack: Callable[[int], str | None]) -> bool:
         if failure.kind in ("stopped", "frozen"):
             return failure.seconds > min(PAUSED_SECONDS, self.patience)
         if failure.certainty != "timeout":
@@ -180,7 +201,28 @@ class TrainingWatch:
             return False
         if failure.seconds >= LONG_WORK * self.patience:
             return True
-        return not any(LONG_FRAMES.search(stack(rank)) for rank in blamed[:4])
+        return self._confirmed(blamed[:4], failure.seconds, now, stack)
+
+    def _confirmed(self, blamed: Sequence[int], seconds: float, now: float, stack: Callable[[int], str | None]) -> bool:
+        """Whether the ranks' stacks show no long work, and they gave no sign since their stacks were read.
+
+        A rank may go on between the look at its page and the look at its stack: only the next look at its page shows
+        that the stack is of the place where it is stuck.
+        """
+        signs = tuple((rank, self.snapshots[rank].stamp if rank in self.snapshots else -1) for rank in blamed)
+        if self._suspicion.signs != signs:
+            self._suspicion = Suspicion(signs)
+        suspicion = self._suspicion
+        if suspicion.confirmed or now < suspicion.ask_at:
+            return suspicion.confirmed
+        stacks = [stack(rank) for rank in blamed]
+        if any(LONG_FRAMES.search(text or "") for text in stacks):
+            suspicion.ask_at = now + ASK_AGAIN * seconds
+        elif None in stacks and suspicion.unanswered < MOST_UNANSWERED:
+            suspicion.unanswered += 1
+        else:
+            suspicion.confirmed = True
+        return False
 
     def _never_joined(self, now: float) -> Failure | None:
         """Ranks that the others have been waiting for in the rendezvous."""

@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 PROGRAMS = Path(__file__).parent / "programs"
+KEPT: list[dict[str, Any]] = []
+"""The programs' objects, to the end of the process: gloo's destructor joins, with the interpreter's lock held, a thread
+that may be waiting for that lock (torch 2.13)."""
 HOOK = Path(__file__).parents[2] / "doctor" / "watch" / "hook" / "data_hooks.py"
 
 
@@ -39,6 +42,7 @@ def run_rank(source: str, rank: int, world: int, port: int, folder: str, variabl
         spec.loader.exec_module(hooks)
         assert hooks.install(torch, None)
     names: dict[str, Any] = {"__name__": "__main__"}
+    KEPT.append(names)
     exec(compile(source, "program.py", "exec"), names)
     states = [repr(random.getstate()), str(torch.get_rng_state().tolist())]
     return {

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
+from doctor.watch import folder
+from doctor.watch.command import WatchedCommand
 from tests.watch.running import LIMIT, doctor_watch
 
 pytestmark = pytest.mark.timeout(LIMIT)
@@ -63,15 +69,44 @@ def test_the_folder_of_the_ranks_is_gone_afterwards(tmp_path: Path) -> None:
     assert files == ["data-hooks", "digests", "hook", "ranks"] and not os.path.exists(folder)
 
 
-def test_started_once_for_each_rank_one_process_watches_and_all_pass_their_exit_codes() -> None:
+def test_a_full_place_is_passed_over_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "PLACES", ("/dev/full", "/proc", str(tmp_path)))
+    watch_folder = folder.WatchFolder.create()
+    assert watch_folder.path.parent == tmp_path
+    watch_folder.remove()
+
+
+def test_ending_the_job_ends_the_workers_of_ranks_that_are_ended_first(tmp_path: Path) -> None:
+    """A rank that ends at SIGTERM leaves its loader workers to nobody; a rank need not be the command's child."""
+    script = f"(trap '' HUP; sleep 1000) & echo $! > {tmp_path}/worker; wait"
+    rank = subprocess.Popen(["sh", "-c", script], start_new_session=True)
+    command = WatchedCommand(["sleep", "1000"], os.environ)
+    worker = tmp_path / "worker"
+
+    def both_are_there() -> bool:
+        return worker.exists() and bool(worker.read_text())
+
+    end_of_wait = time.monotonic() + LIMIT
+    while not both_are_there() and time.monotonic() < end_of_wait:
+        time.sleep(0.01)
+    threading.Thread(target=rank.wait).start()  # as its launcher would
+    command.end([rank.pid])
+    assert command.run(lambda: False) == 128 + signal.SIGTERM
+    with contextlib.suppress(psutil.NoSuchProcess):
+        assert psutil.Process(int(worker.read_text())).status() == psutil.STATUS_ZOMBIE
+
+
+def test_started_once_for_each_rank_one_process_watches_and_all_pass_their_exit_codes(tmp_path: Path) -> None:
     """A launcher's environment: the processes share one folder on the host."""
     processes = []
     for rank in range(3):
         environ = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "3"}
         environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 20000))
-        script = f'echo "$DOCTOR_WATCH"; exec sleep 2 && exit {rank}'
+        all_are_there = f"touch {tmp_path}/{rank}; while [ $(ls {tmp_path} | wc -l) -lt 3 ]; do sleep 0.1; done"
+        script = f'echo "$DOCTOR_WATCH"; {all_are_there}; exit {rank}'
         argv = [sys.executable, "-m", "doctor", "watch", "--", "sh", "-c", f"{script}"]
         processes.append(subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     outputs = [process.communicate(timeout=LIMIT) for process in processes]
+    assert [process.returncode for process in processes] == [0, 1, 2]
     assert len({out for out, _ in outputs}) == 1
     assert sum("no rank was seen" in err for _, err in outputs) == 1

@@ -159,6 +159,15 @@ def test_a_job_that_ends_well_loses_its_ranks() -> None:
     assert (judged(ended, *moving).result, odd(judged(ended, *moving))) == ("moves", [])
 
 
+def test_the_last_rank_of_a_job_that_falls_apart_is_not_accused() -> None:
+    """The first to go has no process any more, and nobody is left who waits for it."""
+    gone: list[Look | None] = [*looks()[:2], None]
+    ended = msgspec.structs.replace(rank(0), looks=gone)
+    assert (judged(ended).result, odd(judged(ended))) == ("undecided", [])
+    waits = judged(ended, *(rank(n, None, WAITS) for n in (1, 2, 3)))
+    assert odd(waits) == [0]
+
+
 def test_ranks_that_cannot_be_read_are_unknown() -> None:
     found = judged(*(rank(n, looks("?", switches=500)) for n in range(4)))
     assert (found.result, exit_code([found], {})) == ("undecided", 12)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,3 +80,16 @@ def test_a_rank_that_computes_more_slowly_is_named(tmp_path: Path) -> None:
     watched = doctor_watch(*training(3, 60, "slow", 2, 0), folder=tmp_path)
     assert watched.code == 0  # a warning
     assert watched.found_ranks == {"smoke-rank-slow": [2]}
+
+
+@pytest.mark.full
+def test_a_job_that_its_user_ends_has_no_finding() -> None:
+    """Ctrl-C in a terminal: doctor, the launcher and all ranks get the signal."""
+    argv = [sys.executable, "-m", "doctor", "watch", "--", *training(2, 100000, "say-steps", 0, 0)]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(argv, start_new_session=True, **streams) as doctor:  # type: ignore[call-overload]
+        assert doctor.stdout.readline() == "rank 0 is in step 5\n"
+        os.killpg(doctor.pid, signal.SIGINT)
+        out, errors = doctor.communicate(timeout=LIMIT)
+    assert "FAIL" not in out and "no fault was found" in errors
+    assert doctor.returncode not in (0, 10)

@@ -100,6 +100,43 @@ def test_a_checkpoint_an_evaluation_and_a_compile_have_more_time(frame: str) -> 
     assert ranks.verdict(400.0, stack=frame) is not None
 
 
+def test_a_rank_that_goes_on_while_its_stack_is_read_is_not_named() -> None:
+    """Its checkpoint ended between the look at its page and the look at its stack, which shows no checkpoint more."""
+    ranks = three_after_two_steps()
+    all_but_one_wait(ranks, 10 * PATIENCE)
+    assert ranks.watch.judge(100.0, 0.0, lambda _: "in barrier") is None
+    ranks.show(2, "compute", 2, 0.0)
+    assert ranks.verdict(100.1) is None
+
+
+def test_a_rank_whose_stack_is_late_is_named_only_after_it_was_asked_again() -> None:
+    ranks = three_after_two_steps()
+    all_but_one_wait(ranks, 10 * PATIENCE)
+    assert ranks.watch.judge(100.0, 0.0, lambda _: None) is None
+    assert ranks.watch.judge(101.0, 0.0, lambda _: None) is None
+    assert ranks.verdict(102.0, stack="File t.py, line 7 in save_checkpoint") is None
+
+
+def test_a_rank_that_never_writes_its_stack_is_named_all_the_same() -> None:
+    ranks = three_after_two_steps()
+    all_but_one_wait(ranks, 10 * PATIENCE)
+    verdicts = [ranks.watch.judge(100.0 + look, 0.0, lambda _: None) for look in range(9)]
+    assert verdicts[0] is None and verdicts[-1] and verdicts[-1].culprit_ranks == (2,)
+
+
+def test_a_long_checkpoint_is_seldom_interrupted_for_its_stack() -> None:
+    ranks, asked = three_after_two_steps(), []
+
+    def stack(rank: int) -> str:
+        asked.append(rank)
+        return "File t.py, line 7 in save_checkpoint"
+
+    for tick in range(1000):
+        all_but_one_wait(ranks, 10 * PATIENCE + tick / 30)
+        assert ranks.watch.judge(100.0 + tick / 30, 0.0, stack) is None
+    assert 1 <= len(asked) < 10
+
+
 def test_the_first_step_has_more_time() -> None:
     ranks = Ranks(3)
     for rank in range(3):
@@ -150,6 +187,21 @@ def test_a_rank_that_a_launcher_ends_after_another_is_not_named() -> None:
     failure = ranks.verdict(9.0)
     assert failure and (failure.kind, failure.culprit_ranks) == ("dead", (1,))
     assert "bad batch 17" in failure.text
+
+
+def test_a_rank_that_was_done_while_another_waited_for_it_has_left() -> None:
+    """The other's connection breaks with that, and no rank is known that failed."""
+    ranks = three_after_two_steps()
+    for rank in (0, 1):
+        ranks.call(rank, 2)
+    ranks.show(2, "done", 2, 0.0, dead="exit status 0")
+    broken = {"dead": "exit status 1", "error": "RuntimeError: Connection closed by peer"}
+    for rank in (0, 1):
+        place = {"group": 0, "seq": 3, "op": "all_reduce", "dtype": "float32", "numel": 8, "root": -1}
+        ranks.show(rank, "collective", 2, 0.0, **place, **broken)
+    ranks.verdict(2.1)
+    failure = ranks.verdict(9.0)
+    assert failure and (failure.kind, failure.culprit_ranks) == ("left", (2,))
 
 
 def test_ranks_that_never_join_are_named_by_those_that_wait_in_the_rendezvous() -> None:

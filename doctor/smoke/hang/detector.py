@@ -91,8 +91,14 @@ class Detector:
         if state.ledger.mismatch:
             return self._mismatch_rule.evaluate(state)
         if (exit_failure := self._exit_rule.evaluate(state)) or self._exit_rule.pending:
-            return exit_failure
+            return self._who_left() or exit_failure if exit_failure and exit_failure.kind == "network" else exit_failure
         return self._stopped_rule.evaluate(state, late) or self._hang_failure(late, evidence)
+
+    def _who_left(self) -> Failure | None:
+        """Ranks that were done when others, whose connections broke with it, still waited for them."""
+        state = self._state
+        ended = (snap for snap in state.snaps.values() if snap.dead and snap.state == "collective")
+        return left_failure(state, blocked_collectives(ended, state.absent_members))
 
     def _hang_failure(self, late: float, evidence: Sequence[Resend]) -> Failure | None:
         state = self._state

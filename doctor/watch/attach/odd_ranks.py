@@ -107,6 +107,11 @@ def _judge(name: str, views: list[RankView], reports: Mapping[str, HostReport]) 
         departed = [OddRank(rank, host, 0, "has no process") for rank, host in absent.items()]
         named = ", ".join(f"rank {rank}" for rank in absent)
         return finding("odd", f"{named} of {world} has no process any more; {_waiters(waiting)}.", departed)
+    if definite and not waiting and len(views) < world and all(view.does.kind == "left" for view in definite):
+        text = (
+            f"{_joined([view.report.label for view in definite])} ended during the look; nobody seen here waits for it,"
+        )
+        return finding("undecided", f"{text} and of the {world - len(views)} ranks not seen one may have ended before.")
     if definite:
         return finding("odd", _sentence(definite, waiting), [_odd_rank(view) for view in definite])
     if rest and len(waiting) >= MAJORITY * len(views):

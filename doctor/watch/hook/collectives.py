@@ -178,11 +178,10 @@ def wrap_wait(original):
             return original(self, *args, **kwargs)
         if files.last is not call:
             files.wait(call)
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            if recording() is files:
-                files.become("compute")
+        result = original(self, *args, **kwargs)  # where it raises, the rank is still in the collective
+        if recording() is files:
+            files.become("compute")
+        return result
 
     return wait
 

@@ -35,7 +35,7 @@ class RankFiles(FlightRecorder):
         self.last = None  # the call that the rank is in
         self.stacks = open(name + ".stacks", "ab", 0)
         page = os.open(name + ".page", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        os.ftruncate(page, PAGE_SIZE)
+        os.posix_fallocate(page, 0, PAGE_SIZE)  # on a full file system this raises; a hole would end the program
         meeting = "%s:%s" % (os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", ""))
         self.emit("rank", rank=rank, world=world, pid=os.getpid(), argv=_argv(), meeting=meeting[:200])
         super().__init__(page, 0)

@@ -8,6 +8,7 @@ from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import ONE_OF_TWO, Cause, Culprit, culprit_of, first_evidence
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import FailureBlock, failure_blocks, task_failed
+from doctor.diagnose.rules.scheduler import only_node
 
 _CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
 """HCCL's heartbeat conditions, the one that outranks the others first."""
@@ -35,9 +36,11 @@ def exited_silently(case: Case) -> list[Cause]:
         if event.signature == "slurm-task-exited" and event.values.get("exit_code"):
             for rank in rank_list(event.values.get("ended_ranks", "")):
                 codes.setdefault(rank, (event.values["exit_code"], event, event.values.get("task_host", "")))
-        elif event.signature == "mpi-first-exit" and not _of_unknown_rank(case):
+        elif event.signature == "mpi-first-exit":
             first = small_number(event.values.get("first_rank", ""))
             codes |= {first: ("other than 0", event, "")} if first is not None else {}
+    if _of_unknown_rank(case):
+        return []
     silent = {}
     for rank, grouped in codes.items():
         process = case.process_of_rank(rank)
@@ -101,7 +104,7 @@ def _names_lost_host(case: Case, signature: str) -> bool:
     """Whether another line names it; of a host that is down, `named_by_scheduler` speaks where the job ended for it."""
     named = {event.signature for event in case.reports if event.values.get("culprit_host")}
     ended = any(event.signature == "slurm-job-node-failed" for event in case.reports)
-    return signature in named or (ended and "slurm-node-down" in named)
+    return signature in named or (ended and bool("slurm-node-down" in named or only_node(case)))
 
 
 def _aborts_on_others(case: Case) -> bool:

@@ -17,6 +17,7 @@ from doctor.diagnose.rules.ras import ras_reports
 from doctor.diagnose.rules.recorder import recorded
 from doctor.diagnose.rules.scheduler import ended_from_outside, explains_all, named_by_scheduler
 from doctor.diagnose.rules.silent_pair import silent_pair, spawned
+from doctor.diagnose.rules.store_clients import too_many_clients
 from doctor.diagnose.rules.wait_chain import wait_chain
 from doctor.diagnose.rules.waiting import (
     common_target,
@@ -30,6 +31,7 @@ from doctor.diagnose.rules.waiting import (
 from doctor.diagnose.signature import Signature
 
 _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
+    too_many_clients,
     ras_reports,
     recorded,
     terminated,

@@ -17,7 +17,6 @@ from doctor.diagnose.rules.ras import ras_reports
 from doctor.diagnose.rules.recorder import recorded
 from doctor.diagnose.rules.scheduler import ended_from_outside, explains_all, named_by_scheduler
 from doctor.diagnose.rules.silent_pair import silent_pair, spawned
-from doctor.diagnose.rules.store_clients import too_many_clients
 from doctor.diagnose.rules.wait_chain import wait_chain
 from doctor.diagnose.rules.waiting import (
     common_target,
@@ -28,6 +27,7 @@ from doctor.diagnose.rules.waiting import (
     silence,
     silent_server,
 )
+from doctor.diagnose.rules.whole_job import too_many_clients, truncated_messages
 from doctor.diagnose.signature import Signature
 
 _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
@@ -49,6 +49,7 @@ _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
     silent_server,
     spawned,
     silent_pair,
+    truncated_messages,
 )
 """Over ranks that only waited; the first that names a cause counts."""
 _FAILED_ROLES = ("root", "victim", "ambiguous", "link", "wrapper")

@@ -76,7 +76,9 @@ def test_a_job_that_a_person_cancelled_accuses_nobody(slurm: Accounting, tmp_pat
     assert signature in ("slurm-job-cancelled", "slurm-cancelled") and not ranks and not hosts
 
 
-def test_the_node_of_a_job_of_one_node_is_named_whether_or_not_it_is_up_again(slurm: Accounting, tmp_path: Path) -> None:
+def test_the_node_of_a_job_of_one_node_is_named_whether_or_not_it_is_up_again(
+    slurm: Accounting, tmp_path: Path
+) -> None:
     """A daemon that still runs registers again within a second, so that the node is mostly idle by then."""
     job = submit(slurm, tmp_path, "--no-requeue", "-w", "n1")
     slurm.run("scontrol", "update", "nodename=n1", "state=down", "reason=test")

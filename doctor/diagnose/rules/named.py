@@ -39,7 +39,7 @@ def exited_silently(case: Case) -> list[Cause]:
         elif event.signature == "mpi-first-exit":
             first = small_number(event.values.get("first_rank", ""))
             codes |= {first: ("other than 0", event, "")} if first is not None else {}
-    if _of_unknown_rank(case):
+    if _of_unknown_rank(case) or _without_label(case):
         return []
     silent = {}
     for rank, grouped in codes.items():
@@ -60,6 +60,17 @@ def _of_unknown_rank(case: Case) -> bool:
     """Some error is of a process whose rank no line shows."""
     unplaced = [process for process in case.processes if process.rank is None]
     return any(case.role(event) not in ("evidence", "benign", "wrapper") for item in unplaced for event in item.events)
+
+
+def _without_label(case: Case) -> bool:
+    """A launcher's file, in which torch labels errors with ranks, has one without: as before a rank knows its own."""
+    of_launcher = {event.file for event in case.reports if case.has_trait(event, "failure-row")}
+    ranks = {e.rank for process in case.processes for e in process.events if e.file in of_launcher} - {None}
+    return bool(ranks) and any(
+        event.rank is None and event.file in of_launcher and case.role(event) in ("root", "ambiguous")
+        for process in case.processes
+        for event in process.events
+    )
 
 
 def _reported(case: Case, event: Event) -> Iterator[Cause]:

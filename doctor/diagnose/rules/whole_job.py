@@ -1,4 +1,4 @@
-"""Rule "named by the library": more processes joined the store of a job than it has ranks."""
+"""Rule "named by the library", for what lies with the job as a whole: no rank that prints it is at fault."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def too_many_clients(case: Case) -> list[Cause]:
         for process in case.processes
         for event in process.events
         if event.signature == "torch-store-clients"
-        and (small_number(event.values.get("joined", "")) or 0) > (small_number(event.values.get("world_size", "")) or 0)
+        and (small_number(event.values.get("joined", "")) or 0)
+        > (small_number(event.values.get("world_size", "")) or 0)
         and event.values.get("world_size")
     ]
     if not events:
@@ -26,3 +27,12 @@ def too_many_clients(case: Case) -> list[Cause]:
     joined, size = events[0].values["joined"], events[0].values["world_size"]
     summary = f"{joined} processes joined the store of a job of {size} ranks: it holds those of another start"
     return [Cause("torch-store-too-many", "named by the library", "certain", (), summary, first_evidence(events))]
+
+
+def truncated_messages(case: Case) -> list[Cause]:
+    """Ranks disagree on the size of a message, and the one that prints it may be the one that is right."""
+    events = [event for process in case.processes for event in process.events if event.signature == "nccl-truncated"]
+    if not events:
+        return []
+    summary = "ranks disagree on the size of a message: their settings, versions or collectives differ"
+    return [Cause("nccl-truncated", "named by the library", "likely", (), summary, first_evidence(events))]

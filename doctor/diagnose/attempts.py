@@ -21,7 +21,7 @@ _OF_LIBRARY = ("HcclComm", "comm 0x")
 """What libraries print while a process ends, after a failure too: no good end of the program."""
 
 
-class End(NamedTuple):
+class AttemptEnd(NamedTuple):
     """Where an earlier attempt, or an earlier job, ends in a file to which the next one is appended."""
 
     line: int
@@ -30,7 +30,7 @@ class End(NamedTuple):
     """Another job follows, not another attempt of the same one."""
 
 
-def ends_in(events: Sequence[Event], catalog: Catalog, *, restarted: bool = False) -> list[End]:
+def ends_in(events: Sequence[Event], catalog: Catalog, *, restarted: bool = False) -> list[AttemptEnd]:
     """Where attempts before the last one end, in order. ``restarted``: files of the ranks show that there was one.
 
     torchrun names a restart only at a level that it does not show. It shows a failed worker, and after the last
@@ -52,7 +52,7 @@ def ends_in(events: Sequence[Event], catalog: Catalog, *, restarted: bool = Fals
     last = max((event.line for event in events), default=0)
     requeued = [_with_aftermath(line, events, catalog) for line in lines("restart")]
     restarts += [line for line in requeued if line < last]
-    return sorted({*(End(line, False) for line in restarts if line not in jobs), *(End(line, True) for line in jobs)})
+    return sorted(AttemptEnd(line, line in jobs) for line in {*restarts, *jobs})
 
 
 def _with_aftermath(line: int, events: Sequence[Event], catalog: Catalog) -> int:

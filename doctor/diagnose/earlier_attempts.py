@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from doctor.diagnose.attempts import End, attempt_number, ends_in
+from doctor.diagnose.attempts import AttemptEnd, attempt_number, ends_in
 from doctor.diagnose.cause import Cause, Diagnosis, EarlierAttempt
 from doctor.diagnose.decide import diagnose
 from doctor.diagnose.events import FileReading
@@ -46,7 +46,7 @@ def with_earlier_attempts(
     return msgspec.structs.replace(diagnosis, attempts=tuple(attempts)) if attempts else diagnosis
 
 
-def _part(reading: FileReading, ends: Sequence[End], back: int) -> FileReading | None:
+def _part(reading: FileReading, ends: Sequence[AttemptEnd], back: int) -> FileReading | None:
     """What a file shows of the attempt that is ``back`` before its last one; None where it shows nothing of it."""
     if attempt_number(reading.summary.name) is not None:
         return reading

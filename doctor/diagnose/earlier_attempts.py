@@ -65,5 +65,5 @@ def _is_same(earlier: Diagnosis, later: Diagnosis) -> bool:
 
 
 def _key(cause: Cause) -> tuple[str, list[object]]:
-    places = [(c.host, c.device) if c.rank is None else c.rank for c in cause.culprits]
+    places: list[object] = [(c.host, c.device) if c.rank is None else c.rank for c in cause.culprits]
     return cause.signature, places

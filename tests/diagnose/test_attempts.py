@@ -137,8 +137,8 @@ def test_the_report_says_what_came_before(tmp_path: Path) -> None:
     (attempt,) = json.loads(run(str(tmp_path), "--json").stdout)["attempts"]
     assert attempt["kind"] == "job" and attempt["diagnosis"]["causes"][0]["ranks"] == [1]
     assert attempt["lines"] == [{"file": str(tmp_path / "train.log"), "first": 1, "last": 63}]
-    assert "before it" in run(str(tmp_path), "-f", "plain").stdout
-    assert "Before it:" in run(str(tmp_path), "-f", "md").stdout
+    assert "  earlier   another job" in run(str(tmp_path), "-f", "plain").stdout
+    assert "Earlier:" in run(str(tmp_path), "-f", "md").stdout
 
 
 @pytest.mark.parametrize("count", [21, 2000])

@@ -45,7 +45,7 @@ def render_markdown(
         if data[key]:
             lines += ["", f"{heading}:", "", *(f"- {_escaped(item)}" for item in data[key])]
     if diagnosis.attempts:
-        lines += ["", "Before it:", "", *(f"- {_escaped(line)}" for line in attempt_lines(diagnosis, verbose=True))]
+        lines += ["", "Earlier:", "", *(f"- {_escaped(line)}" for line in attempt_lines(diagnosis, verbose=True))]
     text = "\n".join(lines) + "\n"
     for job in diagnosis.earlier:
         text += "\nAn earlier job:\n\n" + render_markdown(job, signatures, playbooks, code).replace("# D", "## D", 1)

@@ -70,7 +70,7 @@ def _job_lines(
         for item in diagnosis.undecidable.needed:
             lines += _labelled("decides", [item], width)
     lines += ["", *_file_lines(diagnosis, width, verbose)]
-    return [*lines, *_labelled("before it" if diagnosis.attempts else "", attempt_lines(diagnosis, verbose), width)]
+    return [*lines, *_labelled("earlier" if diagnosis.attempts else "", attempt_lines(diagnosis, verbose), width)]
 
 
 def attempt_lines(diagnosis: Diagnosis, verbose: bool = False) -> list[str]:

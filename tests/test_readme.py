@@ -23,6 +23,9 @@ OF_OTHERS = {
     "--now",
     *(
         "--parallelism",
+        "--max-restarts",
+        "--requeue",
+        "--open-mode",
         "--log-dir",
         "--redirects",
         "--nproc-per-node",

@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from doctor.diagnose.events import Event
 from doctor.diagnose.signature import Signature, Trait
 
+Catalog = Mapping[str, Signature]
+_ROWS_APART = 12
+"""Lines between two rows of one list of failures, at most."""
+_ROW_LINES = 3
+"""Lines of a row behind that with the exit code, at most."""
+_ENDING_S = 120.0
+"""Seconds that ranks take to end after they were told to; Slurm's KillWait is 30 (slurm.conf(5))."""
 _ATTEMPT = re.compile(r"^(?P<run>.*/)?attempt_(?P<number>\d{1,6})/")
 _OF_LIBRARY = ("HcclComm", "comm 0x")
 """What libraries print while a process ends, after a failure too: no good end of the program."""
 
 
-def newest_attempt(events: list[Event], catalog: Mapping[str, Signature], *, restarted: bool = False) -> list[Event]:
-    """The events after the last restart in the file. ``restarted``: files of the ranks show that there was one.
+class AttemptEnd(NamedTuple):
+    """Where an earlier attempt, or an earlier job, ends in a file to which the next one is appended."""
+
+    line: int
+    """The last of its lines."""
+    is_job: bool
+    """Another job follows, not another attempt of the same one."""
+
+
+def ends_in(events: Sequence[Event], catalog: Catalog, *, restarted: bool = False) -> list[AttemptEnd]:
+    """Where attempts before the last one end, in order. ``restarted``: files of the ranks show that there was one.
 
     torchrun names a restart only at a level that it does not show. It shows a failed worker, and after the last
     attempt its list of failures; a failed worker that no list follows, but a good end or another one, was restarted.
@@ -23,14 +40,82 @@ def newest_attempt(events: list[Event], catalog: Mapping[str, Signature], *, res
     def lines(trait: Trait, text: str = "") -> list[int]:
         return [e.line for e in events if trait in catalog[e.signature].traits and text in e.text]
 
-    restarts, later, ends = lines("restart"), lines("failure-heading"), lines("good-end")
+    jobs = [_with_aftermath(line, events, catalog) for line in _ends_of_jobs(events, catalog)]
+    restarts: list[int] = []
+    later, ends = lines("failure-heading"), lines("good-end")
     failed = lines("failure-row", "failed (")
     for line in failed:
         after = min((end for end in later if end > line), default=None)
         again = min((end for end in (*ends, *failed) if end > line), default=None)
         if (after is None and restarted) or (again is not None and (after is None or again < after)):
             restarts.append(line)
-    last = max(restarts, default=0)
+    last = max((event.line for event in events), default=0)
+    requeued = [_with_aftermath(line, events, catalog) for line in lines("restart")]
+    restarts += [line for line in requeued if line < last]
+    return sorted(AttemptEnd(line, line in jobs) for line in {*restarts, *jobs})
+
+
+def _with_aftermath(line: int, events: Sequence[Event], catalog: Catalog) -> int:
+    """The last line of what ranks and launchers print while they end, after this line."""
+    ended = [event for event in events if event.line == line]
+    follows = {name for event in ended for name in (event.signature, *catalog[event.signature].explains)}
+    time = max((event.time for event in ended if event.time is not None), default=None)
+    for event in events:
+        if event.line <= line:
+            continue
+        traits = catalog[event.signature].traits
+        of_launcher = "about-others" in traits and "failure-row" not in traits
+        late = time is not None and event.time is not None and event.time > time + _ENDING_S
+        if late or not (event.line <= ended[-1].line + _ROW_LINES or of_launcher or event.signature in follows):
+            break
+        line = event.line
+    return line
+
+
+def _ends_of_jobs(events: Sequence[Event], catalog: Catalog) -> list[int]:
+    """Where torchrun's agents ended for good, and an agent follows that is none of them.
+
+    An agent that has printed its list of failures ends. Another follows where torchrun prints how it starts, or where a
+    second list has a rank of the same agent: its host, and the rank of its first worker, tell an agent from those of
+    other nodes whose output is in the same file.
+    """
+    ends: list[int] = []
+    agents: set[tuple[str, int]] = set()
+    ranks: set[int] = set()
+    last_row = row_start = before_row = list_end = heading = 0
+    host = ""
+    for event in sorted(events, key=lambda item: item.line):
+        traits = catalog[event.signature].traits
+        if "agent-start" in traits and heading:
+            ends.append(last_row)
+            agents, heading, list_end = set(), 0, 0
+        is_row = "failure-row" in traits and "failed (" not in event.text
+        if not is_row and "failure-heading" not in traits:
+            continue
+        if event.line > last_row + _ROWS_APART:
+            list_end, ranks = last_row, set()
+        if "failure-heading" in traits:
+            heading = event.line
+        elif "time" in event.values:
+            row_start, before_row = event.line, last_row
+        host = event.host or host
+        if event.rank is not None and event.local_rank is not None:
+            if event.rank in ranks:
+                list_end, ranks = before_row if row_start > before_row else last_row, set()
+            agent = (host, event.rank - event.local_rank)
+            if agent in agents and list_end and heading:
+                ends.append(list_end)
+                agents, heading = set(), heading if heading > list_end else 0
+            agents.add(agent)
+            ranks.add(event.rank)
+            list_end = 0
+        last_row = event.line
+    return ends
+
+
+def newest_attempt(events: list[Event], catalog: Catalog, *, restarted: bool = False) -> list[Event]:
+    """The events after the last restart in the file, and of the last job in it."""
+    last = max((end.line for end in ends_in(events, catalog, restarted=restarted)), default=0)
     return [event for event in events if event.line > last]
 
 
@@ -48,7 +133,17 @@ def older_attempts(names: Sequence[str]) -> list[bool]:
     return [match is not None and int(match["number"]) < newest[match["run"] or ""] for match in matches]
 
 
-def overcome(events: list[Event], catalog: Mapping[str, Signature]) -> list[Event]:
+def attempt_number(name: str) -> int | None:
+    """The attempt that torchrun's folder shows, counted from 0.
+
+    >>> attempt_number("logs/none_x1/attempt_2/0/stderr.log"), attempt_number("train.log")
+    (2, None)
+    """
+    match = _ATTEMPT.match(name)
+    return int(match["number"]) if match else None
+
+
+def overcome(events: list[Event], catalog: Catalog) -> list[Event]:
     """Without the errors after which the same log shows that the run ended well: the program went on after them.
 
     Not where a launcher reports in the same log that a rank failed: then the others may have ended well.
@@ -62,7 +157,7 @@ def overcome(events: list[Event], catalog: Mapping[str, Signature]) -> list[Even
     return [event for event in events if event.line > last or catalog[event.signature].role in ("evidence", "benign")]
 
 
-def overcome_beside(files: Mapping[int, str], events: list[Event], catalog: Mapping[str, Signature]) -> list[Event]:
+def overcome_beside(files: Mapping[int, str], events: list[Event], catalog: Catalog) -> list[Event]:
     """The same of one process whose standard output and standard error are two files of one folder.
 
     ``files`` are names by index. For processes of which no launcher reports a failure.

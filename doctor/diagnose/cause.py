@@ -102,6 +102,16 @@ class CheckedCause(msgspec.Struct, frozen=True):
     """Why nothing was checked."""
 
 
+class EarlierAttempt(msgspec.Struct, frozen=True):
+    """An attempt before the last one of a job, or a job before it in the same file."""
+
+    diagnosis: Diagnosis
+    is_job: bool
+    """A job of its own, not an attempt that its launcher or scheduler started again."""
+    same: bool
+    """Its causes are those of the attempt after which its logs are shown, on the same ranks."""
+
+
 class Diagnosis(msgspec.Struct, frozen=True):
     """The verdict over all files."""
 
@@ -117,6 +127,8 @@ class Diagnosis(msgspec.Struct, frozen=True):
     """A line shows that the run ended well, and none shows a failure."""
     earlier: tuple[Diagnosis, ...] = ()
     """Other jobs whose logs lie beside these, the newest first."""
+    attempts: tuple[EarlierAttempt, ...] = ()
+    """Attempts of this job before the last one, and jobs before it in the same file, the newest first."""
     source: str = ""
     """Where the logs come from, in words; empty for files that lie here."""
     notes: tuple[str, ...] = ()

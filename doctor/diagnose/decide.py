@@ -27,9 +27,11 @@ from doctor.diagnose.rules.waiting import (
     silence,
     silent_server,
 )
+from doctor.diagnose.rules.whole_job import too_many_clients, truncated_messages
 from doctor.diagnose.signature import Signature
 
 _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
+    too_many_clients,
     ras_reports,
     recorded,
     terminated,
@@ -47,6 +49,7 @@ _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
     silent_server,
     spawned,
     silent_pair,
+    truncated_messages,
 )
 """Over ranks that only waited; the first that names a cause counts."""
 _FAILED_ROLES = ("root", "victim", "ambiguous", "link", "wrapper")

@@ -47,6 +47,9 @@ class FileSummary(msgspec.Struct):
     """What could not be read as it stands: bytes that are not text, long lines, truncation."""
     labels: tuple[int, ...] = ()
     """Ranks that labels of a launcher (``srun --label``, ``mpirun --tag-output``) show at most lines."""
+    first_line: int = 0
+    last_line: int = 0
+    """The lines that count, where another attempt or job has the others; 0: all."""
     rank: int | None = None
     device: int | None = None
     host: str = ""

@@ -14,6 +14,7 @@ import msgspec
 
 from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.decide import diagnose
+from doctor.diagnose.earlier_attempts import with_earlier_attempts
 from doctor.diagnose.events import FileReading
 from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.signature import Signature
@@ -44,7 +45,7 @@ def diagnose_jobs(
 ) -> Diagnosis:
     """The diagnosis of the newest job, with those of the earlier ones, the newest first."""
     jobs = separate_jobs(readings)
-    diagnoses = [diagnose(job, signatures, unread) for job in jobs]
+    diagnoses = [with_earlier_attempts(diagnose(job, signatures, unread), job, signatures, unread) for job in jobs]
     newest, *earlier = diagnoses or [diagnose((), signatures, unread)]
     return msgspec.structs.replace(newest, earlier=tuple(earlier))
 

@@ -24,6 +24,7 @@ Role = Literal["root", "victim", "ambiguous", "link", "wrapper", "evidence", "be
 Phase = Literal["init", "connect", "compile", "data", "exec", "exit"]
 Trait = Literal[
     "about-others",
+    "agent-start",
     "between-hosts",
     "crash",
     "ends-all",
@@ -43,6 +44,7 @@ Trait = Literal[
 """What the rules know of a line beside its role.
 
 - ``about-others``: a launcher or scheduler says it of a process that does not print it
+- ``agent-start``: a launcher's agent starts; one that ended before it in the same file was of an earlier job
 - ``between-hosts``: a fault only where several hosts print it, and something that it explains is there as well
 - ``crash``: a signal ended the process
 - ``ends-all``: all ranks were ended from outside; that a rank was killed then shows nothing

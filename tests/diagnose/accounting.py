@@ -1,6 +1,6 @@
 """A Slurm with accounting: slurmdbd over a MariaDB of its own, everything in one folder.
 
-Debian: slurmdbd and mariadb-server; where they are absent, its tests are skipped.
+Debian: slurm-wlm, slurmdbd and mariadb-server, all in ``DEBIAN_PACKAGES`` of `tests.hosts.testbed`.
 """
 
 from __future__ import annotations
@@ -74,6 +74,20 @@ class Accounting:
         """The output of one of Slurm's programs."""
         environ = {**os.environ, **self.environ}
         return subprocess.run(argv, env=environ, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    def kill_daemon(self, node: str) -> None:
+        """Ends slurmd of a node, as the crash of its host does."""
+        pid = int((self._folder / f"slurmd.{node}.pid").read_text())
+        os.kill(pid, signal.SIGKILL)
+        _until(lambda: not Path(f"/proc/{pid}").exists(), f"the end of slurmd of {node}")
+
+    def start_daemon(self, node: str) -> None:
+        """Brings a node back whose slurmd was killed."""
+        environ = {**os.environ, **self.environ}
+        subprocess.run([program("slurmd"), "-N", node], env=environ, check=True, timeout=60)
+        self.resume(node)
+        state = ["sinfo", "-h", "-N", "-n", node, "-o", "%t"]
+        _until(lambda: set(self.run(*state).split()) == {"idle"}, f"slurmd of {node}")
 
     def resume(self, node: str) -> None:
         """Brings a node back that is down; one that came back by itself is left alone."""

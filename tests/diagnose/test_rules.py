@@ -54,6 +54,40 @@ def test_the_rank_that_gave_up_last_is_named() -> None:
     assert named(logs(rank_0=TIMED_OUT, rank_1=TIMED_OUT, rank_2=CLOSED)) == [("gloo-conn-closed", "gave up last", [2])]
 
 
+def test_a_rank_that_gets_a_message_of_another_size_is_not_accused_for_it() -> None:
+    """https://github.com/NVIDIA/nccl/issues/1176"""
+    found = logs(rank_0="n1:1:2 [0] bootstrap.cc:77 NCCL WARN Message truncated : received 256 bytes instead of 4\n")
+    assert named(found) == [("nccl-truncated", "named by the library", [])]
+    elsewhere = logs(
+        rank_0="NCCL WARN Message truncated : received 256 bytes instead of 4\n",
+        rank_1="OSError: [Errno 28] No space left on device",
+    )
+    assert named(elsewhere) == [("disk-full", "local fault", [1])]
+
+
+def test_a_store_with_processes_of_another_start_accuses_no_rank() -> None:
+    line = "RuntimeError: Timed out initializing process group in store based barrier on rank: 0, for key: "
+    line += "store_based_barrier_key:1 (world_size=2, worker_count={}, timeout=0:02:00)\n"
+    assert named(logs(train=line.format(4))) == [("torch-store-too-many", "named by the library", [])]
+    assert named(logs(train=line.format(2)))[:1] != [("torch-store-too-many", "named by the library", [])]
+    assert named(logs(train=line.format("9" * 400))) != [("torch-store-too-many", "named by the library", [])]
+
+
+def test_a_file_system_that_is_not_ready_is_no_fabric_of_gpus() -> None:
+    assert not logs(train="INFO file system not yet initialized, retrying\ntraining finished\n").failed
+    (cause,) = logs(train="RuntimeError: Error 802: system not yet initialized\n").causes
+    assert cause.signature == "cuda-system-not-ready"
+
+
+def test_a_rank_reports_an_error_where_a_traceback_without_a_rank_may_be_its_own() -> None:
+    text = (
+        "RuntimeError: Gloo connectFullMesh failed with [pair.cc:152] timed out connecting\n"
+        f"[rank1]: {CLOSED}\nRoot Cause (first observed failure):\n[0]:\n  time      : 2026-11-21_18:48:03\n"
+        "  host      : n1\n  rank      : 0 (local_rank: 0)\n  exitcode  : 1 (pid: 77)\n"
+    )
+    assert not any(cause.signature == "worker-exited" for cause in logs(train=text).causes)
+
+
 def test_all_ranks_timed_out_alike_names_nobody() -> None:
     found = logs(rank_0=TIMED_OUT, rank_1=TIMED_OUT, rank_2=TIMED_OUT)
     assert not found.causes and found.undecidable

@@ -64,3 +64,20 @@ def test_tasks_that_end_with_an_srun_that_was_ended_are_innocent() -> None:
 def test_a_task_without_an_error_is_known_from_the_labels_of_its_output() -> None:
     text = "".join(f"{rank}: [rank{rank}]: {TIMED_OUT}\n" for rank in (0, 1))
     assert named(logs(slurm=PROGRESS + text)) == [("rank-silent", "silence", [2])]
+
+
+NODE_FAIL = (
+    "JobID|State|ExitCode|NodeList|Start|End|WorkDir\n2|NODE_FAIL|0:0|{}|2026-11-21T18:50:12|2026-11-21T18:50:16|/w\n"
+)
+
+
+def test_of_a_job_of_one_node_that_node_failed_and_of_several_none_is_accused() -> None:
+    """A node whose daemon still runs is idle again when its job is diagnosed."""
+    (cause,) = logs(state=NODE_FAIL.format("n1")).causes
+    assert [culprit.host for culprit in cause.culprits] == ["n1"] and cause.confidence == "certain"
+    shown = "JobId=2 JobName=train\n   JobState=NODE_FAIL Reason=NodeDown\n   NodeList=n1\n   BatchHost=n1\n"
+    (cause,) = logs(state=shown).causes
+    assert [culprit.host for culprit in cause.culprits] == ["n1"]
+    for nodes in ("n[1-2]", "n1,n2", "n[1-", "None assigned"):
+        (cause,) = logs(state=NODE_FAIL.format(nodes)).causes
+        assert not cause.culprits

@@ -113,6 +113,7 @@ DEBIAN_PACKAGES = (
     "iproute2",
     "iptables",
     "libc6-dev",
+    "mariadb-server",  # slurmdbd keeps its accounting there
     "munge",
     "nftables",
     "openmpi-bin",
@@ -122,6 +123,7 @@ DEBIAN_PACKAGES = (
     "procps",
     "python3-venv",  # makes the virtual environment that tests/run installs into
     "slurm-wlm",
+    "slurmdbd",  # what sacct asks
     "sudo",
     "tcsh",
     "ufw",

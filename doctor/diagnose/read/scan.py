@@ -53,7 +53,7 @@ class _Scanner:
         self.events: list[Event] = []
         self.repeats: dict[tuple[str, str, int | None], int] = {}
         self.tracebacks = OpenTracebacks()  # type: ignore[no-untyped-call]
-        self.long_lines = self.not_text = 0
+        self.long_lines = self.not_text = self.uncounted = 0
         self.last_block_lines: list[bytes] = []
 
     def read(self, blocks: Iterable[bytes]) -> FileReading:
@@ -77,10 +77,21 @@ class _Scanner:
         for count, note in (
             (self.long_lines, f"lines are longer than {MAX_LINE} bytes: only their beginning was read"),
             (self.not_text, "lines hold bytes that are neither UTF-8 nor GBK"),
-            (sum(max(0, count - MAX_REPEATS) for count in self.repeats.values()), "repeated events were only counted"),
+            (self.uncounted + self._repeated(), "repeated events were only counted"),
         ):
             if count:
                 self.summary.notes.append(f"{count} {note}")
+
+    def _repeated(self) -> int:
+        return sum(max(0, count - MAX_REPEATS) for count in self.repeats.values())
+
+    def _begin_attempt(self) -> None:
+        """Another attempt may follow: what the earlier ones repeated does not count against it, and the oldest goes."""
+        self.uncounted += self._repeated()
+        self.repeats.clear()
+        if len(self.events) > MAX_EVENTS // 2:
+            self.uncounted += len(self.events) - MAX_EVENTS // 2
+            del self.events[: -MAX_EVENTS // 2]
 
     def _read_block(self, data: bytes) -> None:
         """Reads the lines of a block, each of which ends with a newline, that can be an event."""
@@ -135,6 +146,8 @@ class _Scanner:
             matched[TRACEBACK] = values
 
     def _add(self, signature: str, values: dict[str, str], text: str, place: _Line) -> None:
+        if signature in self.matcher.attempt_ends or "failed (exitcode: " in text:
+            self._begin_attempt()
         stamp = read_stamp(text, self.year)
         key = (signature, stamp.pid, stamp.rank)
         self.repeats[key] = self.repeats.get(key, 0) + 1

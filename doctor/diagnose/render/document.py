@@ -49,6 +49,19 @@ def document(
             }
             for summary in diagnosis.files
         ],
+        "attempts": [
+            {
+                "kind": "job" if attempt.is_job else "attempt",
+                "same_cause": attempt.same,
+                "lines": [
+                    {"file": summary.name, "first": summary.first_line, "last": summary.last_line}
+                    for summary in attempt.diagnosis.files
+                    if summary.last_line
+                ],
+                "diagnosis": document(attempt.diagnosis, signatures, playbooks, code),
+            }
+            for attempt in diagnosis.attempts
+        ],
         "earlier_jobs": [document(job, signatures, playbooks, code) for job in diagnosis.earlier],
     }
 

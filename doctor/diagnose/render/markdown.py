@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.render.document import checked_lines, document
+from doctor.diagnose.render.text import attempt_lines
 from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import count_noun
 from doctor.report.formats.markdown import code_span
@@ -43,6 +44,8 @@ def render_markdown(
     for heading, key in (("Not read", "unread"), ("Notes", "notes")):
         if data[key]:
             lines += ["", f"{heading}:", "", *(f"- {_escaped(item)}" for item in data[key])]
+    if diagnosis.attempts:
+        lines += ["", "Earlier:", "", *(f"- {_escaped(line)}" for line in attempt_lines(diagnosis, verbose=True))]
     text = "\n".join(lines) + "\n"
     for job in diagnosis.earlier:
         text += "\nAn earlier job:\n\n" + render_markdown(job, signatures, playbooks, code).replace("# D", "## D", 1)

@@ -69,7 +69,22 @@ def _job_lines(
         lines.append("")
         for item in diagnosis.undecidable.needed:
             lines += _labelled("decides", [item], width)
-    return [*lines, "", *_file_lines(diagnosis, width, verbose)]
+    lines += ["", *_file_lines(diagnosis, width, verbose)]
+    return [*lines, *_labelled("earlier" if diagnosis.attempts else "", attempt_lines(diagnosis, verbose), width)]
+
+
+def attempt_lines(diagnosis: Diagnosis, verbose: bool = False) -> list[str]:
+    """One line for each earlier attempt of the job, and for each job before it in the same file."""
+    shown = diagnosis.attempts if verbose else diagnosis.attempts[:MAX_EARLIER]
+    lines = []
+    for attempt in shown:
+        files = [summary for summary in attempt.diagnosis.files if summary.last_line]
+        where = f" ({files[0].name}:{files[0].first_line}-{files[0].last_line})" if len(files) == 1 else ""
+        kind = "another job" if attempt.is_job else "an attempt that was started again"
+        what = "the same cause" if attempt.same else headline(attempt.diagnosis)
+        lines.append(f"{kind}{where}: {what}")
+    more = len(diagnosis.attempts) - len(shown)
+    return lines + ([f"and {more} more (--verbose)"] if more else [])
 
 
 def headline(diagnosis: Diagnosis) -> str:

@@ -8,6 +8,7 @@ from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import ONE_OF_TWO, Cause, Culprit, culprit_of, first_evidence
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import FailureBlock, failure_blocks, task_failed
+from doctor.diagnose.rules.scheduler import only_node
 
 _CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
 """HCCL's heartbeat conditions, the one that outranks the others first."""
@@ -35,9 +36,11 @@ def exited_silently(case: Case) -> list[Cause]:
         if event.signature == "slurm-task-exited" and event.values.get("exit_code"):
             for rank in rank_list(event.values.get("ended_ranks", "")):
                 codes.setdefault(rank, (event.values["exit_code"], event, event.values.get("task_host", "")))
-        elif event.signature == "mpi-first-exit" and not _of_unknown_rank(case):
+        elif event.signature == "mpi-first-exit":
             first = small_number(event.values.get("first_rank", ""))
             codes |= {first: ("other than 0", event, "")} if first is not None else {}
+    if _of_unknown_rank(case) or _without_label(case):
+        return []
     silent = {}
     for rank, grouped in codes.items():
         process = case.process_of_rank(rank)
@@ -57,6 +60,17 @@ def _of_unknown_rank(case: Case) -> bool:
     """Some error is of a process whose rank no line shows."""
     unplaced = [process for process in case.processes if process.rank is None]
     return any(case.role(event) not in ("evidence", "benign", "wrapper") for item in unplaced for event in item.events)
+
+
+def _without_label(case: Case) -> bool:
+    """A launcher's file, in which torch labels errors with ranks, has one without: as before a rank knows its own."""
+    of_launcher = {event.file for event in case.reports if case.has_trait(event, "failure-row")}
+    ranks = {e.rank for process in case.processes for e in process.events if e.file in of_launcher} - {None}
+    return bool(ranks) and any(
+        event.rank is None and event.file in of_launcher and case.role(event) in ("root", "ambiguous")
+        for process in case.processes
+        for event in process.events
+    )
 
 
 def _reported(case: Case, event: Event) -> Iterator[Cause]:
@@ -101,7 +115,7 @@ def _names_lost_host(case: Case, signature: str) -> bool:
     """Whether another line names it; of a host that is down, `named_by_scheduler` speaks where the job ended for it."""
     named = {event.signature for event in case.reports if event.values.get("culprit_host")}
     ended = any(event.signature == "slurm-job-node-failed" for event in case.reports)
-    return signature in named or (ended and "slurm-node-down" in named)
+    return signature in named or (ended and bool("slurm-node-down" in named or only_node(case)))
 
 
 def _aborts_on_others(case: Case) -> bool:

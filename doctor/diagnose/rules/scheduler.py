@@ -27,7 +27,11 @@ def named_by_scheduler(case: Case) -> list[Cause]:
         down = _reports(case, "slurm-node-down")
         hosts = sorted({event.values.get("culprit_host", "") for event in down} - {""})
         confidence: Confidence = "certain"
-        if hosts:
+        only = only_node(case)
+        if only:
+            hosts = [only]
+            summary = f"Slurm lost host {only}, the only node of the job"
+        elif hosts:
             # Which node is down is known of now alone; one that is up again is not among them.
             confidence = "likely" if len(hosts) == 1 else "possible"
             summary = f"Slurm lost a node of the job, and host {', '.join(hosts[:4])} is down now"
@@ -54,6 +58,20 @@ def ended_from_outside(case: Case) -> list[Cause]:
     return []
 
 
+def only_node(case: Case) -> str:
+    """The node of a job that had one node; empty where it had more, or where Slurm does not show it.
+
+    Neither sacct nor scontrol of Slurm 22.05 has a field for the node that failed.
+    """
+    lists = {
+        event.values["culprit_hosts"]
+        for event in _reports(case, "slurm-job-nodes") + _reports(case, "slurm-job-node-failed")
+        if event.values.get("culprit_hosts")
+    }
+    hosts = {host for text in lists for host in _expanded(text)}
+    return hosts.pop() if len(hosts) == 1 else ""
+
+
 def explains_all(case: Case, causes: list[Cause]) -> bool:
     """Whether the logs show no error but what follows when all ranks are ended."""
     explained = {name for cause in causes for name in case.signatures[cause.signature].explains}
@@ -69,8 +87,12 @@ def _reports(case: Case, signature: str) -> list[Event]:
 
 def _only_host(event: Event) -> list[str]:
     """The host of a step that ran on one host alone."""
+    hosts = _expanded(event.values.get("culprit_hosts", ""))
+    return hosts if len(hosts) == 1 else []
+
+
+def _expanded(text: str) -> list[str]:
     try:
-        hosts = expand_nodeset(event.values.get("culprit_hosts", ""), "sacct")
+        return expand_nodeset(text, "the job's node list")
     except InventoryError:
         return []
-    return hosts if len(hosts) == 1 else []

@@ -1,0 +1,69 @@
+"""The attempts before the last one of a job, and the jobs before it in the same file: why each of them ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from doctor.diagnose.attempts import AttemptEnd, attempt_number, ends_in
+from doctor.diagnose.cause import Cause, Diagnosis, EarlierAttempt
+from doctor.diagnose.decide import diagnose
+from doctor.diagnose.events import FileReading
+from doctor.diagnose.signature import Signature
+
+MAX_ATTEMPTS = 20
+"""Attempts that are diagnosed, the newest."""
+Catalog = Mapping[str, Signature]
+
+
+def with_earlier_attempts(
+    diagnosis: Diagnosis, readings: Sequence[FileReading], catalog: Catalog, unread: Sequence[str] = ()
+) -> Diagnosis:
+    """The diagnosis of a job with what its logs show of earlier attempts, the newest first.
+
+    Attempts are counted from the last: a file that shows fewer of them shows the newest.
+    """
+    folders = {number for reading in readings if (number := attempt_number(reading.summary.name)) is not None}
+    newest_folder = max(folders, default=0)
+    ends = [ends_in(reading.events, catalog, restarted=len(folders) > 1) for reading in readings]
+    count = max([len(of_file) for of_file in ends] + [newest_folder - min(folders, default=0)], default=0)
+    attempts = []
+    later = diagnosis
+    for back in range(1, min(count, MAX_ATTEMPTS) + 1):
+        parts = [_part(reading, of_file, back) for reading, of_file in zip(readings, ends, strict=True)]
+        chosen = [
+            part
+            for part, reading in zip(parts, readings, strict=True)
+            if part and attempt_number(reading.summary.name) in (None, newest_folder - back)
+        ]
+        if not chosen:
+            continue
+        found = diagnose(chosen, catalog, unread)
+        is_job = any(len(of_file) >= back and of_file[-back].is_job for of_file in ends)
+        attempts.append(EarlierAttempt(found, is_job, _is_same(found, later)))
+        later = found if is_job else later
+    return msgspec.structs.replace(diagnosis, attempts=tuple(attempts)) if attempts else diagnosis
+
+
+def _part(reading: FileReading, ends: Sequence[AttemptEnd], back: int) -> FileReading | None:
+    """What a file shows of the attempt that is ``back`` before its last one; None where it shows nothing of it."""
+    if attempt_number(reading.summary.name) is not None:
+        return reading
+    if len(ends) < back:
+        return None
+    last = ends[-back].line
+    first = ends[-back - 1].line if len(ends) > back else 0
+    events = [event for event in reading.events if first < event.line <= last]
+    summary = msgspec.structs.replace(reading.summary, first_line=first + 1, last_line=last)
+    return FileReading(summary, events)
+
+
+def _is_same(earlier: Diagnosis, later: Diagnosis) -> bool:
+    """The same causes on the same ranks; where no rank is known, on the same hosts and devices."""
+    return bool(earlier.causes) and [_key(cause) for cause in earlier.causes] == [_key(c) for c in later.causes]
+
+
+def _key(cause: Cause) -> tuple[str, list[object]]:
+    places: list[object] = [(c.host, c.device) if c.rank is None else c.rank for c in cause.culprits]
+    return cause.signature, places

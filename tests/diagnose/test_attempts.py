@@ -1,0 +1,147 @@
+"""Several attempts of a job, and several jobs, in one file: the last is diagnosed, the earlier ones are told apart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from doctor.diagnose.cause import Diagnosis
+from doctor.diagnose.read.scan import scan
+from doctor.diagnose.render.text import attempt_lines
+from doctor.diagnose.separate_jobs import diagnose_jobs
+from tests.diagnose.test_command import run
+from tests.diagnose.test_rules import MATCHER, SIGNATURES
+
+LOGS = Path(__file__).with_name("logs")
+"""Real output of torchrun over gloo, and of Slurm with ``sbatch --requeue --open-mode=append``."""
+TWO_JOBS = (LOGS / "torchrun_two_jobs.log").read_text()
+REQUEUED = (LOGS / "slurm_requeued.log").read_text()
+FIRST_JOB, SECOND_JOB = TWO_JOBS[: TWO_JOBS.index("step 0", 600)], TWO_JOBS[TWO_JOBS.index("step 0", 600) :]
+
+
+def diagnosed(**texts: str) -> Diagnosis:
+    readings = [
+        scan(f"{name}.log", [text.encode()], MATCHER, file=number, year=2026)
+        for number, (name, text) in enumerate(texts.items())
+    ]
+    return diagnose_jobs(readings, SIGNATURES)
+
+
+def causes(found: Diagnosis) -> list[tuple[str, list[int | None]]]:
+    return [(cause.signature, [culprit.rank for culprit in cause.culprits]) for cause in found.causes]
+
+
+def failed(local_rank: int, pid: int, agent: int, second: int = 0) -> str:
+    head = f"E1121 18:48:{second:02}.319000 {agent} torch/distributed/elastic/multiprocessing/api.py:1002] "
+    return f"{head}failed (exitcode: 1) local_rank: {local_rank} (pid: {pid}) of binary: /opt/venv/bin/python\n"
+
+
+def listed(rank: int, local_rank: int, pid: int, host: str = "n1") -> str:
+    """torchrun's list of failures with one row."""
+    return (
+        "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-21_18:48:03\n"
+        f"  host      : {host}\n  rank      : {rank} (local_rank: {local_rank})\n  exitcode  : 1 (pid: {pid})\n"
+        "  error_file: <N/A>\n  traceback : To enable traceback see: https://pytorch.org\n" + "=" * 55 + "\n"
+    )
+
+
+def raised(rank: int, text: str) -> str:
+    return f"[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]: {text}\n"
+
+
+FULL, NAN = "OSError: [Errno 28] No space left on device", "ValueError: loss is NaN"
+
+
+def test_of_two_jobs_in_one_file_the_last_is_diagnosed_and_the_first_is_one_line() -> None:
+    found = diagnosed(train=TWO_JOBS)
+    assert causes(found) == [("python-exception", [0])]
+    (first,) = found.attempts
+    assert first.is_job and not first.same and causes(first.diagnosis) == [("disk-full", [1])]
+    (line,) = attempt_lines(found)
+    assert line.startswith("another job (train.log:1-63): rank 1: No space left on device")
+
+
+def test_each_job_of_one_file_is_diagnosed_as_in_a_file_of_its_own() -> None:
+    assert FIRST_JOB + SECOND_JOB == TWO_JOBS
+    both, first, second = diagnosed(train=TWO_JOBS), diagnosed(train=FIRST_JOB), diagnosed(train=SECOND_JOB)
+    assert causes(both) == causes(second) and causes(both.attempts[0].diagnosis) == causes(first)
+    assert not first.attempts and not second.attempts
+
+
+def test_a_job_that_ended_well_behind_one_that_failed_ended_well() -> None:
+    start = "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid overload\n"
+    found = diagnosed(train=start + FIRST_JOB + start + "step 0\ntraining finished\n")
+    assert found.ended_well and not found.failed
+    assert [causes(attempt.diagnosis) for attempt in found.attempts] == [[("disk-full", [1])]]
+
+
+def test_the_lists_of_several_nodes_in_one_file_are_one_job() -> None:
+    """The output of all nodes of one job in the file of a batch script: each agent prints its own list."""
+    text = raised(1, FULL) + "".join(listed(rank, 0, 100 + rank, f"n{rank}") for rank in range(4))
+    assert not diagnosed(train=text).attempts
+    on_one_host = raised(0, FULL) + listed(0, 0, 100) + listed(2, 0, 102)
+    assert not diagnosed(train=on_one_host).attempts
+
+
+def test_a_list_of_many_workers_is_one_job() -> None:
+    rows = "".join(listed(rank, rank, 100 + rank).partition("[0]:\n")[2] for rank in range(8))
+    assert not diagnosed(train=raised(3, FULL) + rows + listed(8, 8, 108)).attempts
+
+
+def test_attempts_that_torchrun_started_again_are_compared_with_the_last() -> None:
+    text = raised(1, NAN) + failed(1, 11, 7) + raised(0, FULL) + failed(0, 20, 7, 20)
+    text += raised(1, NAN) + failed(1, 31, 7, 40) + listed(1, 1, 31)
+    found = diagnosed(train=text)
+    assert causes(found) == [("python-exception", [1])]
+    assert [(a.is_job, a.same, causes(a.diagnosis)) for a in found.attempts] == [
+        (False, False, [("disk-full", [0])]),
+        (False, True, [("python-exception", [1])]),
+    ]
+    assert attempt_lines(found)[1] == "an attempt that was started again (train.log:1-3): the same cause"
+
+
+def test_an_exception_of_another_rank_is_not_the_same_cause() -> None:
+    text = raised(0, NAN) + failed(0, 11, 7) + raised(1, NAN) + failed(1, 31, 7, 40) + listed(1, 1, 31)
+    assert [attempt.same for attempt in diagnosed(train=text).attempts] == [False]
+
+
+def test_attempts_in_folders_of_torchrun_are_told_apart() -> None:
+    texts = {
+        "logs/attempt_0/0/stderr": raised(0, FULL),
+        "logs/attempt_1/0/stderr": raised(0, "step 7"),
+        "logs/attempt_1/1/stderr": raised(1, NAN),
+        "agent": failed(0, 11, 7) + failed(1, 31, 7, 40) + listed(1, 1, 31),
+    }
+    found = diagnosed(**texts)
+    assert causes(found) == [("python-exception", [1])]
+    assert [causes(attempt.diagnosis) for attempt in found.attempts] == [[("disk-full", [0])]]
+
+
+def test_a_job_that_slurm_put_back_is_diagnosed_by_its_last_attempt() -> None:
+    found = diagnosed(slurm=REQUEUED)
+    assert causes(found) == [("python-exception", [0])]
+    assert [culprit.rank for item in found.waiting for culprit in item.culprits] == [1]
+    (first,) = found.attempts
+    assert not first.is_job and causes(first.diagnosis) == [("slurm-requeued", [])]
+
+
+def test_a_job_that_slurm_put_back_and_that_did_not_start_yet_accuses_nobody() -> None:
+    found = diagnosed(slurm=REQUEUED.partition("start 1\n")[0])
+    assert causes(found) == [("slurm-requeued", [])] and not found.attempts
+
+
+def test_the_report_says_what_came_before(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text(TWO_JOBS)
+    (attempt,) = json.loads(run(str(tmp_path), "--json").stdout)["attempts"]
+    assert attempt["kind"] == "job" and attempt["diagnosis"]["causes"][0]["ranks"] == [1]
+    assert attempt["lines"] == [{"file": str(tmp_path / "train.log"), "first": 1, "last": 63}]
+    assert "  earlier   another job" in run(str(tmp_path), "-f", "plain").stdout
+    assert "Earlier:" in run(str(tmp_path), "-f", "md").stdout
+
+
+@pytest.mark.parametrize("count", [21, 2000])
+def test_many_jobs_in_one_file_are_bounded(count: int) -> None:
+    text = "".join(raised(1, FULL) + "step\n" * 20 + listed(1, 1, 100 + number) for number in range(count))
+    assert 19 < len(diagnosed(train=text).attempts) <= 20

@@ -46,6 +46,7 @@ def verdict(report: Report, code: int | None = None) -> Verdict:
     """The word for the run, whatever the options; ``code`` is the exit code, which options can make stricter.
 
     An error outweighs what is unknown (it is certain), and what is unknown outweighs a warning (it may be an error).
+    What is unknown of a check that never finds more than a warning counts as a warning: it may be one, and no more.
     What is unknown only because of a root cause that was found counts like all the rest. What is waived is neither
     error nor warning; what is unknown cannot be waived.
     """
@@ -53,13 +54,15 @@ def verdict(report: Report, code: int | None = None) -> Verdict:
     failed = {outcome.found_severity for outcome in outcomes if outcome.status is Status.FAILED}
     if Severity.ERROR in failed or code == Exit.FAILED:
         return Verdict.FAILED
-    if any(outcome.unknown or outcome.crashed for outcome in outcomes) or (
+    if any(outcome.crashed or (outcome.unknown and outcome.severity is Severity.ERROR) for outcome in outcomes) or (
         report.hosts_unknown or (report.smoke and report.smoke.ended != "complete")
     ):
         return Verdict.UNKNOWN
     if code == Exit.UNKNOWN:
         return Verdict.UNKNOWN
-    if failed:
+    if not any(outcome.complete for outcome in outcomes) and any(outcome.unknown for outcome in outcomes):
+        return Verdict.UNKNOWN
+    if failed or any(outcome.unknown for outcome in outcomes):
         return Verdict.WARNINGS
     return Verdict.HEALTHY if any(outcome.complete for outcome in outcomes) else Verdict.NOTHING
 
@@ -81,14 +84,18 @@ def exit_code(
     if word is Verdict.FAILED:
         return Exit.FAILED
     warned = any(outcome.status is Status.FAILED for outcome in report.outcomes)
+    unknown = any(outcome.unknown for outcome in report.outcomes)
     if warned and fail_on == "warning":
         return Exit.FAILED
+    if word is Verdict.WARNINGS and unknown and fail_on == "warning" and on_unknown == "fail":
+        return Exit.UNKNOWN
     if word is Verdict.NOTHING:
         return Exit.HEALTHY if on_unknown == "ok" and not report.hosts and report.outcomes else Exit.NOTHING
     if word is Verdict.UNKNOWN:
         if on_unknown == "fail" or not _is_partial(report):
             return Exit.UNKNOWN
         warned = warned or on_unknown == "warn"
+    warned = warned or (unknown and on_unknown != "ok")
     return Exit.WARNINGS if warned and strict else Exit.HEALTHY
 
 

@@ -42,9 +42,10 @@ def bad_hosts(
     """The hosts that cannot be used, each with the failed checks; in inventory order.
 
     A host is bad when a finding that makes the run fail blames it, when a check crashed on it, when it gave no
-    answer, and, unless what is unknown is forgiven, when anything on it is unknown. A finding that blames two hosts
-    makes both bad: which of them is wrong is not known. What blames no host makes none bad, and is not cured by
-    leaving any out. ``names``: other names of hosts that findings may use, such as a rank table's server_ids.
+    answer, and, unless what is unknown is forgiven, when anything on it is unknown that could make the run fail. A
+    finding that blames two hosts makes both bad: which of them is wrong is not known. What blames no host makes none
+    bad, and is not cured by leaving any out. ``names``: other names of hosts that findings may use, such as a rank
+    table's server_ids.
     """
     checks_by_host = {**unevaluated_hosts(report, rules), **blamed_hosts(report, rules, names or {})}
     return {host: checks_by_host[host] for host in report.hosts if host in checks_by_host}
@@ -67,7 +68,8 @@ def unevaluated_hosts(report: Report, rules: FailureRules) -> dict[str, list[str
     for outcome in report.outcomes:
         for host in outcome.crashed:
             root_causes_by_host.setdefault(host, {})[outcome.check] = ""
-        if rules.fails_on_unknown or outcome.check in ROOT_CAUSE_CHECKS:
+        may_fail = outcome.severity is Severity.ERROR or rules.fail_on == "warning" or rules.strict
+        if (rules.fails_on_unknown and may_fail) or outcome.check in ROOT_CAUSE_CHECKS:
             for host, reason in outcome.unknown.items():
                 root_causes_by_host.setdefault(host, {})[outcome.check] = reason.root_cause
     return {host: _roots(whys) for host, whys in root_causes_by_host.items() if host}

@@ -1,6 +1,6 @@
 """A Slurm with accounting: slurmdbd over a MariaDB of its own, everything in one folder.
 
-Debian: slurm-wlm, slurmdbd and mariadb-server, all in ``DEBIAN_PACKAGES`` of `tests.hosts.testbed`.
+Debian: slurm-wlm, slurmdbd and mariadb-server, in ``DEBIAN_PACKAGES`` and ``FULL_PACKAGES`` of `tests.hosts.testbed`.
 """
 
 from __future__ import annotations

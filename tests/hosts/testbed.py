@@ -113,7 +113,6 @@ DEBIAN_PACKAGES = (
     "iproute2",
     "iptables",
     "libc6-dev",
-    "mariadb-server",  # slurmdbd keeps its accounting there
     "munge",
     "nftables",
     "openmpi-bin",
@@ -123,13 +122,14 @@ DEBIAN_PACKAGES = (
     "procps",
     "python3-venv",  # makes the virtual environment that tests/run installs into
     "slurm-wlm",
-    "slurmdbd",  # what sacct asks
     "sudo",
     "tcsh",
     "ufw",
     "util-linux",
     "zsh",
 )
+FULL_PACKAGES = ("mariadb-server", "slurmdbd")
+"""Those that only tests of ``--full`` use: Slurm's accounting."""
 """Packages that the hosts, and tests on them, need on the machine."""
 
 Overrides = dict[str, Any]

@@ -167,7 +167,7 @@ def test_with_the_loopback_address_every_host_is_its_own_master() -> None:
 class TestSmokeRun:
     """It was made with all hosts."""
 
-    checks = [*LOW, *real("smoke-budget-spent")]
+    checks = [*LOW, *real("smoke-rank-died")]
 
     def report(self, made: Run, ended: str = "complete") -> Report:
         """As if a smoke run had been made that found nothing."""

@@ -29,7 +29,8 @@ put_up = (Waived(FOUND, "known", "2026-12-31"),)
 waived = made.report(one(ERROR_CHECK, waived=put_up), one(WARNING_CHECK, waived=put_up))
 waived_and_gap = made.report(one(ERROR_CHECK, waived=put_up, unknown={"node003": Reason("no answer")}))
 gap = made.report(one(OTHER, unknown={"node003": Reason("no answer")}))
-torn = made.report(one(WARNING_CHECK, FOUND, unknown={"node003": Reason("no answer")}))
+torn = made.report(one(WARNING_CHECK, FOUND, unknown={"node003": Reason("no answer")}), one(OTHER))
+small_gap = made.report(one(ERROR_CHECK), one(WARNING_CHECK, unknown={"node003": Reason("only root may read it")}))
 error_and_gap = made.report(one(ERROR_CHECK, FOUND), one(OTHER, unknown={"node003": Reason("no answer")}))
 crash = made.report(one(OTHER, crashed={"node003": "Traceback"}))
 blind = made.report(one(OTHER, **BLIND))
@@ -59,7 +60,13 @@ intent = made.report(one("rank-table-hole", evaluated_hosts=()), hosts=())
         (gap, {"on_unknown": "warn", "strict": True}, 11),
         (gap, {"on_unknown": "warn", "fail_on": "warning"}, 0),
         (gap, {"on_unknown": "ok", "strict": True}, 0),
-        (torn, {}, 12),
+        (torn, {}, 0),
+        (torn, {"strict": True}, 11),
+        (small_gap, {}, 0),
+        (small_gap, {"strict": True}, 11),
+        (small_gap, {"strict": True, "on_unknown": "ok"}, 0),
+        (small_gap, {"fail_on": "warning"}, 12),
+        (small_gap, {"fail_on": "warning", "on_unknown": "ok"}, 0),
         (torn, {"fail_on": "warning"}, 10),
         (torn, {"on_unknown": "ok", "strict": True}, 11),
         (crash, {}, 12),
@@ -83,7 +90,9 @@ def test_exit_codes(report: Report, options: dict[str, object], code: int) -> No
         (waived, Verdict.HEALTHY),
         (error_and_gap, Verdict.FAILED),
         (warning, Verdict.WARNINGS),
-        (torn, Verdict.UNKNOWN),
+        (torn, Verdict.WARNINGS),
+        (small_gap, Verdict.WARNINGS),
+        (gap, Verdict.UNKNOWN),
         (crash, Verdict.UNKNOWN),
         (nothing, Verdict.NOTHING),
     ],

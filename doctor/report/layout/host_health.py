@@ -13,11 +13,11 @@ class HostHealth(msgspec.Struct, frozen=True):
     """The hosts of a run, each in one of three tuples, in inventory order."""
 
     healthy: tuple[str, ...]
-    """Checked, without an error, and nothing on it is unknown except as a consequence of another finding."""
+    """Checked, without an error, and nothing on it is unknown that could be one, except as a finding's consequence."""
     bad: tuple[str, ...]
     """Hosts of an error."""
     unknown: tuple[str, ...]
-    """Unknown: something could not be read, a check crashed, or no check ran."""
+    """Unknown: a check that finds errors could not judge it, a check crashed, or no check ran."""
 
 
 def classify_hosts(report: Report) -> HostHealth:
@@ -30,7 +30,8 @@ def classify_hosts(report: Report) -> HostHealth:
         for host in finding.hosts
     }
     evaluated = {host for outcome in report.outcomes for host in outcome.evaluated_hosts}
-    unknown = set(unknown_hosts(report))
+    grave = {outcome.check for outcome in report.outcomes if outcome.severity is Severity.ERROR or outcome.crashed}
+    unknown = {host for host, names in unknown_hosts(report).items() if grave.intersection(names)}
     healthy = [host for host in report.hosts if host not in bad and host not in unknown and host in evaluated]
     healthy_set = set(healthy)
     return HostHealth(

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from doctor.engine.exit_code import Exit
 from doctor.engine.sanitize import count_noun, printable
 from doctor.watch.attach.odd_ranks import Group, JobFinding
+from doctor.watch.labelled_lines import folded, labelled
 
 SCHEMA = "doctor.watch-attach/1"
 MAX_GROUPS = 6
 MAX_FRAMES = 4
-_LABEL = 8
 
 
 def exit_code(jobs: Sequence[JobFinding], failed: Mapping[str, str], recorded: Sequence[str] = ()) -> int:
@@ -40,43 +39,31 @@ def render_text(
     if not jobs:
         lines.append("No rank of a job runs here: no process has RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID or a device.")
     for job in jobs:
-        head = list(_folded(job.text, width, ""))
+        head = list(folded(job.text, width, ""))
         lines += [f"\x1b[1m{line}\x1b[0m" for line in head] if bold else head
-        lines += ["", *_labelled("job", f"{job.job}: {count_noun(job.ranks, 'process', 'processes')} seen", width)]
+        lines += ["", *labelled("job", f"{job.job}: {count_noun(job.ranks, 'process', 'processes')} seen", width)]
         groups = job.groups if verbose else job.groups[:MAX_GROUPS]
         for group in groups:
             lines += _group(group, width, verbose)
         if len(groups) < len(job.groups):
-            lines += _labelled("", f"{count_noun(len(job.groups) - len(groups), 'group')} more (--verbose)", width)
+            lines += labelled("", f"{count_noun(len(job.groups) - len(groups), 'group')} more (--verbose)", width)
         for note in job.notes:
-            lines += _labelled("note", note, width)
+            lines += labelled("note", note, width)
         lines.append("")
     for sentence in recorded:
-        lines += _labelled("record", sentence, width)
+        lines += labelled("record", sentence, width)
     for host, reason in failed.items():
-        lines += _labelled("unknown", f"{printable(host, 80)}: {reason}", width)
+        lines += labelled("unknown", f"{printable(host, 80)}: {reason}", width)
     for note in notes:
-        lines += _labelled("note", note, width)
+        lines += labelled("note", note, width)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _group(group: Group, width: int, verbose: bool) -> Iterator[str]:
-    yield from _labelled("does", f"{', '.join(group.labels)}: {group.text}", width)
+    yield from labelled("does", f"{', '.join(group.labels)}: {group.text}", width)
     for name, file, line in group.stack[: 12 if verbose else MAX_FRAMES]:
         short = file if verbose else "/".join(file.split("/")[-2:])
-        yield from _labelled("", f"  {name} ({short}:{line})", width)
-
-
-def _labelled(label: str, text: str, width: int) -> Iterator[str]:
-    yield from _folded(text, width, " " * _LABEL, f"{label:<{_LABEL}}")
-
-
-def _folded(text: str, width: int, indent: str, first: str | None = None) -> Iterator[str]:
-    first = indent if first is None else first
-    if not width:
-        yield (first + text).rstrip()
-        return
-    yield from textwrap.wrap(text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
+        yield from labelled("", f"  {name} ({short}:{line})", width)
 
 
 def document(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from doctor.engine.exit_code import Exit
 from doctor.engine.sanitize import count_noun, printable
+from doctor.watch.labelled_lines import LABEL_WIDTH, folded, labelled
 from doctor.watch.loss.log_watch import MIN_JUDGED, LogWatch
 from doctor.watch.loss.loss_series import LossSeries
 from doctor.watch.loss.loss_verdicts import LossVerdict
@@ -17,7 +17,6 @@ from doctor.watch.loss.sparkline import sparkline
 SCHEMA = "doctor.watch-log/1"
 MAX_CURVES = 4
 """Curves of ranks that are shown; those of ranks with a verdict first."""
-_LABEL = 8
 
 
 def exit_code(watch: LogWatch, verdicts: Sequence[LossVerdict], *, strict: bool = False) -> int:
@@ -43,17 +42,17 @@ def render_text(
 ) -> str:
     """The report; ``width`` 0 does not fold lines."""
     head = headline(watch, verdicts)
-    lines = list(_folded(head, width, ""))
+    lines = list(folded(head, width, ""))
     if bold:
         lines = [f"\x1b[1m{line}\x1b[0m" for line in lines]
     for verdict in verdicts:
         mark = "warning" if verdict.is_warning else "error"
-        lines += ["", *_labelled(mark, f"{verdict.text} ({verdict.kind})", width)]
-        lines += _labelled("", f"{verdict.advice}.", width)
+        lines += ["", *labelled(mark, f"{verdict.text} ({verdict.kind})", width)]
+        lines += labelled("", f"{verdict.advice}.", width)
     if watch.losses:
         lines += ["", *_curves(watch, verdicts, width, unicode, verbose)]
     for note in notes:
-        lines += _labelled("note", printable(note, 300), width)
+        lines += labelled("note", printable(note, 300), width)
     return "\n".join(lines) + "\n"
 
 
@@ -85,15 +84,15 @@ def _curves(
         entry = series[rank]
         label = "loss" if rank is None else f"rank {rank}"
         first, last = (_number(value) for value in _ends(entry))
-        room = max(10, min(60, (width or 120) - _LABEL - len(first) - len(last) - 4))
-        yield f"{label:<{_LABEL}}{first} {sparkline(entry.drawn, room, unicode=unicode)} {last}"
+        room = max(10, min(60, (width or 120) - LABEL_WIDTH - len(first) - len(last) - 4))
+        yield f"{label:<{LABEL_WIDTH}}{first} {sparkline(entry.drawn, room, unicode=unicode)} {last}"
         extra = f", {entry.not_finite_count} not finite" if entry.not_finite_count else ""
         resumed = f", went back to step {entry.resumed_at}" if entry.resumed_at is not None else ""
         steps = f"steps {entry.first_step} to {entry.last_step}"
         about = f"{steps}, {count_noun(entry.lines, 'loss', 'losses')}{extra}{resumed}"
-        yield from _labelled("", about, width)
+        yield from labelled("", about, width)
     if len(displayed) < len(order):
-        yield from _labelled("", f"{count_noun(len(order) - len(displayed), 'rank')} more (--verbose)", width)
+        yield from labelled("", f"{count_noun(len(order) - len(displayed), 'rank')} more (--verbose)", width)
 
 
 def _ends(series: LossSeries) -> tuple[float, float]:
@@ -103,20 +102,6 @@ def _ends(series: LossSeries) -> tuple[float, float]:
 
 def _number(value: float) -> str:
     return f"{value:.4g}"
-
-
-def _labelled(label: str, text: str, width: int) -> Iterator[str]:
-    yield from _folded(text, width, " " * _LABEL, f"{label:<{_LABEL}}")
-
-
-def _folded(text: str, width: int, indent: str, first: str | None = None) -> Iterator[str]:
-    first = indent if first is None else first
-    if not width:
-        yield (first + text).rstrip()
-        return
-    yield from textwrap.wrap(text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False) or [
-        ""
-    ]
 
 
 def document(watch: LogWatch, verdicts: Sequence[LossVerdict], notes: Sequence[str], code: int) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import base64
 import itertools
 import json
 import time
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache
@@ -16,6 +15,7 @@ import msgspec
 from doctor.diagnose.excerpter import MODULES
 from doctor.diagnose.fetch.saved_logs import HostLogs, LogExcerpt, Omission
 from doctor.diagnose.signature import Signature
+from doctor.engine.bounded_inflate import inflate
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.remote.assemble import assemble
 from doctor.remote.bootstrap import python_problem, stdin_command
@@ -154,13 +154,13 @@ def _parsed(result: CommandResult, marker: str, error: str, room: int = MIN_INFL
         if text is None:
             continue
         try:
-            data = _inflated(text, room)
+            data = inflate(base64.b64decode(text, validate=True), room)
             room -= len(data)
             if b'"end": true' in data[:12]:
                 end = msgspec.json.decode(data, type=_EndReport)
             else:
                 files.append(_printable_log(msgspec.json.decode(data, type=LogExcerpt)))
-        except (ValueError, zlib.error, RecursionError):
+        except (ValueError, RecursionError):
             error = error or "its answer is damaged"
     if end is None:
         error = error or python_problem(result.err.decode("utf-8", "replace")) or _no_end(result, bool(files))
@@ -171,14 +171,6 @@ def _parsed(result: CommandResult, marker: str, error: str, room: int = MIN_INFL
     ]
     unmatched = [printable(place) for place in end.unmatched[:100]]
     return HostLogs(files, omitted, unmatched, error, printable(end.kernel, 200))
-
-
-def _inflated(text: bytes, room: int) -> bytes:
-    inflater = zlib.decompressobj()
-    data = inflater.decompress(base64.b64decode(text, validate=True), max(room, 1))
-    if inflater.unconsumed_tail or not inflater.eof:
-        raise ValueError("larger than was asked for, or incomplete")
-    return data
 
 
 def _no_end(result: CommandResult, begun: bool) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import msgspec
 
+from doctor.engine.bounded_inflate import StreamTooLarge, inflate
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remote.assemble import assemble
 from doctor.remote.bootstrap import python_problem, stdin_command
@@ -82,12 +82,10 @@ def _parsed(result: CommandResult, marker: str) -> HostReport | str:
         if text is None:
             continue
         try:
-            inflater = zlib.decompressobj()
-            data = inflater.decompress(base64.b64decode(text, validate=True), MAX_ANSWER)
-            if inflater.unconsumed_tail:
-                return f"its answer exceeds {MAX_ANSWER >> 20} MiB"
-            return read_report(data)
-        except (ValueError, zlib.error, RecursionError, msgspec.MsgspecError):
+            return read_report(inflate(base64.b64decode(text, validate=True), MAX_ANSWER))
+        except StreamTooLarge:
+            return f"its answer exceeds {MAX_ANSWER >> 20} MiB"
+        except (ValueError, RecursionError, msgspec.MsgspecError):
             return "its answer is damaged"
     error = result.err.decode("utf-8", "replace")
     last = strip_control_chars(error.strip().rpartition("\n")[2])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import binascii
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from doctor.engine.bounded_inflate import inflate
 from doctor.engine.sanitize import printable as clean
 
 MAX_LINE = 4 << 20
@@ -141,8 +140,7 @@ def indices_of(values: dict[str, Any]) -> frozenset[int] | None:
     if not isinstance(packed, str):
         return None
     try:
-        unpacker = zlib.decompressobj()
-        bits = unpacker.decompress(base64.b64decode(packed, validate=True), MAX_BITMAP)
-    except (binascii.Error, zlib.error, ValueError):
+        bits = inflate(base64.b64decode(packed, validate=True), MAX_BITMAP)
+    except ValueError:
         return None
     return frozenset(8 * place + bit for place, byte in enumerate(bits) if byte for bit in range(8) if byte & 1 << bit)

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.engine.fact import Absent, Fact, Unreadable
-from doctor.facts.firewall import FirewallRules, list_rules
+from doctor.engine.fact import Absent, Fact, Output, Unreadable
+from doctor.facts.firewall import FirewallRules, _tool_output, list_rules
 from doctor.facts.firewall.gate import GateQuery, GateResult, evaluate_gate
 from doctor.facts.firewall.packets import (
     AllOf,
@@ -159,9 +159,18 @@ def test_a_long_listing_is_packed() -> None:
     text = seen["outputs"]["nft"]["out"]
     packed = "zlib:" + base64.b64encode(zlib.compress(text.encode())).decode()
     assert rules(brought(tables=seen["tables"], outputs={"nft": {"out": packed}})) == rules(seen)
-    for broken in ("zlib:", "zlib:!", "zlib:" + base64.b64encode(b"no").decode()):
+    cut = "zlib:" + base64.b64encode(zlib.compress(text.encode())[:-20]).decode()
+    for broken in ("zlib:", "zlib:!", "zlib:" + base64.b64encode(b"no").decode(), cut):
         found = answered(FirewallRules, {**brought(tables=seen["tables"], outputs={"nft": {"out": broken}})})
         assert isinstance(found, Unreadable) or found.unread
+
+
+def test_a_packed_listing_that_is_cut_is_not_read_as_a_shorter_one() -> None:
+    """Of lines, the first of them are a rule set of their own."""
+    whole = zlib.compress(bytes(range(256)))
+    cut = Output(out="zlib:" + base64.b64encode(whole[:-9]).decode())
+    assert _tool_output({"iptables": Output(out="zlib:" + base64.b64encode(whole).decode())}, "iptables")[1] == ""
+    assert _tool_output({"iptables": cut}, "iptables") == ("", "iptables: a part of a zlib stream")
 
 
 def test_counters_do_not_make_two_rule_sets_differ() -> None:

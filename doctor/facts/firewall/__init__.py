@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import zlib
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from doctor.engine.addresses import plain_address
+from doctor.engine.bounded_inflate import StreamTooLarge, inflate
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, unusable_reason
 from doctor.facts.firewall.ipset import parse_ipsets
 from doctor.facts.firewall.iptables import parse_iptables_save
@@ -245,9 +245,10 @@ def _tool_output(outputs: Mapping[str, Output], name: str) -> tuple[str, str]:
         return "", NEEDS_ROOT if "not permitted" in why or "ermission denied" in why else why
     if not output.out.startswith("zlib:"):
         return output.out, ""
-    unpack = zlib.decompressobj()
     try:
-        content = unpack.decompress(base64.b64decode(output.out[5:], validate=True), MAX_OUTPUT_BYTES)
-    except (ValueError, zlib.error) as error:
+        content = inflate(base64.b64decode(output.out[5:], validate=True), MAX_OUTPUT_BYTES)
+    except StreamTooLarge:
+        return "", f"{name}: more than 64 MiB"
+    except ValueError as error:
         return "", f"{name}: {error}"
-    return ("", f"{name}: more than 64 MiB") if unpack.unconsumed_tail else (content.decode("utf-8", "replace"), "")
+    return content.decode("utf-8", "replace"), ""

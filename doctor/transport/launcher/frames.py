@@ -14,6 +14,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from doctor.engine.bounded_inflate import inflate
+
 _HEADER = struct.Struct(">IcBI")
 _MAX_BASES = 4
 _MIN_DELTA_BYTES = 1024
@@ -73,21 +75,13 @@ class FrameReader:
             count, kind, flags, number = _HEADER.unpack_from(body)
             if int(check, 16) != binascii.crc32(body):
                 return None
-            data = _inflate(body[_HEADER.size :]) if flags else body[_HEADER.size :]
-        except (ValueError, struct.error, zlib.error):
+            data = inflate(body[_HEADER.size :], _MAX_FRAME_BYTES) if flags else body[_HEADER.size :]
+        except (ValueError, struct.error):
             return None
         if count != self._next_count:
             raise FrameError("the launcher lost a part of the host's output")
         self._next_count += 1
         return Frame(kind.decode("latin-1"), number, data)
-
-
-def _inflate(data: bytes) -> bytes:
-    decompressor = zlib.decompressobj()
-    inflated = decompressor.decompress(data, _MAX_FRAME_BYTES)
-    if decompressor.unconsumed_tail:
-        raise ValueError("more than a carrier reads at a time")
-    return inflated
 
 
 class RequestEncoder:

@@ -148,3 +148,24 @@ def test_the_ratio_and_the_partners_are_told() -> None:
 )
 def test_nothing_that_a_rank_tells_breaks_the_rule(told: list[tuple[int, int, list[float], bool]]) -> None:
     compare_pairs(Exchange((one, other), tuple(times), again) for one, other, times, again in told if one != other)
+
+
+def test_of_a_very_slow_host_two_exchanges_are_enough_though_one_end_leaves_its_messages_in_a_buffer() -> None:
+    """Times of a real run of five hosts, one of them behind 2 Mbit/s: its sends returned before they had arrived."""
+    quick = dict.fromkeys([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)], (0.0009, 0.0004, 0.0004, 0.0003, 0.0005))
+    slow = {
+        (1, 4): ((1.1106361, 2.1710798), (0.0012281, 0.0041584)),
+        (3, 4): ((1.9787579, 1.1095052), (1.9787433, 1.1103264)),
+        (2, 4): ((1.1112506, 1.1063159), (1.1098271, 1.1064424)),
+        (0, 4): ((1.1078697, 1.1114531), (1.1079547, 0.0136732)),
+    }
+    again = {
+        (0, 4): ((1.105305, 1.1135303), (0.0032548, 0.007235)),
+        (1, 4): ((1.1095978, 1.1150742), (1.1095986, 0.0009463)),
+        (2, 4): ((1.0875955, 1.1088542), (1.0878737, 1.1094203)),
+        (3, 4): ((1.1094431, 1.111762), (1.1097615, 0.000865)),
+    }
+    told = [Exchange(pair, seconds) for pair, seconds in quick.items() for _ in "both"]
+    told += [Exchange(pair, end) for pair, ends in slow.items() for end in ends]
+    told += [Exchange(pair, end, True) for pair, ends in again.items() for end in ends]
+    assert ends_of(told) == ({4}, set())

@@ -80,3 +80,45 @@ def test_alone_there_is_nobody_to_meet() -> None:
     assert not Ranks(1, ["pairs"]).of("pair")
     assert not Ranks(3, ["pairs"]).of("pair"), "one host's CPUs"
     assert worker()["slow_pairs"]([[]], [[0.0]]) == []
+
+
+VERY_SLOW = """
+PAIR_SECONDS = 0.3
+class TracedComm(TracedComm):
+    def exchange(self, out, tensor, peer):
+        if {self.rank, peer} == {1, 3} and tensor.numel() > 1:
+            time.sleep(0.2)
+        super().exchange(out, tensor, peer)
+"""
+
+
+def test_a_very_slow_pair_is_measured_fewer_times_by_both_of_its_ranks() -> None:
+    ranks = Ranks(4, ["pairs"], VERY_SLOW, max_bytes=1 << 16, hosts="abcd")
+    for event in ranks.of("pair"):
+        slow = {event["rank"], event["peer"]} == {1, 3}
+        assert len(event["seconds"]) == (2 if slow else 6 if event["confirm"] else 5)
+    assert len(ranks.of("done")) == 4
+
+
+BY_BYTES = """
+class TracedComm(TracedComm):
+    def exchange(self, out, tensor, peer):
+        if 2 in (self.rank, peer):
+            time.sleep(tensor.nbytes / 1e6)  # 1 MB/s
+        super().exchange(out, tensor, peer)
+"""
+
+
+def test_messages_are_smaller_where_a_host_would_need_too_much_of_the_budget() -> None:
+    sizes = {event["bytes"] for event in Ranks(3, ["pairs"], BY_BYTES, budget=12.0, hosts="abc").of("pair")}
+    assert sizes == {1 << 18}, "of one megabyte the three rounds would take 3 s, of a budget of 12 s one is allowed"
+
+
+def test_second_measurements_end_with_what_the_budget_allows_the_slowest_pair_first() -> None:
+    schedule = list(worker()["round_robin"](4))
+    slow = {(0, 1): 7.0, (0, 2): 8.0, (0, 3): 9.0}
+    times = [[slow.get(pair, 1.0) for pairs in schedule for pair in pairs if rank in pair] for rank in range(4)]
+    pairs_again = [pair for pair, _ in worker()["slow_pairs"](schedule, times)]
+    assert pairs_again == [(0, 3), (0, 2), (0, 1)]
+    assert [pair for pair, _ in worker()["slow_pairs"](schedule, times, 20.0)] == pairs_again[:2]
+    assert [pair for pair, _ in worker()["slow_pairs"](schedule, times, 1.0)] == pairs_again[:1]

@@ -70,19 +70,18 @@ class _PairTimes:
     """Logarithms of each pair's time, first and second measurement, and how exact they are."""
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
-        first: dict[Pair, list[float]] = {}
-        confirmations: dict[Pair, list[float]] = {}
+        measured: dict[tuple[Pair, bool], list[tuple[float, ...]]] = {}
         self.controls: list[float] = []
         """Of pairs that are not suspected, measured by turns with those that are."""
         for exchange in exchanges:
             low, high = sorted(exchange.pair)
-            # The first exchange of several touches fresh memory and wakes the connection.
-            warm = exchange.seconds[1:] if len(exchange.seconds) > 2 else exchange.seconds
-            logs = [math.log(time) for time in warm if MIN_SECONDS <= time <= MAX_SECONDS]
             if exchange.control:
+                logs = usable_logs([exchange.seconds])
                 self.controls += [lower_quartile(logs)] if logs else []
-                continue
-            (confirmations if exchange.confirm else first).setdefault((low, high), []).extend(logs)
+            else:
+                measured.setdefault(((low, high), exchange.confirm), []).append(exchange.seconds)
+        first = {pair: usable_logs(ends) for (pair, confirm), ends in measured.items() if not confirm}
+        confirmations = {pair: usable_logs(ends) for (pair, confirm), ends in measured.items() if confirm}
         self.first = {pair: lower_quartile(logs) for pair, logs in first.items() if logs}
         self.confirmations = {
             pair: lower_quartile(logs) for pair, logs in confirmations.items() if logs and pair in self.first
@@ -171,6 +170,23 @@ def _slow_links(table: _PairTimes, times: Mapping[Pair, float]) -> list[SpeedOut
 def _robust_spread(least: float, *groups: Sequence[float]) -> float:
     """How much pairs that are alike differ: robust against the few that are not, and never less than `least`."""
     return max(least, 1.4826 * median([abs(rest) for group in groups for rest in group]))
+
+
+def usable_logs(ends: Sequence[Sequence[float]]) -> list[float]:
+    """Logarithms of the seconds that each end of a pair measured; values that no exchange can take are left out.
+
+    The first exchange of several touches fresh memory and wakes the connection. Where there are no more than two, the
+    pair was too slow for more, and each counts as long as its later end needs: the other one is done when its own
+    message lies in a buffer.
+    """
+    if max(map(len, ends)) <= 2:
+        ends = [[max(both) for both in zip(*ends, strict=False)]]
+    return [
+        math.log(time)
+        for seconds in ends
+        for time in (seconds[1:] if len(seconds) > 2 else seconds)
+        if MIN_SECONDS <= time <= MAX_SECONDS
+    ]
 
 
 def lower_quartile(numbers: Sequence[float]) -> float:

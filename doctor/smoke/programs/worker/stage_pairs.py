@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
 import time
 from collections.abc import Iterator, Sequence
 
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
-from doctor.smoke.programs.worker.libraries import torch
+from doctor.smoke.programs.worker.libraries import dist, torch
 
 MAX_ALL_PAIRS = 32
 """Up to so many ranks, all pairs are measured."""
 SLOW_FACTOR = 1.5
 """A pair that takes this many times as long as most pairs is measured again."""
 MAX_SLOW_PAIRS = 64
+PAIR_SECONDS = 2.0
+"""Exchanges of a pair end after so long: on a link of 2 Mbit/s one megabyte takes 4 s."""
+PAIRS_SHARE = 12
+"""The rounds may take the run's budget divided by this, and so may the second measurements."""
+SAMPLE_BYTES = 1 << 16
+"""Of the messages that show how large a message the network can carry in that time."""
 
 
 def round_robin(count: int, seed: int = 1) -> Iterator[list[tuple[int, int]]]:
@@ -40,16 +48,39 @@ def paired_ranks(ctx: RankContext) -> list[int]:
 
 
 def time_exchanges(ctx: RankContext, peer: int, nbytes: int, repeats: int) -> list[float]:
-    """Seconds of exchanges with the peer, both ways at once. A first one, of one element, synchronizes the two."""
+    """Seconds of exchanges with the peer, both ways at once. A first one, of one element, synchronizes the two.
+
+    One at least, then as many as fit into PAIR_SECONDS by the first one; the two agree on how many those are.
+    """
     element = torch.zeros(1, device=ctx.device)
-    ctx.comm.exchange(torch.empty_like(element), element, peer)
+    answer = torch.empty_like(element)
+    ctx.comm.exchange(answer, element, peer)
     tensor = torch.full((max(1, nbytes // 4),), float(ctx.rank), device=ctx.device)
-    out, seconds = torch.empty_like(tensor), []
-    for _ in range(repeats):
+    out, seconds, allowed = torch.empty_like(tensor), [], 1.0
+    while len(seconds) < min(repeats, allowed):
         started = time.perf_counter()
         ctx.comm.exchange(out, tensor, peer)
         seconds.append(round(time.perf_counter() - started, 7))
+        if len(seconds) == 1 < repeats:
+            element.fill_(seconds[0])
+            ctx.comm.exchange(answer, element, peer)
+            allowed = PAIR_SECONDS / max(element.item(), answer.item(), 1e-6)
     return seconds
+
+
+def message_bytes(ctx: RankContext, schedule: Sequence[Sequence[tuple[int, int]]], largest: int) -> int:
+    """Bytes of a message that the slowest of the first two rounds' pairs can exchange in all rounds, on every rank."""
+    slowest = torch.zeros(1, device=ctx.device)
+    for pairs in schedule[:2]:
+        for pair in pairs:
+            if ctx.rank in pair:
+                peer = pair[0] if ctx.rank == pair[1] else pair[1]
+                slowest.fill_(max(slowest.item(), *time_exchanges(ctx, peer, SAMPLE_BYTES, 1)))
+    ctx.comm.all_reduce(slowest, ctx.comm.world, dist.ReduceOp.MAX)
+    nbytes, allowed = largest, ctx.plan["budget"] / PAIRS_SHARE
+    while nbytes > SAMPLE_BYTES and slowest.item() * nbytes / SAMPLE_BYTES * len(schedule) > allowed:
+        nbytes //= 2
+    return nbytes
 
 
 def measure_pair(
@@ -72,9 +103,12 @@ def measure_pair(
 
 
 def slow_pairs(
-    schedule: Sequence[Sequence[tuple[int, int]]], times: Sequence[Sequence[float]]
+    schedule: Sequence[Sequence[tuple[int, int]]], times: Sequence[Sequence[float]], allowed: float = math.inf
 ) -> list[tuple[tuple[int, int], int]]:
-    """Pairs that took far longer than most, slowest first, with their round. ``times``: of each rank, by round."""
+    """Pairs that took far longer than most, slowest first, with their round. ``times``: of each rank, by round.
+
+    ``allowed``: seconds that exchanging again, one pair after the other, may take; the slowest pair in any case.
+    """
     seconds_of_pair = {}
     for round_number, pairs in enumerate(schedule):
         for low, high in pairs:
@@ -89,7 +123,12 @@ def slow_pairs(
         ),
         reverse=True,
     )
-    return [(pair, round_number) for _, round_number, pair in slow[:MAX_SLOW_PAIRS]]
+    spent = list(itertools.accumulate(max(seconds, min(6 * seconds, PAIR_SECONDS)) for seconds, *_ in slow))
+    return [
+        (pair, round_number)
+        for number, (_, round_number, pair) in enumerate(slow[:MAX_SLOW_PAIRS])
+        if number == 0 or spent[number] <= allowed
+    ]
 
 
 def stage_pairs(ctx: RankContext) -> None:
@@ -99,10 +138,10 @@ def stage_pairs(ctx: RankContext) -> None:
     """
     if ctx.device.type == "cpu" and len(set(ctx.hosts)) == 1:
         return
-    nbytes = min(1 << 20, ctx.plan["max_bytes"])
     ranks = paired_ranks(ctx)
     rounds = round_robin(len(ranks), ctx.plan["seed"])
     schedule = [[(ranks[low], ranks[high]) for low, high in pairs] for pairs in rounds]
+    nbytes = message_bytes(ctx, schedule, min(1 << 20, ctx.plan["max_bytes"]))
     fastest = torch.zeros(max(1, len(schedule)))
     for round_number, pairs in enumerate(schedule):
         for pair in pairs:
@@ -110,7 +149,8 @@ def stage_pairs(ctx: RankContext) -> None:
                 fastest[round_number] = min(measure_pair(ctx, pair, round_number, nbytes, 5, confirm=False))
     times = torch.zeros(ctx.world_size * len(fastest), device=ctx.device)
     ctx.comm.all_gather(times, fastest.to(ctx.device), ctx.comm.world)
-    suspected = slow_pairs(schedule, times.cpu().view(ctx.world_size, -1).tolist())
+    seconds_by_rank = times.cpu().view(ctx.world_size, -1).tolist()
+    suspected = slow_pairs(schedule, seconds_by_rank, ctx.plan["budget"] / PAIRS_SHARE)
     normal = [
         (pair, number) for number, pairs in enumerate(schedule) for pair in pairs if (pair, number) not in suspected
     ]

@@ -16,19 +16,21 @@ def mount_missing(mounts: PerHost[MountTable]) -> Iterator[Finding]:
 
     ## Source
     /proc/self/mounts of all hosts. A mount that more than half of them have, and at least two, is expected on all.
-    Mounts of containers' runtimes and of users' sessions lie in other folders on each host, and so are no finding.
+    Mounts of containers' runtimes and of users' sessions lie in other folders on each host, and so are no finding; nor
+    is one that the host mounts as soon as a process goes there (autofs, systemd.automount).
     """
     if len(mounts) < 3:
         raise Skip("fewer than three hosts cannot be compared")
     targets = {host: {mount.target: mount for mount in own.mounts} for host, own in mounts.items()}
     for target in sorted({target for own in targets.values() for target in own}):
         having = [host for host, own in targets.items() if target in own]
-        if len(having) < 2 or len(having) <= len(targets) / 2 or len(having) == len(targets):
+        lacking = [host for host in targets if host not in having and not mounts[host].is_automounted(target)]
+        if len(having) < 2 or len(having) <= len(targets) / 2 or not lacking:
             continue
         mount = targets[having[0]][target]
         yield Finding(
             "{target} ({kind}) is not mounted; {count} of {total} hosts have it from {source}",
-            hosts=[host for host in targets if host not in having],
+            hosts=lacking,
             target=target,
             kind=mount.kind,
             source=mount.source,

@@ -18,13 +18,19 @@ def nvlink_down(links: PerHost[NvLinks], cards: PerHost[GpuCards]) -> Iterator[F
     Drain the host and restart it; if the links stay down, have the GPU or its baseboard replaced.
 
     ## Source
-    `nvidia-smi nvlink -s`. The norm is the same GPU on most of the other hosts; behind NVSwitches, where all GPUs are
-    alike, the GPU with the most links. A GPU that has no bridge on any host has no finding.
+    `nvidia-smi nvlink -s`. The norm is the same GPU, of the same product, on most of the other hosts; behind
+    NVSwitches, where all GPUs are alike, the GPU with the most links. A GPU whose links have all failed lists none of
+    them (leptonai/gpud issue 1085). A GPU that has no bridge on any host has no finding.
     """
     for host, own in links.items():
         has_switch = host in cards and cards[host].switches > 0
         for gpu, count in own.active.items():
-            others = [other.active[gpu] for name, other in links.items() if name != host and gpu in other.active]
+            product = own.products.get(gpu, "")
+            others = [
+                other.active[gpu]
+                for name, other in links.items()
+                if name != host and gpu in other.active and other.products.get(gpu, "") == product
+            ]
             common = Counter(others).most_common(1)
             norm = common[0][0] if common and common[0][1] > len(others) / 2 and len(others) > 1 else 0
             expected = max(norm, max(own.active.values()) if has_switch else 0)

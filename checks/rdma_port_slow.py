@@ -18,7 +18,8 @@ def rdma_port_slow(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
 
     ## Source
     `rate` of /sys/class/infiniband/NAME/ports, as `400 Gb/sec (4X NDR)` (Linux ABI, sysfs-class-infiniband). InfiniBand
-    cables have four lanes: 1X is a finding also on a single host.
+    cables have four lanes: 1X is a finding also on a single host. The lanes of other layers are made up by the driver:
+    AWS's EFA (link layer Unknown, linux-rdma/rdma-core pull request 884) and RoCE.
     """
     names = sorted({name for own in adapters.values() for name in own.ports})
     for name in names:
@@ -28,7 +29,7 @@ def rdma_port_slow(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
             if name in own.ports and own.ports[name].is_active and own.ports[name].rate
         }
         single_lane = [
-            host for host in rates if "(1X" in rates[host] and adapters[host].ports[name].layer != "Ethernet"
+            host for host in rates if "(1X" in rates[host] and adapters[host].ports[name].layer == "InfiniBand"
         ]
         for host in single_lane:
             yield Finding(

@@ -58,7 +58,8 @@ def detect_gpus(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C901 - se
     for path in glob.glob("/sys/bus/pci/devices/*/vendor"):
         if read(path) == "0x10de":
             kind = read(path[:-6] + "class")
-            pci += kind.startswith("0x03")
+            bound = os.path.basename(os.path.realpath(path[:-6] + "driver"))
+            pci += kind.startswith("0x03") and bound not in ("vfio-pci", "pci-stub")
             switches += kind.startswith("0x0680")
     path = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
     driver = read("/proc/driver/nvidia/version").split("\n")[0]
@@ -84,6 +85,8 @@ def detect_gpus(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C901 - se
 
 class GpuCards(Fact, frozen=True):
     """NVIDIA GPUs on the PCI bus (vendor 10de, display class), whether the driver is loaded, the tool installed.
+
+    GPUs that are kept for virtual machines (driver vfio-pci or pci-stub) are no GPUs of this host.
 
     Raw output, as JSON::
 
@@ -326,24 +329,30 @@ class NvLinks(Fact, frozen=True):
     """By GPU number."""
     inactive: dict[int, tuple[int, ...]]
     """Numbers of the links that are down, by GPU number; only GPUs that have such."""
+    products: dict[int, str] = {}
+    """By GPU number, such as ``NVIDIA A100-SXM4-80GB``."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NvLinks:
         text = _tool_text(answer)
         active: dict[int, int] = {}
         inactive: dict[int, list[int]] = {}
+        products: dict[int, str] = {}
         gpu = -1
         for line in text.splitlines():
-            if match := re.match(r"GPU ([0-9]{1,3}): ", line):
+            if match := re.match(r"GPU ([0-9]{1,3}): ([^(]{0,80})", line):
                 gpu = int(match[1])
                 active[gpu] = 0
+                products[gpu] = match[2].strip()
             elif gpu >= 0 and re.match(r"\s+Link [0-9]+: [0-9.]+ GB/s", line):
                 active[gpu] += 1
             elif gpu >= 0 and (match := re.match(r"\s+Link ([0-9]{1,3}): <?inactive>?", line, re.I)):
                 inactive.setdefault(gpu, []).append(int(match[1]))
-        if not any(active.values()) and not inactive:
+        # A card that can have links, and has none in use: without a bridge, or all of them failed.
+        has_links = any(active.values()) or inactive or "all links are inactive" in f"{text}\n{answer[''].err}".lower()
+        if not active or not has_links:
             raise Absent("the GPUs have no NVLink")
-        return cls(active=active, inactive={gpu: tuple(links) for gpu, links in inactive.items()})
+        return cls(active, {gpu: tuple(links) for gpu, links in inactive.items()}, products)
 
 
 class GpuTopology(Fact, frozen=True):

@@ -10,10 +10,15 @@ import msgspec
 
 from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ask, read
 
-_FUSE = ("glusterfs", "juicefs", "ceph-fuse", "sshfs", "curvefs")
+_FUSE = (
+    *("glusterfs", "juicefs", "ceph-fuse", "sshfs", "curvefs", "rclone", "hf3fs", "moosefs", "mfs", "seaweedfs"),
+    *("s3fs", "mount-s3", "goofys", "geesefs", "gcsfuse", "blobfuse", "blobfuse2", "ossfs", "ossfs2", "obsfs", "cosfs"),
+    *("alluxio-fuse", "alluxio", "fuse_dfs", "quobyte"),
+)
 KINDS = frozenset(
     (
         *("nfs", "nfs4", "lustre", "gpfs", "ceph", "beegfs", "cifs", "smb3", "wekafs", "dpc"),
+        *("panfs", "orangefs", "pvfs2", "afs", "9p", "virtiofs", "gfs2", "ocfs2", "glusterfs"),
         *(f"fuse.{name}" for name in _FUSE),
     )
 )
@@ -41,12 +46,20 @@ class MountTable(Fact, frozen=True):
     probe = read("/proc/self/mounts", job=True, limit=1 << 20)
 
     mounts: tuple[Mount, ...]
+    automounts: tuple[str, ...] = ()
+    """Paths where a mount appears as soon as a process goes there (type autofs)."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> MountTable:
         rows = [line.split() for line in answer.text("/proc/self/mounts").splitlines()]
-        mounts = [Mount(_unescape(row[1]), row[0], row[2]) for row in rows if len(row) > 3 and row[2] in KINDS]
-        return cls(mounts=tuple(mounts[:MAX_MOUNTS]))
+        rows = [row for row in rows if len(row) > 3]
+        mounts = [Mount(_unescape(row[1]), row[0], row[2]) for row in rows if row[2] in KINDS]
+        automounts = [_unescape(row[1]) for row in rows if row[2] == "autofs"]
+        return cls(tuple(mounts[:MAX_MOUNTS]), tuple(automounts[:MAX_MOUNTS]))
+
+    def is_automounted(self, target: str) -> bool:
+        """Whether a path is, or lies in, one where mounts appear when they are needed."""
+        return any(target == path or target.startswith(f"{path.rstrip('/')}/") for path in self.automounts)
 
 
 def _unescape(path: str) -> str:

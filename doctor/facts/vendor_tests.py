@@ -1,4 +1,4 @@
-"""What the vendors' own tools have found: the saved diagnosis of Ascend DMI, the health watches of NVIDIA's DCGM."""
+"""What the vendors' own tools have found: the saved diagnosis of Ascend DMI, the health watches of DCGM and gpud."""
 
 from __future__ import annotations
 
@@ -120,3 +120,101 @@ def _problems(body: dict[str, Any]) -> list[tuple[str, str, str]]:
                     (f"{kind} {number}"[:40], str(state.get("value"))[:40], f"{system}: {sentences}"[:MAX_CHARS])
                 )
     return problems
+
+
+GPUD_FOLDER = "/var/lib/gpud"
+_NO_ACTION = "IGNORE_NO_ACTION_REQUIRED"
+
+
+def read_gpud(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: what gpud answers on its port, where the listener is root's."""
+    import http.client
+    import ssl
+
+    port, owners = 15132, []
+    for name in ("tcp", "tcp6"):
+        try:
+            with open("/proc/net/" + name) as file:
+                rows = [line.split() for line in file.read(4194304).splitlines()[1:]]
+        except OSError:
+            continue
+        for row in rows:
+            if len(row) > 7 and row[3] == "0A" and row[1].endswith(":" + format(port, "04X")):
+                owners.append(row[7])
+    if "0" not in owners or set(owners) != {"0"}:
+        return {"running": False}
+    context = ssl.create_default_context()
+    context.check_hostname = False  # gpud signs its own certificate; that the listener is root's was read above
+    context.verify_mode = ssl.CERT_NONE
+    connection = http.client.HTTPSConnection("localhost", port, timeout=4, context=context)
+    try:
+        connection.request("GET", "/v1/states")
+        answer = connection.getresponse()
+        return {"running": True, "status": answer.status, "text": answer.read(1048576).decode("utf-8", "replace")}
+    except (OSError, http.client.HTTPException) as error:
+        return {"running": True, "status": 0, "text": str(error)}
+    finally:
+        connection.close()
+
+
+class GpudState(msgspec.Struct, frozen=True):
+    """One component that gpud does not find healthy."""
+
+    component: str
+    """Such as ``accelerator-nvidia-error-xid``."""
+    health: str
+    """Unhealthy or Degraded."""
+    reason: str
+    actions: tuple[str, ...] = ()
+    """What gpud proposes, such as REBOOT_SYSTEM, HARDWARE_INSPECTION, CHECK_USER_APP_AND_GPU."""
+
+
+class GpudStates(Fact, frozen=True):
+    r"""The components that gpud, the GPU monitor of Lepton AI, does not find healthy, where it runs.
+
+    Raw output, as JSON, with gpud's own JSON in ``text`` (leptonai/gpud, docs/INTEGRATION.md and issue 1072)::
+
+        {"running": true, "status": 200, "text": "[{\"component\": \"accelerator-nvidia-error-xid\", \"states\":
+         [{\"name\": \"error_xid\", \"health\": \"Unhealthy\", \"reason\": \"XID 48 (Double Bit ECC Error)\",
+         \"suggested_actions\": {\"repair_actions\": [\"HARDWARE_INSPECTION\"]}}]}]"}
+    """
+
+    probe = ask(read_gpud, requires=GPUD_FOLDER, timeout=8)
+
+    problems: tuple[GpudState, ...]
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> GpudStates:
+        if "" in answer and answer[""].ended == "absent":
+            raise Absent("gpud is not installed")
+        data = answer.json()
+        if not isinstance(data, dict) or not data.get("running"):
+            raise Absent("gpud does not run here, or not as root")
+        if data.get("status") != 200:
+            raise Unreadable(f"gpud: {data.get('text') or data.get('status')}"[:MAX_CHARS])
+        try:
+            components = json.loads(str(data.get("text", "")))
+            states = [(one, state) for one in components for state in one.get("states") or []]
+            problems = [_gpud_state(str(one["component"]), state) for one, state in states if not _is_well(state)]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise Unreadable("gpud: not a list of states") from None
+        return cls(problems=tuple(problems[:MAX_ITEMS]))
+
+
+def _is_well(state: dict[str, Any]) -> bool:
+    """Releases before 0.5 have ``healthy`` in place of ``health``; a state of neither is none of ours to judge."""
+    if _actions(state) == (_NO_ACTION,):
+        return True
+    if "health" in state:
+        return state["health"] not in ("Unhealthy", "Degraded")
+    return state.get("healthy") is not False
+
+
+def _actions(state: dict[str, Any]) -> tuple[str, ...]:
+    actions = (state.get("suggested_actions") or {}).get("repair_actions") or ()
+    return tuple(str(action)[:40] for action in actions[:8])
+
+
+def _gpud_state(component: str, state: dict[str, Any]) -> GpudState:
+    health = str(state.get("health") or "Unhealthy")[:40]
+    return GpudState(component[:80], health, str(state.get("reason") or "no reason")[:MAX_CHARS], _actions(state))

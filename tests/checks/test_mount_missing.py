@@ -16,6 +16,15 @@ def test_equal_hosts_small_fleets_and_mounts_of_few() -> None:
     assert said(judged("mount-missing", {**fleet(3, DATA), "w4": [OWN]})) == []
 
 
+def test_a_mount_that_appears_when_it_is_needed() -> None:
+    """A home that autofs mounts: three users' processes run on three of the four hosts."""
+    home = Mount("/home/ada", "nas1:/home/ada", "nfs4")
+    used, unused = MountTable((home,), ("/home",)), MountTable((), ("/home",))
+    assert said(judged("mount-missing", {**fleet(3, used), "w4": [unused]})) == []
+    elsewhere = MountTable((), ("/homes", "/home/adam"))
+    assert [host for host, _ in said(judged("mount-missing", {**fleet(3, used), "w4": [elsewhere]}))] == ["w4"]
+
+
 def test_the_hosts_without_it() -> None:
     assert said(judged("mount-missing", {**fleet(3, DATA), "w4": [NONE]})) == [
         ("w4", "/data (nfs4) is not mounted; 3 of 4 hosts have it from nas1:/data")

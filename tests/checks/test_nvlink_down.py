@@ -26,6 +26,23 @@ def test_a_bridge_that_joins_only_some_gpus_is_no_fault() -> None:
     assert said(judged("nvlink-down", fleet(1, bridged, cards(switches=0)))) == []
 
 
+def test_all_links_of_all_gpus_of_a_host_that_its_peers_have() -> None:
+    sxm = NvLinks(dict.fromkeys(range(2), 12), {}, dict.fromkeys(range(2), "NVIDIA A100-SXM4-80GB"))
+    down = NvLinks({0: 0, 1: 0}, {}, sxm.products)
+    hosts = {**fleet(3, sxm, cards(switches=0)), "w4": [down, cards(switches=0)]}
+    assert said(judged("nvlink-down", hosts)) == [
+        ("w4", "GPU 0 has 0 active NVLinks; its peers have 12"),
+        ("w4", "GPU 1 has 0 active NVLinks; its peers have 12"),
+    ]
+
+
+def test_a_product_for_pcie_is_not_compared_with_one_on_a_baseboard() -> None:
+    sxm = NvLinks({0: 12}, {}, {0: "NVIDIA A100-SXM4-80GB"})
+    pcie = NvLinks({0: 0}, {}, {0: "NVIDIA A100 80GB PCIe"})
+    hosts = {**fleet(3, sxm, cards(switches=0)), "w4": [pcie, cards(switches=0)]}
+    assert said(judged("nvlink-down", hosts)) == []
+
+
 def test_other_hosts_are_the_norm_without_switches() -> None:
     hosts = {**fleet(3, FULL, cards(switches=0)), "w4": [ILL, cards(switches=0)]}
     assert said(judged("nvlink-down", hosts)) == [("w4", "GPU 1 has 16 active NVLinks; its peers have 18")]

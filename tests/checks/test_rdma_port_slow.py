@@ -25,6 +25,11 @@ def test_one_lane_of_infiniband() -> None:
     ]
 
 
+def test_an_adapter_of_aws_has_no_lanes() -> None:
+    efa = rdma(port(rate="50 Gb/sec (1X HDR)", layer="Unknown"))  # link_layer: linux-rdma/rdma-core pull request 884
+    assert said(judged("rdma-port-slow", fleet(2, efa))) == []
+
+
 def test_a_port_that_is_down_has_no_speed() -> None:
     hosts = {**fleet(3, rdma()), "w4": [rdma(port(), port(state="1: DOWN", rate="10 Gb/sec (4X SDR)"))]}
     assert said(judged("rdma-port-slow", hosts)) == []

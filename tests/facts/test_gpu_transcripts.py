@@ -258,6 +258,15 @@ NVLINKS = [
         {1: 1, 2: 0},
         {},
     ),
+    # NVIDIA/open-gpu-kernel-modules issue 1150: every GPU of a host after Xid 149
+    (
+        (
+            "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"
+            "NVML: Unable to retrieve NVLink information as all links are inActive\n"
+        ),
+        {0: 0},
+        {},
+    ),
     # https://github.com/NVIDIA/k8s-test-infra/issues/371
     ("GPU 0: NVIDIA GB200 (UUID: GPU-d1)\n         Link 0: 53.125 GB/s\n         Link 1: 53.125 GB/s\n", {0: 2}, {}),
 ]

@@ -205,6 +205,14 @@ def test_the_table_of_mounts() -> None:
     assert [(mount.target, mount.source, mount.kind) for mount in table.mounts] == [("/my data", "nas1:/a", "nfs4")]
 
 
+def test_paths_that_are_mounted_on_demand() -> None:
+    text = "auto.home /home autofs rw 0 0\nnas1:/h/a /home/a nfs4 rw 0 0\nsystemd-1 /my\\040data autofs rw 0 0\n"
+    table = learned(MountTable, {"/proc/self/mounts": Output(out=text)})
+    assert table.automounts == ("/home", "/my data")
+    assert table.is_automounted("/home/a") and table.is_automounted("/my data")
+    assert not table.is_automounted("/homes/a") and not table.is_automounted("/data")
+
+
 def test_each_mount_is_tried(tmp_path: Path) -> None:
     namespace: dict[str, Any] = {}
     exec(function_source(try_mounts), namespace)

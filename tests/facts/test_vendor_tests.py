@@ -9,7 +9,7 @@ import pytest
 
 from doctor.engine.fact import Absent, Output, Unreadable
 from doctor.facts.gpu import GpuInventory
-from doctor.facts.vendor_tests import AscendDiagnosis, DcgmHealth, DiagnosisGroup
+from doctor.facts.vendor_tests import AscendDiagnosis, DcgmHealth, DiagnosisGroup, GpudState, GpudStates
 from tests.facts.answers import said
 
 BANDWIDTH = {
@@ -118,3 +118,43 @@ def test_the_licence_of_a_virtual_gpu(status: str) -> None:
     assert isinstance(inventory, GpuInventory)
     (gpu,) = inventory.gpus
     assert (gpu.name, gpu.license, gpu.memory) == ("NVIDIA L40S-2Q", status, 2048)
+
+
+XID_48 = """[{"component": "accelerator-nvidia-error-xid", "states": [{"time": null, "name": "error_xid",
+"health": "Unhealthy", "reason": "XID 48 (Double Bit ECC Error) detected on GPU PCI:0000:6b:00 UUID:GPU-c44c6e5f",
+"suggested_actions": {"description": "", "repair_actions": ["HARDWARE_INSPECTION"]}}]},
+{"component": "accelerator-nvidia-memory", "states": [{"time": "2025-12-05T04:46:00Z", "component":
+"accelerator-nvidia-memory", "name": "accelerator-nvidia-memory", "health": "Healthy",
+"reason": "all 1 GPU(s) were checked, no memory issue found"}]}]"""
+"""leptonai/gpud issue 1072 and pull request 1170."""
+
+
+def gpud(text: str, status: int = 200) -> Any:
+    return said(GpudStates, one=Output(out=json.dumps({"running": True, "status": status, "text": text})))
+
+
+def test_states_of_gpud() -> None:
+    reason = "XID 48 (Double Bit ECC Error) detected on GPU PCI:0000:6b:00 UUID:GPU-c44c6e5f"
+    assert gpud(XID_48).problems == (
+        GpudState("accelerator-nvidia-error-xid", "Unhealthy", reason, ("HARDWARE_INSPECTION",)),
+    )
+
+
+def test_older_states_and_those_without_an_action() -> None:
+    # leptonai/gpud pull request 56: before there was a word for it.
+    old = [{"component": "accelerator-nvidia-gpm", "states": [{"name": "gpm", "healthy": True}]}]
+    assert gpud(json.dumps(old)).problems == ()
+    old[0]["states"] = [{"name": "gpm", "healthy": False}]
+    assert [one.health for one in gpud(json.dumps(old)).problems] == ["Unhealthy"]
+    ignored = {"health": "Unhealthy", "suggested_actions": {"repair_actions": ["IGNORE_NO_ACTION_REQUIRED"]}}
+    assert gpud(json.dumps([{"component": "x", "states": [ignored]}])).problems == ()
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}x", "3", "[3]", '[{"states": [{"health": "Unhealthy"}]}]', "[" * 5000])
+def test_what_is_no_list_of_states_is_unreadable(text: str) -> None:
+    assert isinstance(gpud(text), Unreadable)
+
+
+def test_gpud_that_does_not_run_or_fails() -> None:
+    assert isinstance(said(GpudStates, one=Output(out='{"running": false}')), Absent)
+    assert isinstance(gpud("Internal Server Error", 500), Unreadable)

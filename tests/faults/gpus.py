@@ -45,6 +45,24 @@ cat >/run/dcgm.json <<'END'
 END
 printf '#!/bin/sh\\ncat /run/dcgm.json\\n' >/usr/local/sbin/dcgmi; chmod +x /usr/local/sbin/dcgmi
 """
+GPUD = """
+mkdir -p /run/gpud /var/lib/gpud; cd /run/gpud; mkdir -p v1
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key -out cert -subj /CN=gpud 2>/dev/null
+cat >v1/states <<'END'
+[{"component": "accelerator-nvidia-error-xid", "states": [{"name": "error_xid", "health": "Unhealthy",
+"reason": "XID 48 (Double Bit ECC Error) detected", "suggested_actions": {"repair_actions": ["HARDWARE_INSPECTION"]}}]}]
+END
+setsid python3 -c "
+import http.server, ssl
+server = http.server.HTTPServer(('', 15132), http.server.SimpleHTTPRequestHandler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain('cert', 'key')
+server.socket = context.wrap_socket(server.socket, server_side=True)
+open('ready', 'w').close()
+server.serve_forever()
+" </dev/null >/dev/null 2>&1 &
+until test -e ready; do sleep 0.05; done
+"""
 UNLICENSED = "<vgpu_software_licensed_product><license_status>Unlicensed (Restricted)</license_status>"
 NVIDIA_SMI = "/usr/local/sbin/nvidia-smi"
 
@@ -304,6 +322,7 @@ ROWS: list[Row] = [
         observed="Unlicensed (Restricted)",
     ),
     gpu_row("dcgm-unhealthy", DCGM, device="GPU 3"),
+    gpu_row("gpud-unhealthy", GPUD, host=2, component="accelerator-nvidia-error-xid", observed="Unhealthy"),
     Row(
         "job-path-differs",
         "echo 77 >/run/swappiness; mount --bind /run/swappiness /proc/sys/vm/swappiness",

@@ -29,7 +29,7 @@ register_profiles()
 hypothesis.settings.load_profile("sample")
 
 # A run of the tests is none of the developer's history, also where a test takes all variables of doctor away.
-STATE = tempfile.TemporaryDirectory(prefix="doctor-test-state-")
+STATE = tempfile.TemporaryDirectory(prefix="state-of-tests-")
 (Path(STATE.name) / "doctor").mkdir(mode=0o700)
 (Path(STATE.name) / "doctor" / "history").symlink_to(os.devnull)
 atexit.register(STATE.cleanup)

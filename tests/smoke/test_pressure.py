@@ -15,6 +15,7 @@ import pytest
 from doctor.smoke.hang.pressure import pressure_sentences, starved_ranks
 from doctor.smoke.programs.agent.pressure import Pressure
 from doctor.smoke.protocol import HostPressure
+from doctor.smoke.run import progress
 from tests.smoke.scripted import Line, alive, done, life
 from tests.smoke.test_launch import WISH, agent, play
 
@@ -86,3 +87,21 @@ def test_a_real_quota_is_seen(quota: Path) -> None:
         finally:
             spin.kill()
     assert throttled > periods / 2 > 5
+
+
+def test_an_import_that_other_work_delays_accuses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "START", 0.3)
+    b = agent("b", alive)
+    b.answers["pressure"] = [{"pressure": {"stalls": {"cpu": 97.0}}}]
+    found = play(b, wish=msgspec.structs.replace(WISH, budget=2.0))[0].run.failures[0]
+    assert (found.kind, found.limit) == ("budget", 2.0)
+
+
+def test_of_two_late_hosts_the_one_that_is_not_busy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "START", 0.3)
+    a, b = agent("a", alive), agent("b", alive)
+    a.answers["pressure"] = [{"pressure": {"stalls": {"io": 99.0}}}]
+    b.answers["pressure"] = [{"pressure": {"stalls": {"cpu": 30.0}}}]
+    found = play(b, a)[0].run.failures[0]
+    assert (found.kind, found.culprit_ranks) == ("not-started", (2, 3))
+    assert found.text == "torch was not imported within 0.3 s"

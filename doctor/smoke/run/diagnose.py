@@ -9,7 +9,7 @@ import msgspec
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import TorchImported
 from doctor.smoke.hang import network_evidence
-from doctor.smoke.hang.pressure import pressure_sentences, starved_ranks
+from doctor.smoke.hang.pressure import pressure_sentences, starved_hosts, starved_ranks
 from doctor.smoke.hang.standstill import explain_standstill, explain_wrong_size
 from doctor.smoke.model import Failure, SmokePlan
 from doctor.smoke.protocol import DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
@@ -61,6 +61,13 @@ def read_pressure(channels: Channels) -> dict[str, HostPressure]:
     """What kept the ranks of each host from running, of the agents that answer."""
     answers = channels.query("pressure", {name: ReportPressure() for name in channels.endpoints}, ANSWER)
     return {channels.endpoints[name].host: line.pressure for name, line in answers.items() if line.pressure}
+
+
+def spare_starved(failure: Failure | None, progress: StageProgress, channels: Channels) -> Failure | None:
+    """The failure, without ranks that are late to start on hosts that other work keeps busy; None if none is left."""
+    if failure is None or failure.kind != "not-started" or failure.certainty != "timeout":
+        return failure
+    return progress.wait_for_starved(failure, starved_hosts(read_pressure(channels)))
 
 
 def describe_pressure(channels: Channels) -> dict[str, tuple[str, ...]]:

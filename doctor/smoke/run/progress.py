@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from doctor.engine.sanitize import strip_control_chars
@@ -55,6 +56,7 @@ class StageProgress:
         self.events: dict[str, list[RankEvent]] = {host: [] for host in self.ranks}
         loads = [len(ranks) / max(1, cpus.get(host, len(ranks))) for host, ranks in self.ranks.items()]
         join = JOIN if plan.library == "torch" else JOIN_MINDSPORE
+        self.start_limit = min(START, plan.budget)
         self.join_limit = round(join + CONNECTION * plan.world * max(loads, default=0.0), 1)
         """Seconds from the last import until every rank has joined."""
         self._parent_keys = {host: -1 - number for number, host in enumerate(self.ranks)}
@@ -154,17 +156,29 @@ class StageProgress:
         if self.parent_exits:
             return self._parent_exit_failure(now)
         everyone = set(range(self.plan.world))
-        not_imported, limit = everyone - self._loaded, min(START, self.plan.budget)
-        if not_imported:
+        not_imported, limit = everyone - self._loaded, self.start_limit
+        if not_imported and now - self.began > limit:
             text = f"torch was not imported within {limit:g} s"
-            late = now - self.began > limit
-            return self._make_failure("not-started", not_imported, text, "start", limit=limit) if late else None
+            return self._make_failure("not-started", not_imported, text, "start", limit=limit)
+        if not_imported:
+            return self._budget_failure() if now - self.began > self.plan.budget else None
         waiting = everyone - self.joined
         refused = {rank for rank in waiting if rank in self.join_attempts}
         settled = refused and now - max(self.join_attempts[rank].since for rank in refused) > TRY
         if (settled and now - self.last_import > SETTLE) or (waiting and now - self.last_import > self.join_limit):
             return self._never_joined(refused, waiting, certain=bool(settled))
         return self._budget_failure() if now - self.began > self.plan.budget else None
+
+    def wait_for_starved(self, failure: Failure, starved: Collection[str]) -> Failure | None:
+        """What is left of ranks that were late to start, without those of hosts that other work keeps busy.
+
+        None where no rank is left: these have time until the budget ends, which accuses nobody.
+        """
+        late = [rank for rank in failure.culprit_ranks if self.plan.host_of(rank) not in starved]
+        if late:
+            return self._make_failure("not-started", late, failure.text, "start", limit=failure.limit)
+        self.start_limit = math.inf
+        return None
 
     def _parent_exit_failure(self, now: float) -> Failure | None:
         """All that fall for the same reason do so at about the same time."""

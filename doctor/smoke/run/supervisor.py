@@ -23,7 +23,7 @@ from doctor.smoke.run import programs, visit
 from doctor.smoke.run.bootstrap import prepare_request
 from doctor.smoke.run.channels import TICK, AgentEndpoint, Connect
 from doctor.smoke.run.connect import AgentSession, start_agents
-from doctor.smoke.run.diagnose import add_evidence, describe_pressure
+from doctor.smoke.run.diagnose import add_evidence, describe_pressure, spare_starved
 from doctor.smoke.run.progress import StageProgress
 from doctor.smoke.run.result import SmokeResult as SmokeResult
 from doctor.smoke.run.silence import SilenceWatch
@@ -354,7 +354,7 @@ class _Supervisor:
         silent = self.silence.evaluate(now, self.snapshots, self.addresses, master)
         if silent:
             raise _RunStopped(self.make_failure(silent.kind, silent.names, silent.text, limit=silent.limit))
-        overdue = self.progress.overdue(now)
+        overdue = spare_starved(self.progress.overdue(now), self.progress, channels)
         if overdue:
             raise _RunStopped(overdue)
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.collect.protocol import CollectOptions, RequestTemplate, function_source, parse_response, shared_modules
+from doctor.collect.protocol import CollectOptions, RequestTemplate, function_source, parse_response
 from doctor.engine.fact import Fact, Output, Probe, ProbeAnswer, ask, read, run
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
@@ -184,17 +184,6 @@ def test_a_question_is_sent_whole() -> None:
     assert namespace["text_of_several_lines"]({"a": "b"}) == text_of_several_lines({"a": "b"})
 
 
-def test_modules_of_two_questions_are_loaded_once() -> None:
-    facts = [fact_of(ask(text_of_several_lines), "A"), fact_of(ask(imports_json), "B")]
-    assert shared_modules(facts) == ["json"]
-
-
-def imports_json(given: dict) -> object:  # type: ignore[type-arg]
-    import json
-
-    return json.loads("{}")
-
-
 def test_a_question_that_breaks_says_how() -> None:
     output = one(collect(fact_of(ask(breaks)), given={}))
     assert (output.code, output.err) == (1, "ValueError: by design\n")
@@ -325,7 +314,7 @@ def test_a_collector_killed_midway_is_no_answer() -> None:
 def test_a_signal_just_behind_the_start_of_a_command_ends_it_as_well(number: signal.Signals, start: str) -> None:
     """Between its start and its entry where the handler looks for it; Python before 3.8 has no posix_spawn."""
     program = f"""
-import json, os, sys
+import marshal, os, sys
 from doctor.collect.collector import collector
 start = os.{start}
 def start_and_signal(*arguments, **options):
@@ -338,7 +327,7 @@ del os.posix_spawn
 os.{start} = start_and_signal
 probe = {{"kind": "run", "text": "exec sleep 1000", "timeout": 900}}
 request = {{"marker": "m", "seconds": 900, "boot": "", "parts": [{{"prefix": [], "probes": {{"One": probe}}}}]}}
-collector.main(json.dumps(request).encode(), b"")
+collector.main(marshal.dumps(request, 2), b"")
 """
     held_open, writer = os.pipe()
     done = subprocess.run([sys.executable, "-c", program], stdin=held_open, stdout=-1, timeout=60, check=False)

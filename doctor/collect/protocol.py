@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
-import json
 import linecache
-import re
+import marshal
 import textwrap
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -30,6 +28,9 @@ SOURCE = assemble(*MODULES).encode("ascii")
 """The collector's text."""
 
 
+MARSHAL_VERSION = 2
+
+
 class CollectOptions(msgspec.Struct, frozen=True):
     """What one visit asks, the same for every host."""
 
@@ -47,17 +48,17 @@ class RequestTemplate:
     def __init__(self, ask: CollectOptions) -> None:
         fixed = {
             "given": dict(ask.arguments),
-            "modules": shared_modules(ask.facts),
             # For the collectors that it starts itself; REQUEST is the length of what they are asked.
             "boot": stdin_script(SOURCE, "REQUEST"),
             "parts": [{"prefix": prefix, "probes": probes} for prefix, probes in _probes_by_prefix(ask)],
         }
-        self._fixed = json.dumps(fixed)[1:]
+        # Of all that a host's Python can read, the quickest. Version 2 is that of every Python 3; only we write it.
+        self._common = marshal.dumps(fixed, MARSHAL_VERSION)
 
     def request(self, seconds: float) -> Request:
         """What to send so that the collector answers within ``seconds``."""
         marker = new_marker()
-        text = f'{{"marker": "{marker}", "seconds": {seconds}, {self._fixed}'.encode("ascii")
+        text = marshal.dumps({"marker": marker, "seconds": seconds, "common": self._common}, MARSHAL_VERSION)
         return Request(stdin_command(SOURCE, text), SOURCE + text, marker)
 
 
@@ -99,7 +100,13 @@ def function_source(function: Callable[..., Any]) -> str:
                     rest.annotation = None
             if ast.get_docstring(statement, clean=False) is not None and len(statement.body) > 1:
                 del statement.body[0]
+            # What it imports of ours, the collector has (`doctor.collect.collector.questions.HELPERS`).
+            statement.body = [inner for inner in statement.body if not _imports_ours(inner)]
     return ast.unparse(tree)
+
+
+def _imports_ours(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and str(statement.module).startswith("doctor.")
 
 
 def _parsed(function: Callable[..., Any]) -> ast.Module:
@@ -124,18 +131,6 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
             if isinstance(inner, ast.stmt):
                 yield inner
             yield from _statements(inner)
-
-
-_IMPORT = re.compile(r"^ *import (.+)$", re.MULTILINE)
-
-
-def shared_modules(facts: Iterable[type[Fact]]) -> list[str]:
-    """What several questions import: the collector loads it once, before it forks for each of them."""
-    counts: Counter[str] = Counter()
-    for function in {fact.probe.function for fact in facts if fact.probe.function}:
-        imports = ", ".join(_IMPORT.findall(function_source(function)))
-        counts.update({name.partition(" as ")[0].strip() for name in imports.split(",") if name})
-    return sorted(name for name, count in counts.items() if count > 1)
 
 
 def parse_response(result: CommandResult, marker: str, local: bool = False, address: str = "") -> HostRecord:

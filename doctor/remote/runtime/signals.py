@@ -1,7 +1,7 @@
 """Signals of a program on a host, and of what it starts."""
 
+import _signal as signal  # what `signal` has, without its enumerations, which take as long to load as all else
 import os
-import signal
 
 TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 

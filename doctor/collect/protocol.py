@@ -40,6 +40,8 @@ class CollectOptions(msgspec.Struct, frozen=True):
     """Probes that need root go through ``sudo -n``."""
     within: tuple[str, ...] = ()
     """Command prefix that enters the job's container: ``docker exec -i NAME``."""
+    more: bool = False
+    """Another round may follow: where the transport allows it, the collector waits for what that asks."""
 
 
 class RequestTemplate:
@@ -49,6 +51,7 @@ class RequestTemplate:
         fixed = {
             "given": dict(ask.arguments),
             # For the collectors that it starts itself; REQUEST is the length of what they are asked.
+            "more": ask.more,
             "boot": stdin_script(SOURCE, "REQUEST"),
             "parts": [{"prefix": prefix, "probes": probes} for prefix, probes in _probes_by_prefix(ask)],
         }
@@ -59,7 +62,7 @@ class RequestTemplate:
         """What to send so that the collector answers within ``seconds``."""
         marker = new_marker()
         text = marshal.dumps({"marker": marker, "seconds": seconds, "common": self._common}, MARSHAL_VERSION)
-        return Request(stdin_command(SOURCE, text), SOURCE + text, marker)
+        return Request(stdin_command(SOURCE, text), SOURCE + text, marker, b"%08d" % len(text) + text)
 
 
 def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, Any]]]:

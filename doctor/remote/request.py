@@ -18,6 +18,13 @@ class Request(msgspec.Struct, frozen=True):
     """Sent before anything else: the program and its first request."""
     marker: str
     """That frames its answers, or begins each of its lines."""
+    follow_up: bytes = b""
+    """Sent in place of the command and its input to a program that an earlier request has started, if it waits."""
+
+    @property
+    def end(self) -> bytes:
+        """The last bytes of a framed answer."""
+        return str(framing.frame(self.marker, "")).encode("ascii")[len(self.marker) + 2 :]  # type: ignore[no-untyped-call]
 
 
 def new_marker() -> str:

@@ -5,7 +5,8 @@ each command in a session of its own that is ended completely: at its timeout, w
 children behind, and when stdin closes, which means that the controller has gone.
 
 A request, as `marshal` writes it: {"marker", "seconds", "common"}, in which "common" is what all hosts are sent alike,
-written the same way: {"given": {...}, "boot", "parts": [{"prefix": [...], "probes": {id: probe}}]}.
+written the same way: {"given": {...}, "boot", "more", "parts": [{"prefix": [...], "probes": {id: probe}}]}. With "more"
+it waits for a further request behind its record: eight digits, its length in bytes, and the request.
 A part with a prefix (`sudo -n`, `docker exec -i NAME`) is answered by a second collector started behind it.
 """
 

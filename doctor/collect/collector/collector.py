@@ -14,9 +14,11 @@ from doctor.remote.runtime.framing import frame
 from doctor.remote.runtime.notation import to_json
 from doctor.remote.runtime.reading import matching_paths
 from doctor.remote.runtime.signals import TerminationHeld, on_termination, wake_on_child_exit
-from doctor.remote.runtime.streams import write_all
+from doctor.remote.runtime.streams import read_exactly, write_all
 
 PARALLEL_JOBS = 8
+LENGTH_DIGITS = 8  # of a further request, before it
+WAITING = 3600  # seconds for a further request
 PART_LIMIT = 4 << 20  # bytes of a nested collector's record
 
 
@@ -26,13 +28,12 @@ class Collector:
     `outputs` is probe -> key -> output, as the record has it; `program` is the collector's own text, for nested ones.
     """
 
-    def __init__(self, program, request):
-        self.program, self.request = program, request
+    def __init__(self, program, request, child_exits):
+        self.program, self.request, self.child_exits = program, request, child_exits
         self.job_input = request.get("given", {})
         self.outputs = {}
         self.waiting, self.running = [], []
         self.questions = Questions(self.job_input, self.outputs)
-        self.child_exits = wake_on_child_exit()
         self.environ = command_environment(self.job_input)
         self.deadline = time.time() + request["seconds"]
 
@@ -73,7 +74,7 @@ class Collector:
             self.waiting.append(Job(name, key, probe, ["/bin/sh", "-c", probe["text"], "sh", key]))
 
     def nested(self, part):
-        inner = dict(self.request, parts=[{"prefix": [], "probes": part["probes"]}])
+        inner = dict(self.request, parts=[{"prefix": [], "probes": part["probes"]}], more=False)
         inner["seconds"] = max(1, self.request["seconds"] - 1)
         request = marshal.dumps(inner, 2)
         script = self.request["boot"].replace("REQUEST", str(len(request)))
@@ -185,13 +186,30 @@ def command_environment(job_input):
 
 
 def main(request, program):
-    """Runs the requested probes, writes one framed record to stdout and exits with 0."""
-    began = time.time()
+    """Runs the requested probes and writes one framed record to stdout, for each request; exits with 0."""
     os.chdir("/")  # where all that it starts runs
-    request = marshal.loads(request)
-    if "common" in request:
-        request.update(marshal.loads(request.pop("common")))
-    collector = Collector(program, request)
+    child_exits = wake_on_child_exit()
+    while request:
+        fields = marshal.loads(request)
+        if "common" in fields:
+            fields.update(marshal.loads(fields.pop("common")))
+        answer_request(fields, program, child_exits)
+        request = next_request() if fields.get("more") else b""
+    os._exit(0)
+
+
+def next_request():
+    """What the controller asks for in the next round; empty when it has gone, or asks for nothing."""
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    length = read_exactly(0, LENGTH_DIGITS) if poll.poll(1000 * WAITING) else b""
+    return read_exactly(0, int(length)) if length else b""
+
+
+def answer_request(request, program, child_exits):
+    """Prints the record of one request; ends the process when the controller goes meanwhile."""
+    began = time.time()
+    collector = Collector(program, request, child_exits)
     on_termination(collector.quit)
     collector.plan()
     collector.run()
@@ -205,4 +223,3 @@ def main(request, program):
     text = '%s, "ended": %.6f}' % (to_json(record)[:-1], time.time())
     # One write for the whole answer: every small one is a packet and two context switches.
     write_all(1, frame(request["marker"], text).encode("ascii"))
-    os._exit(0)

@@ -14,6 +14,7 @@ from doctor.collect.fanout import RunInterrupted, TimeLimits, gather
 from doctor.collect.protocol import SOURCE, CollectOptions
 from doctor.collect.rounds import run_rounds
 from doctor.engine.fact import Fact, Output, PerHost, ProbeAnswer, run
+from doctor.remote.request import Request
 from doctor.transport import CommandResult, TransportError
 
 ASK = CollectOptions((), {})
@@ -106,6 +107,32 @@ def test_a_host_that_hangs_leaves_the_second_round_its_time() -> None:
         "b": None,
         "c": Output(),
     }
+
+
+class Keeping(Fake):
+    """Over it, collectors wait for the second round."""
+
+    def __init__(self, outputs: str) -> None:
+        super().__init__(outputs=outputs)
+        self.requests: list[Request] = []
+        self.kept = 0
+
+    def run_kept(self, host: str, request: Request, timeout: float) -> CommandResult:
+        self.requests.append(request)
+        self.kept += bool(request.end)
+        return self.run(host, request.command, request.stdin, timeout)
+
+    def end_kept(self) -> None:
+        self.kept = 0
+
+
+def test_only_the_first_of_two_rounds_leaves_collectors_waiting() -> None:
+    transport = Keeping('{"Named": {"": {}}, "Reached": {"": {}}}')
+    for facts, waiting in (((Named, Reached), [True, False]), ((Named,), [False])):
+        transport.requests.clear()
+        run_rounds(["a"], transport, CollectOptions(facts, {}), TimeLimits(), False, lambda host, record: None)
+        assert [bool(request.end) for request in transport.requests] == waiting
+        assert transport.kept == 0
 
 
 def test_trouble_becomes_a_record_in_the_hosts_own_words() -> None:

@@ -21,7 +21,7 @@ from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remote.assemble import assemble
 from doctor.remote.bootstrap import python_problem, stdin_command, stdin_script
-from doctor.remote.request import Request, framed_record, new_marker
+from doctor.remote.request import Request, frame_end, framed_record, new_marker
 from doctor.transport import CommandResult, TransportError
 
 SOURCE = assemble(*MODULES).encode("ascii")
@@ -56,13 +56,15 @@ class RequestTemplate:
             "parts": [{"prefix": prefix, "probes": probes} for prefix, probes in _probes_by_prefix(ask)],
         }
         # Of all that a host's Python can read, the quickest. Version 2 is that of every Python 3; only we write it.
+        self._more = ask.more
         self._common = marshal.dumps(fixed, MARSHAL_VERSION)
 
     def request(self, seconds: float) -> Request:
         """What to send so that the collector answers within ``seconds``."""
         marker = new_marker()
         text = marshal.dumps({"marker": marker, "seconds": seconds, "common": self._common}, MARSHAL_VERSION)
-        return Request(stdin_command(SOURCE, text), SOURCE + text, marker, b"%08d" % len(text) + text)
+        end = frame_end(marker) if self._more else b""
+        return Request(stdin_command(SOURCE, text), SOURCE + text, marker, b"%08d" % len(text) + text, end)
 
 
 def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, Any]]]:

@@ -141,7 +141,7 @@ class KeepsCommands(Protocol):
     """A transport over which a command may wait for a further request, so that a second round starts no other one."""
 
     def run_kept(self, host: str, request: Request, timeout: float) -> CommandResult:
-        """Like `Transport.run`, but returns behind the request's end, too, and keeps the command, if it has not ended.
+        """Like `Transport.run`, but returns behind the request's ``end``, if it has one, and keeps the command.
 
         The next call sends its follow-up to the command that was kept; it starts another one if that is gone.
 

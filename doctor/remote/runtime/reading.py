@@ -50,7 +50,7 @@ def fits(name, text):
     """Whether a name is this text, in which a newline stands for any digit."""
     if len(name) != len(text):
         return False
-    return all(own == text[place] or (text[place] == "\n" and own in "0123456789") for place, own in enumerate(name))
+    return all(own in "0123456789" if text[place] == "\n" else own == text[place] for place, own in enumerate(name))
 
 
 def find_tool(name, path):

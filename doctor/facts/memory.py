@@ -97,7 +97,7 @@ class SharedMemory(Fact, frozen=True):
 
 def list_idle_segments(arguments: dict) -> dict:  # type: ignore[type-arg]
     """Runs on the host: the files of /dev/shm older than 10 minutes that no process has open or mapped."""
-    import _signal as signal
+    import _signal as signal  # type: ignore[import-not-found]
     import errno
     import fcntl
     import os

@@ -1,6 +1,6 @@
 """Processes that a program starts on a host: each in a session of its own, so that all of it can be ended."""
 
-import _signal as signal  # what `signal` has, without its enumerations, which take as long to load as all else
+import _signal as signal  # type: ignore[import-not-found]  # `signal` without its slow enumerations
 import os
 
 from doctor.remote.runtime.signals import TERMINATION_SIGNALS, restore_default_signals

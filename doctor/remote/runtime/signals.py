@@ -1,6 +1,6 @@
 """Signals of a program on a host, and of what it starts."""
 
-import _signal as signal  # what `signal` has, without its enumerations, which take as long to load as all else
+import _signal as signal  # type: ignore[import-not-found]  # `signal` without its slow enumerations
 import os
 
 TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)

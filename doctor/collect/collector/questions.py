@@ -149,7 +149,7 @@ def answer_all(asked, job_input, environ):
 
 def answer(name, probe, job_input):
     """The exit code that a program would have had, and the answer or the error, as ASCII."""
-    namespace = {function.__name__: function for function in HELPERS}
+    namespace = {function.__name__: globals()[function.__name__] for function in HELPERS}
     try:
         exec(probe["text"], namespace)
         return 0, to_json(namespace[probe["name"]](dict(job_input, asked=name))).encode("ascii")

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.collect.protocol import CollectOptions, RequestTemplate, function_source, parse_response, shared_modules
+from doctor.collect.protocol import CollectOptions, RequestTemplate, function_source, parse_response
 from doctor.engine.fact import Fact, Output, Probe, ProbeAnswer, ask, read, run
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
-from doctor.remote.request import Request
+from doctor.remote.request import Request, frame_end
 from doctor.transport import CommandResult, TransportError
 
 
@@ -184,15 +184,90 @@ def test_a_question_is_sent_whole() -> None:
     assert namespace["text_of_several_lines"]({"a": "b"}) == text_of_several_lines({"a": "b"})
 
 
-def test_modules_of_two_questions_are_loaded_once() -> None:
-    facts = [fact_of(ask(text_of_several_lines), "A"), fact_of(ask(imports_json), "B")]
-    assert shared_modules(facts) == ["json"]
+def hangs(given: dict[str, Any]) -> Any:
+    import time
+
+    time.sleep(1000)
 
 
-def imports_json(given: dict) -> object:  # type: ignore[type-arg]
-    import json
+def dies(given: dict[str, Any]) -> Any:
+    import os
 
-    return json.loads("{}")
+    os.kill(os.getpid(), 9)
+
+
+def prints(given: dict[str, Any]) -> Any:
+    import subprocess
+
+    print("noise", flush=True)
+    return subprocess.call(["sh", "-c", "echo more; cat"])
+
+
+def floods(given: dict[str, Any]) -> Any:
+    return "x" * (2 << 20)
+
+
+def appends(given: dict[str, Any]) -> Any:
+    with open(given["path"], "a") as file:
+        return file.write("x")
+
+
+def test_a_question_costs_no_other_its_answer(python: str) -> None:
+    """All are answered by one child, but for those that hang, die, break or flood."""
+    facts = [fact_of(ask(counts), "A"), fact_of(ask(hangs, timeout=0.5), "B"), fact_of(ask(dies), "C")]
+    facts += [fact_of(ask(breaks), "D"), fact_of(ask(prints), "E"), fact_of(ask(floods), "F")]
+    record = collect(*facts, fact_of(ask(counts, timeout=9), "G"), python=python, given={"hosts": []})
+    assert one(record, name="B").ended == "timeout"
+    assert one(record, name="C").code == -signal.SIGKILL
+    assert one(record, name="D").err == "ValueError: by design\n"
+    assert (one(record, name="F").cut, len(one(record, name="F").out)) == (True, 1 << 20)
+    answers = [ProbeAnswer(record.outputs[name]).json() for name in "AEG"]
+    assert answers == [{"hosts": 0}, 0, {"hosts": 0}]
+
+
+def test_when_its_time_is_up_questions_that_were_not_begun_say_so() -> None:
+    facts = [fact_of(ask(hangs), f"Hang{number:02}") for number in range(3)]
+    record = collect(*facts, fact_of(run("sleep 1000", timeout=600), "Slow"), seconds=0.5)
+    assert {outputs[""].ended for outputs in record.outputs.values()} == {"timeout"}
+
+
+def test_what_two_facts_ask_alike_is_answered_once(tmp_path: Path) -> None:
+    facts = [fact_of(ask(appends), name) for name in ("A", "B")]
+    record = collect(*facts, given={"path": str(tmp_path / "answers")})
+    assert record.outputs["A"] == record.outputs["B"]
+    assert (tmp_path / "answers").read_text() == "x"
+
+
+def test_a_collector_that_waits_answers_a_further_request(python: str) -> None:
+    first = request(CollectOptions((fact_of(ask(counts)),), {"hosts": ["a"]}, more=True), 10)
+    second = request(CollectOptions((fact_of(run("echo again")),), {}), 10)
+    command = first.command.replace("for p in python3 ", f"for p in {python} python3 ")
+    with subprocess.Popen(["sh", "-c", command], stdin=-1, stdout=-1) as process:
+        assert process.stdin and process.stdout
+        answers = []
+        for data, marker in ((first.stdin, first.marker), (second.follow_up, second.marker)):
+            process.stdin.write(data)
+            process.stdin.flush()
+            out = b""
+            while not out.endswith(frame_end(marker)):
+                out += os.read(process.stdout.fileno(), 65536)
+            answers.append(one(parse_response(CommandResult(0, out, b"", 0.0, 0.0), marker)).out)
+        assert process.wait(timeout=20) == 0
+    assert answers == ['{"hosts": 1}', "again\n"]
+    assert (first.end, second.end) == (frame_end(first.marker), b"")
+
+
+def test_a_collector_that_waits_ends_with_its_controller() -> None:
+    sent = request(CollectOptions((fact_of(ask(counts)),), {"hosts": []}, more=True), 10)
+    with subprocess.Popen(["sh", "-c", sent.command], stdin=-1, stdout=-1) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write(sent.stdin)
+        process.stdin.flush()
+        out = b""
+        while not out.endswith(sent.end):
+            out += os.read(process.stdout.fileno(), 65536)
+        process.stdin.close()
+        assert process.wait(timeout=20) == 0
 
 
 def test_a_question_that_breaks_says_how() -> None:
@@ -325,7 +400,7 @@ def test_a_collector_killed_midway_is_no_answer() -> None:
 def test_a_signal_just_behind_the_start_of_a_command_ends_it_as_well(number: signal.Signals, start: str) -> None:
     """Between its start and its entry where the handler looks for it; Python before 3.8 has no posix_spawn."""
     program = f"""
-import json, os, sys
+import marshal, os, sys
 from doctor.collect.collector import collector
 start = os.{start}
 def start_and_signal(*arguments, **options):
@@ -338,7 +413,7 @@ del os.posix_spawn
 os.{start} = start_and_signal
 probe = {{"kind": "run", "text": "exec sleep 1000", "timeout": 900}}
 request = {{"marker": "m", "seconds": 900, "boot": "", "parts": [{{"prefix": [], "probes": {{"One": probe}}}}]}}
-collector.main(json.dumps(request).encode(), b"")
+collector.main(marshal.dumps(request, 2), b"")
 """
     held_open, writer = os.pipe()
     done = subprocess.run([sys.executable, "-c", program], stdin=held_open, stdout=-1, timeout=60, check=False)

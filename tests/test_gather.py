@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import marshal
 import threading
 import time
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
 
 from doctor.collect.fanout import RunInterrupted, TimeLimits, gather
-from doctor.collect.protocol import CollectOptions
+from doctor.collect.protocol import SOURCE, CollectOptions
 from doctor.collect.rounds import run_rounds
 from doctor.engine.fact import Fact, Output, PerHost, ProbeAnswer, run
+from doctor.remote.request import Request
 from doctor.transport import CommandResult, TransportError
 
 ASK = CollectOptions((), {})
@@ -35,8 +36,7 @@ class Fake:
         if host in self.slow:
             self.gate.wait(20)
             raise TransportError("budget", "given up")
-        request = msgspec.json.decode(stdin[stdin.rindex(b'{"marker"') :])
-        marker = request["marker"]
+        marker = marshal.loads(stdin[len(SOURCE) :])["marker"]
         rest = '"python": "3.9.1", "uid": 0, "name": "h", "began": 5.0, "ended": 6.0'
         body = f'{{"outputs": {self.outputs}, {rest}}}'
         return CommandResult(0, f"\n{marker}\n{body}\n{marker} end\n".encode(), b"", 4.0, 7.0)
@@ -107,6 +107,32 @@ def test_a_host_that_hangs_leaves_the_second_round_its_time() -> None:
         "b": None,
         "c": Output(),
     }
+
+
+class Keeping(Fake):
+    """Over it, collectors wait for the second round."""
+
+    def __init__(self, outputs: str) -> None:
+        super().__init__(outputs=outputs)
+        self.requests: list[Request] = []
+        self.kept = 0
+
+    def run_kept(self, host: str, request: Request, timeout: float) -> CommandResult:
+        self.requests.append(request)
+        self.kept += bool(request.end)
+        return self.run(host, request.command, request.stdin, timeout)
+
+    def end_kept(self) -> None:
+        self.kept = 0
+
+
+def test_only_the_first_of_two_rounds_leaves_collectors_waiting() -> None:
+    transport = Keeping('{"Named": {"": {}}, "Reached": {"": {}}}')
+    for facts, waiting in (((Named, Reached), [True, False]), ((Named,), [False])):
+        transport.requests.clear()
+        run_rounds(["a"], transport, CollectOptions(facts, {}), TimeLimits(), False, lambda host, record: None)
+        assert [bool(request.end) for request in transport.requests] == waiting
+        assert transport.kept == 0
 
 
 def test_trouble_becomes_a_record_in_the_hosts_own_words() -> None:

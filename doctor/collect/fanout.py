@@ -12,7 +12,8 @@ import msgspec
 from doctor.collect.protocol import CollectOptions, RequestTemplate, parse_response
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
-from doctor.transport import Transport, TransportError
+from doctor.remote.request import Request
+from doctor.transport import CommandResult, KeepsCommands, Transport, TransportError
 
 MARGIN = 1.5
 """Seconds by which a collector's time limit is below ours, so that a slow tool loses only its own answer."""
@@ -130,12 +131,18 @@ class _Round:
                 return
             self.finished.put((host, self.visit(host)))
 
+    def exchange(self, host: str, request: Request, seconds: float) -> CommandResult:
+        """With the collector of an earlier round, if it waits. Raises: Unreached."""
+        if isinstance(self.transport, KeepsCommands):
+            return self.transport.run_kept(host, request, seconds)
+        return self.transport.run(host, request.command, request.stdin, seconds)
+
     def visit(self, host: str) -> HostRecord:
         remaining = self.deadline - time.monotonic()
         seconds = min(self.limits.timeout, remaining)
         request = self.templates[host].request(max(seconds - MARGIN, 0.5))
         try:
-            result = self.transport.run(host, request.command, request.stdin, seconds)
+            result = self.exchange(host, request, seconds)
             address = getattr(self.transport, "reached", {}).get(host, "")
             return parse_response(result, request.marker, self.local, address)
         except TransportError as stop:

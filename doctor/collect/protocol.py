@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
-import json
 import linecache
-import re
+import marshal
 import textwrap
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -23,11 +21,14 @@ from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remote.assemble import assemble
 from doctor.remote.bootstrap import python_problem, stdin_command, stdin_script
-from doctor.remote.request import Request, framed_record, new_marker
+from doctor.remote.request import Request, frame_end, framed_record, new_marker
 from doctor.transport import CommandResult, TransportError
 
 SOURCE = assemble(*MODULES).encode("ascii")
 """The collector's text."""
+
+
+MARSHAL_VERSION = 2
 
 
 class CollectOptions(msgspec.Struct, frozen=True):
@@ -39,6 +40,8 @@ class CollectOptions(msgspec.Struct, frozen=True):
     """Probes that need root go through ``sudo -n``."""
     within: tuple[str, ...] = ()
     """Command prefix that enters the job's container: ``docker exec -i NAME``."""
+    more: bool = False
+    """Another round may follow: where the transport allows it, the collector waits for what that asks."""
 
 
 class RequestTemplate:
@@ -47,18 +50,21 @@ class RequestTemplate:
     def __init__(self, ask: CollectOptions) -> None:
         fixed = {
             "given": dict(ask.arguments),
-            "modules": shared_modules(ask.facts),
             # For the collectors that it starts itself; REQUEST is the length of what they are asked.
+            "more": ask.more,
             "boot": stdin_script(SOURCE, "REQUEST"),
             "parts": [{"prefix": prefix, "probes": probes} for prefix, probes in _probes_by_prefix(ask)],
         }
-        self._fixed = json.dumps(fixed)[1:]
+        # Of all that a host's Python can read, the quickest. Version 2 is that of every Python 3; only we write it.
+        self._more = ask.more
+        self._common = marshal.dumps(fixed, MARSHAL_VERSION)
 
     def request(self, seconds: float) -> Request:
         """What to send so that the collector answers within ``seconds``."""
         marker = new_marker()
-        text = f'{{"marker": "{marker}", "seconds": {seconds}, {self._fixed}'.encode("ascii")
-        return Request(stdin_command(SOURCE, text), SOURCE + text, marker)
+        text = marshal.dumps({"marker": marker, "seconds": seconds, "common": self._common}, MARSHAL_VERSION)
+        end = frame_end(marker) if self._more else b""
+        return Request(stdin_command(SOURCE, text), SOURCE + text, marker, b"%08d" % len(text) + text, end)
 
 
 def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, Any]]]:
@@ -99,7 +105,13 @@ def function_source(function: Callable[..., Any]) -> str:
                     rest.annotation = None
             if ast.get_docstring(statement, clean=False) is not None and len(statement.body) > 1:
                 del statement.body[0]
+            # What it imports of ours, the collector has (`doctor.collect.collector.questions.HELPERS`).
+            statement.body = [inner for inner in statement.body if not _imports_ours(inner)]
     return ast.unparse(tree)
+
+
+def _imports_ours(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and str(statement.module).startswith("doctor.")
 
 
 def _parsed(function: Callable[..., Any]) -> ast.Module:
@@ -124,18 +136,6 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
             if isinstance(inner, ast.stmt):
                 yield inner
             yield from _statements(inner)
-
-
-_IMPORT = re.compile(r"^ *import (.+)$", re.MULTILINE)
-
-
-def shared_modules(facts: Iterable[type[Fact]]) -> list[str]:
-    """What several questions import: the collector loads it once, before it forks for each of them."""
-    counts: Counter[str] = Counter()
-    for function in {fact.probe.function for fact in facts if fact.probe.function}:
-        imports = ", ".join(_IMPORT.findall(function_source(function)))
-        counts.update({name.partition(" as ")[0].strip() for name in imports.split(",") if name})
-    return sorted(name for name, count in counts.items() if count > 1)
 
 
 def parse_response(result: CommandResult, marker: str, local: bool = False, address: str = "") -> HostRecord:

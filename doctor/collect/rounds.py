@@ -13,7 +13,7 @@ from doctor.collect.protocol import CollectOptions, unique_facts
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import OWN_ROUND, Fact, Output, Visit
 from doctor.engine.record import HostRecord
-from doctor.transport import Transport
+from doctor.transport import KeepsCommands, Transport
 
 FIRST_ROUND_SHARE = 0.6
 """Part of the time budget that the first round may take when a second follows.
@@ -41,12 +41,29 @@ def run_rounds(
     records = gather(
         hosts,
         transport,
-        CollectOptions(first, options.arguments, options.sudo, options.within),
+        msgspec.structs.replace(options, facts=first, more=bool(second) and isinstance(transport, KeepsCommands)),
         msgspec.structs.replace(limits, budget=limits.budget * FIRST_ROUND_SHARE) if second else limits,
         local,
         progress,
     )
-    options_by_host = _second_round_options(second, options, FactCache(records))
+    try:
+        return _second_round(second, transport, options, limits, local, records, began)
+    finally:
+        if isinstance(transport, KeepsCommands):
+            transport.end_kept()
+
+
+def _second_round(
+    facts: Sequence[type[Fact]],
+    transport: Transport,
+    options: CollectOptions,
+    limits: TimeLimits,
+    local: bool,
+    records: dict[str, HostRecord],
+    began: float,
+) -> dict[str, HostRecord]:
+    """The records of the first round, which ``began`` then, with the outputs of the second. Raises: RunInterrupted."""
+    options_by_host = _second_round_options(facts, options, FactCache(records))
     remaining = limits.budget - (time.monotonic() - began) if limits.budget else 0
     if not options_by_host or (limits.budget and remaining <= 0):
         return _with_answers(records, options_by_host, {})

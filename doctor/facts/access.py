@@ -11,10 +11,11 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
 
 def list_device_files(arguments: dict[str, Any]) -> dict[str, Any]:
     """Runs on the host: the NPU driver's device files, and the user and the groups that it runs as."""
-    import glob
     import grp
     import os
     import pwd
+
+    from doctor.remote.runtime.reading import matching_paths
 
     def name(table: Any, number: int) -> str:
         try:
@@ -24,7 +25,7 @@ def list_device_files(arguments: dict[str, Any]) -> dict[str, Any]:
 
     files = {}
     others = ["/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"]
-    for path in sorted(glob.glob("/dev/davinci[0-9]*")) + others:
+    for path in matching_paths("/dev/davinci[0-9]*") + others:
         try:
             info = os.stat(path)
         except OSError:

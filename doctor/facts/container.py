@@ -24,9 +24,10 @@ FIRST_VIRTUAL_NPU = 100
 
 def describe_container(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C901, PLR0915 - sent as one function
     """Runs on the host: marks of a container engine, and the devices, mounts, namespaces, rights and limits here."""
-    import glob
     import os
     import pwd
+
+    from doctor.remote.runtime.reading import matching_paths
 
     def read(path: str, most: int = 65536) -> str:
         try:
@@ -82,7 +83,7 @@ def describe_container(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C9
         if name in loader or any(folder and os.path.exists(os.path.join(folder, name)) for folder in libraries)
     ]
     patterns = ("davinci[0-9]*", "davinci_manager", "devmm_svm", "hisi_hdc", "nvidia[0-9]*", "nvidiactl", "nvidia-uvm")
-    paths = [path for pattern in patterns for path in glob.glob("/dev/" + pattern)] + glob.glob(
+    paths = [path for pattern in patterns for path in matching_paths("/dev/" + pattern)] + matching_paths(
         "/dev/infiniband/uverbs*"
     )
     marks = ["/.dockerenv", "/run/.containerenv", "/.singularity.d", "/var/run/secrets/kubernetes.io"]
@@ -98,7 +99,7 @@ def describe_container(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C9
         "sources": sources[:16],
         "namespaces": namespaces,
         "read_only": sorted(set(read_only)),
-        "network_cards": len(glob.glob("/sys/class/net/*/device")),
+        "network_cards": len(matching_paths("/sys/class/net/*/device")),
         "devices": sorted(path[len("/dev/") :] for path in paths)[:512],
         "files": [path for path in ("/etc/hccn.conf", "/etc/ascend_install.info") if os.path.isfile(path)],
         "libraries": libraries_present,

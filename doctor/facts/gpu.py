@@ -26,10 +26,10 @@ __all__ = [
 
 def detect_gpus(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C901 - sent as one function
     """Runs on the host: NVIDIA GPUs and switches on the PCI bus, the driver, and what direct transfers need."""
-    import glob
     import os
-    import shutil
     import struct
+
+    from doctor.remote.runtime.reading import find_tool, matching_paths
 
     def read(path: str) -> str:
         try:
@@ -55,7 +55,7 @@ def detect_gpus(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C901 - se
         return False
 
     pci = switches = 0
-    for path in glob.glob("/sys/bus/pci/devices/*/vendor"):
+    for path in matching_paths("/sys/bus/pci/devices/*/vendor"):
         if read(path) == "0x10de":
             kind = read(path[:-6] + "class")
             bound = os.path.basename(os.path.realpath(path[:-6] + "driver"))
@@ -64,13 +64,13 @@ def detect_gpus(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C901 - se
     path = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
     driver = read("/proc/driver/nvidia/version").split("\n")[0]
     answer: dict[str, Any] = {"pci": pci, "driver": driver, "switches": switches}
-    answer["tool"] = bool(shutil.which("nvidia-smi", path=path))
+    answer["tool"] = bool(find_tool("nvidia-smi", path))
     if not pci:
         return answer
     answer["peermem"] = any(os.path.isdir("/sys/module/" + name) for name in ("nvidia_peermem", "nv_peer_mem"))
     answer["machine"] = read("/sys/class/dmi/id/sys_vendor") + " " + read("/sys/class/dmi/id/product_name")
     redirecting: list[str] = []
-    for path in sorted(glob.glob("/sys/bus/pci/devices/*/class")):
+    for path in matching_paths("/sys/bus/pci/devices/*/class"):
         if read(path).startswith("0x0604"):
             try:
                 if redirects(path[:-5] + "config"):

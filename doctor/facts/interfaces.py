@@ -16,13 +16,14 @@ MAX_LINKS = 2048
 
 def list_interfaces(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901, PLR0915 - sent as one function
     """Runs on the host: links, addresses, policy rules and main routes, as the kernel lists them over netlink."""
+    import _socket as socket
     import os
-    import socket
     import struct
 
     def dump(request: int, family: int, limit: int) -> list:  # type: ignore[type-arg]
         entries: list = []  # type: ignore[type-arg]
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as route:
+        route = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+        try:
             route.bind((0, 0))
             route.send(struct.pack("=IHHIIB15x", 32, request, 0x301, 1, 0, family))
             while True:
@@ -36,6 +37,8 @@ def list_interfaces(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: 
                     if kind == request - 2:
                         entries.append(data[16:length])
                     data = data[(length + 3) & ~3 :]
+        finally:
+            route.close()
 
     def attributes(rest: bytes) -> dict:  # type: ignore[type-arg]
         values = {}

@@ -97,18 +97,17 @@ class SharedMemory(Fact, frozen=True):
 
 def list_idle_segments(arguments: dict) -> dict:  # type: ignore[type-arg]
     """Runs on the host: the files of /dev/shm older than 10 minutes that no process has open or mapped."""
+    import _signal as signal  # type: ignore[import-not-found]
     import errno
     import fcntl
     import os
-    import re
-    import signal
     import stat
     import time
 
     # A lease for writing is granted only while nobody else has the file open or mapped, in any container. The kernel
     # refuses it to one who may not have it, and before 5.3 it always refused in memory file systems.
-    kernel_version = re.match("([0-9]+)[.]([0-9]+)", os.uname().release)
-    if not kernel_version or (int(kernel_version.group(1)), int(kernel_version.group(2))) < (5, 3):
+    numbers = [text for text in os.uname().release.replace("-", ".").replace("+", ".").split(".")[:2] if text.isdigit()]
+    if len(numbers) < 2 or (int(numbers[0]), int(numbers[1])) < (5, 3):
         return {"release": os.uname().release}
     signal.signal(signal.SIGIO, signal.SIG_IGN)
     files, untold = [], 0

@@ -14,11 +14,10 @@ NO_ANSWER = "no answer in 8 s"
 """The error of a name for which the resolver took too long; see `resolve_names`."""
 
 
-def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901 - sent as one function
+def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901, PLR0915 - sent as one function
     """Runs on the host: the addresses of its own name, of MASTER_ADDR and of up to 128 hosts, within 8 s."""
-    import queue
-    import socket
-    import threading
+    import _socket as socket
+    import _thread
     import time
     import zlib
 
@@ -37,45 +36,56 @@ def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C9
     # Of a large fleet every host looks up another part: all names asked by all hosts would flood the name server.
     start = zlib.crc32(host_name.encode("utf-8", "replace")) % len(names) if len(names) > 128 else 0
     queried_names = (names[start:] + names[:start])[:128]
-    todo: queue.Queue = queue.Queue()  # type: ignore[type-arg]
     queried_names = [host_name] + [name for name in queried_names if name != host_name]
     if master and master not in queried_names and not literal(master):
         queried_names.insert(1, master)
-    for name in queried_names:
-        todo.put(name)
+    todo = queried_names[::-1]
     results: dict = {}  # type: ignore[type-arg]
+    complete = _thread.allocate_lock()
+    complete.acquire()
 
     def bindable(answers: list) -> str:  # type: ignore[type-arg]
         # The first address, in the resolver's order, that is this host's own: Gloo takes it.
         for family, kind, protocol, _, address in answers:
             try:
-                with socket.socket(family, kind, protocol) as tried:
-                    tried.bind(address)
-                    return str(address[0]).split("%")[0]
+                tried = socket.socket(family, kind, protocol)
             except OSError:
                 continue
+            try:
+                tried.bind(address)
+                return str(address[0]).split("%")[0]
+            except OSError:
+                continue
+            finally:
+                tried.close()
         return ""
 
     def work() -> None:
         while True:
             try:
-                name = todo.get_nowait()
-            except queue.Empty:
+                name = todo.pop()
+            except IndexError:
                 return
             try:
-                answers = socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)
+                # As bytes: Python would load much to write a text in the form of international names, even plain ones.
+                query = name if any(letter > "~" for letter in name) else name.encode("ascii")
+                answers = socket.getaddrinfo(query, None, 0, socket.SOCK_STREAM)
                 results[name] = {"addresses": sorted({str(answer[4][0]).split("%")[0] for answer in answers})}
                 if name == host_name:
                     results[name]["bindable"] = bindable(answers)
             except (OSError, UnicodeError) as error:
                 results[name] = {"error": getattr(error, "strerror", None) or str(error)}
+            if len(results) == len(queried_names) and complete.locked():
+                complete.release()
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    end = time.time() + 8
-    for thread in threads:
-        thread.join(max(0, end - time.time()))
+    # More threads only where names take long: most stand in a file.
+    end, threads = time.time() + 8, 0
+    while time.time() < end:
+        if todo and threads < 16:
+            _thread.start_new_thread(work, ())
+            threads += 1
+        if complete.acquire(True, 0.05 if todo and threads < 16 else max(0, end - time.time())):
+            break
     answers = dict(results)
     for name in queried_names:
         answers.setdefault(name, {"error": "no answer in 8 s"})

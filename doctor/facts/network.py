@@ -13,14 +13,15 @@ MAX_ADDRESSES = 512
 
 def list_addresses(arguments: dict) -> list:  # type: ignore[type-arg]
     """Runs on the host: interface, address and prefix length of all its addresses."""
-    import socket
+    import _socket as socket
     import struct
 
     # The kernel's own list, over netlink: `ip` may be missing in a container, and the older ioctl tells one
     # address an interface only.
     new_address, get_addresses, dump = 20, 22, 0x301
     entries: list = []  # type: ignore[type-arg]
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as route:
+    route = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    try:
         route.bind((0, 0))
         route.send(struct.pack("=IHHIIB3x", 20, get_addresses, dump, 1, 0, socket.AF_UNSPEC))
         while True:
@@ -43,6 +44,8 @@ def list_addresses(arguments: dict) -> list:  # type: ignore[type-arg]
                         name = socket.if_indextoname(index)
                         entries.append([name, socket.inet_ntop(family, value), prefix])
                 data = data[(length + 3) & ~3 :]
+    finally:
+        route.close()
 
 
 class InterfaceAddress(msgspec.Struct, frozen=True, array_like=True):

@@ -39,11 +39,9 @@ FIRST_SLOT = 100
 
 def detect_npus(arguments: dict[str, Any]) -> dict[str, Any]:
     """Runs on the host: NPUs on the PCI bus, their files, the driver's tools, and version files newer than the boot."""
-    import glob
     import os
-    import re
-    import shutil
-    import subprocess
+
+    from doctor.remote.runtime.reading import find_tool, matching_paths
 
     def read(path: str) -> str:
         try:
@@ -54,21 +52,23 @@ def detect_npus(arguments: dict[str, Any]) -> dict[str, Any]:
 
     base, library = "/usr/local/Ascend/", "/usr/local/Ascend/driver/lib64"
     places = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/local/bin:/usr/local/dcmi:" + base + "driver/tools"
-    tools = {tool: shutil.which(tool, path=places) for tool in ("npu-smi", "hccn_tool")}
-    vendors = glob.glob("/sys/bus/pci/devices/*/vendor")
+    tools = {tool: find_tool(tool, places) for tool in ("npu-smi", "hccn_tool")}
+    vendors = matching_paths("/sys/bus/pci/devices/*/vendor")
     folders = [os.path.dirname(path) for path in vendors if read(path) == "0x19e5"]
     ids = {os.path.basename(folder): read(folder + "/device")[2:] for folder in folders}
-    pci = {slot: pci_id for slot, pci_id in ids.items() if re.match("d8|d100$|d500$", pci_id)}
-    boot = re.search("^btime ([0-9]+)", read("/proc/stat"), re.M)
-    since = int(boot.group(1)) + 60 if boot else None
+    pci = {slot: pci_id for slot, pci_id in ids.items() if pci_id.startswith("d8") or pci_id in ("d100", "d500")}
+    boot = [line.split()[1] for line in read("/proc/stat").splitlines() if line.startswith("btime ")]
+    since = int(boot[0]) + 60 if boot and boot[0].isdigit() else None
     chips = None
     if tools["npu-smi"] and not pci:
+        import subprocess
+
         paths = [os.environ.get("LD_LIBRARY_PATH", ""), library, library + "/driver", library + "/common"]
         environ = dict(os.environ, LC_ALL="C", LD_LIBRARY_PATH=":".join(path for path in paths if path))
         command = [tools["npu-smi"], "info", "-m"]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ)
         chips = {"out": done.stdout.decode("utf-8", "replace")[:65536], "code": done.returncode}
-    files = glob.glob("/dev/davinci[0-9]*") + glob.glob("/dev/davinci_manager")
+    files = matching_paths("/dev/davinci[0-9]*") + matching_paths("/dev/davinci_manager")
     return {
         "pci": pci,
         "files": files,
@@ -76,7 +76,7 @@ def detect_npus(arguments: dict[str, Any]) -> dict[str, Any]:
         "tools": sorted(tool for tool in tools if tools[tool]),
         "chips": chips,
         "newer": [
-            path for path in sorted(glob.glob(base + "*/version.info")) if since and os.stat(path).st_ctime > since
+            path for path in (matching_paths(base + "*/version.info")) if since and os.stat(path).st_ctime > since
         ],
     }
 

@@ -126,9 +126,9 @@ def ports_reserved_at_boot(files: SysctlFiles | None) -> tuple[PortRange, ...]:
 
 def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]  # noqa: C901, PLR0915 - sent as one function
     """Runs on the host: TCP sockets that listen or hold one of the job's ports, with user and process."""
+    import _socket as socket
     import os
     import pwd
-    import socket
     import struct
 
     def ipv6_only_inodes() -> list:  # type: ignore[type-arg]

@@ -13,7 +13,6 @@ def list_device_users(arguments: dict[str, Any]) -> dict[str, Any]:
     """Runs on the host: the processes that have an NPU open, and how many could not be inspected."""
     import os
     import pwd
-    import re
 
     holders, hidden = [], 0
     ticks = os.sysconf("SC_CLK_TCK")
@@ -23,9 +22,9 @@ def list_device_users(arguments: dict[str, Any]) -> dict[str, Any]:
         npus = set()
         try:
             for fd in os.listdir("/proc/" + pid + "/fd"):
-                match = re.match("/dev/davinci([0-9]+)$", os.readlink("/proc/" + pid + "/fd/" + fd))
-                if match:
-                    npus.add(int(match.group(1)))
+                path = os.readlink("/proc/" + pid + "/fd/" + fd)
+                if path.startswith("/dev/davinci") and path[12:].isdigit():
+                    npus.add(int(path[12:]))
         except PermissionError:
             hidden += 1
             continue
@@ -36,7 +35,7 @@ def list_device_users(arguments: dict[str, Any]) -> dict[str, Any]:
         try:
             uid = os.stat("/proc/" + pid).st_uid
             with open("/proc/" + pid + "/stat", errors="replace") as file:
-                name, rest = re.match(r"\d+ \((.*)\) (.*)", file.read(), re.S).groups()  # type: ignore[union-attr]
+                name, _, rest = file.read().partition(" (")[2].rpartition(") ")
         except OSError:
             continue
         try:
@@ -45,7 +44,7 @@ def list_device_users(arguments: dict[str, Any]) -> dict[str, Any]:
             user = str(uid)
         age = int(uptime - int(rest.split()[19]) / ticks)
         holders.append({"pid": int(pid), "name": name, "user": user, "seconds": age, "npus": sorted(npus)})
-    has_device_files = any(re.match("davinci[0-9]", name) for name in os.listdir("/dev"))
+    has_device_files = any(name.startswith("davinci") and name[7:8].isdigit() for name in os.listdir("/dev"))
     return {"there": has_device_files, "holders": holders, "hidden": hidden}
 
 

@@ -14,11 +14,12 @@ from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, Unreadable, a
 def find_python(arguments: dict[str, Any]) -> dict[str, Any]:
     """Runs on the host: the path of the job's interpreter; empty when there is none."""
     import os
-    import shutil
+
+    from doctor.remote.runtime.reading import find_tool
 
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    return {"asked": requested, "path": shutil.which(requested or "python3", path=path) or ""}
+    return {"asked": requested, "path": find_tool(requested or "python3", path) or ""}
 
 
 class JobPython(Fact, frozen=True):
@@ -43,41 +44,60 @@ class JobPython(Fact, frozen=True):
 
 def list_packages(arguments: dict[str, Any]) -> dict[str, Any]:
     """Runs on the host: the versions of the packages that the job's interpreter finds."""
-    import glob
-    import json
     import os
-    import shutil
-    import subprocess
+
+    from doctor.remote.runtime.reading import find_tool, matching_paths, run_tool
 
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    python = shutil.which(requested or "python3", path=path)
+    python = find_tool(requested or "python3", path)
     if not python:
         return {"asked": requested, "path": ""}
+    # It imports nothing that Python itself does not: `re`, `json` and `importlib.util` take twice as long as its start.
     program = """
-import importlib.util, json, os, re, sys
-cuda = "nvidia[-_](?:nccl|cuda[-_]runtime)(?:[-_]cu[0-9]+)?"
-form = r"(torch|torch[-_]npu|mindspore|numpy|" + cuda + ")-([^-]+)(?:-[^-]+)?[.](?:dist|egg)-info$"
-found = {}
+import os, sys
+names = "torch", "torch_npu", "mindspore", "numpy"
+nvidia = "nvidia_nccl", "nvidia_cuda_runtime"
+def is_ours(name):
+    start, cut, cuda = name.rpartition("_cu")
+    return name in names + nvidia or start in nvidia and cuda.isdigit()
+def version_of(entry):
+    for end in ".dist-info", ".egg-info":
+        parts = entry[:-len(end)].split("-")
+        for count in (4, 3, 2, 1):
+            name, rest = "_".join(parts[:count]), parts[count:]
+            if entry.endswith(end) and is_ours(name) and rest and rest[0] and len(rest) < 3:
+                return name, rest[0]
 for folder in sys.path[1:]:
-    here = {}
-    for name in os.listdir(folder) if os.path.isdir(folder) else ():
-        match = re.match(form, name)
-        if match:
-            here.setdefault(match.group(1).replace("-", "_"), []).append(match.group(2))
-    for name in here:
-        found.setdefault(name, sorted(set(here[name])))
-version = ".".join(str(part) for part in sys.version_info[:3])
-torch = importlib.util.find_spec("torch") is not None
-print("doctor " + json.dumps({"version": version, "packages": found, "torch": torch}))
+    entries = os.listdir(folder) if os.path.isdir(folder) else ()
+    found = sorted(set(version_of(entry) for entry in entries) - set([None]))
+    print("doctor folder")
+    for name, version in found:
+        print("doctor package " + name + " " + ascii(version)[1:-1])
+if sys.meta_path and all(hasattr(finder, "find_spec") for finder in sys.meta_path):
+    torch = any(finder.find_spec("torch", None) is not None for finder in sys.meta_path)
+else:
+    import importlib.util
+    torch = importlib.util.find_spec("torch") is not None
+print("doctor torch" if torch else "doctor no-torch")
+print("doctor version " + ".".join(str(part) for part in sys.version_info[:3]))
 """
-    done = subprocess.run([python, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=18)  # noqa: UP022
-    compat = glob.glob("/usr/local/cuda*/compat/libcuda.so*") or "compat" in os.environ.get("LD_LIBRARY_PATH", "")
-    answers = [line for line in done.stdout.decode("utf-8", "replace").splitlines() if line.startswith("doctor ")]
-    if done.returncode or not answers:
-        error_lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    code, out, err = run_tool([python, "-c", program], dict(os.environ), 18)
+    lines = [line.split(" ", 3) for line in out.decode("utf-8", "replace").splitlines() if line.startswith("doctor ")]
+    if code or not lines or lines[-1][1] != "version":
+        error_lines = err.decode("utf-8", "replace").strip().splitlines()
         return {"asked": requested, "path": python, "error": error_lines[-1] if error_lines else "it printed nothing"}
-    return dict(json.loads(answers[-1][7:]), asked=requested, path=python, compat=bool(compat))
+    found: dict[str, list[str]] = {}
+    here: dict[str, list[str]] = {}
+    for words in lines:
+        if words[1] == "package":
+            here.setdefault(words[2], []).append(words[3])
+            continue
+        found = dict(here, **found)  # of several folders the first counts, as for an import
+        here = {}
+    compat = "compat" in os.environ.get("LD_LIBRARY_PATH", "") or matching_paths("/usr/local/cuda*/compat/libcuda.so*")
+    answer = {"version": lines[-1][2], "packages": found, "torch": ["doctor", "torch"] in lines}
+    return dict(answer, asked=requested, path=python, compat=bool(compat))
 
 
 class PythonEnv(Fact, frozen=True):

@@ -9,11 +9,11 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
 
 def hash_rank_table(arguments: dict[str, Any]) -> dict[str, Any]:
     """Runs on the host: whether the rank table file is there, and its SHA-256."""
-    import hashlib
-
     path = arguments.get("rank_table", "")
     if not path:
         return {"path": ""}
+    import hashlib  # here: it loads OpenSSL's library
+
     try:
         with open(path, "rb") as file:
             sha256 = hashlib.sha256(file.read(64 << 20)).hexdigest()

@@ -14,12 +14,13 @@ ROOT_INFO = "/etc/hccl_rootinfo.json"
 
 def read_root_info(arguments: dict[str, Any]) -> dict[str, Any]:
     """Runs on the host: the file's counts and devices, and whether its topology file exists."""
-    import json
     import os
 
     path = "/etc/hccl_rootinfo.json"
     if not os.path.isfile(path):
         return {"there": False}
+    import json  # here: most hosts have no such file
+
     try:
         with open(path, errors="replace") as file:
             tree = json.loads(file.read(1 << 24))

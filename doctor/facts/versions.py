@@ -84,8 +84,9 @@ def _optional_text(answer: ProbeAnswer, path: str) -> str | None:
 
 def find_cann(arguments: dict[str, Any]) -> list[Any]:
     """Runs on the host: the version files of every CANN that is installed."""
-    import glob
     import os
+
+    from doctor.remote.runtime.reading import matching_paths
 
     home = os.environ.get("HOME", "")
     roots = [os.environ.get("ASCEND_HOME_PATH", ""), os.environ.get("ASCEND_TOOLKIT_HOME", "")]
@@ -94,7 +95,7 @@ def find_cann(arguments: dict[str, Any]) -> list[Any]:
     trees = []
     for root in [root for root in roots if root]:
         names = ["/ascend_toolkit_install.info", "/*-linux/ascend_toolkit_install.info", "/ascend_nnae_install.info"]
-        paths = [path for name in names for path in sorted(glob.glob(root + name))]
+        paths = [path for name in names for path in matching_paths(root + name)]
         for path in [*paths, root + "/version.cfg"]:
             try:
                 with open(path, errors="replace") as file:

@@ -18,6 +18,11 @@ class Request(msgspec.Struct, frozen=True):
     """Sent before anything else: the program and its first request."""
     marker: str
     """That frames its answers, or begins each of its lines."""
+    follow_up: bytes = b""
+    """Sent in place of the command and its input to a program that an earlier request has started, if it waits."""
+
+    end: bytes = b""
+    """The last bytes of its answer, where the program then waits for a follow-up; empty when it ends."""
 
 
 def new_marker() -> str:
@@ -27,6 +32,15 @@ def new_marker() -> str:
     23
     """
     return "doctor-" + secrets.token_hex(8)
+
+
+def frame_end(marker: str) -> bytes:
+    r"""The last bytes of a framed record.
+
+    >>> frame_end("doctor-1")
+    b'\ndoctor-1 end\n'
+    """
+    return str(framing.frame(marker, "")).encode("ascii")[len(marker) + 2 :]  # type: ignore[no-untyped-call]
 
 
 def framed_record(text: str, marker: str) -> tuple[str | None, bool]:

@@ -7,9 +7,11 @@ A transport does not depend on facts or checks; it carries bytes, and reports in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
+
+from doctor.remote.request import Request
 
 TransportErrorKind = Literal[
     "name",  # the host's name does not resolve
@@ -131,4 +133,22 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Ends all connections at once, from any thread: who still waits gets `TransportError("budget", ...)`."""
+        ...
+
+
+@runtime_checkable
+class KeepsCommands(Protocol):
+    """A transport over which a command may wait for a further request, so that a second round starts no other one."""
+
+    def run_kept(self, host: str, request: Request, timeout: float) -> CommandResult:
+        """Like `Transport.run`, but returns behind the request's ``end``, if it has one, and keeps the command.
+
+        The next call sends its follow-up to the command that was kept; it starts another one if that is gone.
+
+        Raises: TransportError.
+        """
+        ...
+
+    def end_kept(self) -> None:
+        """Ends all commands that were kept."""
         ...

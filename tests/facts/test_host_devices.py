@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from doctor.collect.collector.questions import HELPERS
 from doctor.collect.protocol import function_source
 from doctor.engine.fact import Absent, Fact, Output, Unreadable
 from doctor.facts.gpu import GpuCards, GpuInventory, GpuTopology, NvidiaSmi, NvLinks, detect_gpus
@@ -34,7 +35,7 @@ def test_it_answers_on_this_machine() -> None:
     """Whatever the machine has: an answer that its fact reads, or the reason why there is none."""
     for fact in (KernelLog, RdmaPorts, HostSnapshot, GpuCards):
         assert fact.probe.function is not None
-        namespace: dict[str, Any] = {}
+        namespace: dict[str, Any] = {helper.__name__: helper for helper in HELPERS}
         exec(function_source(fact.probe.function), namespace)
         value = answered(fact, namespace[fact.probe.function.__name__]({}))
         assert isinstance(value, (fact, Absent)), value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import socket
 import threading
 import time
@@ -25,14 +26,15 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Answers from HOSTS; the names that were looked up."""
     asked: list[str] = []
 
-    def getaddrinfo(name: str, *rest: object) -> list[Any]:
+    def getaddrinfo(query: bytes, *rest: object) -> list[Any]:
+        name = query.decode()
         asked.append(name)
         if name not in HOSTS:
             raise socket.gaierror(-2, "Name or service not known")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (HOSTS[name], 0))]
 
-    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr(socket, "gethostname", lambda: "own")
+    monkeypatch.setattr(_socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(_socket, "gethostname", lambda: "own")
     return asked
 
 
@@ -40,9 +42,9 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def dead_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A resolver that never answers, and a clock on which the time for it is over at once."""
     released = threading.Event()
-    clock = chain([0.0], repeat(1000.0))
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: released.wait() and [])
-    monkeypatch.setattr(socket, "gethostname", lambda: "own")
+    clock = chain([0.0, 0.0, 7.999], repeat(1000.0))
+    monkeypatch.setattr(_socket, "getaddrinfo", lambda *_: released.wait() and [])
+    monkeypatch.setattr(_socket, "gethostname", lambda: "own")
     monkeypatch.setattr(time, "time", lambda: next(clock))
     yield
     released.set()
@@ -126,7 +128,7 @@ def test_the_address_that_gloo_takes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def resolves_to(*addresses: str) -> str:
         answers = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in addresses]
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_: answers)
+        monkeypatch.setattr(_socket, "getaddrinfo", lambda *_: answers)
         found = answered(HostNames, resolve_names({}))
         assert isinstance(found, HostNames)
         return found.bindable_address

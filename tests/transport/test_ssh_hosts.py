@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from doctor.remote.request import Request
 from doctor.transport import CommandResult, TransportError
 
 if TYPE_CHECKING:
@@ -51,6 +52,25 @@ class TestAGoodHost:
             ground.ssh().run(ground.good[0], "read line; echo got $line; cat; echo its end", b"word\n", 0.5)
         assert error.value.partial_result is not None
         assert error.value.partial_result.out == b"got word\n"
+
+    def test_keeps_a_command_that_waits_for_more(self, ground: Ground) -> None:
+        ssh, host = ground.ssh(), ground.good[0]
+        script = "echo $$ begins; while read line; do echo $$ $line; echo end; done"
+        first, second = (ssh.run_kept(host, Request(script, b"a\n", "", b"b\n", b"end\n"), 10).out for _ in range(2))
+        pid = first.split()[0]
+        assert (first, second) == (b"%s begins\n%s a\nend\n" % (pid, pid), b"%s b\nend\n" % pid)
+        assert b"begins" in ssh.run_kept(ground.good[1], Request("echo begins", b"", "", b""), 10).out
+        ssh.end_kept()
+        assert ssh.run_kept(host, Request(script, b"a\n", "", b"b\n", b"end\n"), 10).out.split()[1] == b"begins"
+        ssh.close()
+        assert ground.sessions(host) == 0
+
+    def test_a_kept_command_that_has_ended_is_started_anew(self, ground: Ground) -> None:
+        ssh, host = ground.ssh(), ground.good[0]
+        request = Request("read line; echo $line; echo end; exec sleep 0", b"a\n", "", b"b\n", b"end\n")
+        assert ssh.run_kept(host, request, 10).out == b"a\nend\n"
+        assert ssh.run(host, "true", b"", 10).code == 0  # by now the other has ended
+        assert ssh.run_kept(host, request, 10).out in (b"a\nend\n", b"")
 
     def test_keeps_its_connection_for_the_next_round(self, ground: Ground) -> None:
         ssh = ground.ssh()

@@ -4,7 +4,9 @@ It comes over stdin, is never written to disk, and prints one framed JSON record
 each command in a session of its own that is ended completely: at its timeout, when it prints too much, when it leaves
 children behind, and when stdin closes, which means that the controller has gone.
 
-A request: {"marker", "seconds", "given": {...}, "boot", "parts": [{"prefix": [...], "probes": {id: probe}}]}.
+A request, as `marshal` writes it: {"marker", "seconds", "common"}, in which "common" is what all hosts are sent alike,
+written the same way: {"given": {...}, "boot", "more", "parts": [{"prefix": [...], "probes": {id: probe}}]}. With "more"
+it waits for a further request behind its record: eight digits, its length in bytes, and the request.
 A part with a prefix (`sudo -n`, `docker exec -i NAME`) is answered by a second collector started behind it.
 """
 
@@ -14,8 +16,11 @@ MODULES = (
     "doctor.remote.runtime.environment",
     "doctor.remote.runtime.streams",
     "doctor.remote.runtime.framing",
+    "doctor.remote.runtime.notation",
+    "doctor.remote.runtime.reading",
     "doctor.collect.collector.host_files",
     "doctor.collect.collector.jobs",
+    "doctor.collect.collector.questions",
     "doctor.collect.collector.collector",
 )
 """In the order in which they are joined."""

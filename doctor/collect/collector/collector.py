@@ -1,7 +1,6 @@
 """The collector's loop: plans the jobs of a request, runs them, and prints the record."""
 
-import glob
-import json
+import marshal
 import os
 import select
 import sys
@@ -9,12 +8,17 @@ import time
 
 from doctor.collect.collector.host_files import absent_tool, device_numbers, read_file
 from doctor.collect.collector.jobs import Job, nested_outputs
+from doctor.collect.collector.questions import Answerer, Questions
 from doctor.remote.runtime.environment import tool_environment
 from doctor.remote.runtime.framing import frame
+from doctor.remote.runtime.notation import to_json
+from doctor.remote.runtime.reading import matching_paths
 from doctor.remote.runtime.signals import TerminationHeld, on_termination, wake_on_child_exit
-from doctor.remote.runtime.streams import write_all
+from doctor.remote.runtime.streams import read_exactly, write_all
 
 PARALLEL_JOBS = 8
+LENGTH_DIGITS = 8  # of a further request, before it
+WAITING = 3600  # seconds for a further request
 PART_LIMIT = 4 << 20  # bytes of a nested collector's record
 
 
@@ -24,21 +28,14 @@ class Collector:
     `outputs` is probe -> key -> output, as the record has it; `program` is the collector's own text, for nested ones.
     """
 
-    def __init__(self, program, request):
-        self.program, self.request = program, request
+    def __init__(self, program, request, child_exits):
+        self.program, self.request, self.child_exits = program, request, child_exits
         self.job_input = request.get("given", {})
         self.outputs = {}
         self.waiting, self.running = [], []
-        self.child_exits = wake_on_child_exit()
+        self.questions = Questions(self.job_input, self.outputs)
         self.environ = command_environment(self.job_input)
         self.deadline = time.time() + request["seconds"]
-
-    def load(self):
-        for name in self.request.get("modules", ()):
-            try:
-                __import__(name)
-            except ImportError:  # the question that needs it reports it
-                pass
 
     def plan(self):
         for part in self.request["parts"]:
@@ -48,10 +45,11 @@ class Collector:
             for name, probe in part["probes"].items():
                 self.outputs[name] = {}
                 getattr(self, "plan_" + probe["kind"])(name, probe)
+        self.questions.open()
 
     def plan_read(self, name, probe):
         for pattern in probe["paths"]:
-            paths = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
+            paths = matching_paths(pattern) if "*" in pattern else [pattern]
             for path in paths:
                 self.outputs[name][path] = read_file(path, probe.get("limit", 65536))
 
@@ -60,7 +58,7 @@ class Collector:
         if path and not os.path.exists(path):
             self.outputs[name][""] = {"ended": "absent", "err": path + " does not exist"}
             return
-        self.waiting.append(Job(name, "", probe))
+        self.questions.add(name, probe)
 
     def plan_run(self, name, probe):
         absent = absent_tool(probe.get("requires"), self.environ["PATH"])
@@ -76,9 +74,9 @@ class Collector:
             self.waiting.append(Job(name, key, probe, ["/bin/sh", "-c", probe["text"], "sh", key]))
 
     def nested(self, part):
-        inner = dict(self.request, parts=[{"prefix": [], "probes": part["probes"]}])
+        inner = dict(self.request, parts=[{"prefix": [], "probes": part["probes"]}], more=False)
         inner["seconds"] = max(1, self.request["seconds"] - 1)
-        request = json.dumps(inner).encode("ascii")
+        request = marshal.dumps(inner, 2)
         script = self.request["boot"].replace("REQUEST", str(len(request)))
         probe = {"timeout": self.request["seconds"], "limit": PART_LIMIT}
         return Job("", part, probe, part["prefix"] + ["sh", "-c", script], self.program + request)
@@ -88,7 +86,7 @@ class Collector:
         poll = select.poll()
         poll.register(0, select.POLLIN)
         poll.register(self.child_exits, select.POLLIN)
-        while self.waiting or self.running:
+        while self.waiting or self.running or self.questions.waiting:
             self.start_jobs()
             if not self.wait(poll):
                 self.quit()
@@ -114,13 +112,18 @@ class Collector:
                 continue
             lanes.add(job.lane)
             self.waiting.remove(job)
-            try:
-                with TerminationHeld():
-                    job.start(self.job_input, self.environ)
-                    self.running.append(job)
-            except OSError as error:
-                job.output = {"ended": "error", "err": str(error)}
-                self.record(job)
+            self.start(job)
+        if len(self.running) < PARALLEL_JOBS and self.questions.need_child(self.running, time.time()):
+            self.start(Answerer(self.questions))
+
+    def start(self, job):
+        try:
+            with TerminationHeld():
+                job.start(self.environ)
+                self.running.append(job)
+        except OSError as error:
+            job.output = {"ended": "error", "err": str(error)}
+            self.record(job)
 
     def wait(self, poll):
         """Reads and writes ready descriptors. False when the controller has closed the connection."""
@@ -133,7 +136,7 @@ class Collector:
                 watched[job.stdin_fd] = job
                 poll.register(job.stdin_fd, select.POLLOUT)
         alive = True
-        for fd, _ in poll.poll(200):
+        for fd, _ in poll.poll(100 if self.questions.waiting else 200):
             if fd == 0:
                 alive = bool(os.read(0, 4096))
             elif fd == self.child_exits:
@@ -153,6 +156,7 @@ class Collector:
             job.output = {"ended": "timeout", "seconds": self.request["seconds"]}
             self.record(job)
         self.waiting = []
+        self.questions.abandon({"ended": "timeout", "seconds": self.request["seconds"]})
 
     def skip_device(self, job):
         """A device whose tool hung once is not waited for again: the others need the time."""
@@ -164,7 +168,9 @@ class Collector:
     def record(self, job):
         if job.lane and job.key and job.output.get("ended") == "timeout":
             self.skip_device(job)
-        if isinstance(job.key, dict):
+        if isinstance(job, Answerer):
+            job.record()
+        elif isinstance(job.key, dict):
             self.outputs.update(nested_outputs(job, self.request["marker"]))
         else:
             self.outputs[job.name][job.key] = job.output
@@ -180,13 +186,31 @@ def command_environment(job_input):
 
 
 def main(request, program):
-    """Runs the requested probes, writes one framed record to stdout and exits with 0."""
-    began = time.time()
+    """Runs the requested probes and writes one framed record to stdout, for each request; exits with 0."""
     os.chdir("/")  # where all that it starts runs
-    request = json.loads(request.decode("ascii"))
-    collector = Collector(program, request)
+    child_exits = wake_on_child_exit()
+    while request:
+        fields = marshal.loads(request)
+        if "common" in fields:
+            fields.update(marshal.loads(fields.pop("common")))
+        answer_request(fields, program, child_exits)
+        request = next_request() if fields.get("more") else b""
+    os._exit(0)
+
+
+def next_request():
+    """What the controller asks for in the next round; empty when it has gone, or asks for nothing."""
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    length = read_exactly(0, LENGTH_DIGITS) if poll.poll(1000 * WAITING) else b""
+    return read_exactly(0, int(length)) if length else b""
+
+
+def answer_request(request, program, child_exits):
+    """Prints the record of one request; ends the process when the controller goes meanwhile."""
+    began = time.time()
+    collector = Collector(program, request, child_exits)
     on_termination(collector.quit)
-    collector.load()
     collector.plan()
     collector.run()
     record = {
@@ -196,7 +220,6 @@ def main(request, program):
         "name": os.uname()[1],
         "began": began,
     }
-    text = '%s, "ended": %.6f}' % (json.dumps(record)[:-1], time.time())
+    text = '%s, "ended": %.6f}' % (to_json(record)[:-1], time.time())
     # One write for the whole answer: every small one is a packet and two context switches.
     write_all(1, frame(request["marker"], text).encode("ascii"))
-    os._exit(0)

@@ -1,7 +1,8 @@
 """Data that the collector reads on a host without starting a process."""
 
-import glob
 import os
+
+from doctor.remote.runtime.reading import matching_paths
 
 
 def absent_tool(tool, path):
@@ -17,7 +18,7 @@ def absent_tool(tool, path):
 def device_numbers(pattern):
     """The numbers that end the names matched by a glob, in order: /dev/davinci10 gives 10."""
     numbers = []
-    for path in glob.glob(pattern):
+    for path in matching_paths(pattern):
         digits = path[len(path.rstrip("0123456789")) :]
         if digits:
             numbers.append(int(digits))

@@ -1,11 +1,10 @@
 """Commands that the collector starts on a host."""
 
-import json
 import os
 import time
 
 from doctor.remote.runtime.framing import split_frame
-from doctor.remote.runtime.processes import ended, exit_code, fork_with_pipes, signal_group, spawn_with_pipes
+from doctor.remote.runtime.processes import ended, exit_code, signal_group, spawn_with_pipes
 from doctor.remote.runtime.streams import BoundedOutput
 
 GRACE = 0.25  # seconds for output to end after the command itself has
@@ -13,13 +12,12 @@ GIVE_UP = 2  # seconds after which a process that was killed, and has not ended,
 
 
 class Job:
-    """One command, question or nested collector, from its start to its output.
+    """One command or nested collector, from its start to its output.
 
     `name` is the probe's, `key` the device's number, or the part of the request that a nested collector answers.
-    Without `argv` it is a question: a function that runs in a child of the collector.
     """
 
-    def __init__(self, name, key, probe, argv=None, stdin_data=b""):
+    def __init__(self, name, key, probe, argv=(), stdin_data=b""):
         self.name, self.key, self.probe, self.argv, self.stdin_data = name, key, probe, argv, stdin_data
         self.lane = probe.get("lane", "")
         if probe.get("lanes") and not isinstance(key, dict) and key.isdigit():
@@ -30,30 +28,20 @@ class Job:
         self.code = self.ended_at = None
         self.output = {}
 
-    def start(self, job_input, environ):
-        self.began = time.time()
-        self.deadline = self.began + self.probe.get("timeout", 10)
-        if self.argv:
-            self.pid, self.stdin_fd, out, err = spawn_with_pipes(self.argv, environ)
-        else:
-            self.pid, self.stdin_fd, out, err = fork_with_pipes(lambda: self.answer(job_input, environ), 1)
-        self.readers = {out: "out", err: "err"}
-        limit = self.probe.get("limit", 65536)
-        self.streams = {"out": BoundedOutput(limit), "err": BoundedOutput(limit)}
+    def start(self, environ):
+        self.begin_with(spawn_with_pipes(self.argv, environ))
         os.set_blocking(self.stdin_fd, False)
         if not self.stdin_data:
             self.close_stdin()
 
-    def answer(self, job_input, environ):
-        """In the child: answers the question on stdout."""
-        os.environ.update(environ)
-        namespace, question = {}, dict(job_input)
-        question["asked"] = self.name
-        exec(self.probe["text"], namespace)
-        answer = json.dumps(namespace[self.probe["name"]](question))
-        with os.fdopen(1, "w") as stdout:
-            stdout.write(answer)
-        os._exit(0)
+    def begin_with(self, process):
+        """`process`: its pid, and our ends of its stdin, stdout and stderr."""
+        self.began = time.time()
+        self.deadline = self.began + self.probe.get("timeout", 10)
+        self.pid, self.stdin_fd, out, err = process
+        self.readers = {out: "out", err: "err"}
+        limit = self.probe.get("limit", 65536)
+        self.streams = {"out": BoundedOutput(limit), "err": BoundedOutput(limit)}
 
     def close_stdin(self):
         if self.stdin_fd is not None:
@@ -72,12 +60,17 @@ class Job:
             self.close_stdin()
 
     def pull(self, fd):
-        """Reads a piece of the output. A job that prints more than its limit is ended."""
-        stream = self.streams[self.readers[fd]]
+        """Reads a piece of the output."""
+        name = self.readers[fd]
         piece = os.read(fd, 65536)
         if not piece:
             del self.readers[fd]
             os.close(fd)
+        self.take(name, piece)
+
+    def take(self, name, piece):
+        """A job that prints more than its limit is ended."""
+        stream = self.streams[name]
         stream.add(piece)
         if stream.cut:
             self.output["cut"] = True
@@ -124,6 +117,8 @@ class Job:
 
 def nested_outputs(job, marker):
     """The outputs of a nested collector, or its failure for each of its probes."""
+    import json  # in here: it takes longer to load than Python itself
+
     before, record, _ = split_frame(job.output.get("out", ""), marker)
     if record is not None:
         return json.loads(record)["outputs"]

@@ -22,19 +22,18 @@ MAX_OUTPUT_BYTES = 64 << 20
 
 def list_rules(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901, PLR0915 - sent as one function
     """Runs on the host: the packet filter's tables as nft and iptables print them, and the local addresses."""
-    import base64
+    import _socket as socket
     import errno
-    import glob
     import os
-    import re
-    import socket
     import struct
-    import subprocess
-    import zlib
 
     environ = dict(os.environ, LC_ALL="C")
 
     def tool(*words: str) -> dict:  # type: ignore[type-arg]
+        import base64  # here: most hosts have no rules
+        import subprocess
+        import zlib
+
         try:
             process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ)
             out, err = process.communicate(timeout=8)
@@ -68,7 +67,7 @@ def list_rules(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901,
             if error.errno == errno.EPROTONOSUPPORT:
                 return kernel_tables
             raise
-        with netfilter:
+        try:
             netfilter.bind((0, 0))
             netfilter.settimeout(5)
             netfilter.send(struct.pack("=IHHIIBBH", 20, 10 << 8 | 1, 0x301, 1, 0, 0, 0, 0))
@@ -93,6 +92,8 @@ def list_rules(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901,
                             name = values[1].rstrip(b"\0").decode("utf-8", "replace")
                             kernel_tables.append([families.get(data[16], str(data[16])), name])
                     data = data[(length + 3) & ~3 :]
+        finally:
+            netfilter.close()
 
     outputs: dict = {}  # type: ignore[type-arg]
     dump: dict = {"outputs": outputs, "error": "", "refused": False}  # type: ignore[type-arg]
@@ -122,10 +123,14 @@ def list_rules(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901,
             outputs[command + "-legacy"] = tool(command + "-save") if saved.get("ended") == "absent" else saved
     if any("match-set" in output.get("out", "") or "zlib:" in output.get("out", "") for output in outputs.values()):
         outputs["ipset"] = tool("ipset", "save")
-    trie = re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", file("/proc/net/fib_trie"))
+    lines = [line.split() for line in file("/proc/net/fib_trie").splitlines()]
+    own = [place for place, words in enumerate(lines) if place and words[:3] == ["/32", "host", "LOCAL"]]
+    trie = [lines[place - 1][1] for place in own if lines[place - 1][:1] == ["|--"]]
     hexes = [line.split()[0] for line in file("/proc/net/if_inet6").splitlines()]
     dump["local"] = sorted(set(trie)) + [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)) for digits in hexes]
-    dump["bridges"] = sorted(path.split("/")[4] for path in glob.glob("/sys/class/net/*/bridge"))
+    dump["bridges"] = sorted(
+        name for name in os.listdir("/sys/class/net") if os.path.exists("/sys/class/net/" + name + "/bridge")
+    )
     return dump
 
 

@@ -1,12 +1,12 @@
 """Processes that a program starts on a host: each in a session of its own, so that all of it can be ended."""
 
+import _signal as signal  # type: ignore[import-not-found]  # `signal` without its slow enumerations
 import os
-import signal
 
 from doctor.remote.runtime.signals import TERMINATION_SIGNALS, restore_default_signals
 
 
-def fork_child(body, stdin, stdout, stderr, failure_code=127):
+def fork_child(body, stdin, stdout, stderr, failure_code=127, own_session=True):
     """Runs `body` in a child with these three file descriptors; returns the child's pid.
 
     `body` replaces the process or ends it. What it raises goes to the child's stderr, and the child ends with
@@ -16,7 +16,8 @@ def fork_child(body, stdin, stdout, stderr, failure_code=127):
     if pid:
         return pid
     try:
-        os.setsid()
+        if own_session:
+            os.setsid()
         restore_default_signals()
         for target, fd in enumerate((stdin, stdout, stderr)):
             os.dup2(fd, target)
@@ -49,19 +50,25 @@ def with_pipes(start):
 def spawn(argv, environ, ends):
     """Without a copy of this process where the platform allows it (from Python 3.8), at a third of the CPU time."""
     try:
-        if not (hasattr(os, "posix_spawn") and os.path.isabs(argv[0])):
-            raise NotImplementedError
-        return os.posix_spawn(
-            argv[0],
-            argv,
-            environ,
-            file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(ends)],
-            setsid=True,
-            setsigmask=(),
-            setsigdef=TERMINATION_SIGNALS + (signal.SIGPIPE, signal.SIGCHLD),
-        )
+        return posix_spawn(argv, environ, dict(enumerate(ends)), own_session=True)
     except (NotImplementedError, OSError):  # no setsid; or no such program, which the child reports
         return fork_child(lambda: os.execvpe(argv[0], argv, environ), *ends)
+
+
+def posix_spawn(argv, environ, ends, own_session):
+    """The pid of a program, whose file descriptors are those of `ends`. Raises: OSError, NotImplementedError."""
+    if not (hasattr(os, "posix_spawn") and os.path.isabs(argv[0])):
+        raise NotImplementedError
+    options = {"setsid": True} if own_session else {}
+    return os.posix_spawn(
+        argv[0],
+        argv,
+        environ,
+        file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in ends.items()],
+        setsigmask=(),
+        setsigdef=TERMINATION_SIGNALS + (signal.SIGPIPE, signal.SIGCHLD),
+        **options,
+    )
 
 
 def ended(pid):

@@ -1,7 +1,7 @@
 """Signals of a program on a host, and of what it starts."""
 
+import _signal as signal  # type: ignore[import-not-found]  # `signal` without its slow enumerations
 import os
-import signal
 
 TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 

@@ -19,6 +19,17 @@ class BoundedOutput:
         return bytes(self.data).decode("utf-8", "replace")
 
 
+def read_exactly(fd, count):
+    """So many bytes, and none behind them; empty when fewer came. For a blocking file descriptor."""
+    data = b""
+    while len(data) < count:
+        piece = os.read(fd, count - len(data))
+        if not piece:
+            return b""
+        data += piece
+    return data
+
+
 def write_all(fd, data):
     """Writes all of it. For a blocking file descriptor."""
     while data:

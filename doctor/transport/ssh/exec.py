@@ -36,13 +36,15 @@ class _DeadlineEvent(threading.Event):
 
 
 class ExecSession:
-    """One command: `open`, then `run` or `start`, once each."""
+    """One command: `open`, then `run` or `start`, once each; `resume` while it ``waits``."""
 
     def __init__(self, connection: SshConnection, limit: int) -> None:
         self._connection, self._limit = connection, limit
         self._data_event = DataEvent()
         self._out, self._err = bytearray(), bytearray()
         self._sent = 0.0
+        self.waits = False
+        """The command has answered, has not ended, and may be sent more."""
 
     def open(self, timeout: float) -> None:
         """Opens a channel, within ``timeout`` seconds. Raises: Unreached, before any command was sent to the host."""
@@ -65,22 +67,43 @@ class ExecSession:
         for buffer in (self._channel.in_buffer, self._channel.in_stderr_buffer):
             buffer.set_event(self._data_event)
 
-    def run(self, command: str, stdin: bytes, timeout: float) -> CommandResult:
-        """Runs the command. Raises: Unreached, with the output until then."""
+    def run(self, command: str, stdin: bytes, timeout: float, end: bytes = b"") -> CommandResult:
+        """Runs the command to its end, or until its output ends with ``end``.
+
+        Raises: TransportError, with the output until then.
+        """
+        return self._converse(command, stdin, timeout, end)
+
+    def resume(self, stdin: bytes, timeout: float, end: bytes) -> CommandResult:
+        """Sends more to a command that waits, and goes on as `run` does. Raises: TransportError."""
+        self._out, self._err = bytearray(), bytearray()
+        return self._converse("", stdin, timeout, end)
+
+    def can_resume(self) -> bool:
+        """Whether the command is still there."""
+        return self.waits and self._connection.is_active() and not (self._channel.closed or self._channel.eof_received)
+
+    def close(self) -> None:
+        """Ends a command that waits."""
+        self._channel.close()
+
+    def _converse(self, command: str, stdin: bytes, timeout: float, end: bytes) -> CommandResult:
         channel, deadline = self._channel, time.monotonic() + timeout
         self._connection.stream.deadline = deadline
         channel.event = _DeadlineEvent(deadline)
         self._sent = time.time()
+        self.waits = False
         try:
-            self._request_exec(channel, command)
+            if command:
+                self._request_exec(channel, command)
             channel.settimeout(0.0)
-            self._exchange(channel, memoryview(stdin), deadline)
+            self.waits = self._exchange(channel, memoryview(stdin), deadline, end)
         except TimeoutError:
             self._fail_late(timeout)
         except (paramiko.SSHException, EOFError, OSError):
             if time.monotonic() > deadline:
                 self._fail_late(timeout)
-        return self._finish(channel)
+        return self._result(0) if self.waits else self._finish(channel)
 
     def start(self, command: str) -> paramiko.Channel:
         """Starts the command, and leaves it to the caller. Raises: Unreached."""
@@ -102,14 +125,19 @@ class ExecSession:
             if self._connection.is_active():
                 self._fail("error", "it refused to run the command")
 
-    def _exchange(self, channel: paramiko.Channel, stdin: memoryview, deadline: float) -> None:
-        """Both directions at once, until the command has ended. Raises: TimeoutError, OSError."""
+    def _exchange(self, channel: paramiko.Channel, stdin: memoryview, deadline: float, end: bytes) -> bool:
+        """Both directions at once, until the command has ended, or its output ends so: True.
+
+        Raises: TimeoutError, OSError.
+        """
         while True:
             self._data_event.reset()
             ended = channel.closed or (channel.eof_received and channel.status_event.is_set())
             self._read_output(channel)
             if ended:
-                return
+                return False
+            if end and self._out.endswith(end):
+                return True
             stdin = self._send_stdin(channel, stdin)
             remaining = deadline - time.monotonic()
             if remaining <= 0:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.remote.request import Request
 from doctor.transport import CommandResult, RemoteSession, TransportError
 from doctor.transport.conversation import SILENCE, LineSession
 from doctor.transport.messages import transport_error
@@ -35,16 +38,54 @@ class Ssh:
         resolver = Resolver(self._options, self._children, self.warnings)
         self._connector = Connector(self._options, resolver, self.warnings)
         self._idle: OrderedDict[str, SshConnection] = OrderedDict()
+        self._kept: dict[str, tuple[SshConnection, ExecSession]] = {}
         self._in_session: set[SshConnection] = set()
         self._lock = threading.Lock()
         self._closed = False
 
     def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
         """See `doctor.transport.Transport.run`. A command that is late or floods is cut off with its connection."""
+        return self._run(host, lambda: self._open_exec(host), lambda session: session.run(command, stdin, timeout))
+
+    def run_kept(self, host: str, request: Request, timeout: float) -> CommandResult:
+        """See `doctor.transport.KeepsCommands`."""
+        kept = self._take_kept(host)
+        if kept:
+            return self._run(
+                host, lambda: kept, lambda session: session.resume(request.follow_up, timeout, request.end)
+            )
+        return self._run(
+            host,
+            lambda: self._open_exec(host),
+            lambda session: session.run(request.command, request.stdin, timeout, request.end),
+        )
+
+    def end_kept(self) -> None:
+        """See `doctor.transport.KeepsCommands`."""
+        with self._lock:
+            kept, self._kept = list(self._kept.values()), {}
+        for _, session in kept:
+            with contextlib.suppress(Exception):  # whatever paramiko trips over: it is gone then
+                session.close()
+
+    def _take_kept(self, host: str) -> tuple[SshConnection, ExecSession] | None:
+        """The command that waits on a host, with its connection; None where there is none any more."""
+        with self._lock:
+            kept = self._kept.pop(host, None)
+            if kept and self._idle.get(host) is kept[0] and kept[1].can_resume():
+                return self._idle.pop(host), kept[1]
+        return None
+
+    def _run(
+        self,
+        host: str,
+        open_exec: Callable[[], tuple[SshConnection, ExecSession]],
+        exchange: Callable[[ExecSession], CommandResult],
+    ) -> CommandResult:
         try:
-            connection, session = self._open_exec(host)
+            connection, session = open_exec()
             try:
-                result = session.run(command, stdin, timeout)
+                result = exchange(session)
             except BaseException:
                 connection.close()
                 raise
@@ -54,6 +95,9 @@ class Ssh:
             raise transport_error(
                 "error", f"SSH failed: {strip_control_chars(str(error)) or type(error).__name__}"
             ) from None
+        if session.waits:
+            with self._lock:
+                self._kept[host] = connection, session
         self._keep_idle(host, connection)
         return result
 
@@ -83,6 +127,7 @@ class Ssh:
             self._closed = True
             kept = [*self._idle.values(), *self._in_session]
             self._idle.clear()
+            self._kept.clear()
         self._children.close()
         self._connector.close()
         for connection in kept:

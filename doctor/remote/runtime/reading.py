@@ -1,0 +1,95 @@
+"""What questions and the collector find on a host, without the modules of the standard library that take long to load.
+
+``glob``, ``shutil`` and ``subprocess`` import ``re``, ``enum`` and more: each takes longer than all else on most hosts.
+"""
+
+import os
+import select
+import time
+
+from doctor.remote.runtime.processes import exit_code, fork_child, posix_spawn
+
+
+def matching_paths(pattern):
+    """The paths that a pattern with ``*`` and ``[0-9]`` matches, in order; as `glob.glob` finds them."""
+    paths = ["/" if pattern.startswith("/") else ""]
+    parts = [part for part in pattern.split("/") if part]
+    for part in parts:
+        if "*" not in part and "[" not in part:
+            paths = [path + part + "/" for path in paths]
+            continue
+        found = []
+        for path in paths:
+            try:
+                names = os.listdir(path or ".")
+            except OSError:
+                continue
+            found += [path + name + "/" for name in names if matches(name, part)]
+        paths = found
+    return sorted(path[:-1] for path in paths if os.path.lexists(path[:-1]))
+
+
+def matches(name, pattern):
+    """Whether a name fits a pattern with ``*`` and ``[0-9]``; a hidden one fits none that begins with either."""
+    if name.startswith(".") and not pattern.startswith("."):
+        return False
+    first, *rest = pattern.replace("[0-9]", "\n").split("*")
+    if not fits(name[: len(first)], first):
+        return False
+    if not rest:
+        return len(name) == len(first)
+    place = len(first)
+    for text in rest[:-1]:
+        while place <= len(name) and not fits(name[place : place + len(text)], text):
+            place += 1
+        place += len(text)
+    return place + len(rest[-1]) <= len(name) and fits(name[len(name) - len(rest[-1]) :], rest[-1])
+
+
+def fits(name, text):
+    """Whether a name is this text, in which a newline stands for any digit."""
+    if len(name) != len(text):
+        return False
+    return all(own in "0123456789" if text[place] == "\n" else own == text[place] for place, own in enumerate(name))
+
+
+def find_tool(name, path):
+    """The program that a shell would run for a name with this PATH, as `shutil.which` finds it; else None."""
+    folders = [""] if "/" in name else [folder for folder in path.split(":") if folder]
+    for folder in folders:
+        program = os.path.join(folder, name)
+        if os.access(program, os.X_OK) and not os.path.isdir(program):
+            return program
+    return None
+
+
+def run_tool(argv, environ, seconds):
+    """Exit code, stdout and stderr of a program, in this process's group. Raises: OSError, also when it is late."""
+    pipes = [os.pipe(), os.pipe()]
+    ends = {1: pipes[0][1], 2: pipes[1][1]}
+    try:
+        pid = posix_spawn(argv, environ, ends, own_session=False)
+    except (NotImplementedError, OSError):
+        pid = fork_child(lambda: os.execve(argv[0], argv, environ), 0, ends[1], ends[2], own_session=False)
+    for end in ends.values():
+        os.close(end)
+    poll, outputs, deadline = select.poll(), {pipes[0][0]: [], pipes[1][0]: []}, time.time() + seconds
+    reading = set(outputs)
+    for fd in outputs:
+        poll.register(fd, select.POLLIN)
+    while reading and time.time() < deadline:
+        for fd, _ in poll.poll(max(1, int(1000 * (deadline - time.time())))):
+            piece = os.read(fd, 65536)
+            outputs[fd].append(piece)
+            if not piece:
+                poll.unregister(fd)
+                reading.discard(fd)
+    for fd in outputs:
+        os.close(fd)
+    if reading:
+        os.kill(pid, 9)
+    code = exit_code(os.waitpid(pid, 0)[1])
+    if reading:
+        raise OSError(110, "no answer in %d s" % seconds)
+    out, err = (b"".join(pieces) for pieces in outputs.values())
+    return code, out, err

@@ -1,0 +1,65 @@
+"""What the collector loads on a host: a module counts there as much as a question, on every host and in every run."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+
+from doctor.collect.collector.questions import HELPERS
+from doctor.collect.protocol import SOURCE, function_source
+from doctor.engine.catalog import load_checks, select_checks
+from doctor.engine.fact import Fact
+from doctor.facts.peer_connections import PeerConnections
+from tests.test_collector import PYTHONS
+
+SLOW = {
+    *(
+        "argparse",
+        "base64",
+        "collections",
+        "contextlib",
+        "ctypes",
+        "dataclasses",
+        "enum",
+        "functools",
+        "glob",
+        "hashlib",
+    ),
+    *("inspect", "json", "logging", "pathlib", "queue", "random", "re", "selectors", "shutil", "signal", "socket"),
+    *("ssl", "subprocess", "tempfile", "threading", "traceback", "typing", "urllib", "warnings"),
+}
+"""Each takes from a fifth to twice the time of Python's own start."""
+ASK_ALL = """
+import sys
+before = set(sys.modules)
+exec(source)
+for text, name in questions:
+    namespace = dict((helper, globals()[helper]) for helper in helpers)
+    exec(text, namespace)
+    namespace[name](dict(job_input, asked=name))
+print(" ".join(set(sys.modules) - before))
+"""
+JOB_INPUT = {"hosts": ["localhost"], "ports": [29500], "open_connections": {"targets": [], "seconds": 1}}
+
+
+def questions() -> list[type[Fact]]:
+    """Those that every host without accelerators is asked, and whose answers have no need of a tool."""
+    facts = {fact for check in select_checks(load_checks()) for fact in check.facts if fact.probe.kind == "ask"}
+    return [fact for fact in facts if (not fact.needs or fact is PeerConnections) and not fact.probe.requires]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_no_slow_module_is_loaded(python: str) -> None:
+    asked: list[Any] = [fact.probe.function for fact in questions()]
+    assert len(asked) > 15
+    texts = [(function_source(function), function.__name__) for function in asked]
+    given = f"source={SOURCE!r}\nquestions={texts!r}\nhelpers={[helper.__name__ for helper in HELPERS]!r}\n"
+    program = f"{given}job_input={JOB_INPUT!r}{ASK_ALL}"
+    bare = ["unshare", "--net", "--", python, "-I", "-S", "-"]  # a host without firewall rules
+    done = subprocess.run(bare, input=program, capture_output=True, text=True, timeout=60, check=False)
+    if "unshare:" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) & SLOW == set()

@@ -5,13 +5,13 @@ import os
 import resource
 import select
 import signal
-import socket
 import sys
 import time
 
 from doctor.net.prober.attempt import ConnectionAttempt
 from doctor.net.prober.handshake import ECHO, SINK
 from doctor.net.prober.listener import Listener, open_listener
+from doctor.net.prober.pace import Pace
 from doctor.net.prober.packet_size import PacketSizeSearch
 from doctor.net.prober.port_owner import arrived_calls, port_owners
 from doctor.net.prober.running_job import accelerator_users
@@ -27,8 +27,8 @@ MAX_SEARCHES = 4  # hosts to which the largest packet is searched for
 REPORT_SIZE = 512  # attempts of one message
 
 ORDERS = {
-    "listen": "listen", "connect": "connect", "names": "look_up", "arrived": "send_arrived", "job": "look_for_job",
-    "speed": "measure", "stay": "stay", "end": "end",
+    "listen": "listen", "connect": "connect", "arrived": "send_arrived", "job": "look_for_job",
+    "speed": "measure", "pace": "send_pace", "stay": "stay", "end": "end",
 }  # fmt: skip
 """The prober's method by the order's name on the wire; the other fields of an order are its parameters."""
 
@@ -47,6 +47,7 @@ class Prober:
         self.searches = 0
         self.connecting, self.connect_end = None, 0.0
         self.limit = raise_file_limit()
+        self.pace = Pace()
 
     # -- the loop
 
@@ -60,6 +61,7 @@ class Prober:
                     self.controller.push()
                 else:
                     self.loop.handle(fd, mask)
+            self.pace.turn()
             self.loop.expire()
             if time.monotonic() > min(self.deadline, self.controller.last_order + PATIENCE):
                 self.quit()
@@ -158,20 +160,14 @@ class Prober:
             ]
         )
 
-    def look_up(self, names):
-        """The addresses of each name by this host's own files and name servers."""
-        answers = {}
-        for name in names[:1024]:
-            try:
-                infos = socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)
-                answers[name] = sorted(set(info[4][0].split("%")[0] for info in infos))[:16]
-            except (OSError, UnicodeError):
-                answers[name] = []
-        self.controller.send(names=answers)
-
     def send_arrived(self):
         """The callers whose SYN has come here, and to whom our answer does not get through."""
         self.controller.send(arrived=arrived_calls(set(port for _, port in self.listeners)))
+
+    def send_pace(self):
+        """How far this host let the prober run since it was last asked."""
+        self.controller.send(pace=self.pace.report())
+        self.pace.restart()
 
     def look_for_job(self):
         """Who computes on this host's accelerators."""

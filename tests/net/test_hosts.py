@@ -17,9 +17,13 @@ from tests.net.campaign import findings_of as findings
 from tests.net.injected_faults import SSH_PASSES, rules
 
 ROOT = Path(__file__).parents[2]
-LEFTOVERS = (
-    'cat /proc/net/tcp /proc/net/tcp6 | awk \'$4 == "0A" || $4 == "06" {print $2, $4}\' | sort; ls /tmp /run /root'
-)
+LEFTOVERS = """\
+awk '$4 == "0A" || $4 == "06" {print $2, $4}' /proc/net/tcp /proc/net/tcp6 | sort
+ls /tmp /run /root /dev/shm
+for process in /proc/[0-9]*; do
+  read -r pid name state parent rest <$process/stat && test $pid != $$ -a $parent != $$ && echo $name
+done 2>&- | sort
+"""
 
 
 def words(fleet: Any, *more: str) -> list[str]:
@@ -34,9 +38,16 @@ def net(fleet: Any, *more: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
-def left(fleet: Any) -> dict[str, str]:
-    """Listeners, connections in TIME_WAIT, and the files of folders that programs write to."""
-    return {host: fleet.enter(host, LEFTOVERS).stdout for host in fleet.hosts}
+def left(fleet: Any, *hosts: str) -> dict[str, str]:
+    """Listeners, connections in TIME_WAIT, the files of folders that programs write to, and all processes."""
+    return {host: fleet.enter(host, LEFTOVERS).stdout for host in hosts or fleet.hosts}
+
+
+def require_nothing_left(fleet: Any, before: dict[str, str], seconds: float) -> None:
+    """Within so many seconds the hosts are as they were."""
+    deadline = time.monotonic() + seconds
+    while (now := left(fleet, *before)) != before:
+        assert time.monotonic() < deadline, now
 
 
 def test_a_healthy_fleet_has_no_finding_and_keeps_nothing_of_the_test(fleet_cpu: Any) -> None:
@@ -44,7 +55,7 @@ def test_a_healthy_fleet_has_no_finding_and_keeps_nothing_of_the_test(fleet_cpu:
     code, report = net(fleet_cpu)
     assert (code, findings(report)) == (0, [])
     assert report["net"]["coverage"] == "6 of 6 pairs both ways, 2 ports"
-    assert left(fleet_cpu) == before
+    require_nothing_left(fleet_cpu, before, 10)
 
 
 def drop(address: str) -> str:
@@ -118,8 +129,25 @@ def test_nothing_is_left_after_the_controller_was_killed(fleet_cpu: Any) -> None
             assert controller.poll() is None
         os.killpg(controller.pid, signal.SIGKILL)
         controller.wait()
-        deadline = time.monotonic() + 30
-        while {host: left(fleet_cpu)[host] for host in fleet_cpu.hosts[:3]} != {
-            h: before[h] for h in fleet_cpu.hosts[:3]
-        }:
-            assert time.monotonic() < deadline, left(fleet_cpu)
+        require_nothing_left(fleet_cpu, {host: before[host] for host in fleet_cpu.hosts[:3]}, 30)
+
+
+@pytest.mark.full
+def test_speeds_are_not_measured_beside_a_job_unless_forced(fleet_cpu: Any) -> None:
+    """A program that has an accelerator open is a job."""
+    host = fleet_cpu.hosts[1]
+    start = "mknod /dev/nvidia0 c 1 3; setsid tail -f /dev/nvidia0 >/dev/null 2>&1 & "
+    with fleet_cpu.broken(host, sh=start + "until ls -l /proc/*/fd | grep -q nvidia0; do :; done"):
+        refused = measured(fleet_cpu)
+        forced = measured(fleet_cpu, "--force")
+    assert refused[0] == 0
+    assert f"network speeds were not measured: a job runs on {host} (tail, pid " in refused[1]
+    assert forced == (12, "")
+
+
+def measured(fleet: Any, *more: str) -> tuple[int, str]:
+    """How many paths were measured, and the note that says why none was."""
+    done = fleet.run([*words(fleet, "--json", *more), "--net", "full"], cwd=ROOT, timeout=110)
+    report = json.loads(done.stdout)
+    notes = [note for note in report["notes"] if "not measured" in note]
+    return sum(bool(speed["bytes"]) for speed in report["net"]["speeds"]), "".join(notes)

@@ -10,7 +10,7 @@ import time
 
 from doctor.net.prober.attempt import ConnectionAttempt
 from doctor.net.prober.handshake import ECHO, SINK
-from doctor.net.prober.listener import Listener, open_listener
+from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
 from doctor.net.prober.pace import Pace
 from doctor.net.prober.packet_size import PacketSizeSearch
 from doctor.net.prober.port_owner import arrived_calls, port_owners
@@ -42,11 +42,12 @@ class Prober:
         self.loop = SocketLoop(self.poll)
         self.host, self.token = request["host"], bytes(bytearray.fromhex(request["token"]))
         self.deadline = time.monotonic() + request["seconds"]
-        self.listeners, self.calls = {}, set()
+        self.listeners = {}
         self.waiting, self.in_flight, self.finished = [], 0, []
         self.searches = 0
         self.connecting, self.connect_end = None, 0.0
-        self.limit = raise_file_limit()
+        descriptors = raise_file_limit()
+        self.limit, self.calls = max(16, min(512, descriptors // 4)), UnprovenCalls(descriptors)
         self.pace = Pace()
 
     # -- the loop
@@ -218,7 +219,7 @@ def network_identity():
 
 
 def raise_file_limit():
-    """Attempts that may be made at the same time, of what the limit on open files allows."""
+    """Files that may be open, as many as the limit allows and 8192 at most."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = 8192 if hard == resource.RLIM_INFINITY else min(8192, hard)
     if soft != resource.RLIM_INFINITY and soft < enough:
@@ -227,8 +228,7 @@ def raise_file_limit():
             soft = enough
         except (OSError, ValueError):
             pass
-    available = 8192 if soft == resource.RLIM_INFINITY else soft
-    return max(16, min(512, available // 4))
+    return 8192 if soft == resource.RLIM_INFINITY else soft
 
 
 def main(request, _program=b""):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.facts.test_switch_neighbours import RECORDED
 from tests.net.campaign import findings_of as findings
 from tests.net.injected_faults import SSH_PASSES, rules
 
@@ -111,6 +112,23 @@ def test_two_switches_of_topology_conf_between_which_nothing_passes(make_fleet: 
     for host in upper:
         fleet.enter(host, ["nft", "-f", "-"], input=rules(*SSH_PASSES, rule))
     code, report = net(fleet, "--topology", str(topology))
+    ((check, _, message),) = findings(report)
+    assert (code, check) == (10, "net-unreachable")
+    assert "from switch leaf2 to switch leaf1 fail on all ports" in message
+
+
+@pytest.mark.full
+def test_two_switches_that_lldp_names_between_which_nothing_passes(make_fleet: Any) -> None:
+    """The hosts' lldpctl is emulated: it prints what that of lldpd 1.0.16 has printed."""
+    fleet = make_fleet(6, name="tl", subnet="10.87.0.0/16")
+    upper, lower = fleet.hosts[:3], fleet.hosts[3:]
+    for host in fleet.hosts:
+        printed = RECORDED.replace("leaf1", "leaf1" if host in upper else "leaf2")
+        fleet.write(host, "/usr/sbin/lldpctl", f"#!/bin/sh\ncat <<'END'\n{printed}END\n", "755")
+    rule = f"ip saddr {{ {', '.join(fleet.addresses[host] for host in lower)} }} ip protocol tcp drop"
+    for host in upper:
+        fleet.enter(host, ["nft", "-f", "-"], input=rules(*SSH_PASSES, rule))
+    code, report = net(fleet)
     ((check, _, message),) = findings(report)
     assert (code, check) == (10, "net-unreachable")
     assert "from switch leaf2 to switch leaf1 fail on all ports" in message

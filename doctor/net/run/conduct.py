@@ -13,6 +13,7 @@ from doctor.net.matrix import PathSpeed
 from doctor.net.plan import NetOptions, NetPlan, services_of
 from doctor.net.run.busy_hosts import TIMED_OUT, busy_note, busy_text, undecided
 from doctor.net.run.host_trial import HostTrial
+from doctor.net.run.repeats import is_disturbed, path_beside, without_speeds
 from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers
 from doctor.net.run.speed_values import path_speed
 from doctor.net.slow_paths import suspects
@@ -319,14 +320,40 @@ class Conductor:
         self._measure_again(2 * schedule.rounds, seconds)
 
     def _measure_again(self, number: int, seconds: float) -> None:
-        """Paths that look slow, each alone: what was slow by chance is not slow again."""
+        """Paths that look slow, each alone and in turns: what was slow by chance is not slow again."""
         for repetitions in REPETITIONS:
-            for path in suspects(self._speeds(), MAX_SUSPECTS):
-                for _ in range(repetitions):
-                    if time.monotonic() + 6 * seconds > self.end:
+            paths = suspects(self._speeds(), MAX_SUSPECTS)
+            counted = dict.fromkeys(paths, 0)
+            for turn in range(2 * repetitions):
+                for path in paths:
+                    if counted[path] >= repetitions:
+                        continue
+                    if time.monotonic() + 12 * seconds > self.end:
                         return
-                    self._measure_pairs(number, [path], seconds)
-                    number += 1
+                    counted[path] += self._measure_beside(number, path, turn, paths, seconds)
+                    number += 2
+
+    def _measure_beside(
+        self, number: int, path: tuple[int, int], turn: int, paths: Collection[tuple[int, int]], seconds: float
+    ) -> bool:
+        """Measures a path, after one that does not look slow; without its speeds if that is slow as well.
+
+        Whether the speeds count.
+        """
+        beside = path_beside(path, self._speeds(), paths, turn)
+        disturbed = False
+        if beside is not None:
+            reports = self.results[self.plan.hosts[beside.source]].speeds
+            before = len(reports)
+            self._measure_pairs(number, [(beside.source, beside.target)], seconds)
+            disturbed = any(is_disturbed(beside, path_speed(beside.source, report)) for report in reports[before:])
+            del reports[before:]
+        reports = self.results[self.plan.hosts[path[0]]].speeds
+        before = len(reports)
+        self._measure_pairs(number + 1, [path], seconds)
+        if disturbed:
+            reports[before:] = map(without_speeds, reports[before:])
+        return not disturbed
 
     def _speeds(self) -> list[PathSpeed]:
         places = {host: place for place, host in enumerate(self.plan.hosts)}

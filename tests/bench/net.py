@@ -84,6 +84,8 @@ def doctor(fleet: Fleet, mode: list[str]) -> None:
         [line for line in done.stdout.splitlines() if "network test" in line or "HEALTHY" in line],
         done.returncode,
     )
+    if done.returncode:
+        print("   ", *done.stdout.splitlines()[:12], done.stderr[-300:], sep="\n    ")
 
 
 def listen(fleet: Fleet) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.catalog import load_checks
-from doctor.engine.check import Severity
 from doctor.engine.explained import EVERYONE, EXPLAINED_BY, withdraw_explained
-from doctor.engine.result import Finding, Outcome
+from doctor.engine.result import Finding, Outcome, Severity
 
 
 def outcome(check: str, *findings: Finding) -> Outcome:

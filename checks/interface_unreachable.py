@@ -51,10 +51,10 @@ def interface_unreachable(
     fleet = FleetSockets(interfaces, names, launch, npus or {}, gpus or {})
     for choices in fleet.choices():
         judged = {host: one for host, one in choices.items() if not decided_by_rank_table(one, launch)}
-        faults: dict[tuple[SocketChoice, str], list[str]] = defaultdict(list)
+        faults: dict[tuple[SocketChoice, str, str], list[str]] = defaultdict(list)
         for fault in unreachable(judged, interfaces):
-            faults[fault.choice, fault.reason].append(fault.host)
-        for (choice, reason), hosts in faults.items():
+            faults[fault.choice, fault.reason, fault.kind].append(fault.host)
+        for (choice, reason, fault_kind), hosts in faults.items():
             yield Finding(
                 "{library} takes {address} ({interface}) by {source}: {reason}",
                 hosts=hosts,
@@ -64,6 +64,7 @@ def interface_unreachable(
                 interface=choice.interface,
                 source=choice.source,
                 reason=reason,
+                fault=fault_kind,
                 observed=choice.address,
                 expected=usable_addresses(interfaces[hosts[0]]),
                 nic=only.label if (only := only_usable(interfaces[hosts[0]])) else None,

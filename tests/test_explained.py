@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.catalog import load_checks
-from doctor.engine.check import Severity
 from doctor.engine.explained import EVERYONE, EXPLAINED_BY, withdraw_explained
-from doctor.engine.result import Finding, Outcome
+from doctor.engine.result import Finding, Outcome, Severity
 
 
 def outcome(check: str, *findings: Finding) -> Outcome:
@@ -46,3 +45,11 @@ def test_a_trial_is_withdrawn_only_where_the_cause_is_on_its_hosts(
 def test_without_the_cause_a_trial_stands() -> None:
     (only,) = withdraw_explained([outcome("peer-unreachable", finding("a"))])
     assert len(only.findings) == 1
+
+
+@pytest.mark.parametrize(("fault", "withdrawn"), [("shared", True), ("loopback", False), ("route", False)])
+def test_two_hosts_with_one_address_are_named_by_the_trial_that_names_both(fault: str, *, withdrawn: bool) -> None:
+    by_interface = outcome("interface-unreachable", Finding("it takes it", hosts=["a"], fault=fault))
+    first, second = withdraw_explained([by_interface, outcome("net-answered-by-other", finding("a", "b"))])
+    assert (first.findings == ()) is withdrawn
+    assert len(second.findings) == 1

@@ -44,6 +44,15 @@ DEVICE_NETWORK = (
 )
 """Checks of the accelerators' own network, which are made beside those of the hosts'."""
 
+ADDRESSES_OF_JOB = (
+    "host-name-ambiguous",
+    "host-name-unresolved",
+    "interface-unreachable",
+    "master-address-unresolved",
+    "master-address-wrong",
+)
+"""Checks of the names and interfaces by which the job's programs find each other: what they lead to is tried."""
+
 
 @expand_option_groups
 def command(
@@ -95,7 +104,7 @@ def command(
     require_one_of("--scope", scope, SCOPES)
     require_one_of("--net", net, MODES)
     catalog = load_catalog(checks)
-    selected = choose_checks(catalog, select or ["network", *DEVICE_NETWORK], ignore, roots=True)
+    selected = choose_checks(catalog, select or ["network", *ADDRESSES_OF_JOB, *DEVICE_NETWORK], ignore, roots=True)
     if not any(fact.probe.kind == "network-test" for check in selected for fact in check.facts):
         raise UsageError("--select and --ignore leave no check of the network test; expected one of the area network")
     if output.from_file:

@@ -13,9 +13,12 @@ EXPLAINED_BY: Mapping[str, tuple[str, ...]] = {
     "net-port-blocked": ("firewall-blocks-job",),
     "net-port-unavailable": ("hccl-port-taken", "master-port-taken", "default-port-taken"),
     "net-large-packets-lost": ("interface-mtu-differs",),
+    "interface-unreachable": ("net-answered-by-other",),
     "peer-unreachable": ("net-unreachable", "net-port-blocked", "net-answered-by-other"),
 }
-"""By check of a trial: the checks that read the cause on the hosts, or tried more pairs."""
+"""By check of a trial, or of what leads to one: the checks that read the cause on the hosts, or tried more."""
+ONLY_WITH: Mapping[str, tuple[str, str]] = {"interface-unreachable": ("fault", "shared")}
+"""By check: a value that its findings must have to be explained. Of two hosts with one address the trial names both."""
 EVERYONE = "every other host"
 """The value ``peers`` of a finding that concerns all of them."""
 
@@ -32,8 +35,10 @@ def withdraw_explained(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def _withdraw(outcome: Outcome, by_check: Mapping[str, Outcome]) -> Outcome:
     kept, unknown = [], dict(outcome.unknown)
+    name, value = ONLY_WITH.get(outcome.check, ("", None))
     for finding in outcome.findings:
-        cause = _cause(finding, outcome.check, by_check)
+        can_be = not name or finding.values.get(name) == value
+        cause = _cause(finding, outcome.check, by_check) if can_be else ""
         if cause:
             for host in finding.hosts:
                 unknown.setdefault(host, Reason(f"a trial failed: {finding}"[:300], cause))

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, network_test
+from doctor.engine.sanitize import strip_control_chars
 
 MAX_TEST_HOSTS = 10_000
 
@@ -55,9 +56,17 @@ class NetworkAnswer(Fact, frozen=True):
         unknown = sum(row.count("?") for row in value.rows)
         if unknown:
             total = sum(len(row) - row.count(".") - row.count("-") for row in value.rows)
-            text = f"{unknown} of {total} attempts were not made in time, or say nothing"
+            text = f"{unknown} of {total} attempts were not made in time, or say nothing{value.busy_text}"
             value = msgspec.structs.replace(value, unread={"network test": text})
         return value
+
+    @property
+    def busy_text(self) -> str:
+        """The first host that was too busy to answer, and by what that was measured; empty where none was."""
+        hosts = self.answer.get("too_busy")
+        for host, why in hosts.items() if isinstance(hosts, dict) else ():
+            return f": {strip_control_chars(str(host), 60)} was too busy, {strip_control_chars(str(why), 200)}"
+        return ""
 
     @property
     def rows(self) -> list[str]:

@@ -15,12 +15,13 @@ from doctor.facts.interfaces import Interfaces, same_address
 from doctor.facts.names import HostNames, is_loopback
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_peers import FleetSockets
+from doctor.facts.switch_neighbours import SwitchNeighbours
 from doctor.job import LaunchConfig
 from doctor.net.groups import MAX_GROUPS, HostGroup, group_by, switches_of_topology
 from doctor.net.matrix import MAX_PORTS, TestedPort
 from doctor.net.schedule import Schedule, full, quick
 
-INPUT_FACTS: tuple[type[Fact], ...] = (Interfaces, HostNames, NpuInventory, GpuCards)
+INPUT_FACTS: tuple[type[Fact], ...] = (Interfaces, HostNames, NpuInventory, GpuCards, SwitchNeighbours)
 """Facts of the first round that the plan is made of."""
 
 Mode = Literal["quick", "full"]
@@ -69,7 +70,7 @@ class NetPlan(msgspec.Struct, frozen=True):
     left_out: dict[str, str]
     """Hosts that cannot take part, and why."""
     groups: tuple[HostGroup, ...] = ()
-    """Hosts on one switch, by topology.conf, and in one subnet."""
+    """Hosts on one switch, by topology.conf, else by LLDP, and in one subnet."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -125,8 +126,13 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
         endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,), held))
     schedule = schedule_for(options.mode, len(endpoints), len(ports), options.seed)
     subnets = [_subnet(fleet.interfaces[endpoint.host], general_of[endpoint.host]) for endpoint in endpoints]
+    neighbours = cache.fleet(SwitchNeighbours)
+    heard = [_switch(neighbours.get(host), fleet.interfaces[host], general_of[host]) for host in general_of]
     groups = (
-        *switches_of_topology(options.topology, [endpoint.host for endpoint in endpoints]),
+        *(
+            switches_of_topology(options.topology, [endpoint.host for endpoint in endpoints])
+            or (group_by("switch", heard) if len(set(heard)) > 1 else ())
+        ),
         *(group_by("subnet", subnets) if len(set(subnets)) > 1 else ()),
     )
     return NetPlan(tuple(endpoints), ports, schedule, left_out, groups[:MAX_GROUPS])
@@ -135,6 +141,15 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
 def _subnet(interfaces: Interfaces, address: str) -> str | None:
     """The network that one of a host's addresses is in."""
     return next((entry.network for entry in interfaces.addresses if same_address(entry.address, address)), None)
+
+
+def _switch(neighbours: SwitchNeighbours | None, interfaces: Interfaces, address: str) -> str:
+    """The switch behind the interface that holds the address; of a bond, of its ports. Empty: not known."""
+    holder = interfaces.holder(address)
+    if neighbours is None or holder is None:
+        return ""
+    ports = [link.name for link in interfaces.links if link.has_master]
+    return neighbours.switch_of(holder.interface, [holder.interface.partition(".")[0], *ports])
 
 
 def schedule_for(mode: str, hosts: int, ports: int, seed: int) -> Schedule:

@@ -1,6 +1,7 @@
 """The network test of all pairs and 34 ports against loops of nc over the same SSH. It prints ratios and gates nothing.
 
-    python tests/bench/net.py [HOSTS ...]      as root; 4, 8 and 16 hosts unless named; --no-nc for the cost alone
+    python tests/bench/net.py [HOSTS ...]      as root; 4, 8 and 16 hosts unless named; --no-nc for the cost alone,
+                                               --quick for that of some pairs of each host
 
 All try every port of every pair in both directions, on the same hosts; above 128 hosts doctor takes some of the ports.
 A loop starts one `nc -z` for each port, one after the other on each host and all hosts at once, against listeners that
@@ -75,14 +76,16 @@ def timed(fleet: Fleet, name: str, run: Callable[[], object]) -> tuple[float, in
     return seconds, count
 
 
-def doctor(fleet: Fleet) -> None:
+def doctor(fleet: Fleet, mode: list[str]) -> None:
     command = [sys.executable, "-m", "doctor", "net", ",".join(fleet.hosts), "-F", str(fleet.ssh_config)]
-    done = fleet.run([*command, "--no-speeds", "--budget", "600"], cwd=ROOT, timeout=900)
+    done = fleet.run([*command, *mode, "--budget", "600"], cwd=ROOT, timeout=900)
     print(
         "   ",
         [line for line in done.stdout.splitlines() if "network test" in line or "HEALTHY" in line],
         done.returncode,
     )
+    if done.returncode:
+        print("   ", *done.stdout.splitlines()[:12], done.stderr[-300:], sep="\n    ")
 
 
 def listen(fleet: Fleet) -> None:
@@ -121,15 +124,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("hosts", nargs="*", type=int, default=[4, 8, 16])
     parser.add_argument("--no-nc", action="store_true")
+    parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
+    mode = ["--net", "quick"] if options.quick else ["--no-speeds"]
     for count in options.hosts:
         overrides = {name: merge(own) for name, own in npu_fleet("A2", count).items()}
         fleet = Fleet.up(count, overrides)
         know_neighbours(fleet)
         print(f"{count} hosts, {count * (count - 1) * len(PORTS)} attempts", flush=True)
         try:
-            ours = timed(fleet, "doctor net", lambda: doctor(fleet))  # noqa: B023
-            if not options.no_nc:
+            ours = timed(fleet, "doctor net", lambda: doctor(fleet, mode))  # noqa: B023
+            if not options.no_nc and not options.quick:
                 listen(fleet)
                 for name, contender in (("nc by ssh", by_ssh), ("nc by clush", by_clush)):
                     theirs = timed(fleet, name, lambda: contender(fleet))  # noqa: B023

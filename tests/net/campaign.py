@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,16 +24,24 @@ from tests.net.injected_faults import COMBINED, KINDS, InjectedFault, injected, 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def tried(fleet: Fleet, *, speeds: bool) -> tuple[int, list[tuple[str, list[str], str]], str]:
+MODES = {"quick": ["--net", "quick"], "pairs": ["--no-speeds"], "speeds": ["--budget", "120"]}
+"""Options of `doctor net`: some pairs of each host, all pairs, all pairs and their speeds."""
+
+
+def tried(
+    fleet: Fleet, mode: str, environ: Mapping[str, str] | None = None
+) -> tuple[int, list[tuple[str, list[str], str]], str]:
     """Exit code, (check, hosts, message) of each finding, and what was said on stderr."""
     command = [sys.executable, "-m", "doctor", "net", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--json"]
-    command += ["--budget", "120"] if speeds else ["--net", "quick"]
-    done = fleet.run(command, cwd=ROOT, timeout=400)
+    done = fleet.run([*command, *MODES[mode]], cwd=ROOT, timeout=400, env={**os.environ, **(environ or {})})
     try:
         report = json.loads(done.stdout)
     except ValueError:
         return done.returncode, [], done.stderr[-300:]
     return done.returncode, findings_of(report), ""
+
+
+CLEAN_MODES = ("speeds", "quick", "pairs")
 
 
 def findings_of(report: dict[str, Any]) -> list[tuple[str, list[str], str]]:
@@ -68,6 +77,12 @@ class Tally:
         each = (time.monotonic() - began) / max(1, self.runs.get(name, 0))
         print(f"{name}: {self.right.get(name, 0)} of {self.runs.get(name, 0)} right, {each:.1f} s each", flush=True)
 
+    def show_each(self, name: str, began: float, number: int) -> None:
+        """Shows the count now and then, with the machine's load: a long campaign may be stopped."""
+        if self.runs[name] % number == 0:
+            print(f"  load {os.getloadavg()[0]:.1f}; ", end="")
+            self.show(name, began)
+
 
 def run_faults(fleet: Fleet, tally: Tally, name: str, kinds: Sequence[str], random: Random) -> None:
     """One run with a fault of each of these kinds, at hosts that are not the same."""
@@ -80,8 +95,9 @@ def run_faults(fleet: Fleet, tally: Tally, name: str, kinds: Sequence[str], rand
         f"{fault.kind}: {sorted(fault.expected.hosts)} {sorted(fault.nft.values())} {fault.expected.text}"
         for fault in faults
     )
+    environ = {name: value for fault in faults for name, value in fault.environ.items()}
     with injected(fleet, *faults):
-        code, findings, error = tried(fleet, speeds=any(fault.speeds for fault in faults))
+        code, findings, error = tried(fleet, "speeds" if any(fault.speeds for fault in faults) else "pairs", environ)
     tally.add(name, error or wrong(faults, findings), " ".join(where.split()) + f" exit {code}")
 
 
@@ -91,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=20, help="of each kind of fault")
     parser.add_argument("--kinds", default=",".join(KINDS), help=f"some of: {', '.join(KINDS)}")
     parser.add_argument("--two", type=int, default=0, help="runs with two faults at once")
-    parser.add_argument("--clean", type=int, default=0, help="runs without a fault; every fourth measures speeds")
+    parser.add_argument("--clean", type=int, default=0, help="runs without a fault, a third in each mode")
     parser.add_argument("--hosts", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
@@ -111,8 +127,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tally.show("two faults", began)
         began = time.monotonic()
         for number in range(options.clean):
-            code, findings, error = tried(fleet, speeds=number % 4 == 0)
-            tally.add("clean", error or wrong([], findings), f"exit {code}")
+            code, findings, error = tried(fleet, CLEAN_MODES[number % len(CLEAN_MODES)])
+            surplus = wrong([], findings) or (f"exit code {code}" if code else "")
+            tally.add("clean", error or surplus, f"exit {code}, load {os.getloadavg()[0]:.1f}")
+            tally.show_each("clean", began, 10)
         if options.clean:
             tally.show("clean", began)
     finally:

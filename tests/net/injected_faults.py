@@ -76,6 +76,8 @@ class InjectedFault(msgspec.Struct, frozen=True):
     """Commands of the hub."""
     speeds: bool = False
     """It is seen only where speeds are measured."""
+    environ: Mapping[str, str] = {}
+    """Variables of the job."""
 
     @property
     def touched(self) -> set[str]:
@@ -269,6 +271,33 @@ def _bound(kind: str, draw: Draw) -> InjectedFault:
     return InjectedFault(kind, _expect("net-port-unavailable", draw.a), {}, {draw.a: script})
 
 
+@_makes("name")
+def _name(kind: str, draw: Draw) -> InjectedFault:
+    """A stale line on one host: the name of another host leads to a third one there, or to nobody."""
+    others = [host for host in draw.fleet.hosts if host not in (draw.a, draw.b)]
+    address = draw.random.choice([draw.address(draw.random.choice(others)), "10.77.250.250"])
+    script = (
+        f"sed '/[[:space:]]{draw.b}\\b/d' /etc/hosts >/tmp/h; echo {address} {draw.b} >>/tmp/h; cat /tmp/h >/etc/hosts"
+    )
+    return InjectedFault(kind, _expect("host-name-ambiguous", draw.a), {}, {draw.a: script})
+
+
+SECOND_NETWORK = "ip link add eth1 link eth0 type macvlan mode bridge"
+NOWHERE = "ip link add eth1 type veth peer name nowhere; ip link set nowhere up"
+
+
+@_makes("interface")
+def _interface(kind: str, draw: Draw) -> InjectedFault:
+    """The job takes a second interface, which all hosts have; that of one leads nowhere."""
+    own = "ip addr add 10.88.0.{0}/24 dev eth1; ip link set eth1 up"
+    scripts = {
+        host: f"{NOWHERE if host == draw.a else SECOND_NETWORK}; {own.format(number)}"
+        for number, host in enumerate(draw.fleet.hosts, 1)
+    }
+    expected = _expect("net-unreachable net-port-blocked", draw.a)
+    return InjectedFault(kind, expected, {}, scripts, environ={"GLOO_SOCKET_IFNAME": "eth1"})
+
+
 def _background(program: str, words: str, sign: str) -> str:
     """A script that starts a Python program, and waits until it has made a file."""
     return f"setsid python3 -c '{program}' {words} >/dev/null 2>&1 &\nuntil test -e {sign}; do sleep 0.1; done"
@@ -290,6 +319,8 @@ QUICK = (
     "connection table full",
     "stranger",
     "bound",
+    "name",
+    "interface",
 )
 SPEEDS = ("loss one way", "loss of a host", "delay", "bandwidth")
 KINDS = (*QUICK, *SPEEDS)

@@ -13,13 +13,18 @@ from typing import Any
 
 import pytest
 
+from tests.facts.test_switch_neighbours import RECORDED
 from tests.net.campaign import findings_of as findings
 from tests.net.injected_faults import SSH_PASSES, rules
 
 ROOT = Path(__file__).parents[2]
-LEFTOVERS = (
-    'cat /proc/net/tcp /proc/net/tcp6 | awk \'$4 == "0A" || $4 == "06" {print $2, $4}\' | sort; ls /tmp /run /root'
-)
+LEFTOVERS = """\
+awk '$4 == "0A" || $4 == "06" {print $2, $4}' /proc/net/tcp /proc/net/tcp6 | sort
+ls /tmp /run /root /dev/shm
+for process in /proc/[0-9]*; do
+  read -r pid name state parent rest <$process/stat && test $pid != $$ -a $parent != $$ && echo $name
+done 2>&- | sort
+"""
 
 
 def words(fleet: Any, *more: str) -> list[str]:
@@ -34,9 +39,16 @@ def net(fleet: Any, *more: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
-def left(fleet: Any) -> dict[str, str]:
-    """Listeners, connections in TIME_WAIT, and the files of folders that programs write to."""
-    return {host: fleet.enter(host, LEFTOVERS).stdout for host in fleet.hosts}
+def left(fleet: Any, *hosts: str) -> dict[str, str]:
+    """Listeners, connections in TIME_WAIT, the files of folders that programs write to, and all processes."""
+    return {host: fleet.enter(host, LEFTOVERS).stdout for host in hosts or fleet.hosts}
+
+
+def require_nothing_left(fleet: Any, before: dict[str, str], seconds: float) -> None:
+    """Within so many seconds the hosts are as they were."""
+    deadline = time.monotonic() + seconds
+    while (now := left(fleet, *before)) != before:
+        assert time.monotonic() < deadline, now
 
 
 def test_a_healthy_fleet_has_no_finding_and_keeps_nothing_of_the_test(fleet_cpu: Any) -> None:
@@ -44,7 +56,7 @@ def test_a_healthy_fleet_has_no_finding_and_keeps_nothing_of_the_test(fleet_cpu:
     code, report = net(fleet_cpu)
     assert (code, findings(report)) == (0, [])
     assert report["net"]["coverage"] == "6 of 6 pairs both ways, 2 ports"
-    assert left(fleet_cpu) == before
+    require_nothing_left(fleet_cpu, before, 10)
 
 
 def drop(address: str) -> str:
@@ -105,6 +117,23 @@ def test_two_switches_of_topology_conf_between_which_nothing_passes(make_fleet: 
     assert "from switch leaf2 to switch leaf1 fail on all ports" in message
 
 
+@pytest.mark.full
+def test_two_switches_that_lldp_names_between_which_nothing_passes(make_fleet: Any) -> None:
+    """The hosts' lldpctl is emulated: it prints what that of lldpd 1.0.16 has printed."""
+    fleet = make_fleet(6, name="tl", subnet="10.87.0.0/16")
+    upper, lower = fleet.hosts[:3], fleet.hosts[3:]
+    for host in fleet.hosts:
+        printed = RECORDED.replace("leaf1", "leaf1" if host in upper else "leaf2")
+        fleet.write(host, "/usr/sbin/lldpctl", f"#!/bin/sh\ncat <<'END'\n{printed}END\n", "755")
+    rule = f"ip saddr {{ {', '.join(fleet.addresses[host] for host in lower)} }} ip protocol tcp drop"
+    for host in upper:
+        fleet.enter(host, ["nft", "-f", "-"], input=rules(*SSH_PASSES, rule))
+    code, report = net(fleet)
+    ((check, _, message),) = findings(report)
+    assert (code, check) == (10, "net-unreachable")
+    assert "from switch leaf2 to switch leaf1 fail on all ports" in message
+
+
 def test_nothing_is_left_after_the_controller_was_killed(fleet_cpu: Any) -> None:
     """While the hosts still wait for answers that a rule drops."""
     before = left(fleet_cpu)
@@ -118,8 +147,25 @@ def test_nothing_is_left_after_the_controller_was_killed(fleet_cpu: Any) -> None
             assert controller.poll() is None
         os.killpg(controller.pid, signal.SIGKILL)
         controller.wait()
-        deadline = time.monotonic() + 30
-        while {host: left(fleet_cpu)[host] for host in fleet_cpu.hosts[:3]} != {
-            h: before[h] for h in fleet_cpu.hosts[:3]
-        }:
-            assert time.monotonic() < deadline, left(fleet_cpu)
+        require_nothing_left(fleet_cpu, {host: before[host] for host in fleet_cpu.hosts[:3]}, 30)
+
+
+@pytest.mark.full
+def test_speeds_are_not_measured_beside_a_job_unless_forced(fleet_cpu: Any) -> None:
+    """A program that has an accelerator open is a job."""
+    host = fleet_cpu.hosts[1]
+    start = "mknod /dev/nvidia0 c 1 3; setsid tail -f /dev/nvidia0 >/dev/null 2>&1 & "
+    with fleet_cpu.broken(host, sh=start + "until ls -l /proc/*/fd | grep -q nvidia0; do :; done"):
+        refused = measured(fleet_cpu)
+        forced = measured(fleet_cpu, "--force")
+    assert refused[0] == 0
+    assert f"network speeds were not measured: a job runs on {host} (tail, pid " in refused[1]
+    assert forced == (12, "")
+
+
+def measured(fleet: Any, *more: str) -> tuple[int, str]:
+    """How many paths were measured, and the note that says why none was."""
+    done = fleet.run([*words(fleet, "--json", *more), "--net", "full"], cwd=ROOT, timeout=110)
+    report = json.loads(done.stdout)
+    notes = [note for note in report["notes"] if "not measured" in note]
+    return sum(bool(speed["bytes"]) for speed in report["net"]["speeds"]), "".join(notes)

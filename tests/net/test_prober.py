@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import socket
 import threading
+from random import Random
 
 import pytest
 
@@ -143,13 +145,21 @@ def test_what_was_recorded_of_one_connection_is_worth_nothing_on_another() -> No
             assert read_all(link) == b""
 
 
-def test_many_strangers_do_not_keep_the_hosts_of_the_run_out() -> None:
-    with prober(0) as first, prober(1) as second:
+@pytest.mark.parametrize("descriptors", [64, 4096])
+def test_a_thousand_strangers_do_not_keep_the_hosts_of_the_run_out(descriptors: int) -> None:
+    """They say nothing, a byte now and then, or noise; where few files may be open they take turns."""
+    noise = Random(14)
+    with prober(0) as first, prober(1) as second, contextlib.ExitStack() as stack:
         (port,) = second.listen((HERE, 0))
-        strangers = [socket.create_connection((HERE, port), 30) for _ in range(200)]
-        assert first.attempt(1, HERE, port)[OUTCOME] == "open"
-        for link in strangers:
-            link.close()
+        resource.prlimit(second.process.pid, resource.RLIMIT_NOFILE, (descriptors, descriptors))
+        strangers = []
+        for number in range(1000):
+            strangers.append(stack.enter_context(socket.create_connection((HERE, port), 30)))
+            with contextlib.suppress(OSError):  # of those that had to make room
+                strangers[noise.randrange(len(strangers))].send(noise.randbytes(number % 3 * CALL_SIZE // 2))
+        assert first.attempt(1, HERE, port, seconds=6.0)[OUTCOME] == "open"
+        assert first.attempt(1, HERE, port, bulk=True, seconds=6.0)[OUTCOME] == "open"
+        assert second.attempt(1, HERE, port, seconds=6.0)[OUTCOME] == "open"
 
 
 def test_the_ports_are_free_at_once_when_the_controller_goes() -> None:

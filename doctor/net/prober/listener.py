@@ -12,7 +12,7 @@ from doctor.net.prober.transfer import serve_transfer
 from doctor.smoke.programs.agent.network import listen_on, start_listening
 
 UNPROVEN_SECONDS = 8.0  # for a caller to prove that it belongs to the run
-MAX_CALLS = 4096  # that are served at the same time
+MAX_CALLS = 2048  # that wait for a proof at the same time; fewer where few files may be open
 MAX_BULK = 1 << 18
 FIRST_PORT = 1024
 
@@ -33,8 +33,33 @@ def open_listener(address, port):
     return start_listening(server, address, port)
 
 
+class UnprovenCalls:
+    """The calls of all listeners that have not proved themselves yet; the oldest makes room for a new one.
+
+    So strangers, however many, hold no place that a host of the run needs, and never all descriptors.
+    """
+
+    def __init__(self, descriptors):
+        self.limit, self.calls = max(16, min(MAX_CALLS, descriptors // 4)), {}
+
+    def add(self, call):
+        if len(self.calls) >= self.limit:
+            self.close_oldest()
+        self.calls[call] = True  # a dictionary keeps the order
+
+    def discard(self, call):
+        self.calls.pop(call, None)
+
+    def close_oldest(self):
+        """Whether there was one."""
+        for call in self.calls:
+            call.close()
+            return True
+        return False
+
+
 class Listener:
-    """One listening socket. `calls`: all that are open now, of all listeners."""
+    """One listening socket. `calls`: the `UnprovenCalls` of all listeners."""
 
     deadline = float("inf")
 
@@ -48,12 +73,11 @@ class Listener:
         for _ in range(64):
             try:
                 link = self.server.accept()[0]
-            except OSError:  # none waits any more, or no descriptor is free
-                return
-            if len(self.calls) >= MAX_CALLS:
-                close_now(link)
+            except OSError as error:  # none waits any more, or no descriptor is free
+                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self.calls.close_oldest():
+                    return
             else:
-                self.calls.add(IncomingCall(self, link))
+                IncomingCall(self, link)
 
     def close(self):
         self.loop.remove(self.server)
@@ -71,6 +95,7 @@ class IncomingCall:
         link.setblocking(False)
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.loop.add(link, self, READ)
+        listener.calls.add(self)
         self.to_send += self.challenge
         self.push()
 
@@ -118,6 +143,7 @@ class IncomingCall:
         call, self.received = read_call(self.listener.token, self.challenge, self.received), bytearray()
         if call is None:
             return False
+        self.listener.calls.discard(self)
         nonce, _, wish, size = call
         self.to_send += make_reply(self.listener.token, self.challenge, nonce, self.listener.host, self.listener.port)
         self.deadline = time.monotonic() + 2 * UNPROVEN_SECONDS

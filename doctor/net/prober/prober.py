@@ -5,13 +5,13 @@ import os
 import resource
 import select
 import signal
-import socket
 import sys
 import time
 
 from doctor.net.prober.attempt import ConnectionAttempt
 from doctor.net.prober.handshake import ECHO, SINK
-from doctor.net.prober.listener import Listener, open_listener
+from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
+from doctor.net.prober.pace import Pace
 from doctor.net.prober.packet_size import PacketSizeSearch
 from doctor.net.prober.port_owner import arrived_calls, port_owners
 from doctor.net.prober.running_job import accelerator_users
@@ -27,8 +27,8 @@ MAX_SEARCHES = 4  # hosts to which the largest packet is searched for
 REPORT_SIZE = 512  # attempts of one message
 
 ORDERS = {
-    "listen": "listen", "connect": "connect", "names": "look_up", "arrived": "send_arrived", "job": "look_for_job",
-    "speed": "measure", "stay": "stay", "end": "end",
+    "listen": "listen", "connect": "connect", "arrived": "send_arrived", "job": "look_for_job",
+    "speed": "measure", "pace": "send_pace", "stay": "stay", "end": "end",
 }  # fmt: skip
 """The prober's method by the order's name on the wire; the other fields of an order are its parameters."""
 
@@ -42,11 +42,13 @@ class Prober:
         self.loop = SocketLoop(self.poll)
         self.host, self.token = request["host"], bytes(bytearray.fromhex(request["token"]))
         self.deadline = time.monotonic() + request["seconds"]
-        self.listeners, self.calls = {}, set()
+        self.listeners = {}
         self.waiting, self.in_flight, self.finished = [], 0, []
         self.searches = 0
         self.connecting, self.connect_end = None, 0.0
-        self.limit = raise_file_limit()
+        descriptors = raise_file_limit()
+        self.limit, self.calls = max(16, min(512, descriptors // 4)), UnprovenCalls(descriptors)
+        self.pace = Pace()
 
     # -- the loop
 
@@ -60,6 +62,7 @@ class Prober:
                     self.controller.push()
                 else:
                     self.loop.handle(fd, mask)
+            self.pace.turn()
             self.loop.expire()
             if time.monotonic() > min(self.deadline, self.controller.last_order + PATIENCE):
                 self.quit()
@@ -158,20 +161,14 @@ class Prober:
             ]
         )
 
-    def look_up(self, names):
-        """The addresses of each name by this host's own files and name servers."""
-        answers = {}
-        for name in names[:1024]:
-            try:
-                infos = socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)
-                answers[name] = sorted(set(info[4][0].split("%")[0] for info in infos))[:16]
-            except (OSError, UnicodeError):
-                answers[name] = []
-        self.controller.send(names=answers)
-
     def send_arrived(self):
         """The callers whose SYN has come here, and to whom our answer does not get through."""
         self.controller.send(arrived=arrived_calls(set(port for _, port in self.listeners)))
+
+    def send_pace(self):
+        """How far this host let the prober run since it was last asked."""
+        self.controller.send(pace=self.pace.report())
+        self.pace.restart()
 
     def look_for_job(self):
         """Who computes on this host's accelerators."""
@@ -222,7 +219,7 @@ def network_identity():
 
 
 def raise_file_limit():
-    """Attempts that may be made at the same time, of what the limit on open files allows."""
+    """Files that may be open, as many as the limit allows and 8192 at most."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = 8192 if hard == resource.RLIM_INFINITY else min(8192, hard)
     if soft != resource.RLIM_INFINITY and soft < enough:
@@ -231,8 +228,7 @@ def raise_file_limit():
             soft = enough
         except (OSError, ValueError):
             pass
-    available = 8192 if soft == resource.RLIM_INFINITY else soft
-    return max(16, min(512, available // 4))
+    return 8192 if soft == resource.RLIM_INFINITY else soft
 
 
 def main(request, _program=b""):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.net.matrix import PathSpeed
 from doctor.net.plan import NetOptions, NetPlan, services_of
-from doctor.net.run.sessions import AttemptReport, ListenerReport, ProberMessage, Probers, SpeedReport
+from doctor.net.run.busy_hosts import TIMED_OUT, busy_note, busy_text, undecided
+from doctor.net.run.host_trial import HostTrial
+from doctor.net.run.repeats import is_disturbed, path_beside, without_speeds
+from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers
 from doctor.net.run.speed_values import path_speed
 from doctor.net.slow_paths import suspects
 from doctor.transport import Transport
@@ -21,7 +24,14 @@ START_SECONDS = 20.0
 LISTEN_SECONDS = 10.0
 MAX_CONFIRMATIONS = 256
 """Failed attempts of one host that are made a second time."""
-FIRST, CONFIRMATION = 1, 2
+FIRST, CONFIRMATION, PATIENT = 1, 2, 3
+PATIENT_FACTOR = 2.0
+"""Times as long as any other an attempt waits that timed out where a host was busy."""
+SAMPLE_SECONDS = (0.5, 2.5)
+"""After the start of the second attempts: when targets look which calls have arrived. The kernel forgets one as soon as
+it finds no way back, which may be within 3 s."""
+ANSWER_SECONDS = 5.0
+"""For what a prober answers at once."""
 ECHOES = 200
 STREAMS = 4
 MAX_SPEED_BYTES = 256 << 20
@@ -33,26 +43,6 @@ REPETITIONS = (4, 3)
 """Of a path that looks slow, then of one that still does: one figure of a small fleet needs five measurements to be no
 chance, and eight where two paths look so."""
 MAX_SUSPECTS = 8
-
-
-class HostTrial:
-    """What one host has answered so far."""
-
-    def __init__(self) -> None:
-        self.hello: dict[str, Any] | None = None
-        self.listeners: dict[int, ListenerReport] = {}
-        """By place of the port."""
-        self.has_listened = False
-        self.attempts: dict[tuple[int, int], AttemptReport] = {}
-        """By target and place of the port: the last one made."""
-        self.confirmed: set[tuple[int, int]] = set()
-        self.done: set[int] = set()
-        self.arrived: set[tuple[str, int]] | None = None
-        self.speeds: list[SpeedReport] = []
-        self.measured: set[int] = set()
-        """Numbers of the measurements that it has reported."""
-        self.job: list[tuple[int, str]] | None = None
-        self.faults: list[str] = []
 
 
 class NetTest(msgspec.Struct, frozen=True):
@@ -87,6 +77,7 @@ class Conductor:
         self.end = self.began + options.budget
         self.results = {host: HostTrial() for host in plan.hosts}
         self.notes: list[str] = []
+        self._arrivals_asked: Counter[str] = Counter()
         self._places: dict[tuple[int, str, int], int] = {}
         """Of a port, by target, address and number."""
         self.probers = Probers(plan.hosts, transport, options.budget, within, python)
@@ -99,8 +90,7 @@ class Conductor:
             self._start()
             self._listen()
             self._connect(FIRST, self._first_targets())
-            self._connect(CONFIRMATION, self._failed_targets())
-            self._ask_arrived()
+            self._confirm()
             if self.options.mode == "full" and self.options.speeds:
                 self._measure()
         except (KeyboardInterrupt, SystemExit) as stop:
@@ -122,12 +112,13 @@ class Conductor:
             place = self._places.get((attempt.peer, attempt.address, attempt.port))
             if place is not None:
                 result.attempts[attempt.peer, place] = attempt
-                if message.round == CONFIRMATION:
-                    result.confirmed.add((attempt.peer, place))
         if message.done is not None:
             result.done.add(message.done)
         if message.arrived is not None:
-            result.arrived = set(message.arrived)
+            result.arrived = {*(result.arrived or ()), *message.arrived}
+            result.arrivals_reported += 1
+        if message.pace is not None:
+            result.pace = message.pace
         if message.job is not None:
             result.job = message.job
         if message.speed is not None:
@@ -201,21 +192,61 @@ class Conductor:
             for place, report in open_ports
         ]
 
-    def _failed_targets(self) -> dict[str, list[tuple[int, str, int, bool]]]:
-        """The failed attempts once more: what was only late or lost by chance passes now."""
+    def _confirm(self) -> None:
+        """What failed is tried once more, and, where a host was too busy to answer, a third time with more patience."""
+        failed = self._failed_targets()
+        late = self._late_targets()
+        if late:
+            self._read_pace()  # what it tells is of the first attempts
+        self._connect(CONFIRMATION, failed, asked=late)
+        if late:
+            self._note_busy()
+        if undecided(self._trials()):
+            self._connect(PATIENT, self._failed_targets(TIMED_OUT), patience=PATIENT_FACTOR)
+            self._note_busy()
+        self._ask_arrived(self._late_targets())
+        if undecided(self._trials()):
+            self.notes.append(busy_note({host: trial.busy for host, trial in self.results.items() if trial.busy}))
+
+    def _trials(self) -> dict[int, HostTrial]:
+        return {number: self.results[host] for number, host in enumerate(self.plan.hosts)}
+
+    def _failed_targets(self, outcomes: Collection[str] = ()) -> dict[str, list[tuple[int, str, int, bool]]]:
+        """The failed attempts once more: what was only late or lost by chance passes now. ``outcomes``: those alone."""
         failed: dict[str, list[tuple[int, str, int, bool]]] = {}
         for host, result in self.results.items():
             again = []
             for (target, place), attempt in sorted(result.attempts.items()):
-                if attempt.outcome not in ("open", "untried", "local"):
+                if attempt.outcome not in ("open", "untried", "local") and attempt.outcome in (
+                    outcomes or (attempt.outcome,)
+                ):
                     bulk = place == max(self.results[self.plan.hosts[target]].listeners, default=-1)
                     again.append((target, attempt.address, attempt.port, bulk))
             if again:
                 failed[host] = again[:MAX_CONFIRMATIONS]
         return failed
 
-    def _connect(self, number: int, targets: Mapping[str, list[tuple[int, str, int, bool]]]) -> None:
-        """Every host makes its attempts, at its own pace; all are over when the last has reported."""
+    def _late_targets(self) -> set[str]:
+        """Hosts that attempts waited for in vain."""
+        return {
+            self.plan.hosts[target]
+            for result in self.results.values()
+            for (target, _), attempt in result.attempts.items()
+            if attempt.outcome in TIMED_OUT
+        }
+
+    def _connect(
+        self,
+        number: int,
+        targets: Mapping[str, list[tuple[int, str, int, bool]]],
+        *,
+        asked: Collection[str] = (),
+        patience: float = 1.0,
+    ) -> None:
+        """Every host makes its attempts, at its own pace; all are over when the last has reported.
+
+        ``asked``: hosts that say now and then which calls have arrived.
+        """
         if not targets:
             return
         self.on_phase("try", 0.0)
@@ -226,7 +257,7 @@ class Conductor:
                     "do": "connect",
                     "number": number,
                     "targets": host_targets[start : start + TARGETS_OF_MESSAGE],
-                    "seconds": self.options.attempt_seconds,
+                    "seconds": self.options.attempt_seconds * patience,
                     "total": total,
                     "last": start + TARGETS_OF_MESSAGE >= len(host_targets),
                 }
@@ -234,22 +265,39 @@ class Conductor:
         finished = lambda: all(  # noqa: E731
             number in self.results[host].done or host in self.probers.lost for host in targets
         )
-        self.probers.wait(finished, min(time.monotonic() + total + 2.0, self.end))
+        began, deadline = time.monotonic(), min(time.monotonic() + total + 2.0, self.end)
+        for after in SAMPLE_SECONDS if asked else ():
+            if not self.probers.wait(finished, min(began + after, deadline)):
+                self._order_arrived(asked)
+        self.probers.wait(finished, deadline)
 
-    def _ask_arrived(self) -> None:
-        """Where attempts had no answer: whether their first packet arrived, and so which direction loses packets."""
-        dropped = {
-            self.plan.hosts[target]
-            for result in self.results.values()
-            for (target, _), attempt in result.attempts.items()
-            if attempt.outcome == "dropped"
-        }
-        for host in dropped:
+    def _order_arrived(self, hosts: Collection[str]) -> None:
+        for host in hosts:
+            self._arrivals_asked[host] += 1
             self.probers.send(host, {"do": "arrived"})
-        if dropped:
-            deadline = min(time.monotonic() + 5.0, self.end)
-            waiting = [host for host in dropped if host not in self.probers.lost]
-            self.probers.wait(lambda: all(self.results[host].arrived is not None for host in waiting), deadline)
+
+    def _ask_arrived(self, hosts: Collection[str]) -> None:
+        """Where attempts had no answer: whether their first packet arrived, and so which direction loses packets."""
+        if hosts:
+            self._order_arrived(hosts)
+            waiting = [host for host in hosts if host not in self.probers.lost]
+            self.probers.wait(
+                lambda: all(self.results[host].arrivals_reported >= self._arrivals_asked[host] for host in waiting),
+                min(time.monotonic() + ANSWER_SECONDS, self.end),
+            )
+
+    def _read_pace(self) -> None:
+        """Asks every host how far it let its prober run since it was last asked."""
+        for host, result in self.results.items():
+            result.pace = None
+            self.probers.send(host, {"do": "pace"})
+        self._wait(lambda result: result.pace is not None, ANSWER_SECONDS)
+
+    def _note_busy(self) -> None:
+        """Which hosts were too busy to answer the last attempts; one that does not even answer this is."""
+        self._read_pace()
+        for host, result in self.results.items():
+            result.busy = "" if host in self.probers.lost else busy_text(result.pace)
 
     # -- speeds
 
@@ -272,14 +320,40 @@ class Conductor:
         self._measure_again(2 * schedule.rounds, seconds)
 
     def _measure_again(self, number: int, seconds: float) -> None:
-        """Paths that look slow, each alone: what was slow by chance is not slow again."""
+        """Paths that look slow, each alone and in turns: what was slow by chance is not slow again."""
         for repetitions in REPETITIONS:
-            for path in suspects(self._speeds(), MAX_SUSPECTS):
-                for _ in range(repetitions):
-                    if time.monotonic() + 6 * seconds > self.end:
+            paths = suspects(self._speeds(), MAX_SUSPECTS)
+            counted = dict.fromkeys(paths, 0)
+            for turn in range(2 * repetitions):
+                for path in paths:
+                    if counted[path] >= repetitions:
+                        continue
+                    if time.monotonic() + 12 * seconds > self.end:
                         return
-                    self._measure_pairs(number, [path], seconds)
-                    number += 1
+                    counted[path] += self._measure_beside(number, path, turn, paths, seconds)
+                    number += 2
+
+    def _measure_beside(
+        self, number: int, path: tuple[int, int], turn: int, paths: Collection[tuple[int, int]], seconds: float
+    ) -> bool:
+        """Measures a path, after one that does not look slow; without its speeds if that is slow as well.
+
+        Whether the speeds count.
+        """
+        beside = path_beside(path, self._speeds(), paths, turn)
+        disturbed = False
+        if beside is not None:
+            reports = self.results[self.plan.hosts[beside.source]].speeds
+            before = len(reports)
+            self._measure_pairs(number, [(beside.source, beside.target)], seconds)
+            disturbed = any(is_disturbed(beside, path_speed(beside.source, report)) for report in reports[before:])
+            del reports[before:]
+        reports = self.results[self.plan.hosts[path[0]]].speeds
+        before = len(reports)
+        self._measure_pairs(number + 1, [path], seconds)
+        if disturbed:
+            reports[before:] = map(without_speeds, reports[before:])
+        return not disturbed
 
     def _speeds(self) -> list[PathSpeed]:
         places = {host: place for place, host in enumerate(self.plan.hosts)}

@@ -13,7 +13,9 @@ from doctor.facts.interfaces import same_address
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE
 from doctor.net.plan import NetOptions, NetPlan
-from doctor.net.run.conduct import HostTrial, NetTest
+from doctor.net.run.busy_hosts import Cell, undecided
+from doctor.net.run.conduct import NetTest
+from doctor.net.run.host_trial import HostTrial
 from doctor.net.run.sessions import AttemptReport, ListenerReport
 from doctor.net.run.speed_values import speed_values
 
@@ -43,15 +45,17 @@ _DETAILS = {
     "sends-stall": LARGE_LOST_THERE,
     "receives-stall": LARGE_LOST_BACK,
 }
+_BUSY = "no answer, and {host} was too busy to give one: {busy}"
 _ARRIVED = "its packet arrives, the answer does not come back"
 
 
 def with_net_answers(records: Mapping[str, HostRecord], test: NetTest, options: NetOptions) -> dict[str, HostRecord]:
     """The records with each host's part of the test, or why it has none."""
     merged = {}
+    busy = undecided({number: test.results[host] for number, host in enumerate(test.plan.hosts)})
     for host, record in records.items():
         if host in test.results and test.results[host].has_listened and host not in test.lost:
-            content = _content(host, test, options)
+            content = _content(host, test, options, busy)
         else:
             reason = test.lost.get(host) or test.plan.left_out.get(host) or "it did not answer in time"
             content = {"why": f"no part in the network test: {reason}"}
@@ -70,7 +74,7 @@ def without_net_answers(records: Mapping[str, HostRecord], why: str, *, single: 
     }
 
 
-def _content(host: str, test: NetTest, options: NetOptions) -> dict[str, Any]:
+def _content(host: str, test: NetTest, options: NetOptions, busy: Mapping[Cell, int]) -> dict[str, Any]:
     plan = test.plan
     return {
         "host": plan.hosts.index(host),
@@ -79,11 +83,12 @@ def _content(host: str, test: NetTest, options: NetOptions) -> dict[str, Any]:
         "mode": options.mode,
         "seed": options.seed,
         "groups": [(group.kind, group.name, group.hosts) for group in plan.groups],
-        "answer": _answer(host, test),
+        "answer": _answer(host, test, busy),
     }
 
 
-def _answer(host: str, test: NetTest) -> dict[str, Any]:
+def _answer(host: str, test: NetTest, busy: Mapping[Cell, int]) -> dict[str, Any]:
+    """``busy``: the attempts that say nothing, and the host that was too busy to answer them."""
     plan, result = test.plan, test.results[host]
     number = plan.hosts.index(host)
     rows = [["."] * len(plan.hosts) for _ in plan.ports]
@@ -95,11 +100,16 @@ def _answer(host: str, test: NetTest) -> dict[str, Any]:
             # Nobody connects to a port that its own host cannot bind: what its host says of it decides.
             unbound = place in listeners and bool(listeners[place].problem)
             rows[place][target] = "r" if unbound else "?"
-    details, arrived = [], []
+    details, arrived, too_busy = [], [], dict[str, str]()
     for (target, place), attempt in sorted(result.attempts.items()):
         letter = _LETTERS.get(attempt.outcome, "?")
-        rows[place][target] = letter
-        if letter != "o":
+        blamed = busy.get((number, target, place))
+        rows[place][target] = letter if blamed is None else "?"
+        if blamed is not None:
+            too_busy[plan.hosts[blamed]] = test.results[plan.hosts[blamed]].busy
+            text = _BUSY.format(host=plan.hosts[blamed], busy=too_busy[plan.hosts[blamed]])
+            details.append({"target": target, "port": place, "detail": text, "seconds": attempt.seconds})
+        elif letter != "o":
             has_arrived = _arrived(test, number, attempt, target)
             details.append(_detail(attempt, target, place, has_arrived))
             if has_arrived:
@@ -110,6 +120,7 @@ def _answer(host: str, test: NetTest) -> dict[str, Any]:
         "arrived": arrived,
         "listeners": [_listener(place, report) for place, report in sorted(result.listeners.items())],
         "speeds": [speed_values(speed) for speed in result.speeds],
+        "too_busy": too_busy,
         "holds": [place for place, address in _addresses_of_others(plan, number)],
     }
 

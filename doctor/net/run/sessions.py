@@ -83,6 +83,19 @@ class SpeedReport(msgspec.Struct, frozen=True):
     multi: StreamReport | None = None
 
 
+class PaceReport(msgspec.Struct, frozen=True):
+    """How far a host let its prober run."""
+
+    seconds: Annotated[float, msgspec.Meta(ge=0)]
+    """Measured in all."""
+    longest: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Seconds of the prober's longest turn: 0.1 s where nothing disturbs it."""
+    waited: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Seconds that it waited for a CPU."""
+    stolen: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    """Share of the host's CPU time that the hypervisor took."""
+
+
 class ProberMessage(msgspec.Struct, frozen=True):
     """One line of a prober; it has one of these fields."""
 
@@ -92,8 +105,8 @@ class ProberMessage(msgspec.Struct, frozen=True):
     round: int = 0
     done: int | None = None
     arrived: Annotated[list[tuple[Text, Port]], msgspec.Meta(max_length=4096)] | None = None
-    names: dict[str, list[str]] | None = None
     speed: SpeedReport | None = None
+    pace: PaceReport | None = None
     job: Annotated[list[tuple[int, Text]], msgspec.Meta(max_length=64)] | None = None
     bye: dict[str, Any] | None = None
     fault: Text = ""

@@ -2,14 +2,8 @@
 
 import re
 
-from doctor.smoke.programs.agent.procfs import read_text
+from doctor.smoke.programs.agent.procfs import read_text, stolen_ticks
 from doctor.smoke.programs.cpu_quota import quota_folders, throttling
-
-
-def stolen():
-    """(ticks that the hypervisor took, all ticks) of this host's CPUs so far."""
-    fields = [int(word) for word in read_text("/proc/stat").split("\n", 1)[0].split()[1:9]]
-    return (fields[7], sum(fields)) if len(fields) == 8 else (0, 0)
 
 
 def stalls():
@@ -26,7 +20,7 @@ class Pressure:
     """Compares with what was read when a rank, or the host, was first observed."""
 
     def __init__(self):
-        self.stolen = stolen()
+        self.stolen = stolen_ticks()
         self.before = {}  # rank -> folder -> throttling
 
     def observe(self, rank, pid):
@@ -48,6 +42,6 @@ class Pressure:
             fields = read_text("/proc/%d/schedstat" % pid).split()
             ran, waited = (int(fields[0]) / 1e9, int(fields[1]) / 1e9) if len(fields) > 1 else (0.0, 0.0)
             ranks[str(rank)] = [worst[0], worst[1], round(worst[2], 3), round(ran, 3), round(waited, 3)]
-        now = stolen()
+        now = stolen_ticks()
         taken, ticks = now[0] - self.stolen[0], now[1] - self.stolen[1]
         return {"ranks": ranks, "steal": round(taken / ticks, 4) if ticks > 0 else 0.0, "stalls": stalls()}

@@ -84,6 +84,12 @@ def cpu_times(pid, all_threads):
     return ran, delay, total_delay
 
 
+def stolen_ticks():
+    """(ticks that the hypervisor took, all ticks) of this host's CPUs so far."""
+    fields = [int(word) for word in read_text("/proc/stat").split("\n", 1)[0].split()[1:9]]
+    return (fields[7], sum(fields)) if len(fields) == 8 else (0, 0)
+
+
 def child_pids(pid):
     """Processes that the main thread has forked."""
     path = "/proc/%d/task/%d/children" % (pid, pid)

@@ -1,0 +1,76 @@
+"""Hosts that were too busy to answer in time: what timed out there says nothing of the network. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from doctor.engine.sanitize import strip_control_chars
+from doctor.net.run.host_trial import HostTrial
+from doctor.net.run.sessions import PaceReport
+
+TIMED_OUT = frozenset({"dropped", "silent", "sends-stall", "receives-stall"})
+"""Outcomes of attempts that waited for an answer until their time was over."""
+LONGEST_TURN = 1.0
+"""Seconds that a prober did not run at a stretch, from which on its host is busy. It takes 0.1 s by itself."""
+WAITED_SHARE = 0.5
+"""Of its time a prober waited for a CPU."""
+STOLEN_SHARE = 0.3
+"""Of the host's CPU time the hypervisor took."""
+LEAST_SECONDS = 1.0
+"""Below which the shares prove nothing."""
+
+Cell = tuple[int, int, int]
+"""Source, target and place of the port."""
+
+
+def busy_text(pace: PaceReport | None) -> str:
+    """What kept a host from answering, in words; the empty string where nothing did.
+
+    >>> busy_text(PaceReport(seconds=4.0, longest=2.5))
+    'its programs did not run for 2.5 s at a stretch'
+    """
+    if pace is None:
+        return "it did not say in time whether its programs run"
+    parts = []
+    if pace.longest >= LONGEST_TURN:
+        parts.append(f"its programs did not run for {pace.longest:.1f} s at a stretch")
+    if pace.seconds >= LEAST_SECONDS and pace.waited >= WAITED_SHARE * pace.seconds:
+        parts.append(f"they waited for a CPU for {pace.waited / pace.seconds:.0%} of the time")
+    if pace.seconds >= LEAST_SECONDS and pace.stolen >= STOLEN_SHARE:
+        parts.append(f"the hypervisor took {pace.stolen:.0%} of its CPU time")
+    return ", ".join(parts)
+
+
+def undecided(trials: Mapping[int, HostTrial]) -> dict[Cell, int]:
+    """The attempts that timed out because of a busy host, with that host's number; ``trials`` by number.
+
+    A busy host with which as many attempts were answered as timed out did answer: there the network is to blame.
+    """
+    busy = {host for host, trial in trials.items() if trial.busy}
+    if not busy:
+        return {}
+    late, answered = Counter[int](), Counter[int]()
+    for source, target, _, outcome in _attempts(trials):
+        counts = late if outcome in TIMED_OUT else answered
+        counts.update({source, target} & busy)
+    unproven = {host for host in busy if late[host] > answered[host]}
+    return {
+        (source, target, place): min({source, target} & unproven)
+        for source, target, place, outcome in _attempts(trials)
+        if outcome in TIMED_OUT and {source, target} & unproven
+    }
+
+
+def _attempts(trials: Mapping[int, HostTrial]) -> Iterator[tuple[int, int, int, str]]:
+    for source, trial in trials.items():
+        for (target, place), attempt in trial.attempts.items():
+            if attempt.outcome not in ("local", "untried"):
+                yield source, target, place, attempt.outcome
+
+
+def busy_note(names: Mapping[str, str]) -> str:
+    """One line on the busy hosts, by name what kept each."""
+    some = "; ".join(f"{strip_control_chars(host, 60)}: {text}" for host, text in list(names.items())[:4])
+    more = f"; and {len(names) - 4} more" if len(names) > 4 else ""
+    return f"network test: hosts were too busy to answer in time ({some}{more}); what timed out there is unknown"

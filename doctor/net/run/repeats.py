@@ -1,0 +1,48 @@
+"""Paths that look slow are measured again beside one that does not, since a busy machine slows both. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from doctor.net.matrix import PathSpeed
+from doctor.net.run.sessions import SpeedReport
+from doctor.net.slow_paths import Path
+
+DISTURBED_RATIO = 1.5
+"""Times slower than at first the path beside it is, from which on a measurement says nothing of speed."""
+
+
+def path_beside(path: Path, speeds: Sequence[PathSpeed], suspected: Collection[Path], turn: int) -> PathSpeed | None:
+    """The first measurement of a path that does not look slow.
+
+    In even turns it has the same source, else the same target. Where there is none of that side, one of the other; None
+    where all look slow.
+    """
+    first: dict[Path, PathSpeed] = {}
+    for speed in speeds:
+        first.setdefault((speed.source, speed.target), speed)
+    usual = {other: speed for other, speed in first.items() if other not in suspected and other[::-1] != path}
+    sides = [[speed for other, speed in usual.items() if other[side] == path[side]] for side in (0, 1)]
+    side = turn % 2
+    candidates = sides[side] or sides[1 - side] or list(usual.values())
+    return candidates[turn // 2 % len(candidates)] if candidates else None
+
+
+def is_disturbed(first: PathSpeed, now: PathSpeed) -> bool:
+    """Whether a path is clearly slower than at first: then something slows more than the path that is measured."""
+    pairs = [
+        (now.throughput_single, first.throughput_single),
+        (now.throughput_multi, first.throughput_multi),
+        (first.latency_median, now.latency_median),
+    ]
+    return any(less is not None and more and less * DISTURBED_RATIO <= more for less, more in pairs)
+
+
+def without_speeds(report: SpeedReport) -> SpeedReport:
+    """The report with its losses alone: a busy machine loses no segments."""
+    single, multi = (
+        msgspec.structs.replace(part, seconds=0.0) if part else None for part in (report.single, report.multi)
+    )
+    return msgspec.structs.replace(report, latencies=[], single=single, multi=multi)

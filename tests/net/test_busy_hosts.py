@@ -1,0 +1,109 @@
+"""What timed out at a host that was too busy is unknown; what a busy host failed beside its answers is not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from doctor.engine.evaluate import FactCache
+from doctor.engine.fact import Visit
+from doctor.engine.record import HostRecord
+from doctor.facts.network_test import NetworkAnswer
+from doctor.net.findings import localized
+from doctor.net.matrix import TestedPort
+from doctor.net.plan import HostEndpoint, NetOptions, NetPlan
+from doctor.net.prober.pace import Pace
+from doctor.net.run.busy_hosts import busy_text, undecided
+from doctor.net.run.conduct import NetTest
+from doctor.net.run.host_trial import HostTrial
+from doctor.net.run.outputs import with_net_answers
+from doctor.net.run.sessions import AttemptReport, ListenerReport, PaceReport
+from doctor.net.schedule import full
+
+HOSTS, PORTS = 4, 2
+STOOD_STILL = busy_text(PaceReport(seconds=4.0, longest=3.0))
+
+
+def trials(late: Collection[tuple[int, int]], busy: Collection[int], outcome: str = "dropped") -> dict[int, HostTrial]:
+    """All pairs on two ports: those from and to as ``late`` says timed out, the others were answered."""
+    made = {}
+    for source in range(HOSTS):
+        trial = made[source] = HostTrial()
+        trial.has_listened, trial.busy = True, STOOD_STILL if source in busy else ""
+        for place in range(PORTS):
+            trial.listeners[place] = ListenerReport("", 0, 30000 + place, "", {})
+            for target in set(range(HOSTS)) - {source}:
+                word = outcome if (source, target) in late else "open"
+                report = AttemptReport(target, f"10.0.0.{target}", 30000 + place, word, "", 3.5, 0, 0)
+                trial.attempts[target, place] = report
+    return made
+
+
+EVERY = {(source, target) for source in range(HOSTS) for target in range(HOSTS) if source != target}
+OF_LAST = {pair for pair in EVERY if HOSTS - 1 in pair}
+
+
+@pytest.mark.parametrize("outcome", ["dropped", "silent", "sends-stall", "receives-stall"])
+def test_where_all_hosts_are_too_busy_nothing_is_known(outcome: str) -> None:
+    made = trials(EVERY, range(HOSTS), outcome)
+    assert {cell[:2] for cell in undecided(made)} == EVERY
+    assert len(undecided(made)) == len(EVERY) * PORTS
+
+
+def test_one_busy_host_excuses_its_own_attempts_alone() -> None:
+    found = undecided(trials(OF_LAST | {(0, 1)}, [HOSTS - 1]))
+    assert {cell[:2] for cell in found} == OF_LAST
+    assert set(found.values()) == {HOSTS - 1}
+
+
+def test_a_busy_host_that_answers_the_others_excuses_nothing() -> None:
+    assert not undecided(trials({(0, HOSTS - 1)}, [HOSTS - 1]))
+
+
+@pytest.mark.parametrize("outcome", ["refused", "stranger", "no-route", "other-host"])
+def test_an_answer_is_never_excused(outcome: str) -> None:
+    assert not undecided(trials(EVERY, range(HOSTS), outcome))
+
+
+def test_hosts_that_ran_are_blamed() -> None:
+    assert not undecided(trials(EVERY, []))
+
+
+def test_a_host_is_busy_by_what_it_measured() -> None:
+    assert busy_text(PaceReport(seconds=3.6, longest=0.15, waited=0.4)) == ""
+    assert busy_text(PaceReport(seconds=0.2, longest=0.15, waited=0.15, stolen=0.9)) == ""
+    assert busy_text(PaceReport(seconds=4.0, longest=0.9, waited=2.4, stolen=0.4)) == (
+        "they waited for a CPU for 60% of the time, the hypervisor took 40% of its CPU time"
+    )
+    assert busy_text(None) == "it did not say in time whether its programs run"
+
+
+def test_a_prober_measures_its_turns() -> None:
+    pace = Pace()
+    pace.turn()
+    pace.last -= 2.0  # as if it had not run since
+    pace.turn()
+    report = PaceReport(**pace.report())
+    assert 2.0 <= report.longest < 60.0
+    assert report.seconds < 60.0
+    assert 0.0 <= report.stolen <= 1.0
+    pace.restart()
+    pace.turn()
+    assert pace.report()["longest"] < 2.0
+
+
+@pytest.mark.parametrize(("busy", "causes"), [(range(HOSTS), 0), ((), 1)])
+def test_the_records_say_unknown_and_why(busy: Collection[int], causes: int) -> None:
+    names = [f"n{number}" for number in range(HOSTS)]
+    endpoints = [HostEndpoint(name, {"ephemeral": f"10.0.0.{number}"}) for number, name in enumerate(names)]
+    ports = tuple(TestedPort("ephemeral", place) for place in range(PORTS))
+    plan = NetPlan(tuple(endpoints), ports, full(HOSTS, PORTS), {})
+    made = trials(EVERY, busy)
+    test = NetTest(plan, {name: made[number] for number, name in enumerate(names)}, {}, 1.0)
+    records = with_net_answers({name: HostRecord(Visit(), {}) for name in names}, test, NetOptions(mode="full"))
+    answers = FactCache(records).fleet(NetworkAnswer)
+    assert len(localized(answers).causes) == causes
+    why = answers["n1"].unread.get("network test", "")
+    assert bool(why) == bool(busy)
+    assert ("n0 was too busy, its programs did not run for 3.0 s" in why) == bool(busy)

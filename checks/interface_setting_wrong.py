@@ -19,8 +19,8 @@ def interface_setting_wrong(
     """Every communication library finds, on each host, the network interface that its variable names.
 
     ## Why it matters
-    A library that finds no such interface ends at once: Gloo with "Unable to find address for: eth0", NCCL with "no
-    socket interface found", HCCL with EI0001. The ranks of all other hosts wait for it until their timeout. Interface
+    A library that finds no such interface ends at once: Gloo with "Unable to find address for", NCCL with "no socket
+    interface found", HCCL with EI0001. The ranks of all other hosts wait for it until their timeout. Interface
     names differ between hosts more often than one expects: eth0 here, enp4s0 there.
 
     ## What to do

@@ -12,11 +12,11 @@ def rank_table_a1_layout(
     """On the A1 family every host has the same number of devices: 1, 2, 4 or 8, with 2 or 4 in one half.
 
     ## Why it matters
-    The eight devices of an A1 host are two rings, 0 to 3 and 4 to 7. HCCL forms no group of two or four that crosses
-    them, nor one of 3, 5, 6 or 7, nor one with unequal hosts. A2 and A3 have no such rule.
+    HCCL forms no group of 3, 5, 6 or 7 devices of an A1 host, none of two or four from both of its rings (0 to 3 and
+    4 to 7), and none with unequal hosts. A2 and A3 have no such rule.
 
     ## What to do
-    Use devices 0 to 3, or 4 to 7, or all eight, on every host.
+    In the rank table, list devices 0 to 3, or 4 to 7, or all eight, the same number on every host.
 
     ## Source
     HCCL documentation, cluster sizes of the Atlas training products; MindSpore models `hccl_tools.py`. A table of
@@ -44,11 +44,13 @@ def _broken_rules(table: RankTable) -> Iterator[Finding]:
         counts[name] = len(server.ranks)
         if counts[name] not in (1, 2, 4, 8):
             expected = "1, 2, 4 or 8"
-            yield Finding("{host} has {count} devices", hosts=(name,), host=name, count=counts[name], expected=expected)
+            yield Finding(
+                "the rank table gives it {count} devices", hosts=(name,), count=counts[name], expected=expected
+            )
         elif counts[name] in (2, 4) and ids and ids[0] < 4 <= ids[-1]:
             expected = "all of them in 0 to 3, or all in 4 to 7"
             yield Finding(
-                "the devices of {host} lie in both halves", hosts=(name,), host=name, observed=ids, expected=expected
+                "its devices in the rank table lie in both halves", hosts=(name,), observed=ids, expected=expected
             )
     if len(set(counts.values())) > 1:
         hosts_by_count = {

@@ -14,7 +14,7 @@ def rank_table_not_json(file: RankTableFile) -> Iterator[Finding]:
     starts without it. Of a repeated key, only the last value counts.
 
     ## What to do
-    `python3 -m json.tool FILE` shows the same place. Printed examples carry `//` comments, and the MindSpore tutorial
+    `python3 -m json.tool {path}` shows the same place. Printed examples carry `//` comments, and the MindSpore tutorial
     a comma before a closing bracket: neither is JSON. Save the file as UTF-8 without a byte order mark.
 
     ## Source

@@ -14,7 +14,7 @@ def rank_table_number_unquoted(table: RankTable) -> Iterator[Finding]:
     EI0017, `json object property value of Name[rank_id] is not string`.
 
     ## What to do
-    Write `"rank_id": "0"`, not `"rank_id": 0`. In a generator, wrap the numbers in `str()`.
+    For {field} write {expected}, in quotes, instead of {observed}. In a generator, wrap the numbers in `str()`.
 
     ## Source
     HCOMM `topoinfo_ranktableParser.cc` (GetJsonProperty, GetJsonArrayMemberProperty). Numbers belong to version 2.0.

@@ -13,7 +13,7 @@ def rdma_errors_growing(adapters: RdmaPorts) -> Iterator[Finding]:
     `Got completion with error 12`.
 
     ## What to do
-    On {host}, for {port}: `mlxlink -d NAME -c` or `ibqueryerrors`. symbol_error, link_downed, port_rcv_errors: the
+    On {host}, for {port}: `mlxlink -d {device} -c` or `ibqueryerrors`. symbol_error, link_downed, port_rcv_errors: the
     cable, transceiver or switch port. out_of_sequence, packet_seq_err, local_ack_timeout_err: packets are lost on the
     way, check PFC and ECN on hosts and switches.
 
@@ -26,5 +26,6 @@ def rdma_errors_growing(adapters: RdmaPorts) -> Iterator[Finding]:
             yield Finding(
                 "error counters of {port} grew within a second: {observed}; expected no growth",
                 port=name,
+                device=name.partition(":")[0],
                 observed={counter: f"+{count}" for counter, count in port.growth.items()},
             )

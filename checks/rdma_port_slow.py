@@ -13,8 +13,8 @@ def rdma_port_slow(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     A port that came up with fewer lanes, or at a lower speed, slows every collective down to its own speed.
 
     ## What to do
-    On {host}: `ibstat`, `mlxlink -d NAME`, `ethtool NAME`. Clean and reseat the transceiver or cable, on both ends, and
-    try another switch port. With RoCE both ends must have the same speed set, or negotiate it.
+    On {host}: `ibstat {device}`, `mlxlink -d {device}`, `rdma link`. Clean and reseat the transceiver or cable, on both
+    ends, and try another switch port. With RoCE both ends must have the same speed set, or negotiate it.
 
     ## Source
     `rate` of /sys/class/infiniband/NAME/ports, as `400 Gb/sec (4X NDR)` (Linux ABI, sysfs-class-infiniband). InfiniBand
@@ -36,11 +36,15 @@ def rdma_port_slow(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
                 "the RDMA port {port} runs at {observed}; expected {expected}",
                 hosts=[host],
                 port=name,
+                device=name.partition(":")[0],
                 observed=rates[host],
                 expected="four lanes (4X)",
             )
         rest = {host: rate for host, rate in rates.items() if host not in single_lane}
         if len(rest) > 1:
             yield from differing(
-                rest, "the RDMA port {port} runs at {observed}; {count} of {total} hosts have {expected}", port=name
+                rest,
+                "the RDMA port {port} runs at {observed}; {count} of {total} hosts have {expected}",
+                port=name,
+                device=name.partition(":")[0],
             )

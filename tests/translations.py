@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from doctor.config.toml_compat import loads
+from doctor.diagnose.render.page import _ROLES
+from doctor.diagnose.render.text import _LABELS
 from doctor.engine.areas import AREAS
 from doctor.engine.explained import EVERYONE
 from doctor.engine.language import FOLDER
@@ -27,6 +29,7 @@ from doctor.history.render_history import LEGEND
 from doctor.history.tracks import TRACK_KINDS
 from doctor.net.matrix import OUTCOMES
 from doctor.remedy.playbook import RISKS, WHO
+from doctor.report.diff.compare import KINDS
 from doctor.report.explain.playbooks import EXAMPLE_NOTE
 from doctor.report.layout.formatting import unwrap_lines
 from doctor.report.web.check_grid import JOB, STATES
@@ -145,6 +148,39 @@ def playbook_texts(name: str) -> dict[str, str]:
 
 
 @cache
+def signature_texts(name: str) -> dict[str, str]:
+    """The English texts of a file of signatures, numbered: titles, notes, causes, commands, fixes, without commands."""
+    path = ROOT / "doctor" / "diagnose" / "signatures" / f"{name}.toml"
+    texts: list[str] = []
+    for signature in loads(path.read_text("utf-8"))["signature"]:
+        for key in SIGNATURE_KEYS:
+            value = signature.get(key, [])
+            texts += [value] if isinstance(value, str) else value
+    return {str(number): text for number, text in enumerate(filter(has_words, dict.fromkeys(texts)), 1)}
+
+
+SIGNATURE_KEYS = ("title",)
+"""What a diagnosis in Chinese shows in Chinese: what failed, and what to do. Causes and notes stay English."""
+
+
+def has_words(text: str) -> bool:
+    """Whether a text is more than one command, in which every word is a program's.
+
+    >>> has_words("npu-smi info -t health -i N"), has_words("on each host: npu-smi info")
+    (False, True)
+    """
+    return not _COMMAND_ALONE.match(text) or bool(_SENTENCE.search(text))
+
+
+_COMMAND_ALONE = re.compile(
+    r"(?:doctor|npu-smi|hccn_tool|dmesg|nvidia-smi|ibstat|ibdev2netdev|ip|ss|cat|grep|env|python3?|pip|df|free|ls|lsof"
+    r"|ulimit|sysctl|ps|sacct|scontrol|sinfo|journalctl|ethtool|mount|findmnt|getent|chronyc|timedatectl|ping|nc|nft"
+    r"|msnpureport|export|iptables|printenv|lscpu|numactl|ldd|stat|hostname|ibv_devinfo|dcgmi|kubectl|docker|which) "
+)
+_SENTENCE = re.compile(r"[;:,] (?:and |the |it |on |a |of )|\b(?:the|of|on|on each|and|which|whose) [a-z]+\b")
+
+
+@cache
 def help_texts() -> list[str]:
     """What the help of every command says: its description by paragraph, its options, the list of commands."""
     from typer.main import get_command
@@ -179,6 +215,7 @@ def code_texts(part: str) -> dict[str, str]:
     elif part == "values":
         paths = (path for pattern in VALUE_MODULES for path in sorted((ROOT / "doctor").glob(pattern)))
         found = (text for path in paths for text in prose(_tree(path)) if not _NO_TEXT.search(text))
+        found = (text for text in found if text not in code_texts("report").values())
     else:
         functions = {"report": PHRASES, "errors": ERRORS, "reasons": REASONS}[part]
         modules = sorted((ROOT / "doctor").rglob("*.py"))
@@ -206,6 +243,10 @@ VALUE_MODULES = (
     *("transport/ssh/*.py", "transport/openssh/*.py", "transport/pipes.py", "transport/process.py"),
     *("facts/xid.py", "facts/npu_health.py", "facts/master_address.py", "facts/socket_peers.py"),
     *("facts/socket_choice.py", "facts/ports.py", "facts/kernel_log.py"),
+    *("diagnose/rules/*.py", "diagnose/cause.py", "diagnose/decide.py", "diagnose/suspects.py"),
+    *("fix/apply.py", "fix/inspect_host.py", "fix/select.py", "fix/undo.py", "fix/verify.py", "fix/remote_client.py"),
+    *("fix/plan.py", "fix/build_plan.py", "watch/attach/*.py", "watch/loss/loss_report.py"),
+    *("watch/loss/loss_verdicts.py", "watch/loss/rank_agreement.py"),
 )
 """Modules whose sentences are templates of findings, or values, reasons and notes that a report shows."""
 _NO_TEXT = re.compile(r"\\|\||debug1|^NVIDIA |\n|%|^[A-Z]\w+ [A-Z]\w+$|^-o |^\w+ -|\$")
@@ -242,9 +283,23 @@ WORDS = (
         "the command line",
         "this host alone",
         "each host's doctor node",
+        "rank table: {0}",
+        "environment: of {0}",
     ),
     *WHO,
     *RISKS,
+    *KINDS,
+    *_LABELS.values(),
+    *_ROLES.values(),
+    *("any", "certain", "likely", "possible", "known and unknown", "hosts and checks"),
+    *("diff: findings", "diff: before", "diff: now"),
+    *("Likely causes", "Confirm", "Fix", "Follows from it", "Checks before the next job", "Playbooks", "Patterns"),
+    *("Example", "Sources", "interrupts jobs", "needs a reboot", ", as root", ", as root through sudo -n"),
+    *("{check} passes", "{check} also depends on hosts that follow", "{check} still fails: {reason}"),
+    *("{check} failed since the fix, and passed before: {reason}", "{check} is unknown: {reason}"),
+    *("FIXED", "NOT FIXED", "INTERRUPTED", "Most likely: ", "Possibly: ", "."),
+    *("does", "job", "record", "log", "rank", "ranks", "loss", "step", "speed", "end"),
+    *(f"{{count}} {noun}" for noun in ("process", "group", "rank", "step", "line", "file")),
     EXAMPLE_NOTE,
 )
 """Words of a report that reach `localized` as values."""
@@ -254,13 +309,18 @@ def parts() -> list[str]:
     """Every part of the catalogue: the name of its file without the ending."""
     checks = [f"checks/{path.stem}" for path in sorted((ROOT / "checks").glob("*.py"))]
     playbooks = [f"playbooks/{path.stem}" for path in sorted((ROOT / "playbooks").glob("*.toml"))]
-    return [*checks, *playbooks, "report", "errors", "reasons", "values", "help"]
+    files = sorted((ROOT / "doctor" / "diagnose" / "signatures").glob("*.toml"))
+    signatures = [f"signatures/{path.stem}" for path in files if signature_texts(path.stem)]
+    return [*checks, *playbooks, *signatures, "report", "errors", "reasons", "values", "help"]
 
 
 def english_texts(part: str) -> dict[str, str]:
     """What there is to translate in a part, by key."""
     folder, _, name = part.rpartition("/")
-    return {"checks": check_texts, "playbooks": playbook_texts, "": code_texts}[folder](name)
+    return _READERS[folder](name)
+
+
+_READERS = {"checks": check_texts, "playbooks": playbook_texts, "signatures": signature_texts, "": code_texts}
 
 
 def fingerprint(text: str) -> str:

@@ -20,6 +20,7 @@ from doctor.cli.fix_plans import (
 )
 from doctor.cli.host_options import ConnectionOptions, ssh_options
 from doctor.engine.errors import CommandError, InputError, UsageError
+from doctor.engine.language import phrase
 from doctor.fix import render_plan, render_progress, store
 from doctor.fix.build_plan import FixContext, PlannedFix, changed_hosts, make_plan
 from doctor.fix.context import PlanContext
@@ -56,7 +57,7 @@ def plan_and_apply(
     if not action.apply or not planned.plan.plans_to_apply:
         return planned.plan.code
     if not action.yes:
-        confirm(f"Apply this to {count_noun(len(planned.plan.plans_to_apply), 'host')}?")
+        confirm(phrase("Apply this to {hosts}?", hosts=count_noun(len(planned.plan.plans_to_apply), "host")))
         planned = _require_unchanged(planned.plan, _make_plan(fix_context, None))
     elif run is not None:
         planned = _require_unchanged(planned.plan, _make_plan(fix_context, None))
@@ -89,7 +90,7 @@ def show_or_apply_saved(
         raise CommandError(f"{saved.name} has no step to apply{rest}", 10)
     if not action.yes:
         _show_plan(plan, display)
-        confirm(f"Apply this to {count_noun(len(plan.plans_to_apply), 'host')}?")
+        confirm(phrase("Apply this to {hosts}?", hosts=count_noun(len(plan.plans_to_apply), "host")))
     connection = connection_of_plan(plan.context, connection)
     fix_context = _make_fix_context(plan.context, connection)
     planned = _require_unchanged(plan, _make_plan(fix_context, None))

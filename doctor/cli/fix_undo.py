@@ -16,6 +16,7 @@ from doctor.cli.fix_plans import (
     write_json,
 )
 from doctor.cli.host_options import ConnectionOptions, ssh_options
+from doctor.engine.language import english, localized, localized_filled, phrase
 from doctor.fix import render_progress, store
 from doctor.fix.documents import PlanRow, PlansDocument, UndoDocument
 from doctor.fix.journal import Journal
@@ -48,8 +49,8 @@ def _undo_plan(
         return _report_undone([], 0, plan, display)
     if not action.yes:
         for host, steps in undos.items():
-            write("\n".join(f"{host}: {clean(step.description)}" for step in reversed(steps)))
-        confirm(f"Undo these steps on {count_noun(len(undos), 'host')}?")
+            write("\n".join(f"{host}: {clean(localized_filled(step.description))}" for step in reversed(steps)))
+        confirm(phrase("Undo these steps on {hosts}?", hosts=count_noun(len(undos), "host")))
     undo_results: list[UndoResult] = []
     with suppress(OSError):  # a full disk here is no reason to leave hosts as they are
         journal.record_start("undo")
@@ -77,20 +78,27 @@ def _report_undone(undo_results: list[UndoResult], remaining: int, plan: FixPlan
     if display.as_json:
         write_json(UndoDocument.from_results(plan.id, undo_results))
     elif not undo_results:
-        write(f"Nothing to undo: no step of {plan.id} is in effect.")
+        write(phrase("Nothing to undo: no step of {plan} is in effect.", plan=plan.id))
     elif remaining:
         again = f"doctor fix --undo {plan.id}"
         if any(result.versions for result in undo_results):
             write(
-                f"Of what was changed since: {again} --changed merge takes back only what the fix changed in a file, "
-                "skip leaves it as it is now, overwrite restores the state before the fix."
+                phrase(
+                    "Of what was changed since: {command} --changed merge takes back only what the fix changed in a "
+                    "file, skip leaves it as it is now, overwrite restores the state before the fix.",
+                    command=again,
+                )
             )
-        write(f"NOT UNDONE: {count_noun(remaining, 'step')} still in effect; repeat {again}")
+        steps = count_noun(remaining, "step")
+        write(phrase("NOT UNDONE: {steps} still in effect; repeat {command}", steps=steps, command=again))
     else:
         hosts = group_by_host([result.undo for result in undo_results])
         if not all(result.recorded for result in undo_results):
-            write("The journal could not be written: doctor fix --list still shows these steps as in effect.")
-        write(f"UNDONE: {count_noun(len(undo_results), 'step')} on {count_noun(len(hosts), 'host')}")
+            write(
+                localized("The journal could not be written: doctor fix --list still shows these steps as in effect.")
+            )
+        steps = count_noun(len(undo_results), "step")
+        write(phrase("UNDONE: {steps} on {hosts}", steps=steps, hosts=count_noun(len(hosts), "host")))
     return 10 if remaining else 0
 
 
@@ -105,12 +113,15 @@ def list_plans(display: DisplayOptions) -> int:
             rows.append(PlanRow(name, str(error)))
             continue
         count = len(plan.plans_to_apply)
-        rows.append(PlanRow(name, _plan_state(Journal(plan_folder), count), count, plan.source))
+        with english():
+            state = _plan_state(Journal(plan_folder), count)
+        rows.append(PlanRow(name, state, count, plan.source))
     if display.as_json:
         write_json(PlansDocument(plans=tuple(rows)))
     else:
-        lines = [f"{row.id}  {count_noun(row.hosts, 'host')}: {row.state}" for row in rows]
-        write("\n".join(lines) or "No plan is saved.")
+        colon = localized(": ")
+        lines = [f"{row.id}  {count_noun(row.hosts, 'host')}{colon}{localized_filled(row.state)}" for row in rows]
+        write("\n".join(lines) or localized("No plan is saved."))
     return 0
 
 

@@ -12,6 +12,7 @@ import typer
 
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.exit_code import Exit
+from doctor.engine.language import localized_filled
 
 if TYPE_CHECKING:
     from doctor.cli.output_options import OutputOptions
@@ -163,4 +164,4 @@ def _status(watch: LogWatch) -> None:
 
 
 def _print_line(text: str) -> None:
-    print(f"doctor: {text}", file=sys.stderr, flush=True)
+    print(f"doctor: {localized_filled(text)}", file=sys.stderr, flush=True)

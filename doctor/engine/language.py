@@ -44,8 +44,8 @@ class Catalogue:
         """Literal parts and translation, by the first word of the pattern; under the empty word: the pattern's first
         part is a value."""
         for english, translated in texts.items():
-            if "{0}" in english:
-                parts = _literal_parts(english)
+            if _PLACEHOLDER.search(english):
+                parts, translated = _numbered(english, translated)
                 self.patterns.setdefault(_first_word(parts[0]), []).append((parts, translated))
         for patterns in self.patterns.values():
             patterns.sort(key=lambda pattern: -_letters(pattern[0]))
@@ -105,14 +105,18 @@ _PART_ENDS = re.compile(r"(?<=[ }])(?=\S)|(?<=\S)(?=[ {;,:])")
 _WITHOUT_WORDS = re.compile(r"(?:\{\w+\}|[\s,;:.()=/-])+")
 
 
-def _literal_parts(template: str) -> list[str]:
-    """``a {0} b {1}`` as ``["a ", " b ", ""]``."""
-    parts, number = [], 0
-    while (sign := f"{{{number}}}") in template:
-        before, _, template = template.partition(sign)
-        parts.append(before)
-        number += 1
-    return [*parts, template]
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+def _numbered(english: str, translated: str) -> tuple[list[str], str]:
+    """``a {x} b {y}`` as ``["a ", " b ", ""]``, and its translation with ``{0}`` and ``{1}`` for the names."""
+    parts = _PLACEHOLDER.split(english)
+    numbers: dict[str, int] = {}
+    for number, name in enumerate(parts[1::2]):
+        numbers.setdefault(name, number)
+    return parts[::2], _PLACEHOLDER.sub(
+        lambda match: f"{{{numbers[match[1]]}}}" if match[1] in numbers else match[0], translated
+    )
 
 
 def _filled(template: str, values: list[str]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from doctor.engine.language import localized, localized_filled, phrase
 from doctor.fix.plan import FixPlan, HostPlan, PlaybookSummary, StepPreview
 from doctor.fix.select import Untreated
-from doctor.report.layout.formatting import clean, count_noun
+from doctor.report.layout.formatting import clean, count_noun, display_width
 from doctor.report.layout.host_names import Fleet
 
 _LONG_DATA = re.compile(r"[A-Za-z0-9+/=]{81,}")
@@ -28,13 +29,13 @@ class _PlanRenderer:
         self.playbooks = {playbook.name: playbook for playbook in plan.playbooks}
 
     def lines(self) -> Iterator[str]:
-        yield self.bold(f"plan {self.plan.id}: {clean(self.plan.source)}")
+        yield self.bold(phrase("plan {id}: {source}", id=self.plan.id, source=_text(self.plan.source)))
         for hosts, group in self.groups():
             yield ""
             yield self.bold(f"{self.fleet.where(hosts)}{_root(group[0])}")
             body = list(self.body(group[0]))
             if len(group) > 1 and any(hosts[0] in line for line in body):
-                yield f"  as for {clean(hosts[0], 100)}, each with its own name:"
+                yield "  " + phrase("as for {host}, each with its own name:", host=clean(hosts[0], 100))
             yield from body
         yield from self.untouched()
         yield from self.closing()
@@ -52,31 +53,33 @@ class _PlanRenderer:
     def body(self, host_plan: HostPlan) -> Iterator[str]:
         for name in dict.fromkeys(step.playbook for step in host_plan.steps):
             playbook = self.playbooks[name]
-            yield f"  {name}: {clean(playbook.title)}"
+            yield f"  {name}{localized(': ')}{_text(playbook.title)}"
             yield f"    {_terms(playbook, host_plan.survives.get(name))}"
             for treated in host_plan.treated:
                 if treated.playbook == name:
-                    yield f"    for {treated.check}: {clean(treated.message)}"
+                    message = _text(treated.message)
+                    yield "    " + phrase("for {check}: {message}", check=treated.check, message=message)
             if playbook.note:
-                yield f"    note: {clean(' '.join(playbook.note.split()), 2000)}"
+                yield "    " + phrase("note: {text}", text=clean(_note(playbook.note), 2000))
             steps = [step for step in host_plan.steps if step.playbook == name]
             for number, step in enumerate(steps, 1):
                 yield from self.step(number, step)
 
     def step(self, number: int, step: StepPreview) -> Iterator[str]:
-        by_hand = "by hand: " if step.kind == "hands" else ""
-        yield f"    {number}. {by_hand}{step.description}{f' (skipped: {step.skip})' if step.skip else ''}"
+        by_hand = localized("by hand: ") if step.kind == "hands" else ""
+        skipped = phrase(" (skipped: {reason})", reason=localized_filled(step.skip)) if step.skip else ""
+        yield f"    {number}. {by_hand}{localized_filled(step.description)}{skipped}"
         if step.skip and not self.verbose:
             return
         if step.note:
-            yield f"       {step.note}"
-        for label, command in (("$", step.run), ("undo:", step.undo)):
+            yield f"       {localized_filled(step.note)}"
+        for label, command in (("$", step.run), (localized("undo:"), step.undo)):
             for at, line in enumerate(command.splitlines()):
-                yield f"       {label if not at else ' ' * len(label)} {self.short(line)}"
+                yield f"       {label if not at else ' ' * display_width(label)} {self.short(line)}"
         diff_lines = step.diff if self.verbose else step.diff[:MAX_DIFF_LINES]
         yield from (f"       {self.painted(line)}" for line in diff_lines)
         if len(diff_lines) < len(step.diff):
-            yield f"       ({count_noun(len(step.diff) - len(diff_lines), 'more line')})"
+            yield "       " + phrase("({lines})", lines=count_noun(len(step.diff) - len(diff_lines), "more line"))
 
     def short(self, line: str) -> str:
         """Without the middle of data that no reader reads, as the bytes of a file in base64."""
@@ -94,20 +97,22 @@ class _PlanRenderer:
     def untouched(self) -> Iterator[str]:
         busy = [host_plan for host_plan in self.plan.plans_to_apply if host_plan.busy]
         if busy:
-            yield from ("", self.bold("in use, not changed without --force"))
-            yield from self.lines_by_hosts((host_plan.host, "; ".join(host_plan.busy[:3])) for host_plan in busy)
+            yield from ("", self.bold(localized("in use, not changed without --force")))
+            yield from self.lines_by_hosts(
+                (host_plan.host, localized("; ").join(map(localized_filled, host_plan.busy[:3]))) for host_plan in busy
+            )
         lines = [(host_plan.host, _failure_text(host_plan)) for host_plan in self.plan.host_plans if host_plan.failure]
         lines += [
-            (untreated.host, f"{untreated.playbook}: nothing to do: {untreated.reason}")
+            (untreated.host, phrase("{playbook}: nothing to do: {reason}", **_named(untreated)))
             for untreated in _idle_playbooks(self.plan.host_plans)
         ]
         lines += [
-            (untreated.host, f"{untreated.check}: {_reason_text(untreated)}")
+            (untreated.host, f"{untreated.check}{localized(': ')}{_reason_text(untreated)}")
             for untreated in self.plan.untreated
             if untreated.kind not in ("hands", "unknown")
         ]
         if lines:
-            yield from ("", self.bold("not changed"))
+            yield from ("", self.bold(localized("not changed")))
             yield from self.lines_by_hosts(lines)
         yield from self.manual_steps()
         yield from self.unknown()
@@ -115,20 +120,23 @@ class _PlanRenderer:
     def manual_steps(self) -> Iterator[str]:
         manual = [untreated for untreated in self.plan.untreated if untreated.kind == "hands"]
         if manual:
-            yield from ("", self.bold("by hand"))
+            yield from ("", self.bold(localized("by hand")))
         same: dict[tuple[str, ...], list[Untreated]] = {}
         for entry in manual:
             texts = [text.replace(entry.host, "\0") if entry.host else text for text in entry.manual_steps]
             same.setdefault((entry.check, entry.reason, entry.who, *texts), []).append(entry)
         for (check, title, who, *_), members in same.items():
             steps = members[0].manual_steps
-            where = self.fleet.where(self.fleet.ordered(member.host for member in members)) or "the job"
+            where = self.fleet.where(self.fleet.ordered(member.host for member in members)) or localized("the job")
             first = members[0].host
             example = (
-                f"; as for {clean(first, 100)}" if len(members) > 1 and any(first in text for text in steps) else ""
+                phrase("; as for {host}", host=clean(first, 100))
+                if len(members) > 1 and any(first in text for text in steps)
+                else ""
             )
-            yield f"  {where}: {check}: {clean(title)} ({who}{example})"
-            yield from (f"    {number}. {clean(text)}" for number, text in enumerate(steps, 1))
+            colon = localized(": ")
+            yield f"  {where}{colon}{check}{colon}{_text(title)} ({localized(who)}{example})"
+            yield from (f"    {number}. {_text(text)}" for number, text in enumerate(steps, 1))
 
     def unknown(self) -> Iterator[str]:
         same: dict[tuple[str, str], set[str]] = {}
@@ -136,9 +144,10 @@ class _PlanRenderer:
             if untreated.kind == "unknown":
                 same.setdefault((untreated.host, untreated.reason), set()).add(untreated.check)
         if same:
-            yield from ("", self.bold("unknown, therefore not changed"))
+            yield from ("", self.bold(localized("unknown, therefore not changed")))
             yield from self.lines_by_hosts(
-                (host, f"{count_noun(len(names), 'check')}: {why}") for (host, why), names in same.items()
+                (host, f"{count_noun(len(names), 'check')}{localized(': ')}{localized_filled(why)}")
+                for (host, why), names in same.items()
             )
 
     def lines_by_hosts(self, lines: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -146,46 +155,68 @@ class _PlanRenderer:
         for host, text in lines:
             same.setdefault(text, []).append(host)
         for text, hosts in same.items():
-            yield f"  {self.fleet.where(self.fleet.ordered(hosts)) or 'the job'}: {clean(text)}"
+            where = self.fleet.where(self.fleet.ordered(hosts)) or localized("the job")
+            yield f"  {where}{localized(': ')}{clean(text)}"
 
     def closing(self) -> Iterator[str]:
         to_do = self.plan.plans_to_apply
         yield ""
         if not to_do:
-            yield "Nothing to apply: no finding has a playbook that applies here."
+            yield localized("Nothing to apply: no finding has a playbook that applies here.")
             return
         interrupts = sorted(
             {playbook.risk for playbook in self.plan.playbooks if playbook.risk in ("interrupts-jobs", "reboot")}
         )
         if interrupts:
-            yield f"Warning: this plan {' and '.join(_RISKS[risk] for risk in interrupts)}."
+            effects = localized(" and ").join(localized(_RISKS[risk]) for risk in interrupts)
+            yield phrase("Warning: this plan {effects}.", effects=effects)
         hosts = count_noun(len(to_do), "host")
-        yield f"Nothing has changed yet. To apply it to {hosts}: doctor fix --apply {self.plan.id}"
+        yield phrase("Nothing has changed yet. To apply it to {hosts}: {command}", hosts=hosts, command=self.command)
+
+    @property
+    def command(self) -> str:
+        return f"doctor fix --apply {self.plan.id}"
 
 
 _RISKS = {"interrupts-jobs": "interrupts jobs", "reboot": "needs a reboot"}
 
 
 def _root(host_plan: HostPlan) -> str:
-    return {"login": ", as root", "sudo": ", as root through sudo -n"}.get(host_plan.root, "")
+    return localized({"login": ", as root", "sudo": ", as root through sudo -n"}.get(host_plan.root, ""))
+
+
+def _text(text: str) -> str:
+    return clean(localized_filled(text))
+
+
+def _note(text: str) -> str:
+    """A playbook's note in one line, each of its paragraphs in the language of this process."""
+    paragraphs = (localized(part) for part in text.strip().split("\n\n"))
+    return " ".join(" ".join(paragraphs).split())
+
+
+def _named(untreated: Untreated) -> dict[str, str]:
+    return {"playbook": untreated.playbook, "reason": localized_filled(untreated.reason)}
 
 
 def _terms(playbook: PlaybookSummary, lost: str | None) -> str:
     """``lost``: why a reboot takes the changes back; empty where it does not, None where the host was not read."""
-    risk = "no risk" if playbook.risk == "none" else f"risk: {playbook.risk}"
-    terms = [playbook.who, risk, *(["root"] if playbook.root else [])]
+    risk = localized("no risk") if playbook.risk == "none" else phrase("risk: {risk}", risk=localized(playbook.risk))
+    terms = [localized(playbook.who), risk, *(["root"] if playbook.root else [])]
     if lost is not None:
-        terms.append(f"lost after a reboot: {clean(lost)}" if lost else "survives a reboot")
-    return "; ".join(terms)
+        lasts = phrase("lost after a reboot: {reason}", reason=_text(lost)) if lost else localized("survives a reboot")
+        terms.append(lasts)
+    return localized("; ").join(terms)
 
 
 def _failure_text(host_plan: HostPlan) -> str:
     names = ", ".join(sorted({treated.check for treated in host_plan.treated}))
-    return f"{names}: {host_plan.failure}"
+    return f"{names}{localized(': ')}{localized_filled(host_plan.failure)}"
 
 
 def _reason_text(untreated: Untreated) -> str:
-    return f"{untreated.playbook}: {untreated.reason}" if untreated.kind == "unfit" else untreated.reason
+    reason = localized_filled(untreated.reason)
+    return f"{untreated.playbook}{localized(': ')}{reason}" if untreated.kind == "unfit" else reason
 
 
 def _idle_playbooks(plans: Sequence[HostPlan]) -> Iterator[Untreated]:

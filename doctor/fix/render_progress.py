@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from doctor.engine.language import localized, localized_filled, phrase
 from doctor.fix.apply import HostResult
 from doctor.fix.plan import FixPlan
 from doctor.fix.rollout import RolloutResult
@@ -20,32 +21,48 @@ def host_result_text(host_result: HostResult) -> str:
     """One host's steps."""
     host = clean(host_result.host, 100)
     if host_result.state == "applied":
-        lines = [f"applied  {host}: {clean(step)}" for step in host_result.applied]
+        lines = [_line("applied", host, _text(step)) for step in host_result.applied]
         for name, why in host_result.survives.items():
-            lasts = f"is lost at the next reboot: {clean(why)}" if why else "survives a reboot"
-            lines.append(f"{'reboot' if why else 'ok':<8} {host}: {clean(name)} {lasts}")
+            text = (
+                phrase("{playbook} is lost at the next reboot: {reason}", playbook=clean(name), reason=_text(why))
+                if why
+                else phrase("{playbook} survives a reboot", playbook=clean(name))
+            )
+            lines.append(_line("reboot" if why else "ok", host, text))
         return "\n".join(lines)
     if host_result.state in ("refused", "busy"):
-        return f"refused  {host}: {clean(host_result.reason)}; the host was not changed"
-    lines = [f"applied  {host}: {clean(step)}" for step in host_result.applied]
-    return "\n".join([*lines, f"FAILED   {host}: {clean(host_result.reason)}"])
+        text = phrase("{reason}; the host was not changed", reason=_text(host_result.reason))
+        return _line("refused", host, text)
+    lines = [_line("applied", host, _text(step)) for step in host_result.applied]
+    return "\n".join([*lines, _line("FAILED", host, _text(host_result.reason))])
+
+
+def _line(word: str, host: str, text: str) -> str:
+    """``word`` is that of a state, which stays English, as in a report in a pipe."""
+    return f"{word:<8} {host}{localized(': ')}{text}"
+
+
+def _text(text: str) -> str:
+    return clean(localized_filled(text))
 
 
 _STATE_LABELS = {"green": "ok", "waits": "waits", "red": "FAILED", "new": "NEW", "unknown": "unknown"}
+_VERIFIED = {
+    "green": "{check} passes",
+    "waits": "{check} also depends on hosts that follow",
+    "red": "{check} still fails: {reason}",
+    "new": "{check} failed since the fix, and passed before: {reason}",
+    "unknown": "{check} is unknown: {reason}",
+}
 
 
 def verification_text(verification: Verification) -> str:
     """The result of a check after the steps, as text."""
-    descriptions = {
-        "green": "passes",
-        "waits": "also depends on hosts that follow",
-        "red": f"still fails: {verification.reason}",
-        "new": f"failed since the fix, and passed before: {verification.reason}",
-        "unknown": f"is unknown: {verification.reason}"
-        + ("; not one of the rules that were found, so the rollout goes on" if verification.unrelated else ""),
-    }
-    label, description = _STATE_LABELS[verification.state], clean(descriptions[verification.state])
-    return f"{label:<8} {clean(verification.host, 100)}: {verification.check} {description}"
+    names = {"check": verification.check, "reason": _text(verification.reason)}
+    description = phrase(_VERIFIED[verification.state], **names)
+    if verification.state == "unknown" and verification.unrelated:
+        description += localized("; not one of the rules that were found, so the rollout goes on")
+    return _line(_STATE_LABELS[verification.state], clean(verification.host, 100), description)
 
 
 def progress_text(update: HostResult | Verification) -> str:
@@ -68,15 +85,25 @@ def result_text(result: RolloutResult, plan: FixPlan) -> str:
         proven = [host for host in proven if host in verified_hosts]
     lines = []
     if result.pending_hosts:
-        lines.append(f"not started: {fleet.where(list(result.pending_hosts))}")
+        lines.append(phrase("not started: {hosts}", hosts=fleet.where(list(result.pending_hosts))))
     if result.excluded_hosts:
-        lines.append(f"excluded, and not changed: {fleet.where(list(result.excluded_hosts))}; they need a new plan")
+        excluded = fleet.where(list(result.excluded_hosts))
+        lines.append(phrase("excluded, and not changed: {hosts}; they need a new plan", hosts=excluded))
     if touched:
-        lines.append(f"To undo it: doctor fix --undo {result.id}")
+        lines.append(phrase("To undo it: {command}", command=f"doctor fix --undo {result.id}"))
     word = {0: "FIXED", 12: "UNKNOWN", 10: "NOT FIXED"}.get(result.code, "INTERRUPTED")
     total = len(plan.plans_to_apply) + len(result.excluded_hosts)
-    rest = "; some findings are not part of this plan" if not result.code and plan.code else ""
-    lines.append(f"{word}: {len(proven)} of {count_noun(total, 'host')} verified, {len(touched)} changed{rest}")
+    rest = localized("; some findings are not part of this plan") if not result.code and plan.code else ""
+    lines.append(
+        phrase(
+            "{word}: {proven} of {hosts} verified, {changed} changed",
+            word=localized(word),
+            proven=len(proven),
+            hosts=count_noun(total, "host"),
+            changed=len(touched),
+        )
+        + rest
+    )
     return "\n".join(lines)
 
 
@@ -85,7 +112,7 @@ def undo_text(undo_results: Sequence[UndoResult]) -> str:
     lines = []
     for undo_result in undo_results:
         word = "undone" if undo_result.ok else "FAILED"
-        detail = f" ({clean(undo_result.detail)})" if undo_result.detail else ""
-        lines.append(f"{word:<8} {clean(undo_result.undo.host, 100)}: {clean(undo_result.undo.description)}{detail}")
+        detail = f" ({_text(undo_result.detail)})" if undo_result.detail else ""
+        lines.append(_line(word, clean(undo_result.undo.host, 100), f"{_text(undo_result.undo.description)}{detail}"))
         lines += [f"         {clean(line, 400)}" for line in undo_result.versions[:MAX_VERSION_LINES]]
     return "\n".join(lines)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
+from itertools import islice
 from pathlib import Path
 
 from doctor.config.history_table import HistorySettings
@@ -62,14 +63,10 @@ class HistoryFolder:
                 self.damaged += 1
                 return None
 
-    def newest(self, limit: int) -> Iterator[RunRecord]:
-        """Up to ``limit`` runs, newest first. Raises: OSError."""
-        count = 0
-        for name in reversed(self.names()):
-            record = self.read(name) if count < limit else None
-            if record is not None:
-                count += 1
-                yield record
+    def newest(self, limit: int, names: Sequence[str] | None = None) -> Iterator[RunRecord]:
+        """Up to ``limit`` runs, newest first; ``names``: of these files, oldest first. Raises: OSError."""
+        records = (self.read(name) for name in reversed(self.names() if names is None else names))
+        return islice((record for record in records if record is not None), limit)
 
     def write(self, record: RunRecord, now: datetime) -> str:
         """Adds a run; its file's name. Raises: OSError; ValueError for a record that is too large."""

@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from doctor.preflight.options import PreflightOptions
 
 AGES_SECONDS = 0.3
-"""Seconds for reading earlier runs before a report file is written."""
+"""Seconds for which reading earlier runs, before a report file is written, may be blocked."""
+MOST_AGES_SECONDS = 1.0
+"""Seconds for it in all."""
 RESERVE_SECONDS = 2.0
 """Where less of the budget remains before the report, earlier runs are not read."""
 KEEP_SECONDS = 1.0
+"""Seconds for which writing the record may be blocked; in all it has half of what remains of the budget."""
 
 
 class RunKeeper:
@@ -38,19 +41,19 @@ class RunKeeper:
         has_file = self.options.report or self.options.formats
         if not has_file or not self.is_kept or budget.report_seconds() < RESERVE_SECONDS:
             return verdict
-        report = self._remember(AGES_SECONDS, tells_ages=True, keeps=False)
+        report = self._remember(AGES_SECONDS, MOST_AGES_SECONDS, tells_ages=True, keeps=False)
         return msgspec.structs.replace(verdict, report=msgspec.structs.replace(verdict.report, ages=report.ages))
 
     def keep(self, budget: TimeBudget) -> None:
         """Writes the record."""
-        seconds = min(KEEP_SECONDS, budget.remaining_seconds() / 2)
-        if self.is_kept and seconds > 0:
-            self._remember(seconds, tells_ages=False, keeps=True)
+        most_seconds = budget.remaining_seconds() / 2
+        if self.is_kept and most_seconds > 0:
+            self._remember(KEEP_SECONDS, most_seconds, tells_ages=False, keeps=True)
 
-    def _remember(self, seconds: float, *, tells_ages: bool, keeps: bool) -> Report:
+    def _remember(self, seconds: float, most_seconds: float, *, tells_ages: bool, keeps: bool) -> Report:
         from doctor.session.run_history import HistoryOptions, remember
 
-        options = HistoryOptions("preflight", self.options.config, seconds, self.options.quiet)
+        options = HistoryOptions("preflight", self.options.config, seconds, most_seconds, self.options.quiet)
         return remember(
             self.verdict.report,
             self.verdict.gathered.catalog,

@@ -25,6 +25,7 @@ from doctor.engine.gc_pause import gc_paused
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
+from doctor.engine.sanitize import printable
 from doctor.environment.schedulers import batch_allocation
 from doctor.facts.network_test import NetworkAnswer
 from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, read_rank_table
@@ -250,6 +251,11 @@ class _JobInput:
         )
         self.probe_inputs = msgspec.structs.replace(probe_inputs, paths=options.paths)
 
+    def _rank_table(self) -> str:
+        """Which rank table was checked, for the head of the report; empty where the hosts are from it, or none was."""
+        name = printable(self.table.path, 200) if self.table.path else ""
+        return f"; rank table: {name}" if name and name not in self.inventory.source else ""
+
     def _environment(self) -> str:
         """Whose environment was checked, for the head of the report; empty: this shell's."""
         return f"; environment: of {self.launch.read_from}" if self.launch.read_from else ""
@@ -272,7 +278,7 @@ class _JobInput:
             notes.append("interrupted: the report covers only what was read until then")
         return Run(
             SCHEMA,
-            f"{self.inventory.source}{self._environment()}",
+            f"{self.inventory.source}{self._rank_table()}{self._environment()}",
             started,
             round(time.monotonic() - clock, 3),
             records,

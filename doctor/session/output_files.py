@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from doctor.engine.errors import UsageError
+from doctor.engine.language import localized_filled
 from doctor.session.console import write
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def print_stderr(text: str) -> None:
 
 def print_warning(text: str) -> None:
     """One line on stderr, whether or not anybody reads it."""
-    print_stderr(f"doctor: {text}")
+    print_stderr(f"doctor: {localized_filled(text)}")
 
 
 def combine_callbacks(*calls: Callable[..., None]) -> Callable[..., None]:

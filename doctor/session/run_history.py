@@ -1,28 +1,35 @@
 """Keeps each run in the history, and tells since when its findings are there. Never fails a run, nor slows one.
 
-All of it happens in a thread that is given up after a while: a home folder may be on a file server that hangs.
+All of it happens in a thread that is given up once it is blocked for a while: a home folder may be on a file server
+that hangs. A busy machine alone costs no record. The run is written before earlier ones are read.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.session.blocked_thread import join_unless_blocked
 from doctor.session.output_files import print_warning
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from doctor.config.history_table import HistorySettings
     from doctor.engine.check import Check
     from doctor.engine.finding_age import AgeKey, FindingAge
     from doctor.engine.result import Report
+    from doctor.history.run_store import HistoryFolder
 
 HISTORY_SECONDS = 1.0
-"""Seconds for reading and writing."""
+"""Seconds for which reading and writing may be blocked."""
+MOST_SECONDS = 30.0
+"""Seconds for all of it, also on a machine that is busy."""
 
 
 class HistoryOptions(msgspec.Struct, frozen=True):
@@ -33,6 +40,9 @@ class HistoryOptions(msgspec.Struct, frozen=True):
     config: Path | None = None
     """The settings file that was named."""
     seconds: float = HISTORY_SECONDS
+    """For which it may be blocked."""
+    most_seconds: float = MOST_SECONDS
+    """In all."""
     quiet: bool = False
     """Nothing is said of a run that could not be kept."""
 
@@ -55,11 +65,15 @@ def remember(
     worker = _Worker(report, checks, options, environ, tells_ages, keeps)
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
-    thread.join(options.seconds)
-    problem = worker.problem if not thread.is_alive() else f"no answer within {options.seconds:g} s"
-    if problem and keeps and not options.quiet:
+    ended = join_unless_blocked(thread, options.seconds, options.most_seconds)
+    problem = worker.problem if ended else _unanswered(options)
+    if problem and keeps and not options.quiet and not worker.is_kept:
         print_warning(f"history: {problem}; this run is not kept")
     return msgspec.structs.replace(report, ages=worker.ages) if worker.ages else report
+
+
+def _unanswered(options: HistoryOptions) -> str:
+    return f"no answer within {min(options.seconds, options.most_seconds):g} s"
 
 
 class _Worker:
@@ -78,6 +92,7 @@ class _Worker:
         self.tells_ages, self.keeps = tells_ages, keeps
         self.ages: Mapping[AgeKey, FindingAge] = {}
         self.problem = ""
+        self.is_kept = False
 
     def run(self) -> None:
         try:
@@ -95,21 +110,31 @@ class _Worker:
             return
         try:
             with open_history(self.environ, create=self.keeps) as folder:
-                if self.tells_ages and any(outcome.findings for outcome in self.report.outcomes):
-                    from doctor.history.ages import MAX_RUNS, ages
-                    from doctor.history.run_record import RunView
-
-                    # Two runs may begin in one second.
-                    earlier = [run for run in folder.newest(MAX_RUNS) if run.started <= self.report.started]
-                    self.ages = ages(self.report, [RunView(run) for run in earlier], machine_name())
-                if self.keeps:
-                    from doctor.history.run_record import make_record
-
-                    now = current_time()
-                    folder.write(make_record(self.report, self.checks, self.options.command, machine_name()), now)
-                    folder.prune(settings, now)
+                earlier_names = folder.names()
+                try:
+                    if self.keeps:
+                        now = current_time()
+                        self._keep(folder, now)
+                        folder.prune(settings, now)
+                finally:
+                    if self.tells_ages and any(outcome.findings for outcome in self.report.outcomes):
+                        self._read_ages(folder, earlier_names)
         except NoHistory as error:
             self.problem = str(error)
+
+    def _keep(self, folder: HistoryFolder, now: datetime) -> None:
+        from doctor.history.run_record import make_record
+
+        folder.write(make_record(self.report, self.checks, self.options.command, machine_name()), now)
+        self.is_kept = True
+
+    def _read_ages(self, folder: HistoryFolder, earlier_names: Sequence[str]) -> None:
+        from doctor.history.ages import MAX_RUNS, ages
+        from doctor.history.run_record import RunView
+
+        # Two runs may begin in one second.
+        earlier = [run for run in folder.newest(MAX_RUNS, earlier_names) if run.started <= self.report.started]
+        self.ages = ages(self.report, [RunView(run) for run in earlier], machine_name())
 
 
 def machine_name() -> str:

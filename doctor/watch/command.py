@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import psutil
 
 from doctor.engine.errors import InputError
+from doctor.engine.language import localized_filled
 
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 ENDING = frozenset({signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT})
@@ -104,4 +105,4 @@ def _lives(process: psutil.Process) -> bool:
 def warn(text: str) -> None:
     """One line on stderr."""
     with contextlib.suppress(OSError, ValueError):
-        print(f"doctor watch: {text}", file=sys.stderr, flush=True)
+        print(f"doctor watch: {localized_filled(text)}", file=sys.stderr, flush=True)

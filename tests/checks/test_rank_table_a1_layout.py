@@ -13,7 +13,7 @@ NAME = "rank-table-a1-layout"
 @pytest.mark.parametrize("count", [3, 5, 6, 7])
 def test_counts_that_form_no_group(count: int) -> None:
     (finding,) = said(judged(NAME, a1(1, count), "A1"))
-    assert finding == f"172.16.0.10 has {count} devices | expected 1, 2, 4 or 8"
+    assert finding == f"the rank table gives it {count} devices | expected 1, 2, 4 or 8"
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
@@ -25,7 +25,7 @@ def test_across_the_halves() -> None:
     value = a1(1, 2)
     value["server_list"][0]["device"][1]["device_id"] = "4"
     (finding,) = said(judged(NAME, value, "A1"))
-    assert finding.startswith("the devices of 172.16.0.10 lie in both halves | observed [0, 4]")
+    assert finding.startswith("its devices in the rank table lie in both halves | observed [0, 4]")
 
 
 def test_the_second_half_alone_is_fine() -> None:

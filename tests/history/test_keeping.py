@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +24,7 @@ from doctor.environment.job_context import JobContext
 from doctor.history import run_store
 from doctor.preflight.keep_run import RunKeeper
 from doctor.report.formats.json import SCHEMA_FILE
+from doctor.session.blocked_thread import join_unless_blocked
 from doctor.session.run_history import HistoryOptions, remember
 from tests.history.runs import CHECKS, LINK, at, report
 
@@ -199,3 +202,43 @@ def test_of_a_job_only_the_process_that_evaluates_all_hosts_keeps_it(context: Jo
     verdict = SimpleNamespace(gathered=SimpleNamespace(context=context))
     keeper = RunKeeper(verdict, SimpleNamespace(keeps_history=True), {})  # type: ignore[arg-type]
     assert keeper.is_kept == is_kept
+
+
+class TestBusyMachine:
+    def test_a_thread_that_runs_is_waited_for_longer_than_one_that_is_blocked(self) -> None:
+        ended = threading.Event()
+
+        def work() -> None:
+            while time.thread_time() < 0.3:
+                pass
+
+        assert join_unless_blocked(started(work), blocked_seconds=0.1, most_seconds=60)
+        assert not join_unless_blocked(started(lambda: ended.wait(60)), blocked_seconds=0.1, most_seconds=60)
+        assert not join_unless_blocked(started(work), blocked_seconds=60, most_seconds=0.05)
+        ended.set()
+
+    def test_fifty_at_once_on_one_cpu_are_all_kept(self, state: Path) -> None:
+        """Each waits for the CPU much longer than its file system may take."""
+        environ = {"XDG_STATE_HOME": str(state), "DOCTOR_CONFIG": os.devnull}
+        now = report(1, **{f"n{number}": "E" for number in range(3000)})
+        options = HistoryOptions("check", seconds=0.15)
+        remember(now, CHECKS, options, environ=environ)  # the imports
+        for file in kept(state):
+            file.unlink()
+        cpu = min(os.sched_getaffinity(0))
+        children = []
+        for _ in range(50):
+            child = os.fork()
+            if not child:
+                os.sched_setaffinity(0, {cpu})
+                remember(now, CHECKS, options, environ=environ)
+                os._exit(0)
+            children.append(child)
+        assert {os.waitpid(child, 0)[1] for child in children} == {0}
+        assert len(kept(state)) == 50
+
+
+def started(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread

@@ -10,6 +10,7 @@ from typing import Any
 from doctor.diagnose.cause import Cause, CheckedCause, Culprit, Diagnosis, Waiting
 from doctor.diagnose.events import Event
 from doctor.diagnose.signature import Signature
+from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.record import redact
 
 SCHEMA = "doctor.diagnosis/1"
@@ -131,16 +132,28 @@ def _checked(diagnosis: Diagnosis, number: int) -> dict[str, Any] | None:
 def checked_lines(checked: CheckedCause) -> list[str]:
     """What the checks of a cause find now, one sentence each: ``link-down on node7: NPU 4``."""
     if checked.reason:
-        return [f"not checked: {checked.reason}"]
-    hosts = ", ".join(checked.hosts[:8]) + (f" and {len(checked.hosts) - 8} more" if len(checked.hosts) > 8 else "")
+        return [phrase("not checked: {reason}", reason=localized_filled(checked.reason))]
+    more = phrase(" and {count} more", count=len(checked.hosts) - 8) if len(checked.hosts) > 8 else ""
+    hosts = ", ".join(checked.hosts[:8]) + more
     lines = [
-        f"{item.check} on {', '.join(item.hosts) or hosts} ({item.severity}): {item.text}" for item in checked.findings
+        phrase(
+            "{check} on {hosts} ({severity}): {text}",
+            check=item.check,
+            hosts=", ".join(item.hosts) or hosts,
+            severity=localized(item.severity),
+            text=localized_filled(item.text),
+        )
+        for item in checked.findings
     ]
     if checked.passed:
-        lines.append(f"{', '.join(checked.passed)}: no finding on {hosts}")
-    lines += [f"{check}: unknown: {reason}" for check, reason in checked.unknown]
+        lines.append(phrase("{checks}: no finding on {hosts}", checks=", ".join(checked.passed), hosts=hosts))
+    lines += [
+        phrase("{check}: unknown: {reason}", check=check, reason=localized_filled(reason))
+        for check, reason in checked.unknown
+    ]
     if checked.skipped:
-        lines.append(f"{', '.join(check for check, _ in checked.skipped)}: skipped, they do not apply")
+        names = ", ".join(check for check, _ in checked.skipped)
+        lines.append(phrase("{checks}: skipped, they do not apply", checks=names))
     return lines
 
 

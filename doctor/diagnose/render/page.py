@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping
 
 from doctor.diagnose.signature import Signature
+from doctor.engine.language import localized, phrase
+from doctor.report.layout.finding_table import cut
+from doctor.report.layout.formatting import display_width, wrapped
 
 _ROLES = {
     "root": "the fault is on the rank or host that prints it",
@@ -28,14 +30,18 @@ def find_signatures(signatures: Mapping[str, Signature], name: str) -> list[Sign
 
 def signature_page(signature: Signature, playbooks: Iterable[str], width: int) -> str:
     """The page; lines have at most ``width`` columns, except patterns and commands."""
-    heading = f"{signature.id}: {signature.title}"
-    lines = [heading, "=" * min(len(heading), width), ""]
+    heading = f"{signature.id}{localized(': ')}{localized(signature.title)}"
+    lines = [heading, "=" * min(display_width(heading), width), ""]
     if signature.codes:
-        lines += [f"Codes: {', '.join(signature.codes)}"]
-    lines += _fold(f"Printed by: {', '.join(signature.components) or 'any'}; phase {signature.phase}.", width)
-    lines += _fold(f"Role: {signature.role}: {_ROLES[signature.role]}.", width)
+        lines += [phrase("Codes: {codes}", codes=", ".join(signature.codes))]
+    printers = ", ".join(signature.components) or localized("any")
+    lines += wrapped(
+        phrase("Printed by: {components}; phase {phase}.", components=printers, phase=signature.phase), width
+    )
+    meaning = localized(_ROLES[signature.role])
+    lines += wrapped(phrase("Role: {role}: {meaning}.", role=signature.role, meaning=meaning), width)
     if signature.note:
-        lines += ["", *_fold(signature.note, width)]
+        lines += ["", *wrapped(localized(signature.note), width)]
     for title, items in (
         ("Likely causes", signature.causes),
         ("Confirm", signature.confirm),
@@ -48,7 +54,9 @@ def signature_page(signature: Signature, playbooks: Iterable[str], width: int) -
         ("Sources", signature.sources),
     ):
         if items:
-            lines += ["", title, "-" * len(title), *(line for item in items for line in _item(item, title, width))]
+            shown = localized(title)
+            lines += ["", shown, "-" * display_width(shown)]
+            lines += [line for item in items for line in _item(localized(item), title, width)]
     return "\n".join(lines) + "\n"
 
 
@@ -56,7 +64,7 @@ def signature_list(signatures: Iterable[Signature], terms: Iterable[str], width:
     """One line for each signature that has all words; empty where there is none."""
     search_words = [word.lower() for word in terms]
     rows = [
-        (signature.id, ",".join(signature.codes), signature.title)
+        (signature.id, ",".join(signature.codes), localized(signature.title))
         for signature in signatures
         if all(word in _search_text(signature) for word in search_words)
     ]
@@ -64,22 +72,24 @@ def signature_list(signatures: Iterable[Signature], terms: Iterable[str], width:
     lines = []
     for name, codes, title in sorted(rows):
         line = f"{name:<{columns}}  {title}" + (f" ({codes})" if codes else "")
-        lines.append(line if not width or len(line) <= width else line[: width - 3] + "...")
+        lines.append(cut(line, width) if width else line)
     return "".join(line + "\n" for line in lines)
 
 
 def _search_text(signature: Signature) -> str:
-    terms = (signature.id, signature.title, signature.note, *signature.codes, *signature.components, *signature.causes)
+    terms = (
+        signature.id,
+        signature.title,
+        localized(signature.title),
+        signature.note,
+        *signature.codes,
+        *signature.components,
+        *signature.causes,
+    )
     return " ".join(terms).lower()
 
 
 def _item(item: str, title: str, width: int) -> list[str]:
     if title in ("Patterns", "Example", "Confirm"):
         return [f"  {item}"]
-    return textwrap.wrap(
-        item, width, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-    )
-
-
-def _fold(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    return wrapped(f"- {item}", width)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
 from doctor.diagnose.cause import Cause, Culprit, Diagnosis, Waiting
@@ -10,8 +9,9 @@ from doctor.diagnose.events import Event
 from doctor.diagnose.render.document import checked_lines, format_time, playbook_names, verdict
 from doctor.diagnose.rules.named import count_ranks
 from doctor.diagnose.signature import Signature
+from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.record import redact
-from doctor.engine.sanitize import count_noun
+from doctor.report.layout.formatting import count_noun, display_width, wrapped
 from doctor.transport.messages import format_size
 
 MAX_ITEMS = 3
@@ -37,7 +37,8 @@ def render_text(
     for job in diagnosis.earlier if verbose else diagnosis.earlier[:MAX_EARLIER]:
         lines += ["", *_earlier_heading(job, width), *_job_lines(job, signatures, playbooks, width, bold, verbose)]
     if len(diagnosis.earlier) > MAX_EARLIER and not verbose:
-        lines += ["", f"{len(diagnosis.earlier) - MAX_EARLIER} earlier jobs more (--verbose)"]
+        more = len(diagnosis.earlier) - MAX_EARLIER
+        lines += ["", phrase("{count} earlier jobs more (--verbose)", count=more)]
     return "\n".join(lines) + "\n"
 
 
@@ -46,8 +47,8 @@ def _earlier_heading(job: Diagnosis, width: int) -> list[str]:
     starts = [summary.first_time for summary in job.files if summary.first_time is not None]
     ends = [summary.last_time for summary in job.files if summary.last_time is not None]
     first, last = format_time(min(starts, default=None)), format_time(max(ends, default=None))
-    span = f", {first[:19]} to {last[:19]}" if first and last else ""
-    return _folded(f"An earlier job{span}:", width, "")
+    span = phrase(", {first} to {last}", first=first[:19], last=last[:19]) if first and last else ""
+    return _folded(phrase("An earlier job{span}:", span=span), width, "")
 
 
 def _job_lines(
@@ -68,7 +69,7 @@ def _job_lines(
     if diagnosis.undecidable:
         lines.append("")
         for item in diagnosis.undecidable.needed:
-            lines += _labelled("decides", [item], width)
+            lines += _labelled("decides", [localized_filled(item)], width)
     lines += ["", *_file_lines(diagnosis, width, verbose)]
     return [*lines, *_labelled("earlier" if diagnosis.attempts else "", attempt_lines(diagnosis, verbose), width)]
 
@@ -80,11 +81,11 @@ def attempt_lines(diagnosis: Diagnosis, verbose: bool = False) -> list[str]:
     for attempt in shown:
         files = [summary for summary in attempt.diagnosis.files if summary.last_line]
         where = f" ({files[0].name}:{files[0].first_line}-{files[0].last_line})" if len(files) == 1 else ""
-        kind = "another job" if attempt.is_job else "an attempt that was started again"
-        what = "the same cause" if attempt.same else headline(attempt.diagnosis)
-        lines.append(f"{kind}{where}: {what}")
+        kind = localized("another job" if attempt.is_job else "an attempt that was started again")
+        what = localized("the same cause") if attempt.same else headline(attempt.diagnosis)
+        lines.append(f"{kind}{where}{localized(': ')}{what}")
     more = len(diagnosis.attempts) - len(shown)
-    return lines + ([f"and {more} more (--verbose)"] if more else [])
+    return lines + ([phrase("and {count} more (--verbose)", count=more)] if more else [])
 
 
 def headline(diagnosis: Diagnosis) -> str:
@@ -93,20 +94,23 @@ def headline(diagnosis: Diagnosis) -> str:
         first = diagnosis.causes[0]
         doubt = {"certain": "", "likely": "Most likely: ", "possible": "Possibly: "}[first.confidence]
         more = len(diagnosis.causes) - 1
-        rest = f" ({count_noun(more, 'further cause')} below)" if more else ""
-        return f"{doubt}{first.summary}.{rest}"
+        rest = phrase(" ({causes} below)", causes=count_noun(more, "further cause")) if more else ""
+        return f"{localized(doubt)}{localized_filled(first.summary)}{localized('.')}{rest}"
     if diagnosis.undecidable:
-        return f"Undecidable: {diagnosis.undecidable.reason}."
+        return phrase("Undecidable: {reason}.", reason=localized_filled(diagnosis.undecidable.reason))
     files = count_noun(len(diagnosis.files), "file")
     if diagnosis.unread and not any(summary.lines for summary in diagnosis.files):
-        return "Undecidable: no log could be read."
+        return localized("Undecidable: no log could be read.")
     if not any(summary.lines for summary in diagnosis.files):
-        return f"No log to read: {files} without a line."
+        return phrase("No log to read: {files} without a line.", files=files)
     if verdict(diagnosis) == "ended-well":
-        return f"No failure: the run ended well ({files})."
+        return phrase("No failure: the run ended well ({files}).", files=files)
     if diagnosis.failed:
-        return f"Undecidable: the logs show errors without a cause ({files})."
-    return f"No failure in {files}, and no line shows that the run ended well: a rank that was killed writes nothing."
+        return phrase("Undecidable: the logs show errors without a cause ({files}).", files=files)
+    return phrase(
+        "No failure in {files}, and no line shows that the run ended well: a rank that was killed writes nothing.",
+        files=files,
+    )
 
 
 def _cause_lines(
@@ -120,15 +124,15 @@ def _cause_lines(
 ) -> Iterator[str]:
     signature = signatures[cause.signature]
     code = f", {signature.codes[0]}" if signature.codes else ""
-    heading = f"cause {number}" if len(diagnosis.causes) > 1 else "cause"
-    yield from _labelled(heading, [f"{signature.title} ({signature.id}{code})"], width)
-    yield from _labelled("who", [_names(cause.culprits, verbose) or "the job as a whole"], width)
-    yield from _labelled("rule", [f"{cause.rule}; {cause.confidence}"], width)
+    numbers = str(number) if len(diagnosis.causes) > 1 else ""
+    yield from _labelled("cause", [f"{localized(signature.title)} ({signature.id}{code})"], width, numbers)
+    yield from _labelled("who", [_names(cause.culprits, verbose) or localized("the job as a whole")], width)
+    yield from _labelled("rule", [f"{localized(cause.rule)}{localized('; ')}{localized(cause.confidence)}"], width)
     yield from _labelled("proof", [_quoted(diagnosis, event) for event in cause.evidence], width)
     limit = 100 if verbose else MAX_ITEMS
-    yield from _labelled("why", signature.causes[:limit], width)
-    yield from _labelled("confirm", signature.confirm[:limit], width)
-    yield from _labelled("fix", signature.fix[:limit], width)
+    yield from _labelled("why", map(localized, signature.causes[:limit]), width)
+    yield from _labelled("confirm", map(localized, signature.confirm[:limit]), width)
+    yield from _labelled("fix", map(localized, signature.fix[:limit]), width)
     names = playbook_names(signature, playbooks)
     if names:
         yield from _labelled("playbooks", [", ".join(names[:limit]) + " (doctor explain NAME)"], width)
@@ -142,9 +146,9 @@ def _cause_lines(
 
 def _names(culprits: tuple[Culprit, ...], verbose: bool) -> str:
     limit = 100 if verbose else 8
-    names = [culprit.name for culprit in culprits[:limit]]
+    names = [localized_filled(culprit.name) for culprit in culprits[:limit]]
     more = len(culprits) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more else "")
+    return localized(", ").join(names) + (phrase(" and {count} more", count=more) if more else "")
 
 
 def _quoted(diagnosis: Diagnosis, event: Event) -> str:
@@ -158,10 +162,15 @@ def _waiting_lines(
 ) -> Iterator[str]:
     total = sum(len(item.culprits) for item in diagnosis.waiting)
     listed = diagnosis.waiting if verbose else diagnosis.waiting[:MAX_WAITING]
-    rows = [f"{_who(item)}: {signatures[item.signature].title}" for item in listed]
+    rows = [
+        f"{localized_filled(_who(item))}{localized(': ')}{localized(signatures[item.signature].title)}"
+        for item in listed
+    ]
     if len(diagnosis.waiting) > len(listed):
-        rows.append(f"and {count_noun(len(diagnosis.waiting) - len(listed), 'kind')} more")
-    yield from _labelled("waited" if diagnosis.causes else f"{total} report", rows, width)
+        rows.append(phrase("and {kinds} more", kinds=count_noun(len(diagnosis.waiting) - len(listed), "kind")))
+    yield from _labelled(
+        "waited" if diagnosis.causes else "report", rows, width, "" if diagnosis.causes else str(total)
+    )
 
 
 def _who(item: Waiting) -> str:
@@ -173,50 +182,79 @@ def _who(item: Waiting) -> str:
 
 def _file_lines(diagnosis: Diagnosis, width: int, verbose: bool) -> Iterator[str]:
     size = sum(summary.bytes for summary in diagnosis.files)
-    world = f" of {diagnosis.world_size} ranks" if diagnosis.world_size else ""
     lines = sum(summary.lines for summary in diagnosis.files)
-    text = f"{count_noun(len(diagnosis.files), 'file')}, {count_noun(lines, 'line')}, {format_size(size)}; "
-    text += f"{diagnosis.processes} process{'' if diagnosis.processes == 1 else 'es'}{world}"
-    yield from _labelled("read", [text], width)
+    sizes = (count_noun(len(diagnosis.files), "file"), count_noun(lines, "line"), format_size(size))
+    text = count_noun(diagnosis.processes, "process", "processes")
+    if diagnosis.world_size:
+        text = phrase("{processes} of {world} ranks", processes=text, world=diagnosis.world_size)
+    yield from _labelled("read", [f"{localized(', ').join(sizes)}{localized('; ')}{text}"], width)
     if diagnosis.source:
-        yield from _labelled("from", [diagnosis.source], width)
+        yield from _labelled("from", [localized_filled(diagnosis.source)], width)
     yield from _labelled("unread", _limited(diagnosis.unread, verbose), width)
     yield from _labelled("note", _limited(diagnosis.notes, verbose), width)
     if not diagnosis.clocks_comparable:
-        yield from _labelled("clocks", ["differ between hosts: times of different hosts were not compared"], width)
+        text = localized("differ between hosts: times of different hosts were not compared")
+        yield from _labelled("clocks", [text], width)
     noted = [summary for summary in diagnosis.files if summary.notes]
     limit = len(noted) if verbose else 4
     for summary in noted[:limit]:
-        yield from _labelled("note", [f"{summary.name}: {'; '.join(summary.notes)}"], width)
+        notes = localized("; ").join(map(localized_filled, summary.notes))
+        yield from _labelled("note", [f"{summary.name}{localized(': ')}{notes}"], width)
     if len(noted) > limit:
-        yield from _labelled("note", [f"{len(noted) - limit} more files have notes (--verbose)"], width)
+        yield from _labelled(
+            "note", [phrase("{count} more files have notes (--verbose)", count=len(noted) - limit)], width
+        )
 
 
 def _limited(items: tuple[str, ...], verbose: bool) -> list[str]:
     limit = len(items) if verbose else MAX_WAITING
     more = len(items) - limit
-    return [*items[:limit], *([f"and {more} more (--verbose)"] if more > 0 else [])]
+    shown = [localized_filled(item) for item in items[:limit]]
+    return [*shown, *([phrase("and {count} more (--verbose)", count=more)] if more > 0 else [])]
 
 
-def _labelled(label: str, items: Iterable[str], width: int) -> Iterator[str]:
+_LABELS = {
+    "cause": "label: cause",
+    "who": "label: who",
+    "rule": "label: rule",
+    "proof": "label: proof",
+    "why": "label: why",
+    "confirm": "label: confirm",
+    "fix": "label: fix",
+    "playbooks": "label: playbooks",
+    "now": "label: now",
+    "before": "label: before",
+    "waited": "label: waited",
+    "report": "label: report",
+    "read": "label: read",
+    "from": "label: from",
+    "unread": "label: unread",
+    "note": "label: note",
+    "clocks": "label: clocks",
+    "earlier": "label: earlier",
+    "decides": "label: decides",
+}
+"""The labels, and how the catalogue names them: some mean something else in other reports."""
+
+
+def label_text(label: str, numbers: str = "") -> str:
+    """A label in the language of this process; ``numbers`` stand behind a cause, and before a count of reports."""
+    text = label if is_english() or not label else localized(_LABELS[label])
+    pair = (numbers, text) if label == "report" else (text, numbers)
+    return " ".join(part for part in pair if part)
+
+
+def _labelled(label: str, items: Iterable[str], width: int, numbers: str = "") -> Iterator[str]:
     """The items, the first beside the label, all indented alike."""
+    text = label_text(label, numbers)
     for item in items:
-        indent = " " * (_LABEL + 2)
-        folded = _folded(item, width, indent)
-        first = f"  {label:<{_LABEL}}{folded[0].lstrip() if folded else ''}"
-        yield first.rstrip()
+        folded = _folded(item, width, " " * (_LABEL + 2))
+        yield f"  {text}{' ' * max(_LABEL - display_width(text), 1 if text else 0)}{folded[0].lstrip()}".rstrip()
         yield from folded[1:]
-        label = ""
+        text = ""
 
 
 def _folded(text: str, width: int, indent: str) -> list[str]:
     if not width:
         return [indent + text]
-    return textwrap.wrap(
-        text,
-        max(width, 40),
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return [indent + line for line in wrapped(text, max(width, 40) - len(indent))]

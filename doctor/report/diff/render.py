@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,13 @@ import msgspec
 
 from doctor import __version__
 from doctor.engine.exit_code import verdict
+from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.result import Report, Severity
-from doctor.report.diff.compare import KINDS, FindingChange, ReportDifference, UnknownChange, counts
+from doctor.report.diff.compare import KINDS, FindingChange, Kind, ReportDifference, UnknownChange, counts
 from doctor.report.formats.json import to_json_value
 from doctor.report.formats.markdown import code_span, fenced
 from doctor.report.layout.fold import fold
-from doctor.report.layout.formatting import clean, count_noun, format_time
+from doctor.report.layout.formatting import clean, count_noun, display_width, format_time
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.summary_lines import summary_lines
 
@@ -24,6 +25,8 @@ SCHEMA = "doctor.diff/1"
 SCHEMA_FILE = Path(__file__).parents[1] / "schema" / "doctor.diff.1.json"
 MAX_LINES = 8
 """Lines for one check and one kind of change, and checks that are named in one line."""
+_ROW_NAMES = {"findings": "diff: findings", "before": "diff: before", "now": "diff: now"}
+"""How the catalogue names them: some mean something else in other reports."""
 MAX_NAMED_CHECKS = 3
 """Up to so many checks are named where more are counted."""
 
@@ -37,10 +40,10 @@ def render(difference: ReportDifference, code: int) -> str:
 def render_markdown(difference: ReportDifference, code: int) -> str:
     """As a ticket; what hosts say stands in code alone."""
     numbers = counts(difference)
-    head = ", ".join(f"{numbers[kind]} {kind}" for kind in KINDS if numbers[kind]) or "no findings in either run"
+    head = _counted(numbers, [kind for kind in KINDS if numbers[kind]]) or localized("no findings in either run")
     lines = [f"# doctor: {head}", ""]
     for title, block in _blocks(difference):
-        lines += [f"## {title.capitalize()}", "", *fenced(block)]
+        lines += [f"## {localized(title).capitalize()}", "", *fenced(block)]
     lines += [f"- {code_span(line, 1000)}" for line in _verdicts(difference, code)]
     return "\n".join(lines) + "\n"
 
@@ -82,8 +85,9 @@ def _blocks(difference: ReportDifference) -> Iterator[tuple[str, list[str]]]:
     gap_lines += [_unknown_line("known", gap, new) for gap in difference.became_known]
     if gap_lines:
         yield "known and unknown", gap_lines
-    moved = [f"host added {old.fold(difference.hosts_added)}"] if difference.hosts_added else []
-    moved += [f"host removed {old.fold(difference.hosts_removed)}"] if difference.hosts_removed else []
+    moved = [phrase("host added {hosts}", hosts=old.fold(difference.hosts_added))] if difference.hosts_added else []
+    if difference.hosts_removed:
+        moved.append(phrase("host removed {hosts}", hosts=old.fold(difference.hosts_removed)))
     moved += [_checks("added", difference.checks_added)] if difference.checks_added else []
     moved += [_checks("removed", difference.checks_removed)] if difference.checks_removed else []
     if moved:
@@ -98,38 +102,52 @@ def _changes(changes: Sequence[FindingChange], fleet: Fleet) -> Iterator[str]:
             yield _change(change, fleet)
     for check, number in counts_by_check.items():
         if number > MAX_LINES:
-            yield f"{changes[0].kind:<8} ... and {number - MAX_LINES} more of {check} (-f json has all)"
+            more = phrase("... and {count} more of {check} (-f json has all)", count=number - MAX_LINES, check=check)
+            yield f"{changes[0].kind:<8} {more}"
 
 
 def _change(change: FindingChange, fleet: Fleet) -> str:
     word = "FAIL" if change.severity is Severity.ERROR else "warn"
-    where = f" on {fleet.where(change.hosts)}" if change.hosts else ""
-    more = [change.reason] if change.reason else []
-    more += (
-        [f"{count_noun(change.count_before, 'finding')} before, {change.count_now} now"]
-        if change.count_before != change.count_now and change.count_before and change.count_now
-        else []
-    )
-    suffix = f" ({'; '.join(more)})" if more else ""
-    return f"{change.kind:<8} {word} {change.check}{where}: {change.message}{suffix}"
+    more = [localized_filled(change.reason)] if change.reason else []
+    if change.count_before != change.count_now and change.count_before and change.count_now:
+        before = count_noun(change.count_before, "finding")
+        more.append(phrase("{findings} before, {count} now", findings=before, count=change.count_now))
+    suffix = f" ({localized('; ').join(more)})" if more else ""
+    name = _on(change.check, fleet.where(change.hosts) if change.hosts else "")
+    return f"{change.kind:<8} {word} {name}{localized(': ')}{localized_filled(change.message)}{suffix}"
+
+
+def _on(name: str, where: str) -> str:
+    return phrase("{name} on {where}", name=name, where=where) if where else name
+
+
+def _counted(numbers: Mapping[Kind, int], kinds: Sequence[Kind]) -> str:
+    return localized(", ").join(f"{numbers[kind]} {localized(kind)}" for kind in kinds)
 
 
 def _unknown_line(word: str, gap: UnknownChange, fleet: Fleet) -> str:
     names = ", ".join(gap.checks) if len(gap.checks) <= MAX_NAMED_CHECKS else count_noun(len(gap.checks), "check")
-    where = f" on {fleet.where(gap.hosts)}" if gap.hosts else ""
-    then = "was " if word == "known" else ""
-    return f"{word:<8} {names}{where}: {then}{gap.reason or 'no reason given'}"
+    reason = localized_filled(gap.reason) if gap.reason else localized("no reason given")
+    reason = phrase("was {reason}", reason=reason) if word == "known" else reason
+    return f"{word:<8} {_on(names, fleet.where(gap.hosts) if gap.hosts else '')}{localized(': ')}{reason}"
 
 
 def _checks(word: str, names: Sequence[str]) -> str:
-    return f"checks {word} {', '.join(names) if len(names) <= MAX_LINES else len(names)}"
+    listed = ", ".join(names) if len(names) <= MAX_LINES else str(len(names))
+    return phrase("checks added {names}" if word == "added" else "checks removed {names}", names=listed)
 
 
 def _verdicts(difference: ReportDifference, code: int) -> Iterator[str]:
     numbers = counts(difference)
-    yield "findings " + ", ".join(f"{numbers[kind]} {kind}" for kind in KINDS)
-    yield f"before   {_verdict(difference.old, None)}"
-    yield f"now      {_verdict(difference.new, code)}"
+    rows = {
+        "findings": _counted(numbers, KINDS),
+        "before": _verdict(difference.old, None),
+        "now": _verdict(difference.new, code),
+    }
+    names = {name: name if is_english() else localized(_ROW_NAMES[name]) for name in rows}
+    wide = max(8, *map(display_width, names.values()))
+    for name, text in rows.items():
+        yield f"{names[name]}{' ' * (wide - display_width(names[name]))} {text}"
 
 
 def _verdict(report: Report, code: int | None) -> str:

@@ -13,7 +13,7 @@ from doctor.engine.shell_quote import placeholder_names
 from doctor.report.layout.advice import fill_advice, mark_personal_words, mark_unknown, marks, standalone_placeholders
 from doctor.report.layout.finding_ages import LABEL
 from doctor.report.layout.fold import CheckFailure, FollowingFailure
-from doctor.report.layout.formatting import clean, count_noun, sentences, unwrap_lines
+from doctor.report.layout.formatting import clean, count_noun, display_width, sentences, unwrap_lines
 from doctor.report.layout.group_findings import FindingGroup, alike, without_host_name
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.page_model import DetailLevel, ReportEntry, ReportPart, label_lines
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 OBSERVED_EXPECTED = ("observed", "expected")
 MAX_MESSAGE_CHARS = 2000
 MAX_COMMAND_CHARS = 4000
+MAX_WHY_WIDTH = 140
+"""Columns of a short why, two rows of 80: the first sentence whatever its length, and more of them up to here."""
 
 
 def failure_entry(
@@ -37,6 +39,18 @@ def failure_entry(
     why = localized(check.section("Why it matters")) if check else ""
     entry = _FailureEntryBuilder(failure, fix, scope, fleet).entry(why)
     return msgspec.structs.replace(entry, details=((LABEL, when), *entry.details)) if when else entry
+
+
+def _short_why(paragraph: str) -> list[str]:
+    """The first sentences: one alone is often the rule, and the next one what breaking it does."""
+    parts = sentences(paragraph)
+    text = "".join(parts[:1])
+    for part in parts[1:]:
+        longer = text + part if text.endswith("。") else f"{text} {part}"
+        if display_width(longer) > MAX_WHY_WIDTH:
+            break
+        text = longer
+    return [text] if text else []
 
 
 class _FailureEntryBuilder:
@@ -75,7 +89,7 @@ class _FailureEntryBuilder:
                 ("observed", phrase("{observed}; expected {expected}", observed=details[0][1], expected=details[1][1]))
             ]
         why_lines = unwrap_lines(why)
-        details += label_lines("why", sentences(why_lines[0])[:1] if scope.shortens and why_lines else why_lines)
+        details += label_lines("why", _short_why(why_lines[0]) if scope.shortens and why_lines else why_lines)
         if not self.separate_fixes:
             several = self.values_differ(self.fix_placeholders)
             fix = self.fix_lines(failure.groups[0], len(self.own_hosts), several)

@@ -41,6 +41,11 @@ def test_a_local_check_needs_neither_ssh_nor_torch() -> None:
     assert imported("check", "--select", "host-unreachable") & {"paramiko", "torch", "torch_npu", "rich"} == set()
 
 
+def test_watching_a_command_needs_neither_ssh_nor_torch() -> None:
+    """Only the training program loads torch."""
+    assert imported("watch", "--", "true") & {"paramiko", "torch", "torch_npu", "rich"} == set()
+
+
 def test_the_list_would_notice() -> None:
     """The measure itself works: a package that is imported is seen."""
     assert "typer" in imported("check", "--help")

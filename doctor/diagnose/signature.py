@@ -128,15 +128,20 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
 
     @cached_property
     def compiled(self) -> tuple[Pattern, ...]:
-        """Each pattern with the literal that selects lines for it. Raises: SignatureError."""
-        return tuple(Pattern(re.compile(text), longest_literal(text)) for text in self.patterns)
+        """Each pattern with the literal that selects lines for it."""
+        return tuple(Pattern(text, longest_literal(text)) for text in self.patterns)
 
 
-class Pattern(msgspec.Struct, frozen=True):
-    """A compiled pattern, and text that every line it matches contains."""
+class Pattern(msgspec.Struct, frozen=True, dict=True):
+    """A pattern, and text that every line it matches contains."""
 
-    regex: re.Pattern[str]
+    text: str
     literal: str
+
+    @cached_property
+    def regex(self) -> re.Pattern[str]:
+        """Compiled when the first line contains the literal: a log needs few of some hundred. Raises: re.error."""
+        return re.compile(self.text)
 
 
 class _SignatureFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -152,6 +157,8 @@ def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
     bundled = _signature_files(FOLDER)
     for path in (*bundled, *(path for folder in folders for path in _signature_files(folder))):
         for signature in _read_bundled(path) if path in bundled else _read(path):
+            if path not in bundled:
+                validate_signature(path, signature)
             if signature.id in loaded:
                 raise SignatureError(f"{_name(path)}: {signature.id!r} exists twice; expected an id of its own")
             loaded[signature.id] = signature
@@ -171,26 +178,8 @@ def _signature_files(folder: Path) -> list[Path]:
         raise SignatureError(f"{_name(folder)}: {error.strerror}; expected a folder with signatures") from None
 
 
-@cache
-def _read_bundled(path: Path) -> Sequence[Signature]:
-    """As `_read`; the patterns of a file that comes with the package are compiled once for all catalogues."""
-    return _read(path)
-
-
-def _read(path: Path) -> Sequence[Signature]:
-    try:
-        data = toml_compat.loads(read_bounded(path, MAX_BYTES).decode())
-        signatures = msgspec.convert(data, _SignatureFile).signature
-    except OSError as error:
-        raise SignatureError(f"{_name(path)}: {error.strerror}; expected a readable file of signatures") from None
-    except (ValueError, msgspec.ValidationError, RecursionError) as error:
-        raise SignatureError(f"{_name(path)}: {printable_excerpt(str(error), 200)}; expected signatures") from None
-    for signature in signatures:
-        _validate(path, signature)
-    return signatures
-
-
-def _validate(path: Path, signature: Signature) -> None:
+def validate_signature(path: Path, signature: Signature) -> None:
+    """Raises: SignatureError for a signature that breaks a rule; ``path`` is the file that it is in."""
     where = f"{_name(path)}: {printable_excerpt(signature.id)}"
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", signature.id):
         raise SignatureError(f"{where}: expected an id of lower-case words joined by hyphens")
@@ -205,6 +194,22 @@ def _validate(path: Path, signature: Signature) -> None:
             raise SignatureError(f"{where}: expected {MIN_LITERAL} literal characters in {printable_excerpt(text)}")
     if not signature.patterns:
         raise SignatureError(f"{where}: expected at least one pattern")
+
+
+@cache
+def _read_bundled(path: Path) -> Sequence[Signature]:
+    """As `_read`, once for all catalogues; tests validate the files that come with the package."""
+    return _read(path)
+
+
+def _read(path: Path) -> Sequence[Signature]:
+    try:
+        data = toml_compat.loads(read_bounded(path, MAX_BYTES).decode())
+        return msgspec.convert(data, _SignatureFile).signature
+    except OSError as error:
+        raise SignatureError(f"{_name(path)}: {error.strerror}; expected a readable file of signatures") from None
+    except (ValueError, msgspec.ValidationError, RecursionError) as error:
+        raise SignatureError(f"{_name(path)}: {printable_excerpt(str(error), 200)}; expected signatures") from None
 
 
 def longest_literal(pattern: str) -> str:

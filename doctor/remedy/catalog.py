@@ -16,14 +16,18 @@ from doctor.remedy.playbook import Playbook
 def load_playbooks(folders: Sequence[Path] = (), checks: Sequence[Path] = ()) -> list[Playbook]:
     """All playbooks: those of this program, then those of ``folders``, by name within each.
 
-    ``checks`` are the folders with a site's own checks, which playbooks may treat as well.
+    ``checks`` are the folders with a site's own checks, which playbooks may treat as well. That a bundled playbook
+    needs no value that a bundled check does not supply is a matter of the tests: taking the source of all checks apart
+    takes longer than all else that a command does.
 
-    Raises: BadPlaybook for a file that breaks the rules, or a name that is there twice.
+    Raises: PlaybookError for a file that breaks the rules, or a name that is there twice.
     """
     checks_by_name = check_files_by_name(checks)
+    bundled_checks = check_files_by_name()
     playbooks: dict[str, Playbook] = {}
-    for path in (path for folder in (bundled_folder("playbooks"), *folders) for path in _playbook_files(folder)):
-        playbook = read_playbook(path, checks_by_name)
+    bundled = bundled_folder("playbooks")
+    for path in (path for folder in (bundled, *folders) for path in _playbook_files(folder)):
+        playbook = read_playbook(path, checks_by_name, bundled_checks if path.parent == bundled else ())
         if playbook.name in playbooks:
             first_path = file_name(Path(playbooks[playbook.name].path))
             raise PlaybookError(f"{file_name(path)}:1: {playbook.name} is already defined in {first_path}")

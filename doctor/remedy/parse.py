@@ -38,9 +38,12 @@ class PlaybookError(Exception):
     """One line: the file, the line in it, what is wrong, and what was expected."""
 
 
-def read_playbook(path: Path, check_files: Mapping[str, Path]) -> Playbook:
-    """The playbook in one file; ``check_files`` are the checks' files by name. Raises: BadPlaybook."""
-    reader = _PlaybookReader(path, check_files)
+def read_playbook(path: Path, check_files: Mapping[str, Path], unread: Collection[str] = ()) -> Playbook:
+    """The playbook in one file; ``check_files`` are the checks' files by name. Raises: PlaybookError.
+
+    The values that its steps need are not compared with those that the checks ``unread`` supply.
+    """
+    reader = _PlaybookReader(path, check_files, unread)
     try:
         return reader.parse()
     except (OSError, UnicodeDecodeError) as error:
@@ -56,8 +59,8 @@ def file_name(path: Path) -> str:
 class _PlaybookReader:
     """Parses one file into a `Playbook`."""
 
-    def __init__(self, path: Path, check_files: Mapping[str, Path]) -> None:
-        self.path, self.check_files = path, check_files
+    def __init__(self, path: Path, check_files: Mapping[str, Path], unread: Collection[str]) -> None:
+        self.path, self.check_files, self.unread = path, check_files, unread
         self.lines: list[str] = []
 
     def parse(self) -> Playbook:
@@ -154,9 +157,10 @@ class _PlaybookReader:
         if free_variables(playbook.survives):
             self.refuse("survives", 0, f"${free_variables(playbook.survives)[0]}: expected no value of a finding in it")
         names_by_check: dict[str, frozenset[str]] = {}
-        for step in playbook.steps:
+        checks = [check for check in playbook.treats if check not in self.unread]
+        for step in playbook.steps if checks else ():
             for key, name, word in needed_names(step):
-                names_by_check = names_by_check or {check: self.finding_values(check) for check in playbook.treats}
+                names_by_check = names_by_check or {check: self.finding_values(check) for check in checks}
                 self.check_name(step, key, name, word, names_by_check)
 
     def finding_values(self, check: str) -> frozenset[str]:

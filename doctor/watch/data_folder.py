@@ -6,12 +6,12 @@ from pathlib import Path
 
 from doctor.engine.errors import UsageError
 from doctor.watch.data.analyze import DataReport, analyze_records
-from doctor.watch.hook.channel import FOLDER
 from doctor.watch.hook.data_hooks import SCHEDULE, parse_schedule
+from doctor.watch.hook.digest_folder import FOLDER
 
 FILES = (
-    "data_hooks", "data_collection", "channel", "digest", "digest_records", "batch_indices", "gradient_sketch",
-    "group_use", "module_values",
+    "data_hooks", "data_collection", "channel", "digest", "digest_folder", "digest_records", "batch_indices",
+    "gradient_sketch", "group_use", "module_values",
 )  # fmt: skip
 """Of ``doctor/watch/hook/``: they lie beside each other, in a folder that is on no path."""
 MAX_FILES, MAX_BYTES = 4096, 65 << 20

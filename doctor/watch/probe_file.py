@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-FILES = ("digest", "channel", "digest_records")
+FILES = ("digest", "digest_folder", "channel", "digest_records")
 """Of ``doctor/watch/hook/``, in the order in which the probe needs them."""
 _FOLDER = Path(__file__).parent
 _FUTURE = "from __future__ import annotations\n"

@@ -8,7 +8,7 @@ import pytest
 
 from doctor.diagnose.excerpter.line_choice import MAX_LINE
 from doctor.diagnose.read.matcher import Matcher
-from doctor.diagnose.signature import SignatureError, load_signatures, longest_literal
+from doctor.diagnose.signature import FOLDER, SignatureError, load_signatures, longest_literal, validate_signature
 from doctor.remedy.catalog import check_files_by_name, load_playbooks
 
 SIGNATURES = load_signatures()
@@ -34,6 +34,12 @@ def test_each_sample_is_matched_and_selected_by_its_shape(signature) -> None:
 def test_each_signature_names_checks_and_playbooks_that_exist(signature) -> None:
     assert set(signature.checks) <= CHECKS
     assert set(signature.playbooks) <= PLAYBOOKS
+
+
+def test_each_bundled_signature_keeps_the_rules_for_a_sites_own() -> None:
+    """At run time only a site's are validated."""
+    for signature in SIGNATURES.values():
+        validate_signature(FOLDER, signature)
 
 
 def test_a_signature_that_is_a_fault_says_what_to_do_and_where_it_is_from() -> None:

@@ -65,19 +65,21 @@ class ShapeIndex:
 def covering_grams(literals, length):
     """Few texts of at most this length of which each literal contains at least one; greedy."""
     uncovered = {}
+    containing = {}
     for literal in literals:
         uncovered[literal] = set(literal[at : at + length] for at in range(max(1, len(literal) - length + 1)))
-    counts = {}
-    for grams in uncovered.values():
-        for gram in grams:
-            counts[gram] = counts.get(gram, 0) + 1
+        for gram in uncovered[literal]:
+            containing.setdefault(gram, set()).add(literal)
     chosen = []
     while uncovered:
-        best = max(counts, key=lambda gram: (counts[gram], gram))
+        most = max(map(len, containing.values()))
+        best = max(gram for gram, holders in containing.items() if len(holders) == most)
         chosen.append(best)
-        for literal in [literal for literal, grams in uncovered.items() if best in grams]:
+        for literal in list(containing[best]):
             for gram in uncovered.pop(literal):
-                counts[gram] -= 1
+                containing[gram].discard(literal)
+                if not containing[gram]:
+                    del containing[gram]
     return chosen
 
 

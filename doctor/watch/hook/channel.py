@@ -16,13 +16,13 @@ import time
 from collections import deque
 from typing import Any, Callable
 
+from .digest_folder import FOLDER
+
 try:
     import torch
 except Exception:  # a broken torch is no matter of doctor: what needs none still works
     torch = None
 
-FOLDER = "DOCTOR_WATCH_PROBES"
-"""The environment variable with the folder of the digests."""
 VERSION = 1
 MAX_FILE = 64 << 20
 """Bytes that a process writes at most; the last line then says that it was cut."""

@@ -312,6 +312,8 @@ def _torchrun_master(call: LaunchCall) -> tuple[str, int | None]:
     """Source: PyTorch, torch/distributed/run.py, ``get_rdzv_endpoint``: it ignores the variable MASTER_ADDR."""
     if call.standalone or "rdzv-endpoint" in call.unresolved:
         return "", None
+    if call.rdzv_backend not in ("", "static", "c10d"):  # the endpoint is a service of its own, such as etcd
+        return "", None
     dynamic = call.rdzv_backend not in ("", "static")
     if call.rdzv_endpoint or dynamic:
         host, port = _split_endpoint(call.rdzv_endpoint)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 
 import pytest
 
+from doctor.cli.preflight import within_time_left
+from doctor.cli.smoke import warn_of_time_left
+from doctor.environment.host_selection import HostSelection
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.job.launch_line import read_launch_line
+from doctor.preflight.options import PreflightOptions
+from doctor.smoke.plan import SmokeOptions
 
 NOW = 1_800_000_000.0
 
@@ -59,6 +65,21 @@ def test_seconds_left(environ: dict[str, str], answer: str, left: float | None) 
     ],
 )
 def test_the_limit_of_a_step(line: str, seconds: int | None) -> None:
-    import shlex
-
     assert step_limit(read_launch_line(shlex.split(line))) == seconds
+
+
+@pytest.mark.parametrize(
+    ("left", "budget", "warns"), [(None, 60.0, False), (65.0, 60.0, False), (64.0, 59.0, True), (2.0, 1.0, True)]
+)
+def test_a_preflight_ends_before_its_job(
+    left: float | None, budget: float, warns: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = within_time_left(PreflightOptions(hosts=HostSelection(), budget=60.0), left)
+    assert (options.budget, options.job.time_left_s) == (budget, left)
+    assert ("the scheduler ends the job in" in capsys.readouterr().err) == warns
+
+
+@pytest.mark.parametrize(("left", "warns"), [(None, False), (121.0, True), (220.0, False)])
+def test_a_smoke_run_that_outlasts_its_job(left: float | None, warns: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    warn_of_time_left(SmokeOptions(budget=120.0, soak=100.0), left)
+    assert ("the run may take 220 s" in capsys.readouterr().err) == warns

@@ -51,7 +51,7 @@ def _number(node: ast.expr | None, resolve: Resolve, depth: int = 0) -> float | 
     if isinstance(node, ast.Constant):
         value = node.value
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return float(value) if is_number and abs(value) < 1e15 else None  # type: ignore[arg-type,operator]
+        return float(value) if is_number and abs(value) < 1e15 else None  # type: ignore[arg-type]
     if not isinstance(node, ast.BinOp):
         return None
     left, right = _number(node.left, resolve, depth + 1), _number(node.right, resolve, depth + 1)

@@ -66,6 +66,7 @@ def valid_run() -> dict[str, Any]:
             refused=(("torchrun", "--tee", "x", "a number"),),
             unresolved={"NCCL_DEBUG": "$(x)"},
             time_limit_s=600.0,
+            time_left_s=540.0,
         ),
         SavedRankTable("/t", json.dumps(tables.a2(2, 2)), link_target="/shared/t"),
         ("a note",),
@@ -101,6 +102,7 @@ NULLABLE = [
         "max_nodes",
         "outer_nodes",
         "time_limit_s",
+        "time_left_s",
     )
 ]
 

@@ -32,6 +32,7 @@ from doctor.session.select_checks import choose_with_rounds, load_catalog, made_
 from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
+    from doctor.engine.job_input import LaunchOptions
     from doctor.environment.inventory import Inventory
 
 
@@ -121,11 +122,16 @@ def command(
         paths=paths,
         net=NetOptions(mode="full" if net == "full" else "quick") if net != "off" else None,
         smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,
-        training=training_of_line(job_environment.line, source.job_script),
+        training=training_of_line(job_environment.line, source.job_script, _shortest(launch)),
     )
     inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
     history = history_options("check", output, no_history)
     raise typer.Exit(examine_and_report(inventory, selected, options, environ, table, catalog, output, history))
+
+
+def _shortest(launch: LaunchOptions) -> float | None:
+    """Seconds that the job has: its own limit, or what the scheduler leaves it."""
+    return min((limit for limit in (launch.time_limit_s, launch.time_left_s) if limit is not None), default=None)
 
 
 MAX_PATHS = 64

@@ -80,6 +80,10 @@ class ReportingOptions(NamedTuple):
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False
 
 
+REPORT_MARGIN = 5.0
+"""Seconds between the end of the budget and that of the job."""
+
+
 @expand_option_groups
 def command(
     *,
@@ -109,6 +113,7 @@ def command(
     settings = JobSettings(product=product, **job._asdict())
     options = _preflight_options(hosts, bounds, spares, settings, connection, reporting, select, ignore, checks, sudo)
     read = source.read()
+    options = within_time_left(options, read.time_left_s)
     if read.label:
         selection = with_hosts_of_line(options.hosts, read)
         within = read.within(options.within, is_local=options.scope == "local")
@@ -195,6 +200,18 @@ def _validate_files(spares: SpareOptions, reporting: ReportingOptions) -> None:
     outputs += [(f"-f {target.name}", target.path) for target in targets]
     if why := output_conflict(outputs):
         raise UsageError(why)
+
+
+def within_time_left(options: PreflightOptions, left: float | None) -> PreflightOptions:
+    """With a budget that ends before the scheduler ends the job, so that there is a line in any case."""
+    if left is None:
+        return options
+    options = msgspec.structs.replace(options, job=msgspec.structs.replace(options.job, time_left_s=left))
+    if options.budget <= left - REPORT_MARGIN:
+        return options
+    budget = max(1.0, left - REPORT_MARGIN)
+    print_warning(f"the scheduler ends the job in {left:.0f} s: the budget is {budget:.0f} s, not {options.budget:g} s")
+    return msgspec.structs.replace(options, budget=budget)
 
 
 def _budget(text: str, usual: float) -> float:

@@ -28,7 +28,7 @@ from doctor.cli.shared_options import device_numbers, expand_option_groups
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.job.variables import communication
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
-from doctor.session.output_files import combine_callbacks
+from doctor.session.output_files import combine_callbacks, print_warning
 from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.select_hosts import select_inventory
 
@@ -103,6 +103,7 @@ def command(
     job_environment = source.read()
     environ, launch = job_environment.environ, job_environment.complete(job.launch())
     smoke_options = parse_smoke_options(training, job_of_launch(launch), environ)
+    warn_of_time_left(smoke_options, launch.time_left_s)
     smoke_checks_only = not (select or ignore or checks or connection.within or output.from_file)
     catalog = [] if smoke_checks_only else load_catalog(checks)
     selected = [] if smoke_checks_only else choose_checks(catalog, select or ["smoke"], ignore, roots=True)
@@ -225,6 +226,13 @@ def parse_smoke_options(
         environment=training.env,  # type: ignore[arg-type]
         variables=communication(os.environ if environ is None else environ) if training.env == "job" else {},
     )
+
+
+def warn_of_time_left(options: SmokeOptions, left: float | None) -> None:
+    """The scheduler would end the run before its own limits do. ``left``: seconds; None: not known."""
+    seconds = options.budget + options.soak + options.device_seconds
+    if left is not None and seconds > left:
+        print_warning(f"the run may take {seconds:.0f} s, and the scheduler ends the job in {left:.0f} s")
 
 
 def _baseline(path: Path | None) -> Baseline | None:

@@ -46,7 +46,9 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     unresolved: dict[str, str] = {}
     """Variables that the job has with a value that only a shell can compute: the source text by name."""
     time_limit_s: Seconds | None = None
-    """The scheduler's time limit for the job."""
+    """The time limit that the job script asks the scheduler for, or the launch line sets for its step."""
+    time_left_s: Seconds | None = None
+    """Until the scheduler ends the job that doctor runs in, where the training is to run in it, too."""
 
     def of_one_host(self) -> LaunchOptions:
         """The same where one host of the job is checked by itself: the job's number of hosts cannot be compared."""

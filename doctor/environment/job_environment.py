@@ -15,6 +15,7 @@ from doctor.engine.errors import InputError
 from doctor.engine.job_input import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.environment.inventory import Inventory
+from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.variables import RANK_VARIABLES
 from doctor.job.job_script import NotAJobScript, read_job_script
 from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_launch_line
@@ -30,7 +31,7 @@ from doctor.job.variables import (
 MAX_FILE = 16 << 20
 _NAMESPACES = ("net", "mnt", "ipc", "uts")
 _ASSIGNMENT = re.compile(r"(?:declare -x |export )?([A-Za-z_][A-Za-z0-9_.()%]*)=(.*)", re.ASCII | re.DOTALL)
-_SETS_RANKS = ("torchrun", "msrun", "accelerate", "deepspeed")
+_SETS_RANKS = ("torchrun", "msrun", "accelerate", "deepspeed", "colossalai")
 _FROM_CALLER = ("DOCTOR_HOSTS", "DOCTOR_HOSTFILE")
 
 
@@ -44,7 +45,9 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     unresolved: Mapping[str, str] = {}
     """Variables that the job has with a value that only a shell or a host can compute: the source text by name."""
     time_limit_s: float | None = None
-    """Of the job script's directives."""
+    """Of the job script's directives, or of the launch line's ``srun --time``."""
+    time_left_s: float | None = None
+    """Until the scheduler ends the job that doctor runs in; not for a job script, whose job is another one."""
     enter: tuple[str, ...] = ()
     """Command prefix that enters the process's namespaces on this host; empty where they are those of doctor."""
     notes: tuple[str, ...] = ()
@@ -74,6 +77,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
 
     def complete(self, options: LaunchOptions) -> LaunchOptions:
         """The options with what the environment and the launch line say; what is given as an option wins."""
+        if self.time_left_s is not None:
+            options = msgspec.structs.replace(options, time_left_s=self.time_left_s)
         if not self.label:
             return options
         line = self.line
@@ -91,12 +96,12 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             framework=options.framework or _framework(call),
             master_addr=options.master_addr or address,
             master_port=options.master_port or port,
-            world_size=options.world_size or line.world_size,
+            world_size=options.world_size or (line.world_size if call else None),
             ranks_per_host=options.ranks_per_host or (line.ranks_per_node if call else None),
             launch_line=line.text,
             launchers=tuple(call.launcher for call in line.launchers),
-            nodes=line.nodes,
-            max_nodes=_most_nodes(line),
+            nodes=line.nodes if call else None,
+            max_nodes=_most_nodes(line) if call else None,
             outer_nodes=_outer_nodes(line),
             refused=tuple(
                 (problem.launcher, problem.option, problem.value, problem.expected) for problem in line.problems
@@ -108,7 +113,7 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
 
 def of_this_shell(environ: Mapping[str, str]) -> JobEnvironment:
     """The environment of the calling shell."""
-    return JobEnvironment(environ=environ)
+    return JobEnvironment(environ=environ, time_left_s=seconds_left(environ))
 
 
 def of_launch_line(argv: Sequence[str], environ: Mapping[str, str]) -> JobEnvironment:
@@ -117,7 +122,8 @@ def of_launch_line(argv: Sequence[str], environ: Mapping[str, str]) -> JobEnviro
         line = read_launch_line(argv, environ)
     except NotALaunchLine as error:
         raise InputError(f"the launch line after --: {error}") from None
-    return _with_line(line, environ, "the launch line")
+    source = _with_line(line, environ, "the launch line")
+    return msgspec.structs.replace(source, time_left_s=seconds_left(environ), time_limit_s=step_limit(line))
 
 
 def of_job_script(path: str, environ: Mapping[str, str]) -> JobEnvironment:
@@ -137,7 +143,8 @@ def of_job_script(path: str, environ: Mapping[str, str]) -> JobEnvironment:
     notes = [f"{name}, line {part.line}: {part.text} {part.reason}" for part in script.unread[:8]]
     if script.job_line.conditional:
         notes.append(f"{name}, line {script.job_line.line}: the launch line stands in a branch or a loop")
-    return msgspec.structs.replace(source, time_limit_s=script.resources.time_limit_s, notes=(*source.notes, *notes))
+    limits = [limit for limit in (script.resources.time_limit_s, step_limit(script.job_line)) if limit is not None]
+    return msgspec.structs.replace(source, time_limit_s=min(limits, default=None), notes=(*source.notes, *notes))
 
 
 def of_file(path: str, caller: Mapping[str, str]) -> JobEnvironment:
@@ -296,7 +303,7 @@ def _master(call: LaunchCall) -> tuple[str, int | None]:
     if call.launcher == "msrun":
         address = "" if "master-addr" in call.unresolved else call.master_addr or "127.0.0.1"
         return address, call.master_port or MINDSPORE_PORT
-    if call.launcher in ("deepspeed", "accelerate"):
+    if call.launcher in ("deepspeed", "accelerate", "colossalai"):
         return call.master_addr, call.master_port or TORCH_PORT
     return "", None
 
@@ -304,6 +311,8 @@ def _master(call: LaunchCall) -> tuple[str, int | None]:
 def _torchrun_master(call: LaunchCall) -> tuple[str, int | None]:
     """Source: PyTorch, torch/distributed/run.py, ``get_rdzv_endpoint``: it ignores the variable MASTER_ADDR."""
     if call.standalone or "rdzv-endpoint" in call.unresolved:
+        return "", None
+    if call.rdzv_backend not in ("", "static", "c10d"):  # the endpoint is a service of its own, such as etcd
         return "", None
     dynamic = call.rdzv_backend not in ("", "static")
     if call.rdzv_endpoint or dynamic:

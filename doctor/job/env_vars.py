@@ -9,6 +9,7 @@ from itertools import pairwise
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.job import npu_settings
 from doctor.job.rank_table.model import parse_address
 
 Family = str
@@ -129,11 +130,17 @@ _SWITCH = one_of("0", "1")
 _NOT_A1 = "the A1 family has no such setting"
 
 RULES: dict[str, Rule] = {
+    "ACL_DEVICE_SYNC_TIMEOUT": int_between(1, 2_147_483),
+    "ACL_OP_COMPILER_CACHE_MODE": one_of("enable", "disable", "force"),
     "ASCEND_GLOBAL_LOG_LEVEL": int_between(0, 4),
     "ASCEND_LAUNCH_BLOCKING": _SWITCH,
     "ASCEND_RT_VISIBLE_DEVICES": visible_devices,
+    "HCCL_ALGO": npu_settings.algorithm,
+    "HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATIO": npu_settings.fraction,
+    "HCCL_ASYNC_ERROR_HANDLING": _SWITCH,
     "HCCL_BUFFSIZE": int_between(1, 999_999_999),
     "HCCL_CONNECT_TIMEOUT": int_between(120, 7200),
+    "HCCL_DEBUG_CONFIG": npu_settings.debug_modules,
     "HCCL_DETERMINISTIC": one_of("true", "false", "strict", fold=True),
     "HCCL_DIAGNOSE_ENABLE": _SWITCH,
     "HCCL_ENTRY_LOG_ENABLE": _SWITCH,
@@ -143,12 +150,17 @@ RULES: dict[str, Rule] = {
     "HCCL_IF_BASE_PORT": int_between(1024, 65520),
     "HCCL_IF_IP": ip,
     "HCCL_INTER_HCCS_DISABLE": one_of("TRUE", "FALSE", fold=True),
+    "HCCL_LOGIC_SUPERPOD_ID": npu_settings.super_pod,
+    "HCCL_MULTI_QP_THRESHOLD": int_between(1, 8192),
     "HCCL_NPU_SOCKET_PORT_RANGE": by_family(must_be_unset(_NOT_A1), ports),
     "HCCL_OP_EXPANSION_MODE": by_family(
         must_be_unset(_NOT_A1),
         one_of("AI_CPU", "AIV", "HOST", "HOST_TS", "AICPU_CacheDisable", "AICPU_TS", "CCU_MS", "CCU_SCHED"),
     ),
     "HCCL_OP_RETRY_ENABLE": matching(r"L[0-2]:[01](,\s*L[0-2]:[01])*", "L1 and L2, each 0 or 1, such as L1:1,L2:1"),
+    "HCCL_OP_RETRY_PARAMS": npu_settings.retry,
+    "HCCL_RDMA_PCIE_DIRECT_POST_NOSTRICT": one_of("TRUE", "FALSE", fold=True),
+    "HCCL_RDMA_QPS_PER_CONNECTION": int_between(1, 32),
     "HCCL_RDMA_RETRY_CNT": int_between(1, 7),
     "HCCL_RDMA_SL": int_between(0, 7),
     "HCCL_RDMA_TC": lambda value, family: (
@@ -166,7 +178,13 @@ RULES: dict[str, Rule] = {
     "MS_SCHED_HOST": host,
     "MS_SCHED_PORT": int_between(1024, 65535),
     "MS_WORKER_NUM": int_between(1, 9_999_999),
+    "MULTI_STREAM_MEMORY_REUSE": int_between(0, 3),
+    "P2P_HCCL_BUFFSIZE": int_between(0, 999_999_999),
+    "PYTORCH_NPU_ALLOC_CONF": npu_settings.allocator,
     "RANK_SIZE": int_between(1, 9_999_999),
+    "TASK_QUEUE_ENABLE": int_between(0, 2),
+    "TORCH_HCCL_ASYNC_ERROR_HANDLING": _SWITCH,
+    "TORCH_TRANSFER_TO_NPU": _SWITCH,
     "WORLD_SIZE": int_between(1, 9_999_999),
 }
 

@@ -68,6 +68,7 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     refused: tuple[tuple[str, str, str, str], ...] = ()
     unresolved: dict[str, str] = {}
     time_limit_s: float | None = None
+    time_left_s: float | None = None
     env_by_host: dict[str, dict[str, str]] = {}
     """`BY_HOST` of `doctor.job.variables` in each host's own environment, where `doctor merge` joins hosts' files."""
 

@@ -2,17 +2,20 @@
 
 Sources: NCCL, its 62 releases from 2.3.5 to 2.30.7 (``NCCL_PARAM``, ``ncclGetEnv`` and ``getenv`` in src/ of each tag,
 https://github.com/NVIDIA/nccl): the first release that reads the name. PyTorch, pull request 114077 (torch 2.2 gives
-its variables the prefix TORCH_NCCL_, and still reads the old names).
+its variables the prefix TORCH_NCCL_, and still reads the old names). torch_npu and HCCL: see
+`doctor.job.npu_variable_versions`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 
 import msgspec
 
 from doctor.engine.version_matrix import version_numbers
+from doctor.job.npu_variable_versions import HCCL_SINCE, unread_by_torch_npu
 
 _NCCL_SINCE = """
 2.10.3: IB_QPS_PER_CONNECTION NET
@@ -98,8 +101,10 @@ class VariableNotRead(msgspec.Struct, frozen=True, order=True):
     """The variable that does the same, or that comes nearest; empty for none."""
 
 
-def not_read(environ: Mapping[str, str], nccl: str, torch: str) -> Iterator[VariableNotRead]:
-    """The variables that these versions ignore. ``nccl``, ``torch``: such as 2.21.5; empty where not known.
+def not_read(
+    environ: Mapping[str, str], nccl: str, torch: str, torch_npu: str = "", cann: str = ""
+) -> Iterator[VariableNotRead]:
+    """The variables that these versions ignore. The versions: such as 2.21.5; empty where not known.
 
     >>> [row.variable for row in not_read({"NCCL_NVLS_ENABLE": "0", "NCCL_DEBUG": "INFO"}, "2.10.3", "")]
     ['NCCL_NVLS_ENABLE']
@@ -117,6 +122,12 @@ def not_read(environ: Mapping[str, str], nccl: str, torch: str) -> Iterator[Vari
         for name in sorted(_TORCH_OLD_NAMES.keys() & environ.keys()):
             if _TORCH_OLD_NAMES[name] not in environ:
                 yield VariableNotRead(name, "PyTorch", since="2.2", replacement=_TORCH_OLD_NAMES[name])
+    for name, since, old in unread_by_torch_npu(environ, torch_npu):
+        yield VariableNotRead(name, "torch_npu", since=since, replacement=old)
+    for name, since in HCCL_SINCE.items():
+        release = tuple(map(int, re.findall(r"[0-9]{1,4}", cann, re.ASCII)[:2]))  # 8.0.RC3, 9.1.0-beta.1
+        if name in environ and release and release < _numbers(since)[:2]:
+            yield VariableNotRead(name, "HCCL", since=since)
 
 
 @cache

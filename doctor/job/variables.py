@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from doctor.engine.sanitize import printable
-from doctor.job.documented_variables import intended_name
+from doctor.job.documented_variables import NPU_VARIABLES, intended_name
 
 TORCH_PORT = 29500
 """PyTorch's MASTER_PORT where nothing sets it."""
@@ -78,6 +78,7 @@ EQUAL_EVERYWHERE = (
     "NCCL_NVLS_ENABLE",
     "NCCL_COMM_ID",
     "HCCL_ALGO",
+    "HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATIO",
     "HCCL_BUFFSIZE",
     "HCCL_DETERMINISTIC",
     "HCCL_INTER_HCCS_DISABLE",
@@ -85,6 +86,7 @@ EQUAL_EVERYWHERE = (
     "HCCL_INTRA_ROCE_ENABLE",
     "HCCL_NPU_SOCKET_PORT_RANGE",
     "HCCL_OP_EXPANSION_MODE",
+    "HCCL_OP_RETRY_ENABLE",
     "HCCL_RDMA_SL",
     "HCCL_RDMA_TC",
     "HCCL_SOCKET_FAMILY",
@@ -98,7 +100,7 @@ EQUAL_EVERYWHERE = (
 BY_HOST = (*JOB_WIDE, *INTERFACE_VARIABLES, *VISIBLE_DEVICES, *EQUAL_EVERYWHERE)
 """What each host's own environment may have with another value."""
 
-_NAMES = frozenset((*BY_HOST, *TABLE_VARIABLES, AGENT_STORE))
+_NAMES = frozenset((*BY_HOST, *TABLE_VARIABLES, AGENT_STORE, *NPU_VARIABLES))
 _FAMILIES = re.compile(
     r"(HCCL|NCCL|GLOO|TP|TORCH_HCCL|TORCH_NCCL|TORCH_GLOO|TORCH_FR|TORCH_DISTRIBUTED|MS|MASTER|ASCEND|OMP)_[A-Z0-9_]+"
 )

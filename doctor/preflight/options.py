@@ -27,6 +27,8 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     ranks_per_host: int = 0
     master_addr: str = ""
     master_port: int = 0
+    time_left_s: float | None = None
+    """Seconds until the scheduler ends the job that this process runs in; None: not known, or without end."""
 
     @property
     def launch(self) -> LaunchOptions:
@@ -37,6 +39,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
             ranks_per_host=self.ranks_per_host or None,
             master_addr=self.master_addr,
             master_port=self.master_port or None,
+            time_left_s=self.time_left_s,
         )
 
 

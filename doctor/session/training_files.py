@@ -72,12 +72,18 @@ def read_training(
     return assemble(lines, GivenFiles(tuple(configurations), tuple(scripts)), _NamedFiles(folders).read, settings)
 
 
-def training_of_line(line: LaunchLine | None, script: str = "") -> TrainingLaunch | None:
-    """The training that a launch line starts, with the files that it names; ``script``: where it stands."""
+def training_of_line(
+    line: LaunchLine | None, script: str = "", time_limit_s: float | None = None
+) -> TrainingLaunch | None:
+    """The training that a launch line starts, with the files that it names; ``script``: where it stands.
+
+    ``time_limit_s``: that of the job, in seconds; None where it is not known.
+    """
     if line is None:
         return None
     folders = ["", *([os.path.dirname(script)] if script else [])]
-    return assemble([LaunchText(line, printable(script, 200))], GivenFiles(), _NamedFiles(folders).read)
+    entry = LaunchText(line, printable(script, 200), time_limit_s=time_limit_s)
+    return assemble([entry], GivenFiles(), _NamedFiles(folders).read)
 
 
 def _read(path: str) -> str:
@@ -108,7 +114,8 @@ def _launch_lines(text: str, name: str, environ: Mapping[str, str]) -> list[Laun
     script = read_job_script(text, environ)
     if not script.launch_lines:
         raise NoTrainingError(f"{name}: starts no training; expected a line with torchrun, msrun, srun, ... or python")
-    return [LaunchText(line, name, text) for line in script.launch_lines]
+    limit = script.resources.time_limit_s
+    return [LaunchText(line, name, text, limit) for line in script.launch_lines]
 
 
 class _NamedFiles:

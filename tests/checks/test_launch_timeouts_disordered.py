@@ -71,3 +71,63 @@ def test_the_order_of_timeouts(environ: dict[str, str], product: str, limit: flo
     texts = said(evaluate_check(check(NAME), (), FactCache({}), {LaunchConfig: launch}))
     assert bool(texts) == bool(message)
     assert all(message in text for text in texts)
+
+
+RECORDERS: list[tuple[dict[str, str], str]] = [
+    ({"TORCH_NCCL_DUMP_ON_TIMEOUT": "1", "TORCH_NCCL_TRACE_BUFFER_SIZE": "0"}, "keeps nothing"),
+    ({"TORCH_NCCL_DUMP_ON_TIMEOUT": "1", "TORCH_FR_BUFFER_SIZE": "0"}, "keeps nothing"),
+    ({"TORCH_NCCL_DUMP_ON_TIMEOUT": "1", "TORCH_NCCL_ENABLE_MONITORING": "0"}, "no thread writes"),
+    ({"TORCH_HCCL_DUMP_ON_TIMEOUT": "1", "TORCH_HCCL_TRACE_BUFFER_SIZE": "2000"}, "no thread writes"),
+    ({"TORCH_HCCL_DUMP_ON_TIMEOUT": "1", "TORCH_HCCL_ENABLE_MONITORING": "1"}, "keeps nothing"),
+    (
+        {f"TORCH_HCCL_{name}": "1" for name in ("DUMP_ON_TIMEOUT", "ENABLE_MONITORING", "TRACE_BUFFER_SIZE")},
+        "",
+    ),
+    ({"TORCH_HCCL_WAIT_TIMEOUT_DUMP_MILSEC": "60000", "TORCH_HCCL_HEARTBEAT_TIMEOUT_SEC": "60"}, "has written"),
+    ({"TORCH_NCCL_DUMP_ON_TIMEOUT": "1", "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000"}, ""),
+    ({"TORCH_NCCL_DUMP_ON_TIMEOUT": "0", "TORCH_NCCL_TRACE_BUFFER_SIZE": "0"}, ""),
+    ({"TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}, ""),
+    ({"TORCH_HCCL_WAIT_TIMEOUT_DUMP_MILSEC": "60000"}, ""),
+]
+
+
+@pytest.mark.parametrize(("environ", "message"), RECORDERS)
+def test_a_flight_recorder_that_leaves_no_trace(environ: dict[str, str], message: str) -> None:
+    texts = said(judged(**environ))
+    assert bool(texts) == bool(message)
+    assert all(message in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "environ", "expected"),
+    [
+        (3000, {"HCCL_BUFFSIZE": "200"}, "120 s | expected at least 240 s"),
+        (5000, {"HCCL_CONNECT_TIMEOUT": "300"}, "300 s | expected at least 600 s"),
+        (5000, {"HCCL_CONNECT_TIMEOUT": "600"}, ""),
+        (2999, {"HCCL_CONNECT_TIMEOUT": "120"}, ""),
+        (5000, {"NCCL_DEBUG": "INFO"}, ""),
+    ],
+)
+def test_many_ranks_need_longer_to_connect(ranks: int, environ: dict[str, str], expected: str) -> None:
+    texts = said(judged(WORLD_SIZE=str(ranks), **environ))
+    assert texts == ([f"HCCL_CONNECT_TIMEOUT is short for {ranks} ranks | observed {expected}"] if expected else [])
+
+
+LEFT: list[tuple[dict[str, str], float | None, float | None, str]] = [
+    ({"HCCL_CONNECT_TIMEOUT": "300"}, None, 320.0, "time limit ends before HCCL_CONNECT_TIMEOUT"),
+    ({"HCCL_CONNECT_TIMEOUT": "300"}, 3600.0, 321.0, "longer than what the scheduler leaves"),
+    ({"HCCL_CONNECT_TIMEOUT": "300"}, None, 321.0, ""),
+    ({}, 3600.0, 1800.0, "longer than what the scheduler leaves"),
+    ({}, 1800.0, 3600.0, ""),
+    ({}, None, 5.0, ""),
+]
+
+
+@pytest.mark.parametrize(("environ", "limit", "left", "message"), LEFT)
+def test_what_the_scheduler_leaves_the_job(
+    environ: dict[str, str], limit: float | None, left: float | None, message: str
+) -> None:
+    launch = LaunchConfig.from_environment(environ, time_limit_s=limit, time_left_s=left)
+    texts = said(evaluate_check(check(NAME), (), FactCache({}), {LaunchConfig: launch}))
+    assert bool(texts) == bool(message)
+    assert all(message in text for text in texts)

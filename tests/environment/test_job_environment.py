@@ -45,6 +45,7 @@ MASTERS: list[tuple[str, str, int | None]] = [
     ("torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint [fd00::1]:99 t.py", "fd00::1", 99),
     ("torchrun --nnodes 2 --rdzv-backend c10d t.py", "localhost", 29400),
     ("torchrun --standalone t.py", "", None),
+    ("torchrun --nnodes 2 --rdzv-backend etcd-v2 --rdzv-endpoint etcd1:2379 t.py", "", None),  # no rank is there
     ("msrun --worker_num 16 t.py", "127.0.0.1", 8118),
     ("msrun --master_addr n1 --master_port 8119 t.py", "n1", 8119),
     ("deepspeed --master_port 29501 t.py", "", 29501),

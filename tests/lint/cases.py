@@ -38,6 +38,7 @@ MODE, SUMMED, BROADCAST = "launch-parallel-mode-refused", "launch-gradients-summ
 SHARDED, EPOCH, LOCAL = "launch-data-not-sharded", "launch-epoch-not-set", "launch-rank-is-local"
 DEVICE, JOIN, TYPE = "launch-device-not-chosen", "launch-workers-not-joined", "launch-type-not-reduced"
 SCALE, SETTINGS = "launch-scale-outdated", "launch-settings-contradict"
+TIMEOUT = "launch-group-timeout-disordered"
 
 
 def megatron(
@@ -374,4 +375,34 @@ RECIPES = [
     Case("recipe: model parallel groups of Megatron", {"run.sh": r.launch("train.py", ranks=2), "train.py": p.torch_ddp(before="parallel_state.initialize_model_parallel(2, 1)", loader="DataLoader(dataset)", **ALONE)}),
 ]  # fmt: skip
 
-CASES = [*MEGATRON, *DEEPSPEED, *MINDFORMERS, *OTHERS, *TORCH, *MINDSPORE, *RECIPES]
+
+def timed(
+    name: str, finds: str = "", script: str = "", timeout: str = "timedelta(minutes=40)", undecided: bool = False
+) -> Case:
+    """A program that sets the timeout of its process group, in a job script."""
+    init = f'dist.init_process_group("hccl", timeout={timeout})'
+    program = p.torch_ddp(init=init, imports="from datetime import timedelta")
+    text = f"#!/bin/bash\n#SBATCH -N 2\n{script}\ntorchrun --nnodes 2 --nproc-per-node 8 --master-addr n1 train.py\n"
+    return Case(f"timeout: {name}", {"run.sh": text, "train.py": program}, finds, undecided=undecided)
+
+
+FACTORY = "src/train.py train.yaml"
+TIMEOUTS = [
+    timed("no limit is known"),
+    timed("below the job's limit", script="#SBATCH --time=2:00:00"),
+    timed("computed in the program", script="#SBATCH -t 90", timeout="timedelta(seconds=60 * 30)"),
+    timed("above HCCL's", script="export HCCL_EXEC_TIMEOUT=1836"),
+    timed("HCCL's is switched off", script="export HCCL_EXEC_TIMEOUT=0"),
+    timed("of an option", script="#SBATCH -t 60", timeout="timedelta(seconds=args.seconds)", undecided=True),
+    timed("above the job's limit", TIMEOUT, "#SBATCH --time=00:30:00"),
+    timed("as long as the job", TIMEOUT, "#SBATCH --time=40"),
+    timed("below HCCL's", TIMEOUT, "export HCCL_EXEC_TIMEOUT=3600"),
+    timed("below that to connect", TIMEOUT, "export HCCL_CONNECT_TIMEOUT=2390"),
+    timed("by position", TIMEOUT, "#SBATCH -t 10", "datetime.timedelta(0, 600)"),
+    Case("timeout: LLaMA-Factory", {"run.sh": "#SBATCH -t 0:50:00\n" + r.launch(FACTORY), "train.yaml": r.llama_factory(ddp_timeout=1800, deepspeed=None)}),
+    Case("timeout: LLaMA-Factory, for years", {"run.sh": "#SBATCH -t 0:50:00\n" + r.launch(FACTORY), "train.yaml": r.llama_factory(ddp_timeout=180000000, deepspeed=None)}, TIMEOUT),
+    Case("timeout: Megatron", {"run.sh": "#SBATCH -t 20\n" + c.megatron({"distributed-timeout-minutes": 30}, 2, 8, "line")}, TIMEOUT),
+    Case("timeout: Megatron, short", {"run.sh": "#SBATCH -t 60\n" + c.megatron({"distributed-timeout-minutes": 30}, 2, 8, "line")}),
+]  # fmt: skip
+
+CASES = [*TIMEOUTS, *MEGATRON, *DEEPSPEED, *MINDFORMERS, *OTHERS, *TORCH, *MINDSPORE, *RECIPES]

@@ -156,6 +156,20 @@ def test_a_healthy_heterogeneous_job_runs(site: Site, submit: Submit) -> None:
     assert job.lines[0].startswith("doctor preflight: OK nodes=3/3 ")
 
 
+# -- time
+
+
+@pytest.mark.full
+def test_a_budget_ends_before_the_job_does(site: Site, submit: Submit) -> None:
+    text = "#!/bin/bash\nenv | grep ^SLURM_JOB_END_TIME; doctor preflight --transport slurm --budget 10m\n"
+    job = submit.ended(submit(text, "--nodes=1", "--time=1"))
+    found = re.search(r"the scheduler ends the job in (\d+) s: the budget is (\d+) s, not 600 s", job.said)
+    assert found, job.said
+    left, budget = map(int, found.groups())
+    assert 0 < budget == left - 5 < 60
+    assert job.lines[0].startswith("doctor preflight: OK nodes=1/1 ")
+
+
 # -- spares
 
 

@@ -78,7 +78,7 @@ def _launch_line(command: ShellCommand, inherited: Mapping[str, str]) -> LaunchL
     changed = command.unset | command.unresolved.keys()
     environ = {name: value for name, value in inherited.items() if name not in changed}
     try:
-        line = read_launch_line(command.argv, {**environ, **command.environ})
+        line = read_launch_line(command.argv, {**environ, **command.environ}, unresolved=command.unresolved)
     except NotALaunchLine:
         return None
     if not line.launchers and not (line.interpreter and line.program not in ("", "-c")):

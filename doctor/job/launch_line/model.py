@@ -22,7 +22,8 @@ class LaunchCall(msgspec.Struct, frozen=True, kw_only=True):
     """One launcher of a line. None and empty: the option is not given; see `unresolved` for what cannot be read."""
 
     launcher: str
-    """``torchrun``, ``openmpi``, ``hydra``, ``srun``, ``msrun``, ``accelerate``, ``deepspeed``, ``ssh``."""
+    """``torchrun``, ``openmpi``, ``hydra``, ``srun``, ``msrun``, ``accelerate``, ``deepspeed``, ``colossalai``,
+    ``horovodrun``, ``ssh``."""
     command: str
     """As it stands in the line, such as ``python -m torch.distributed.run``."""
     nodes: int | None = None

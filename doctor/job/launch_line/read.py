@@ -10,7 +10,18 @@ from typing import Any
 import msgspec
 
 from doctor.engine.sanitize import printable
-from doctor.job.launch_line import accelerate, deepspeed, hydra, msrun, openmpi, srun, torchrun
+from doctor.job.launch_line import (
+    accelerate,
+    colossalai,
+    deepspeed,
+    horovodrun,
+    hydra,
+    msrun,
+    openmpi,
+    recipes,
+    srun,
+    torchrun,
+)
 from doctor.job.launch_line.launcher import ReadCall, Started
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.options import option_table, split_options
@@ -23,12 +34,17 @@ MAX_CHARACTERS = 1 << 20
 _DEEPEST = 24
 _LONGEST_TEXT = 400
 
-_MODULES = (torchrun, openmpi, hydra, srun, msrun, accelerate, deepspeed)
+_MODULES = (torchrun, openmpi, hydra, srun, msrun, accelerate, deepspeed, colossalai, horovodrun, recipes)
 _BY_NAME: dict[str, ReadCall] = {name: module.read for module in _MODULES for name in module.NAMES}
 _BY_MODULE: dict[str, ReadCall] = {
     name: module.read for module in (torchrun, msrun, accelerate, deepspeed) for name in module.MODULES
 }
-_SUBCOMMANDS = {"accelerate": "launch", "accelerate.commands.accelerate_cli": "launch"}
+_SUBCOMMANDS: dict[str, tuple[str, ...]] = {
+    "accelerate": ("launch",),
+    "accelerate.commands.accelerate_cli": ("launch",),
+    **colossalai.SUBCOMMANDS,
+    **recipes.SUBCOMMANDS,
+}
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _PYTHON_OPTIONS = option_table(
     "c m W X check-hash-based-pycs",
@@ -43,12 +59,17 @@ _SHELL_OPTIONS = option_table(
 
 
 def read_launch_line(
-    argv: Sequence[str | Word], environ: Mapping[str, str] | None = None, *, text: str = ""
+    argv: Sequence[str | Word],
+    environ: Mapping[str, str] | None = None,
+    *,
+    text: str = "",
+    unresolved: Mapping[str, str] | None = None,
 ) -> LaunchLine:
     """The launch line of these words, as a program would get them after ``--``.
 
     ``environ``: the environment of the line, where launchers have defaults in variables, and ``bash -c`` reads others.
-    ``text``: how the line is shown; its words, without one. Raises: NotALaunchLine.
+    ``text``: how the line is shown; its words, without one. ``unresolved``: variables of the line's environment that
+    only a shell can compute, with their source text. Raises: NotALaunchLine.
 
     >>> line = read_launch_line("srun -N4 torchrun --nnodes 4 --nproc-per-node=8 train.py --lr 1".split())
     >>> [call.launcher for call in line.launchers], line.world_size, line.program, line.arguments
@@ -59,14 +80,15 @@ def read_launch_line(
         raise NotALaunchLine("no words; expected a command such as torchrun --nnodes 2 train.py")
     if len(literal) > MAX_WORDS or sum(len(word.text) for word in literal) > MAX_CHARACTERS:
         raise NotALaunchLine(f"more than {MAX_WORDS} words or {MAX_CHARACTERS >> 20} MiB")
-    reader = _Reader(environ or {})
+    reader = _Reader(environ or {}, unresolved or {})
     reader.read(literal)
     return reader.line(text or " ".join(word.text if word.unresolved else shlex.quote(word.text) for word in literal))
 
 
 class _Reader:
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], not_known: Mapping[str, str]) -> None:
         self.outside = environ
+        self.not_known = not_known
         self.launchers: list[LaunchCall] = []
         self.wrappers: list[str] = []
         self.fields: dict[str, Any] = {}
@@ -178,12 +200,15 @@ class _Reader:
             return None
         rest = argv[1:]
         if name in _SUBCOMMANDS:
-            if not rest or rest[0].text != _SUBCOMMANDS[name]:
+            if not rest or rest[0].text not in _SUBCOMMANDS[name]:
                 return None
-            rest = rest[1:]
+            name, rest = f"{name} {rest[0].text}", rest[1:]
         environ = {**(self.outside if self.inherits else {}), **self.environ}
         if read is openmpi.read and name in ("mpirun", "mpiexec") and hydra.is_present(rest, environ):
             read = hydra.read
+        if read is recipes.read:
+            open_sources = {key[:-1]: text for key, text in self.unresolved.items() if key.endswith("=")}
+            environ |= {key: f"\0{text}" for key, text in {**self.not_known, **open_sources}.items()}
         return read(name, rest, environ)
 
     def _enter(self, started: Started) -> None:
@@ -208,7 +233,7 @@ class _Reader:
             if read:
                 self.fields.pop("interpreter", None)
                 rest = options.rest
-                if module.text in _SUBCOMMANDS and rest and rest[0].text == _SUBCOMMANDS[module.text]:
+                if module.text in _SUBCOMMANDS and rest and rest[0].text in _SUBCOMMANDS[module.text]:
                     rest = rest[1:]
                 environ = {**(self.outside if self.inherits else {}), **self.environ}
                 return read(f"{interpreter} -m {module.text}", rest, environ)

@@ -12,7 +12,7 @@ from doctor.job.training.model import (
     TrainingLaunch,
     TrainingScript,
 )
-from doctor.job.training.rules import NotDecided, NotGiven, Rule, View, apply_rules, apply_to_scripts
+from doctor.job.training.rules import NotDecided, NotGiven, Rule, View, apply_rules, apply_to_both, apply_to_scripts
 
 __all__ = [
     "CodeMark",
@@ -26,5 +26,6 @@ __all__ = [
     "TrainingScript",
     "View",
     "apply_rules",
+    "apply_to_both",
     "apply_to_scripts",
 ]

@@ -11,7 +11,14 @@ import msgspec
 from doctor.engine.sanitize import printable
 from doctor.job.launch_line import LaunchCall, LaunchLine
 from doctor.job.training.configurations import Arguments, of_arguments, of_tree, overridden, scalar
-from doctor.job.training.model import Configuration, Setting, TrainingJob, TrainingLaunch, TrainingScript
+from doctor.job.training.model import (
+    HCCL_TIMEOUTS,
+    Configuration,
+    Setting,
+    TrainingJob,
+    TrainingLaunch,
+    TrainingScript,
+)
 from doctor.job.training.python_code import read_python
 from doctor.job.training.python_config import read_python_config
 from doctor.job.training.tree import UnreadableFile, read_json, read_toml, read_yaml
@@ -61,6 +68,8 @@ class LaunchText(NamedTuple):
     """Empty: of the command line."""
     text: str = ""
     """Of the script, to find the line of an option."""
+    time_limit_s: float | None = None
+    """That the script asks the scheduler for, or the line sets."""
 
     @property
     def where(self) -> str:
@@ -209,6 +218,13 @@ def _launch(entry: LaunchText) -> dict[str, Setting]:
         if variable in line.environ:
             settings["visible"] = Setting(variable, printable(line.environ[variable], 200), entry.where)
             break
+    if entry.time_limit_s:
+        settings["time_limit"] = Setting("the time limit", entry.time_limit_s, entry.place("time"))
+    for variable in HCCL_TIMEOUTS:
+        if f"{variable}=" in line.unresolved:
+            settings[variable] = Setting(variable, None, entry.where, line.unresolved[f"{variable}="])
+        elif variable in line.environ:
+            settings[variable] = Setting(variable, scalar(line.environ[variable]), entry.where)
     if call is None or call.launcher == "ssh":
         return settings
     settings["launcher"] = Setting("launcher", call.launcher, entry.where)

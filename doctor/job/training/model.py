@@ -6,6 +6,9 @@ import msgspec
 
 Scalar = int | float | bool | str
 
+HCCL_TIMEOUTS = ("HCCL_CONNECT_TIMEOUT", "HCCL_EXEC_TIMEOUT")
+"""Variables in seconds that a timeout of the framework is compared with."""
+
 
 class Setting(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One value, and the place that gives it."""
@@ -70,7 +73,8 @@ class TrainingJob(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     """One launch, with the configurations and programs that it uses."""
 
     launch: dict[str, Setting] = {}
-    """``launcher``, ``world_size``, ``nodes``, ``ranks_per_node``, ``visible``, ``joined`` and the counts of msrun."""
+    """``launcher``, ``world_size``, ``nodes``, ``ranks_per_node``, ``visible``, ``joined``, the counts of msrun, and
+    ``time_limit`` and the timeouts of HCCL in seconds, by their variables."""
     configurations: tuple[Configuration, ...] = ()
     scripts: tuple[TrainingScript, ...] = ()
 

@@ -2,7 +2,8 @@
 
 The settings, by name: ``tensor``, ``pipeline``, ``context``, ``expert``, ``expert_tensor``, ``data``, ``replicate``,
 ``shard`` are sizes of groups of ranks; ``layers``, ``hidden``, ``heads``, ``groups``, ``experts``, ``vocabulary`` and
-``sequence`` are the model's; ``micro_batch``, ``batch`` and ``accumulation`` the batch's.
+``sequence`` are the model's; ``micro_batch``, ``batch`` and ``accumulation`` the batch's; ``timeout_minutes`` and
+``timeout_seconds`` the process group's.
 
 Sources: Megatron-LM, megatron/training/arguments.py; DeepSpeed, deepspeed/runtime/constants.py; Transformers,
 training_args.py; MindFormers, "Configuration File Descriptions"; Accelerate, commands/config; Lightning, Trainer;
@@ -44,6 +45,7 @@ MEGATRON = {
     "cp-comm-type": "context_algorithm",
     "yaml-cfg": "elsewhere",
     "lr": "learning_rate",
+    "distributed-timeout-minutes": "timeout_minutes",
 }
 """Options with one value."""
 
@@ -74,6 +76,7 @@ TRANSFORMERS = {
     "fp16": "fp16",
     "deepspeed": "deepspeed",
     "learning-rate": "learning_rate",
+    "ddp-timeout": "timeout_seconds",
 }
 
 DEEPSPEED = {
@@ -190,6 +193,7 @@ TRAINER = {
     "finetuning_type": "finetuning",
     "streaming": "streaming",
     "max_steps": "max_steps",
+    "ddp_timeout": "timeout_seconds",
 }
 """Of Transformers' Trainer in a file: that of LLaMA-Factory, or of any program with HfArgumentParser."""
 
@@ -207,6 +211,7 @@ AXOLOTL = {
     "dp_shard_size": "shard",
     "dp_replicate_size": "replicate",
     "learning_rate": "learning_rate",
+    "ddp_timeout": "timeout_seconds",
 }
 
 TORCHTUNE = {
@@ -225,6 +230,7 @@ TORCHTITAN = {
     "parallelism.tensor_parallel_degree": "tensor",
     "parallelism.pipeline_parallel_degree": "pipeline",
     "parallelism.context_parallel_degree": "context",
+    "comm.train_timeout_seconds": "timeout_seconds",
 }
 
 INTERNEVO = {

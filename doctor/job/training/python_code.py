@@ -3,6 +3,7 @@
 The kinds of `CodeMark`:
 
 - ``init``: a call of ``init_process_group``; its text is the backend
+- ``group_timeout``: the timeout of the process group, in seconds
 - ``local_rank_as_rank``: its ``rank`` is the local rank
 - ``ddp``: the model is wrapped for data parallel training
 - ``device``: the process chooses its device: ``set_device``, or anything that uses LOCAL_RANK
@@ -24,6 +25,7 @@ import warnings
 from collections.abc import Iterator
 
 from doctor.engine.sanitize import printable
+from doctor.job.training.durations import timedelta_seconds
 from doctor.job.training.model import CodeMark, TrainingScript
 from doctor.job.training.tree import UnreadableFile
 
@@ -111,6 +113,16 @@ _DEVICES = frozenset(
         "device_count",
     ]
 )
+_TIMED = {
+    "init_process_group": "timeout",
+    "init_distributed": "timeout",
+    "InitProcessGroupKwargs": "timeout",
+    "DDPStrategy": "timeout",
+    "FSDPStrategy": "timeout",
+    "TrainingArguments": "ddp_timeout",
+    "Seq2SeqTrainingArguments": "ddp_timeout",
+}
+"""Calls of PyTorch, DeepSpeed, Accelerate, Lightning and Transformers, and the argument with the timeout."""
 _COUNTS = frozenset(
     [
         "world_size",
@@ -266,6 +278,8 @@ class _Reader:
     def _call(self, node: ast.Call) -> None:
         name = _name(node.func)
         keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+        if name in _TIMED and _TIMED[name] in keywords:
+            self._timeout(node, keywords[_TIMED[name]])
         if name == "init_process_group":
             self._init(node, keywords)
         elif name in ("DistributedDataParallel", "DDP"):
@@ -299,6 +313,13 @@ class _Reader:
         rank = keywords.get("rank")
         if rank is not None and _is_local_rank(self._resolve(rank), rank):
             self._mark("local_rank_as_rank", node, _source(rank))
+
+    def _timeout(self, node: ast.Call, written: ast.expr) -> None:
+        value = self._resolve(written)
+        if isinstance(value, ast.Constant) and value.value is None:
+            return
+        seconds = timedelta_seconds(value, self._resolve) if value is not None else None
+        self._mark("group_timeout", node, "" if seconds is None else f"{seconds:g}", _source(written))
 
     def _reduction(self, node: ast.Call, keywords: dict[str, ast.expr]) -> None:
         tensor = keywords.get("tensor") or keywords.get("output") or (node.args[0] if node.args else None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
-from doctor.job.training.model import Configuration, Setting, TrainingJob, TrainingLaunch, TrainingScript
+from doctor.job.training.model import HCCL_TIMEOUTS, Configuration, Setting, TrainingJob, TrainingLaunch, TrainingScript
 
 _MOST_REASONS = 6
 
@@ -82,7 +82,9 @@ class View:
         return ", ".join(str(self._settings[name]) for name in names if name in self._settings)
 
 
-_OF_LAUNCH = frozenset(("launcher", "world_size", "nodes", "ranks_per_node", "visible", "joined"))
+_OF_LAUNCH = frozenset(
+    ("launcher", "world_size", "nodes", "ranks_per_node", "visible", "joined", "time_limit", *HCCL_TIMEOUTS)
+)
 
 Rule = Callable[[View], Iterator[Finding]]
 ScriptRule = Callable[[TrainingJob, TrainingScript], Iterator[Finding]]
@@ -122,14 +124,7 @@ def apply_rules(training: TrainingLaunch, *rules: Rule, frameworks: tuple[str, .
     Raises: Unreadable with what was not decided, Skip where no rule applies.
     """
     reasons, reported = _Reasons(), set[Finding]()
-    for job in training.jobs:
-        where = next((setting.where for setting in job.launch.values()), "")
-        for configuration in job.configurations or (Configuration("", where),):
-            if frameworks and configuration.framework not in frameworks:
-                continue
-            view = View(job, configuration)
-            for rule in rules:
-                yield from reasons.run(lambda rule=rule, view=view: rule(view), reported)  # type: ignore[misc]
+    yield from _on_configurations(training, rules, frameworks, reasons, reported)
     reasons.finish("no launch or configuration that was read gives what this rule compares")
 
 
@@ -139,8 +134,42 @@ def apply_to_scripts(training: TrainingLaunch, *rules: ScriptRule) -> Iterator[F
     Raises: Unreadable with what was not decided, Skip where no rule applies.
     """
     reasons, reported = _Reasons(), set[Finding]()
+    yield from _on_scripts(training, rules, reasons, reported)
+    reasons.finish("no Python program that was read does what this rule is about")
+
+
+def apply_to_both(training: TrainingLaunch, rule: Rule, script_rule: ScriptRule) -> Iterator[Finding]:
+    """The findings of one rule on each configuration and of the other on each program.
+
+    Raises: Unreadable with what was not decided, Skip where neither applies.
+    """
+    reasons, reported = _Reasons(), set[Finding]()
+    yield from _on_configurations(training, (rule,), (), reasons, reported)
+    yield from _on_scripts(training, (script_rule,), reasons, reported)
+    reasons.finish("no launch, configuration or program that was read gives what this rule compares")
+
+
+def _on_configurations(
+    training: TrainingLaunch,
+    rules: tuple[Rule, ...],
+    frameworks: tuple[str, ...],
+    reasons: _Reasons,
+    reported: set[Finding],
+) -> Iterator[Finding]:
+    for job in training.jobs:
+        where = next((setting.where for setting in job.launch.values()), "")
+        for configuration in job.configurations or (Configuration("", where),):
+            if frameworks and configuration.framework not in frameworks:
+                continue
+            view = View(job, configuration)
+            for rule in rules:
+                yield from reasons.run(lambda rule=rule, view=view: rule(view), reported)  # type: ignore[misc]
+
+
+def _on_scripts(
+    training: TrainingLaunch, rules: tuple[ScriptRule, ...], reasons: _Reasons, reported: set[Finding]
+) -> Iterator[Finding]:
     for job in training.jobs:
         for script in job.scripts:
             for rule in rules:
                 yield from reasons.run(lambda r=rule, j=job, s=script: r(j, s), reported)  # type: ignore[misc]
-    reasons.finish("no Python program that was read does what this rule is about")

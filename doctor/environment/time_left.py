@@ -1,0 +1,69 @@
+"""How long the scheduler lets the job of this process still run.
+
+Sources: sbatch(1) and srun(1), "OUTPUT ENVIRONMENT VARIABLES" (SLURM_JOB_END_TIME, of Slurm 22.05 and later);
+squeue(1), ``%L``, the time that is left; Argonne, Cobalt (COBALT_ENDTIME). Other schedulers give their jobs no end.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from doctor.engine.bounded_run import TooMuchOutput, run_bounded
+from doctor.environment.commands import RunCommand
+from doctor.job.job_script.directives import slurm_seconds
+from doctor.job.launch_line import LaunchLine
+
+_END_VARIABLES = ("SLURM_JOB_END_TIME", "COBALT_ENDTIME")
+_FOREVER = 10 * 365 * 86400
+"""Seconds; an end later than that is none."""
+_PATIENCE = 3.0
+"""Seconds that squeue has."""
+
+
+def _ask(argv: Sequence[str]) -> str:
+    """A command's output. Raises: OSError."""
+    program = shutil.which(argv[0])
+    if program is None:
+        raise OSError(f"{argv[0]} is not installed")
+    try:
+        done = run_bounded([program, *argv[1:]], _PATIENCE, 1 << 16)
+    except (subprocess.TimeoutExpired, TooMuchOutput) as error:
+        raise OSError(str(error)) from None
+    return done.stdout.decode("utf-8", "replace")
+
+
+def seconds_left(
+    environ: Mapping[str, str], run: RunCommand = _ask, now: Callable[[], float] = time.time
+) -> float | None:
+    """Seconds until the scheduler ends the job; None for a job without an end, outside of a job, and if not known.
+
+    ``squeue`` is asked where Slurm set no variable, by rank 0 and by processes that are no rank. Never raises.
+
+    >>> seconds_left({"SLURM_JOB_END_TIME": "1700000600"}, now=lambda: 1700000000.0)
+    600.0
+    """
+    for name in _END_VARIABLES:
+        text = environ.get(name, "")
+        if re.fullmatch(r"[0-9]{9,11}(\.[0-9]{1,9})?", text, re.ASCII):
+            left = float(text) - now()
+            return max(0.0, left) if left < _FOREVER else None
+    job = environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID") or ""
+    if not re.fullmatch(r"[0-9]{1,12}", job, re.ASCII) or environ.get("SLURM_PROCID", "0") != "0":
+        return None
+    try:
+        answer = run(["squeue", "--noheader", "--jobs", job, "--format", "%L"])
+    except OSError:
+        return None
+    first = answer.strip().splitlines()[0].strip() if answer.strip() else ""
+    seconds = slurm_seconds(first) if ":" in first or "-" in first else None  # without a colon it is no time
+    return float(seconds) if seconds is not None else None
+
+
+def step_limit(line: LaunchLine) -> int | None:
+    """Seconds of the launch line's ``srun --time``, the shortest; None without one."""
+    texts = [call.option("time") for call in line.launchers if call.launcher == "srun"]
+    return min((seconds for seconds in map(slurm_seconds, texts) if seconds), default=None)

@@ -1,0 +1,128 @@
+"""Commands of training frameworks that start torchrun or accelerate: ``tune run``, ``llamafactory-cli train``.
+
+Sources: torchtune, torchtune/_cli/run.py (all options of torchrun, before the recipe); LLaMA-Factory, cli.py and
+launcher.py (NNODES, NODE_RANK, NPROC_PER_NODE, MASTER_ADDR, MASTER_PORT, RDZV_ID, MIN_NNODES, MAX_NNODES); ms-swift,
+swift/cli/main.py (torchrun where NPROC_PER_NODE or NNODES is set); axolotl, src/axolotl/cli/main.py (``--launcher``,
+its arguments after ``--``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from doctor.job.launch_line import accelerate, torchrun
+from doctor.job.launch_line.launcher import Started
+from doctor.job.launch_line.model import LaunchCall
+from doctor.job.launch_line.options import option_table, split_options
+from doctor.job.shell.word import Word
+
+SUBCOMMANDS = {
+    "tune": ("run",),
+    "llamafactory-cli": ("train",),
+    "lmf": ("train",),
+    "swift": ("pt", "sft", "rlhf", "dpo", "orpo", "simpo"),
+    "axolotl": ("train",),
+}
+"""The words that must follow the command's name for it to train."""
+NAMES = tuple(SUBCOMMANDS)
+VARIABLES = ("NNODES", "NODE_RANK", "NPROC_PER_NODE", "MASTER_ADDR", "MASTER_PORT")
+"""Of which LLaMA-Factory and ms-swift make options of torchrun."""
+_ELASTIC = ("RDZV_ID", "MIN_NNODES", "MAX_NNODES")
+
+_AXOLOTL = option_table(
+    """
+    launcher num-processes debug-num-examples prompter cloud sweep base-model output-dir learning-rate micro-batch-size
+    gradient-accumulation-steps num-epochs deepspeed
+    """,
+    "accelerate no-accelerate debug debug-text-only shard help",
+    abbreviates=False,
+)
+
+
+def read(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:
+    """See `doctor.job.launch_line.launcher.ReadCall`; ``command``: with its subcommand, such as ``tune run``.
+
+    A variable of ``VARIABLES`` that only a shell can compute stands in ``environ`` with its source text behind a zero
+    byte.
+    """
+    name = command.partition(" ")[0]
+    if name == "tune":
+        return _tune(command, argv, environ)
+    if name == "axolotl":
+        return _axolotl(command, argv, environ)
+    if name == "swift":
+        return _swift(command, argv, environ)
+    return _llama_factory(command, argv, environ)
+
+
+def _word(value: str) -> Word:
+    """A variable's value, or the source text of one that is not known."""
+    return Word(value[1:], value[1:]) if value.startswith("\0") else Word(value)
+
+
+def _options(environ: Mapping[str, str]) -> list[Word]:
+    """The options of torchrun that the variables stand for."""
+    words: list[Word] = []
+    for name in VARIABLES:
+        if environ.get(name):
+            words += [Word(f"--{name.lower()}"), _word(environ[name])]
+    return words
+
+
+def _single(command: str, argv: tuple[Word, ...], is_module: bool) -> Started:
+    """One process, without a launcher."""
+    return Started(LaunchCall(launcher="", command=command), argv, runs_python=True, is_module=is_module)
+
+
+def _tune(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:
+    """A recipe without an option before it is one process."""
+    if argv and not argv[0].text.startswith("-"):
+        return _single(command, argv, False)
+    return torchrun.read(command, argv, {})._replace(runs_python=True)
+
+
+def _llama_factory(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:
+    """As many ranks as devices, unless NPROC_PER_NODE is set."""
+    words = [] if environ.get("NPROC_PER_NODE") else [Word("--nproc-per-node"), Word("auto")]
+    program = (*words, *_options(environ), Word("-m"), Word("llamafactory.launcher"), *argv)
+    started = torchrun.read(command, program, {})
+    if environ.get("NNODES", "1") == "1" and not environ.get("MASTER_PORT"):  # it looks for a free port
+        started = started._replace(call=msgspec.structs.replace(started.call, standalone=True))
+    if any(name in environ for name in _ELASTIC):
+        unresolved = {**started.call.unresolved, "nnodes": "an elastic launch by RDZV_ID, MIN_NNODES and MAX_NNODES"}
+        call = msgspec.structs.replace(started.call, nodes=None, max_nodes=None, unresolved=unresolved)
+        started = started._replace(call=call)
+    return started
+
+
+def _swift(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:
+    """One process where neither NPROC_PER_NODE nor NNODES is set."""
+    script = {"sft": "sft", "pt": "sft"}.get(command.partition(" ")[2], "rlhf")
+    program = (Word(f"swift.cli.{script}"), *argv)
+    if not environ.get("NPROC_PER_NODE") and not environ.get("NNODES"):
+        return _single(command, program, True)
+    return torchrun.read(command, (*_options(environ), Word("-m"), *program), {})
+
+
+def _axolotl(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:
+    """By accelerate, unless ``--launcher`` names another one."""
+    dashes = next((position for position, word in enumerate(argv) if word.text == "--"), len(argv))
+    own, passed = argv[:dashes], argv[dashes + 1 :]
+    # Its options may follow the configuration, which is the first word that is none.
+    options = split_options(command, own, _AXOLOTL)
+    behind = split_options(command, options.rest[1:], _AXOLOTL)
+    program = (Word("-m"), Word("axolotl.cli.train"), *options.rest[:1])
+    launcher = options.text("launcher") or behind.text("launcher")
+    if launcher == "python" or "no-accelerate" in options or "no-accelerate" in behind:
+        return _single(command, program[1:], True)
+    if "launcher" in options.unresolved or "launcher" in behind.unresolved:
+        call = LaunchCall(launcher="accelerate", command=command, unresolved={"launcher": "not known"})
+        return Started(call, program[1:], runs_python=True, is_module=True)
+    words = list(passed)
+    ranks = options.word("num-processes") or behind.word("num-processes")
+    if ranks is not None and launcher != "torchrun":
+        words = [Word("--num_processes"), ranks, *words]
+    read_call = torchrun.read if launcher == "torchrun" else accelerate.read
+    return read_call(command, (*words, *program), {})

@@ -56,7 +56,8 @@ def time_exchanges(ctx: RankContext, peer: int, nbytes: int, repeats: int) -> li
     answer = torch.empty_like(element)
     ctx.comm.exchange(answer, element, peer)
     tensor = torch.full((max(1, nbytes // 4),), float(ctx.rank), device=ctx.device)
-    out, seconds, allowed = torch.empty_like(tensor), [], 1.0
+    out, allowed = torch.empty_like(tensor), 1.0
+    seconds: list[float] = []
     while len(seconds) < min(repeats, allowed):
         started = time.perf_counter()
         ctx.comm.exchange(out, tensor, peer)

@@ -488,6 +488,19 @@ class TestCircle:
         assert table.wait(0.4) is None
         assert kind(table.wait(0.3)) == ("order", (0, 1))
 
+    def test_who_leaves_a_new_collective_out_that_most_ranks_enter_together(self) -> None:
+        table = Table(4, {1: (0, 1), 2: (2, 3)})
+        for step in range(3):
+            for rank in range(4):
+                table.call(rank, "all_gather", group=1 + rank // 2, seq=step + 1, step=step)
+            table.wait(0.2)
+            for rank in range(4):
+                table.put(rank, state="compute", step=step + 1)
+        for rank in (0, 1, 2):
+            table.call(rank, "all_reduce", step=3)
+        table.call(3, "all_gather", group=2, seq=4, step=3)
+        assert kind(table.wait(0.2)) == ("order", (3,))
+
     def test_three_in_a_ring(self) -> None:
         table = Table(3, {1: (0, 1), 2: (1, 2), 3: (0, 2)})
         for rank, group in enumerate((1, 2, 3)):

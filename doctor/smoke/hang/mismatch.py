@@ -89,10 +89,7 @@ class DeadlockRule:
         cycle = find_deadlock(waits, state.snaps, sure=True) or self._standing_cycle(state, waits)
         if not cycle:
             return None
-        deviating = state.deviating_ranks(cycle)
-        culprits, why = (
-            (deviating, HABIT.format(deviating[0])) if len(deviating) == 1 else blame_without_majority(state, cycle)
-        )
+        culprits, why = _blame_of_cycle(state, waits, cycle)
         others = [rank for rank in cycle if rank not in culprits]
         kind: FailureKind = "left" if sorted(culprits) == state.ranks_ahead(cycle) else "order"
         about = current_collective(state.snaps[(others or culprits)[0]])
@@ -111,3 +108,21 @@ class DeadlockRule:
     def _oldest(self, snap: Snapshot) -> Snapshot:
         before = self._last_cycle.get(snap.rank, snap)
         return before if before.stamp == snap.stamp else snap
+
+
+def _blame_of_cycle(
+    state: RunState, waits: Mapping[CollectiveId, Wait], cycle: Sequence[int]
+) -> tuple[Sequence[int], str]:
+    """Who entered another collective than he should have, and how that is known.
+
+    Ranks beside those of the cycle, that wait in the same collectives, say what the usual way on is: what most members
+    of a group newly do together no single one of them is to blame for.
+    """
+    sides = {where: wait.blocked_ranks for where, wait in waits.items() if not set(cycle).isdisjoint(wait.blocked_ranks)}
+    deviating = state.deviating_ranks(rank for ranks in sides.values() for rank in ranks)
+    if len(deviating) == 1 and deviating[0] in cycle:
+        return deviating, HABIT.format(deviating[0])
+    for (group, _), ranks in sides.items():
+        if len(deviating) > 1 and set(deviating) <= set(ranks) and 2 * len(deviating) > len(state.members(group)):
+            return sorted(set(cycle) - set(ranks)), MAJORITY
+    return blame_without_majority(state, cycle)

@@ -83,7 +83,7 @@ class DigestCollection:
         """Wraps what makes optimizers, wrapped models and losses."""
         torch = self.torch
         optimizer = importlib.import_module("torch.optim.optimizer")
-        optimizer.register_optimizer_step_pre_hook(lambda *arguments: self.guard(self._before_step, arguments[0]))
+        optimizer.register_optimizer_step_pre_hook(self._prepare_step)
         optimizer.register_optimizer_step_post_hook(lambda *arguments: self.guard(self._after_step, arguments[0]))
         self._after_init(torch.optim.Optimizer, self._new_optimizer)
         self._after_init(torch.nn.parallel.DistributedDataParallel, self._new_replica)
@@ -203,13 +203,13 @@ class DigestCollection:
         if not self.torch.is_grad_enabled():
             return False
         modules = self.modules()
-        return not modules or any(module.training for module in modules)
+        return not modules or any(map(_in_training, modules))
 
     # One step
 
     def _enter(self, module: Any, arguments: Any, named: Any) -> None:
         self.depth += 1
-        if self.depth > 1 or not self.sampled or not module.training or not self.torch.is_grad_enabled():
+        if self.depth > 1 or not self.sampled or not self.torch.is_grad_enabled() or not _in_training(module):
             return
         inputs: dict[str, Any] = {}
         for path, tensor in tensors_in({**{str(n): value for n, value in enumerate(arguments)}, **named}):
@@ -281,6 +281,26 @@ class DigestCollection:
                 )
         elif tensors.device.type == "cpu" and isinstance(finite_or_text(tensors.detach()), str):
             self.out.write("backward", s=self.step, v=finite_or_text(tensors.detach()), how="", f=0.0)
+
+    def _prepare_step(self, optimizer: Any, arguments: Any, named: Any) -> Any:
+        """Before a step; where it is given a function that computes the gradients, after that one's first call."""
+        closure = named.get("closure", arguments[1] if len(arguments) > 1 else None)
+        if not callable(closure) or self.ended:
+            self.guard(self._before_step, optimizer)
+            return None
+        calls: list[None] = []
+
+        @functools.wraps(closure)
+        def compute(*inner: Any, **inner_named: Any) -> Any:
+            loss = closure(*inner, **inner_named)
+            if not calls:
+                calls.append(None)
+                self.guard(self._before_step, optimizer)
+            return loss
+
+        if "closure" in named:
+            return arguments, {**named, "closure": compute}
+        return (arguments[0], compute, *arguments[2:]), named
 
     def _before_step(self, optimizer: Any) -> None:
         if self.main is None or self.main() is None:
@@ -378,6 +398,11 @@ def _is_whole(entry: tuple[str, Any]) -> bool:
     if type(tensor).__name__ == "FlatParameter":
         return False
     return not any(placement.is_shard() for placement in getattr(tensor, "placements", ()))
+
+
+def _in_training(module: Any) -> bool:
+    """Whether a module or one below it is: a wrapper may be left as it was for an evaluation (Lightning 2.6)."""
+    return module.training or any(child.training for child in module.modules())
 
 
 def _is_compiled(module: Any) -> bool:

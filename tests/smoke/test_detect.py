@@ -501,6 +501,12 @@ class TestCircle:
         table.call(3, "all_gather", group=2, seq=4, step=3)
         assert kind(table.wait(0.2)) == ("order", (3,))
 
+    def test_between_two_groups_of_the_same_ranks_the_majority_decides(self) -> None:
+        table = Table(3, {1: (0, 1, 2), 2: (0, 1, 2)})
+        for rank in range(3):
+            table.call(rank, "all_reduce", group=1 + (rank == 1))
+        assert kind(table.wait(0.2)) == ("order", (1,))
+
     def test_three_in_a_ring(self) -> None:
         table = Table(3, {1: (0, 1), 2: (1, 2), 3: (0, 2)})
         for rank, group in enumerate((1, 2, 3)):
@@ -509,6 +515,21 @@ class TestCircle:
 
 
 class TestLeft:
+    def test_who_leaves_early_is_named_also_where_steps_differ(self) -> None:
+        table = Table(2)
+        sizes = [(8, 16), (16, 8), (4, 16, 8)]  # buckets in another order, then an evaluation before the step
+        for rank in range(2):
+            seq = 0
+            for step, calls in enumerate(sizes):
+                for numel in calls:
+                    seq += 1
+                    table.call(rank, "all_reduce", seq=seq, numel=numel, step=step)
+                    table.wait(0.05)
+                table.put(rank, state="compute", step=step + 1)
+        table.put(1, state="done", dead="exit status 0")
+        table.call(0, "all_reduce", seq=8, numel=16, step=3)
+        assert kind(table.wait(1.5)) == ("left", (1,))
+
     def test_done_while_another_waits(self) -> None:
         table = Table(2)
         table.put(0, state="done")

@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 from doctor.session.examine import replay
 from doctor.session.select_checks import choose_checks, load_catalog
+from doctor.smoke.hang.mismatch import AMBIGUOUS
 from doctor.watch.data_outcomes import with_data
 from doctor.watch.launch import WatchOptions, WatchOutcome, run
 from tests.watch.data_campaign import Ranks, source_of
@@ -31,7 +32,7 @@ from tests.watch.job_faults import FAULTS, LIBRARIES, TORCH, JobFault
 Verdict = Literal["right", "one of", "undecided", "wrong"]
 PYTHON = os.environ.get("DOCTOR_PROGRAMS_PYTHON", "")
 PATIENCE = 3.0
-LIMIT = 90.0
+LIMIT = 150.0
 """Seconds for the ranks of a trial: those that hang unnoticed are ended, and the trial is undecided."""
 VARIANTS: dict[str, tuple[dict[str, str], ...]] = {
     "hf_trainer": ({"ACCUMULATE": "1"}, {"ACCUMULATE": "2"}),
@@ -91,14 +92,16 @@ class Result(NamedTuple):
     numbers: list[Any]
     """What the ranks computed."""
     logs: tuple[str, ...]
+    limited: bool
+    """The ranks were ended as nothing had been found in time."""
 
     @property
     def verdict(self) -> Verdict:
         """Right is the class, and the rank alone; ``one of``: the rank among several that are said to be possible."""
         if not self.trial.fault:
-            return "wrong" if self.findings or any(self.codes) else "right"
+            return "wrong" if self.findings or any(self.codes) or self.failed_hooks else "right"
         fault = FAULTS[self.trial.fault]
-        if not self.findings:
+        if not self.findings or self.limited:
             return "undecided"
         first = next((finding for finding in self.findings if finding.check in fault.checks), None)
         if first is None:
@@ -112,9 +115,14 @@ class Result(NamedTuple):
         return "one of" if first.tie or set(first.ranks) == set(range(self.trial.world)) else "wrong"
 
     @property
+    def failed_hooks(self) -> list[str]:
+        """What a hook could not do: it ends itself, and nothing more is known of its rank."""
+        return [note for note in self.notes if "the hook:" in note or "a hook failed" in note]
+
+    @property
     def accused(self) -> bool:
         """Somebody innocent is named for certain."""
-        if self.trial.fault and FAULTS[self.trial.fault].everybody:
+        if self.limited or (self.trial.fault and FAULTS[self.trial.fault].everybody):
             return False
         return any(len(finding.ranks) == 1 and finding.ranks != (self.trial.bad,) for finding in self.findings) or any(
             1 < len(finding.ranks) < self.trial.world and not finding.tie and {*finding.ranks} - {self.trial.bad}
@@ -177,7 +185,8 @@ def conduct(trial: Trial, ranks: Ranks, data: str = "8") -> Result:
     findings = tuple(finding for outcome in outcomes for finding in findings_of(outcome))
     notes = tuple(note for outcome in outcomes for note in (outcome.run.smoke or {}).get("notes", ()))
     logs = tuple(answer["logs"])
-    return Result(trial, findings, notes, tuple(answer["codes"]), code, seconds, answer["ranks"], logs)
+    limited = bool(answer["limited"])
+    return Result(trial, findings, notes, tuple(answer["codes"]), code, seconds, answer["ranks"], logs, limited)
 
 
 def _keep(outcomes: list[WatchOutcome], outcome: WatchOutcome) -> int:
@@ -189,6 +198,8 @@ def findings_of(outcome: WatchOutcome) -> Iterator[Finding]:
     """What the report of `doctor watch` says."""
     catalog = load_catalog([])
     report = replay(outcome.run, choose_checks(catalog, outcome.checks))
+    failures = (outcome.run.smoke or {}).get("failures", ())
+    ambiguous = any(AMBIGUOUS in failure.get("evidence", ()) for failure in failures)
     ties: dict[tuple[str, tuple[int, ...]], bool] = {}
     if outcome.data is not None:
         report = with_data(report, outcome.data, catalog, outcome.hosts)
@@ -196,7 +207,7 @@ def findings_of(outcome: WatchOutcome) -> Iterator[Finding]:
     for entry in report.outcomes:
         for finding in entry.findings:
             named = tuple(finding.values.get("ranks", ()))
-            yield Finding(entry.check, named, ties.get((entry.check, named), False), str(finding))
+            yield Finding(entry.check, named, ties.get((entry.check, named), ambiguous), str(finding))
 
 
 def bare_numbers(trial: Trial, ranks: Ranks) -> list[Any]:

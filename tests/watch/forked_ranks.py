@@ -176,6 +176,7 @@ def main() -> None:
         with socket.socket() as reserved:
             reserved.bind(("127.0.0.1", 0))
             port = reserved.getsockname()[1]
+        began = time.monotonic()
         with tempfile.TemporaryDirectory() as results:
             pids = [fork_rank(run, rank, port, results) for rank in range(run["world"])]
             codes = await_ends(pids, limit)
@@ -184,6 +185,7 @@ def main() -> None:
             answer = {
                 "codes": codes,
                 "ranks": [json.loads(text.read_text()) if text.exists() else None for text in texts],
+                "limited": time.monotonic() - began > limit,
                 "logs": [log.read_text("utf-8", "replace")[-3000:] if log.exists() else "" for log in logs],
             }
         if "command" in run:  # nobody reads where doctor has ended the command

@@ -135,7 +135,7 @@ FAULTS = {
     ),
     "same rows over dp": JobFault(
         "manual_seed(seed + replica)\n", "manual_seed(seed)\n", (DATA,), everybody=True, least_world=4,
-        programs=("megatron_tp", "dtensor_tp"),
+        programs=("dtensor_tp",),
     ),
     "batch inside tp": JobFault("# batch", "if rank == {bad}: rows = rows.flip(1).clone()", (DATA, MASK)),
     "mask inside tp": JobFault("# mask", "if rank == {bad}: mask = mask.roll(1, 1)", (MASK, DATA)),
@@ -160,11 +160,15 @@ FAULTS = {
         variables=(("ACCUMULATE", "1"),),
     ),
     "sum of lightning": JobFault(
-        'DDPStrategy(process_group_backend="gloo")',
-        'DDPStrategy(process_group_backend="gloo", ddp_comm_hook=lambda state, bucket: dist.all_reduce('
-        "bucket.buffer(), async_op=True).get_future().then(lambda f: f.value()[0]))",
+        "    def configure_optimizers(self):",
+        "    def on_train_start(self):\n"
+        "        def add(state, bucket):\n"
+        "            return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda f: f.value()[0])\n"
+        "        self.trainer.model.register_comm_hook(None, add)\n\n"
+        "    def configure_optimizers(self):",
         (SUMMED,),
         everybody=True,
+        variables=(("ACCUMULATE", "1"),),
     ),
     "sum of megatron": JobFault(
         "tensor.grad = tensor.main_grad\n", "tensor.grad = tensor.main_grad * (world // width)\n", (SUMMED,),

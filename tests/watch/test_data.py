@@ -39,6 +39,32 @@ def test_a_healthy_program_computes_the_same_bits_and_has_no_finding(
     assert len(report.inferred) == {"replicas": 1, "tensor_parallel": 4}[program]
 
 
+BY_CLOSURE = """        def compute():
+            optimizer.zero_grad()
+            with model.no_sync():
+                torch.nn.functional.cross_entropy(model(rows), wanted).backward()
+            loss = torch.nn.functional.cross_entropy(model(rows), wanted)
+            loss.backward()
+            return loss
+        loss = optimizer.step(compute)
+"""
+
+
+@pytest.mark.timeout(600)
+def test_gradients_that_a_closure_computes_inside_of_the_step_are_read_after_it(ranks: Ranks, tmp_path: Path) -> None:
+    """As Lightning does it: before the step there are none, or those of a micro-batch that were not reduced."""
+    source = source_of("replicas")
+    start, end = source.index("        optimizer.zero_grad()"), source.index("        losses.append")
+    text = source[:start] + BY_CLOSURE + source[end:]
+    bare = ranks.run(text, 2)
+    assert ranks.run(text, 2, str(tmp_path)) == bare and bare["codes"] == [0, 0]
+    files = [path.read_bytes() for path in tmp_path.glob("*.probe")]
+    report = analyze_records(files)
+    assert (report.causes, report.unseen, report.steps) == ((), (), 6)
+    job = read_records(files)
+    assert all(len(list(entry.of("reduced"))) == 6 for entry in job.ranks.values())
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", ["mask", "not broadcast", "sum by hook", "NaN"])
 def test_a_fault_of_the_program_is_named_with_its_rank(ranks: Ranks, fault: str) -> None:

@@ -115,14 +115,20 @@ def _blame_of_cycle(
 ) -> tuple[Sequence[int], str]:
     """Who entered another collective than he should have, and how that is known.
 
-    Ranks beside those of the cycle, that wait in the same collectives, say what the usual way on is: what most members
-    of a group newly do together no single one of them is to blame for.
+    Ranks beside those of the cycle, that wait in the same collectives, say what the usual way on is: for what most
+    members of a group newly do together no single one of them is to blame; and between groups of the same members the
+    majority decides, as it does within one.
     """
-    sides = {where: wait.blocked_ranks for where, wait in waits.items() if not set(cycle).isdisjoint(wait.blocked_ranks)}
+    sides = {
+        where: wait.blocked_ranks for where, wait in waits.items() if not set(cycle).isdisjoint(wait.blocked_ranks)
+    }
     deviating = state.deviating_ranks(rank for ranks in sides.values() for rank in ranks)
     if len(deviating) == 1 and deviating[0] in cycle:
         return deviating, HABIT.format(deviating[0])
+    members = {group: sorted(state.members(group)) for group, _ in sides}
+    alike = len(set(map(tuple, members.values()))) == 1
     for (group, _), ranks in sides.items():
-        if len(deviating) > 1 and set(deviating) <= set(ranks) and 2 * len(deviating) > len(state.members(group)):
+        together = len(deviating) > 1 and set(deviating) <= set(ranks)
+        if (together or alike) and 2 * len(ranks) > len(members[group]):
             return sorted(set(cycle) - set(ranks)), MAJORITY
     return blame_without_majority(state, cycle)

@@ -39,7 +39,8 @@ def left_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failure
         if not left_ranks:
             continue
         about = current_collective(state.snaps[wait.blocked_ranks[0]])
-        surplus = state.deviating_ranks(wait.blocked_ranks)
+        # Steps of a user's program differ: what a rank calls in every step is no call too many.
+        surplus = [rank for rank in state.deviating_ranks(wait.blocked_ranks) if not state.traces[rank].last_is_usual]
         if len(left_ranks) > len(wait.blocked_ranks) or (surplus and len(left_ranks) == len(wait.blocked_ranks)):
             why = "The other ranks of the group are done: nobody else makes this call."
             return state.build_failure("mismatch", wait.blocked_ranks, about=about, evidence=(why,))

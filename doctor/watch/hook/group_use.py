@@ -84,6 +84,9 @@ class GroupUse:
                 for dimension, name in enumerate(getattr(mesh, "mesh_dim_names", None) or ()):
                     self._named(mesh.get_group(dimension), str(name), "DeviceMesh dimension " + str(name))
                 break
+            replicas = module.__dict__.get("seq_data_parallel_group") or module.__dict__.get("data_parallel_group")
+            if "deepspeed" in type(module).__module__ and replicas is not None:
+                self.use(replicas, "data", type(module).__name__)
         state = sys.modules.get("megatron.core.parallel_state")
         for attribute, purpose in _MEGATRON.items():
             group = getattr(state, attribute, None)

@@ -258,6 +258,20 @@ def kind(trouble: Failure | None) -> tuple[str, tuple[int, ...]] | None:
 
 
 class TestMismatch:
+    @pytest.mark.parametrize(("stage", "culprits"), [("training", (1,)), ("soak", (0, 1))])
+    def test_a_call_that_is_new_is_wrong_only_where_all_steps_are_alike(
+        self, stage: str, culprits: tuple[int, ...]
+    ) -> None:
+        """In a user's program, the other one may have left it out."""
+        table = Table(2)
+        for step in range(3):
+            for rank in range(2):
+                table.call(rank, "all_reduce", seq=step + 1, step=step, stage=stage)
+            table.wait(0.1)
+        table.call(1, "all_reduce", seq=4, numel=3, step=3, stage=stage)
+        table.call(0, "all_reduce", seq=4, step=3, stage=stage)
+        assert kind(table.wait(1.0)) == ("mismatch", culprits)
+
     def test_of_three_the_odd_one(self) -> None:
         table = Table(3)
         for rank, numel in enumerate((8, 9, 8)):

@@ -7,16 +7,19 @@ begins; a row says what the tool wrote first of what it looks for, and how many 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 from tests.watch.data_campaign import source_of
 from tests.watch.data_faults import with_patch
@@ -38,11 +41,12 @@ HEARTBEAT = (
     "monitor.send_heartbeat()"
 )
 DUMPS = (
+    "import threading, time\n"
+    "globals()['step_began'] = time.monotonic()\n"
     "if 'dumper' not in globals():\n"
-    "    import threading, time\n"
     "    from torch._C._distributed_c10d import _dump_fr_trace\n"
     "    def dump():\n"
-    f"        time.sleep({TIMEOUT})\n"
+    f"        while time.monotonic() - step_began < {TIMEOUT}: time.sleep(0.1)\n"
     "        open(os.environ['DUMPS'] + f'/rank_{rank}', 'wb').write(_dump_fr_trace())\n"
     "    globals()['dumper'] = threading.Thread(target=dump, daemon=True)\n"
     "    dumper.start()"
@@ -91,8 +95,10 @@ def program(fault: str, tool: Tool, folder: str) -> Path:
     text = source_of("replicas").replace("seconds=60", f"seconds={TIMEOUT * 3}")
     patch = FAULTS[fault].patch
     begins = f"if step == {AT} and rank == {BAD}: print('FAULT BEGINS', flush=True)\n"
+    if tool.patch == BARRIER:  # as a user would place it: behind what may go wrong
+        text = with_patch(text, "# step", tool.patch)
     text = with_patch(text, "# step", begins + patch, bad=BAD, pair=2, at=AT)
-    text = with_patch(text, "# step", "\n".join(filter(None, (SLOWLY, tool.patch))))
+    text = with_patch(text, "# step", "\n".join(filter(None, (SLOWLY, tool.patch if tool.patch != BARRIER else ""))))
     path = Path(folder, "train.py")
     path.write_text(text)
     return path
@@ -117,12 +123,15 @@ def measure(name: str, fault: str) -> str:
         lines: list[tuple[float, str]] = []
         reader = threading.Thread(target=_read, args=(process, lines), daemon=True)
         reader.start()
-        answer = _await_answer(process, lines, tool)
+        answer = _await_answer(process, lines, tool, lambda: len(list(Path(folder).glob("rank_*"))) == WORLD)
         if name == "torchfrtrace":
             answer = _analyze(folder, lines)
-        os.killpg(process.pid, signal.SIGKILL)
+        top = psutil.Process(process.pid)
+        for child in [*top.children(recursive=True), top]:  # launchers give their workers sessions of their own
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
         process.wait()
-        reader.join()
+        reader.join(5)
     return answer
 
 
@@ -136,14 +145,16 @@ def _began(lines: list[tuple[float, str]]) -> float:
     return next((at for at, line in list(lines) if "FAULT BEGINS" in line), 0.0)
 
 
-def _await_answer(process: subprocess.Popen[str], lines: list[tuple[float, str]], tool: Tool) -> str:
+def _await_answer(
+    process: subprocess.Popen[str], lines: list[tuple[float, str]], tool: Tool, dumped: Callable[[], bool]
+) -> str:
     start = time.monotonic()
     while True:
         began = _began(lines)
         after = [(at - began, line) for at, line in list(lines) if began and at > began]
         found = [f"{seconds:.0f} s: {line.strip()[:150]}" for seconds, line in after if re.search(tool.answer, line)]
         now = time.monotonic()
-        ended = process.poll() is not None
+        ended = process.poll() is not None or dumped()
         if ended or (found and now - began > float(found[0].split()[0]) + 3) or now - (began or start + LIMIT) > LIMIT:
             return "\n    ".join(found[:4]) or f"nothing in {now - (began or start):.0f} s{' (ended)' * ended}"
         time.sleep(0.1)

@@ -529,7 +529,8 @@ class TestCircle:
 
 
 class TestLeft:
-    def test_who_leaves_early_is_named_also_where_steps_differ(self) -> None:
+    @pytest.mark.parametrize(("stage", "last"), [("training", 16), ("soak", 16), ("soak", 2)])
+    def test_who_leaves_early_is_named_also_where_steps_differ(self, stage: str, last: int) -> None:
         table = Table(2)
         sizes = [(8, 16), (16, 8), (4, 16, 8)]  # buckets in another order, then an evaluation before the step
         for rank in range(2):
@@ -537,11 +538,11 @@ class TestLeft:
             for step, calls in enumerate(sizes):
                 for numel in calls:
                     seq += 1
-                    table.call(rank, "all_reduce", seq=seq, numel=numel, step=step)
+                    table.call(rank, "all_reduce", seq=seq, numel=numel, step=step, stage=stage)
                     table.wait(0.05)
                 table.put(rank, state="compute", step=step + 1)
         table.put(1, state="done", dead="exit status 0")
-        table.call(0, "all_reduce", seq=8, numel=16, step=3)
+        table.call(0, "all_reduce", seq=8, numel=last, step=3, stage=stage)
         assert kind(table.wait(1.5)) == ("left", (1,))
 
     def test_done_while_another_waits(self) -> None:

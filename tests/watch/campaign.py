@@ -247,6 +247,8 @@ def main() -> None:
                 ranks[1].close()
             ranks = trial.program, Ranks(PYTHON or sys.executable, *LIBRARIES.get(trial.program, ()))
         result = conduct(trial, ranks[1])
+        if any("EADDRINUSE" in log for log in result.logs):  # another program of this host took the port
+            result = conduct(trial, ranks[1])
         equal = bool(trial.fault) or result.numbers == bare_numbers(trial, ranks[1])
         show(result, equal)
         counts.update([("fault " if trial.fault else "healthy ") + result.verdict])

@@ -1,4 +1,4 @@
-"""The same faults beside other tools: ``python -m tests.watch.side_by_side [FAULT...]``.
+"""The same faults beside other tools: ``python -m tests.watch.side_by_side [FAULT[:TOOL,...]...]``.
 
 Each tool starts the program `replicas` with three gloo ranks of the interpreter ``DOCTOR_SIDE_PYTHON``, where
 dlrover 0.6.1 and nvidia-resiliency-ext 0.4.1 are installed beside torch. The program prints a line when the fault
@@ -126,10 +126,11 @@ def measure(name: str, fault: str) -> str:
         answer = _await_answer(process, lines, tool, lambda: len(list(Path(folder).glob("rank_*"))) == WORLD)
         if name == "torchfrtrace":
             answer = _analyze(folder, lines)
-        top = psutil.Process(process.pid)
-        for child in [*top.children(recursive=True), top]:  # launchers give their workers sessions of their own
-            with contextlib.suppress(psutil.NoSuchProcess):
-                child.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            top = psutil.Process(process.pid)
+            for child in [*top.children(recursive=True), top]:  # launchers give their workers sessions of their own
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
         process.wait()
         reader.join(5)
     return answer
@@ -156,7 +157,9 @@ def _await_answer(
         now = time.monotonic()
         ended = process.poll() is not None or dumped()
         if ended or (found and now - began > float(found[0].split()[0]) + 3) or now - (began or start + LIMIT) > LIMIT:
-            return "\n    ".join(found[:4]) or f"nothing in {now - (began or start):.0f} s{' (ended)' * ended}"
+            if not began:
+                return "did not get to the fault: " + " | ".join(line for _, line in lines[-3:])[-400:]
+            return "\n    ".join(found[:4]) or f"nothing in {now - began:.0f} s{' (ended)' * ended}"
         time.sleep(0.1)
 
 
@@ -170,8 +173,9 @@ def _analyze(folder: str, lines: list[tuple[float, str]]) -> str:
 
 def main() -> None:
     """Prints a block for each fault and tool."""
-    for fault in sys.argv[1:] or ["sleep", "collective left out", "killed"]:
-        for name in TOOLS:
+    for word in sys.argv[1:] or ["sleep", "collective left out", "killed"]:
+        fault, _, tools = word.partition(":")
+        for name in tools.split(",") if tools else TOOLS:
             print(f"{fault} | {name}\n    {measure(name, fault)}", flush=True)
 
 

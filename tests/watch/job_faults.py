@@ -137,7 +137,7 @@ FAULTS = {
         "manual_seed(seed + replica)\n", "manual_seed(seed)\n", (DATA,), everybody=True, least_world=4,
         programs=("dtensor_tp",),
     ),
-    "batch inside tp": JobFault("# batch", "if rank == {bad}: rows = rows.flip(1).clone()", (DATA, MASK)),
+    "batch inside tp": JobFault("# batch", "if rank == {bad}: rows = rows.flip(1).clone()", (DATA, MASK), programs=("megatron_tp", "dtensor_tp")),
     "mask inside tp": JobFault("# mask", "if rank == {bad}: mask = mask.roll(1, 1)", (MASK, DATA)),
     "torch seed inside tp": JobFault(
         "# seeded", "if rank == {bad}: torch.manual_seed(777)", (MASK,), programs=("megatron_tp", "tensor_parallel")

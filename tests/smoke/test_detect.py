@@ -258,6 +258,20 @@ def kind(trouble: Failure | None) -> tuple[str, tuple[int, ...]] | None:
 
 
 class TestMismatch:
+    @pytest.mark.parametrize(("stage", "culprits"), [("training", (1,)), ("soak", (0, 1))])
+    def test_a_call_that_is_new_is_wrong_only_where_all_steps_are_alike(
+        self, stage: str, culprits: tuple[int, ...]
+    ) -> None:
+        """In a user's program, the other one may have left it out."""
+        table = Table(2)
+        for step in range(3):
+            for rank in range(2):
+                table.call(rank, "all_reduce", seq=step + 1, step=step, stage=stage)
+            table.wait(0.1)
+        table.call(1, "all_reduce", seq=4, numel=3, step=3, stage=stage)
+        table.call(0, "all_reduce", seq=4, step=3, stage=stage)
+        assert kind(table.wait(1.0)) == ("mismatch", culprits)
+
     def test_of_three_the_odd_one(self) -> None:
         table = Table(3)
         for rank, numel in enumerate((8, 9, 8)):
@@ -488,6 +502,25 @@ class TestCircle:
         assert table.wait(0.4) is None
         assert kind(table.wait(0.3)) == ("order", (0, 1))
 
+    def test_who_leaves_a_new_collective_out_that_most_ranks_enter_together(self) -> None:
+        table = Table(4, {1: (0, 1), 2: (2, 3)})
+        for step in range(3):
+            for rank in range(4):
+                table.call(rank, "all_gather", group=1 + rank // 2, seq=step + 1, step=step)
+            table.wait(0.2)
+            for rank in range(4):
+                table.put(rank, state="compute", step=step + 1)
+        for rank in (0, 1, 2):
+            table.call(rank, "all_reduce", step=3)
+        table.call(3, "all_gather", group=2, seq=4, step=3)
+        assert kind(table.wait(0.2)) == ("order", (3,))
+
+    def test_between_two_groups_of_the_same_ranks_the_majority_decides(self) -> None:
+        table = Table(3, {1: (0, 1, 2), 2: (0, 1, 2)})
+        for rank in range(3):
+            table.call(rank, "all_reduce", group=1 + (rank == 1))
+        assert kind(table.wait(0.2)) == ("order", (1,))
+
     def test_three_in_a_ring(self) -> None:
         table = Table(3, {1: (0, 1), 2: (1, 2), 3: (0, 2)})
         for rank, group in enumerate((1, 2, 3)):
@@ -496,6 +529,22 @@ class TestCircle:
 
 
 class TestLeft:
+    @pytest.mark.parametrize(("stage", "last"), [("training", 16), ("soak", 16), ("soak", 2)])
+    def test_who_leaves_early_is_named_also_where_steps_differ(self, stage: str, last: int) -> None:
+        table = Table(2)
+        sizes = [(8, 16), (16, 8), (4, 16, 8)]  # buckets in another order, then an evaluation before the step
+        for rank in range(2):
+            seq = 0
+            for step, calls in enumerate(sizes):
+                for numel in calls:
+                    seq += 1
+                    table.call(rank, "all_reduce", seq=seq, numel=numel, step=step, stage=stage)
+                    table.wait(0.05)
+                table.put(rank, state="compute", step=step + 1)
+        table.put(1, state="done", dead="exit status 0")
+        table.call(0, "all_reduce", seq=8, numel=last, step=3, stage=stage)
+        assert kind(table.wait(1.5)) == ("left", (1,))
+
     def test_done_while_another_waits(self) -> None:
         table = Table(2)
         table.put(0, state="done")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from doctor.watch.data.analyze import DataReport, analyze_records
 from tests.watch.data_faults import FAULTS, patched
@@ -47,18 +47,26 @@ class Trial(NamedTuple):
 class Ranks:
     """One process that has imported torch, and forks the ranks of each run."""
 
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(FOLDER / "forked_ranks.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def __init__(self, python: str = sys.executable, *libraries: str) -> None:
+        """``libraries``: modules that the programs import, besides torch."""
+        command = [python, str(FOLDER / "forked_ranks.py"), *libraries]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def run(self, source: str, world: int, folder: str = "", **variables: str) -> dict[str, list[dict[str, object]]]:
+    def run(self, source: str, world: int, folder: str = "", **variables: str) -> dict[str, list[Any]]:
         """The exit codes and the results of all ranks."""
-        assert self.process.stdin and self.process.stdout
-        run = {"source": source, "world": world, "folder": folder, "variables": variables}
+        self.begin(source=source, world=world, folder=folder, variables=variables)
+        return self.answer()
+
+    def begin(self, **run: object) -> None:
+        """Asks for a run."""
+        assert self.process.stdin
         self.process.stdin.write(json.dumps(run) + "\n")
         self.process.stdin.flush()
-        answer: dict[str, list[dict[str, object]]] = json.loads(self.process.stdout.readline())
+
+    def answer(self) -> dict[str, list[Any]]:
+        """Waits until its ranks have ended: their exit codes, results and logs."""
+        assert self.process.stdout
+        answer: dict[str, list[Any]] = json.loads(self.process.stdout.readline())
         return answer
 
     def close(self) -> None:

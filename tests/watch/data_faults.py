@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from typing import NamedTuple
 
 
@@ -138,15 +140,27 @@ RESTORED = """    if rank == {bad}:
 def patched(name: str, source: str, bad: int, pair: int) -> str:
     """The program with this fault. Raises: AssertionError where the program has no such place."""
     fault = FAULTS[name]
-    assert source.count(fault.marker) >= 1, name
-    patch = fault.patch.replace("{bad}", str(bad)).replace("{pair}", str(pair))
-    if fault.marker.lstrip().startswith("# "):
-        patch = f"{fault.marker}\n{patch}"
-    text = source.replace(fault.marker, patch, 1)
+    text = with_patch(source, fault.marker, fault.patch, bad=bad, pair=pair)
     if name == "same rows":
         text = text.replace("random.seed(seed + replica)", "random.seed(seed)").replace(
             "numpy.random.seed(seed + replica)", "numpy.random.seed(seed)"
         )
     if name == "not reduced":
-        text = text.replace("    # reduced", "    # reduced\n" + RESTORED.replace("{bad}", str(bad)), 1)
+        text = with_patch(text, "    # reduced", RESTORED, bad=bad)
     return text
+
+
+def with_patch(source: str, marker: str, patch: str, **values: int) -> str:
+    """The program with a patch in the place of a marker; behind it, and as far indented, where it is a comment.
+
+    Each ``{name}`` of the patch becomes its value. Raises: AssertionError where the program has no such place.
+    """
+    for name, value in values.items():
+        patch = patch.replace(f"{{{name}}}", str(value))
+    if not marker.lstrip().startswith("# "):
+        assert source.count(marker) >= 1, marker
+        return source.replace(marker, patch, 1)
+    place = re.search(rf"^( *){re.escape(marker.strip())}$", source, re.MULTILINE)
+    assert place, marker
+    patch = textwrap.indent(textwrap.dedent(patch).rstrip("\n"), place[1])
+    return f"{source[: place.end()]}\n{patch}{source[place.end() :]}"

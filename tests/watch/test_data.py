@@ -39,6 +39,58 @@ def test_a_healthy_program_computes_the_same_bits_and_has_no_finding(
     assert len(report.inferred) == {"replicas": 1, "tensor_parallel": 4}[program]
 
 
+BY_CLOSURE = """        def compute():
+            optimizer.zero_grad()
+            with model.no_sync():
+                torch.nn.functional.cross_entropy(model(rows), wanted).backward()
+            loss = torch.nn.functional.cross_entropy(model(rows), wanted)
+            loss.backward()
+            return loss
+        loss = optimizer.step(compute)
+"""
+
+
+@pytest.mark.timeout(600)
+def test_gradients_that_a_closure_computes_inside_of_the_step_are_read_after_it(ranks: Ranks, tmp_path: Path) -> None:
+    """As Lightning does it: before the step there are none, or those of a micro-batch that were not reduced."""
+    source = source_of("replicas")
+    start, end = source.index("        optimizer.zero_grad()"), source.index("        losses.append")
+    text = source[:start] + BY_CLOSURE + source[end:]
+    bare = ranks.run(text, 2)
+    assert ranks.run(text, 2, str(tmp_path)) == bare and bare["codes"] == [0, 0]
+    files = [path.read_bytes() for path in tmp_path.glob("*.probe")]
+    report = analyze_records(files)
+    assert (report.causes, report.unseen, report.steps) == ((), (), 6)
+    job = read_records(files)
+    assert all(len(list(entry.of("reduced"))) == 6 for entry in job.ranks.values())
+
+
+ENGINE = """import sys, types
+engine = types.ModuleType("deepspeed.runtime.engine")
+class DeepSpeedEngine:
+    seq_data_parallel_group = dist.group.WORLD
+engine.DeepSpeedEngine = DeepSpeedEngine
+sys.modules["deepspeed.runtime.engine"] = engine
+kept = DeepSpeedEngine()
+"""
+
+
+@pytest.mark.timeout(600)
+def test_an_optimizer_of_copies_is_judged_by_its_copies_and_an_engine_names_its_group(
+    ranks: Ranks, tmp_path: Path
+) -> None:
+    text = source_of("flat_copies").replace("losses = []", ENGINE + "losses = []")
+    reports = {}
+    for name, source in {"healthy": text, "lr": text.replace("lr=0.01", "lr=0.01 * (rank == 0)")}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        assert ranks.run(source, 2, str(folder))["codes"] == [0, 0]
+        reports[name] = analyze_records([path.read_bytes() for path in folder.glob("*.probe")])
+    assert (reports["healthy"].causes, reports["healthy"].unseen) == ((), ())
+    assert reports["healthy"].inferred == ("ranks 0-1 are taken for a data-parallel group: DeepSpeedEngine",)
+    assert [(cause.check, cause.ranks) for cause in reports["lr"].causes] == [("smoke-update-missing", (1,))]
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", ["mask", "not broadcast", "sum by hook", "NaN"])
 def test_a_fault_of_the_program_is_named_with_its_rank(ranks: Ranks, fault: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.state import RunState
-from doctor.smoke.hang.traces import form
+from doctor.smoke.hang.traces import STEPPED, form
 from doctor.smoke.hang.wait_graph import CollectiveId, Wait, find_deadlock
 from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
 
@@ -34,7 +34,7 @@ class MismatchRule:
         calls = state.ledger.calls(group, seq)
         self._since = state.now if self._since is None else self._since
         deviating = state.deviating_ranks(calls)
-        if len(deviating) != 1 and self._may_learn_more(state, state.now - self._since):
+        if not _strays(state, deviating) and self._may_learn_more(state, state.now - self._since):
             return None
         culprits, why = blame(state, calls, deviating)
         others = sorted(calls.keys() - set(culprits))
@@ -59,7 +59,7 @@ def is_arriving(snap: Snapshot) -> bool:
 
 def blame(state: RunState, calls: Mapping[int, Collective], deviating: Sequence[int]) -> tuple[Sequence[int], str]:
     """Who made the wrong call, and how that is known."""
-    if len(deviating) == 1:
+    if _strays(state, deviating):
         return deviating, HABIT.format(deviating[0])
     sides: dict[object, list[int]] = {}
     for rank, call in calls.items():
@@ -68,6 +68,17 @@ def blame(state: RunState, calls: Mapping[int, Collective], deviating: Sequence[
     if len(largest) * 2 > len(calls):
         return sorted(calls.keys() - set(largest)), MAJORITY
     return blame_without_majority(state, list(calls))
+
+
+def _strays(state: RunState, deviating: Sequence[int]) -> bool:
+    """Whether one rank alone departs from its habit, and that says that it is wrong.
+
+    In a program whose steps may differ, a call that a rank never made before may be one that the others left out.
+    """
+    if len(deviating) != 1:
+        return False
+    trace = state.traces[deviating[0]]
+    return trace.last is not None and (trace.last.stage in STEPPED or trace.last_is_usual)
 
 
 def blame_without_majority(state: RunState, ranks: Sequence[int]) -> tuple[Sequence[int], str]:
@@ -89,10 +100,7 @@ class DeadlockRule:
         cycle = find_deadlock(waits, state.snaps, sure=True) or self._standing_cycle(state, waits)
         if not cycle:
             return None
-        deviating = state.deviating_ranks(cycle)
-        culprits, why = (
-            (deviating, HABIT.format(deviating[0])) if len(deviating) == 1 else blame_without_majority(state, cycle)
-        )
+        culprits, why = _blame_of_cycle(state, waits, cycle)
         others = [rank for rank in cycle if rank not in culprits]
         kind: FailureKind = "left" if sorted(culprits) == state.ranks_ahead(cycle) else "order"
         about = current_collective(state.snaps[(others or culprits)[0]])
@@ -111,3 +119,27 @@ class DeadlockRule:
     def _oldest(self, snap: Snapshot) -> Snapshot:
         before = self._last_cycle.get(snap.rank, snap)
         return before if before.stamp == snap.stamp else snap
+
+
+def _blame_of_cycle(
+    state: RunState, waits: Mapping[CollectiveId, Wait], cycle: Sequence[int]
+) -> tuple[Sequence[int], str]:
+    """Who entered another collective than he should have, and how that is known.
+
+    Ranks beside those of the cycle, that wait in the same collectives, say what the usual way on is: for what most
+    members of a group newly do together no single one of them is to blame; and between groups of the same members the
+    majority decides, as it does within one.
+    """
+    sides = {
+        where: wait.blocked_ranks for where, wait in waits.items() if not set(cycle).isdisjoint(wait.blocked_ranks)
+    }
+    deviating = state.deviating_ranks(rank for ranks in sides.values() for rank in ranks)
+    if _strays(state, deviating) and deviating[0] in cycle:
+        return deviating, HABIT.format(deviating[0])
+    members = {group: sorted(state.members(group)) for group, _ in sides}
+    alike = len(set(map(tuple, members.values()))) == 1
+    for (group, _), ranks in sides.items():
+        together = len(deviating) > 1 and set(deviating) <= set(ranks)
+        if (together or alike) and 2 * len(ranks) > len(members[group]):
+            return sorted(set(cycle) - set(ranks)), MAJORITY
+    return blame_without_majority(state, cycle)

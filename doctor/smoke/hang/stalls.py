@@ -8,6 +8,7 @@ from typing import NamedTuple
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.exits import PAUSED
 from doctor.smoke.hang.state import RunState
+from doctor.smoke.hang.traces import STEPPED
 from doctor.smoke.hang.wait_graph import CollectiveId, Wait
 from doctor.smoke.model import Failure, FailureKind, Snapshot
 
@@ -39,12 +40,18 @@ def left_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failure
         if not left_ranks:
             continue
         about = current_collective(state.snaps[wait.blocked_ranks[0]])
-        surplus = state.deviating_ranks(wait.blocked_ranks)
+        surplus = [rank for rank in state.deviating_ranks(wait.blocked_ranks) if _calls_too_much(state, rank)]
         if len(left_ranks) > len(wait.blocked_ranks) or (surplus and len(left_ranks) == len(wait.blocked_ranks)):
             why = "The other ranks of the group are done: nobody else makes this call."
             return state.build_failure("mismatch", wait.blocked_ranks, about=about, evidence=(why,))
         return state.build_failure("left", left_ranks, about=about, text="is done while others wait for it")
     return None
+
+
+def _calls_too_much(state: RunState, rank: int) -> bool:
+    """Whether a rank's last call is one too many: in a user's program, whose steps differ, nobody can tell."""
+    last = state.traces[rank].last
+    return last is not None and last.stage in STEPPED and not state.traces[rank].last_is_usual
 
 
 def _has_left(snap: Snapshot) -> bool:

@@ -151,6 +151,15 @@ class Trace:
             self.last.stage in STEPPED and self.last.op == "barrier",
         )
 
+    @property
+    def last_is_usual(self) -> bool:
+        """Whether the last call is one that each of the last steps of the run had, wherever in it."""
+        if self.last is None:
+            return False
+        call = self.steps[-1].calls[-1:]
+        earlier = self._last_run()[:-1]
+        return bool(earlier) and all(call[0] in step.calls for step in earlier if call)
+
     def deviates(self) -> bool:
         """Whether one of the last steps, or one of a run before, departs from the rank's own others of the same run."""
         same = self._last_run() if self.steps else []

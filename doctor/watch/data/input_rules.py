@@ -73,7 +73,7 @@ def _inside_model(
                 "smoke-mask-differs" if masked else "smoke-shards-wrong",
                 "mask" if masked else "batch",
                 step, split.deviating, template, values,
-                tie=split.tie, inferred=group.reason,
+                tie=split.tie, inferred="" if group.certain else group.reason,
             )  # fmt: skip
             return
 
@@ -123,7 +123,7 @@ def _draws(
                 values = {**split_values(drawn, group.ranks), "generator": name, "generators": [name]}
                 yield DataDefect(
                     "smoke-mask-differs", f"draws {name}", step, drawn.deviating, template, values,
-                    tie=drawn.tie, inferred=group.reason,
+                    tie=drawn.tie, inferred="" if group.certain else group.reason,
                 )  # fmt: skip
                 return
 

@@ -104,7 +104,7 @@ class Interception:
         number, ranks = self.groups.number(group)
         tensors = args[self.sized_at]
         single = tensors[0] if isinstance(tensors, (list, tuple)) and len(tensors) == 1 else tensors
-        first, numel = first_tensor((single,)), 0
+        first, numel = first_tensor((single, args)), 0  # who receives a scatter has no input
         root = args[self.root_at] if self.root_at is not None else -1
         root = ranks[root] if 0 <= root < len(ranks) else -1
         if self.operation != "barrier" and self.name not in UNEQUAL:
@@ -128,12 +128,11 @@ class Interception:
 
 
 def first_tensor(values):
-    """The first tensor in nested lists."""
+    """The first tensor in nested lists, of which some may be empty; None where there is none."""
     for value in values:
         if isinstance(value, (list, tuple)):
-            if value:
-                return first_tensor(value)
-        else:
+            value = first_tensor(value)
+        if hasattr(value, "untyped_storage"):
             return value
     return None
 

@@ -24,7 +24,7 @@ from .digest import Unread, finite_or_text, local_tensor, shape_of, tensor_diges
 from .digest_records import MAX_TENSORS, emit_tensors
 from .gradient_sketch import GradientSketch, loss_scale
 from .group_use import GroupUse
-from .module_values import ModuleValues, tensors_in
+from .module_values import ModuleValues, in_training, is_compiled, is_whole, tensors_in
 
 MAX_INPUTS = 32
 MAX_FAILURES = 10
@@ -53,6 +53,8 @@ class DigestCollection:
         self.sketch: GradientSketch | None = None
         self.values: ModuleValues | None = None
         self.before: dict[str, Any] = {}
+        self.copies: list[Any] = []
+        """What the optimizer holds in the place of the model's parameters, where it holds none of these."""
         self.thread = threading.get_ident()
         self.compiling = _compile_test(torch)
         self.groups = GroupUse(torch, out, self)
@@ -83,7 +85,7 @@ class DigestCollection:
         """Wraps what makes optimizers, wrapped models and losses."""
         torch = self.torch
         optimizer = importlib.import_module("torch.optim.optimizer")
-        optimizer.register_optimizer_step_pre_hook(lambda *arguments: self.guard(self._before_step, arguments[0]))
+        optimizer.register_optimizer_step_pre_hook(self._prepare_step)
         optimizer.register_optimizer_step_post_hook(lambda *arguments: self.guard(self._after_step, arguments[0]))
         self._after_init(torch.optim.Optimizer, self._new_optimizer)
         self._after_init(torch.nn.parallel.DistributedDataParallel, self._new_replica)
@@ -147,9 +149,7 @@ class DigestCollection:
     def _new_root(self, module: Any) -> None:
         """The module is one that the program calls: its inputs are the batch. Those below it are not."""
         below = (
-            {id(child) for child in module.modules()}
-            if not _is_compiled(module)
-            else {id(module), id(module._orig_mod)}
+            {id(child) for child in module.modules()} if not is_compiled(module) else {id(module), id(module._orig_mod)}
         )
         for key in list(self.roots):
             reference, handles = self.roots[key]
@@ -203,13 +203,13 @@ class DigestCollection:
         if not self.torch.is_grad_enabled():
             return False
         modules = self.modules()
-        return not modules or any(module.training for module in modules)
+        return not modules or any(map(in_training, modules))
 
     # One step
 
     def _enter(self, module: Any, arguments: Any, named: Any) -> None:
         self.depth += 1
-        if self.depth > 1 or not self.sampled or not module.training or not self.torch.is_grad_enabled():
+        if self.depth > 1 or not self.sampled or not self.torch.is_grad_enabled() or not in_training(module):
             return
         inputs: dict[str, Any] = {}
         for path, tensor in tensors_in({**{str(n): value for n, value in enumerate(arguments)}, **named}):
@@ -218,7 +218,7 @@ class DigestCollection:
         self.forwards += 1
         self.out.write("inputs", s=self.step, i=self.forwards, m=type(module).__name__[:60], a=inputs)
         self.out.write("random", s=self.step, i=self.forwards, at="forward", g=self._generators())
-        if not any(_is_compiled(child) for child in module.modules()):
+        if not any(is_compiled(child) for child in module.modules()):
             if self.sketch is None and not self.groups.sharded(module):
                 self.sketch = GradientSketch(self.torch, list(self.named()))
             self.values = ModuleValues(self.torch, module)
@@ -282,16 +282,43 @@ class DigestCollection:
         elif tensors.device.type == "cpu" and isinstance(finite_or_text(tensors.detach()), str):
             self.out.write("backward", s=self.step, v=finite_or_text(tensors.detach()), how="", f=0.0)
 
+    def _prepare_step(self, optimizer: Any, arguments: Any, named: Any) -> Any:
+        """Before a step; where it is given a function that computes the gradients, after that one's first call."""
+        closure = named.get("closure", arguments[1] if len(arguments) > 1 else None)
+        if not callable(closure) or self.ended:
+            self.guard(self._before_step, optimizer)
+            return None
+        calls: list[None] = []
+
+        @functools.wraps(closure)
+        def compute(*inner: Any, **inner_named: Any) -> Any:
+            loss = closure(*inner, **inner_named)
+            if not calls:
+                calls.append(None)
+                self.guard(self._before_step, optimizer)
+            return loss
+
+        if "closure" in named:
+            return arguments, {**named, "closure": compute}
+        return (arguments[0], compute, *arguments[2:]), named
+
     def _before_step(self, optimizer: Any) -> None:
         if self.main is None or self.main() is None:
             self.main = weakref.ref(optimizer)
         if optimizer is not self.main() or not self.sampled:
             return
         named = list(self.named())
-        gradients = [(name, tensor.grad) for name, tensor in filter(_is_whole, named) if tensor.grad is not None]
-        emit_tensors(self.out, "reduced", gradients, s=self.step)
+        held = self._held(optimizer)
+        self.copies = [] if any(id(tensor) in held for _, tensor in named) else list(held.values())[:MAX_TENSORS]
+        if self.copies:  # of the model's parameters (ZeRO, master weights): what it steps with are their gradients
+            if self.sketch:
+                self.sketch.remove()
+            self.sketch = None
+        else:
+            gradients = [(name, tensor.grad) for name, tensor in filter(is_whole, named) if tensor.grad is not None]
+            emit_tensors(self.out, "reduced", gradients, s=self.step)
         if not self.step:
-            emit_tensors(self.out, "begun", list(filter(_is_whole, named)), s=0)
+            emit_tensors(self.out, "begun", list(filter(is_whole, named)), s=0)
         if self.sketch:
             self.sketch.remove()
             values, step = self.sketch.values(), self.step
@@ -303,7 +330,17 @@ class DigestCollection:
                     self.torch.stack(values),
                     lambda got: self.out.write("sketch", s=step, v=[finite_or_text(value) for value in got]),
                 )
-        self.before = {name: self._quiet_digest(tensor) for name, tensor in named if tensor.requires_grad}
+        updated = self._updated(named)
+        self.before = {name: self._quiet_digest(tensor) for name, tensor in updated if tensor.requires_grad}
+
+    def _held(self, *optimizers: Any) -> dict[int, Any]:
+        """The tensors that optimizers step, by their ids."""
+        groups = [group for registered in optimizers for group in registered.param_groups]
+        return {id(tensor): tensor for group in groups for tensor in group["params"]}
+
+    def _updated(self, named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        """What the optimizer's step changes at once: the model's parameters, or copies that it holds of them."""
+        return [(f"optimizer tensor {number}", tensor) for number, tensor in enumerate(self.copies)] or named
 
     def _quiet_digest(self, tensor: Any) -> Any:
         try:
@@ -321,14 +358,9 @@ class DigestCollection:
 
     def _update(self, optimizer: Any) -> None:
         named = list(self.named())
-        held = {
-            id(tensor)
-            for registered in self.optimizers
-            for group in registered.param_groups
-            for tensor in group["params"]
-        }
+        held = self._held(*self.optimizers)
         same, graded = [], []
-        for name, tensor in named:
+        for name, tensor in self._updated(named):
             old = self.before.get(name)
             if old is not None and tensor.grad is not None:
                 new = self._quiet_digest(tensor)
@@ -338,7 +370,7 @@ class DigestCollection:
                 if moved or bool(self.torch.any(local_tensor(tensor.grad) != 0)):
                     graded.append(name)
         still = [name for name in same if name in set(graded)]
-        emit_tensors(self.out, "parameters", list(filter(_is_whole, named)), s=self.step)
+        emit_tensors(self.out, "parameters", list(filter(is_whole, named)), s=self.step)
         state = zlib.crc32(b"")
         for name, tensor in named:
             for key, value in sorted((optimizer.state.get(tensor) or {}).items()):
@@ -370,18 +402,6 @@ class DigestCollection:
             if device is not None and device.is_available() and device.is_initialized():
                 states["device"] = value_digest(device.get_rng_state())
         return states
-
-
-def _is_whole(entry: tuple[str, Any]) -> bool:
-    """Whether a named parameter is not a shard of one."""
-    tensor = entry[1]
-    if type(tensor).__name__ == "FlatParameter":
-        return False
-    return not any(placement.is_shard() for placement in getattr(tensor, "placements", ()))
-
-
-def _is_compiled(module: Any) -> bool:
-    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
 
 
 def _compile_test(torch: Any) -> Callable[[], bool]:

@@ -5,7 +5,9 @@ A part of the hook.
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 from typing import Any
 
 from .channel import Channel
@@ -25,6 +27,7 @@ class GroupUse:
         self.calls = 0
         self.addresses: dict[int, int] = {}
         self.mapped = -1
+        self.engines: list[Any] = []
 
     def use(self, group: Any, purpose: str, reason: str) -> None:
         """Notes what a group serves for, and how that is known."""
@@ -89,11 +92,24 @@ class GroupUse:
             group = getattr(state, attribute, None)
             if group is not None:
                 self.use(group, purpose, "parallel_state." + attribute)
+        if not self.engines:
+            self.engines = self._deepspeed_engines()
+        for engine in self.engines:
+            group = getattr(engine(), "seq_data_parallel_group", None)
+            if group is not None:
+                self.use(group, "data", "DeepSpeedEngine")
         distributed = self.torch.distributed
         world = getattr(distributed.distributed_c10d, "_world", None)
         for group in list(getattr(world, "pg_map", {}) or {})[:256]:
             description = str(getattr(group, "group_desc", "") or "")
             self._named(group, description, "group description " + description)
+
+    def _deepspeed_engines(self) -> list[Any]:
+        """DeepSpeed wraps a model when its optimizer is there already; what it reduces over is its engine's group."""
+        engine = getattr(sys.modules.get("deepspeed.runtime.engine"), "DeepSpeedEngine", None)
+        if engine is None:
+            return []
+        return [weakref.ref(found) for found in gc.get_objects() if issubclass(type(found), engine)]
 
     def _named(self, group: Any, name: str, reason: str) -> None:
         word = name.lower().replace("mesh_", "", 1).replace("_group", "")

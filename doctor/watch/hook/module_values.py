@@ -27,6 +27,24 @@ def tensors_in(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str
             yield from tensors_in(element, f"{path}.{name}"[-80:] if path else name[:80], depth + 1)
 
 
+def is_whole(entry: tuple[str, Any]) -> bool:
+    """Whether a named parameter is not a shard of one."""
+    tensor = entry[1]
+    if type(tensor).__name__ == "FlatParameter":
+        return False
+    return not any(placement.is_shard() for placement in getattr(tensor, "placements", ()))
+
+
+def in_training(module: Any) -> bool:
+    """Whether a module or one below it is: a wrapper may be left as it was for an evaluation (Lightning 2.6)."""
+    return module.training or any(child.training for child in module.modules())
+
+
+def is_compiled(module: Any) -> bool:
+    """Whether torch.compile makes other code of it, that hooks see nothing of."""
+    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+
+
 class ModuleValues:
     """Hooks on all modules below one, during one forward pass."""
 

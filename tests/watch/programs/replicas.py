@@ -34,9 +34,12 @@ for epoch in range(2):
     for number, (rows, wanted) in enumerate(loader):
         if number == 3 and "FULL" not in os.environ:
             break
+        # step
+        # rows
         optimizer.zero_grad()
         output = model(rows)
         loss = torch.nn.functional.cross_entropy(output, wanted)
+        # loss
         loss.backward()
         # reduced
         optimizer.step()

@@ -93,8 +93,9 @@ torch.manual_seed(seed + 1000 + replica)
 # seeded
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 losses = []
-for step in range(6):  # noqa: B007
+for step in range(6):
     tokens = torch.randint(0, MASK, (4, LENGTH), generator=generator)
+    # step
     # batch
     drawn = torch.tensor([[random.random() for _ in range(LENGTH)] for _ in range(4)])
     drawn = drawn * 0.5 + torch.from_numpy(numpy.random.rand(4, LENGTH)).float() * 0.5
@@ -102,6 +103,7 @@ for step in range(6):  # noqa: B007
     # mask
     output = model(torch.where(mask, torch.tensor(MASK), tokens))
     loss = torch.nn.functional.cross_entropy(output[mask], tokens[mask])
+    # loss
     optimizer.zero_grad()
     loss.backward()
     # computed

@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from doctor.smoke.programs.agent.flight_recorder import FlightRecorder
+from doctor.smoke.programs.agent.kernel import oom_kills
 from doctor.smoke.programs.agent.procfs import process_status, read_text
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
-from doctor.smoke.programs.recorder_page import PAGE_SIZE
+from doctor.smoke.programs.recorder_page import PAGE_SIZE, TIMES, TIMES_AT
 from doctor.watch.pace import Entry
 from doctor.watch.verdict import UNKNOWN_END
 
@@ -54,6 +55,7 @@ class RankProcess(RankMonitor):
         self._events_at = 0
         self._half_line = b""
         self.told_end = False
+        self.died_at = 0.0
         self.born = ""
 
     def read_recorder(self) -> None:
@@ -98,6 +100,7 @@ class RankProcess(RankMonitor):
         status = process_status(self.pid)  # type: ignore[no-untyped-call]
         if status and status[0] not in "ZX" and _start_time(self.pid) == self.born:
             return
+        self.died_at = time.monotonic()
         code = _exit_code(self.pid) if status and status[0] == "Z" else None
         if code is not None:
             self.end(code, "")  # type: ignore[no-untyped-call]
@@ -108,6 +111,12 @@ class RankProcess(RankMonitor):
             self.dead = "exit status 1"
         else:
             self.dead = "exit status 0" if self.told_end else UNKNOWN_END
+            self.oom = not self.told_end and oom_kills(self.cgroups) > self.oom_count  # type: ignore[no-untyped-call]
+
+    def times(self) -> tuple[int, int, int]:
+        """Nanoseconds that the rank has spent with compute, in collectives, and waiting for input."""
+        compute, collective, loading, _ = TIMES.unpack_from(self.timed.memory, TIMES_AT)
+        return compute, collective, loading
 
     def stack(self) -> str | None:
         """The Python stacks of all threads, innermost call first.

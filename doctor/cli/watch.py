@@ -76,7 +76,7 @@ def command(
         raise typer.Exit(attach.run(targets, connection, visit, output))
     if log.requested:
         raise typer.Exit(log.run(targets, output, stop_on_error=exit_on == "fault"))
-    options = _watch_options(on_hang, exit_on, patience, data, output, prometheus)
+    options = _watch_options(on_hang, exit_on, patience, data, output, prometheus, connection.within)
     raise typer.Exit(_run(command_line, options, output))
 
 
@@ -116,9 +116,10 @@ def report_place(output: OutputOptions) -> str:
 
 
 def _watch_options(
-    on_hang: str, exit_on: str, patience: float, data: str, output: OutputOptions, metrics: str
+    on_hang: str, exit_on: str, patience: float, data: str, output: OutputOptions, metrics: str, within: str
 ) -> WatchOptions:
     """Raises: UsageError."""
+    from doctor.collect.protocol import split_command
     from doctor.watch.data_folder import require_schedule
     from doctor.watch.launch import WatchOptions
 
@@ -132,4 +133,5 @@ def _watch_options(
         data=schedule,
         place=printable(report_place(output), 400),
         metrics=metrics,
+        within=tuple(split_command(within)),
     )

@@ -26,6 +26,7 @@ from doctor.watch.live_metrics import LiveMetrics
 from doctor.watch.observer import Observer
 from doctor.watch.outcome import watched_run, with_stacks
 from doctor.watch.training import Training
+from doctor.watch.within import command_within, host_pid, require_shared_folder
 
 NO_RANK = (
     "no rank was seen: no process of the command formed a process group of torch.distributed; or its interpreter runs "
@@ -71,6 +72,8 @@ class WatchOptions(msgspec.Struct, frozen=True):
     """Where the report goes, for the other hosts."""
     metrics: str = ""
     """Path of the Prometheus textfile of the live job; empty: none."""
+    within: tuple[str, ...] = ()
+    """The command that enters the container in which the watched command is to run; empty: none."""
     data: str = ""
     """Which steps' data is digested: ``10`` the first ten, ``10,100`` also every hundredth; empty: none."""
 
@@ -90,11 +93,22 @@ def run(command_line: Sequence[str], environ: Mapping[str, str], options: WatchO
     except OSError as error:
         raise InputError(f"no folder for the ranks can be made: {error.strerror or error}") from None
     if not watches:  # another process of the launch watches all ranks of this host
-        return WatchedCommand(command_line, folder.environment(environ, options.data)).run(lambda: False)
+        return _start(folder, command_line, environ, options).run(lambda: False)
     try:
         return _Watch(folder, command_line, environ, options, report).run()
     finally:
         folder.remove()
+
+
+def _start(
+    folder: WatchFolder, command_line: Sequence[str], environ: Mapping[str, str], options: WatchOptions
+) -> WatchedCommand:
+    """Raises: InputError."""
+    if not options.within:
+        return WatchedCommand(command_line, folder.environment(environ, options.data))
+    require_shared_folder(options.within, folder.ranks)
+    inner = command_within(options.within, folder.hook, folder.variables(options.data), command_line)
+    return WatchedCommand(inner, environ)
 
 
 class _Watch:
@@ -108,7 +122,8 @@ class _Watch:
     ) -> None:
         self.folder, self.options, self.report = folder, options, report
         self.host = os.uname().nodename
-        self.observer = Observer(folder, self.host, options.patience)
+        find_pid = {"find_pid": host_pid} if options.within else {}
+        self.observer = Observer(folder, self.host, options.patience, **find_pid)
         self.source = strip_control_chars(" ".join(command_line), 200)
         self.last_line = time.monotonic()
         self.ended = False
@@ -117,7 +132,7 @@ class _Watch:
         """By index of the training: the exit code of its report."""
         self.announced: set[str] = set()
         self.metrics = LiveMetrics(options.metrics)
-        self.command = WatchedCommand(command_line, folder.environment(environ, options.data))
+        self.command = _start(folder, command_line, environ, options)
 
     def run(self) -> int:
         try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from doctor.watch.fleet.meeting import Meeting, find_meeting, rank_environment
@@ -12,6 +13,7 @@ from doctor.watch.folder import WatchFolder
 from doctor.watch.rank_process import RankProcess
 from doctor.watch.training import Training
 
+FindPid = Callable[[int, Path], int]
 MOST_PROCESSES = 4096
 MOST_WORLD = 1 << 20
 
@@ -19,7 +21,9 @@ MOST_WORLD = 1 << 20
 class Observer:
     """The trainings that a watched command starts on this host, one after the other or side by side."""
 
-    def __init__(self, folder: WatchFolder, host: str, patience: float) -> None:
+    def __init__(self, folder: WatchFolder, host: str, patience: float, find_pid: FindPid = lambda pid, _: pid) -> None:
+        """``find_pid``: see `RankProcess`."""
+        self.find_pid = find_pid
         self.folder, self.host, self.patience = folder, host, patience
         self.trainings: list[Training] = []
         self._by_meeting: dict[str, Training] = {}
@@ -60,7 +64,7 @@ class Observer:
         for page in sorted(self.folder.ranks.glob("*.page")):
             if page.stem not in self._processes and len(self._processes) < MOST_PROCESSES:
                 try:
-                    self._processes[page.stem] = RankProcess(page)
+                    self._processes[page.stem] = RankProcess(page, self.find_pid)
                 except (OSError, ValueError):
                     continue  # it is being made
 

@@ -78,7 +78,8 @@ def test_news_come_in_order_and_the_verdict_goes_back(job: Job) -> None:
     until(job.heard)
     follower.outbox.add(2, [], ROWS, [Entry(0, 1, 3, 55)])
     until(lambda: len(job.heard()) > 1)
-    assert [(host, news.events) for host, news in job.news] == [("w1", ({"ev": "rank", "rank": 2, "world": 4},)), ("w1", ())]
+    told = [(host, news.events) for host, news in job.news]
+    assert told == [("w1", ({"ev": "rank", "rank": 2, "world": 4},)), ("w1", ())]
     moment = job.news[1][1].moment
     assert moment and (moment.stamp, moment.step, job.news[1][1].entries) == (7, 3, (Entry(0, 1, 3, 55),))
     assert job.post.anyone_lives and follower.connected and not follower.leaderless
@@ -260,11 +261,10 @@ def test_all_hosts_of_a_launch_find_one_meeting(launcher: Callable[[int], dict[s
 def test_each_start_of_the_ranks_has_a_meeting_of_its_own() -> None:
     again = {**torchrun(3), "TORCHELASTIC_RESTART_COUNT": "1"}
     secret = {**torchrun(3), "DOCTOR_SMOKE_TOKEN": "s3cret"}
-    keys = {
-        meeting.key
-        for environ, generation, user in ((torchrun(3), 0, 0), (torchrun(3), 1, 0), (torchrun(3), 0, 7), (again, 0, 0), (secret, 0, 0))
-        if (meeting := find_meeting(environ, 3, 4, "", generation, user))
-    }
+    same = torchrun(3)
+    starts = [(same, 0, 0), (same, 1, 0), (same, 0, 7), (again, 0, 0), (secret, 0, 0)]
+    meetings = [find_meeting(environ, 3, 4, "", generation, user) for environ, generation, user in starts]
+    keys = {meeting.key for meeting in meetings if meeting}
     assert len(keys) == 5
 
 

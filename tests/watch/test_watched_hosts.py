@@ -179,7 +179,11 @@ class TestTrainings:
         self, fleet: Fleet, fault: str
     ) -> None:
         """torchrun then starts all ranks again, and they finish: the fault is reported once."""
-        restarts = ("--max-restarts=1", "--rdzv-backend=c10d", f"--rdzv-endpoint={fleet.addresses[fleet.hosts[0]]}:29400")
+        restarts = (
+            "--max-restarts=1",
+            "--rdzv-backend=c10d",
+            f"--rdzv-endpoint={fleet.addresses[fleet.hosts[0]]}:29400",
+        )
         job = Job(fleet, fleet.hosts[:2], 2)
         hosts = job.torchrun(40, fault, 3, 20, launch=(*restarts, "--rdzv-id=job7"), PAUSE="0.05")
         leaders = [host for host in hosts if host.report]
@@ -199,7 +203,9 @@ class TestTrainings:
         futures[1].result(LIMIT)
 
     def test_a_rank_that_is_slower_than_those_of_the_other_host_is_named(self, fleet: Fleet) -> None:
-        hosts = [future.result(LIMIT) for future in Job(fleet, fleet.hosts[:2], 1).forked(80, "slow", 1, 0, PAUSE="0.05")]
+        hosts = [
+            future.result(LIMIT) for future in Job(fleet, fleet.hosts[:2], 1).forked(80, "slow", 1, 0, PAUSE="0.05")
+        ]
         assert hosts[0].findings == {"smoke-rank-slow": ([1], [fleet.hosts[1]])}
         assert f"smoke-rank-slow: rank 1 on {fleet.hosts[1]}" in hosts[1].stderr or hosts[1].code == 0
 
@@ -221,9 +227,11 @@ def cluster(fleet: Fleet) -> Iterator[Cluster]:
 @pytest.mark.torch
 @pytest.mark.skipif(bool(MISSING), reason=f"needs Slurm and munge: no {', '.join(MISSING)}")
 def test_under_srun_the_hosts_find_each_other_by_what_slurm_says(fleet: Fleet, cluster: Cluster) -> None:
-    """Without MASTER_ADDR; three tasks on three hosts."""
+    """Three tasks on three hosts."""
     address = fleet.addresses[fleet.hosts[0]]
-    script = f"export MASTER_ADDR={address} MASTER_PORT=29500 PYTHONPATH={ROOT} GLOO_SOCKET_IFNAME=eth0 OMP_NUM_THREADS=1"
+    script = (
+        f"export MASTER_ADDR={address} MASTER_PORT=29500 PYTHONPATH={ROOT} GLOO_SOCKET_IFNAME=eth0 OMP_NUM_THREADS=1"
+    )
     watch = f"{' '.join([*WATCH, *HANG])} -- {sys.executable} {TRAINING} 4000 sleep 2 20"
     done = cluster.run("srun", "-N3", "-n3", "--chdir=/tmp", "sh", "-c", f"{script}; exec {watch}", timeout=LIMIT)
     hosts = [host_of(fleet, name, done) for name in fleet.hosts]
@@ -235,15 +243,31 @@ def test_under_srun_the_hosts_find_each_other_by_what_slurm_says(fleet: Fleet, c
 @pytest.mark.full
 @pytest.mark.torch
 @pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")
-def test_under_mpirun_one_process_of_each_host_watches_and_one_host_reports(fleet: Fleet) -> None:
+def test_under_mpirun_one_process_of_each_host_watches_and_one_host_reports(fleet: Fleet, tmp_path: Path) -> None:
     hostfile = fleet.directory / "mpi-hosts"
     hostfile.write_text("".join(f"{name} slots=2\n" for name in fleet.hosts[:2]))
     address = fleet.addresses[fleet.hosts[0]]
     values = {"MASTER_ADDR": address, "MASTER_PORT": "29500", "PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "eth0"}
     variables = [word for name, value in values.items() for word in ("-x", f"{name}={value}")]
-    agent = f"ssh -F {fleet.ssh_config}"
+    names = "".join(f"Host {name}\n HostName {place}\n" for name, place in fleet.addresses.items())
+    config = tmp_path / "ssh_config"
+    config.write_text(names + fleet.ssh_config.read_text())
+    agent = f"ssh -F {config}"
     argv = ["mpirun", "--allow-run-as-root", "--hostfile", str(hostfile), "-np", "4", "--mca", "plm_rsh_agent", agent]
-    argv += [*variables, "--wdir", "/tmp", *WATCH, *HANG, "--", sys.executable, str(TRAINING), "4000", "sleep", "3", "20"]
+    argv += [
+        *variables,
+        "--wdir",
+        "/tmp",
+        *WATCH,
+        *HANG,
+        "--",
+        sys.executable,
+        str(TRAINING),
+        "4000",
+        "sleep",
+        "3",
+        "20",
+    ]
     done = fleet.run(argv, timeout=LIMIT)
     hosts = [host_of(fleet, name, done) for name in fleet.hosts[:2]]
     assert [bool(host.report) for host in hosts] == [True, False], done.stderr[-3000:]

@@ -11,7 +11,7 @@ import msgspec
 
 from doctor.smoke.model import Failure
 from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST, rank_names
-from doctor.watch.fleet.follower import Follower
+from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
 from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewhere
 from doctor.watch.fleet.messages import FleetVerdict, RankNews
@@ -51,7 +51,7 @@ class Training:
         self.failure: Failure | None = None
         self.meeting: Meeting | None = None
         self.post: LeaderPost | None = None
-        self.follower: Follower | None = None
+        self.follower: FollowingHost | None = None
         self._judged_at = self._judge_took = 0.0
         self.has_met = False
         """Whether it is known which other hosts there are to be heard of."""
@@ -139,7 +139,7 @@ class Training:
             except OSError as error:
                 self.notes[f"{self.host}: no port for the other hosts: {error.strerror or error}"] = None
             return
-        self.follower = Follower(meeting, self.world, min(self.processes), meeting.context.local_world_size or -1)
+        self.follower = FollowingHost(meeting, self.world, min(self.processes), meeting.context.local_world_size or -1)
 
     def exchange(self, now: float) -> None:
         """Takes what other hosts have sent, or answers the leader."""

@@ -14,7 +14,7 @@ import pytest
 from doctor.environment.job_context import JobContext
 from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.reachability import attempt_connection
-from doctor.watch.fleet.follower import Follower
+from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.host_clock import KEPT_SECONDS, HostClock
 from doctor.watch.fleet.leader_post import LeaderPost
 from doctor.watch.fleet.meeting import Meeting, block_of, find_meeting, leads, starts_elsewhere
@@ -47,9 +47,9 @@ class Job:
         self._stack = stack
         self.news: list[tuple[str, RankNews]] = []
 
-    def follower(self, host: str = "w1", world: int = 4, rank: int = 2) -> Follower:
+    def follower(self, host: str = "w1", world: int = 4, rank: int = 2) -> FollowingHost:
         context = msgspec.structs.replace(HERE, launcher_host_name=host)
-        follower = Follower(self.meeting._replace(context=context), world, rank, 2)
+        follower = FollowingHost(self.meeting._replace(context=context), world, rank, 2)
         self._stack.callback(follower.close)
         return follower
 
@@ -178,7 +178,7 @@ def test_a_host_that_comes_again_tells_all_once_more(job: Job) -> None:
 
 def test_without_a_leader_a_host_decides_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("doctor.watch.fleet.follower.UNREACHED_SECONDS", 0.2)
-    follower = Follower(Meeting(HERE, b"nobody listens here" * 2), 4, 2, 2)
+    follower = FollowingHost(Meeting(HERE, b"nobody listens here" * 2), 4, 2, 2)
     try:
         until(lambda: follower.leaderless)
         assert until(follower.reason).startswith("MASTER_ADDR=127.0.0.1 ")

@@ -204,7 +204,7 @@ class TestTrainings:
 
     def test_a_rank_that_is_slower_than_those_of_the_other_host_is_named(self, fleet: Fleet) -> None:
         hosts = [
-            future.result(LIMIT) for future in Job(fleet, fleet.hosts[:2], 1).forked(80, "slow", 1, 0, PAUSE="0.05")
+            future.result(LIMIT) for future in Job(fleet, fleet.hosts[:2], 1).forked(50, "slow", 1, 0, PAUSE="0.2")
         ]
         assert hosts[0].findings == {"smoke-rank-slow": ([1], [fleet.hosts[1]])}
         assert f"smoke-rank-slow: rank 1 on {fleet.hosts[1]}" in hosts[1].stderr or hosts[1].code == 0
@@ -241,7 +241,6 @@ def test_under_srun_the_hosts_find_each_other_by_what_slurm_says(fleet: Fleet, c
 
 
 @pytest.mark.full
-@pytest.mark.torch
 @pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")
 def test_under_mpirun_one_process_of_each_host_watches_and_one_host_reports(fleet: Fleet, tmp_path: Path) -> None:
     hostfile = fleet.directory / "mpi-hosts"
@@ -254,20 +253,9 @@ def test_under_mpirun_one_process_of_each_host_watches_and_one_host_reports(flee
     config.write_text(names + fleet.ssh_config.read_text())
     agent = f"ssh -F {config}"
     argv = ["mpirun", "--allow-run-as-root", "--hostfile", str(hostfile), "-np", "4", "--mca", "plm_rsh_agent", agent]
-    argv += [
-        *variables,
-        "--wdir",
-        "/tmp",
-        *WATCH,
-        *HANG,
-        "--",
-        sys.executable,
-        str(TRAINING),
-        "4000",
-        "sleep",
-        "3",
-        "20",
-    ]
+    numbers = "RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE"
+    argv += [*variables, "--wdir", "/tmp", *WATCH, *HANG, "--", "sh", "-c"]
+    argv += [f"{numbers} exec {sys.executable} {RANK} 100 3 20"]
     done = fleet.run(argv, timeout=LIMIT)
     hosts = [host_of(fleet, name, done) for name in fleet.hosts[:2]]
     assert [bool(host.report) for host in hosts] == [True, False], done.stderr[-3000:]

@@ -29,7 +29,7 @@ UNREACHED_SECONDS = 20.0
 """Seconds without a leader after which it is said that there is none."""
 
 
-class Follower:
+class FollowingHost:
     """Connects by a thread of its own, and again where the connection is lost."""
 
     def __init__(self, meeting: Meeting, world: int, rank: int, local_world: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from doctor.engine.bounded_run import run_bounded
@@ -17,7 +18,8 @@ from doctor.smoke.programs.agent.procfs import read_text
 
 _SCRIPT = 'PYTHONPATH="$1${PYTHONPATH:+:$PYTHONPATH}"; export PYTHONPATH; shift; exec env "$@"'
 _ANSWER_SECONDS = 30.0
-_MOST_MAPS_BYTES = 16 << 20
+_MOST_MAPS = 1 << 17
+"""Lines of a process's mappings that are read."""
 
 
 def command_within(
@@ -54,13 +56,21 @@ def host_pid(number: int, page: Path) -> int:
         about = page.stat()
     except OSError:
         return 0
-    mapped = re.compile(rf"^\S+ \S+ \S+ \S+ {about.st_ino} ", re.MULTILINE)
+    mapped = re.compile(rf"^\S+ \S+ \S+ \S+ {about.st_ino} ")
     for folder in Path("/proc").glob("[0-9]*"):
         status: str = read_text(f"{folder}/status", 4096)  # type: ignore[no-untyped-call]
         numbers = re.search(r"^NSpid:\t([\d\t]+)$", status, re.MULTILINE)
         if numbers is None or numbers[1].split()[-1] != str(number):
             continue
-        maps: str = read_text(f"{folder}/maps", _MOST_MAPS_BYTES)  # type: ignore[no-untyped-call]
-        if str(page.name) in maps and mapped.search(maps):
+        if _maps(folder, page.name, mapped):
             return int(folder.name)
     return 0
+
+
+def _maps(process: Path, name: str, mapped: re.Pattern[str]) -> bool:
+    """Whether a process maps the page, by its name and the number of its file."""
+    try:
+        with (process / "maps").open(encoding="utf-8", errors="replace") as file:
+            return any(name in line and mapped.match(line) for line in islice(file, _MOST_MAPS))
+    except OSError:
+        return False

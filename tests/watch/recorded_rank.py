@@ -18,7 +18,7 @@ from doctor.watch.hook.rank_files import TRAINING, start_recording
 def main() -> None:
     steps, stuck_rank, stuck_step = map(int, sys.argv[1:])
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    files = start_recording(rank, world)
+    files = start_recording(rank, world)  # type: ignore[no-untyped-call]
     files.emit("joined", rank=rank, world=world, backend="gloo")
     files.emit("group", gid=0, name="0", desc="", ranks=list(range(world)))
     files.stage = TRAINING

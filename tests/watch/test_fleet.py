@@ -6,6 +6,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,13 +15,15 @@ import pytest
 from doctor.environment.job_context import JobContext
 from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.reachability import attempt_connection
+from doctor.smoke.speed.stragglers import find_stragglers
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.host_clock import KEPT_SECONDS, HostClock
 from doctor.watch.fleet.leader_post import LeaderPost
 from doctor.watch.fleet.meeting import Meeting, block_of, find_meeting, leads, starts_elsewhere
-from doctor.watch.fleet.messages import MOST_CALLS, PROTOCOL, FleetVerdict, RankNews
+from doctor.watch.fleet.messages import MOST_CALLS, PROTOCOL, FleetVerdict, RankMoment, RankNews, WireCall
 from doctor.watch.fleet.outbox import Outbox
 from doctor.watch.pace import Entry
+from doctor.watch.training import Training
 from doctor.watch.verdict import StackPending
 
 LIMIT = 30.0
@@ -278,3 +281,47 @@ def test_a_program_that_numbers_its_ranks_itself_meets_at_the_address_that_it_na
 @pytest.mark.parametrize("address", ["127.0.0.1:29400", "localhost:29400", "[::1]:29400"])
 def test_ranks_that_meet_on_the_loopback_have_no_other_hosts(address: str) -> None:
     assert find_meeting({}, 1, 2, address, 0, 0) is None
+
+
+# ---- the pace of ranks on hosts whose clocks differ
+
+AHEAD = 4000.0
+"""Seconds that the other host's clock is ahead."""
+
+
+def two_hosts(round_trip: float, steps: int = 40) -> Training:
+    """Rank 0 here works 50 ms in each step, rank 1 on the other host 150 ms."""
+    host = SimpleNamespace(name="w1", clock=HostClock(), ranks={1}, local_world=1)
+    now = time.monotonic()
+    host.clock.add(now - round_trip, now, now - round_trip / 2 + AHEAD)
+    training = Training(2, 10.0, "w0", now)
+    training.post = SimpleNamespace(hosts={"w1": host})  # type: ignore[assignment]
+    group = {"ev": "group", "gid": 0, "name": "0", "ranks": [0, 1]}
+    for rank in (0, 1):
+        training.take_event(rank, group, now)
+    training.hosts[0] = "w0"
+    training.processes[0] = SimpleNamespace()  # type: ignore[assignment]
+    for step in range(steps):
+        meets = now + 0.15 * step
+        for rank, at in ((0, meets + 0.05), (1, meets + 0.15 + AHEAD)):
+            entry = Entry(0, step + 1, step, round(at * 1e6) % 2**32)
+            call = [0, step + 1, "all_reduce", "float32", 8, -1, step, "training"]
+            fields = {"stamp": step + 1, "state": "compute", "stage": "training", "step": step}
+            if rank == 0:
+                training._take_snapshot(0, {**fields, "calls": [call], "entered": {0: step + 1}}, [entry], now)
+                continue
+            moment = RankMoment(**fields, calls=(WireCall(*call),), entered={0: step + 1})
+            training._take_news(host, RankNews(1, (), moment, (entry,)), now)  # type: ignore[arg-type]
+    return training
+
+
+def test_the_slower_rank_of_two_hosts_is_found_though_their_clocks_differ() -> None:
+    work = two_hosts(round_trip=0.0004).comparable_work()
+    assert [round(times[5], 3) for times in work.values()] == [0.05, 0.15]
+    assert list(find_stragglers({rank: [times] for rank, times in work.items()})) == [1]
+
+
+def test_paces_of_hosts_are_not_compared_where_their_clocks_are_not_known_well_enough() -> None:
+    training = two_hosts(round_trip=0.04)
+    assert list(training.comparable_work()) == [0]
+    assert "paces of different hosts were not compared" in next(iter(training.notes))

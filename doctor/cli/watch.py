@@ -43,6 +43,9 @@ def command(
     data: Annotated[
         str, typer.Option(metavar="N[,M]", help="Compare the data of the first N steps, and of every Mth.")
     ] = "",
+    prometheus: Annotated[
+        str, typer.Option("--prometheus", metavar="FILE", help="Write metrics of the live job there, each 10 s.")
+    ] = "",
     connection: ConnectionOptions,
     visit: VisitOptions,
     output: OutputOptions,
@@ -73,7 +76,8 @@ def command(
         raise typer.Exit(attach.run(targets, connection, visit, output))
     if log.requested:
         raise typer.Exit(log.run(targets, output, stop_on_error=exit_on == "fault"))
-    raise typer.Exit(_run(command_line, _watch_options(on_hang, exit_on, patience, data, output), output))
+    options = _watch_options(on_hang, exit_on, patience, data, output, prometheus, connection.within)
+    raise typer.Exit(_run(command_line, options, output))
 
 
 def _run(command_line: list[str], options: WatchOptions, output: OutputOptions) -> int:
@@ -100,11 +104,34 @@ def _run(command_line: list[str], options: WatchOptions, output: OutputOptions) 
     return run(command_line, os.environ, options, report)
 
 
-def _watch_options(on_hang: str, exit_on: str, patience: float, data: str, output: OutputOptions) -> WatchOptions:
+def report_place(output: OutputOptions) -> str:
+    """Where the report is, for who reads it on another host.
+
+    >>> report_place(OutputOptions(formats=["json=/tmp/watch.json"]))
+    'stdout, /tmp/watch.json'
+    """
+    files = [text.partition("=")[2] for text in output.formats if "=" in text]
+    files += [str(output.save)] if output.save else []
+    return ", ".join([*([] if output.quiet else ["stdout"]), *files]) or "nowhere: -q without -f"
+
+
+def _watch_options(
+    on_hang: str, exit_on: str, patience: float, data: str, output: OutputOptions, metrics: str, within: str
+) -> WatchOptions:
     """Raises: UsageError."""
+    from doctor.collect.protocol import split_command
     from doctor.watch.data_folder import require_schedule
     from doctor.watch.launch import WatchOptions
 
     always_report = bool(output.as_json or output.formats or output.save)
     schedule = require_schedule(printable(data, 60))
-    return WatchOptions(on_hang, exit_on == "fault", patience, always_report, schedule)  # type: ignore[arg-type]
+    return WatchOptions(
+        on_hang=on_hang,  # type: ignore[arg-type]
+        exit_on_fault=exit_on == "fault",
+        patience=patience,
+        always_report=always_report,
+        data=schedule,
+        place=printable(report_place(output), 400),
+        metrics=metrics,
+        within=tuple(split_command(within)),
+    )

@@ -119,8 +119,11 @@ class WatchFolder:
     def environment(self, environ: Mapping[str, str], schedule: str = "") -> dict[str, str]:
         """The environment of the watched command. ``schedule``: of the steps whose data is compared; empty: of none."""
         paths = [str(self.hook), *filter(None, [environ.get("PYTHONPATH", "")])]
-        own_variables = {VARIABLE: str(self.path), "PYTHONPATH": os.pathsep.join(paths)}
-        return {**environ, **own_variables, **self.data.environment(schedule)}
+        return {**environ, **self.variables(schedule), "PYTHONPATH": os.pathsep.join(paths)}
+
+    def variables(self, schedule: str = "") -> dict[str, str]:
+        """Those that the hook reads, beside its place in PYTHONPATH."""
+        return {VARIABLE: str(self.path), **self.data.environment(schedule)}
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -13,14 +13,20 @@ from doctor.engine.errors import InputError
 from doctor.engine.exit_code import Exit
 from doctor.engine.record import Run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.environment.job_context import detect
 from doctor.smoke.model import Failure
+from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST, rank_names
 from doctor.watch.command import ENDING, LOOK, WatchedCommand, warn
 from doctor.watch.data.analyze import DataReport
 from doctor.watch.data_outcomes import notes_of
+from doctor.watch.fleet.messages import FleetVerdict
 from doctor.watch.folder import WatchFolder
-from doctor.watch.observer import Observer, Training
+from doctor.watch.live_metrics import LiveMetrics
+from doctor.watch.observer import Observer
 from doctor.watch.outcome import watched_run, with_stacks
+from doctor.watch.training import Training
+from doctor.watch.within import command_within, host_pid, require_shared_folder
 
 NO_RANK = (
     "no rank was seen: no process of the command formed a process group of torch.distributed; or its interpreter runs "
@@ -28,8 +34,11 @@ NO_RANK = (
 )
 SETTLE_SECONDS = 3.0
 """After a command that failed: for the rules to name the rank that ended first."""
+MOST_WARNINGS = 64
 MINUTE = 60.0
 """Seconds between two lines about the training."""
+PARTING_SECONDS = 20.0
+"""For the leading host to tell what it has decided, after the ranks of this one have ended."""
 ENDS = frozenset({"dead", "not-started"})
 """Failures after which the others do not hang for long: they notice it, or their launcher ends them."""
 
@@ -59,6 +68,12 @@ class WatchOptions(msgspec.Struct, frozen=True):
     """Least seconds without progress that count as a hang."""
     always_report: bool = False
     """Also where nothing was found."""
+    place: str = "stdout"
+    """Where the report goes, for the other hosts."""
+    metrics: str = ""
+    """Path of the Prometheus textfile of the live job; empty: none."""
+    within: tuple[str, ...] = ()
+    """The command that enters the container in which the watched command is to run; empty: none."""
     data: str = ""
     """Which steps' data is digested: ``10`` the first ten, ``10,100`` also every hundredth; empty: none."""
 
@@ -78,11 +93,22 @@ def run(command_line: Sequence[str], environ: Mapping[str, str], options: WatchO
     except OSError as error:
         raise InputError(f"no folder for the ranks can be made: {error.strerror or error}") from None
     if not watches:  # another process of the launch watches all ranks of this host
-        return WatchedCommand(command_line, folder.environment(environ, options.data)).run(lambda: False)
+        return _start(folder, command_line, environ, options).run(lambda: False)
     try:
         return _Watch(folder, command_line, environ, options, report).run()
     finally:
         folder.remove()
+
+
+def _start(
+    folder: WatchFolder, command_line: Sequence[str], environ: Mapping[str, str], options: WatchOptions
+) -> WatchedCommand:
+    """Raises: InputError."""
+    if not options.within:
+        return WatchedCommand(command_line, folder.environment(environ, options.data))
+    require_shared_folder(options.within, folder.ranks)
+    inner = command_within(options.within, folder.hook, folder.variables(options.data), command_line)
+    return WatchedCommand(inner, environ)
 
 
 class _Watch:
@@ -96,22 +122,33 @@ class _Watch:
     ) -> None:
         self.folder, self.options, self.report = folder, options, report
         self.host = os.uname().nodename
-        self.observer = Observer(folder, self.host, options.patience)
+        find_pid = {"find_pid": host_pid} if options.within else {}
+        self.observer = Observer(folder, self.host, options.patience, **find_pid)
         self.source = strip_control_chars(" ".join(command_line), 200)
-        self.began = self.last_line = time.monotonic()
+        self.last_line = time.monotonic()
         self.ended = False
         """Whether the job was ended for what was found."""
         self.reported: dict[int, int] = {}
         """By index of the training: the exit code of its report."""
-        self.command = WatchedCommand(command_line, folder.environment(environ, options.data))
+        self.announced: set[str] = set()
+        self.metrics = LiveMetrics(options.metrics)
+        self.command = _start(folder, command_line, environ, options)
 
     def run(self) -> int:
+        try:
+            return self._run()
+        finally:
+            for training in self.observer.trainings:
+                training.close()
+            self.metrics.write(self.observer.trainings[-1:], self.reported, running=False)
+
+    def _run(self) -> int:
         code = self.command.run(self.look)
         self.look()
         while self._others_live() and not self.ended and not self.look():
             time.sleep(LOOK)
         settled = time.monotonic() + SETTLE_SECONDS
-        while code and not self.ended and self._unexplained() and time.monotonic() < settled:
+        while (code or self._ranks_failed()) and not self.ended and self._unexplained() and time.monotonic() < settled:
             time.sleep(LOOK)
             self.look()
         for index, training in enumerate(self.observer.trainings):
@@ -124,11 +161,21 @@ class _Watch:
 
     def _unexplained(self) -> bool:
         """Whether ranks ended, and no failure is known yet: the rules wait a while for the cause."""
-        return self.observer.judges and any(training.failure is None for training in self.observer.trainings[-1:])
+        return self.observer.judges and any(
+            training.failure is None and training.decides for training in self.observer.trainings[-1:]
+        )
+
+    def _ranks_failed(self) -> bool:
+        """Whether ranks of other hosts have ended by a failure."""
+        latest = self.observer.trainings[-1:]
+        return any(snap.dead not in ("", "exit status 0") for last in latest for snap in last.watch.snapshots.values())
 
     def _others_live(self) -> bool:
-        """Whether ranks are left that other processes of the launch have started."""
-        return any(training.began and not training.over for training in self.observer.trainings[-1:])
+        """Whether ranks are left that other processes of the launch have started, on this host or on one it leads."""
+        return any(
+            (training.began and not training.over) or (training.others_live and training.failure is None)
+            for training in self.observer.trainings[-1:]
+        )
 
     def look(self) -> bool:
         """Whether the job is to be ended."""
@@ -137,58 +184,117 @@ class _Watch:
         self.observer.look()
         end = False
         for index, training in enumerate(self.observer.trainings):
-            if training.failure is not None and index not in self.reported:
+            if index in self.reported:
+                continue
+            if training.failure is not None:
                 end = self._report_failure(index, training, training.failure) or end
+            elif training.follower is not None:
+                end = self._hear_leader(index, training) or end
         if time.monotonic() - self.last_line > MINUTE:
             self.last_line = time.monotonic()
             for training in self.observer.trainings[-1:]:
                 warn(self._line(training))
+        self.metrics.write_each_interval(self.observer.trainings[-1:], self.reported)
         return end
+
+    def _hear_leader(self, index: int, training: Training) -> bool:
+        """What the leading host says, or that there is none. Returns whether the job is to be ended."""
+        follower = training.follower
+        if follower is None:
+            return False
+        verdict = follower.verdict
+        if verdict is not None and verdict.code:
+            self.reported[index] = verdict.code
+            warn(f"{verdict.headline}; the report is on {verdict.place}")
+            return self._end(training, hang=verdict.hang)
+        if follower.leaderless and verdict is None:
+            self._warn_once(f"{self.host} reports for itself: {follower.reason()}")
+        return False
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self.announced and len(self.announced) < MOST_WARNINGS:
+            self.announced.add(text)
+            warn(text)
 
     def _report_failure(self, index: int, training: Training, failure: Failure) -> bool:
         hang = failure.kind not in ENDS
         if not hang or self.options.on_hang != "report":
-            failure = with_stacks(failure, self.observer.stacks(training))
+            failure = with_stacks(failure, training.stacks())
         self.reported[index] = self.report(self._outcome(training, failure)) or Exit.FAILED
+        training.announce(self._verdict(self.reported[index], _headline(training, failure), hang=hang))
+        return self._end(training, hang=hang)
+
+    def _end(self, training: Training, *, hang: bool) -> bool:
+        """Ends this host's part of the job, where its own options ask for that."""
         end = (hang and self.options.on_hang == "end") or self.options.exit_on_fault
         if end:
             self.ended = True
             self.command.end(process.pid for process in training.processes.values() if not process.ended)
         return end
 
+    def _verdict(self, code: int, headline: str, *, hang: bool = False) -> FleetVerdict:
+        return FleetVerdict(code, headline[:900], f"{self.host}: {self.options.place}"[:900], hang)
+
     def _finish(self, index: int, training: Training) -> None:
         """A training without a failure: its slow ranks, and what is wrong with its data."""
         from doctor.smoke.speed.stragglers import find_stragglers
 
+        if self._await_verdict(index, training):
+            return
         outcome = self._outcome(training, None)
         wrong = bool(outcome.data and outcome.data.causes)
-        slow = find_stragglers({rank: [times] for rank, times in training.pace.work().items()})
+        decides = training.decides
+        work = training.comparable_work() if decides else {}
+        slow = find_stragglers({rank: [times] for rank, times in work.items()})
         told = any(self.reported.values())  # of an earlier start: its report is not to be written over
-        if slow or wrong or (self.options.always_report and not told):
+        if slow or wrong or (self.options.always_report and not told and decides):
             self.reported[index] = self.report(outcome)
         if not slow and not wrong:
-            warn(f"{self._line(training)}; no fault was found")
+            self._warn_healthy(training)
+        headline = _slow_headline(training, slow) if slow else "the data of the ranks is wrong" if wrong else ""
+        training.announce(self._verdict(self.reported.get(index, 0), headline or "no fault was found"))
+
+    def _warn_healthy(self, training: Training) -> None:
+        unseen = training.unseen_sentence() if training.decides else ""
+        found = f"no fault was found in the ranks of {self.host}. {unseen}" if unseen else "no fault was found"
+        if not training.decides and training.follower is not None and training.follower.verdict is None:
+            found = "the leading host did not say what it has found"
+        warn(f"{self._line(training)}; {found}")
+
+    def _await_verdict(self, index: int, training: Training) -> bool:
+        """Where another host decides: whether it has found a fault. What is wrong with the data, each host finds."""
+        follower, limit = training.follower, time.monotonic() + PARTING_SECONDS
+        while follower is not None and follower.connected and not self.ended and time.monotonic() < limit:
+            if follower.verdict is not None or index in self.reported:
+                break
+            time.sleep(LOOK)
+            self.look()
+        if follower is not None and index not in self.reported:
+            self._hear_leader(index, training)
+        return index in self.reported
 
     def _outcome(self, training: Training, failure: Failure | None) -> WatchOutcome:
         watch = training.watch
-        unseen = watch.world - len(training.processes)
-        notes = tuple(training.notes)
+        work = training.comparable_work()
+        notes = tuple(training.sentences())
+        unseen = training.unseen_sentence()
         if unseen and (failure is None or failure.kind != "never-joined"):
-            notes += (f"{unseen} of {watch.world} ranks were not seen on this host; nothing is known of them.",)
+            notes += (unseen,)
         data = self._data()
-        hosts = dict.fromkeys(sorted(training.processes), training.host)
+        if data is not None and training.post is not None:
+            notes += (f"Digests of data were compared between the ranks of {self.host} alone.",)
         saved_run, checks = watched_run(
             self.source,
-            hosts,
+            training.host_names(),
             watch.world,
             watch.backend,
             failure,
-            training.pace.work(),
+            work,
             max(watch.steps.values(), default=0),
             time.monotonic() - training.began,
             notes + (notes_of(data) if data else ()),
         )
-        return WatchOutcome(saved_run, checks, data, hosts)
+        return WatchOutcome(saved_run, checks, data, dict(sorted(training.hosts.items())))
 
     def _data(self) -> DataReport | None:
         """What the digests show; None where there are none and none were asked for."""
@@ -201,4 +307,20 @@ class _Watch:
         steps = sorted(watch.steps.values()) or [0]
         seconds = time.monotonic() - training.began
         pace = f", {steps[0] / seconds:.2f} steps/s" if steps[0] else ""
-        return f"{len(training.processes)} of {watch.world} ranks, step {steps[0]}{pace}, {seconds:.0f} s"
+        hosts = len(set(training.hosts.values()))
+        on_hosts = f" on {hosts} hosts" if hosts > 1 else ""
+        return f"{len(training.hosts)} of {watch.world} ranks{on_hosts}, step {steps[0]}{pace}, {seconds:.0f} s"
+
+
+def _headline(training: Training, failure: Failure) -> str:
+    """Such as ``smoke-rank-blocked: rank 3 on w1``."""
+    names = training.host_names()
+    hosts = sorted({names.get(rank, UNKNOWN_HOST) for rank in failure.culprit_ranks})
+    who = f"{rank_names(failure.culprit_ranks)} on {', '.join(hosts)}" if hosts else "not known which rank"
+    return f"{FAILURE_KINDS[failure.kind].check}: {who}"
+
+
+def _slow_headline(training: Training, slow: Iterable[int]) -> str:
+    ranks = sorted(slow)
+    hosts = sorted({training.hosts.get(rank, UNKNOWN_HOST) for rank in ranks})
+    return f"smoke-rank-slow: {rank_names(ranks)} on {', '.join(hosts)}"

@@ -2,134 +2,108 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from doctor.smoke.model import Failure
+from doctor.watch.fleet.meeting import Meeting, find_meeting, rank_environment
 from doctor.watch.folder import WatchFolder
-from doctor.watch.pace import StepPace
 from doctor.watch.rank_process import RankProcess
-from doctor.watch.verdict import TrainingWatch
+from doctor.watch.training import Training
 
+FindPid = Callable[[int, Path], int]
 MOST_PROCESSES = 4096
 MOST_WORLD = 1 << 20
-
-
-class Training(msgspec.Struct):
-    """The ranks that met at one address, from one start to the next."""
-
-    watch: TrainingWatch
-    host: str
-    processes: dict[int, RankProcess] = {}
-    pace: StepPace = msgspec.field(default_factory=StepPace)
-    notes: dict[str, None] = {}
-    errors: dict[int, str] = {}
-    """By rank: the traceback of the error that ended it."""
-    failure: Failure | None = None
-    began: float = 0.0
-
-    @property
-    def over(self) -> bool:
-        """Whether every rank that was seen has ended."""
-        return all(process.ended for process in self.processes.values())
 
 
 class Observer:
     """The trainings that a watched command starts on this host, one after the other or side by side."""
 
-    def __init__(self, folder: WatchFolder, host: str, patience: float) -> None:
+    def __init__(self, folder: WatchFolder, host: str, patience: float, find_pid: FindPid = lambda pid, _: pid) -> None:
+        """``find_pid``: see `RankProcess`."""
+        self.find_pid = find_pid
         self.folder, self.host, self.patience = folder, host, patience
         self.trainings: list[Training] = []
         self._by_meeting: dict[str, Training] = {}
+        self._starts: dict[str, int] = {}
+        """By launch: how many trainings of it were seen."""
         self._processes: dict[str, RankProcess | None] = {}
         self._rank_of: dict[str, tuple[int, Training]] = {}
+        self._addresses: dict[int, str] = {}
+        """By training: where its program lets the ranks meet."""
+        self._meetings: dict[int, Meeting | None] = {}
         self._last_look = 0.0
         self.judges = True
         """Whether what stops a training is a failure: not where the job is being ended from outside."""
 
     def look(self) -> None:
-        """Takes in all that is new on this host."""
+        """Takes in all that is new on this host, and of the hosts that it leads."""
         now = time.monotonic()
         late = max(0.0, now - self._last_look - 0.5) if self._last_look else 0.0
         self._last_look = now
+        for training in self.trainings:
+            training.exchange(now)
         self._find_processes()
         for process in [process for process in self._processes.values() if process is not None]:
             process.read_recorder()
             process.look_for_end()
-            for event in process.new_events():
-                self._take_event(process, event, now)
+            events = process.new_events()
+            for event in events:
+                self._place(process, event, now)
             process.observe(now)  # type: ignore[no-untyped-call]
-            self._take_snapshot(process, now)
+            self._take_news(process, events, now)
         for training in self.trainings:
-            if training.failure is None and self.judges:
-                self._judge(training, now, late)
+            if training.processes and not training.has_met:
+                self._meet(training, now)
+            if self.judges:
+                training.judge(now, late)
 
     def _find_processes(self) -> None:
         for page in sorted(self.folder.ranks.glob("*.page")):
             if page.stem not in self._processes and len(self._processes) < MOST_PROCESSES:
                 try:
-                    self._processes[page.stem] = RankProcess(page)
+                    self._processes[page.stem] = RankProcess(page, self.find_pid)
                 except (OSError, ValueError):
                     continue  # it is being made
 
-    def _take_event(self, process: RankProcess, event: Mapping[str, Any], now: float) -> None:
-        if event.get("ev") in ("rank", "joined") and process.name not in self._rank_of:
-            rank, world = event.get("rank"), event.get("world")
-            if isinstance(rank, int) and isinstance(world, int) and 0 <= rank < world <= MOST_WORLD:
-                self._place(process, rank, world, str(event.get("meeting", "")), now)
-        placement = self._rank_of.get(process.name)
-        if placement is None:
+    def _place(self, process: RankProcess, event: Mapping[str, Any], now: float) -> None:
+        """Which training a process belongs to: a rank that is there already means that all begin anew."""
+        if event.get("ev") not in ("rank", "joined") or process.name in self._rank_of:
             return
-        rank, training = placement
-        training.watch.take_event(rank, event, now)
-        if event.get("ev") == "error":
-            training.errors[rank] = str(event.get("stack", ""))[:6000]
-        if event.get("ev") == "hook":
-            training.notes[f"Rank {rank}: the hook: {str(event.get('text', ''))[:300]}"] = None
-
-    def _place(self, process: RankProcess, rank: int, world: int, meeting: str, now: float) -> None:
-        """Which training the process belongs to: a rank that is there already means that all begin anew."""
+        rank, world, meeting = event.get("rank"), event.get("world"), str(event.get("meeting", ""))
+        if not isinstance(rank, int) or not isinstance(world, int) or not 0 <= rank < world <= MOST_WORLD:
+            return
         training = self._by_meeting.get(meeting)
-        if training is None or rank in training.processes or training.watch.world != world:
-            watch = TrainingWatch(world, self.patience, [self.host] * world)
-            training = self._by_meeting[meeting] = Training(watch, self.host, began=now)
+        if training is None or rank in training.processes or training.world != world:
+            training = self._by_meeting[meeting] = Training(world, self.patience, self.host, now)
+            self._addresses[id(training)] = meeting
             self.trainings.append(training)
-        process.rank = rank
-        training.processes[rank] = process
+        training.add_process(rank, process)
         self._rank_of[process.name] = (rank, training)
 
-    def _take_snapshot(self, process: RankProcess, now: float) -> None:
+    def _take_news(self, process: RankProcess, events: list[dict[str, Any]], now: float) -> None:
         placement = self._rank_of.get(process.name)
         if placement is None or placement[1].processes.get(placement[0]) is not process:
             return
-        rank, training = placement
-        fields = process.snapshot(now)  # type: ignore[no-untyped-call]
-        if fields is None:
+        placement[1].take_own(placement[0], process, events, now)
+
+    def _meet(self, training: Training, now: float) -> None:
+        """Finds the other hosts of a training, by the environment of one of its ranks."""
+        rank, process = min(training.processes.items())
+        if not process.pid and not process.ended:
             return
-        try:
-            training.watch.take_snapshot(rank, fields, now)
-        except (msgspec.ValidationError, KeyError, TypeError, ValueError, IndexError):
-            training.notes[f"Rank {rank}: what it wrote cannot be read"] = None
-            return
-        training.pace.add(rank, training.watch.of_all_ranks(rank, process.timed.entries))
-        process.timed.entries = []
+        if id(training) not in self._meetings:
+            self._meetings[id(training)] = self._find_meeting(training, rank, rank_environment(process.pid))
+        training.meet(self._meetings[id(training)], now)
 
-    def _judge(self, training: Training, now: float, late: float) -> None:
-        failure = training.watch.judge(now, late, lambda rank: self._stack(training, rank))
-        if failure is not None:
-            training.failure = failure
-
-    def _stack(self, training: Training, rank: int) -> str | None:
-        process = training.processes.get(rank)
-        return process.stack() if process else ""
-
-    def stacks(self, training: Training) -> dict[int, str]:
-        """By rank: its Python stacks, of those that live; the tracebacks of those that ended by an error."""
-        stacks = dict(training.errors)
-        for rank, process in sorted(training.processes.items()):
-            if not process.ended and (stack := process.stack()):
-                stacks[rank] = stack
-        return stacks
+    def _find_meeting(self, training: Training, rank: int, environ: Mapping[str, str]) -> Meeting | None:
+        address, user = self._addresses[id(training)], os.geteuid()
+        first = find_meeting(environ, rank, training.world, address, 0, user)
+        if first is None:
+            return None
+        launch = first.context.launch_id
+        generation = self._starts.get(launch, 0)
+        self._starts[launch] = generation + 1
+        return find_meeting(environ, rank, training.world, address, generation, user)

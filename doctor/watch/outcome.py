@@ -19,6 +19,7 @@ from doctor.engine.smoke_summary import Backend
 from doctor.facts.smoke.pace import PaceTimes
 from doctor.smoke.model import Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.protocol import RankEvent, StageFinished
+from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST
 from doctor.smoke.results.to_facts import fact_outputs
 from doctor.smoke.run.diagnose import main_thread_stack
 from doctor.smoke.speed.stragglers import MIN_TIMES
@@ -53,13 +54,12 @@ def watched_run(
 ) -> tuple[Run, tuple[str, ...]]:
     """The run, and the names of the checks that it can be evaluated with: of a failure, the one that reports it.
 
-    ``hosts``: of each rank that was seen; ``work``: seconds of each rank's own work in each step.
+    ``hosts``: of each rank whose host is known; ``work``: seconds of each rank's own work in each step.
     """
     paced = {rank: tuple(times) for rank, times in work.items() if len(times) >= MIN_TIMES}
-    here = next(iter(hosts.values()), os.uname().nodename)
     plan = SmokePlan(
         backend=next((name for name in get_args(Backend) if name in backend), "gloo"),
-        places=tuple(RankPlacement(rank, hosts.get(rank, here)) for rank in range(world)),
+        places=tuple(RankPlacement(rank, hosts.get(rank, UNKNOWN_HOST)) for rank in range(world)),
         layouts=(Layout(dp=world),),
         stages=("training", "pace") if paced else ("training",),
         steps=max(steps, 1),
@@ -73,14 +73,16 @@ def watched_run(
         notes=tuple(strip_control_chars(note, 400) for note in notes),
         watched=True,
     )
-    records = {}
+    records, here = {}, os.uname().nodename
     for host in plan.ranks_by_host:
+        if host == UNKNOWN_HOST:
+            continue
         events: list[RankEvent] = []
         for rank in plan.ranks_by_host[host]:
             if rank in paced:
                 events += [PaceTimes(rank=rank, compute=paced[rank]), StageFinished(rank, "pace", seconds)]
         now = time.time()
-        visit = Visit(sent=now, received=now, began=now, ended=now, name=host, local=True)
+        visit = Visit(sent=now, received=now, began=now, ended=now, name=host, local=host == here)
         records[host] = HostRecord(visit, fact_outputs(run, host, events))
     started = datetime.fromtimestamp(time.time() - seconds, timezone.utc).isoformat(timespec="seconds")
     saved = Run(

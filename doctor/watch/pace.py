@@ -27,6 +27,10 @@ class Entry(NamedTuple):
     step: int
     microseconds: int
 
+    def shifted(self, seconds: float) -> Entry:
+        """The same call by a clock that is ``seconds`` ahead."""
+        return self._replace(microseconds=(self.microseconds + round(seconds * 1e6)) % _WRAP)
+
 
 class StepPace:
     """Gathers when ranks enter collectives of all ranks; `work` makes seconds of it."""

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import msgspec
 from doctor.smoke.programs.agent.flight_recorder import FlightRecorder
 from doctor.smoke.programs.agent.procfs import process_status, read_text
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
-from doctor.smoke.programs.recorder_page import PAGE_SIZE
+from doctor.smoke.programs.recorder_page import PAGE_SIZE, TIMES, TIMES_AT
 from doctor.watch.pace import Entry
 from doctor.watch.verdict import UNKNOWN_END
 
@@ -25,6 +26,8 @@ MOST_EVENT_BYTES = 1 << 20
 STACK_SECONDS = 0.5
 """For a rank to write its stacks."""
 LONGEST_STACK = 65536
+SEARCH_SECONDS = 1.0
+"""Between two searches for a process in a container."""
 
 
 class TimedRecorder(FlightRecorder):
@@ -42,29 +45,39 @@ class TimedRecorder(FlightRecorder):
 class RankProcess(RankMonitor):
     """Reads what one process of the job writes, and looks at it through /proc. Nothing of it is trusted."""
 
-    def __init__(self, page: Path) -> None:
-        """Raises: OSError, ValueError for a page that is not complete yet."""
+    def __init__(self, page: Path, find_pid: Callable[[int, Path], int] = lambda pid, _: pid) -> None:
+        """``find_pid``: from the number that a process has for itself to the one that it has here, or 0.
+
+        Raises: OSError, ValueError for a page that is not complete yet.
+        """
         with page.open("rb") as file:
             memory = mmap.mmap(file.fileno(), PAGE_SIZE, prot=mmap.PROT_READ)
         super().__init__(-1, memory, 0)  # type: ignore[no-untyped-call]
         self.recorder = self.timed = TimedRecorder(memory, 0)
         self.name = page.stem
+        self._page, self._find_pid, self._search_at = page, find_pid, 0.0
         self._pid_of_name = int(page.stem.partition("-")[0])
         self._events_path, self._stacks_path = page.with_suffix(".events"), page.with_suffix(".stacks")
         self._events_at = 0
         self._half_line = b""
         self.told_end = False
+        self.died_at = 0.0
         self.born = ""
 
     def read_recorder(self) -> None:
         """Takes over what is new. The process must be this user's and carry the number that its files are named for."""
-        if not self.pid and not self.ended and self.timed.writer() == self._pid_of_name:  # type: ignore[no-untyped-call]
-            self.pid = self._pid_of_name
-            self.born = _start_time(self.pid)
+        if not self.pid and not self.ended and time.monotonic() >= self._search_at:
+            self._find_process()
         if self.timed.read():  # type: ignore[no-untyped-call]
             self.effective = self.cpu = 0.0
             if self.state != "X":
                 self.state, self.waits_for = "R", ""
+
+    def _find_process(self) -> None:
+        if self.timed.writer() == self._pid_of_name:  # type: ignore[no-untyped-call]
+            self._search_at = time.monotonic() + SEARCH_SECONDS
+            self.pid = self._find_pid(self._pid_of_name, self._page)
+            self.born = _start_time(self.pid) if self.pid else ""
 
     def new_events(self) -> list[dict[str, Any]]:
         """The events since the last time; what is no event of ours is left out."""
@@ -98,6 +111,7 @@ class RankProcess(RankMonitor):
         status = process_status(self.pid)  # type: ignore[no-untyped-call]
         if status and status[0] not in "ZX" and _start_time(self.pid) == self.born:
             return
+        self.died_at = time.monotonic()
         code = _exit_code(self.pid) if status and status[0] == "Z" else None
         if code is not None:
             self.end(code, "")  # type: ignore[no-untyped-call]
@@ -108,6 +122,12 @@ class RankProcess(RankMonitor):
             self.dead = "exit status 1"
         else:
             self.dead = "exit status 0" if self.told_end else UNKNOWN_END
+            self.oom = not self.told_end and self.killed_for_memory()  # type: ignore[no-untyped-call]
+
+    def times(self) -> tuple[int, int, int]:
+        """Nanoseconds that the rank has spent with compute, in collectives, and waiting for input."""
+        compute, collective, loading, _ = TIMES.unpack_from(self.timed.memory, TIMES_AT)
+        return compute, collective, loading
 
     def stack(self) -> str | None:
         """The Python stacks of all threads, innermost call first.

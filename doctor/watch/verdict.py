@@ -7,8 +7,9 @@ a compile; and nobody whom no other rank waits for.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from doctor.smoke.hang.detector import Detector
 from doctor.smoke.model import Failure, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from doctor.smoke.programs.secondary_errors import SECONDARY_MESSAGES
+from doctor.smoke.rendezvous.roll_call import rank_names
 from doctor.watch.pace import Entry
 
 UNKNOWN_END = "ended without its exit handlers: killed, or os._exit"
@@ -42,6 +44,10 @@ MOST_UNANSWERED = 5
 """Times that a rank's stack is asked for before the rank is named without it."""
 GRACE = 1.0
 """Seconds for the cause of a rank's end to be heard of."""
+
+
+class StackPending(Exception):
+    """A stack was asked for on another host, and may still come."""
 
 
 class Suspicion(msgspec.Struct):
@@ -73,7 +79,8 @@ class TrainingWatch:
         self._groups: dict[tuple[str, tuple[int, ...]], int] = {}
         self._numbers: dict[int, dict[int, int]] = {}
         """By rank: from its own number of a group to ours."""
-        self._first_death: float | None = None
+        self._deaths: dict[int, tuple[float, int]] = {}
+        """When each rank ended, and the how many-th end that was heard of; without those of broken connections."""
         self._suspicion = Suspicion()
 
     # ---- what comes from the ranks
@@ -128,8 +135,11 @@ class TrainingWatch:
         fields.update(rank=rank, state="compute" if enqueued else fields["state"])
         if fields["state"] == "done" and fields.get("dead") in (UNKNOWN_END, "signal 9", "signal 15"):
             fields["dead"] = "exit status 0"  # it had nothing more to do with the others
+        died_at = fields.pop("died_at", now)
         if fields.get("dead"):
-            fields["secondary"] = self._follows(fields, now)
+            if not any(part in fields.get("error", "") for part in SECONDARY_MESSAGES):
+                self._deaths.setdefault(rank, (died_at, len(self._deaths)))
+            fields["secondary"] = self._follows(rank, fields["dead"], oom=bool(fields.get("oom")))
         snapshot = msgspec.convert(fields, Snapshot)
         if enqueued:
             snapshot = self._waiting(snapshot)
@@ -145,17 +155,22 @@ class TrainingWatch:
         known_calls = [entry._replace(group=numbers[entry.group]) for entry in entries if entry.group in numbers]
         return [entry for entry in known_calls if len(groups[entry.group][1]) == self.world]
 
-    def _follows(self, fields: Mapping[str, Any], now: float) -> bool:
+    def _follows(self, rank: int, dead: str, *, oom: bool) -> bool:
         """Whether an end is of the kind that follows from another: a closed connection, or a launcher's signal."""
-        if any(part in fields.get("error", "") for part in SECONDARY_MESSAGES):
+        if rank not in self._deaths:
             return True
-        previous = self.snapshots.get(fields["rank"])
-        if previous is not None and previous.dead:
-            return previous.secondary
-        first = self._first_death is None
-        self._first_death = now if self._first_death is None else self._first_death
-        ended_by_signal = fields["dead"] in ("signal 15", "signal 9") or not fields["dead"].startswith(("exit", "sig"))
-        return not first and ended_by_signal and not fields.get("oom")
+        first = self._deaths[rank] == min(self._deaths.values())
+        ended_by_signal = dead in ("signal 15", "signal 9") or not dead.startswith(("exit", "sig"))
+        # How one of unknown end died is not known: the kernel may have killed another one of its control group.
+        return not first and ended_by_signal and not (oom and dead != UNKNOWN_END)
+
+    def _order_deaths(self) -> None:
+        """Of hosts that are heard of at different times, the first end may be the last that is heard of."""
+        for rank in self._deaths:
+            snap = self.snapshots[rank]
+            follows = self._follows(rank, snap.dead, oom=snap.oom)
+            if follows != snap.secondary:
+                self.snapshots[rank] = msgspec.structs.replace(snap, secondary=follows, calls=())
 
     def _waiting(self, snapshot: Snapshot) -> Snapshot:
         """A rank that has started collectives in C++ waits for the first that others have not entered, if it rests."""
@@ -176,14 +191,18 @@ class TrainingWatch:
 
     # ---- verdicts
 
-    def judge(self, now: float, late: float, stack: Callable[[int], str | None]) -> Failure | None:
+    def judge(
+        self, now: float, late: float, stack: Callable[[int], str | None], unseen: Collection[int] = ()
+    ) -> Failure | None:
         """What stopped the training, if anything did.
 
         ``stack``: the Python stacks of a rank, asked for when needed; empty where it cannot tell, None where it did not
-        answer in time.
+        answer in time; it raises `StackPending` while the answer may still come. ``unseen``: ranks of which nothing can
+        be known, as no watch runs on their hosts.
         """
-        if late_ranks := self._never_joined(now):
+        if late_ranks := self._never_joined(now, unseen):
             return late_ranks
+        self._order_deaths()
         failure = self.detector.feed(self.snapshots, now, late) if self.snapshots else None
         if failure is None or not self._plausible(failure, now, stack):
             return None
@@ -215,7 +234,12 @@ class TrainingWatch:
         suspicion = self._suspicion
         if suspicion.confirmed or now < suspicion.ask_at:
             return suspicion.confirmed
-        stacks = [stack(rank) for rank in blamed]
+        stacks = []
+        for rank in blamed:
+            with contextlib.suppress(StackPending):
+                stacks.append(stack(rank))
+        if len(stacks) < len(blamed):
+            return False
         if any(LONG_FRAMES.search(text or "") for text in stacks):
             suspicion.ask_at = now + ASK_AGAIN * seconds
         elif None in stacks and suspicion.unanswered < MOST_UNANSWERED:
@@ -224,13 +248,52 @@ class TrainingWatch:
             suspicion.confirmed = True
         return False
 
-    def _never_joined(self, now: float) -> Failure | None:
+    def host_cut(self, ranks: Mapping[str, Sequence[int]], now: float) -> Failure | None:
+        """Hosts whose kernels acknowledge nothing any more, while ranks of other hosts wait for theirs.
+
+        ``ranks``: by such a host. A connection that is lost while the training goes on is no failure.
+        """
+        lost = {rank for host_ranks in ranks.values() for rank in host_ranks}
+        waiting = [
+            snap
+            for rank, snap in sorted(self.snapshots.items())
+            if rank not in lost
+            and not snap.dead
+            and snap.state == "collective"
+            and snap.effective > self.patience
+            and lost.intersection(self.detector.members(snap.group))
+        ]
+        if not waiting:
+            return None
+        first = waiting[0]
+        text = f"{', '.join(sorted(ranks))}: nothing comes from it any more, and its kernel acknowledges nothing"
+        return Failure(
+            "silent",
+            tuple(sorted(lost)),
+            tuple(snap.rank for snap in waiting),
+            certainty="evidence",
+            stage="training",
+            step=first.step,
+            op=first.op,
+            seq=first.seq,
+            group=self.detector.groups.get(first.group, ("", ()))[0],
+            seconds=round(max(snap.age for snap in waiting), 3),
+            limit=self.patience,
+            text=text,
+        )
+
+    def _never_joined(self, now: float, unseen: Collection[int]) -> Failure | None:
         """Ranks that the others have been waiting for in the rendezvous."""
         waiting = [rank for rank in self.arrived if rank not in self.joined]
         if not waiting or self.joined or len(self.arrived) >= self.world:
             return None
         if now - max(self.arrived.values()) < STARTING * self.patience:
             return None
-        absent_ranks = tuple(rank for rank in range(self.world) if rank not in self.arrived)
-        text = f"it has not called init_process_group since {now - min(self.arrived.values()):.0f} s"
-        return Failure("never-joined", absent_ranks, tuple(sorted(waiting)), stage="rendezvous", text=text)
+        absent_ranks = [rank for rank in range(self.world) if rank not in self.arrived]
+        known_ranks = tuple(rank for rank in absent_ranks if rank not in unseen)
+        seconds = now - min(self.arrived.values())
+        text = f"it has not called init_process_group since {seconds:.0f} s"
+        if not known_ranks:
+            who = rank_names(absent_ranks)
+            text = f"{who} did not call init_process_group for {seconds:.0f} s, or run where no doctor watch is"
+        return Failure("never-joined", known_ranks, tuple(sorted(waiting)), stage="rendezvous", text=text)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from doctor.smoke.model import Failure
-from doctor.watch.verdict import UNKNOWN_END, TrainingWatch
+from doctor.watch.verdict import UNKNOWN_END, StackPending, TrainingWatch
 
 PATIENCE = 10.0
 
@@ -230,3 +230,72 @@ def test_a_rank_that_is_done_may_end_as_it_likes(dead: str) -> None:
     for rank in range(3):
         ranks.show(rank, "done", 2, 0.0, dead=dead)
     assert ranks.verdict(3.0) is None and ranks.verdict(60.0) is None
+
+
+@pytest.mark.parametrize("heard_first", [0, 1])
+def test_of_ranks_on_several_hosts_the_one_that_ended_first_is_named_whichever_is_heard_of_first(
+    heard_first: int,
+) -> None:
+    """Rank 1 is killed; its launcher, on another host than this one, ends rank 0 a moment later."""
+    ranks = three_after_two_steps()
+    for rank in (heard_first, 1 - heard_first):
+        ranks.show(rank, "compute", 2, 0.0, dead="signal 15" if rank == 0 else "signal 9", died_at=5.0 - rank)
+        ranks.verdict(5.1)
+    ranks.show(2, "compute", 2, 0.0, dead="exit status 1", error="RuntimeError: Connection closed by peer")
+    ranks.verdict(5.2)
+    failure = ranks.verdict(9.0)
+    assert failure and (failure.kind, failure.culprit_ranks) == ("dead", (1,))
+
+
+def test_ranks_of_hosts_without_a_watch_are_not_named_for_not_being_seen() -> None:
+    watch = TrainingWatch(4, PATIENCE)
+    for rank in (0, 1):
+        watch.take_event(rank, {"ev": "rank"}, 1.0)
+    failure = watch.judge(6 * PATIENCE, 0.0, lambda _: "", unseen=[2, 3])
+    assert failure and (failure.kind, failure.culprit_ranks, failure.waiting_ranks) == ("never-joined", (), (0, 1))
+    assert "ranks 2-3 did not call init_process_group" in failure.text and "no doctor watch" in failure.text
+
+
+def test_of_unseen_ranks_only_those_on_a_watched_host_are_named() -> None:
+    watch = TrainingWatch(4, PATIENCE)
+    for rank in (0, 1, 2):
+        watch.take_event(rank, {"ev": "rank"}, 1.0)
+    failure = watch.judge(6 * PATIENCE, 0.0, lambda _: "", unseen=[])
+    assert failure and failure.culprit_ranks == (3,)
+
+
+def wait_in_step_2(ranks: Ranks, waiting: range, age: float) -> None:
+    for rank in waiting:
+        ranks.call(rank, 2)
+    ranks.verdict(2.1)
+    place = {"group": 0, "seq": 3, "op": "all_reduce", "dtype": "float32", "numel": 8, "root": -1}
+    for rank in waiting:
+        ranks.show(rank, "collective", 2, age, **place)
+
+
+def test_a_host_that_is_cut_off_is_named_when_the_others_wait_for_its_ranks() -> None:
+    ranks = three_after_two_steps()
+    wait_in_step_2(ranks, range(2), 2 * PATIENCE)
+    failure = ranks.watch.host_cut({"w1": (2,)}, 30.0)
+    assert failure and (failure.kind, failure.culprit_ranks, failure.waiting_ranks) == ("silent", (2,), (0, 1))
+    assert failure.text.startswith("w1: nothing comes from it any more")
+
+
+def test_a_connection_that_is_lost_while_the_training_goes_on_names_nobody() -> None:
+    ranks = three_after_two_steps()
+    wait_in_step_2(ranks, range(2), 0.5 * PATIENCE)
+    assert ranks.watch.host_cut({"w1": (2,)}, 30.0) is None
+    for rank in range(2):
+        ranks.show(rank, "compute", 3, 3 * PATIENCE)
+    assert ranks.watch.host_cut({"w1": (2,)}, 60.0) is None
+
+
+def test_a_rank_whose_stack_is_under_way_from_another_host_is_not_named_yet() -> None:
+    ranks = three_after_two_steps()
+    all_but_one_wait(ranks, 10 * PATIENCE)
+
+    def pending(rank: int) -> str:
+        raise StackPending
+
+    assert [ranks.watch.judge(100.0 + look, 0.0, pending) for look in range(20)] == [None] * 20
+    assert ranks.verdict(130.0, stack="File t.py, line 7 in save_checkpoint") is None

@@ -27,7 +27,7 @@ ACTIVE = None
 class RankFiles(FlightRecorder):
     """What this process writes. Any thread may: each piece is written under a lock."""
 
-    def __init__(self, rank, world):
+    def __init__(self, rank, world, address=""):
         name = os.path.join(FOLDER, "ranks", "%d-%d" % (os.getpid(), time.monotonic_ns()))
         self.lock = threading.Lock()
         self.events = os.open(name + ".events", os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -36,7 +36,7 @@ class RankFiles(FlightRecorder):
         self.stacks = open(name + ".stacks", "ab", 0)
         page = os.open(name + ".page", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         os.posix_fallocate(page, 0, PAGE_SIZE)  # on a full file system this raises; a hole would end the program
-        meeting = "%s:%s" % (os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", ""))
+        meeting = address or "%s:%s" % (os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", ""))
         self.emit("rank", rank=rank, world=world, pid=os.getpid(), argv=_argv(), meeting=meeting[:200])
         super().__init__(page, 0)
         os.close(page)
@@ -95,10 +95,10 @@ def recording():
     return ACTIVE
 
 
-def start_recording(rank, world):
-    """Begins anew, also where an earlier process group was recorded before."""
+def start_recording(rank, world, address=""):
+    """Begins anew, also where an earlier process group was recorded before. ``address``: where the ranks meet."""
     global ACTIVE
-    ACTIVE = RankFiles(rank, world)
+    ACTIVE = RankFiles(rank, world, address)
     return ACTIVE
 
 

@@ -97,7 +97,9 @@ def begin(c10d, args, kwargs):
         rank = kwargs.get("rank", args[4] if len(args) > 4 else -1)
         rank = int(rank if rank is not None and rank >= 0 else os.environ.get("RANK", "-1"))
         world = int(world if world is not None and world > 0 else os.environ.get("WORLD_SIZE", "-1"))
-        files = start_recording(rank, world)
+        method = kwargs.get("init_method", args[1] if len(args) > 1 else None)
+        address = method[6:].partition("?")[0] if isinstance(method, str) and method.startswith("tcp://") else ""
+        files = start_recording(rank, world, address)
         import torch
 
         if not KEPT:

@@ -2,12 +2,14 @@
 
 import os
 import signal
+import time
 
 from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
 from doctor.smoke.programs.agent.kernel import Limits, cgroup_folders, is_frozen, oom_kills
 from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, is_descendant, process_status, read_text
 
 SEND = 0.05  # seconds between two lines about the ranks, at least
+OOM_SECONDS = 5.0  # from the kernel's choice of a process to its end, on a busy host
 STUCK = 0.1  # a rank that has not moved for so long is looked at through /proc
 
 
@@ -32,7 +34,7 @@ class RankMonitor:
         self.effective = self.cpu = 0.0
         # A rank begins in the agent's control groups, and may be killed for memory before it is first observed.
         self.cgroups, self.cgroups_read_at = cgroup_folders(os.getpid()), 0.0
-        self.oom_count = oom_kills(self.cgroups)
+        self.oom_count, self.oom_at = oom_kills(self.cgroups), -OOM_SECONDS
         self.limits = None
         self.dead = self.error = ""
         self.ended = self.secondary = self.oom = False
@@ -72,7 +74,7 @@ class RankMonitor:
         if clock - self.cgroups_read_at > 1.0:
             self.cgroups_read_at = clock
             self.cgroups = cgroup_folders(self.pid) or self.cgroups
-            self.oom_count = oom_kills(self.cgroups)
+            self.note_oom_kills(clock)
             if self.limits is None or (self.cgroups and self.limits.folders != self.cgroups):
                 self.limits = Limits(self.pid)
         age = self.age(clock)
@@ -121,6 +123,17 @@ class RankMonitor:
         self.loader_delay = max([self.loader_delay] + since)
         return self.loader_delay
 
+    def note_oom_kills(self, clock):
+        """A process that is killed for memory may be observed for a while until it is gone."""
+        count = oom_kills(self.cgroups)
+        if count > self.oom_count:
+            self.oom_at = clock
+        self.oom_count = count
+
+    def killed_for_memory(self):
+        """Whether the kernel has just killed somebody in the rank's control groups."""
+        return oom_kills(self.cgroups) > self.oom_count or time.monotonic() - self.oom_at < OOM_SECONDS
+
     def snapshot(self, clock):
         """What is new, as the controller's Snapshot; None when nothing is. Defaults are left out."""
         recorder = self.recorder
@@ -156,6 +169,6 @@ class RankMonitor:
         if os.WIFSIGNALED(status):
             self.dead = "signal %d" % os.WTERMSIG(status)
             if os.WTERMSIG(status) == signal.SIGKILL:
-                self.oom = bool(oom_line) or oom_kills(self.cgroups) > self.oom_count
+                self.oom = bool(oom_line) or self.killed_for_memory()
         else:
             self.dead = "exit status %d" % os.WEXITSTATUS(status)

@@ -1,0 +1,110 @@
+"""Where the hosts of a watched job meet, from the environment of one of its ranks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from doctor.environment.job_context import JobContext, detect
+from doctor.smoke.rendezvous.launched import with_leader_address
+from doctor.smoke.rendezvous.link import job_token, launch_secret
+
+MOST_ENVIRON_BYTES = 1 << 20
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""Where ranks meet that are all on one host."""
+
+
+class Meeting(NamedTuple):
+    """One training's meeting of hosts."""
+
+    context: JobContext
+    """Of one rank of this host."""
+    key: bytes
+    """The same on all hosts, and another one for every start of the ranks."""
+
+
+def rank_environment(pid: int) -> dict[str, str]:
+    """The environment that a process was started with; empty where it cannot be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            data = file.read(MOST_ENVIRON_BYTES)
+    except OSError:
+        return {}
+    pairs = (item.partition("=") for item in os.fsdecode(data).split("\0"))
+    return {name: value for name, equals, value in pairs if name and equals}
+
+
+def find_meeting(
+    environ: Mapping[str, str], rank: int, world: int, address: str, generation: int, user: int
+) -> Meeting | None:
+    """Where the hosts meet; None where the ranks' meeting place is this host's loopback, or is not known.
+
+    ``environ``: of the rank; ``address``: ``HOST:PORT`` at which the program itself lets its ranks meet, or empty;
+    ``generation``: how many trainings of this start the host has seen before.
+
+    >>> place = {"RANK": "3", "WORLD_SIZE": "4", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
+    >>> find_meeting(place, 3, 4, "", 0, 0).context.leader_addresses
+    ('10.0.0.1',)
+    """
+    name, _, port = address.rpartition(":")
+    own = {"MASTER_ADDR": name.strip("[]"), "MASTER_PORT": port} if name and port.isdecimal() else {}
+    context = detect({**environ, **own}, as_rank=True)
+    if context.rank != rank or context.world_size != world:
+        # The program numbers its ranks by itself.
+        numbers = {"RANK": str(rank), "WORLD_SIZE": str(world), **own}
+        kept = {name: value for name, value in environ.items() if name.startswith(("MASTER_", "LOCAL_"))}
+        context = detect({**kept, **numbers}, as_rank=True)
+    context = with_leader_address(context, environ)
+    if not context.leader_addresses or set(context.leader_addresses) & set(LOOPBACK):
+        return None
+    token = job_token(context, user, launch_secret(environ))
+    return Meeting(context, hashlib.sha256(b"doctor watch\0%d\0%s" % (generation, token)).digest())
+
+
+def leads(context: JobContext, ranks: Iterable[int]) -> bool:
+    """Whether the hosts meet at this one: it has rank 0, or the address at which the others look for it."""
+    return 0 in ranks or any(map(_is_own_name, context.leader_addresses))
+
+
+def _is_own_name(name: str) -> bool:
+    try:
+        places = socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    return any(_is_own_address(str(place[4][0])) for place in places)
+
+
+def _is_own_address(address: str) -> bool:
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def starts_elsewhere(context: JobContext, world: int) -> bool | None:
+    """Whether the launch has ranks on other hosts; None where its variables do not say it."""
+    if context.local_world_size is None:
+        return None
+    return context.local_world_size < world
+
+
+def block_of(context: JobContext, world: int) -> range:
+    """The ranks of this host, where ranks fill one host after the other; empty where that is not known."""
+    size, node = context.local_world_size, context.node_rank
+    if not size or world % size:
+        return range(0)
+    if node is None and context.rank is not None:
+        node = context.rank // size
+    return range(node * size, (node + 1) * size) if node is not None and (node + 1) * size <= world else range(0)
+
+
+def located(context: JobContext, host: str) -> JobContext:
+    """With the name of this host, where the launcher has none for it."""
+    return context if context.launcher_host_name else msgspec.structs.replace(context, launcher_host_name=host)

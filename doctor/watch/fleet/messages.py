@@ -1,0 +1,111 @@
+"""What passes between the hosts of a watched job, one line of JSON each: news to the leader, orders and verdicts back.
+
+Hosts are not trusted: each line is bounded and checked before it is used, and a host speaks for its own ranks alone.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from doctor.engine.decoding import prepare_decoding
+from doctor.watch.pace import Entry
+
+PROTOCOL = "watch 1"
+Word = Annotated[str, msgspec.Meta(max_length=200)]
+Text = Annotated[str, msgspec.Meta(max_length=1000)]
+Number = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 62)]
+Seconds = Annotated[float, msgspec.Meta(ge=-1.0, lt=1e10)]
+MOST_CALLS = 1024
+"""Of one rank in one line: as many as its page holds."""
+
+
+class WireCall(msgspec.Struct, frozen=True, array_like=True):
+    """One collective as a rank entered it; ``group`` is the rank's own number of it."""
+
+    group: Number
+    seq: Number
+    op: Word
+    dtype: Word
+    numel: Number
+    root: Number
+    step: Number
+    stage: Word
+
+
+class RankMoment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A rank as its host sees it: the fields of `doctor.smoke.model.Snapshot`."""
+
+    stamp: Number
+    state: Word
+    stage: Word
+    step: Number = 0
+    group: Number = 0
+    seq: Number = 0
+    op: Word = ""
+    dtype: Word = ""
+    numel: Number = 0
+    root: Number = -1
+    age: Seconds = 0.0
+    effective: Seconds = 0.0
+    cpu: Seconds = 0.0
+    process: Word = "R"
+    entered: dict[Number, Number] = {}
+    calls: Annotated[tuple[WireCall, ...], msgspec.Meta(max_length=2 * MOST_CALLS)] = ()
+    dead: Word = ""
+    error: Text = ""
+    oom: bool = False
+    waits_for: Word = ""
+    died_at: Seconds = 0.0
+    """When its end was noticed, by the host's monotonic clock."""
+    times: tuple[Number, Number, Number] | None = None
+    """Nanoseconds of compute, in collectives, of input."""
+
+
+class RankNews(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is new of one rank."""
+
+    rank: Number
+    events: tuple[dict[str, Any], ...] = ()
+    """As its hook wrote them."""
+    moment: RankMoment | None = None
+    entries: Annotated[tuple[Entry, ...], msgspec.Meta(max_length=4 * MOST_CALLS)] = ()
+
+
+class HostNews(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line of a host to the leader; empty: the host is still there."""
+
+    news: RankNews | None = None
+    stacks: dict[Number, Annotated[str, msgspec.Meta(max_length=1 << 17)]] | None = None
+    """The answer to an order: by rank; an empty text where the rank writes none."""
+    pong: tuple[Seconds, Seconds] | None = None
+    """The leader's time in an order, and the host's own monotonic clock when it came."""
+    over: bool = False
+    """All ranks of the host have ended."""
+
+
+class FleetVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the leader decided on a training."""
+
+    code: Annotated[int, msgspec.Meta(ge=0, le=255)]
+    """Exit code of the report; 0: nothing was found."""
+    headline: Text = ""
+    place: Text = ""
+    """Where the report is."""
+    hang: bool = False
+
+
+class FleetOrder(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line of the leader to a host."""
+
+    ping: Seconds = 0.0
+    """The leader's clock, to be sent back at once."""
+    stacks: tuple[Number, ...] = ()
+    """Ranks whose stacks are asked for."""
+    verdict: FleetVerdict | None = None
+    refused: Text = ""
+    """Why the leader does not take this host's word."""
+
+
+prepare_decoding(HostNews, FleetOrder)

@@ -1,0 +1,277 @@
+"""One training: the ranks that met at one address, on this host and on others, from one start to the next."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from doctor.smoke.model import Failure
+from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST, rank_names
+from doctor.watch.fleet.follower import FollowingHost
+from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
+from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewhere
+from doctor.watch.fleet.messages import FleetVerdict, RankNews
+from doctor.watch.pace import Entry, StepPace
+from doctor.watch.rank_process import RankProcess
+from doctor.watch.verdict import TrainingWatch
+
+GATHER_SECONDS = 2.0
+"""Seconds for the ranks of this host to show up, before those that did not are looked for on others."""
+JUDGE_SHARE = 0.1
+"""Of the time that may go into judging the ranks of many hosts."""
+JUDGE_SECONDS = 0.1
+"""Least seconds between two judgements of ranks of several hosts."""
+CLOCK_SHARE = 0.02
+"""Of a step's usual work, by which the clocks of two hosts may differ for the ranks' paces to be compared."""
+STACKS_SECONDS = 4.0
+"""For the stacks of all ranks, after a verdict."""
+MALFORMED = (msgspec.ValidationError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+
+
+class Training:
+    """What is known of one training. ``failure``: what ended it, once that is decided here."""
+
+    def __init__(self, world: int, patience: float, host: str, began: float) -> None:
+        self.host, self.began = host, began
+        self.hosts: dict[int, str] = {}
+        """Of each rank that was seen."""
+        self._host_list = [UNKNOWN_HOST] * world
+        self.watch = TrainingWatch(world, patience, self._host_list)
+        self.processes: dict[int, RankProcess] = {}
+        self.pace = StepPace()
+        self.notes: dict[str, None] = {}
+        self.errors: dict[int, str] = {}
+        """By rank: the traceback of the error that ended it."""
+        self.times: dict[int, tuple[int, int, int]] = {}
+        """By rank: nanoseconds of compute, in collectives, of input."""
+        self.failure: Failure | None = None
+        self.meeting: Meeting | None = None
+        self.post: LeaderPost | None = None
+        self.follower: FollowingHost | None = None
+        self._judged_at = self._judge_took = 0.0
+        self.has_met = False
+        """Whether it is known which other hosts there are to be heard of."""
+
+    @property
+    def world(self) -> int:
+        return self.watch.world
+
+    @property
+    def over(self) -> bool:
+        """Whether every rank of this host that was seen has ended."""
+        return all(process.ended for process in self.processes.values())
+
+    @property
+    def others_live(self) -> bool:
+        """Whether this host leads, and others still have ranks that run."""
+        return self.post is not None and self.post.anyone_lives
+
+    @property
+    def decides(self) -> bool:
+        """Whether the verdict is this host's, and not the leader's."""
+        return self.follower is None or self.follower.leaderless
+
+    # ---- the ranks of this host
+
+    def add_process(self, rank: int, process: RankProcess) -> None:
+        process.rank = rank
+        self.processes[rank] = process
+        self._place(rank, self.host)
+
+    def _place(self, rank: int, host: str) -> None:
+        self.hosts[rank] = self._host_list[rank] = host
+
+    def take_event(self, rank: int, event: Mapping[str, Any], now: float) -> None:
+        """Of a rank of this host, or of another one."""
+        self.watch.take_event(rank, event, now)
+        if event.get("ev") == "error":
+            self.errors[rank] = str(event.get("stack", ""))[:6000]
+        if event.get("ev") == "hook":
+            self.notes[f"Rank {rank}: the hook: {str(event.get('text', ''))[:300]}"] = None
+
+    def take_own(self, rank: int, process: RankProcess, events: Sequence[Mapping[str, Any]], now: float) -> None:
+        """What is new of a rank of this host."""
+        for event in events:
+            self.take_event(rank, event, now)
+        fields = process.snapshot(now)  # type: ignore[no-untyped-call]
+        entries, process.timed.entries = process.timed.entries, []
+        self.times[rank] = process.times()
+        if fields is not None and process.ended:
+            fields["died_at"] = process.died_at
+        if self.follower is not None:
+            own = None if fields is None else {**fields, "times": self.times[rank]}
+            self.follower.outbox.add(rank, events, own, entries)
+            if fields is not None and fields.get("dead"):
+                self.follower.flush()
+        if fields is not None:
+            self._take_snapshot(rank, fields, entries, now)
+
+    def _take_snapshot(self, rank: int, fields: dict[str, Any], entries: Sequence[Entry], now: float) -> None:
+        try:
+            self.watch.take_snapshot(rank, fields, now)
+        except MALFORMED:
+            self.notes[f"Rank {rank}: what it wrote cannot be read"] = None
+            return
+        self.pace.add(rank, self.watch.of_all_ranks(rank, entries))
+
+    # ---- other hosts
+
+    def meet(self, meeting: Meeting | None, now: float) -> None:
+        """Where the other hosts are met; None: there are none, or it is not known where. To be called until `has_met`.
+
+        Where the launcher does not say how many ranks are on this host, they are waited for a while.
+        """
+        elsewhere = False if meeting is None else starts_elsewhere(meeting.context, self.world)
+        if elsewhere is None and now - self.began < GATHER_SECONDS and len(self.processes) < self.world:
+            return
+        self.has_met = True
+        if meeting is None or elsewhere is False or len(self.processes) == self.world:
+            return
+        self.meeting = meeting
+        block = block_of(meeting.context, self.world)
+        if leads(meeting.context, {*block, *self.processes}):
+            try:
+                self.post = LeaderPost(meeting, self.world)
+            except OSError as error:
+                self.notes[f"{self.host}: no port for the other hosts: {error.strerror or error}"] = None
+            return
+        self.follower = FollowingHost(meeting, self.world, min(self.processes), meeting.context.local_world_size or -1)
+
+    def exchange(self, now: float) -> None:
+        """Takes what other hosts have sent, or answers the leader."""
+        if self.post is not None:
+            for host, news in self.post.take_news(now, list(self.processes)):
+                self._take_news(host, news, now)
+        if self.follower is not None:
+            while self.follower.orders:
+                ranks = self.follower.orders.popleft()
+                own = {rank: self.processes[rank] for rank in ranks if rank in self.processes}
+                self.follower.answer({rank: (process.stack() or "")[: 1 << 16] for rank, process in own.items()})
+            if self.over and self.processes:
+                self.follower.finish()
+
+    def _take_news(self, host: OtherHost, news: RankNews, now: float) -> None:
+        self._place(news.rank, host.name)
+        for event in news.events:
+            self.take_event(news.rank, event, now)
+        if news.moment is None:
+            return
+        offset = host.clock.offset(now)
+        fields = {**msgspec.structs.asdict(news.moment), "calls": [list(_row(call)) for call in news.moment.calls]}
+        times = fields.pop("times")
+        if times is not None:
+            self.times[news.rank] = times
+        died_at = fields.pop("died_at")
+        if fields["dead"]:
+            fields["died_at"] = died_at - offset if offset is not None and died_at else now
+        entries = [] if offset is None else [entry.shifted(-offset) for entry in news.entries]
+        self._take_snapshot(news.rank, fields, entries, now)
+
+    # ---- verdicts
+
+    def judge(self, now: float, late: float) -> None:
+        """Decides, where it is this host that does, whether something has stopped the training."""
+        if self.failure is not None or not self.decides or not (self.has_met or self.over):
+            return
+        several = self.post is not None or self.follower is not None
+        if several and now - self._judged_at < max(JUDGE_SECONDS, self._judge_took / JUDGE_SHARE):
+            return
+        began, self._judged_at = time.monotonic(), now
+        self.failure = self.watch.judge(now, late, self._stack, self._unseen())
+        if self.failure is None and self.post is not None and (cut := self.post.cut_ranks(now)):
+            self.failure = self.watch.host_cut(cut, now)
+        self._judge_took = time.monotonic() - began
+
+    def _unseen(self) -> Collection[int]:
+        """Ranks that no watch can tell of, for all that is known."""
+        return () if self.meeting is None else [rank for rank in range(self.world) if rank not in self.host_names()]
+
+    def host_names(self) -> dict[int, str]:
+        """The host of each rank that was seen, and of those that must be on the same hosts."""
+        names = dict(self.hosts)
+        if self.meeting is None:
+            return names
+        for rank in block_of(self.meeting.context, self.world):
+            names.setdefault(rank, self.host)
+        for host in self.post.hosts.values() if self.post is not None else ():
+            size = host.local_world
+            if size > 0 and self.world % size == 0 and len({rank // size for rank in host.ranks}) == 1:
+                first = min(host.ranks) // size * size
+                for rank in range(first, first + size):
+                    names.setdefault(rank, host.name)
+        return names
+
+    def _stack(self, rank: int) -> str | None:
+        process = self.processes.get(rank)
+        if process is not None:
+            return process.stack()
+        return self.post.take_stack(rank) if self.post is not None else ""
+
+    def stacks(self) -> dict[int, str]:
+        """By rank: its Python stacks, of those that live; the tracebacks of those that ended by an error."""
+        if self.post is not None:
+            self.post.request_stacks([rank for rank in self.hosts if rank not in self.processes])
+        stacks = dict(self.errors)
+        for rank, process in sorted(self.processes.items()):
+            if not process.ended and (stack := process.stack()):
+                stacks[rank] = stack
+        limit = time.monotonic() + STACKS_SECONDS
+        while self.post is not None and time.monotonic() < limit:
+            self.exchange(time.monotonic())
+            if all(rank in host.stacks for host in self.post.hosts.values() for rank in host.asked):
+                break
+            time.sleep(0.02)
+        if self.post is not None:
+            for host in self.post.hosts.values():
+                stacks.update((rank, stack) for rank, stack in host.stacks.items() if stack)
+        return stacks
+
+    def comparable_work(self) -> dict[int, list[float]]:
+        """By rank: seconds of its own work in each step; only of this host where clocks cannot be compared."""
+        work = self.pace.work()
+        if self.post is None or not work:
+            return work
+        now = time.monotonic()
+        errors = [host.clock.error(now) for host in self.post.hosts.values() if host.ranks & set(work)]
+        usual = statistics.median([time for times in work.values() for time in times] or [0.0])
+        if all(error is not None and error <= CLOCK_SHARE * usual for error in errors):
+            return work
+        self.notes["The paces of different hosts were not compared: their clocks are not known well enough"] = None
+        return {rank: times for rank, times in work.items() if rank in self.processes}
+
+    def sentences(self) -> list[str]:
+        """What else a report has to say: ranks of which nothing is known, and hosts that were not reached."""
+        texts = list(self.notes)
+        if self.post is not None:
+            texts += self.post.sentences()
+        if self.follower is not None and self.follower.leaderless:
+            texts.append(f"{self.host} reports for itself: {self.follower.reason()}.")
+        return texts
+
+    def unseen_sentence(self) -> str:
+        """Which ranks were not seen; empty where all were."""
+        absent_ranks = [rank for rank in range(self.world) if rank not in self.hosts]
+        if not absent_ranks:
+            return ""
+        return f"Nothing is known of {rank_names(absent_ranks)}, which no watch has seen."
+
+    # ---- the end
+
+    def announce(self, verdict: FleetVerdict) -> None:
+        """Tells the hosts that follow this one."""
+        if self.post is not None:
+            self.post.announce(verdict)
+
+    def close(self) -> None:
+        if self.post is not None:
+            self.post.close()
+        if self.follower is not None:
+            self.follower.close()
+
+
+def _row(call: msgspec.Struct) -> Sequence[Any]:
+    return [getattr(call, name) for name in call.__struct_fields__]

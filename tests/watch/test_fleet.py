@@ -1,0 +1,327 @@
+"""Hosts of one watched job that meet over real sockets: who is let in, whose word counts, and what is sent."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from doctor.environment.job_context import JobContext
+from doctor.smoke.rendezvous.link import Hello
+from doctor.smoke.rendezvous.reachability import attempt_connection
+from doctor.smoke.speed.stragglers import find_stragglers
+from doctor.watch.fleet.follower import FollowingHost
+from doctor.watch.fleet.host_clock import KEPT_SECONDS, HostClock
+from doctor.watch.fleet.leader_post import LeaderPost
+from doctor.watch.fleet.meeting import Meeting, block_of, find_meeting, leads, starts_elsewhere
+from doctor.watch.fleet.messages import MOST_CALLS, PROTOCOL, FleetVerdict, RankMoment, RankNews, WireCall
+from doctor.watch.fleet.outbox import Outbox
+from doctor.watch.pace import Entry
+from doctor.watch.training import Training
+from doctor.watch.verdict import StackPending
+
+LIMIT = 30.0
+HERE = JobContext(leader_addresses=("127.0.0.1",), leader_address_source="MASTER_ADDR", launcher_host_name="w1")
+ROWS = {"stamp": 7, "state": "compute", "stage": "training", "step": 3}
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """What the condition returns once it is true."""
+    deadline = time.monotonic() + LIMIT
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it does not come true"
+        time.sleep(0.005)
+    return value
+
+
+class Job:
+    """A leading host of four ranks in all, two of them its own, and the other hosts that tests add."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self.meeting = Meeting(HERE, bytes(range(32)))
+        self.post = LeaderPost(self.meeting, 4)
+        stack.callback(self.post.close)
+        self._stack = stack
+        self.news: list[tuple[str, RankNews]] = []
+
+    def follower(self, host: str = "w1", world: int = 4, rank: int = 2) -> FollowingHost:
+        context = msgspec.structs.replace(HERE, launcher_host_name=host)
+        follower = FollowingHost(self.meeting._replace(context=context), world, rank, 2)
+        self._stack.callback(follower.close)
+        return follower
+
+    def heard(self) -> list[tuple[str, RankNews]]:
+        self.news += [(host.name, news) for host, news in self.post.take_news(time.monotonic(), [0, 1])]
+        return self.news
+
+    def raw(self, key: bytes | None = None, **values: Any) -> Any:
+        """A connection without a follower behind it, or why there is none."""
+        hello = Hello(**{"rank": 2, "world": 4, "host": "w1", "pid": 1, "version": PROTOCOL, "use": "lines", **values})
+        link = attempt_connection(HERE, key or self.meeting.key, hello)
+        if isinstance(link, socket.socket):
+            self._stack.callback(link.close)
+        return link
+
+
+@pytest.fixture
+def job() -> Iterator[Job]:
+    with contextlib.ExitStack() as stack:
+        yield Job(stack)
+
+
+def test_news_come_in_order_and_the_verdict_goes_back(job: Job) -> None:
+    follower = job.follower()
+    follower.outbox.add(2, [{"ev": "rank", "rank": 2, "world": 4}], None, [])
+    until(job.heard)
+    follower.outbox.add(2, [], ROWS, [Entry(0, 1, 3, 55)])
+    until(lambda: len(job.heard()) > 1)
+    told = [(host, news.events) for host, news in job.news]
+    assert told == [("w1", ({"ev": "rank", "rank": 2, "world": 4},)), ("w1", ())]
+    moment = job.news[1][1].moment
+    assert moment and (moment.stamp, moment.step, job.news[1][1].entries) == (7, 3, (Entry(0, 1, 3, 55),))
+    assert job.post.anyone_lives and follower.connected and not follower.leaderless
+    follower.finish()
+    until(lambda: job.heard() and not job.post.anyone_lives)
+    job.post.announce(FleetVerdict(10, "smoke-rank-blocked: rank 2 on w1\x1b[31m", "w0: stdout", True))
+    verdict = until(lambda: follower.verdict)
+    assert (verdict.code, verdict.headline, verdict.hang) == (10, "smoke-rank-blocked: rank 2 on w1", True)
+
+
+def test_the_clock_of_the_other_host_is_measured(job: Job) -> None:
+    job.follower()
+    host = until(lambda: job.heard() or next(iter(job.post.hosts.values()), None))
+    until(lambda: job.heard() or host.clock.offset(time.monotonic()) is not None)
+    assert abs(host.clock.offset(time.monotonic())) <= host.clock.error(time.monotonic()) < LIMIT
+
+
+def test_stacks_are_asked_for_and_answered(job: Job) -> None:
+    follower = job.follower()
+    follower.outbox.add(2, [{"ev": "rank"}], None, [])
+    until(job.heard)
+    with pytest.raises(StackPending):
+        job.post.take_stack(2)
+    assert until(lambda: follower.orders and follower.orders.popleft()) == (2,)
+    follower.answer({2: "File train.py", 0: "of a rank that is not its own"})
+
+    def stack() -> str | None:
+        job.heard()
+        with contextlib.suppress(StackPending):
+            return job.post.take_stack(2)
+        return None
+
+    assert until(stack) == "File train.py"
+
+
+def test_a_host_speaks_for_its_own_ranks_alone(job: Job) -> None:
+    first, second = job.follower("w1"), job.follower("w2")
+    first.outbox.add(2, [{"ev": "rank"}], None, [])
+    until(job.heard)
+    second.outbox.add(2, [{"ev": "error", "text": "I am rank 2"}], None, [])
+    second.outbox.add(0, [{"ev": "error", "text": "I am the leader's"}], None, [])
+    second.outbox.add(99, [{"ev": "rank"}], None, [])
+    second.outbox.add(3, [{"ev": "rank"}], None, [])
+    until(lambda: len(job.heard()) > 1)
+    assert [(host, news.rank) for host, news in job.news] == [("w1", 2), ("w2", 3)]
+    assert "Rank 2 was reported by w2 too, which was not taken in" in job.post.sentences()
+
+
+def test_a_stranger_is_not_let_in(job: Job) -> None:
+    assert job.raw(key=bytes(32)).reason in ("refused", "stranger")
+    job.heard()
+    assert not job.post.hosts
+
+
+@pytest.mark.parametrize(
+    ("values", "why"), [({"world": 8}, "its world size is 8"), ({"version": "watch 0"}, "another version of doctor")]
+)
+def test_a_host_of_another_job_or_version_is_refused_and_told_why(job: Job, values: dict[str, Any], why: str) -> None:
+    link = job.raw(**values)
+    until(lambda: job.heard() or job.post.notes)
+    assert why in link.recv(1000).decode() and not job.post.hosts
+    assert why in job.post.sentences()[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"{}garbage", b'{"news":{"rank":2,"moment":{"stamp":"x"}}}', b'{"news":{"rank":1e99}}', b"[" * 5000, b"\xff\xfe"],
+)
+def test_a_host_that_sends_what_no_watch_sends_is_heard_no_more(job: Job, line: bytes) -> None:
+    link = job.raw()
+    link.sendall(line + b"\n")
+    until(lambda: job.heard() or job.post.notes)
+    assert "it sent what no watch sends" in next(iter(job.post.notes))
+    assert not job.news and not job.post.anyone_lives
+
+
+def test_a_host_whose_watch_ends_is_not_known_from_then_on_and_not_cut(job: Job) -> None:
+    follower = job.follower()
+    follower.outbox.add(2, [{"ev": "rank"}], None, [])
+    until(job.heard)
+    follower.close()
+    until(lambda: job.heard() and job.post.hosts["w1"].state == "closed")
+    assert job.post.cut_ranks(time.monotonic() + 100) == {}
+    assert job.post.sentences() == ["w1: its watch has ended; from then on nothing is known of rank 2."]
+
+
+def test_a_host_that_comes_again_tells_all_once_more(job: Job) -> None:
+    follower = job.follower()
+    follower.outbox.add(2, [{"ev": "rank"}], ROWS, [])
+    until(job.heard)
+    job.post.hosts["w1"].link.wake_and_close(0.0)
+    until(lambda: len(job.heard()) > 1)
+    assert [news.events for _, news in job.news] == [({"ev": "rank"},)] * 2
+    assert job.news[1][1].moment is not None and list(job.post.hosts) == ["w1"]
+
+
+def test_without_a_leader_a_host_decides_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doctor.watch.fleet.follower.UNREACHED_SECONDS", 0.2)
+    follower = FollowingHost(Meeting(HERE, b"nobody listens here" * 2), 4, 2, 2)
+    try:
+        until(lambda: follower.leaderless)
+        assert until(follower.reason).startswith("MASTER_ADDR=127.0.0.1 ")
+    finally:
+        follower.close()
+
+
+def test_what_waits_to_be_sent_stays_bounded_and_keeps_the_newest() -> None:
+    outbox = Outbox()
+    for seq in range(1, 5001):
+        call = [0, seq, "all_reduce", "float32", 8, -1, seq, "training"]
+        outbox.add(1, [], {**ROWS, "stamp": seq, "calls": [call], "entered": {"0": seq}}, [Entry(0, seq, seq, seq)])
+    (news,) = outbox.take()
+    assert news.moment and len(news.moment.calls) == MOST_CALLS and news.moment.calls[-1].seq == 5000
+    assert news.moment.entered == {0: 5000} and len(news.entries) == 4 * MOST_CALLS
+    assert outbox.take() == []
+    outbox.start_again()
+    (again,) = outbox.take()
+    assert again.moment and (again.moment.stamp, again.moment.calls, again.moment.entered) == (5000, (), {0: 5000})
+
+
+def test_old_pings_are_forgotten_and_the_quickest_counts() -> None:
+    clock = HostClock()
+    assert clock.offset(0.0) is None
+    clock.add(1.0, 1.4, 51.3)
+    clock.add(2.0, 2.1, 52.05)
+    clock.add(3.0, 3.5, 53.0)
+    assert clock.offset(4.0) == pytest.approx(50.0) and clock.error(4.0) == pytest.approx(0.05)
+    assert clock.offset(4.0 + KEPT_SECONDS) is None
+
+
+# ---- where they meet
+
+TORCHRUN = {
+    "TORCHELASTIC_RUN_ID": "job7",
+    "TORCHELASTIC_RESTART_COUNT": "0",
+    "WORLD_SIZE": "4",
+    "LOCAL_WORLD_SIZE": "2",
+    "MASTER_ADDR": "10.0.0.1",
+    "MASTER_PORT": "29500",
+}
+SRUN = {
+    "SLURM_JOB_ID": "12",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+    "SLURM_STEP_NODELIST": "10.0.0.[1-2]",
+}
+MPIRUN = {
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+    "PMIX_NAMESPACE": "prterun-7",
+    "MASTER_ADDR": "10.0.0.1",
+}
+
+
+def torchrun(rank: int) -> dict[str, str]:
+    return {**TORCHRUN, "RANK": str(rank), "LOCAL_RANK": str(rank % 2), "GROUP_RANK": str(rank // 2)}
+
+
+def srun(rank: int) -> dict[str, str]:
+    return {**SRUN, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank % 2), "SLURM_NODEID": str(rank // 2)}
+
+
+def mpirun(rank: int) -> dict[str, str]:
+    return {**MPIRUN, "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_LOCAL_RANK": str(rank % 2)}
+
+
+@pytest.mark.parametrize("launcher", [torchrun, srun, mpirun])
+def test_all_hosts_of_a_launch_find_one_meeting(launcher: Callable[[int], dict[str, str]]) -> None:
+    meetings = [find_meeting(launcher(rank), rank, 4, "", 0, 0) for rank in (0, 3)]
+    first, second = meetings
+    assert first and second and first.key == second.key
+    assert first.context.leader_addresses == ("10.0.0.1",)
+    assert starts_elsewhere(first.context, 4) is True
+    assert [list(block_of(meeting.context, 4)) for meeting in (first, second)] == [[0, 1], [2, 3]]
+    assert leads(first.context, [0, 1]) and not leads(second.context, [2, 3])
+
+
+def test_each_start_of_the_ranks_has_a_meeting_of_its_own() -> None:
+    again = {**torchrun(3), "TORCHELASTIC_RESTART_COUNT": "1"}
+    secret = {**torchrun(3), "DOCTOR_SMOKE_TOKEN": "s3cret"}
+    same = torchrun(3)
+    starts = [(same, 0, 0), (same, 1, 0), (same, 0, 7), (again, 0, 0), (secret, 0, 0)]
+    meetings = [find_meeting(environ, 3, 4, "", generation, user) for environ, generation, user in starts]
+    keys = {meeting.key for meeting in meetings if meeting}
+    assert len(keys) == 5
+
+
+def test_a_program_that_numbers_its_ranks_itself_meets_at_the_address_that_it_names() -> None:
+    environ = {"PATH": "/usr/bin", "LOCAL_WORLD_SIZE": "2"}
+    meeting = find_meeting(environ, 3, 4, "10.0.0.1:29400", 0, 0)
+    assert meeting and (meeting.context.rank, meeting.context.leader_addresses) == (3, ("10.0.0.1",))
+    assert meeting == find_meeting({}, 3, 4, "10.0.0.1:29400", 0, 0) or starts_elsewhere(meeting.context, 4)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:29400", "localhost:29400", "[::1]:29400"])
+def test_ranks_that_meet_on_the_loopback_have_no_other_hosts(address: str) -> None:
+    assert find_meeting({}, 1, 2, address, 0, 0) is None
+
+
+# ---- the pace of ranks on hosts whose clocks differ
+
+AHEAD = 4000.0
+"""Seconds that the other host's clock is ahead."""
+
+
+def two_hosts(round_trip: float, steps: int = 40) -> Training:
+    """Rank 0 here works 50 ms in each step, rank 1 on the other host 150 ms."""
+    host = SimpleNamespace(name="w1", clock=HostClock(), ranks={1}, local_world=1)
+    now = time.monotonic()
+    host.clock.add(now - round_trip, now, now - round_trip / 2 + AHEAD)
+    training = Training(2, 10.0, "w0", now)
+    training.post = SimpleNamespace(hosts={"w1": host})  # type: ignore[assignment]
+    group = {"ev": "group", "gid": 0, "name": "0", "ranks": [0, 1]}
+    for rank in (0, 1):
+        training.take_event(rank, group, now)
+    training.hosts[0] = "w0"
+    training.processes[0] = SimpleNamespace()  # type: ignore[assignment]
+    for step in range(steps):
+        meets = now + 0.15 * step
+        for rank, at in ((0, meets + 0.05), (1, meets + 0.15 + AHEAD)):
+            entry = Entry(0, step + 1, step, round(at * 1e6) % 2**32)
+            call = [0, step + 1, "all_reduce", "float32", 8, -1, step, "training"]
+            fields = {"stamp": step + 1, "state": "compute", "stage": "training", "step": step}
+            if rank == 0:
+                training._take_snapshot(0, {**fields, "calls": [call], "entered": {0: step + 1}}, [entry], now)
+                continue
+            moment = RankMoment(**fields, calls=(WireCall(*call),), entered={0: step + 1})
+            training._take_news(host, RankNews(1, (), moment, (entry,)), now)  # type: ignore[arg-type]
+    return training
+
+
+def test_the_slower_rank_of_two_hosts_is_found_though_their_clocks_differ() -> None:
+    work = two_hosts(round_trip=0.0004).comparable_work()
+    assert [round(times[5], 3) for times in work.values()] == [0.05, 0.15]
+    assert list(find_stragglers({rank: [times] for rank, times in work.items()})) == [1]
+
+
+def test_paces_of_hosts_are_not_compared_where_their_clocks_are_not_known_well_enough() -> None:
+    training = two_hosts(round_trip=0.04)
+    assert list(training.comparable_work()) == [0]
+    assert "paces of different hosts were not compared" in next(iter(training.notes))

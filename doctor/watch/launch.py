@@ -10,17 +10,22 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.errors import InputError
-from doctor.engine.exit_code import Exit
+from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning, verdict_text
 from doctor.engine.record import Run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.watch_summary import WatchResult
 from doctor.environment.job_context import detect
 from doctor.smoke.model import Failure
 from doctor.watch.command import ENDING, LOOK, WatchedCommand, warn
 from doctor.watch.data.analyze import DataReport
 from doctor.watch.data_outcomes import notes_of
 from doctor.watch.folder import WatchFolder
+from doctor.watch.job_output import JobOutput
+from doctor.watch.live_losses import LiveLosses
+from doctor.watch.loss.loss_options import LossOptions
+from doctor.watch.loss.loss_report import headline
 from doctor.watch.observer import Observer, Training
-from doctor.watch.outcome import watched_run, with_stacks
+from doctor.watch.outcome import output_only_run, watched_run, with_stacks
 
 NO_RANK = (
     "no rank was seen: no process of the command formed a process group of torch.distributed; or its interpreter runs "
@@ -42,8 +47,6 @@ class WatchOutcome(msgspec.Struct, frozen=True):
     """That it can be evaluated with."""
     data: DataReport | None
     """What its digests show; None where none were asked for."""
-    hosts: dict[int, str]
-    """Of each rank that was seen."""
 
 
 Report = Callable[[WatchOutcome], int]
@@ -61,6 +64,9 @@ class WatchOptions(msgspec.Struct, frozen=True):
     """Also where nothing was found."""
     data: str = ""
     """Which steps' data is digested: ``10`` the first ten, ``10,100`` also every hundredth; empty: none."""
+    reads_output: bool = True
+    """Whether the job's streams are carried, and its losses read from them."""
+    losses: LossOptions = LossOptions()
 
 
 def run(command_line: Sequence[str], environ: Mapping[str, str], options: WatchOptions, report: Report) -> int:
@@ -77,12 +83,17 @@ def run(command_line: Sequence[str], environ: Mapping[str, str], options: WatchO
             folder = WatchFolder.create()
     except OSError as error:
         raise InputError(f"no folder for the ranks can be made: {error.strerror or error}") from None
-    if not watches:  # another process of the launch watches all ranks of this host
-        return WatchedCommand(command_line, folder.environment(environ, options.data)).run(lambda: False)
+    every_line = options.losses.pattern is not None
+    output = JobOutput(folder.copies, context.rank, every_line) if options.reads_output else None
     try:
-        return _Watch(folder, command_line, environ, options, report).run()
+        if not watches:  # another process of the launch watches all ranks of this host
+            return WatchedCommand(command_line, folder.environment(environ, options.data), output).run(lambda: False)
+        return _Watch(folder, command_line, environ, options, report, output).run()
     finally:
-        folder.remove()
+        if output:
+            output.close()
+        if watches:
+            folder.remove()
 
 
 class _Watch:
@@ -93,8 +104,11 @@ class _Watch:
         environ: Mapping[str, str],
         options: WatchOptions,
         report: Report,
+        output: JobOutput | None,
     ) -> None:
         self.folder, self.options, self.report = folder, options, report
+        self.losses = LiveLosses(folder.copies, folder.data.digests, options.losses.log_watch(()))
+        self.notes = tuple(output.notes) if output else ()
         self.host = os.uname().nodename
         self.observer = Observer(folder, self.host, options.patience)
         self.source = strip_control_chars(" ".join(command_line), 200)
@@ -103,7 +117,7 @@ class _Watch:
         """Whether the job was ended for what was found."""
         self.reported: dict[int, int] = {}
         """By index of the training: the exit code of its report."""
-        self.command = WatchedCommand(command_line, folder.environment(environ, options.data))
+        self.command = WatchedCommand(command_line, folder.environment(environ, options.data), output)
 
     def run(self) -> int:
         code = self.command.run(self.look)
@@ -114,13 +128,26 @@ class _Watch:
         while code and not self.ended and self._unexplained() and time.monotonic() < settled:
             time.sleep(LOOK)
             self.look()
+        self.losses.finish(time.monotonic())
+        self._tell_losses(None)
+        last = len(self.observer.trainings) - 1
         for index, training in enumerate(self.observer.trainings):
             if index not in self.reported:
-                self._finish(index, training)
-        exit_code = max(self.reported.values(), default=0)
+                self._finish(index, training, is_last=index == last)
         if not self.observer.trainings:
-            warn(NO_RANK)
+            self._finish_without_ranks()
+        exit_code = max(self.reported.values(), default=0)
         return exit_code if exit_code else code
+
+    def _tell_losses(self, now: float | None) -> bool:
+        """One line for each new verdict on the loss. Returns whether the job is to be ended for one."""
+        # How long a rank may be without a sign is judged by its calls, where they are seen.
+        self.losses.tells_silence = not self.observer.trainings
+        verdicts = self.losses.look(now) if now is not None else self.losses.new_verdicts(None)
+        for verdict in verdicts:
+            severity = "warning" if is_warning(verdict) else "error"
+            warn(f"{severity}: {verdict_text(verdict)} ({CHECK_OF[verdict.kind]})")
+        return self.options.exit_on_fault and not all(map(is_warning, verdicts))
 
     def _unexplained(self) -> bool:
         """Whether ranks ended, and no failure is known yet: the rules wait a while for the cause."""
@@ -139,40 +166,71 @@ class _Watch:
         for index, training in enumerate(self.observer.trainings):
             if training.failure is not None and index not in self.reported:
                 end = self._report_failure(index, training, training.failure) or end
-        if time.monotonic() - self.last_line > MINUTE:
-            self.last_line = time.monotonic()
+        now = time.monotonic()
+        if self._tell_losses(now) and not self.ended:
+            end = self.ended = True
+            ranks = [process.pid for one in self.observer.trainings for process in one.processes.values()]
+            self.command.end(pid for pid in ranks if pid)
+        if now - self.last_line > MINUTE:
+            self.last_line = now
             for training in self.observer.trainings[-1:]:
                 warn(self._line(training))
+            if not self.observer.trainings and self.losses.watch.losses:
+                warn(headline(self.losses.watch, self.losses.watch.verdicts(now)))
         return end
 
     def _report_failure(self, index: int, training: Training, failure: Failure) -> bool:
         hang = failure.kind not in ENDS
         if not hang or self.options.on_hang != "report":
             failure = with_stacks(failure, self.observer.stacks(training))
-        self.reported[index] = self.report(self._outcome(training, failure)) or Exit.FAILED
+        self.reported[index] = self.report(self._outcome(training, failure))
         end = (hang and self.options.on_hang == "end") or self.options.exit_on_fault
         if end:
             self.ended = True
             self.command.end(process.pid for process in training.processes.values() if not process.ended)
         return end
 
-    def _finish(self, index: int, training: Training) -> None:
-        """A training without a failure: its slow ranks, and what is wrong with its data."""
+    def _finish(self, index: int, training: Training, is_last: bool) -> None:
+        """A training without a failure: its slow ranks, and what is wrong with its data and its loss."""
         from doctor.smoke.speed.stragglers import find_stragglers
 
         outcome = self._outcome(training, None)
+        losses = bool(is_last and self.losses.verdicts())
         wrong = bool(outcome.data and outcome.data.causes)
         slow = find_stragglers({rank: [times] for rank, times in training.pace.work().items()})
         told = any(self.reported.values())  # of an earlier start: its report is not to be written over
-        if slow or wrong or (self.options.always_report and not told):
+        if slow or wrong or losses or (self.options.always_report and not told):
             self.reported[index] = self.report(outcome)
-        if not slow and not wrong:
+        if not slow and not wrong and not losses:
             warn(f"{self._line(training)}; no fault was found")
+
+    def _finish_without_ranks(self) -> None:
+        """A program of which nothing but its output was seen."""
+        watch = self.losses.watch
+        if not watch.losses:
+            return warn(NO_RANK)
+        verdicts = self.losses.verdicts()
+        warn(f"{NO_RANK}. {headline(watch, verdicts)}")
+        if verdicts or (self.options.always_report and watch.decided):
+            seconds = time.monotonic() - self.began
+            unseen = output_only_run(self.source, seconds, (*self.notes, *watch.notes))
+            self.reported[0] = self.report(WatchOutcome(self._with_losses(unseen, {}), LOSS_CHECKS, None))
+        return None
+
+    def _with_losses(self, run: Run, hosts: dict[int, str], data: DataReport | None = None) -> Run:
+        watch = self.losses.watch
+        result = WatchResult(
+            curves=watch.curves(),
+            verdicts=tuple(self.losses.verdicts()),
+            digests=self.folder.data.saved() if data else {},
+            hosts=hosts,
+        )
+        return msgspec.structs.replace(run, watch=msgspec.to_builtins(result, str_keys=True))
 
     def _outcome(self, training: Training, failure: Failure | None) -> WatchOutcome:
         watch = training.watch
         unseen = watch.world - len(training.processes)
-        notes = tuple(training.notes)
+        notes = (*training.notes, *self.notes, *self.losses.watch.notes)
         if unseen and (failure is None or failure.kind != "never-joined"):
             notes += (f"{unseen} of {watch.world} ranks were not seen on this host; nothing is known of them.",)
         data = self._data()
@@ -188,7 +246,9 @@ class _Watch:
             time.monotonic() - training.began,
             notes + (notes_of(data) if data else ()),
         )
-        return WatchOutcome(saved_run, checks, data, hosts)
+        wrong = {CHECK_OF[verdict.kind] for verdict in self.losses.verdicts()}
+        checks += tuple(name for name in LOSS_CHECKS if name in wrong or (failure is None and self.losses.watch.losses))
+        return WatchOutcome(self._with_losses(saved_run, hosts, data), checks, data)
 
     def _data(self) -> DataReport | None:
         """What the digests show; None where there are none and none were asked for."""

@@ -100,7 +100,7 @@ def test_checks_are_chosen_and_waived_like_all_others(tmp_path: Path) -> None:
     ignored = doctor_watch(*job(NAN), options=("--ignore", "smoke-not-finite"), folder=tmp_path)
     assert ignored.code == 0 and "smoke-not-finite" not in ignored.stderr
     waivers = tmp_path / "doctor.toml"
-    waivers.write_text('[[waive]]\ncheck = "smoke-not-finite"\nreason = "known"\nuntil = "2999-01-01"\n')
+    waivers.write_text('[[waive]]\ncheck = "smoke-not-finite"\nreason = "known"\nuntil = 2999-01-01\n')
     waived = doctor_watch(*job(NAN), options=("--config", str(waivers)), folder=tmp_path)
     assert waived.code == 0 and not found(waived)
 

@@ -30,6 +30,9 @@ def smoke_not_finite(
     ranks' numbers. A rank that turned finite numbers into others made them; one that received them did not cause
     them. Where collectives gave wrong values before, numbers that are not finite on several ranks follow from that,
     and are unknown here.
+
+    Of a watched program (`doctor watch`): three losses in a row that are NaN or Inf; 64 where the program's own lines
+    say that a loss scaler left the steps out.
     """
     corrupted = any(fact.wrong for fact in (collectives or {}).values())
     layout_findings = list(findings("smoke-not-finite", run, training))

@@ -42,6 +42,7 @@ LONG = {
     "tests/smoke/test_worker_training.py": Division(30),
     "tests/smoke/test_mutants.py": Division(30),
     "tests/transport/test_carried.py": Division(30),
+    "tests/watch/test_output_losses.py": Division(30, parts=2),
     "tests/report/test_text.py": Division(25),
     "tests/report/test_fold.py": Division(25),
     "tests/smoke/test_worker_native.py": Division(25),

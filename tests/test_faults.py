@@ -19,19 +19,21 @@ from doctor.engine.catalog import load_checks
 from tests.faults import Prepared, Row
 from tests.hosts.gpu import CAN_LOCK_ALL
 from tests.smoke.proofs import TESTS, proven
+from tests.watch.proofs import TESTS as WATCH_TESTS
 
 TABLES = sorted(path.stem for path in Path(__file__).with_name("faults").glob("[a-z]*.py"))
 ROWS: list[Row] = [row for name in TABLES for row in importlib.import_module(f"tests.faults.{name}").ROWS]
 KINDS = ("cpu", "a1", "a2", "a3", "gpu")
 CATALOGUE = {one.name: one for one in load_checks()}
 SMOKE = {name for name, one in CATALOGUE.items() if one.area == "smoke"}
+WATCH = {name for name, one in CATALOGUE.items() if one.area == "watch"}
 LAUNCH = {name for name, one in CATALOGUE.items() if one.area == "training"}
 """Their faults lie in scripts and configurations, not in hosts: each has one in tests/lint/cases.py."""
 
 
 def test_every_check_has_a_row_and_every_row_a_check() -> None:
     """A check that no fault has ever set off is not proven."""
-    assert {row.check for row in ROWS} == set(CATALOGUE) - SMOKE - LAUNCH
+    assert {row.check for row in ROWS} == set(CATALOGUE) - SMOKE - WATCH - LAUNCH
 
 
 def test_every_check_of_the_smoke_run_has_a_real_run_that_sets_it_off() -> None:
@@ -40,6 +42,15 @@ def test_every_check_of_the_smoke_run_has_a_real_run_that_sets_it_off() -> None:
     for name, where in TESTS.items():
         file, _, test = where.partition("::")
         assert f"def {test}(" in Path(__file__).with_name("smoke").joinpath(file).read_text(), name
+
+
+def test_every_check_of_a_watched_program_has_a_real_one_that_sets_it_off() -> None:
+    """Their faults lie in programs of users, which the tests in tests/watch start."""
+    assert set(WATCH_TESTS) == WATCH
+    for name, where in WATCH_TESTS.items():
+        file, _, test = where.partition("::")
+        text = Path(__file__).with_name("watch").joinpath(file).read_text()
+        assert f"def {test}(" in text and name in text
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ def command(
     if output.from_file:
         run = load_saved_run(output.from_file)
         requested = (*_requested(compare, paths), *(name for name in ON_REQUEST if name in run.checks))
-        rounds = made_rounds(smoke or bool(run.smoke), net != "off" or has_network_test(run))
+        rounds = made_rounds(smoke or bool(run.smoke), net != "off" or has_network_test(run), bool(run.watch))
         selected = choose_with_rounds(catalog, select, ignore, rounds, requested)
         raise typer.Exit(replay_and_report(run, selected, catalog, output))
     rounds = made_rounds(smoke, net != "off")

@@ -125,6 +125,10 @@ def _evaluate_saved_run(run: Run, catalog: list[Check]) -> Report:
     from doctor.session.examine import replay
 
     selected = [check for check in catalog if _was_requested(run, check)]
+    if run.watch:
+        from doctor.watch.evaluate_watch import evaluate_watch
+
+        return evaluate_watch(run, selected, catalog)
     report = replay(run, selected)
     omitted = len([check for check in catalog if check not in selected and check.area not in ROUND_AREAS])
     if not omitted:

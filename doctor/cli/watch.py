@@ -11,7 +11,7 @@ from doctor.cli.launch_source import launch_line
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.shared_options import expand_option_groups
 from doctor.cli.watch_attach import AttachOptions
-from doctor.cli.watch_log import LogOptions
+from doctor.cli.watch_log import ChoiceOptions, LogOptions
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.sanitize import printable
 
@@ -46,6 +46,11 @@ def command(
     prometheus: Annotated[
         str, typer.Option("--prometheus", metavar="FILE", help="Write metrics of the live job there, each 10 s.")
     ] = "",
+    untouched: Annotated[
+        bool,
+        typer.Option("--untouched", help="Leave the command's streams alone: no loss is read from them."),
+    ] = False,
+    choice: ChoiceOptions,
     connection: ConnectionOptions,
     visit: VisitOptions,
     output: OutputOptions,
@@ -61,6 +66,10 @@ def command(
     Exit codes: that of COMMAND while nothing is found; 10 a fault was found; 2 usage; 130 interrupted. Of --log and
     --attach: 0 nothing is wrong; 10 a fault; 12 undecided; 78 no loss, or no rank.
     """
+    from doctor.collect.protocol import split_command
+    from doctor.watch.data_folder import require_schedule
+    from doctor.watch.launch import WatchOptions
+
     require_one_of("--on-hang", on_hang, ON_HANG)
     require_one_of("--exit-on", exit_on, EXIT_ON)
     validate_connection(connection)
@@ -75,30 +84,44 @@ def command(
     if attach.requested:
         raise typer.Exit(attach.run(targets, connection, visit, output))
     if log.requested:
-        raise typer.Exit(log.run(targets, output, stop_on_error=exit_on == "fault"))
-    options = _watch_options(on_hang, exit_on, patience, data, output, prometheus, connection.within)
-    raise typer.Exit(_run(command_line, options, output))
+        raise typer.Exit(log.run(targets, choice, output, stop_on_error=exit_on == "fault"))
+    options = WatchOptions(
+        on_hang=on_hang,  # type: ignore[arg-type]
+        exit_on_fault=exit_on == "fault",
+        patience=patience,
+        always_report=bool(output.as_json or output.formats or output.save),
+        place=printable(report_place(output), 400),
+        metrics=prometheus,
+        within=tuple(split_command(connection.within)),
+        data=require_schedule(printable(data, 60)),
+        reads_output=not untouched,
+        losses=log.loss_options(choice),
+    )
+    raise typer.Exit(_run(command_line, options, choice, output))
 
 
-def _run(command_line: list[str], options: WatchOptions, output: OutputOptions) -> int:
+def _run(command_line: list[str], options: WatchOptions, choice: ChoiceOptions, output: OutputOptions) -> int:
     import os
 
+    from doctor.engine.exit_code import Exit
     from doctor.session.finish import save_and_report, validate_output
-    from doctor.session.select_checks import choose_checks, load_catalog
+    from doctor.session.select_checks import load_catalog
     from doctor.watch.launch import WatchOutcome, run
 
     validate_output(output)
     if output.from_file:
-        raise UsageError("--from reads a saved run; expected doctor smoke --from FILE")
+        raise UsageError("--from reads a saved run; expected doctor report FILE")
+    catalog = load_catalog([])
+    left = choice.chosen(catalog)
 
     def report(outcome: WatchOutcome) -> int:
-        from doctor.session.examine import Examination, replay
-        from doctor.watch.data_outcomes import with_data
+        from doctor.session.examine import Examination
+        from doctor.watch.evaluate_watch import evaluate_watch
 
-        catalog = load_catalog([])
-        evaluated = replay(outcome.run, choose_checks(catalog, outcome.checks))
-        if outcome.data is not None:
-            evaluated = with_data(evaluated, outcome.data, catalog, outcome.hosts)
+        selected = [check for check in left if check.name in outcome.checks]
+        if not selected:
+            return Exit.HEALTHY
+        evaluated = evaluate_watch(outcome.run, selected, left, outcome.data)
         return save_and_report(Examination(outcome.run, evaluated), catalog, output)
 
     return run(command_line, os.environ, options, report)
@@ -113,25 +136,3 @@ def report_place(output: OutputOptions) -> str:
     files = [text.partition("=")[2] for text in output.formats if "=" in text]
     files += [str(output.save)] if output.save else []
     return ", ".join([*([] if output.quiet else ["stdout"]), *files]) or "nowhere: -q without -f"
-
-
-def _watch_options(
-    on_hang: str, exit_on: str, patience: float, data: str, output: OutputOptions, metrics: str, within: str
-) -> WatchOptions:
-    """Raises: UsageError."""
-    from doctor.collect.protocol import split_command
-    from doctor.watch.data_folder import require_schedule
-    from doctor.watch.launch import WatchOptions
-
-    always_report = bool(output.as_json or output.formats or output.save)
-    schedule = require_schedule(printable(data, 60))
-    return WatchOptions(
-        on_hang=on_hang,  # type: ignore[arg-type]
-        exit_on_fault=exit_on == "fault",
-        patience=patience,
-        always_report=always_report,
-        data=schedule,
-        place=printable(report_place(output), 400),
-        metrics=metrics,
-        within=tuple(split_command(within)),
-    )

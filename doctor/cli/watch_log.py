@@ -1,8 +1,7 @@
-"""`doctor watch --log`: its options, and the way of one run."""
+"""`doctor watch --log`: its options, those of the loss, and the way of one run."""
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -10,21 +9,44 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from doctor.engine.errors import InputError, UsageError, require_one_of
-from doctor.engine.exit_code import Exit
+from doctor.cli.selection import IgnoreOption, SelectOption
+from doctor.engine.errors import InputError, UsageError
 from doctor.engine.language import localized_filled
 
 if TYPE_CHECKING:
     from doctor.cli.output_options import OutputOptions
+    from doctor.engine.check import Check
+    from doctor.engine.watch_summary import LossVerdict
     from doctor.watch.loss.followed_file import FollowedFile
     from doctor.watch.loss.log_watch import LogWatch
-    from doctor.watch.loss.loss_verdicts import LossVerdict
+    from doctor.watch.loss.loss_options import LossOptions
 
-FORMATS = ("human", "plain", "json")
+
+class ChoiceOptions(NamedTuple):
+    """Which checks are made of what is watched."""
+
+    select: SelectOption = []
+    ignore: IgnoreOption = []
+
+    def chosen(self, catalog: Sequence[Check]) -> list[Check]:
+        """Those of the catalog that the options leave. Raises: CommandError."""
+        from doctor.session.select_checks import choose_checks
+
+        return choose_checks(list(catalog), self.select, self.ignore)
+
+    def ignored(self) -> frozenset[str]:
+        """Names of checks of the loss that are not made. Raises: CommandError."""
+        if not self.select and not self.ignore:
+            return frozenset()
+        from doctor.engine.loss_rules import LOSS_CHECKS
+        from doctor.session.select_checks import load_catalog
+
+        left = {check.name for check in self.chosen(load_catalog([]))}
+        return frozenset(name for name in LOSS_CHECKS if name not in left)
 
 
 class LogOptions(NamedTuple):
-    """Which logs are followed, and how a loss is told in them."""
+    """Which logs are followed, and how a loss is told in them and in the output of a command."""
 
     log: Annotated[
         bool, typer.Option("--log", help="Follow the logs FILE..., -: stdin, for a job that cannot be touched.")
@@ -32,33 +54,49 @@ class LogOptions(NamedTuple):
     once: Annotated[bool, typer.Option("--once", help="With --log: read to the end of the logs, and report.")] = False
     loss_regex: Annotated[
         str,
-        typer.Option("--loss-regex", metavar="REGEX", help="With --log: what tells a loss, as 'cost=([0-9.]+)'."),
+        typer.Option("--loss-regex", metavar="REGEX", help="What tells a loss in the output, as 'cost=([0-9.]+)'."),
     ] = ""
-    same_loss: Annotated[
-        bool, typer.Option("--same-loss", help="With --log: all ranks must print the same loss at each step.")
-    ] = False
+    same_loss: Annotated[bool, typer.Option("--same-loss", help="All ranks must print the same loss at each step.")] = (
+        False
+    )
     silent: Annotated[
-        float, typer.Option("--silent", metavar="S", min=1, help="With --log: seconds without a loss that may pass.")
+        float, typer.Option("--silent", metavar="S", min=1, help="Seconds without a loss that may pass.")
     ] = 600.0
-    ignore: Annotated[
-        list[str], typer.Option("--ignore", metavar="VERDICT", help="With --log: do not tell it, as stalled; repeat.")
-    ] = []
 
     @property
     def requested(self) -> bool:
         """Whether the command line asks for this mode."""
         return self.log
 
-    def run(self, paths: Sequence[str], output: OutputOptions, *, stop_on_error: bool = False) -> int:
+    def loss_options(self, choice: ChoiceOptions) -> LossOptions:
+        """How losses are read and judged. Raises: CommandError."""
+        from doctor.engine.sanitize import printable
+        from doctor.watch.loss.loss_options import LossOptions
+        from doctor.watch.loss.loss_pattern import PatternRefusedError, compile_pattern
+
+        try:
+            pattern = compile_pattern(self.loss_regex) if self.loss_regex else None
+        except PatternRefusedError as error:
+            raise UsageError(f"--loss-regex {printable(self.loss_regex, 60)!r}: {error}") from None
+        return LossOptions(pattern, self.same_loss, self.silent, choice.ignored())
+
+    def run(
+        self, paths: Sequence[str], choice: ChoiceOptions, output: OutputOptions, *, stop_on_error: bool = False
+    ) -> int:
         """Raises: CommandError. Returns: the exit code."""
+        from doctor.session.finish import validate_output
         from doctor.watch.loss.follow_logs import Follower, follow, read_once
         from doctor.watch.loss.followed_file import FollowedFile
-        from doctor.watch.loss.loss_report import exit_code
 
-        chosen = _format(output)
-        watch = self._watch(paths)
+        validate_output(output)
+        if not paths:
+            raise UsageError("--log without a file: expected doctor watch --log FILE..., -: stdin")
+        if list(paths).count("-") > 1:
+            raise UsageError("- is named twice: expected stdin once")
+        watch = self.loss_options(choice).log_watch(paths)
         files = [FollowedFile(path) for path in paths]
-        stopped: int | None = None
+        stopped: SystemExit | None = None
+        began = time.monotonic()
         try:
             if self.once:
                 failed = read_once(files, watch)
@@ -73,76 +111,53 @@ class LogOptions(NamedTuple):
                 )
                 follow(files, watch, follower, stop_on_error=stop_on_error)
         except SystemExit as stop:  # a signal: what was seen until then is reported
-            stopped = stop.code if isinstance(stop.code, int) else 130
+            stopped = stop
         finally:
             for file in files:
                 file.close()
-        verdicts = watch.verdicts(time.monotonic() if stopped is not None and not self.once else None)
-        code = exit_code(watch, verdicts, strict=output.strict)
-        if stopped is not None and code != Exit.FAILED:
-            code = stopped
-        _print(chosen, watch, verdicts, files, code, output)
-        return code
-
-    def _watch(self, paths: Sequence[str]) -> LogWatch:
-        from doctor.engine.sanitize import printable
-        from doctor.watch.loss.log_watch import LogWatch
-        from doctor.watch.loss.loss_pattern import PatternRefusedError, compile_pattern
-        from doctor.watch.loss.loss_verdicts import KINDS
-
-        if not paths:
-            raise UsageError("--log without a file: expected doctor watch --log FILE..., -: stdin")
-        if list(paths).count("-") > 1:
-            raise UsageError("- is named twice: expected stdin once")
-        for kind in self.ignore:
-            require_one_of("--ignore", kind, KINDS)
-        try:
-            pattern = compile_pattern(self.loss_regex) if self.loss_regex else None
-        except PatternRefusedError as error:
-            raise UsageError(f"--loss-regex {printable(self.loss_regex, 60)!r}: {error}") from None
-        return LogWatch(
-            paths, pattern, same_loss=self.same_loss, silent_after=self.silent, ignored=frozenset(self.ignore)
-        )
+        if not watch.losses and stopped is None:
+            raise InputError("no line tells a loss; --loss-regex says how one is told")
+        now = time.monotonic()
+        verdicts = watch.verdicts(now if stopped is not None and not self.once else None)
+        return _report(watch, verdicts, files, choice, output, now - began, stopped)
 
 
-def _format(output: OutputOptions) -> str:
-    if output.save or output.from_file:
-        raise UsageError("--save and --from are for hosts: expected --log without them")
-    name = "json" if output.as_json else next(iter(output.formats), "")
-    require_one_of("-f", name, ("", *FORMATS))
-    require_one_of("--color", output.color, ("auto", "always", "never"))
-    return name or ("human" if sys.stdout.isatty() else "plain")
-
-
-def _print(
-    chosen: str,
+def _report(
     watch: LogWatch,
     verdicts: Sequence[LossVerdict],
     files: Sequence[FollowedFile],
-    code: int,
+    choice: ChoiceOptions,
     output: OutputOptions,
-) -> None:
-    from doctor.report.layout.terminal import detect_terminal
-    from doctor.session.console import write
-    from doctor.watch.loss.loss_report import document, render_text
+    seconds: float,
+    stopped: SystemExit | None,
+) -> int:
+    import msgspec
+
+    from doctor.engine.exit_code import Exit
+    from doctor.engine.loss_rules import LOSS_CHECKS
+    from doctor.engine.watch_summary import WatchResult
+    from doctor.session.examine import Examination
+    from doctor.session.finish import report_exit_code, save_and_report
+    from doctor.session.policy import apply_policy
+    from doctor.session.select_checks import load_catalog
+    from doctor.watch.evaluate_watch import evaluate_watch
+    from doctor.watch.outcome import output_only_run
 
     notes = [*watch.notes, *(f"{_display_name(file.path)}: {note}" for file in files for note in file.notes)]
-    if chosen == "json":
-        import json
-
-        write(json.dumps(document(watch, verdicts, notes, code), ensure_ascii=False, indent=2))
-        return
-    terminal = detect_terminal(sys.stdout, output.color, os.environ)
-    bold = terminal.colour and chosen == "human"
-    text = render_text(
-        watch, verdicts, notes, terminal.width, unicode=terminal.unicode, bold=bold, verbose=output.verbose
+    names = ", ".join(_display_name(file.path) for file in files[:3])
+    source = names + (f" and {len(files) - 3} more logs" if len(files) > 3 else "")
+    result = WatchResult(watch.curves(), tuple(verdicts), "logs")
+    run = msgspec.structs.replace(
+        output_only_run(source, seconds, notes), watch=msgspec.to_builtins(result, str_keys=True)
     )
-    if output.redact:
-        from doctor.session.redact import text_redactor
-
-        text = text_redactor(set())(text)
-    if not output.quiet:
-        write(text)
+    catalog = load_catalog([])
+    selected = [check for check in choice.chosen(catalog) if check.name in LOSS_CHECKS]
+    if not selected:
+        raise InputError("--select and --ignore leave no check of the loss")
+    report = evaluate_watch(run, selected, catalog)
+    # What was found says more than how the following ended.
+    found = report_exit_code(apply_policy(report, output.config, catalog), output) == Exit.FAILED
+    return save_and_report(Examination(run, report, None if found else stopped), catalog, output)
 
 
 def _display_name(path: str) -> str:
@@ -152,7 +167,9 @@ def _display_name(path: str) -> str:
 
 
 def _print_verdict(verdict: LossVerdict) -> None:
-    _print_line(f"{'warning' if verdict.is_warning else 'error'}: {verdict.text} ({verdict.kind})")
+    from doctor.engine.loss_rules import CHECK_OF, is_warning, verdict_text
+
+    _print_line(f"{'warning' if is_warning(verdict) else 'error'}: {verdict_text(verdict)} ({CHECK_OF[verdict.kind]})")
 
 
 def _status(watch: LogWatch) -> None:

@@ -49,6 +49,8 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Why the job may have more hosts than these; empty where it has not."""
     training: dict[str, Any] = {}
     """`doctor.job.training.TrainingLaunch` as builtins; empty when no launch line or configuration was given."""
+    watch: dict[str, Any] = {}
+    """`doctor.engine.watch_summary.WatchResult` as builtins with keys of text; empty when no program was watched."""
 
 
 _WORD = r"pass(?:word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|credential"

@@ -12,6 +12,7 @@ import msgspec
 from doctor.engine.finding_age import AgeKey, FindingAge
 from doctor.engine.net_summary import NetSummary
 from doctor.engine.smoke_summary import SmokeSummary
+from doctor.engine.watch_summary import LossCurve
 
 
 class Severity(enum.Enum):
@@ -227,3 +228,5 @@ class Report(msgspec.Struct, frozen=True):
     """Why the job may have more hosts than the run knows, so that it is never healthy; empty where it has not."""
     ages: Mapping[AgeKey, FindingAge] = {}
     """Since when findings are there, by check and host, where earlier runs tell."""
+    losses: tuple[LossCurve, ...] = ()
+    """Of each rank of a watched program, where any was read."""

@@ -39,8 +39,8 @@ def checks_to_run(names: Sequence[str], checks: Sequence[HasAreaT], playbooks: S
     ]
     if not selected:
         raise UnknownName(
-            "these checks need a smoke run or a network test, which doctor fix does not start; "
-            "use doctor smoke or doctor net"
+            "these checks need a smoke run, a network test or a watched program, which doctor fix does not start; "
+            "use doctor smoke, doctor net or doctor watch"
         )
     return selected
 

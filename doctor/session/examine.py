@@ -26,13 +26,15 @@ from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
 from doctor.engine.sanitize import printable
+from doctor.engine.watch_summary import WatchResult
 from doctor.environment.schedulers import batch_allocation
 from doctor.facts.network_test import NetworkAnswer
 from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, read_rank_table
 from doctor.job.training import TrainingLaunch
 from doctor.job.variables import relevant
 from doctor.session.evaluation_time import EvaluationLimit, evaluate_in_time
-from doctor.session.saved_run import has_network_test, smoke_run, training_launch
+from doctor.session.saved_run import has_network_test, smoke_run, training_launch, watch_result
+from doctor.session.watched_checks import for_watched
 from doctor.smoke.model import SmokeRun
 from doctor.transport.open import open_transport
 from doctor.transport.options import SshOptions as SshOptions
@@ -295,14 +297,17 @@ class _JobInput:
 
 def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = EvaluationLimit()) -> Report:
     """Evaluates a run, made now or saved before, with the intent that it was made with."""
-    intent = _intent(run.launch, run.rank_table, run.smoke, run.training)
+    watched = watch_result(run.watch)
+    intent = {**_intent(run.launch, run.rank_table, run.smoke, run.training), WatchResult: watched}
     with gc_paused():
-        report = evaluate_in_time(run, checks, intent, limit)
+        report = evaluate_in_time(run, for_watched(checks) if run.watch else checks, intent, limit)
     if has_network_test(run):
         from doctor.net.summary import summarise_test
 
         summary = summarise_test(FactCache(run.hosts).fleet(NetworkAnswer), report.hosts)
         report = msgspec.structs.replace(report, net=summary)
+    if isinstance(watched, WatchResult) and watched.losses:
+        report = msgspec.structs.replace(report, losses=watched.curves)
     smoke = intent[SmokeRun]
     if not isinstance(smoke, SmokeRun):
         return report
@@ -395,6 +400,7 @@ def _intent(
         LaunchConfig: LaunchConfig.from_options(launch),
         SmokeRun: smoke_run(smoke or {}),
         TrainingLaunch: training_launch(training or {}),
+        WatchResult: watch_result({}),
     }
     if not table:
         intent[RankTableFile] = intent[RankTable] = Absent("no rank table was given")

@@ -10,6 +10,7 @@ import msgspec
 from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.record import BadRun, Run, load_run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.watch_summary import WatchResult
 from doctor.facts.network_test import NetworkAnswer
 from doctor.job.training import TrainingLaunch
 from doctor.smoke.model import SmokeRun
@@ -27,6 +28,13 @@ def load(data: bytes, name: str) -> Run:
         except (msgspec.ValidationError, RecursionError) as error:
             message = str(error).replace("`$", "`$.training")
             field = "" if "$.training" in message else " - at `$.training`"
+            raise BadRun(f"{name}: not a saved run: {strip_control_chars(message, 300)}{field}") from None
+    if run.watch:
+        try:
+            _convert_watch(run.watch)
+        except (msgspec.ValidationError, RecursionError) as error:
+            message = str(error).replace("`$", "`$.watch")
+            field = "" if "$.watch" in message else " - at `$.watch`"
             raise BadRun(f"{name}: not a saved run: {strip_control_chars(message, 300)}{field}") from None
     if not run.smoke:
         return run
@@ -67,6 +75,20 @@ def training_launch(saved: Mapping[str, Any]) -> TrainingLaunch | Absent:
         return msgspec.convert(saved, TrainingLaunch)
     except msgspec.ValidationError as error:
         return Unreadable(f"the launch cannot be read: {error}")
+
+
+def watch_result(saved: Mapping[str, Any]) -> WatchResult | Absent:
+    """What was seen of a watched program out of `Run.watch`, or why there is nothing."""
+    if not saved:
+        return Absent("no program was watched; doctor watch does that")
+    try:
+        return _convert_watch(saved)
+    except msgspec.ValidationError as error:
+        return Unreadable(f"what was watched cannot be read: {error}")
+
+
+def _convert_watch(saved: Mapping[str, Any]) -> WatchResult:
+    return msgspec.convert(saved, WatchResult, str_keys=True)
 
 
 class _NotStarted(msgspec.Struct, forbid_unknown_fields=True):

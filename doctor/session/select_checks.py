@@ -73,9 +73,9 @@ def choose_checks(
     return with_root_cause_checks(selected, catalog, ignore) if roots else selected
 
 
-def made_rounds(smoke: bool, network: bool) -> list[str]:
+def made_rounds(smoke: bool, network: bool, watch: bool = False) -> list[str]:
     """The areas of checks that need a round of their own, where it is made: some of `ROUND_AREAS`."""
-    return [area for area, is_made in zip(ROUND_AREAS, (smoke, network), strict=True) if is_made]
+    return [area for area, is_made in zip(ROUND_AREAS, (smoke, network, watch), strict=True) if is_made]
 
 
 def choose_with_rounds(

@@ -1,4 +1,4 @@
-"""Runs the watched command: its streams untouched, its signals passed on, its exit code its own."""
+"""Runs the watched command: its streams carried on as they are, its signals passed on, its exit code its own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import psutil
 
 from doctor.engine.errors import InputError
 from doctor.engine.language import localized_filled
+from doctor.watch.job_output import JobOutput
 
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 ENDING = frozenset({signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT})
@@ -29,20 +30,31 @@ END_SECONDS = 15.0
 class WatchedCommand:
     """The command, from its start to its end."""
 
-    def __init__(self, command_line: Sequence[str], environ: Mapping[str, str]) -> None:
-        """Raises: InputError, when there is no such program."""
-        self._signals = {*FORWARDED, signal.SIGCHLD}
+    def __init__(
+        self, command_line: Sequence[str], environ: Mapping[str, str], output: JobOutput | None = None
+    ) -> None:
+        """``output``: what its streams become; None: they are doctor's own. Raises: InputError, when there is no such
+        program.
+        """
+        self._output = output
+        self._signals = {*FORWARDED, signal.SIGCHLD, signal.SIGWINCH}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         sys.stdout.flush()
         try:
             self.process = subprocess.Popen(
                 list(command_line),
                 env=dict(environ),
+                stdout=output.stdout if output else None,
+                stderr=output.stderr if output else None,
                 preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before) and None,  # noqa: PLW1509
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            if output:
+                output.close()
             raise InputError(f"{command_line[0]}: {getattr(error, 'strerror', None) or error}") from None
+        if output:
+            output.started()
         self._before = before
         self.interrupted = 0
         """The last signal that was passed on."""
@@ -59,12 +71,20 @@ class WatchedCommand:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(END_SECONDS)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+        if self._output:
+            self._output.drain()
         code = self.process.returncode if self.process.returncode is not None else -signal.SIGKILL
         return 128 - code if code < 0 else code
 
     def _wait(self) -> None:
         info = signal.sigtimedwait(self._signals, LOOK)
+        if self._output:
+            self._output.look()
         if info is None or info.si_signo == signal.SIGCHLD:
+            return
+        if info.si_signo == signal.SIGWINCH:
+            if self._output:
+                self._output.resize()
             return
         self.interrupted = info.si_signo
         if info.si_code != _FROM_KERNEL:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from doctor.engine.errors import UsageError
@@ -15,6 +17,8 @@ FILES = (
 )  # fmt: skip
 """Of ``doctor/watch/hook/``: they lie beside each other, in a folder that is on no path."""
 MAX_FILES, MAX_BYTES = 4096, 65 << 20
+MAX_SAVED = 8 << 20
+"""Bytes of the digests of all processes that a saved run keeps."""
 _HOOKS = Path(__file__).parent / "hook"
 
 
@@ -37,14 +41,37 @@ class DataFolder:
 
     def report(self) -> DataReport:
         """What the digests show that were written until now. Files beyond the limits are left out."""
-        paths = sorted(path for path in self.digests.glob("*.probe") if path.is_file() and not path.is_symlink())
-        return analyze_records(_head(path) for path in paths[:MAX_FILES])
+        return analyze_records(_head(path, MAX_BYTES) for path in self._paths())
+
+    def saved(self) -> dict[str, str]:
+        """The digests as a saved run keeps them, by the file's name: whole lines, of each file an equal share."""
+        paths = self._paths()
+        share = MAX_SAVED // max(len(paths), 1)
+        return {path.stem: _whole_lines(_head(path, share + 1), share) for path in paths}
+
+    def _paths(self) -> list[Path]:
+        paths = (path for path in self.digests.glob("*.probe") if path.is_file() and not path.is_symlink())
+        return sorted(paths)[:MAX_FILES]
 
 
-def _head(path: Path) -> bytes:
+def saved_report(digests: Mapping[str, str]) -> DataReport:
+    """What digests show that a saved run has kept. Those that were cut count as not complete."""
+    return analyze_records(text.encode("ascii", "replace") for text in digests.values())
+
+
+def _whole_lines(content: bytes, most: int) -> str:
+    """Of what is longer than ``most`` bytes the lines before, and one that says that it was cut."""
+    if len(content) <= most:
+        return content.decode("ascii", "replace")
+    lines = content[: content.rfind(b"\n", 0, most) + 1].decode("ascii", "replace")
+    ranks = re.findall(r'"r":(\d{1,7})[,}]', lines[-1000:])
+    return f'{lines}{{"k":"cut","r":{ranks[-1] if ranks else 0},"ms":0}}\n'
+
+
+def _head(path: Path, most: int) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(MAX_BYTES)
+            return file.read(most)
     except OSError:
         return b""
 

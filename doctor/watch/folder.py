@@ -76,7 +76,7 @@ class WatchFolder:
             return folder, False
         folder.lock = lock
         # What a watch of the same launch has left that was killed.
-        for remnant in (folder.ready, folder.hook, folder.ranks, folder.data.digests, folder.data.hooks):
+        for remnant in (folder.ready, folder.hook, folder.ranks, folder.copies, folder.data.digests, folder.data.hooks):
             shutil.rmtree(remnant, ignore_errors=True)
         folder.fill()
         folder.ready.mkdir()
@@ -92,6 +92,7 @@ class WatchFolder:
     def fill(self) -> None:
         """Raises: OSError."""
         self.ranks.mkdir()
+        self.copies.mkdir()
         self.hook.mkdir()
         (self.hook / "sitecustomize.py").write_text(hook_text(), "ascii")
         self.data.fill()
@@ -100,6 +101,11 @@ class WatchFolder:
     def ranks(self) -> Path:
         """Where each rank has its files."""
         return self.path / "ranks"
+
+    @property
+    def copies(self) -> Path:
+        """Copies of lines of the job's output that may tell a loss."""
+        return self.path / "copies"
 
     @property
     def hook(self) -> Path:

@@ -10,10 +10,11 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.errors import InputError
-from doctor.engine.exit_code import Exit
+from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning, verdict_text
 from doctor.engine.record import Run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS
+from doctor.engine.watch_summary import WatchResult
 from doctor.environment.job_context import detect
 from doctor.smoke.model import Failure
 from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST, rank_names
@@ -22,9 +23,13 @@ from doctor.watch.data.analyze import DataReport
 from doctor.watch.data_outcomes import notes_of
 from doctor.watch.fleet.messages import FleetVerdict
 from doctor.watch.folder import WatchFolder
+from doctor.watch.job_output import JobOutput
+from doctor.watch.live_losses import LiveLosses
 from doctor.watch.live_metrics import LiveMetrics
+from doctor.watch.loss.loss_options import LossOptions
+from doctor.watch.loss.loss_report import headline as loss_headline
 from doctor.watch.observer import Observer
-from doctor.watch.outcome import watched_run, with_stacks
+from doctor.watch.outcome import output_only_run, watched_run, with_stacks
 from doctor.watch.training import Training
 from doctor.watch.within import command_within, host_pid, require_shared_folder
 
@@ -51,8 +56,6 @@ class WatchOutcome(msgspec.Struct, frozen=True):
     """That it can be evaluated with."""
     data: DataReport | None
     """What its digests show; None where none were asked for."""
-    hosts: dict[int, str]
-    """Of each rank that was seen."""
 
 
 Report = Callable[[WatchOutcome], int]
@@ -76,6 +79,9 @@ class WatchOptions(msgspec.Struct, frozen=True):
     """The command that enters the container in which the watched command is to run; empty: none."""
     data: str = ""
     """Which steps' data is digested: ``10`` the first ten, ``10,100`` also every hundredth; empty: none."""
+    reads_output: bool = True
+    """Whether the job's streams are carried, and its losses read from them."""
+    losses: LossOptions = LossOptions()
 
 
 def run(command_line: Sequence[str], environ: Mapping[str, str], options: WatchOptions, report: Report) -> int:
@@ -92,23 +98,32 @@ def run(command_line: Sequence[str], environ: Mapping[str, str], options: WatchO
             folder = WatchFolder.create()
     except OSError as error:
         raise InputError(f"no folder for the ranks can be made: {error.strerror or error}") from None
-    if not watches:  # another process of the launch watches all ranks of this host
-        return _start(folder, command_line, environ, options).run(lambda: False)
+    every_line = options.losses.pattern is not None
+    output = JobOutput(folder.copies, context.rank, every_line) if options.reads_output else None
     try:
-        return _Watch(folder, command_line, environ, options, report).run()
+        if not watches:  # another process of the launch watches all ranks of this host
+            return _start(folder, command_line, environ, options, output).run(lambda: False)
+        return _Watch(folder, command_line, environ, options, report, output).run()
     finally:
-        folder.remove()
+        if output:
+            output.close()
+        if watches:
+            folder.remove()
 
 
 def _start(
-    folder: WatchFolder, command_line: Sequence[str], environ: Mapping[str, str], options: WatchOptions
+    folder: WatchFolder,
+    command_line: Sequence[str],
+    environ: Mapping[str, str],
+    options: WatchOptions,
+    output: JobOutput | None,
 ) -> WatchedCommand:
     """Raises: InputError."""
     if not options.within:
-        return WatchedCommand(command_line, folder.environment(environ, options.data))
+        return WatchedCommand(command_line, folder.environment(environ, options.data), output)
     require_shared_folder(options.within, folder.ranks)
     inner = command_within(options.within, folder.hook, folder.variables(options.data), command_line)
-    return WatchedCommand(inner, environ)
+    return WatchedCommand(inner, environ, output)
 
 
 class _Watch:
@@ -119,20 +134,23 @@ class _Watch:
         environ: Mapping[str, str],
         options: WatchOptions,
         report: Report,
+        output: JobOutput | None,
     ) -> None:
         self.folder, self.options, self.report = folder, options, report
+        self.losses = LiveLosses(folder.copies, folder.data.digests, options.losses.log_watch(()))
+        self.notes = tuple(output.notes) if output else ()
         self.host = os.uname().nodename
         find_pid = {"find_pid": host_pid} if options.within else {}
         self.observer = Observer(folder, self.host, options.patience, **find_pid)
         self.source = strip_control_chars(" ".join(command_line), 200)
-        self.last_line = time.monotonic()
+        self.began = self.last_line = time.monotonic()
         self.ended = False
         """Whether the job was ended for what was found."""
         self.reported: dict[int, int] = {}
         """By index of the training: the exit code of its report."""
         self.announced: set[str] = set()
         self.metrics = LiveMetrics(options.metrics)
-        self.command = _start(folder, command_line, environ, options)
+        self.command = _start(folder, command_line, environ, options, output)
 
     def run(self) -> int:
         try:
@@ -151,13 +169,26 @@ class _Watch:
         while (code or self._ranks_failed()) and not self.ended and self._unexplained() and time.monotonic() < settled:
             time.sleep(LOOK)
             self.look()
+        self.losses.finish(time.monotonic())
+        self._tell_losses(None)
+        last = len(self.observer.trainings) - 1
         for index, training in enumerate(self.observer.trainings):
             if index not in self.reported:
-                self._finish(index, training)
-        exit_code = max(self.reported.values(), default=0)
+                self._finish(index, training, is_last=index == last)
         if not self.observer.trainings:
-            warn(NO_RANK)
+            self._finish_without_ranks()
+        exit_code = max(self.reported.values(), default=0)
         return exit_code if exit_code else code
+
+    def _tell_losses(self, now: float | None) -> bool:
+        """One line for each new verdict on the loss. Returns whether the job is to be ended for one."""
+        # How long a rank may be without a sign is judged by its calls, where they are seen.
+        self.losses.tells_silence = not self.observer.trainings
+        verdicts = self.losses.look(now) if now is not None else self.losses.new_verdicts(None)
+        for verdict in verdicts:
+            severity = "warning" if is_warning(verdict) else "error"
+            warn(f"{severity}: {verdict_text(verdict)} ({CHECK_OF[verdict.kind]})")
+        return self.options.exit_on_fault and not all(map(is_warning, verdicts))
 
     def _unexplained(self) -> bool:
         """Whether ranks ended, and no failure is known yet: the rules wait a while for the cause."""
@@ -190,10 +221,17 @@ class _Watch:
                 end = self._report_failure(index, training, training.failure) or end
             elif training.follower is not None:
                 end = self._hear_leader(index, training) or end
-        if time.monotonic() - self.last_line > MINUTE:
-            self.last_line = time.monotonic()
+        now = time.monotonic()
+        if self._tell_losses(now) and not self.ended:
+            end = self.ended = True
+            ranks = [process.pid for one in self.observer.trainings for process in one.processes.values()]
+            self.command.end(pid for pid in ranks if pid)
+        if now - self.last_line > MINUTE:
+            self.last_line = now
             for training in self.observer.trainings[-1:]:
                 warn(self._line(training))
+            if not self.observer.trainings and self.losses.watch.losses:
+                warn(loss_headline(self.losses.watch, self.losses.watch.verdicts(now)))
         self.metrics.write_each_interval(self.observer.trainings[-1:], self.reported)
         return end
 
@@ -220,7 +258,7 @@ class _Watch:
         hang = failure.kind not in ENDS
         if not hang or self.options.on_hang != "report":
             failure = with_stacks(failure, training.stacks())
-        self.reported[index] = self.report(self._outcome(training, failure)) or Exit.FAILED
+        self.reported[index] = self.report(self._outcome(training, failure))
         training.announce(self._verdict(self.reported[index], _headline(training, failure), hang=hang))
         return self._end(training, hang=hang)
 
@@ -235,24 +273,26 @@ class _Watch:
     def _verdict(self, code: int, headline: str, *, hang: bool = False) -> FleetVerdict:
         return FleetVerdict(code, headline[:900], f"{self.host}: {self.options.place}"[:900], hang)
 
-    def _finish(self, index: int, training: Training) -> None:
-        """A training without a failure: its slow ranks, and what is wrong with its data."""
+    def _finish(self, index: int, training: Training, is_last: bool) -> None:
+        """A training without a failure: its slow ranks, and what is wrong with its data and its loss."""
         from doctor.smoke.speed.stragglers import find_stragglers
 
         if self._await_verdict(index, training):
             return
         outcome = self._outcome(training, None)
+        losses = bool(is_last and self.losses.verdicts())
         wrong = bool(outcome.data and outcome.data.causes)
         decides = training.decides
         work = training.comparable_work() if decides else {}
         slow = find_stragglers({rank: [times] for rank, times in work.items()})
         told = any(self.reported.values())  # of an earlier start: its report is not to be written over
-        if slow or wrong or (self.options.always_report and not told and decides):
+        if slow or wrong or losses or (self.options.always_report and not told and decides):
             self.reported[index] = self.report(outcome)
-        if not slow and not wrong:
+        if not slow and not wrong and not losses:
             self._warn_healthy(training)
-        headline = _slow_headline(training, slow) if slow else "the data of the ranks is wrong" if wrong else ""
-        training.announce(self._verdict(self.reported.get(index, 0), headline or "no fault was found"))
+        faults = [_slow_headline(training, slow)] if slow else []
+        faults += ["the data of the ranks is wrong"] * wrong + ["the loss is wrong"] * losses
+        training.announce(self._verdict(self.reported.get(index, 0), "; ".join(faults) or "no fault was found"))
 
     def _warn_healthy(self, training: Training) -> None:
         unseen = training.unseen_sentence() if training.decides else ""
@@ -273,10 +313,33 @@ class _Watch:
             self._hear_leader(index, training)
         return index in self.reported
 
+    def _finish_without_ranks(self) -> None:
+        """A program of which nothing but its output was seen."""
+        watch = self.losses.watch
+        if not watch.losses:
+            return warn(NO_RANK)
+        verdicts = self.losses.verdicts()
+        warn(f"{NO_RANK}. {loss_headline(watch, verdicts)}")
+        if verdicts or (self.options.always_report and watch.decided):
+            seconds = time.monotonic() - self.began
+            unseen = output_only_run(self.source, seconds, (*self.notes, *watch.notes))
+            self.reported[0] = self.report(WatchOutcome(self._with_losses(unseen, {}), LOSS_CHECKS, None))
+        return None
+
+    def _with_losses(self, run: Run, hosts: dict[int, str], data: DataReport | None = None) -> Run:
+        watch = self.losses.watch
+        result = WatchResult(
+            curves=watch.curves(),
+            verdicts=tuple(self.losses.verdicts()),
+            digests=self.folder.data.saved() if data else {},
+            hosts=hosts,
+        )
+        return msgspec.structs.replace(run, watch=msgspec.to_builtins(result, str_keys=True))
+
     def _outcome(self, training: Training, failure: Failure | None) -> WatchOutcome:
         watch = training.watch
         work = training.comparable_work()
-        notes = tuple(training.sentences())
+        notes = (*training.sentences(), *self.notes, *self.losses.watch.notes)
         unseen = training.unseen_sentence()
         if unseen and (failure is None or failure.kind != "never-joined"):
             notes += (unseen,)
@@ -294,7 +357,10 @@ class _Watch:
             time.monotonic() - training.began,
             notes + (notes_of(data) if data else ()),
         )
-        return WatchOutcome(saved_run, checks, data, dict(sorted(training.hosts.items())))
+        wrong = {CHECK_OF[verdict.kind] for verdict in self.losses.verdicts()}
+        checks += tuple(name for name in LOSS_CHECKS if name in wrong or (failure is None and self.losses.watch.losses))
+        hosts = dict(sorted(training.hosts.items()))
+        return WatchOutcome(self._with_losses(saved_run, hosts, data), checks, data)
 
     def _data(self) -> DataReport | None:
         """What the digests show; None where there are none and none were asked for."""

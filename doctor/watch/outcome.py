@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import get_args
 
@@ -39,6 +39,20 @@ def with_stacks(failure: Failure, stacks: Mapping[int, str]) -> Failure:
     order = dict.fromkeys([*failure.culprit_ranks, *failure.waiting_ranks, *sorted(stacks)])
     stack_texts = {rank: main_thread_stack(stacks[rank]) for rank in order if stacks.get(rank)}
     return msgspec.structs.replace(failure, stacks=dict(list(stack_texts.items())[:MOST_STACKS]))
+
+
+def output_only_run(source: str, seconds: float, notes: Sequence[str]) -> Run:
+    """A run of which no rank was seen: what it printed is all that is known of it."""
+    started = datetime.fromtimestamp(time.time() - seconds, timezone.utc).isoformat(timespec="seconds")
+    return Run(
+        SCHEMA,
+        source,
+        started.replace("+00:00", "Z"),
+        round(seconds, 3),
+        {},
+        notes=tuple(strip_control_chars(note, 400) for note in notes),
+        version=__version__,
+    )
 
 
 def watched_run(

@@ -20,10 +20,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from doctor.session.examine import replay
 from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.smoke.hang.mismatch import AMBIGUOUS
-from doctor.watch.data_outcomes import with_data
+from doctor.watch.evaluate_watch import evaluate_watch
 from doctor.watch.launch import WatchOptions, WatchOutcome, run
 from tests.watch.data_campaign import Ranks, source_of
 from tests.watch.data_faults import with_patch
@@ -197,12 +196,11 @@ def _keep(outcomes: list[WatchOutcome], outcome: WatchOutcome) -> int:
 def findings_of(outcome: WatchOutcome) -> Iterator[Finding]:
     """What the report of `doctor watch` says."""
     catalog = load_catalog([])
-    report = replay(outcome.run, choose_checks(catalog, outcome.checks))
+    report = evaluate_watch(outcome.run, choose_checks(catalog, outcome.checks), catalog, outcome.data)
     failures = (outcome.run.smoke or {}).get("failures", ())
     ambiguous = any(AMBIGUOUS in failure.get("evidence", ()) for failure in failures)
     ties: dict[tuple[str, tuple[int, ...]], bool] = {}
     if outcome.data is not None:
-        report = with_data(report, outcome.data, catalog, outcome.hosts)
         ties = {(defect.check, defect.ranks): defect.tie for defect in outcome.data.causes}
     for entry in report.outcomes:
         for finding in entry.findings:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -181,3 +184,101 @@ def test_what_a_process_writes_is_not_trusted(junk: bytes) -> None:
     report = analyze_records([lines(0, use) + junk, lines(1, use), lines(2, use)])
     assert not any("\x1b" in cause.text for cause in report.causes)
     read_records([junk])
+
+
+def test_a_group_that_is_no_number_is_no_group() -> None:
+    """Any process may have written the records."""
+    for group in ({}, [], "x", None, 1.5):
+        report = analyze_records(lines(rank, {**call("same", str(rank)), "g": group}) for rank in range(3))
+        assert report.steps == 0
+
+
+def replica(rank: int, *records: dict[str, Any]) -> bytes:
+    """What a rank of a data-parallel group of three tells."""
+    return lines(rank, {"k": "use", "g": 1, "u": "data", "why": "DistributedDataParallel"}, *records)
+
+
+def held(**digests: str) -> dict[str, Any]:
+    return {
+        "k": "held",
+        "s": 0,
+        "t": {name.replace("_", " of "): digest for name, digest in digests.items()},
+        "bad": [],
+    }
+
+
+def test_an_optimizer_state_that_one_rank_did_not_load() -> None:
+    same = held(momentum_a="1", momentum_b="2")
+    report = analyze_records(replica(rank, same if rank != 1 else held()) for rank in range(3))
+    (cause,) = report.causes
+    assert (cause.check, cause.ranks) == ("smoke-parameters-not-broadcast", (1,))
+    assert cause.text == "before its first update rank 1 holds no optimizer state, data-parallel ranks 0, 2 hold one"
+    other = held(momentum_a="1", momentum_b="9")
+    (cause,) = analyze_records(replica(rank, same if rank != 2 else other) for rank in range(3)).causes
+    assert cause.ranks == (2,) and cause.text.endswith("momentum of b")
+
+
+def test_an_optimizer_that_divides_its_states_among_the_ranks_is_healthy() -> None:
+    divided = [held(momentum_a="1"), held(momentum_b="2"), held()]
+    states = [{**record, "k": "states"} for record in divided]
+    assert not analyze_records(replica(rank, divided[rank], states[rank]) for rank in range(3)).causes
+
+
+def test_optimizer_states_that_part_are_told_with_the_step() -> None:
+    def states(step: int, digest: str) -> dict[str, Any]:
+        return {**held(momentum_a=digest), "k": "states", "s": step}
+
+    report = analyze_records(
+        replica(rank, states(0, "1"), states(1, "2" if rank else "3"), states(2, str(rank))) for rank in range(3)
+    )
+    (cause,) = report.causes
+    assert (cause.check, cause.step, cause.ranks) == ("smoke-parameters-diverge", 1, (0,))
+
+
+def worker(torch_state: str) -> dict[str, Any]:
+    return {"k": "worker", "l": 0, "e": 0, "w": 1, "g": {"python": "1", "torch": torch_state}}
+
+
+def one_model(rank: int, *records: dict[str, Any]) -> bytes:
+    return lines(rank, {"k": "use", "g": 1, "u": "model", "why": "tp"}, *records)
+
+
+def batch(rank: int, masked: int) -> dict[str, Any]:
+    sample = [number + (number < 2 and rank == masked) for number in range(64)]
+    return {"k": "inputs", "s": 3, "i": 1, "m": "M", "a": {"0": [f"c{rank == masked}", [4, 16], "torch.int64", sample]}}
+
+
+def test_loader_workers_that_draw_differently_are_the_cause_of_masks_that_differ() -> None:
+    report = analyze_records(one_model(rank, worker(str(rank == 2)), batch(rank, 2)) for rank in range(3))
+    assert [(cause.check, cause.ranks) for cause in report.causes] == [("smoke-loader-seed-differs", (2,))]
+    assert "draws other ['torch'] numbers" in report.causes[0].text
+    assert [(defect.check, cause) for defect, cause in report.consequences] == [
+        ("smoke-mask-differs", "smoke-loader-seed-differs")
+    ]
+
+
+def test_loader_workers_whose_draws_change_nothing_accuse_nobody() -> None:
+    report = analyze_records(one_model(rank, worker(str(rank == 2)), batch(rank, 9)) for rank in range(3))
+    assert not report.causes and [note.check for note in report.notes] == ["smoke-loader-seed-differs"]
+    alike = analyze_records(replica(rank, worker("7")) for rank in range(3))
+    assert not alike.causes and [note.kind for note in alike.notes] == ["repeated"]
+    other = analyze_records(replica(rank, {**worker(str(rank)), "g": {"torch": str(rank)}}) for rank in range(3))
+    assert not other.causes and not other.notes
+
+
+def test_the_workers_of_a_real_loader_tell_their_generators(tmp_path: Path) -> None:
+    program = (
+        "import torch\nfrom doctor.watch.hook.data_hooks import install\n"
+        "assert install(torch)\n"
+        "from torch.utils.data import DataLoader\n"
+        "torch.manual_seed(5)\n"
+        "batches = list(DataLoader(range(8), batch_size=2, num_workers=2))\n"
+        "assert torch.cat(batches).tolist() == list(range(8))\n"
+    )
+    environ = {"DOCTOR_WATCH_PROBES": str(tmp_path), "DOCTOR_WATCH_DATA": "4", "RANK": "3"}
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300, env={**os.environ, **environ})
+    told = [json.loads(line) for path in tmp_path.glob("*.probe") for line in path.read_text().splitlines()]
+    workers = {record["w"]: record for record in told if record["k"] == "worker"}
+    assert sorted(workers) == [0, 1] and {record["r"] for record in workers.values()} == {3}
+    assert workers[0]["g"]["torch"] != workers[1]["g"]["torch"]
+    assert not [record for record in told if record["k"] == "failed"]

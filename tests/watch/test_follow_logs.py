@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from doctor.engine.watch_summary import LossVerdict
 from doctor.watch.loss.follow_logs import Follower, follow, read_once
 from doctor.watch.loss.followed_file import MAX_PENDING, FollowedFile
 from doctor.watch.loss.log_watch import LogWatch
-from doctor.watch.loss.loss_verdicts import LossVerdict
 
 
 def all_lines(file: FollowedFile) -> list[bytes]:
@@ -140,21 +140,22 @@ def test_the_command(tmp_path: Path) -> None:
     )
     done = doctor("--log", "--once", str(path), "--json")
     document = json.loads(done.stdout)
-    assert done.returncode == document["exit_code"] == 10
-    assert [verdict["kind"] for verdict in document["verdicts"]] == ["not-finite"]
-    assert document["ranks"][0]["last"] == "nan"
-    assert document["ranks"][0]["last_step"] == 119
+    assert done.returncode == document["exit"] == 10
+    failed = [outcome["check"] for outcome in document["outcomes"] if outcome["findings"]]
+    assert failed == ["smoke-not-finite"]
+    assert document["losses"][0]["last"] is None
+    assert document["losses"][0]["last_step"] == 119
 
 
 @pytest.mark.parametrize(
     ("arguments", "stdin", "code", "text"),
     [
-        (("-",), "step 1 loss: 2.5\n", 12, "Undecidable"),
+        (("-",), "step 1 loss: 2.5\n", 12, "too few"),
         (("-",), "nothing\n", 78, "no line tells a loss"),
         (("--once", "/nowhere/log"), "", 78, "No such file"),
         (("-", "--loss-regex", "(a+)+"), "", 2, "repetition"),
         ((), "", 2, "expected doctor watch --log FILE"),
-        (("-", "--ignore", "x"), "", 2, "expected not-finite"),
+        (("-", "--ignore", "x"), "", 2, "no check"),
     ],
     ids=["too-few", "none", "missing", "regex", "no-file", "ignore"],
 )

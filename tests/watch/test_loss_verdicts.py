@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from doctor.engine.loss_rules import verdict_text
 from doctor.watch.loss.log_watch import LogWatch
 from doctor.watch.loss.loss_lines import LossLine
 from doctor.watch.loss.loss_series import LossSeries
@@ -61,7 +62,7 @@ def test_a_loss_that_is_finite_again() -> None:
     for step, value in enumerate([2.5, math.nan, math.nan, math.nan, 2.4]):
         series.add(LossLine(value, 2, step=step), step)
     [verdict] = judge({None: series})
-    assert verdict.text == "the loss was NaN from step 1, and is finite again"
+    assert verdict_text(verdict) == "the loss was NaN from step 1, and is finite again"
 
 
 def test_a_loss_scaler_that_looks_for_its_scale() -> None:

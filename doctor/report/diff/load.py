@@ -16,6 +16,7 @@ from doctor.engine.finding_age import FindingAge
 from doctor.engine.net_summary import NetSummary
 from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, Status, Waived
 from doctor.engine.smoke_summary import SmokeSummary
+from doctor.engine.watch_summary import LossCurve
 from doctor.net.matrix import PathSpeed
 from doctor.report.formats.json import SCHEMA
 
@@ -113,6 +114,7 @@ class _Document(msgspec.Struct, frozen=True):
     smoke: dict[str, Any] | None = None
     hosts_unknown: str = ""
     net: _Net | None = None
+    losses: tuple[LossCurve, ...] = ()
 
     def to_report(self) -> Report:
         smoke = _smoke_summary(self.smoke) if self.smoke is not None else None
@@ -134,6 +136,7 @@ class _Document(msgspec.Struct, frozen=True):
                 for age in finding.ages
                 for host in age.hosts or ("",)
             },
+            self.losses,
         )
 
 

@@ -59,6 +59,7 @@ def document(report: Report, code: int) -> dict[str, Any]:
         "hosts_unknown": _text(report.hosts_unknown),
         "smoke": _smoke(report.smoke) if report.smoke else None,
         "net": _net(report.net, report.hosts) if report.net else None,
+        "losses": _structs(report.losses),
     }
 
 

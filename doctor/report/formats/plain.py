@@ -20,6 +20,7 @@ from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.formatting import STYLES
 from doctor.report.layout.page import build_page
 from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry
+from doctor.report.layout.sparkline import without_signs
 from doctor.report.layout.summary_lines import SummaryLines
 from doctor.report.layout.terminal import Terminal
 
@@ -59,7 +60,7 @@ def render(
         lines += _smoke(page.smoke, "watch" if page.watched else "smoke")
     lines += _summary_lines(page.summary, terminal.colour, brief)
     text = "\n".join(lines) + "\n"
-    return text if terminal.unicode else text.replace("…", "...")
+    return text if terminal.unicode else without_signs(text)
 
 
 def _entry(entry: ReportEntry, colour: bool, brief: bool) -> Iterator[str]:

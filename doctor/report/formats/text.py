@@ -19,6 +19,7 @@ from doctor.report.layout.finding_table import cut, table_lines
 from doctor.report.layout.formatting import STYLES, display_width, padded, sentences, wrapped
 from doctor.report.layout.page import ReportPage, build_page
 from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportPart, ReportSection
+from doctor.report.layout.sparkline import without_signs
 from doctor.report.layout.summary_lines import SummaryLines
 from doctor.report.layout.terminal import Terminal
 
@@ -72,7 +73,7 @@ def render(
     for line in layout.brief(page) if brief else layout.lines(page):
         console.print(line, soft_wrap=True)
     text = sink.getvalue()
-    return text if terminal.unicode else text.replace("…", "...")
+    return text if terminal.unicode else without_signs(text)
 
 
 class _TextLayout:

@@ -13,6 +13,7 @@ from doctor.report.layout.failures import MAX_MESSAGE_CHARS, failure_entry
 from doctor.report.layout.finding_ages import age_line
 from doctor.report.layout.fold import Area, CheckFailure, FoldedReport, Gap, WaivedGroup, fold
 from doctor.report.layout.formatting import clean, count_noun
+from doctor.report.layout.loss_section import loss_lines
 from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportPart, ReportSection, label_lines
 from doctor.report.layout.smoke_section import smoke_lines
 from doctor.report.layout.summary_lines import SummaryLines, summary_lines
@@ -69,9 +70,9 @@ def build_page(
     return ReportPage(
         tuple(section for section in sections if section.entries),
         summary_lines(report, folded, code, fixable, unfilled),
-        smoke,
+        smoke + (loss_lines(report.losses, report.outcomes, scope.lists_every_check) if report.losses else ()),
         _net_map(report),
-        report.smoke is not None and report.smoke.watched,
+        bool(report.losses) or (report.smoke is not None and report.smoke.watched),
     )
 
 

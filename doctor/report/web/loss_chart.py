@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.engine.language import localized
 from doctor.engine.smoke_summary import SmokeSummary
+from doctor.engine.watch_summary import LossCurve
 from doctor.report.layout.formatting import clean
 
 WIDTH, HEIGHT = 640, 240
@@ -16,7 +17,8 @@ LEFT, TOP, RIGHT, BOTTOM = 56, 12, 12, 34
 REFERENCE = "reference run"
 MAX_CURVES = 24
 """Layouts that are drawn; the table has all."""
-
+MAX_DOTS = 60
+"""Points of a curve that are drawn as such; of more, the line alone."""
 MAX_LOSS = 1e100
 """A loss beyond it is as good as none."""
 
@@ -46,6 +48,8 @@ class LossChart(msgspec.Struct, frozen=True):
     """Height and value of the lines across."""
     marks: tuple[tuple[float, int], ...]
     """Place and number of the steps that are named."""
+    places: tuple[int, ...] = ()
+    """The step of each point; empty: they are the steps."""
 
 
 def training_chart(summary: SmokeSummary) -> LossChart | None:
@@ -65,6 +69,24 @@ def training_chart(summary: SmokeSummary) -> LossChart | None:
 def learning_chart(summary: SmokeSummary) -> LossChart | None:
     """The loss of the learning stage; None where it was not measured."""
     return _chart([(localized("learning"), summary.learning_losses, "")] if summary.learning_losses else [])
+
+
+def watched_chart(curves: Sequence[LossCurve]) -> LossChart | None:
+    """The losses of a watched program, by rank; None where none were read. Points are means of several steps."""
+    named: list[tuple[str, Losses, str]] = [
+        (localized("loss") if curve.rank is None else f"rank {curve.rank}", curve.points, "")
+        for curve in curves[:MAX_CURVES]
+    ]
+    chart = _chart(named)
+    if chart is None:
+        return None
+    longest = max(curves[:MAX_CURVES], key=lambda curve: len(curve.points))
+    first, last = longest.first_step or 0, longest.last_step or 0
+    step = (last - first) / max(chart.steps - 1, 1)
+    marks = tuple((place, round(first + number * step)) for place, number in chart.marks)
+    places = tuple(round(first + number * step) for number in range(chart.steps))
+    drawn = [msgspec.structs.replace(curve, points=()) if chart.steps > MAX_DOTS else curve for curve in chart.curves]
+    return msgspec.structs.replace(chart, curves=tuple(drawn), marks=marks, places=places)
 
 
 def _drawable(loss: float | None) -> float | None:

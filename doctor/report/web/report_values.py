@@ -20,7 +20,7 @@ from doctor.report.layout.smoke_section import ranks_in_words
 from doctor.report.layout.tally import tally
 from doctor.report.web.check_grid import check_grid
 from doctor.report.web.hang_timeline import Timeline, hang_timeline
-from doctor.report.web.loss_chart import learning_chart, training_chart
+from doctor.report.web.loss_chart import learning_chart, training_chart, watched_chart
 from doctor.report.web.path_maps import network_map, pair_map
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def report_values(
         net = {"mode": clean(tested.mode, 60), "coverage": clean(tested.coverage), "has_speeds": bool(tested.speeds)}
         data["maps"]["net"] = network_map(report.net, report.hosts)
         net_lines = page.net
-    smoke = _smoke_values(report.smoke, page.smoke) if report.smoke else None
+    smoke = _smoke_values(report.smoke, report, page.smoke) if report.smoke or report.losses else None
     if report.smoke and (pairs := pair_map(report.smoke)):
         data["maps"]["pairs"] = pairs
     return {
@@ -175,15 +175,17 @@ def _details(details: Details) -> tuple[Detail, ...]:
     return tuple(Detail(label, tuple(lines)) for label, lines in labelled)
 
 
-def _smoke_values(summary: SmokeSummary, lines: Details) -> dict[str, Any]:
-    failures = tuple(map(_failure, summary.failures))
+def _smoke_values(summary: SmokeSummary | None, report: Report, lines: Details) -> dict[str, Any]:
+    failures = tuple(map(_failure, summary.failures)) if summary else ()
     sections = {"stack"} if any(failure.stacks for failure in failures) else set()
     return {
         "details": [detail for detail in _details(tuple(_plain_lines(lines))) if detail.label not in sections],
-        "training": training_chart(summary),
-        "learning": learning_chart(summary),
+        "watched": bool(report.losses) or summary is None or summary.watched,
+        "losses": watched_chart(report.losses),
+        "training": training_chart(summary) if summary else None,
+        "learning": learning_chart(summary) if summary else None,
         "failures": failures,
-        "has_pairs": bool(summary.pair_speeds),
+        "has_pairs": bool(summary and summary.pair_speeds),
     }
 
 

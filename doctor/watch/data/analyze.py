@@ -17,8 +17,10 @@ from doctor.watch.data.records import JobRecords, read_records
 from doctor.watch.data.sample_shards import shard_defects
 from doctor.watch.data.stated_rules import stated_defects
 from doctor.watch.data.value_rules import value_defects
+from doctor.watch.data.worker_seeds import worker_defects
 
 _PHASES = (
+    "smoke-loader-seed-differs",
     "smoke-shards-wrong",
     "smoke-mask-differs",
     "smoke-mask-repeated",
@@ -60,9 +62,11 @@ def analyze_records(files: Iterable[bytes]) -> DataReport:
 def analyze_job(job: JobRecords) -> DataReport:
     """The same, of records that were read before."""
     roles = group_roles(job)
+    inputs = list(input_defects(job, roles))
     defects_found = [
         *shard_defects(job, roles),
-        *input_defects(job, roles),
+        *inputs,
+        *worker_defects(job, roles, inputs),
         *value_defects(job, roles),
         *stated_defects(job),
     ]
@@ -89,6 +93,8 @@ def _explains(cause: DataDefect, defect: DataDefect) -> bool:
         return defect.check in _CONSEQUENCES
     if cause.check == "smoke-gradient-summed":
         return False
+    if cause.check == "smoke-loader-seed-differs":
+        return defect.check in {"smoke-mask-differs", *_CONSEQUENCES}
     # One batch under two names: by the indices of the loader, and by the rows.
     return defect.check in {*_CONSEQUENCES, "smoke-update-missing", "smoke-not-finite"} or (
         cause.check in {"smoke-update-missing", "smoke-shards-wrong"}

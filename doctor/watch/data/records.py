@@ -57,6 +57,8 @@ class JobRecords(msgspec.Struct):
         """The ranks of the group that a record names; all ranks where it names none."""
         number = record.values.get("g", 0)
         groups = self.ranks[record.rank].groups
+        if not isinstance(number, int):
+            return ()
         return groups.get(number, ()) if number else tuple(sorted(self.ranks))
 
 
@@ -100,7 +102,7 @@ def _read_file(job: JobRecords, content: bytes) -> None:
         elif kind in {"cut", "ended"}:
             job.cut.append(rank)
         # A loader's worker is a fork of its rank: its groups are its own.
-        if "g" in values and kind not in {"random"}:
+        if isinstance(values.get("g"), int):
             values["ranks"] = groups.get(values["g"], ()) if values["g"] else None
         entry.groups.update(groups)
         entry.records.append(DataRecord(kind, rank, step, values))

@@ -22,7 +22,9 @@ def value_defects(job: JobRecords, roles: GroupRoles) -> Iterator[DataDefect]:
     for group in roles.data:
         yield from _not_broadcast(job, group)
         yield from _gradients(job, group)
+        yield from _states_not_loaded(job, group)
         yield from _diverged(job, group)
+        yield from _states_diverged(job, group)
     yield from _updates(job)
     yield from _not_finite(job)
 
@@ -72,6 +74,48 @@ def _diverged(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
             yield DataDefect(
                 "smoke-parameters-diverge", "data", step, split.deviating, template,
                 {**split_values(split, split.agreeing or group.ranks), "tensors": _named(names)},
+                tie=split.tie, inferred=_reason(group),
+            )  # fmt: skip
+            return
+
+
+def _states_not_loaded(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
+    """An optimizer that goes on from a checkpoint has states before its first step: on each replica the same."""
+    records = by_rank(job, "held", "s").get((0,), {})
+    if not all(rank in records for rank in group.ranks):
+        return
+    names = {rank: tuple(sorted(text_map(records[rank].get("t")))) for rank in group.ranks}
+    begun = _split_of(records, group.ranks)
+    # An optimizer that divides its states among the ranks keeps other ones on each of them.
+    holders, empty = {names[rank] for rank in group.ranks if names[rank]}, [r for r in group.ranks if not names[r]]
+    template = "before its first update {who} holds another optimizer state than data-parallel ranks {group}: {tensors}"
+    if begun:
+        split, differing = begun
+        values = {**split_values(split, split.agreeing or group.ranks), "tensors": _named(differing)}
+        ranks, tie = split.deviating, split.tie
+    elif empty and len(holders) == 1 and len({name.rpartition(" of ")[2] for name in next(iter(holders))}) > 1:
+        others = [rank for rank in group.ranks if rank not in empty]
+        template = "before its first update {who} holds no optimizer state, data-parallel ranks {group} hold one"
+        values, tie = {"group": format_ranges(others)}, False
+        ranks = tuple(empty)
+    else:
+        return
+    yield DataDefect(
+        "smoke-parameters-not-broadcast", "state", -1, ranks, template, values, tie=tie, inferred=_reason(group)
+    )
+
+
+def _states_diverged(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
+    for (step,), records in sorted(by_rank(job, "states", "s").items()):
+        difference = _split_of(records, group.ranks)
+        if difference:
+            split, names = difference
+            template = (
+                "after step {step} {who} holds another optimizer state than data-parallel ranks {group}: {tensors}"
+            )
+            values = {**split_values(split, split.agreeing or group.ranks), "tensors": _named(names)}
+            yield DataDefect(
+                "smoke-parameters-diverge", "state", step, split.deviating, template, values,
                 tie=split.tie, inferred=_reason(group),
             )  # fmt: skip
             return

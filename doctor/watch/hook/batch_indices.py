@@ -10,11 +10,14 @@ import importlib
 import weakref
 from typing import Any, Callable
 
-from .digest import encode_indices
+from .digest import encode_indices, host_generators
 
 MAX_BITMAP = 1 << 23
 """The largest data set whose epochs are recorded as a whole, in samples."""
 MAX_LOADERS = 64
+MAX_WORKERS = 16
+"""Of a loader: the first ones, whose generators are looked at."""
+WORKER_EPOCHS = 2
 
 
 class BatchIndices:
@@ -43,6 +46,27 @@ class BatchIndices:
             return indices
 
         base._next_index = _next_index
+        self._watch_workers()
+
+    def _watch_workers(self) -> None:
+        """A worker makes its fetcher after it was seeded, and after the program's own `worker_init_fn`.
+
+        Workers that are forked have this method as it is here; spawned ones are not seen.
+        """
+        kinds = importlib.import_module("torch.utils.data.dataloader")._DatasetKind
+        original = kinds.create_fetcher
+
+        def create_fetcher(kind: Any, dataset: Any, *arguments: Any, **named: Any) -> Any:
+            self._guard(self._worker, dataset)
+            return original(kind, dataset, *arguments, **named)
+
+        kinds.create_fetcher = staticmethod(create_fetcher)
+
+    def _worker(self, dataset: Any) -> None:
+        about = self.torch.utils.data.get_worker_info()
+        loader, epoch = self.loaders.get(id(dataset), (len(self.loaders), 0))
+        if about is not None and epoch < WORKER_EPOCHS and about.id < MAX_WORKERS and self.active():
+            self.write("worker", l=loader, e=epoch, w=about.id, g=host_generators(self.torch))
 
     def _guard(self, call: Callable[..., None], *arguments: Any) -> None:
         try:

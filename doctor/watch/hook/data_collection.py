@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
-import random
 import sys
 import threading
 import weakref
@@ -20,7 +19,7 @@ from typing import Any, Callable, Iterator
 
 from .batch_indices import BatchIndices
 from .channel import Channel, channel
-from .digest import Unread, finite_or_text, local_tensor, shape_of, tensor_digest, value_digest
+from .digest import Unread, finite_or_text, host_generators, local_tensor, shape_of, tensor_digest, value_digest
 from .digest_records import MAX_TENSORS, emit_tensors
 from .gradient_sketch import GradientSketch, loss_scale
 from .group_use import GroupUse
@@ -319,6 +318,7 @@ class DigestCollection:
             emit_tensors(self.out, "reduced", gradients, s=self.step)
         if not self.step:
             emit_tensors(self.out, "begun", list(filter(is_whole, named)), s=0)
+            emit_tensors(self.out, "held", self._states(named), s=0)
         if self.sketch:
             self.sketch.remove()
             values, step = self.sketch.values(), self.step
@@ -371,11 +371,7 @@ class DigestCollection:
                     graded.append(name)
         still = [name for name in same if name in set(graded)]
         emit_tensors(self.out, "parameters", list(filter(is_whole, named)), s=self.step)
-        state = zlib.crc32(b"")
-        for name, tensor in named:
-            for key, value in sorted((optimizer.state.get(tensor) or {}).items()):
-                if hasattr(value, "untyped_storage") and value.device.type == "cpu":
-                    state = zlib.crc32(f"{name} {key} {self._quiet_digest(value)}".encode(), state)
+        emit_tensors(self.out, "states", self._states(named), s=self.step)
         self.out.write(
             "update",
             s=self.step,
@@ -384,19 +380,24 @@ class DigestCollection:
             still=[name[:120] for name in still][:64],
             frozen=[name[:120] for name, tensor in named if not tensor.requires_grad][:64],
             unheld=[name[:120] for name, tensor in named if tensor.requires_grad and id(tensor) not in held][:64],
-            state=state,
         )
         self.before = {}
         self.out.write("random", s=self.step, i=0, at="step", g=self._generators())
         self.groups.parameters(self.modules())
 
+    def _states(self, named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        """What the optimizers keep of each whole parameter, such as its momentum."""
+        kept = []
+        for name, tensor in filter(is_whole, named):
+            for optimizer in list(self.optimizers):
+                for key, value in sorted((optimizer.state.get(tensor) or {}).items()):
+                    if hasattr(value, "untyped_storage") and len(kept) < MAX_TENSORS:
+                        kept.append((f"{key} of {name}", value))
+        return kept
+
     def _generators(self) -> dict[str, Any]:
         torch = self.torch
-        states = {"python": zlib.crc32(repr(random.getstate()).encode())}
-        numpy = sys.modules.get("numpy")
-        if numpy is not None and hasattr(numpy, "random"):
-            states["numpy"] = value_digest(numpy.random.get_state()[1]) + str(numpy.random.get_state()[2])
-        states["torch"] = tensor_digest(torch.get_rng_state())
+        states = host_generators(torch)
         for name in ("cuda", "npu"):
             device = getattr(torch, name, None)
             if device is not None and device.is_available() and device.is_initialized():

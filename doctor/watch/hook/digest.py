@@ -8,6 +8,8 @@ from __future__ import annotations
 import base64
 import ctypes
 import math
+import random
+import sys
 import zlib
 from typing import Any
 
@@ -132,6 +134,16 @@ def encode_indices(indices: list[int]) -> dict[str, Any]:
         if len(packed) <= 1 << 20:
             fields["bits"] = base64.b64encode(packed).decode("ascii")
     return fields
+
+
+def host_generators(torch_module: Any) -> dict[str, Any]:
+    """The states of this process's random generators on the host, as digests; none is drawn from."""
+    states: dict[str, Any] = {"python": zlib.crc32(repr(random.getstate()).encode())}
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and hasattr(numpy, "random"):
+        states["numpy"] = value_digest(numpy.random.get_state()[1]) + str(numpy.random.get_state()[2])
+    states["torch"] = tensor_digest(torch_module.get_rng_state())
+    return states
 
 
 def finite_or_text(value: Any) -> Any:

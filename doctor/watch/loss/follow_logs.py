@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from doctor.engine.loss_rules import is_warning
+from doctor.engine.watch_summary import LossVerdict
 from doctor.watch.loss.followed_file import FollowedFile
 from doctor.watch.loss.log_watch import LogWatch
-from doctor.watch.loss.loss_verdicts import LossVerdict
 
 POLL_SECONDS = 0.5
 JUDGE_SECONDS = 2.0
@@ -74,7 +75,7 @@ def follow(files: Sequence[FollowedFile], watch: LogWatch, follower: Follower, *
                 if verdict.kind not in announced:
                     announced.add(verdict.kind)
                     follower.on_verdict(verdict)
-            if stop_on_error and not all(verdict.is_warning for verdict in verdicts):
+            if stop_on_error and not all(map(is_warning, verdicts)):
                 return
         if ended:
             return

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from doctor.diagnose.read.file_names import read_names
+from doctor.engine.loss_rules import CHECK_OF
+from doctor.engine.watch_summary import MIN_JUDGED, LossCurve, LossVerdict
 from doctor.watch.loss.loss_lines import LossLine, read_by_pattern, read_loss
 from doctor.watch.loss.loss_pattern import PATTERN_LINE
 from doctor.watch.loss.loss_series import LossSeries
-from doctor.watch.loss.loss_verdicts import LossVerdict, judge, silent_verdict
+from doctor.watch.loss.loss_verdicts import judge, silent_verdict
 from doctor.watch.loss.rank_agreement import RankAgreement
 
 MAX_RANKS = 4096
@@ -19,12 +24,15 @@ SILENT_SECONDS = 600.0
 """A checkpoint, an evaluation or a compilation may take as long."""
 SILENT_FACTOR = 5.0
 """Of the longest wait so far."""
-MIN_JUDGED = 72
-"""Losses below which a healthy verdict says too little."""
+PROBE = "probe"
+"""The name of a loss that the program states by `doctor.watch.probe.loss`: it counts before what lines tell."""
 
 
 class LogWatch:
-    """Takes lines; tells series and verdicts. ``pattern``: a user's own, instead of the known forms."""
+    """Takes lines; tells series and verdicts. ``pattern``: a user's own, instead of the known forms.
+
+    ``ignored``: names of checks whose verdicts are left out.
+    """
 
     def __init__(
         self,
@@ -58,6 +66,10 @@ class LogWatch:
 
     def add(self, file: int, line: bytes, now: float | None = None) -> LossLine | None:
         """One line of a file. ``now``: seconds of a clock, where the line has just been written."""
+        return self.add_line(line, self._file_ranks[file], now)
+
+    def add_line(self, line: bytes, rank: int | None, now: float | None = None, stream: str = "") -> LossLine | None:
+        """One line of a rank. ``stream``: keeps what one rank prints into two streams apart; empty: its stdout."""
         if self.pattern is not None:
             text = line[: PATTERN_LINE * 4].decode("utf-8", "replace")[:PATTERN_LINE]
             reading = read_by_pattern(text, self.pattern)
@@ -67,12 +79,18 @@ class LogWatch:
             return None
         if reading is None:
             return None
-        self._store(reading, reading.rank if reading.rank is not None else self._file_ranks[file])
+        if stream:
+            reading = msgspec.structs.replace(reading, name=f"{reading.name} {stream}")
+        self.add_reading(reading, reading.rank if reading.rank is not None else rank, now)
+        return reading
+
+    def add_reading(self, reading: LossLine, rank: int | None, now: float | None = None) -> None:
+        """What a line, or a record of the probe, tells."""
+        self._store(reading, rank)
         if now is not None:
             if self._arrived is not None and self._live_since is not None:
                 self._longest_wait = max(self._longest_wait, now - self._arrived)
             self._arrived = now
-        return reading
 
     def live(self, now: float) -> None:
         """All that was written before has been read: from now on, time between lines is the training's."""
@@ -90,11 +108,12 @@ class LogWatch:
             names = self._by_rank[rank] = {}
         series = names.get(reading.name)
         if series is None:
-            if len(names) >= MAX_NAMES:
+            if len(names) >= MAX_NAMES and reading.name != PROBE:
                 return
             series = names[reading.name] = LossSeries()
         series.add(reading, series.lines + 1)
-        self._primary = self._primary or reading.name
+        if not self._primary or (reading.name == PROBE and self._primary != PROBE):
+            self._primary, self.agreement = reading.name, RankAgreement(self._same_loss)
         if rank is not None and reading.name == self._primary and series.last_step is not None:
             if reading.name.startswith("reduced_"):
                 self.agreement.must = True
@@ -102,8 +121,11 @@ class LogWatch:
 
     @property
     def series(self) -> Mapping[int | None, LossSeries]:
-        """Of each rank, that of the loss which its log names most often."""
-        return {rank: max(names.values(), key=lambda entry: entry.lines) for rank, names in self._by_rank.items()}
+        """Of each rank, that of the loss which the program states, or which its log names most often."""
+        return {
+            rank: names.get(PROBE) or max(names.values(), key=lambda entry: entry.lines)
+            for rank, names in self._by_rank.items()
+        }
 
     @property
     def losses(self) -> int:
@@ -120,4 +142,29 @@ class LogWatch:
         waited = now - self._arrived if now is not None and self._arrived is not None else 0.0
         if self._by_rank and waited > max(self.silent_after, SILENT_FACTOR * self._longest_wait):
             verdicts.append(silent_verdict(waited, self._longest_wait))
-        return [entry for entry in verdicts if entry.kind not in self.ignored]
+        return [entry for entry in verdicts if CHECK_OF[entry.kind] not in self.ignored]
+
+    def curves(self, most: int = MAX_RANKS) -> tuple[LossCurve, ...]:
+        """The losses of each rank in figures, by rank."""
+        ordered = sorted(self.series.items(), key=lambda item: -1 if item[0] is None else item[0])
+        return tuple(_curve(rank, series) for rank, series in ordered[:most])
+
+
+def _curve(rank: int | None, series: LossSeries) -> LossCurve:
+    last = series.last.value if series.last else math.nan
+    first = series.first[0] if series.first else last
+    return LossCurve(
+        rank=rank,
+        losses=series.lines,
+        not_finite=series.not_finite_count,
+        first_step=series.first_step,
+        last_step=series.last_step,
+        first=_finite(first),
+        last=_finite(last),
+        points=tuple(map(_finite, series.drawn)),
+        resumed_at=series.resumed_at,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return float(f"{value:.8g}") if math.isfinite(value) else None

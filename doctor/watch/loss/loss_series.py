@@ -32,6 +32,8 @@ CONSTANT_DIGITS = 3
 STALL_COUNT = 300
 STALL_SHARE = 0.05
 STALL_DEVIATIONS = 3.0
+MEETING = 4
+"""Steps by which lines of several ranks in one stream may stand before each other."""
 START_STEP = 20
 """A first step above so many lines' worth of steps is that of a run that goes on from a checkpoint."""
 MAX_CURVE = 256
@@ -126,6 +128,8 @@ class LossSeries:
         last, epoch = self.last_step, self.last.epoch if self.last else None
         if last is None or step >= last or (line.epoch is not None and epoch is not None and line.epoch > epoch):
             return
+        if last - step <= MEETING:
+            return  # ranks that print into one stream, and are not in step
         # The run has begun anew from a checkpoint: what was recent is no reference for what follows.
         self.resumed_at = step
         self.recent.clear()

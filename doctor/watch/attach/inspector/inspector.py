@@ -15,7 +15,7 @@ from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
 from doctor.watch.attach.inspector.python_stacks import find_py_spy, signal_number, signalled_stacks, spied_stacks
 from doctor.watch.attach.inspector.rank_finder import OTHER_VARIABLES, find_ranks, held_devices, job_of
 from doctor.watch.attach.inspector.rank_state import children_of, is_frozen, look, thread_count, tracer
-from doctor.watch.attach.inspector.recordings import ras_answer, recorder_dumps
+from doctor.watch.attach.inspector.recordings import ras_addresses, ras_answer, recorder_dumps
 
 LOOKS = 3
 
@@ -78,11 +78,13 @@ def main(request, program):
     request = json.loads(request.decode("ascii"))
     on_termination(stop)
     write_all(1, b"\n")
-    ranks = [described(entry) for entry in find_ranks(request["pids"])]
+    found = find_ranks(request["pids"])
+    ranks = [described(entry) for entry in found]
     pids = [entry["pid"] for entry in ranks]
     spy = find_py_spy(pids, request["py_spy"]) if request["stacks"] else ""
     # Two answers: what differs in passing is no fault.
-    ras = ras_answer() if uses_nccl(ranks) else ""
+    addresses = ras_addresses([entry["environ"] for entry in found])
+    ras = ras_answer(addresses) if uses_nccl(ranks) else ""
     began = time.monotonic()
     for number in range(LOOKS):
         pause = began + request["interval"] * number / (LOOKS - 1) - time.monotonic()
@@ -106,7 +108,7 @@ def main(request, program):
                 entry["stacks"] = [stacks.get(entry["pid"], [])]
     took = time.monotonic() - began
     record = {
-        "ras": ras + (ras_answer() if ras else ""),
+        "ras": ras + (ras_answer(addresses) if ras else ""),
         "host": socket.gethostname()[:200],
         "seconds": took,
         "py_spy": bool(spy),

@@ -8,16 +8,17 @@ from collections.abc import Sequence
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII = "_.-=+*#@"
+_TO_ASCII = str.maketrans({**dict(zip(BLOCKS, ASCII, strict=True)), "…": "..."})
 
 
-def sparkline(values: Sequence[float], width: int = 60, *, unicode: bool = True) -> str:
-    """The values as bars from the lowest to the highest; ``x`` stands for one that is not finite.
+def sparkline(values: Sequence[float | None], width: int = 60, *, unicode: bool = True) -> str:
+    """The values as bars from the lowest to the highest; ``x`` stands for one that is not finite, or None.
 
     >>> sparkline([3.0, 2.0, 1.0, 1.0], unicode=False)
     '@=__'
     """
     marks = BLOCKS if unicode else ASCII
-    columns = _columns(values, width)
+    columns = _columns([math.nan if value is None else value for value in values], width)
     finite = [value for value in columns if math.isfinite(value)]
     if not finite:
         return "x" * len(columns)
@@ -39,3 +40,12 @@ def _columns(values: Sequence[float], width: int) -> list[float]:
     bounds = [len(values) * column // width for column in range(width + 1)]
     parts = (values[start:end] for start, end in itertools.pairwise(bounds))
     return [sum(part) / len(part) for part in parts]
+
+
+def without_signs(text: str) -> str:
+    """A report's text for a terminal that shows ASCII alone: its bars and ellipses replaced.
+
+    >>> without_signs("loss █▁…")
+    'loss @_...'
+    """
+    return text.translate(_TO_ASCII)

@@ -1,0 +1,69 @@
+"""What was seen of a watched program, as it is saved, evaluated and shown: frozen values."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import msgspec
+
+LossRule = Literal["not-finite", "diverged", "ranks-differ", "constant", "stalled", "spiked", "silent"]
+LOSS_RULES: tuple[LossRule, ...] = get_args(LossRule)
+"""In the order in which they are shown."""
+MIN_JUDGED = 72
+"""Losses of one rank below which a healthy verdict says too little."""
+
+
+class LossVerdict(msgspec.Struct, frozen=True):
+    """One thing that is wrong with a loss; `doctor.engine.loss_rules` has its check and its words."""
+
+    kind: LossRule
+    ranks: tuple[int, ...] = ()
+    """Those that it is said of; empty for all, or where no rank is known."""
+    step: int | None = None
+    """Where it began."""
+    values: dict[str, str | int | float] = {}
+    """That fill its text."""
+    is_over: bool = False
+    """A later loss is well again."""
+
+
+class LossCurve(msgspec.Struct, frozen=True):
+    """The losses of one rank in figures."""
+
+    rank: int | None
+    """None where the lines name no rank."""
+    losses: int
+    """Lines that told one."""
+    not_finite: int
+    first_step: int | None
+    last_step: int | None
+    first: float | None
+    """None: not finite."""
+    last: float | None
+    points: tuple[float | None, ...]
+    """Means of equally many losses, at most 257; None where one of them was not finite."""
+    resumed_at: int | None = None
+    """The last step to which the run went back."""
+
+
+class WatchResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a saved run keeps of a watched program beside its ranks' events."""
+
+    curves: tuple[LossCurve, ...] = ()
+    verdicts: tuple[LossVerdict, ...] = ()
+    source: Literal["output", "logs"] = "output"
+    """Logs: they were given to be judged, so that too few losses are unknown, not skipped."""
+    digests: dict[str, str] = {}
+    """Of ``--data``: the lines that each process wrote, by its file's name."""
+    hosts: dict[int, str] = {}
+    """Of each rank that was seen."""
+
+    @property
+    def losses(self) -> int:
+        """Of all ranks."""
+        return sum(curve.losses for curve in self.curves)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether there were enough losses for a healthy verdict to say something."""
+        return any(curve.losses - curve.not_finite >= MIN_JUDGED for curve in self.curves)

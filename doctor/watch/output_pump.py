@@ -1,0 +1,149 @@
+"""Carries one stream of a watched job on to where it goes, and keeps a copy of the lines that may tell a loss.
+
+A program of its own, so that the job's stream lives on when doctor ends or is killed. It takes from stdin what the job
+writes, and writes it to stdout at once; while that is full, the job waits for it, as it would without doctor. The copy
+never waits: it is a file that is begun anew when it has grown to `MAX_COPY`, and given up when it cannot be written.
+Standard library alone.
+
+    python -I -S output_pump.py COPY all|losses CONTROL
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+
+BLOCK = 1 << 16
+MAX_COPY = 4 << 20
+"""Bytes of the copy, after which a new file takes its place; who reads it has the old one open."""
+MAX_LINE = 8192
+"""Bytes of a line that are copied."""
+LOST_TARGET = 3
+"""Exit code where nobody takes the stream any more: the job's next write must fail, as it would without doctor."""
+IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGTTOU", "SIGPIPE")
+
+
+class LineCopy:
+    """The copy: complete lines, those with ``loss`` in them or all."""
+
+    def __init__(self, path: str, every_line: bool) -> None:
+        self.path, self.every_line = path, every_line
+        self.half_line = b""
+        self.written = 0
+        self.file = -1
+        self.open()
+
+    def open(self) -> None:
+        """A new file in the place of the last one."""
+        with contextlib.suppress(OSError):
+            if self.file >= 0:
+                os.close(self.file)
+            self.file = -1
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            self.file = os.open(self.path + ".new", flags, 0o600)
+            os.rename(self.path + ".new", self.path)
+        self.written = 0
+
+    def add(self, data: bytes) -> None:
+        """What has passed by."""
+        if self.file < 0:
+            return
+        if not (self.every_line or is_loss(data) or is_loss(self.half_line[-3:] + data[:3])):
+            end = max(data.rfind(b"\n"), data.rfind(b"\r"))
+            if end < 0:
+                self.half_line = (self.half_line + data)[:MAX_LINE]
+                return
+            if not is_loss(self.half_line):
+                self.half_line = data[end + 1 :][:MAX_LINE]
+                return
+        *lines, last = (self.half_line + data).replace(b"\r", b"\n").split(b"\n")
+        self.half_line = last[:MAX_LINE]
+        kept = [line[:MAX_LINE] for line in lines if self.every_line or is_loss(line)]
+        if kept:
+            self.write(b"\n".join(kept) + b"\n")
+
+    def write(self, lines: bytes) -> None:
+        """To the file; a file system that is full ends the copy."""
+        try:
+            self.written += os.write(self.file, lines)
+        except OSError:
+            os.close(self.file)
+            self.file = -1
+            return
+        if self.written > MAX_COPY:
+            self.open()
+
+    def end(self) -> None:
+        """The last line may have no end."""
+        if self.file >= 0 and self.half_line and (self.every_line or is_loss(self.half_line)):
+            self.write(self.half_line + b"\n")
+
+
+def is_loss(data: bytes) -> bool:
+    """Whether a loss may be in it."""
+    return b"oss" in data or b"OSS" in data
+
+
+def carry(source: int, target: int, control: int, copy: LineCopy) -> int:
+    """Until the job has closed the stream. Returns the exit code."""
+    poll = select.poll()
+    for number in (source, control):
+        poll.register(number, select.POLLIN)
+    asked = False
+    while True:
+        ready = dict(poll.poll(0 if asked else None))
+        if source in ready:
+            data = read(source)
+            if not data:
+                copy.end()
+                return 0
+            if not write_all(target, data):
+                return LOST_TARGET
+            copy.add(data)
+        elif asked:  # nothing is left of what was written before the question
+            asked = False
+            with contextlib.suppress(OSError):
+                os.write(control, b".")
+        if control in ready:
+            asked = bool(read(control))
+            if not asked:  # doctor has ended; the job may go on
+                poll.unregister(control)
+
+
+def read(number: int) -> bytes:
+    """What has come; empty at the end, which a terminal tells by an error."""
+    try:
+        return os.read(number, BLOCK)
+    except OSError:
+        return b""
+
+
+def write_all(target: int, data: bytes) -> bool:
+    """Whether all of it could be written. Waits, as the job would have to."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(target, view) :]
+        except BlockingIOError:
+            waiting = select.poll()
+            waiting.register(target, select.POLLOUT)
+            waiting.poll()
+        except OSError:
+            return False
+    return True
+
+
+def main() -> None:
+    """Ends when the stream does, whatever signals come."""
+    for name in IGNORED:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    copy = LineCopy(sys.argv[1], sys.argv[2] == "all")
+    os._exit(carry(0, 1, int(sys.argv[3]), copy))
+
+
+if __name__ == "__main__":
+    main()

@@ -202,15 +202,17 @@ def _validate_files(spares: SpareOptions, reporting: ReportingOptions) -> None:
         raise UsageError(why)
 
 
-def within_time_left(options: PreflightOptions, left: float | None) -> PreflightOptions:
+def within_time_left(options: PreflightOptions, seconds_left: float | None) -> PreflightOptions:
     """With a budget that ends before the scheduler ends the job, so that there is a line in any case."""
-    if left is None:
+    if seconds_left is None:
         return options
-    options = msgspec.structs.replace(options, job=msgspec.structs.replace(options.job, time_left_s=left))
-    if options.budget <= left - REPORT_MARGIN:
+    options = msgspec.structs.replace(options, job=msgspec.structs.replace(options.job, time_left_s=seconds_left))
+    if options.budget <= seconds_left - REPORT_MARGIN:
         return options
-    budget = max(1.0, left - REPORT_MARGIN)
-    print_warning(f"the scheduler ends the job in {left:.0f} s: the budget is {budget:.0f} s, not {options.budget:g} s")
+    budget = max(1.0, seconds_left - REPORT_MARGIN)
+    print_warning(
+        f"the scheduler ends the job in {seconds_left:.0f} s: the budget is {budget:.0f} s, not {options.budget:g} s"
+    )
     return msgspec.structs.replace(options, budget=budget)
 
 

@@ -24,7 +24,7 @@ class SearchText(NamedTuple, Generic[ItemT]):
     page: str
 
 
-def search(words: Sequence[str], texts: Iterable[SearchText[ItemT]], kind: str) -> list[ItemT]:
+def search(terms: Sequence[str], texts: Iterable[SearchText[ItemT]], kind: str) -> list[ItemT]:
     """The items that have every word, in any letter case: those with the words in the name first, then in the claim.
 
     ``kind`` names the items in messages: ``check`` or ``playbook``.
@@ -36,10 +36,10 @@ def search(words: Sequence[str], texts: Iterable[SearchText[ItemT]], kind: str) 
     [2, 1]
     """
     candidates = list(texts)
-    needles = [" ".join(word.casefold().split()) for word in words]
+    needles = [" ".join(word.casefold().split()) for word in terms]
     ranked = [(rank, text) for text in candidates if (rank := _rank(needles, text)) is not None]
     if not ranked:
-        raise CommandError(_no_match(words, needles, candidates, kind), NO_MATCH_EXIT_CODE)
+        raise CommandError(_no_match(terms, needles, candidates, kind), NO_MATCH_EXIT_CODE)
     return [text.item for _, text in sorted(ranked, key=lambda pair: pair[0])]
 
 
@@ -69,12 +69,12 @@ def _place(needle: str, text: SearchText[ItemT]) -> int:
     return _NOWHERE
 
 
-def _no_match(words: Sequence[str], needles: Sequence[str], candidates: Sequence[SearchText[ItemT]], kind: str) -> str:
+def _no_match(terms: Sequence[str], needles: Sequence[str], candidates: Sequence[SearchText[ItemT]], kind: str) -> str:
     """One line: what was looked for, and what is near."""
     from doctor.engine.sanitize import printable
 
     counts = [sum(_place(needle, text) != _NOWHERE for text in candidates) for needle in needles]
-    quoted = [f"'{printable(word, 60)}'" for word in words[:10]]
+    quoted = [f"'{printable(word, 60)}'" for word in terms[:10]]
     if all(counts):
         parts = ", ".join(f"{word} {count}" for word, count in zip(quoted, counts, strict=False))
         return f"no {kind} has all of these words; each alone matches: {parts}"

@@ -108,8 +108,14 @@ def _unsent(tree: ast.Module, lines: Sequence[bytes]) -> Iterator[tuple[int, int
     for statement in _statements(tree):
         if not isinstance(statement, ast.FunctionDef):
             continue
-        given = statement.args
-        for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
+        arguments = statement.args
+        for argument in (
+            *arguments.posonlyargs,
+            *arguments.args,
+            *arguments.kwonlyargs,
+            arguments.vararg,
+            arguments.kwarg,
+        ):
             if argument is not None and argument.annotation is not None:
                 yield argument.lineno - 1, argument.col_offset + len(argument.arg.encode()), *_end(argument.annotation)
         if statement.returns is not None:

@@ -87,16 +87,16 @@ print("doctor version " + ".".join(str(part) for part in sys.version_info[:3]))
     if code or not lines or lines[-1][1] != "version":
         error_lines = err.decode("utf-8", "replace").strip().splitlines()
         return {"asked": requested, "path": python, "error": error_lines[-1] if error_lines else "it printed nothing"}
-    found: dict[str, list[str]] = {}
+    packages: dict[str, list[str]] = {}
     here: dict[str, list[str]] = {}
-    for words in lines:
-        if words[1] == "package":
-            here.setdefault(words[2], []).append(words[3])
+    for fields in lines:
+        if fields[1] == "package":
+            here.setdefault(fields[2], []).append(fields[3])
             continue
-        found = dict(here, **found)  # of several folders the first counts, as for an import
+        packages = dict(here, **packages)  # of several folders the first counts, as for an import
         here = {}
     compat = "compat" in os.environ.get("LD_LIBRARY_PATH", "") or matching_paths("/usr/local/cuda*/compat/libcuda.so*")
-    answer = {"version": lines[-1][2], "packages": found, "torch": ["doctor", "torch"] in lines}
+    answer = {"version": lines[-1][2], "packages": packages, "torch": ["doctor", "torch"] in lines}
     return dict(answer, asked=requested, path=python, compat=bool(compat))
 
 

@@ -194,8 +194,8 @@ class GpudStates(Fact, frozen=True):
             raise Unreadable(f"gpud: {data.get('text') or data.get('status')}"[:MAX_CHARS])
         try:
             components = json.loads(str(data.get("text", "")))
-            states = [(one, state) for one in components for state in one.get("states") or []]
-            problems = [_gpud_state(str(one["component"]), state) for one, state in states if not _is_well(state)]
+            states = [(entry, state) for entry in components for state in entry.get("states") or []]
+            problems = [_gpud_state(str(entry["component"]), state) for entry, state in states if not _is_well(state)]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise Unreadable("gpud: not a list of states") from None
         return cls(problems=tuple(problems[:MAX_ITEMS]))

@@ -38,8 +38,11 @@ LEGEND = "E error, W warning, A accepted (waived), . looked and found nothing, b
 def render_json(page: HistoryPage) -> str:
     """A document of ``doctor.history/1``; pure ASCII, keys sorted."""
     document = {"schema": SCHEMA, "version": __version__, **msgspec.structs.asdict(page)}
-    plain: Any = to_json_value(msgspec.to_builtins(document))
-    return msgspec.json.format(json.dumps(plain, ensure_ascii=True, allow_nan=False, sort_keys=True), indent=2) + "\n"
+    document_value: Any = to_json_value(msgspec.to_builtins(document))
+    return (
+        msgspec.json.format(json.dumps(document_value, ensure_ascii=True, allow_nan=False, sort_keys=True), indent=2)
+        + "\n"
+    )
 
 
 def render(page: HistoryPage, width: int, subject: str = "") -> str:
@@ -86,9 +89,12 @@ def _wrapped_legend(width: int) -> Iterator[str]:
 
 
 def _run_lines(runs: Sequence[RunSummary], fleet: Fleet, width: int) -> Iterator[str]:
-    left = ((localized("run (UTC)"), 20), (localized("command"), 9), (localized("verdict"), 9))
-    right = ((localized("hosts"), 6), (localized("found"), 6), (localized("came"), 5), (localized("went"), 5))
-    heads = [*(padded(text, cells) for text, cells in left), *(_right(text, cells) for text, cells in right)]
+    left_columns = ((localized("run (UTC)"), 20), (localized("command"), 9), (localized("verdict"), 9))
+    right_columns = ((localized("hosts"), 6), (localized("found"), 6), (localized("came"), 5), (localized("went"), 5))
+    heads = [
+        *(padded(text, cells) for text, cells in left_columns),
+        *(_right(text, cells) for text, cells in right_columns),
+    ]
     yield " ".join(heads)
     for run in runs[-MAX_SHOWN_RUNS:]:
         yield (

@@ -30,12 +30,12 @@ def node_set_of_slots(text: str, place: str) -> list[HostLine]:
 
 def words(text: str, place: str) -> list[HostLine]:
     """``n1 n1 n2``, ``10.0.0.4;10.0.0.5``, ``10.0.0.4:8,10.0.0.5:8``, or a host a line. Raises: InventoryError."""
-    return parse_hostfile("\n".join(_words(text, place, r"[\s,;]+")), place)
+    return parse_hostfile("\n".join(_split_words(text, place, r"[\s,;]+")), place)
 
 
 def pairs(text: str, place: str) -> list[HostLine]:
     """``n1 8 n2 8``: each host with its slots. Raises: InventoryError."""
-    fields = _words(text, place, r"\s+")
+    fields = _split_words(text, place, r"\s+")
     if len(fields) % 2 or not all(count.isdecimal() for count in fields[1::2]):
         raise InventoryError(f"{place}: {quote(text)} is no list of hosts and slots; expected: host 8 host 8")
     lines = [f"{host} {count}" for host, count in zip(fields[::2], fields[1::2], strict=True)]
@@ -106,7 +106,7 @@ def _json(text: str, place: str) -> object:
         raise InventoryError(f"{place}: {quote(text)} is not JSON; expected JSON with the job's hosts") from None
 
 
-def _words(text: str, place: str, separators: str) -> list[str]:
+def _split_words(text: str, place: str, separators: str) -> list[str]:
     fields = [word for word in re.split(separators, text) if word]
     if not fields:
         raise InventoryError(f"{place}: names no host; expected the job's hosts")

@@ -74,8 +74,8 @@ def _file_violations(step: PlaybookStep) -> Iterator[Broken]:
         yield "file", f"{quote(step.file)}: expected an absolute path without .., // and *"
     used_keys = [key for key in _EDIT_KEYS if _is_given(step, key)]
     if len(used_keys) != 1:
-        found = " and ".join(used_keys) or "none"
-        yield "file", f"expected one of line, text, remove, filter and keep beside it; found {found}"
+        listed_keys = " and ".join(used_keys) or "none"
+        yield "file", f"expected one of line, text, remove, filter and keep beside it; found {listed_keys}"
     if "\n" in step.line or (step.line and not step.line.strip()):
         yield "line", "expected one line"
     if step.replaces and not step.line:

@@ -51,10 +51,8 @@ if TYPE_CHECKING:
     from doctor.smoke.run.supervisor import SmokeResult
     from doctor.transport import Transport
 
-
 ROUNDS_SHARE = 0.4
 """Part of the time budget for the first two rounds when a smoke run follows."""
-
 
 BEFORE_NET_SHARE = 0.6
 """The same when a network test follows, and no smoke run."""

@@ -32,9 +32,9 @@ def select_inventory(
     environ = os.environ if environ is None else environ
     require_rank_table(selection.rank_table)
     named = {"HOSTS": selection.nodes, "--hosts": selection.hosts, "--hostfile": selection.hostfile}
-    given = [option for option, value in named.items() if value]
-    if len(given) > 1:
-        raise UsageError(f"{given[0]} and {given[1]} are both given: expected one of them")
+    used = [option for option, value in named.items() if value]
+    if len(used) > 1:
+        raise UsageError(f"{used[0]} and {used[1]} are both given: expected one of them")
     try:
         inventory = resolve_hosts(selection, environ, read_text_file)
     except InventoryError as error:

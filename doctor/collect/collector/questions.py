@@ -23,7 +23,7 @@ class Questions:
 
     def __init__(self, job_input, outputs):
         self.job_input, self.outputs = job_input, outputs
-        self.asked = []  # (name, probe)
+        self.distinct = []  # (name, probe)
         self.alike = {}  # the text of a question -> its number; a name that asks the same gets the same answer
         self.names = {}  # number -> the names that asked it
         self.waiting = set()  # numbers of those that were not begun
@@ -32,8 +32,8 @@ class Questions:
     def add(self, name, probe):
         number = self.alike.get(probe["text"])
         if number is None:
-            number = len(self.asked)
-            self.asked.append((name, probe))
+            number = len(self.distinct)
+            self.distinct.append((name, probe))
             self.waiting.add(number)
             if "asked" not in probe["text"]:  # else it wants to know by which name
                 self.alike[probe["text"]] = number
@@ -75,7 +75,7 @@ class Answerer(Job):
     def start(self, environ):
         out, err = os.pipe(), os.pipe()
         questions = self.questions
-        body = lambda: answer_all(questions.asked, questions.job_input, environ)  # noqa: E731
+        body = lambda: answer_all(questions.distinct, questions.job_input, environ)  # noqa: E731
         pid = fork_child(body, questions.tasks, out[1], err[1], 1)
         os.close(out[1])
         os.close(err[1])
@@ -103,7 +103,7 @@ class Answerer(Job):
 
     def begin(self, number):
         self.current, self.began, self.idle = number, time.time(), False
-        self.deadline = self.began + self.questions.asked[number][1].get("timeout", 10)
+        self.deadline = self.began + self.questions.distinct[number][1].get("timeout", 10)
         self.questions.waiting.discard(number)
 
     def finish_one(self, number, code, cut, text):
@@ -126,7 +126,7 @@ class Answerer(Job):
             self.questions.abandon({"ended": "error", "err": "no child was there to answer"})
 
 
-def answer_all(asked, job_input, environ):
+def answer_all(distinct, job_input, environ):
     """In the child: answers questions until there is none."""
     os.environ.update(environ)
     tasks, answers = os.dup(0), os.dup(1)
@@ -141,7 +141,7 @@ def answer_all(asked, job_input, environ):
         write_all(answers, message)
         if not task:
             os._exit(0)
-        name, probe = asked[number]
+        name, probe = distinct[number]
         code, text = answer(name, probe, job_input)
         limit = probe.get("limit", 65536)
         message = b"%d %d %d %d\n" % (number, code, len(text) > limit, len(text[:limit])) + text[:limit]

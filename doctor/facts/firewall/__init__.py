@@ -29,16 +29,16 @@ def list_rules(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901,
 
     environ = dict(os.environ, LC_ALL="C")
 
-    def tool(*words: str) -> dict:  # type: ignore[type-arg]
+    def tool(*command: str) -> dict:  # type: ignore[type-arg]
         import base64  # here: most hosts have no rules
         import subprocess
         import zlib
 
         try:
-            process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ)
             out, err = process.communicate(timeout=8)
         except FileNotFoundError:
-            return {"ended": "absent", "err": words[0] + " is not installed"}
+            return {"ended": "absent", "err": command[0] + " is not installed"}
         except subprocess.TimeoutExpired:
             process.kill()
             return {"ended": "timeout", "seconds": 8}
@@ -124,8 +124,8 @@ def list_rules(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901,
     if any("match-set" in output.get("out", "") or "zlib:" in output.get("out", "") for output in outputs.values()):
         outputs["ipset"] = tool("ipset", "save")
     lines = [line.split() for line in file("/proc/net/fib_trie").splitlines()]
-    own = [place for place, words in enumerate(lines) if place and words[:3] == ["/32", "host", "LOCAL"]]
-    trie = [lines[place - 1][1] for place in own if lines[place - 1][:1] == ["|--"]]
+    local_places = [place for place, fields in enumerate(lines) if place and fields[:3] == ["/32", "host", "LOCAL"]]
+    trie = [lines[place - 1][1] for place in local_places if lines[place - 1][:1] == ["|--"]]
     hexes = [line.split()[0] for line in file("/proc/net/if_inet6").splitlines()]
     dump["local"] = sorted(set(trie)) + [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)) for digits in hexes]
     dump["bridges"] = sorted(

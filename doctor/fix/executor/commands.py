@@ -32,14 +32,14 @@ def run(request):
     return result
 
 
-def state_after(wanted, values):
+def state_after(request, values):
     """What `sh` prints, None where it fails, and the files that `files` match."""
     output = None
-    if wanted["sh"]:
-        printed = run_shell(wanted["sh"], STATE_SECONDS, STATE_LIMIT, values)
+    if request["sh"]:
+        printed = run_shell(request["sh"], STATE_SECONDS, STATE_LIMIT, values)
         if not printed["code"] and not printed["cut"]:
             output = printed["out"].strip()
-    return {"output": output, "files": {pattern: find_files(pattern) for pattern in wanted["files"]}}
+    return {"output": output, "files": {pattern: find_files(pattern) for pattern in request["files"]}}
 
 
 def pass_through(request):

@@ -64,11 +64,11 @@ def _word(value: str) -> Word:
 
 def _options(environ: Mapping[str, str]) -> list[Word]:
     """The options of torchrun that the variables stand for."""
-    words: list[Word] = []
+    arguments: list[Word] = []
     for name in VARIABLES:
         if environ.get(name):
-            words += [Word(f"--{name.lower()}"), _word(environ[name])]
-    return words
+            arguments += [Word(f"--{name.lower()}"), _word(environ[name])]
+    return arguments
 
 
 def _single(command: str, argv: tuple[Word, ...], is_module: bool) -> Started:
@@ -85,8 +85,8 @@ def _tune(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> S
 
 def _llama_factory(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:
     """As many ranks as devices, unless NPROC_PER_NODE is set."""
-    words = [] if environ.get("NPROC_PER_NODE") else [Word("--nproc-per-node"), Word("auto")]
-    program = (*words, *_options(environ), Word("-m"), Word("llamafactory.launcher"), *argv)
+    arguments = [] if environ.get("NPROC_PER_NODE") else [Word("--nproc-per-node"), Word("auto")]
+    program = (*arguments, *_options(environ), Word("-m"), Word("llamafactory.launcher"), *argv)
     started = torchrun.read(command, program, {})
     if environ.get("NNODES", "1") == "1" and not environ.get("MASTER_PORT"):  # it looks for a free port
         started = started._replace(call=msgspec.structs.replace(started.call, standalone=True))
@@ -109,9 +109,9 @@ def _swift(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> 
 def _axolotl(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:
     """By accelerate, unless ``--launcher`` names another one."""
     dashes = next((position for position, word in enumerate(argv) if word.text == "--"), len(argv))
-    own, passed = argv[:dashes], argv[dashes + 1 :]
+    launcher_arguments, passed = argv[:dashes], argv[dashes + 1 :]
     # Its options may follow the configuration, which is the first word that is none.
-    options = split_options(command, own, _AXOLOTL)
+    options = split_options(command, launcher_arguments, _AXOLOTL)
     behind = split_options(command, options.rest[1:], _AXOLOTL)
     program = (Word("-m"), Word("axolotl.cli.train"), *options.rest[:1])
     launcher = options.text("launcher") or behind.text("launcher")
@@ -120,9 +120,9 @@ def _axolotl(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -
     if "launcher" in options.unresolved or "launcher" in behind.unresolved:
         call = LaunchCall(launcher="accelerate", command=command, unresolved={"launcher": "not known"})
         return Started(call, program[1:], runs_python=True, is_module=True)
-    words = list(passed)
+    arguments = list(passed)
     ranks = options.word("num-processes") or behind.word("num-processes")
     if ranks is not None and launcher != "torchrun":
-        words = [Word("--num_processes"), ranks, *words]
+        arguments = [Word("--num_processes"), ranks, *arguments]
     read_call = torchrun.read if launcher == "torchrun" else accelerate.read
-    return read_call(command, (*words, *program), {})
+    return read_call(command, (*arguments, *program), {})

@@ -54,13 +54,13 @@ def _number(node: ast.expr | None, resolve: Resolve, depth: int = 0) -> float | 
         return float(value) if is_number and abs(value) < 1e15 else None  # type: ignore[arg-type]
     if not isinstance(node, ast.BinOp):
         return None
-    left, right = _number(node.left, resolve, depth + 1), _number(node.right, resolve, depth + 1)
-    if left is None or right is None:
+    first, second = _number(node.left, resolve, depth + 1), _number(node.right, resolve, depth + 1)
+    if first is None or second is None:
         return None
     if isinstance(node.op, ast.Mult):
-        return left * right
+        return first * second
     if isinstance(node.op, ast.Add):
-        return left + right
+        return first + second
     if isinstance(node.op, ast.Sub):
-        return left - right
-    return left / right if isinstance(node.op, ast.Div) and right else None
+        return first - second
+    return first / second if isinstance(node.op, ast.Div) and second else None

@@ -21,7 +21,7 @@ MAX_LEAVES = 20_000
 _MAX_DEPTH = 64
 _LONGEST = 200
 _LONGEST_NUMBER = 40
-_PLAIN = ("str", "int", "float", "bool", "null")
+_SCALARS = ("str", "int", "float", "bool", "null")
 
 
 class UnreadableFile(ValueError):
@@ -234,7 +234,7 @@ class _YamlWalk:
     def _leaf(self, node: Any, path: str) -> Leaf:
         line, text = node.start_mark.line + 1, printable(node.value, _LONGEST)
         kind = node.tag.removeprefix("tag:yaml.org,2002:")
-        if kind == node.tag or kind not in _PLAIN:
+        if kind == node.tag or kind not in _SCALARS:
             return Leaf(path, None, line, f"{printable(node.tag, 60)} {text}")
         if kind == "str" or len(node.value) > _LONGEST_NUMBER:
             return Leaf(path, text, line)
@@ -249,13 +249,13 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z0-9_.]{1,200})\}")
 
 def _referenced(leaf: Leaf, leaves: dict[str, Leaf]) -> Leaf:
     """With the value that ``${a.b}`` refers to; any other text with ``${`` is undecided."""
-    seen, value = set[str](), leaf.value
+    visited, value = set[str](), leaf.value
     while isinstance(value, str) and "${" in value:
         match = _REFERENCE.fullmatch(value)
         target = leaves.get(match[1]) if match else None
-        if target is None or target.path in seen:
+        if target is None or target.path in visited:
             return leaf._replace(value=None, undecided=str(leaf.value))
-        seen.add(target.path)
+        visited.add(target.path)
         value = target.value
     return leaf._replace(value=value)
 

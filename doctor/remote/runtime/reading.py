@@ -18,14 +18,14 @@ def matching_paths(pattern):
         if "*" not in part and "[" not in part:
             paths = [path + part + "/" for path in paths]
             continue
-        found = []
+        next_paths = []
         for path in paths:
             try:
                 names = os.listdir(path or ".")
             except OSError:
                 continue
-            found += [path + name + "/" for name in names if matches(name, part)]
-        paths = found
+            next_paths += [path + name + "/" for name in names if matches(name, part)]
+        paths = next_paths
     return sorted(path[:-1] for path in paths if os.path.lexists(path[:-1]))
 
 
@@ -50,7 +50,10 @@ def fits(name, text):
     """Whether a name is this text, in which a newline stands for any digit."""
     if len(name) != len(text):
         return False
-    return all(own in "0123456789" if text[place] == "\n" else own == text[place] for place, own in enumerate(name))
+    return all(
+        character in "0123456789" if text[place] == "\n" else character == text[place]
+        for place, character in enumerate(name)
+    )
 
 
 def find_tool(name, path):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 FOLDER = Path(__file__).parent
-_SAID = re.compile(r'\bsay\("([^"]+)"')
+_PHRASES = re.compile(r'\bsay\("([^"]+)"')
 _CODE = re.compile(r"`([^`]+)`")
 
 
@@ -33,12 +33,12 @@ def self_contained_page(template: str, data: dict[str, Any], **values: Any) -> s
         "base-uri 'none'; form-action 'none'"
     )
     page = _environment().get_template(template)
-    words = {text: localized(text) for text in script_texts(script)} if not is_english() else {}
+    translations = {text: localized(text) for text in script_texts(script)} if not is_english() else {}
     return page.render(
         style=style,
         script=script,
         policy=policy,
-        data=data | ({"words": words} if words else {}),
+        data=data | ({"words": translations} if translations else {}),
         language="en" if is_english() else "zh-CN",
         **values,
     )
@@ -50,7 +50,7 @@ def script_texts(source: str) -> list[str]:
     >>> script_texts('say("{count} more", {count: 3})')
     ['{count} more']
     """
-    return list(dict.fromkeys(_SAID.findall(source)))
+    return list(dict.fromkeys(_PHRASES.findall(source)))
 
 
 @cache
@@ -81,12 +81,12 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
-    environment.globals["say"] = _say
+    environment.globals["say"] = _phrase
     environment.filters["code"] = mark_code
     return environment
 
 
-def _say(text: str, **values: Any) -> str:
+def _phrase(text: str, **values: Any) -> str:
     """A text of ours in the language of the page, with its values; the templates escape it."""
     return localized(text).format(**values) if values else localized(text)
 

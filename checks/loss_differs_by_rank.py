@@ -5,7 +5,7 @@ from doctor.engine.loss_rules import loss_findings
 from doctor.engine.watch_summary import WatchResult
 
 
-@check(severity=ERROR, area="watch")
+@check(severity=ERROR, area="loss")
 def loss_differs_by_rank(watch: WatchResult) -> Iterator[Finding]:
     """Ranks that printed the same loss go on doing so.
 

@@ -5,7 +5,7 @@ from doctor.engine.loss_rules import loss_findings
 from doctor.engine.watch_summary import WatchResult
 
 
-@check(severity=ERROR, area="watch")
+@check(severity=ERROR, area="loss")
 def loss_diverged(watch: WatchResult) -> Iterator[Finding]:
     """The loss does not rise above the level that it had reached, to stay there.
 

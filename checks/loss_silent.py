@@ -5,7 +5,7 @@ from doctor.engine.loss_rules import loss_findings
 from doctor.engine.watch_summary import WatchResult
 
 
-@check(severity=ERROR, area="watch")
+@check(severity=ERROR, area="loss")
 def loss_silent(watch: WatchResult) -> Iterator[Finding]:
     """The program goes on printing its loss.
 

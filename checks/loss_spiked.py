@@ -5,7 +5,7 @@ from doctor.engine.loss_rules import loss_findings
 from doctor.engine.watch_summary import WatchResult
 
 
-@check(severity=WARNING, area="watch")
+@check(severity=WARNING, area="loss")
 def loss_spiked(watch: WatchResult) -> Iterator[Finding]:
     """The loss does not jump from one step to the next.
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from doctor.engine.areas import AREAS
 
 ROOT = Path(__file__).resolve().parents[1]
-WITHOUT_FAULT_FILE = ("smoke", "training", "watch", "site")
+WITHOUT_FAULT_FILE = ("smoke", "training", "loss", "site")
 """Areas that have no table of faults: see the recipes in .github/CONTRIBUTING.md."""
 
 CHECK = '''\

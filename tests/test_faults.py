@@ -26,7 +26,7 @@ ROWS: list[Row] = [row for name in TABLES for row in importlib.import_module(f"t
 KINDS = ("cpu", "a1", "a2", "a3", "gpu")
 CATALOGUE = {one.name: one for one in load_checks()}
 SMOKE = {name for name, one in CATALOGUE.items() if one.area == "smoke"}
-WATCH = {name for name, one in CATALOGUE.items() if one.area == "watch"}
+WATCH = {name for name, one in CATALOGUE.items() if one.area == "loss"}
 LAUNCH = {name for name, one in CATALOGUE.items() if one.area == "training"}
 """Their faults lie in scripts and configurations, not in hosts: each has one in tests/lint/cases.py."""
 

@@ -20,6 +20,7 @@ IDS = [str(path.relative_to(ROOT)) for path in PAGES]
 OF_OTHERS = {
     "--collector",
     "--machine",
+    "--node-rank",
     "--now",
     *(
         "--parallelism",

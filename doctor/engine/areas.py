@@ -30,7 +30,7 @@ AREAS = (
     "ranks",
     "training",
     "smoke",
-    "watch",
+    "loss",
     "site",
 )
 
@@ -43,5 +43,5 @@ def by_area(checks: Iterable[HasAreaT]) -> Iterator[tuple[str, list[HasAreaT]]]:
         yield area, [check for check in ordered if check.area == area]
 
 
-ROUND_AREAS = ("smoke", "network", "watch")
+ROUND_AREAS = ("smoke", "network", "loss")
 """Areas whose checks need a smoke run, a network test or a watched program, which are there only if asked for."""

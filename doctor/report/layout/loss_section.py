@@ -49,7 +49,7 @@ def number(value: float | None) -> str:
 
 def _named_ranks(outcomes: Sequence[Outcome]) -> frozenset[object]:
     values: list[Mapping[str, object]] = [
-        finding.values for outcome in outcomes if outcome.area in ("watch", "smoke") for finding in outcome.findings
+        finding.values for outcome in outcomes if outcome.area in ("loss", "smoke") for finding in outcome.findings
     ]
     lists = [entry.get("ranks") for entry in values]
     return frozenset(rank for ranks in lists if isinstance(ranks, (list, tuple)) for rank in ranks[:64])

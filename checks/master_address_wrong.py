@@ -17,8 +17,7 @@ def _not_on_one_host(settings: Mapping[type, object]) -> str:
     launch = settings.get(LaunchConfig)
     if not isinstance(launch, LaunchConfig) or not launch.master_addr or not launch.is_on_one_host:
         return ONE_HOST
-    script = launch.read_from.startswith("the job script")  # it may be submitted from another host than it runs on
-    return ONE_HOST if script or means_own_host(launch.master_addr) else ""
+    return ONE_HOST if launch.is_of_job_script or means_own_host(launch.master_addr) else ""
 
 
 SINGLE = _not_on_one_host

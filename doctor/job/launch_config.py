@@ -89,6 +89,11 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         return host_environ.get("MASTER_ADDR") or host_environ.get("MS_SCHED_HOST") or self.master_addr
 
     @property
+    def is_of_job_script(self) -> bool:
+        """The settings are those of a job script, which may be submitted from another host than it runs on."""
+        return self.read_from.startswith("the job script")
+
+    @property
     def is_on_one_host(self) -> bool:
         """All ranks of torch are on one host, so that MASTER_ADDR is its own; False also where that is not known."""
         if self.launchers:

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from doctor.engine.evaluate import FactCache, evaluate_check
@@ -151,6 +152,7 @@ ONE_HOST: list[tuple[LaunchConfig, dict[str, str] | None]] = [
     (torchrun("--rdzv-backend etcd --rdzv-endpoint 10.9.9.9"), None),
     (job(MASTER_ADDR="10.9.9.9", WORLD_SIZE="8"), None),
     (job(MASTER_ADDR="10.9.9.9"), None),
+    (msgspec.structs.replace(torchrun("--master-addr 10.9.9.9"), read_from="the job script a.sh, line 3"), None),
     (job(MS_SCHED_HOST="10.9.9.9", MS_WORKER_NUM="1"), None),
     (job(), None),
 ]

@@ -1,7 +1,7 @@
 """Kubeflow's training operator: a PyTorchJob.
 
 Source: kubeflow/training-operator, pkg/controller.v1/pytorch/envvar.go: ``PET_NNODES`` and ``PET_NODE_RANK``, from
-which torchrun takes its options; RANK and WORLD_SIZE count pods. Releases before 1.6 and the older pytorch-operator set
+which torchrun takes its options; RANK and WORLD_SIZE count pods. Older releases, and pytorch-operator, set
 MASTER_ADDR, MASTER_PORT, WORLD_SIZE, RANK and PYTHONUNBUFFERED alone; the pods are NAME-master-0 and NAME-worker-N, and
 MASTER_ADDR is NAME-master-0, or localhost in that pod. elastic.go: a job with an elasticPolicy has PET_RDZV_ENDPOINT
 and PET_NNODES, such as ``2:4``, and no number of the pod but that in its name.

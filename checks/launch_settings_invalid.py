@@ -1,13 +1,23 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.fact import Unreadable
 from doctor.facts.npu import NpuProduct
+from doctor.facts.python_env import PythonEnv
+from doctor.facts.versions import CannVersion
 from doctor.job import EnvSetting, LaunchConfig, invalid_settings, product_family
+from doctor.job.npu_variable_versions import is_rule_of_release
+
+VERSIONS = ("python", "cann")
 
 
-@check(severity=ERROR, area="ranks")
-def launch_settings_invalid(launch: LaunchConfig, products: PerHost[NpuProduct] | None) -> Iterator[Finding]:
+@check(severity=ERROR, area="ranks", advisory=VERSIONS)
+def launch_settings_invalid(
+    launch: LaunchConfig,
+    products: PerHost[NpuProduct] | None,
+    python: PerHost[PythonEnv] | None,
+    cann: PerHost[CannVersion] | None,
+) -> Iterator[Finding]:
     """Every variable of HCCL, torch and MindSpore that is set has a valid value.
 
     ## Why it matters
@@ -20,10 +30,15 @@ def launch_settings_invalid(launch: LaunchConfig, products: PerHost[NpuProduct] 
 
     ## Source
     HCCL documentation, environment variables (one page each); MindSpore documentation, dynamic cluster; CANN
-    documentation, ASCEND_RT_VISIBLE_DEVICES.
+    documentation, ASCEND_RT_VISIBLE_DEVICES. Words that one release accepts and another refuses are judged where a host
+    has a release whose source was read: HCCL_ALGO, HCCL_DEBUG_CONFIG, HCCL_LOGIC_SUPERPOD_ID and HCCL_OP_RETRY_PARAMS
+    of CANN 8.5, HCCL_OP_EXPANSION_MODE of 8.5 and 9.1, HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATIO of 9.1,
+    PYTORCH_NPU_ALLOC_CONF of torch_npu 7.2.0.
     """
-    always = set(launch.problems)
-    each = {name: set(invalid_settings(launch.env, name)) - always for name in ("A1", "A2", "A3")}
+    installed = _installed(python or {}, cann or {})
+    given = launch.problems
+    always = {one for one in given if _is_certain(one, installed)}
+    each = {name: set(invalid_settings(launch.env, name)) - set(given) for name in ("A1", "A2", "A3")}
     depends = each["A1"] ^ each["A2"] | each["A1"] ^ each["A3"]
     if depends:
         try:
@@ -35,6 +50,19 @@ def launch_settings_invalid(launch: LaunchConfig, products: PerHost[NpuProduct] 
                 f"{names}: whether the value is valid depends on the product; name it with --product"
             ) from None
     yield from map(_finding, sorted(always))
+
+
+def _installed(python: Mapping[str, PythonEnv], cann: Mapping[str, CannVersion]) -> set[tuple[str, str]]:
+    """CANN and torch_npu of each host; empty where a version is not known."""
+    npu = {host: packages.packages.get("torch_npu", "") for host, packages in python.items()}
+    toolkit = {host: fact.version for host, fact in cann.items()}
+    return {("", "")} | {(toolkit.get(host, ""), npu.get(host, "")) for host in {*npu, *toolkit}}
+
+
+def _is_certain(setting: EnvSetting, installed: set[tuple[str, str]]) -> bool:
+    """Some host has a release that surely refuses the value."""
+    removed = setting.expected.startswith("unset: ")  # no release for this product has the setting
+    return removed or any(is_rule_of_release(setting.variable, *versions) for versions in installed)
 
 
 def _finding(setting: EnvSetting) -> Finding:

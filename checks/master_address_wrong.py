@@ -1,6 +1,7 @@
 from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.engine.addresses import means_own_host
 from doctor.engine.fact import Unreadable
 from doctor.facts.interfaces import Interfaces, only_usable, usable_addresses
 from doctor.facts.master_address import MasterMeaning, master_meanings
@@ -11,7 +12,18 @@ from doctor.job.variables import AGENT_STORE
 ONE_HOST = "only one host: the master is the host itself"
 
 
-@check(severity=ERROR, area="connectivity", single_host=ONE_HOST)
+def _not_on_one_host(settings: Mapping[type, object]) -> str:
+    """Why one host is not judged; empty: the whole job runs on it, and the master is given."""
+    launch = settings.get(LaunchConfig)
+    if not isinstance(launch, LaunchConfig) or not launch.master_addr or not launch.is_on_one_host:
+        return ONE_HOST
+    return ONE_HOST if launch.is_of_job_script or means_own_host(launch.master_addr) else ""
+
+
+SINGLE = _not_on_one_host
+
+
+@check(severity=ERROR, area="connectivity", single_host=SINGLE)
 def master_address_wrong(
     names: PerHost[HostNames], interfaces: PerHost[Interfaces], launch: LaunchConfig
 ) -> Iterator[Finding]:
@@ -33,17 +45,20 @@ def master_address_wrong(
     `--master-addr` and `--rdzv-endpoint`; for MindSpore it is MS_SCHED_HOST, for NCCL alone NCCL_COMM_ID. The host of
     rank 0 itself may resolve the name to loopback, or have localhost as its own value. This verdict can be wrong where
     only a part of the job's hosts was given and the master is none of them, and where the address belongs to a proxy in
-    front of rank 0; names of Kubernetes services (`.svc`) are not judged.
+    front of rank 0 or is translated on the way; names of Kubernetes services (`.svc`) are not judged. One host is
+    judged where the whole job runs on it: torchrun for one host, or WORLD_SIZE=1; there, loopback is right.
     """
     if reason := launch.unresolved_master():
         raise Unreadable(f"{reason}; --master-addr gives it")
     if not launch.master_addr:
         raise Skip("MASTER_ADDR is not given")
-    if len(interfaces) < 2:
+    if len(interfaces) < 2 and not launch.is_on_one_host:
         raise Skip(ONE_HOST)
     if ".svc" in launch.master_addr:
         raise Skip("MASTER_ADDR is a service of Kubernetes")
     meanings = master_meanings(names, interfaces, launch)
+    if launch.is_on_one_host:
+        meanings = {host: meaning for host, meaning in meanings.items() if not meaning.is_loopback}
     yield from _rank_zero_elsewhere(meanings, launch)
     for (reason, master), hosts in MasterMeaning.wrong(meanings).items():
         yield Finding(

@@ -6,7 +6,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -17,6 +17,9 @@ from doctor.engine.fact import Fact, PerHost
 from doctor.engine.result import Finding, Severity
 
 Function = TypeVar("Function", bound=Callable[..., Iterable[Finding]])
+
+SingleHost = str | Callable[[Mapping[type, object]], str]
+"""Why a check does not apply to one host; or a function of the job's settings, which is empty where it does."""
 
 
 class Skip(Exception):
@@ -31,13 +34,14 @@ def check(
     *,
     severity: Severity,
     area: str = "site",
-    single_host: str = "",
+    single_host: SingleHost = "",
     follows_from: Relations | None = None,
     advisory: Sequence[str] = (),
 ) -> Callable[[Function], Function]:
     """Makes a function a check. Its first docstring line is the healthy claim.
 
-    ``single_host``: why it does not apply to a run of one host, where it is skipped whether or not facts can be read.
+    ``single_host``: why it does not apply to a run of one host, where it is skipped whether or not facts can be read;
+    a function of the job's settings by type may return the empty string, and the one host is evaluated.
     ``follows_from``: checks that may hold the cause of its findings, with the values that must agree; such a finding is
     shown under its cause: ``{"device-link-down": ("npu",)}`` (`doctor.engine.consequences`).
     ``advisory``: parameters that serve the fix alone; one that cannot be read is None, and nothing is unknown for it.

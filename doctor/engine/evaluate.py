@@ -169,8 +169,10 @@ def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, in
     """Evaluates one check on the whole fleet."""
     outcome = _OutcomeBuilder(check)
     if check.single_host and len(hosts) == 1 and len(fact_cache.records) <= 1:
-        outcome.skipped[hosts[0] if check.per_host else ""] = check.single_host
-        return outcome.build()
+        reason = check.single_host if isinstance(check.single_host, str) else check.single_host(intent)
+        if reason:
+            outcome.skipped[hosts[0] if check.per_host else ""] = reason
+            return outcome.build()
     arguments: dict[str, Any] = {}
     for need in check.needs:
         if need.is_fact:

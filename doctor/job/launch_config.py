@@ -26,6 +26,10 @@ HCCL_PORTS = 32
 
 _BY_HOST = frozenset(BY_HOST)
 
+_STARTS_ON_ITS_OWN_HOST = ("torchrun", "deepspeed")
+"""Launchers whose ranks meet at the address in the line also where there is one host: accelerate ignores it there, and
+the scheduler of msrun may be elsewhere."""
+
 Product = Literal["A1", "A2", "A3"]
 
 
@@ -83,6 +87,23 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         """MASTER_ADDR on a host; of a host whose own environment is known, its own."""
         host_environ = self.env_by_host.get(host, {})
         return host_environ.get("MASTER_ADDR") or host_environ.get("MS_SCHED_HOST") or self.master_addr
+
+    @property
+    def is_of_job_script(self) -> bool:
+        """The settings are those of a job script, which may be submitted from another host than it runs on."""
+        return self.read_from.startswith("the job script")
+
+    @property
+    def is_on_one_host(self) -> bool:
+        """All ranks of torch are on one host, so that MASTER_ADDR is its own; False also where that is not known."""
+        if self.launchers:
+            single = (None, 1)
+            alone = self.nodes == 1 and self.max_nodes in single and self.outer_nodes in single
+            return alone and self.launchers[-1] in _STARTS_ON_ITS_OWN_HOST
+        if self.framework == "mindspore" or "WORLD_SIZE" not in self.env or self.world_size is None:
+            return False  # MindSpore's scheduler may be on another host than the workers
+        locals_ = [environ.get("LOCAL_WORLD_SIZE", "") for environ in self.env_by_host.values()]
+        return str(self.world_size) in ("1", str(self.ranks_per_host), *locals_)
 
     def unresolved_master(self) -> str:
         """Why it is not known where the ranks meet: only a shell computes it. Empty: it is known, or not given."""

@@ -70,6 +70,33 @@ _TORCH_NPU_OLD_NAMES = {
 """Of these, all releases read the old name, too; from ``_SINCE`` on the new one wins."""
 HCCL_SINCE = {"HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATIO": "9.1.0"}
 """The first CANN release whose HCCL reads the variable; what is not here, HCCL of 8.5.0 reads, if any does."""
+_VALUES_OF_HCCL = {
+    "HCCL_ALGO": ("8.5",),
+    "HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATIO": ("9.1",),
+    "HCCL_DEBUG_CONFIG": ("8.5",),
+    "HCCL_LOGIC_SUPERPOD_ID": ("8.5",),
+    "HCCL_OP_EXPANSION_MODE": ("8.5", "9.1"),
+    "HCCL_OP_RETRY_PARAMS": ("8.5",),
+}
+_VALUES_OF_TORCH_NPU = {"PYTORCH_NPU_ALLOC_CONF": ("7.2.0",)}
+"""The releases whose sources or documents the rules of `doctor.job.npu_settings` were read from: words that one release
+refuses, a newer or an older one may accept."""
+
+
+def is_rule_of_release(variable: str, cann: str, torch_npu: str) -> bool:
+    """Whether what `doctor.job` expects of a variable's value holds for these installed versions.
+
+    True for a variable whose values are the same in all releases. ``cann``, ``torch_npu``: as they are installed, such
+    as 8.5.0 and 2.6.0.post3; empty where not known.
+
+    >>> [is_rule_of_release("HCCL_ALGO", version, "") for version in ("8.5.0", "9.0.0", "")]
+    [True, False, False]
+    """
+    if variable in _VALUES_OF_TORCH_NPU:
+        return _release_of(torch_npu) in _VALUES_OF_TORCH_NPU[variable]
+    if variable in _VALUES_OF_HCCL:
+        return cann.startswith(tuple(f"{release}." for release in _VALUES_OF_HCCL[variable]))
+    return True
 
 
 def unread_by_torch_npu(environ: Mapping[str, str], package: str) -> Iterator[tuple[str, str, str]]:

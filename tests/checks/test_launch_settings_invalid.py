@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from doctor.engine.evaluate import FactCache, evaluate_check
-from doctor.engine.fact import PerHost
+from doctor.engine.fact import PerHost, Visit
+from doctor.engine.record import HostRecord
 from doctor.engine.result import Outcome, Status
 from doctor.facts.npu import NpuProduct
+from doctor.facts.python_env import PythonEnv
+from doctor.facts.versions import CannVersion
 from doctor.job import LaunchConfig
+from tests.checks import looked
 from tests.checks.tables import check, said
 
 NAME = "launch-settings-invalid"
@@ -36,11 +42,52 @@ def test_what_depends_on_the_product() -> None:
 def test_the_hosts_say_which_product() -> None:
     products = PerHost({"n1": NpuProduct(family="A1", evidence="")})
     launch = LaunchConfig.from_environment({"HCCL_EXEC_TIMEOUT": "20000"})
-    assert len(list(check(NAME).function(launch=launch, products=products))) == 1
+    assert len(list(check(NAME).function(launch=launch, products=products, python=None, cann=None))) == 1
 
 
 def test_a_product_that_is_none() -> None:
     assert said(judged("B1")) == ["--product has an invalid value | observed B1 | expected one of A1, A2, A3"]
+
+
+WORDS = {
+    "HCCL_ALGO": "level0:tree",
+    "HCCL_DEBUG_CONFIG": "everything",
+    "HCCL_OP_RETRY_PARAMS": "MaxCnt:1",
+    "HCCL_OP_EXPANSION_MODE": "AICPU_NEW",
+    "HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATIO": "half",
+    "PYTORCH_NPU_ALLOC_CONF": "new_option:True",
+}
+OF_CANN_8_5 = {"HCCL_ALGO", "HCCL_DEBUG_CONFIG", "HCCL_OP_RETRY_PARAMS", "HCCL_OP_EXPANSION_MODE"}
+OF_CANN_9_1 = {"HCCL_OP_EXPANSION_MODE", "HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATIO"}
+
+
+@pytest.mark.parametrize(
+    ("cann", "torch_npu", "found"),
+    [
+        ("", "", set()),
+        ("8.0.RC3", "2.1.0.post8", set()),
+        ("8.5.0", "", OF_CANN_8_5),
+        ("9.0.0", "", set()),
+        ("9.1.0", "", OF_CANN_9_1),
+        ("10.0.0", "99.0", set()),
+        ("", "2.6.0.post3", {"PYTORCH_NPU_ALLOC_CONF"}),
+        ("8.5.0", "2.6.0.post3", {*OF_CANN_8_5, "PYTORCH_NPU_ALLOC_CONF"}),
+    ],
+)
+def test_words_that_another_release_may_accept(cann: str, torch_npu: str, found: set[str]) -> None:
+    python = PythonEnv("/p", "3.11.7", {"torch_npu": torch_npu} if torch_npu else {}, finds_torch=True)
+    toolkit = [CannVersion(cann, "/usr/local/Ascend", {})] if cann else []
+    launch = LaunchConfig.from_environment(WORDS, product="A2")
+    outcome = looked.judged(NAME, {"n1": [python, *toolkit]}, launch)
+    assert {str(one.values["variable"]) for one in outcome.findings} == found
+
+
+def test_versions_that_cannot_be_read_make_nothing_unknown() -> None:
+    cache = FactCache({"n1": HostRecord(Visit(), {})})
+    launch = LaunchConfig.from_environment({"HCCL_RDMA_TC": "133", **WORDS}, product="A2")
+    outcome = evaluate_check(check(NAME), ("n1",), cache, {LaunchConfig: launch})
+    assert {one.values["variable"] for one in outcome.findings} == {"HCCL_RDMA_TC"}
+    assert "CannVersion" not in str(outcome.unknown) and "PythonEnv" not in str(outcome.unknown)
 
 
 def test_healthy() -> None:

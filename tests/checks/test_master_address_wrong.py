@@ -1,8 +1,14 @@
+import msgspec
 import pytest
 
-from doctor.engine.fact import Fact
+from doctor.engine.evaluate import FactCache, evaluate_check
+from doctor.engine.fact import Fact, Visit
+from doctor.engine.job_input import LaunchOptions
+from doctor.engine.record import HostRecord
+from doctor.engine.result import Status
+from doctor.environment.job_environment import of_launch_line
 from doctor.job import LaunchConfig
-from tests.checks.looked import job, judged, said, skipped
+from tests.checks.looked import check, job, judged, said, skipped
 from tests.checks.network import interfaces, named, plain
 
 NAME = "master-address-wrong"
@@ -123,3 +129,45 @@ def test_rank_zero_is_on_the_master(first: dict[str, str], second: dict[str, str
     assert [str(finding) for finding in found] == [
         f"MASTER_ADDR 10.0.0.1 is the address of w1, and rank 0 is on {host}" for host in hosts
     ]
+
+
+def torchrun(line: str) -> LaunchConfig:
+    source = of_launch_line(["torchrun", *line.split(), "train.py"], {})
+    return LaunchConfig.from_options(source.complete(LaunchOptions()))
+
+
+OF_ANOTHER = {"w1": "is the address of none of these hosts"}
+ONE_HOST: list[tuple[LaunchConfig, dict[str, str] | None]] = [
+    (torchrun("--nnodes 1 --master-addr 10.9.9.9"), OF_ANOTHER),
+    (torchrun("--master-addr 10.9.9.9"), OF_ANOTHER),
+    (torchrun("--nnodes 1 --rdzv-backend c10d --rdzv-endpoint 10.9.9.9"), OF_ANOTHER),
+    (torchrun("--nnodes 1 --master-addr 10.0.0.1"), {}),
+    (torchrun("--nnodes 1 --master-addr w1"), {}),
+    (job(MASTER_ADDR="10.9.9.9", WORLD_SIZE="1"), OF_ANOTHER),
+    (job(MASTER_ADDR="10.0.0.1", WORLD_SIZE="1"), {}),
+    (torchrun("--nnodes 1"), None),
+    (torchrun("--standalone --master-addr 10.9.9.9"), None),
+    (torchrun("--nnodes 1:2 --master-addr 10.9.9.9"), None),
+    (torchrun("--nnodes 2 --master-addr 10.9.9.9"), None),
+    (torchrun("--rdzv-backend etcd --rdzv-endpoint 10.9.9.9"), None),
+    (job(MASTER_ADDR="10.9.9.9", WORLD_SIZE="8"), None),
+    (job(MASTER_ADDR="10.9.9.9"), None),
+    (msgspec.structs.replace(torchrun("--master-addr 10.9.9.9"), read_from="the job script a.sh, line 3"), None),
+    (job(MS_SCHED_HOST="10.9.9.9", MS_WORKER_NUM="1"), None),
+    (job(), None),
+]
+
+
+@pytest.mark.parametrize(("launch", "found"), ONE_HOST, ids=lambda one: getattr(one, "launch_line", "") or None)
+def test_one_host(launch: LaunchConfig, found: dict[str, str] | None) -> None:
+    """None: not judged, since other hosts may take part, or the launcher does not meet there."""
+    outcome = judged(NAME, plain(1), launch)
+    assert {host: str(one.values["reason"]) for one in outcome.findings for host in one.hosts} == (found or {})
+    assert bool(outcome.skipped) == (found is None)
+    assert not outcome.unknown
+
+
+def test_one_host_whose_interfaces_cannot_be_read_is_unknown_only_where_its_master_counts() -> None:
+    cache = FactCache({"w1": HostRecord(Visit(), {})})
+    for launch, status in [(job(), Status.SKIPPED), (ONE_HOST[0][0], Status.UNKNOWN)]:
+        assert evaluate_check(check(NAME), ("w1",), cache, {LaunchConfig: launch}).status is status

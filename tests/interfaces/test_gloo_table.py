@@ -90,6 +90,7 @@ ROWS = [
     Row("master is loopback", False, master("127.0.0.1"), found=MASTER, hosts=ALL),
     Row("master is localhost", False, master("localhost"), found=MASTER, hosts=ALL),
     Row("master of no host", False, master("10.75.5.5"), found=MASTER, hosts=ALL),
+    Row("master that no host resolves", False, master("nosuch.invalid"), found="master-address-unresolved", hosts=ALL),
     Row("master is docker0", False, master("172.17.0.1"), found=MASTER, hosts=ALL),
     Row("master's own name is loopback", True, {**master("gl0001"), **gloo("eth0")}, {0: own_name("127.0.1.1")}),
     Row(

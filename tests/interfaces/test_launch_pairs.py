@@ -131,6 +131,54 @@ TORCHRUN_ROWS = [
 ]
 
 
+FOREIGN = "203.0.113.9"
+"""An address for documentation (RFC 5737), which no host has."""
+MASTER_ROWS = [
+    ("--nnodes 1 --master-addr 127.0.0.1 --master-port PORT", True),
+    ("--nnodes 1 --master-addr OWN --master-port PORT", True),
+    ("--standalone --master-addr FOREIGN", True),
+    ("--nnodes 1 --master-addr FOREIGN --master-port PORT", False),
+    ("--master-addr FOREIGN --master-port PORT", False),
+    ("--nnodes 1 --rdzv-backend c10d --rdzv-endpoint FOREIGN:PORT --rdzv-conf read_timeout=3", False),
+]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("options", "lives"), MASTER_ROWS, ids=[row[0] for row in MASTER_ROWS])
+def test_one_host_whose_master_is_elsewhere(options: str, lives: bool) -> None:
+    """A store that no process here can reach: torchrun waits for a minute and more."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with socket.socket(type=socket.SOCK_DGRAM) as route:
+        route.connect((FOREIGN, 9))
+        own = route.getsockname()[0]
+    argv = shlex.split(options.replace("PORT", str(port)).replace("FOREIGN", FOREIGN).replace("OWN", own))
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "MASTER_", "RANK"))}
+    looked = subprocess.run(
+        [sys.executable, "-m", "doctor", "check", "-s", "master-address-wrong", "--", "torchrun", *argv, "train.py"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert (looked.returncode, "FAIL    master-address-wrong" in looked.stdout) == ((0, False) if lives else (10, True))
+    real = subprocess.Popen(
+        [sys.executable, "-m", "torch.distributed.run", *argv, "--no-python", "true"],
+        env=environ,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        code = real.wait(90 if lives else 25)
+    except subprocess.TimeoutExpired:
+        code = None
+    finally:
+        real.kill()
+        real.wait()
+    assert (code == 0) == lives
+
+
 @pytest.mark.parametrize(
     ("options", "lives", "found"),
     [

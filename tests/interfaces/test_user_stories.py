@@ -13,6 +13,7 @@ import pytest
 
 from doctor.engine.catalog import load_checks
 from doctor.engine.result import Severity
+from tests.containers import test_podman
 from tests.interfaces import (
     test_gloo_table,
     test_het_slurm_pairs,
@@ -25,11 +26,15 @@ CATALOGUE = {one.name: one for one in load_checks()}
 FAULTS = ("addresses", "connectivity", "containers", "devices", "firewall", "gpus", "kernel", "links", "memory", "net")
 FAULTS += ("ranks", "rounds", "versions")
 FAULTY = {row.check for name in FAULTS for row in importlib.import_module(f"tests.faults.{name}").ROWS}
+PODMAN = {"the job dies where dev shm is small and lives where not": "shm-docker-default"}
+"""Tests of tests/containers with a real job in real containers."""
 GLOO = [*test_gloo_table.ROWS, *test_path_table.ROWS, *test_het_slurm_pairs.ROWS]
 PAIRS = {
     **{row.name: row.found for row in GLOO},
     **{row.name: row.found for row in test_launch_pairs.GLOO_ROWS},
     **{f"torchrun {row[0]}": row[2] for row in test_launch_pairs.TORCHRUN_ROWS},
+    **{f"torchrun {row[0]}": "" if row[1] else "master-address-wrong" for row in test_launch_pairs.MASTER_ROWS},
+    **{f"podman {name}": check for name, check in PODMAN.items()},
     **{f"mpirun {row[0]}": row[1] for row in test_openmpi_pairs.ROWS},
 }
 
@@ -47,7 +52,7 @@ class Cause:
     warns: tuple[str, ...] = ()
     """Those of the faults after which the job may live: a warning, and no error."""
     not_found: int = 0
-    """Stories of which nothing is to be seen before the job."""
+    """Stories of which `doctor` finds nothing before the job."""
     why: str = ""
     """Why not."""
 
@@ -88,7 +93,7 @@ CAUSES = [
         + ("rdma-settings-differ", "rdma-errors-growing"),
         ("rdma-port-down", "rdma-port-slow", "rdma-devices-differ", "rdma-settings-differ", "rdma-errors-growing"),
     ),
-    Cause("/dev/shm of a container", 8, (), ("shm-docker-default", "shm-too-small")),
+    Cause("/dev/shm of a container", 8, ("podman the job dies where dev shm is small and lives where not",), ("shm-docker-default", "shm-too-small")),
     Cause(
         "the own host name: loopback, missing, repeated",
         6,
@@ -106,6 +111,7 @@ CAUSES = [
             "master is loopback on another host",
             "master is another host on one host",
             "the master is a host of no component",
+            "torchrun --nnodes 1 --master-addr FOREIGN --master-port PORT",
         ),
         ("master-address-wrong", "host-name-ambiguous"),
         ("host-name-ambiguous",),
@@ -151,7 +157,7 @@ CAUSES = [
     Cause(
         "MASTER_ADDR unresolved; NPU link, hccn.conf, TLS, left-over process",
         7,
-        (),
+        ("master that no host resolves",),
         ("master-address-unresolved", "device-link-down", "hccn-conf-differs", "tls-switch-differs", "npu-busy"),
         ("hccn-conf-differs",),
     ),
@@ -186,6 +192,35 @@ def test_the_stories_are_counted_once() -> None:
     assert sum(cause.not_found for cause in CAUSES) == 18
 
 
+def table() -> str:
+    """A line for each cause: stories, those that are found, and what proves it.
+
+    Found is by cause: each story of a cause with a proof counts, although a proof may be of one of its faults alone.
+    """
+    lines = [f"{'stories':>7} {'found':>5}  cause: proofs"]
+    for cause in CAUSES:
+        proofs = [f"{len(cause.pairs)} pairs"] if cause.pairs else []
+        proofs += [f"faults {', '.join(cause.faults)}"] if cause.faults else []
+        proofs += [f"{cause.not_found} not found: {cause.why}"] if cause.not_found else []
+        lines.append(f"{cause.stories:7} {cause.stories - cause.not_found:5}  {cause.name}: {'; '.join(proofs)}")
+    found = sum(cause.stories - cause.not_found for cause in CAUSES)
+    paired = sum(cause.stories - cause.not_found for cause in CAUSES if cause.pairs)
+    lines.append(
+        f"{sum(cause.stories for cause in CAUSES):7} {found:5}  of which {paired} at most beside a real program"
+    )
+    return "\n".join(lines)
+
+
+def test_how_many_stories_are_found() -> None:
+    """By cause, not story by story: the reports themselves are not kept here. See ``table()``."""
+    assert table().splitlines()[-1].split()[:5] == ["118", "100", "of", "which", "58"]
+
+
+def test_the_tests_of_containers_are_there() -> None:
+    for name in PODMAN:
+        assert hasattr(test_podman, f"test_{name.replace(' ', '_')}")
+
+
 def test_there_are_more_than_sixty_pairs_with_a_real_program() -> None:
     rows = [*GLOO, *test_launch_pairs.GLOO_ROWS]
     lives = sum(row.lives for row in rows) + sum(row[1] for row in test_launch_pairs.TORCHRUN_ROWS)
@@ -193,3 +228,7 @@ def test_there_are_more_than_sixty_pairs_with_a_real_program() -> None:
     pairs = len(rows) + len(test_launch_pairs.TORCHRUN_ROWS) + len(test_openmpi_pairs.ROWS)
     assert pairs >= 120
     assert 0.25 < lives / pairs < 0.5
+
+
+if __name__ == "__main__":
+    print(table())

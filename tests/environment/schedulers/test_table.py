@@ -71,6 +71,11 @@ ROWS = {
     "lsf": Row(LSF, NODES, {"/l/17.hf": "n1\nn1\nn2\n"}, tag="lsf:17"),
     "lsf-no-file": Row(LSF, NODES),
     "lsf-hosts-alone": Row({"LSB_JOBID": "17", "LSB_HOSTS": "n1 n1 n2"}, NODES),
+    "lsf-launch-node": Row(
+        {"LSB_JOBID": "17", "CSM_ALLOCATION_ID": "9", "LSB_MCPU_HOSTS": "batch1 1 n1 42 n2 42"}, NODES
+    ),
+    "lsf-launch-node-file": Row({**LSF, "CSM_ALLOCATION_ID": "9"}, NODES, {"/l/17.hf": "batch1\nn1\nn1\nn2\n"}),
+    "lsf-first-host-with-one-slot": Row({"LSB_JOBID": "17", "LSB_MCPU_HOSTS": "n1 1 n2 42"}, NODES),
     "lsf-no-list": Row({"LSB_JOBID": "17"}, unknown="LSF job 17 does not list them"),
     "grid_engine": Row(SGE, NODES, {"/s/pe_hostfile": TWO_LINES}, tag="grid_engine:17"),
     "grid_engine-no-file": Row(SGE, unknown="PE_HOSTFILE=/s/pe_hostfile"),

@@ -159,7 +159,7 @@ def signature_texts(name: str) -> dict[str, str]:
     return {str(number): text for number, text in enumerate(filter(has_words, dict.fromkeys(texts)), 1)}
 
 
-SIGNATURE_KEYS = ("title",)
+SIGNATURE_KEYS = ("title", "causes", "confirm", "fix", "note")
 """What a diagnosis in Chinese shows in Chinese: what failed, and what to do. Causes and notes stay English."""
 
 

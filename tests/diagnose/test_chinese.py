@@ -74,3 +74,11 @@ def test_a_document_for_others_is_the_same_in_both_languages(name: str, form: st
     finally:
         language.select("en", {})
     assert in_english and in_chinese == in_english
+
+
+@pytest.mark.parametrize("name", ["hccl_ei0012_sdma", "ms_hbm_occupied", "hccl_ei0001_ifname_absent"])
+def test_the_first_line_has_the_chinese_title(name: str, chinese: None) -> None:
+    first, *rest = run(*logs(name)).stdout.splitlines()
+    title = next(re.search(r"(\S.*) \([a-z0-9-]+[,)]", line) for line in rest if "(" in line)
+    assert title and without_breaks(title[1]).partition("根因")[2] in without_breaks(first)
+    assert CHINESE.search(first)

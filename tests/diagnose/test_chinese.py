@@ -82,3 +82,7 @@ def test_the_first_line_has_the_chinese_title(name: str, chinese: None) -> None:
     title = next(re.search(r"(\S.*) \([a-z0-9-]+[,)]", line) for line in rest if "(" in line)
     assert title and without_breaks(title[1]).partition("根因")[2] in without_breaks(first)
     assert CHINESE.search(first)
+
+
+def test_a_first_line_that_is_a_sentence_is_chinese_as_a_whole(chinese: None) -> None:
+    assert "HCCL 心跳指出" in run(*logs("hccl_heartbeat_lost")).stdout.splitlines()[0]

@@ -146,12 +146,13 @@ def _cause_lines(
 
 def _summary(text: str) -> str:
     """Who, and the title of a signature behind a colon; else a sentence. A title may have colons of its own."""
+    sentence = localized_filled(text)
     who, *rest = text.split(": ", 4)
     for number in range(len(rest)):
         title = ": ".join(rest[number:])
-        if localized(title) != title:
+        if title in sentence and localized(title) != title:
             return f"{localized_filled(': '.join((who, *rest[:number])))}{localized(': ')}{localized(title)}"
-    return localized_filled(text)
+    return sentence
 
 
 def _names(culprits: tuple[Culprit, ...], verbose: bool) -> str:

@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Iterator
 
+import pytest
+
 from doctor.engine.language import Catalogue
 from doctor.report.explain.examples import read_examples
 from tests import translations
@@ -38,6 +40,23 @@ def test_placeholders_and_commands_are_those_of_the_english() -> None:
         for problem in translations.disagreements(english, text)
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("english", "chinese_text", "problem"),
+    [
+        ("HCCL_BUFFSIZE=100 or less", "HCCL_BUFFSIZE=200 或更小", "100"),
+        ("raise --gpu-memory-utilization", "增大 --gpu-memory", "--gpu-memory-utilization"),
+        ("as EI0015", "同 EI0005", "EI0015"),
+        ("mount /dev/shm", "挂载 shm", "/dev/shm"),
+        ("unset HCCL_IF_IP", "取消 HCCL_IF", "HCCL_IF_IP"),
+        ("grep -r x run/plog", "grep x run/plog", "-r"),
+    ],
+)
+def test_a_translation_keeps_names_options_codes_paths_and_numbers(
+    english: str, chinese_text: str, problem: str
+) -> None:
+    assert [problem in text for text in translations.disagreements(english, chinese_text)] == [True]
 
 
 def test_no_translation_outlives_its_english() -> None:

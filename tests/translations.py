@@ -45,6 +45,12 @@ PAGE_PARTS = {"claim": "", "why": "Why it matters", "do": "What to do", "source"
 OPTIONAL = {"source"}
 PLACEHOLDER = re.compile(r"\{\w*\}")
 COMMAND = re.compile(r"`[^`]*`")
+NAME = re.compile(
+    r"[A-Za-z]\w*_\w+|(?<![\w-])--?[a-z][\w-]*|\b[A-Z]{1,3}\d{4,}\w*|(?<![\w:>])/[a-z][\w./-]+|\b\d[\d.]*\b"
+    r"|\bhttps://\S+",
+    re.ASCII,
+)
+"""What no language changes: a variable or function, an option, an error code, a path, a number, an address."""
 _CODE = re.compile(r"\(\?|\\[dswb(.]|[\[(]\^|^/\S*$|^-")
 _PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}")
 ERRORS = {
@@ -149,7 +155,7 @@ def playbook_texts(name: str) -> dict[str, str]:
 
 @cache
 def signature_texts(name: str) -> dict[str, str]:
-    """The English texts of a file of signatures, numbered: titles, notes, causes, commands, fixes, without commands."""
+    """The English texts of a file of signatures, numbered: all that people read, without commands alone."""
     path = ROOT / "doctor" / "diagnose" / "signatures" / f"{name}.toml"
     texts: list[str] = []
     for signature in loads(path.read_text("utf-8"))["signature"]:
@@ -159,8 +165,8 @@ def signature_texts(name: str) -> dict[str, str]:
     return {str(number): text for number, text in enumerate(filter(has_words, dict.fromkeys(texts)), 1)}
 
 
-SIGNATURE_KEYS = ("title",)
-"""What a diagnosis in Chinese shows in Chinese: what failed, and what to do. Causes and notes stay English."""
+SIGNATURE_KEYS = ("title", "causes", "confirm", "fix", "note")
+"""All that people read of a signature; patterns, samples, sources and names stay as they are."""
 
 
 def has_words(text: str) -> bool:
@@ -168,6 +174,8 @@ def has_words(text: str) -> bool:
 
     >>> has_words("npu-smi info -t health -i N"), has_words("on each host: npu-smi info")
     (False, True)
+    >>> has_words("npu-smi info (HBM usage)"), has_words("ulimit -n; ls /proc/PID/fd | wc -l")
+    (True, False)
     """
     return not _COMMAND_ALONE.match(text) or bool(_SENTENCE.search(text))
 
@@ -177,7 +185,11 @@ _COMMAND_ALONE = re.compile(
     r"|ulimit|sysctl|ps|sacct|scontrol|sinfo|journalctl|ethtool|mount|findmnt|getent|chronyc|timedatectl|ping|nc|nft"
     r"|msnpureport|export|iptables|printenv|lscpu|numactl|ldd|stat|hostname|ibv_devinfo|dcgmi|kubectl|docker|which) "
 )
-_SENTENCE = re.compile(r"[;:,] (?:and |the |it |on |a |of )|\b(?:the|of|on|on each|and|which|whose) [a-z]+\b")
+_SENTENCE = re.compile(
+    r"[;:,] (?:and |the |it |on |a |of )|\b(?:the|of|on|on each|and|which|whose) [a-z]+\b"
+    r"| (?:and|or|over|per|shows|too) |; [a-z]+ [a-z]+\b|\((?:[A-Za-z]+[, ]+)+[A-Za-z]+\)"
+)
+"""Words between or behind commands, also in brackets: ``ulimit -l too small``, ``npu-smi info (HBM usage)``."""
 
 
 @cache
@@ -444,12 +456,16 @@ def fill(text: str) -> list[str]:
 
 
 def disagreements(english: str, chinese: str) -> Iterator[str]:
-    """Why a translation cannot stand for its English: other placeholders, other commands, other words for a term."""
+    """Why a translation cannot stand for its English: other placeholders, commands, names or numbers."""
     for name, pattern in (("placeholders", PLACEHOLDER), ("commands", COMMAND)):
         expected = {" ".join(part.split()) for part in pattern.findall(english)}
         observed = {" ".join(part.split()) for part in pattern.findall(chinese)}
         if expected != observed:
             yield f"{name}: lost {sorted(expected - observed)}, unexpected {sorted(observed - expected)}"
+    names = {name.rstrip(".,:;)") for name in NAME.findall(english)}
+    lost = sorted(name for name in names if name not in chinese and name.rstrip("s") not in chinese)
+    if lost:
+        yield f"names and numbers: lost {lost}"
     if not chinese.strip():
         yield "empty"
 

@@ -9,6 +9,7 @@ from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.render.document import checked_lines, document
 from doctor.diagnose.render.text import attempt_lines
 from doctor.diagnose.signature import Signature
+from doctor.engine.language import english
 from doctor.engine.sanitize import count_noun
 from doctor.report.formats.markdown import code_span
 
@@ -16,7 +17,14 @@ from doctor.report.formats.markdown import code_span
 def render_markdown(
     diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
 ) -> str:
-    """Headings for the causes; log lines as code, so that nothing in them is markup."""
+    """Headings for the causes, in English; log lines as code, so that nothing in them is markup."""
+    with english():  # as its headings, so that one document has one language
+        return _document_text(diagnosis, signatures, playbooks, code)
+
+
+def _document_text(
+    diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
+) -> str:
     data = document(diagnosis, signatures, playbooks, code)
     lines = [f"# Diagnosis: {data['verdict']}", ""]
     for number, cause in enumerate(data["causes"]):
@@ -48,7 +56,7 @@ def render_markdown(
         lines += ["", "Earlier:", "", *(f"- {_escaped(line)}" for line in attempt_lines(diagnosis, verbose=True))]
     text = "\n".join(lines) + "\n"
     for job in diagnosis.earlier:
-        text += "\nAn earlier job:\n\n" + render_markdown(job, signatures, playbooks, code).replace("# D", "## D", 1)
+        text += "\nAn earlier job:\n\n" + _document_text(job, signatures, playbooks, code).replace("# D", "## D", 1)
     return text
 
 

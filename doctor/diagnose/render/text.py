@@ -95,7 +95,7 @@ def headline(diagnosis: Diagnosis) -> str:
         doubt = {"certain": "", "likely": "Most likely: ", "possible": "Possibly: "}[first.confidence]
         more = len(diagnosis.causes) - 1
         rest = phrase(" ({causes} below)", causes=count_noun(more, "further cause")) if more else ""
-        return f"{localized(doubt)}{localized_filled(first.summary)}{localized('.')}{rest}"
+        return f"{localized(doubt)}{_summary(first.summary)}{localized('.')}{rest}"
     if diagnosis.undecidable:
         return phrase("Undecidable: {reason}.", reason=localized_filled(diagnosis.undecidable.reason))
     files = count_noun(len(diagnosis.files), "file")
@@ -142,6 +142,17 @@ def _cause_lines(
         yield from _labelled(
             "before", ["doctor check" + "".join(f" --select {name}" for name in signature.checks[:4])], width
         )
+
+
+def _summary(text: str) -> str:
+    """Who, and the title of a signature behind a colon; else a sentence. A title may have colons of its own."""
+    sentence = localized_filled(text)
+    who, *rest = text.split(": ", 4)
+    for number in range(len(rest)):
+        title = ": ".join(rest[number:])
+        if title in sentence and localized(title) != title:
+            return f"{localized_filled(': '.join((who, *rest[:number])))}{localized(': ')}{localized(title)}"
+    return sentence
 
 
 def _names(culprits: tuple[Culprit, ...], verbose: bool) -> str:

@@ -25,10 +25,10 @@ def render_html(
     code: int,
     redact: Callable[[str], str] = str,
 ) -> str:
-    """The page. ``playbooks`` are those for each check, ``redact`` is applied to every text of the diagnosis."""
-    job = _safe(_job(diagnosis, signatures, playbooks, code), redact)
-    earlier = [_safe(_job(other, signatures, playbooks, code), redact) for other in diagnosis.earlier]
-    with english():  # as its texts, so that one page has one language
+    """The page, in English. ``playbooks`` are those for each check, ``redact`` is applied to every text of the job."""
+    with english():  # as the words of its template, so that one page has one language
+        job = _safe(_job(diagnosis, signatures, playbooks, code), redact)
+        earlier = [_safe(_job(other, signatures, playbooks, code), redact) for other in diagnosis.earlier]
         return self_contained_page(
             "diagnosis.html.jinja",
             {},

@@ -1,0 +1,88 @@
+"""A diagnosis in Chinese: what failed, why, how to confirm it and what to do; documents for others stay English."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from doctor.diagnose.render.page import signature_page
+from doctor.diagnose.signature import load_signatures
+from doctor.engine import language
+from tests import translations
+from tests.diagnose.test_command import LOGS, run
+
+CHINESE = re.compile("[\u4e00-\u9fff]")
+SIGNATURES = load_signatures()
+CASES = ["hccl_ei0015", "hccl_ei0013", "afd_error_cqe", "ms_hbm", "afd_socket_p2p"]
+
+
+@pytest.fixture
+def chinese() -> Iterator[None]:
+    language.select("zh", {})
+    yield
+    language.select("en", {})
+
+
+def logs(name: str) -> list[str]:
+    return [str(path) for path in sorted(LOGS.glob(f"{name}*.log"))]
+
+
+def read_aloud(name: str) -> list[str]:
+    """The texts of a signature that people read, and that are more than a command."""
+    signature = SIGNATURES[name]
+    texts = [signature.title, signature.note, *signature.causes, *signature.confirm, *signature.fix]
+    return [text for text in texts if text and translations.has_words(text)]
+
+
+def without_breaks(text: str) -> str:
+    return "".join(text.split())
+
+
+def test_every_page_of_a_signature_has_the_chinese_of_all_that_people_read(chinese: None) -> None:
+    lacking = []
+    for signature in SIGNATURES.values():
+        page = without_breaks(signature_page(signature, (), 100))
+        for text in read_aloud(signature.id):
+            shown = language.localized(text)
+            is_prose = text in (signature.note, *signature.causes, *signature.fix)
+            is_sentence = is_prose and len(re.findall("[a-z]{3,}", text)) > 2
+            if without_breaks(shown) not in page or (is_sentence and not CHINESE.search(shown)):
+                lacking.append(f"{signature.id}: {text}")
+    assert lacking == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_report_says_why_and_what_to_do_in_chinese(name: str, chinese: None) -> None:
+    report = run(*logs(name)).stdout
+    cause = next(name for name in re.findall(r"\(([a-z0-9-]+)[,)]", report) if name in SIGNATURES)
+    shown = without_breaks(report)
+    for text in (SIGNATURES[cause].causes[0], SIGNATURES[cause].fix[0]):
+        assert without_breaks(language.localized(text)) in shown
+        assert CHINESE.search(language.localized(text))
+        assert without_breaks(text) not in shown
+
+
+@pytest.mark.parametrize("form", ["md", "html", "json"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_document_for_others_is_the_same_in_both_languages(name: str, form: str) -> None:
+    in_english = run(*logs(name), "-f", form).stdout
+    language.select("zh", {})
+    try:
+        in_chinese = run(*logs(name), "-f", form).stdout
+    finally:
+        language.select("en", {})
+    assert in_english and in_chinese == in_english
+
+
+@pytest.mark.parametrize("name", ["hccl_ei0012_sdma", "ms_hbm_occupied", "hccl_ei0001_ifname_absent"])
+def test_the_first_line_has_the_chinese_title(name: str, chinese: None) -> None:
+    first, *rest = run(*logs(name)).stdout.splitlines()
+    title = next(re.search(r"(\S.*) \([a-z0-9-]+[,)]", line) for line in rest if "(" in line)
+    assert title and without_breaks(title[1]).partition("根因")[2] in without_breaks(first)
+    assert CHINESE.search(first)
+
+
+def test_a_first_line_that_is_a_sentence_is_chinese_as_a_whole(chinese: None) -> None:
+    assert "HCCL 心跳指出" in run(*logs("hccl_heartbeat_lost")).stdout.splitlines()[0]

@@ -268,7 +268,16 @@ PARSER = (
 WORDS = (
     *("ok", "FAIL", "warn", "crash", "unknown", "skip", "waived", "error", "warning"),
     *("HEALTHY", "FAILED", "WARNINGS", "UNKNOWN", "NOTHING", *AREAS),
-    *("one host", "no accelerator", "this host", "these hosts", "their subject", "not checked", "smoke run"),
+    *(
+        "one host",
+        "no accelerator",
+        "no host answered",
+        "this host",
+        "these hosts",
+        "their subject",
+        "not checked",
+        "smoke run",
+    ),
     *("why", "fix", "observed", "expected", "blocked", "more", "note", "trace", "found", "checks", "what"),
     *("cause", "links", "call", "waited", "evidence", "stack", "unfinished", "ran", "ranks", "stages", "layouts"),
     *("speed", "devices", "soak", "follows", "findings", "crashed"),

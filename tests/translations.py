@@ -285,6 +285,7 @@ WORDS = (
     *("Why it matters", "What a finding says, for example", "What to do", "Source", "Job settings it uses"),
     *("from", "of", "incoming connections to", "outgoing connections to", EVERYONE),
     *(kind.report_text for kind in FAILURE_KINDS.values()),
+    *(kind.differing_text for kind in FAILURE_KINDS.values() if kind.differing_text),
     *(
         "{0} from {1}",
         "{0} host from {1}",

@@ -61,7 +61,15 @@ ERRORS = {
 }
 REASONS = {"Unreadable", "Absent", "Skip", "Reason", "Finding"}
 PHRASES = {"phrase", "localized", "noun"}
-PAGES = ("report.html.jinja", "parts.html.jinja", "frame.html.jinja", "page.js", "check_grid.js", "path_map.js")
+PAGES = (
+    "report.html.jinja",
+    "diagnosis.html.jinja",
+    "parts.html.jinja",
+    "frame.html.jinja",
+    "page.js",
+    "check_grid.js",
+    "path_map.js",
+)
 """Files of the HTML report that say something themselves."""
 
 
@@ -303,6 +311,7 @@ WORDS = (
     *_ROLES.values(),
     *("any", "certain", "likely", "possible", "known and unknown", "hosts and checks"),
     *("diff: findings", "diff: before", "diff: now"),
+    *("Now", "Ranks that only waited", "Not read", "Notes", "Earlier"),
     *("Likely causes", "Confirm", "Fix", "Follows from it", "Checks before the next job", "Playbooks", "Patterns"),
     *("Example", "Sources", "interrupts jobs", "needs a reboot", ", as root", ", as root through sudo -n"),
     *("{check} passes", "{check} also depends on hosts that follow", "{check} still fails: {reason}"),

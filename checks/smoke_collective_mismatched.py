@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
-from doctor.smoke.model import SmokeRun
+from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
 
@@ -25,8 +25,10 @@ def smoke_collective_mismatched(run: SmokeRun, started: PerHost[SmokeStart] | No
     the same call. Of two sides, the culprit is the one whose calls differ from its own previous step, else the
     minority. PyTorch and NCCL document that calls must match on all ranks.
     """
-    yield from failure_findings(
-        run,
-        "{who} called {doing} {where}; the others did not",
-        "mismatch",
-    )
+    yield from failure_findings(run, _sentence, "mismatch")
+
+
+def _sentence(failure: Failure) -> str:
+    if failure.culprits_differ:
+        return "{who} called different collectives {where}: {sides}"
+    return "{who} called {doing} {where}; the others did not"

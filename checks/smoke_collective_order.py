@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
-from doctor.smoke.model import SmokeRun
+from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
 
@@ -22,8 +22,10 @@ def smoke_collective_order(run: SmokeRun, started: PerHost[SmokeStart] | None) -
     The ranks' waits form a graph: a rank in a collective waits for each member that has not entered it. A cycle in that
     graph cannot resolve itself, so it is reported without any timeout.
     """
-    yield from failure_findings(
-        run,
-        "{who} and others wait for each other in a cycle {where}: {sides}",
-        "order",
-    )
+    yield from failure_findings(run, _sentence, "order")
+
+
+def _sentence(failure: Failure) -> str:
+    if failure.culprits_differ and not failure.waiting_ranks:
+        return "{who} wait for each other in a cycle {where}: {sides}"
+    return "{who} and others wait for each other in a cycle {where}: {sides}"

@@ -134,6 +134,11 @@ def test_a_filled_template_is_recognized() -> None:
     assert catalogue.filled("no such sentence") == "no such sentence"
 
 
+def test_a_known_sentence_behind_a_colon_is_no_value_of_a_pattern() -> None:
+    catalogue = Catalogue({"the process of {0}": "{0} 的进程", "no such file": "没有该文件", ": ": "："})
+    assert catalogue.filled("the process of run.log: no such file") == "run.log 的进程：没有该文件"
+
+
 def test_placeholders_with_nothing_between_are_recognized() -> None:
     catalogue = Catalogue(
         {"no check is named {0}{1}": "没有名为 {0} 的检查项{1}", "; did you mean {0}?": "；是否为 {0}？"}

@@ -67,7 +67,15 @@ ERRORS = {
 }
 REASONS = {"Unreadable", "Absent", "Skip", "Reason", "Finding"}
 PHRASES = {"phrase", "localized", "noun"}
-PAGES = ("report.html.jinja", "parts.html.jinja", "frame.html.jinja", "page.js", "check_grid.js", "path_map.js")
+PAGES = (
+    "report.html.jinja",
+    "diagnosis.html.jinja",
+    "parts.html.jinja",
+    "frame.html.jinja",
+    "page.js",
+    "check_grid.js",
+    "path_map.js",
+)
 """Files of the HTML report that say something themselves."""
 
 
@@ -281,7 +289,16 @@ PARSER = (
 WORDS = (
     *("ok", "FAIL", "warn", "crash", "unknown", "skip", "waived", "error", "warning"),
     *("HEALTHY", "FAILED", "WARNINGS", "UNKNOWN", "NOTHING", *AREAS),
-    *("one host", "no accelerator", "this host", "these hosts", "their subject", "not checked", "smoke run"),
+    *(
+        "one host",
+        "no accelerator",
+        "no host answered",
+        "this host",
+        "these hosts",
+        "their subject",
+        "not checked",
+        "smoke run",
+    ),
     *("why", "fix", "observed", "expected", "blocked", "more", "note", "trace", "found", "checks", "what"),
     *("cause", "links", "call", "waited", "evidence", "stack", "unfinished", "ran", "ranks", "stages", "layouts"),
     *("loss", "speed", "devices", "soak", "follows", "findings", "crashed"),
@@ -289,6 +306,7 @@ WORDS = (
     *("Why it matters", "What a finding says, for example", "What to do", "Source", "Job settings it uses"),
     *("from", "of", "incoming connections to", "outgoing connections to", EVERYONE),
     *(kind.report_text for kind in FAILURE_KINDS.values()),
+    *(kind.differing_text for kind in FAILURE_KINDS.values() if kind.differing_text),
     *(
         "{0} from {1}",
         "{0} host from {1}",
@@ -306,6 +324,7 @@ WORDS = (
     *_ROLES.values(),
     *("any", "certain", "likely", "possible", "known and unknown", "hosts and checks"),
     *("diff: findings", "diff: before", "diff: now"),
+    *("Now", "Ranks that only waited", "Not read", "Notes", "Earlier"),
     *("Likely causes", "Confirm", "Fix", "Follows from it", "Checks before the next job", "Playbooks", "Patterns"),
     *("Example", "Sources", "interrupts jobs", "needs a reboot", ", as root", ", as root through sudo -n"),
     *("{check} passes", "{check} also depends on hosts that follow", "{check} still fails: {reason}"),

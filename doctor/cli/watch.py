@@ -77,7 +77,11 @@ def command(
     modes = {"--attach": attach.requested, "--log": log.requested, "a command after --": bool(command_line)}
     requested = [name for name, is_asked in modes.items() if is_asked]
     if len(requested) != 1:
-        problem = f"{' and '.join(requested)} are both given" if requested else "nothing to watch"
+        if not requested:
+            raise UsageError(
+                "nothing to watch: expected a command after --, for example doctor watch -- torchrun train.py"
+            )
+        problem = f"{' and '.join(requested)} are both given"
         raise UsageError(f"{problem}: expected a command after --, for example doctor watch -- torchrun train.py")
     if targets and command_line:
         raise UsageError(f"{printable(targets[0], 60)!r}: expected no word before --, except options")

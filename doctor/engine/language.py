@@ -25,6 +25,7 @@ LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "locale")
 MIN_LETTERS = 7
 LIST_SIGN = "; "
+COLON = ": "
 MAX_ITEMS = 8
 """Texts of a list that are looked up one by one."""
 MAX_DEPTH = 3
@@ -53,11 +54,17 @@ class Catalogue:
     def filled(self, english: str, depth: int = 0) -> str:
         """The translation of ``english``, a text or a template that has been filled, or itself.
 
+        A known sentence behind a colon is taken before patterns, whose last value it would else be part of.
         A pattern of few letters fits only where each value is one word, or no list: it would fit too much.
         """
         exact = self.texts.get(english)
         if exact is not None or depth == MAX_DEPTH or len(english) > MAX_CHARS or " " not in english:
             return exact or english
+        subject, colon, sentence = english.rpartition(COLON)
+        if colon and " " in sentence and sentence in self.texts:
+            translated_subject = self.filled(subject, depth + 1)
+            if translated_subject != subject or " " not in subject:  # else the subject is part of a sentence of its own
+                return translated_subject + self.texts.get(COLON, COLON) + self.texts[sentence]
         for word in (_first_word(english), ""):
             for parts, translated in self.patterns.get(word, ()):
                 values = _values_between(parts, english)

@@ -39,6 +39,8 @@ class FailureKindInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the check that reports it."""
     report_text: str
     """Stands in reports behind the ranks: ``rank 5 died``."""
+    differing_text: str = ""
+    """The same where the ranks differ among themselves; empty where that makes no difference."""
     implies_stage: bool = False
     """The kind implies its stage."""
     implies_text: bool = False
@@ -65,6 +67,7 @@ _ROWS = (
         meaning="another op, dtype, size or root in the same place of the sequence",
         check="smoke-collective-mismatched",
         report_text="called a different collective than the others",
+        differing_text="called different collectives",
     ),
     FailureKindInfo(
         name="order",

@@ -48,6 +48,11 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     """Seconds before this verdict at which each rank concerned entered the collective that it is in, or left its last
     one, or ended."""
 
+    @property
+    def culprits_differ(self) -> bool:
+        """The culprit ranks made different calls: it is not known which of them is wrong, or each is for itself."""
+        return len({self.calls[rank] for rank in self.culprit_ranks if rank in self.calls}) > 1
+
 
 class RankEnvironment(msgspec.Struct, frozen=True):
     """What some ranks run on: equal for all of them."""

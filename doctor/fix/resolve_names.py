@@ -29,8 +29,11 @@ def checks_to_run(names: Sequence[str], checks: Sequence[HasAreaT], playbooks: S
     known_names = [*playbooks_by_name, *(word for candidate in checks for word in (candidate.name, candidate.area))]
     for name in names:
         if name not in known_names:
-            hint = did_you_mean(name, known_names) or "; `doctor list` lists the checks; pass hosts with -w"
-            raise UnknownName(f"no check, area or playbook is named {name[:60]!r}{hint}")
+            if hint := did_you_mean(name, known_names):
+                raise UnknownName(f"no check, area or playbook is named {name[:60]!r}{hint}")
+            raise UnknownName(
+                f"no check, area or playbook is named {name[:60]!r}; `doctor list` lists the checks; pass hosts with -w"
+            )
     selected = [
         candidate
         for candidate in checks

@@ -166,3 +166,12 @@ def test_ranks_and_sizes_in_words() -> None:
         "4 MiB",
         "1.5 GiB",
     ]
+
+
+def test_ranks_that_differ_among_themselves_are_not_held_against_others() -> None:
+    hang = made.smoke_hang().smoke
+    assert hang
+    failure = Failure("mismatch", culprit_ranks=(0, 1), calls={0: "all_reduce #7 (4 x float32)", 1: "barrier #7"})
+    (cause, *_) = (text for _, text in smoke_lines(msgspec.structs.replace(hang, failures=(failure,)), False))
+    assert "called different collectives" in cause
+    assert "others" not in cause

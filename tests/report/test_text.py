@@ -249,7 +249,10 @@ def test_a_report_that_names_a_cause_that_it_does_not_hold_hides_nothing() -> No
 def test_a_finding_takes_eight_rows_at_most_and_no_command_is_cut(width: int) -> None:
     advice = " ".join(f"Then run `command --number {number} --with some more words`." for number in range(20))
     check = made.make(
-        "link-down", made.ERROR, "links", f"Up.\n\n## Why it matters\nBad. Very.\n\n## What to do\n{advice}"
+        "link-down",
+        made.ERROR,
+        "links",
+        f"Up.\n\n## Why it matters\nBad. Very {'long ' * 40}.\n\n## What to do\n{advice}",
     )
     report = made.report(made.outcome("link-down", Finding("down", hosts=("node001",), observed="a", expected="b")))
     said = text.render(report, {"link-down": check}, terminal=Terminal(tty=True, width=width)).split("\n\n")[0]

@@ -80,8 +80,10 @@ def _expand(argument: str) -> list[str]:
         return [argument]
     matches = sorted(glob.glob(os.path.expanduser(argument), recursive=True))
     if not matches:
-        expected = "expected log files, folders or patterns, or --logs for those of hosts"
-        raise InputError(f"{printable(argument)}: does not exist; {expected}")
+        name = printable(argument)
+        raise InputError(
+            f"{name}: does not exist; expected log files, folders or patterns, or --logs for those of hosts"
+        )
     return matches
 
 

@@ -67,6 +67,32 @@ def document(
     }
 
 
+def readable(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A document of `document` for people: its sentences in the language of this process, names and log lines as is."""
+    return {
+        **data,
+        **{key: [localized_filled(text) for text in data[key]] for key in ("notes", "unread")},
+        "source": localized_filled(data["source"]),
+        "causes": [_readable_cause(cause) for cause in data["causes"]],
+        "waiting": [{**item, "title": localized(item["title"])} for item in data["waiting"]],
+        "undecidable": data["undecidable"]
+        and {
+            "reason": localized_filled(data["undecidable"]["reason"]),
+            "missing": [localized_filled(text) for text in data["undecidable"]["missing"]],
+        },
+        "files": [{**file, "notes": [localized_filled(note) for note in file["notes"]]} for file in data["files"]],
+    }
+
+
+def _readable_cause(cause: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **cause,
+        "summary": localized_filled(cause["summary"]),
+        **{key: localized(cause[key]) for key in ("title", "rule", "confidence")},
+        **{key: [localized(text) for text in cause[key]] for key in ("likely_causes", "confirm", "fix")},
+    }
+
+
 def render_json(
     diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
 ) -> str:

@@ -7,10 +7,9 @@ from typing import Any
 
 from doctor import __version__
 from doctor.diagnose.cause import Diagnosis
-from doctor.diagnose.render.document import checked_lines, document
+from doctor.diagnose.render.document import checked_lines, document, readable
 from doctor.diagnose.render.text import headline
 from doctor.diagnose.signature import Signature
-from doctor.engine.language import english
 from doctor.report.layout.formatting import STYLES, clean
 from doctor.report.web.self_contained import self_contained_page
 
@@ -25,19 +24,18 @@ def render_html(
     code: int,
     redact: Callable[[str], str] = str,
 ) -> str:
-    """The page, in English. ``playbooks`` are those for each check, ``redact`` is applied to every text of the job."""
-    with english():  # as the words of its template, so that one page has one language
-        job = _safe(_job(diagnosis, signatures, playbooks, code), redact)
-        earlier = [_safe(_job(other, signatures, playbooks, code), redact) for other in diagnosis.earlier]
-        return self_contained_page(
-            "diagnosis.html.jinja",
-            {},
-            verdict=job["headline"],
-            verdict_style=STYLES[_STATUS_WORDS[job["verdict"]]],
-            jobs=[job, *earlier],
-            exit_code=int(code),
-            version=__version__,
-        )
+    """The page. ``playbooks`` are those for each check, ``redact`` is applied to every text of the diagnosis."""
+    job = _safe(_job(diagnosis, signatures, playbooks, code), redact)
+    earlier = [_safe(_job(other, signatures, playbooks, code), redact) for other in diagnosis.earlier]
+    return self_contained_page(
+        "diagnosis.html.jinja",
+        {},
+        verdict=job["headline"],
+        verdict_style=STYLES[_STATUS_WORDS[job["verdict"]]],
+        jobs=[job, *earlier],
+        exit_code=int(code),
+        version=__version__,
+    )
 
 
 def _job(
@@ -45,9 +43,12 @@ def _job(
 ) -> dict[str, Any]:
     """The JSON document of one job, with the sentences that only texts have."""
     now = [checked_lines(checked) for checked in diagnosis.checked]
-    job = {**document(diagnosis, signatures, playbooks, code), "headline": headline(diagnosis)}
+    data = document(diagnosis, signatures, playbooks, code)
+    job = {**readable(data), "headline": headline(diagnosis)}
+    certain = [cause["confidence"] == "certain" for cause in data["causes"]]
     job["causes"] = [
-        {**cause, "now": now[number] if number < len(now) else []} for number, cause in enumerate(job["causes"])
+        {**cause, "is_certain": certain[number], "now": now[number] if number < len(now) else []}
+        for number, cause in enumerate(job["causes"])
     ]
     return {**job, "earlier_jobs": []}
 

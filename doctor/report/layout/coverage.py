@@ -13,6 +13,7 @@ from doctor.report.layout.tally import Counts
 
 _DEVICE_CHECKS = ("npu-missing", "gpu-driver-not-loaded")
 """They apply to every host that has a device of their kind, and to no other."""
+_UNREACHABLE = "host-unreachable"
 
 
 class AreaCoverage(msgspec.Struct, frozen=True):
@@ -21,17 +22,22 @@ class AreaCoverage(msgspec.Struct, frozen=True):
     area: str
     applied: int
     checks: int
+    unknown: int = 0
 
 
 class Coverage(msgspec.Struct, frozen=True):
     """What a run covered."""
 
     applied: int
-    """Checks that applied to at least one host, or to the job itself, whatever came of them."""
+    """Checks that came to a result on at least one host, or for the job itself."""
     checks: int
     limits: tuple[str, ...]
-    """What kept many of the others from applying, in words: one host, no accelerator."""
+    """What kept many of the others from applying, in words: one host, no accelerator, no host answered."""
     areas: tuple[AreaCoverage, ...]
+    unknown: int = 0
+    """Checks that came to a result nowhere, because every host is unknown or the check crashed."""
+    unsettled: int = 0
+    """Checks that do not apply to the hosts that answered, and are unknown on others."""
 
     @property
     def text(self) -> str:
@@ -40,7 +46,16 @@ class Coverage(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> str:
-        """``18 of 124 checks apply``."""
+        """``18 of 124 checks apply``, or ``known to apply``, or ``4 of 124 checks judged, 80 could not be``."""
+        if self.unknown:
+            return phrase(
+                "{count} of {total} checks judged, {unknown} could not be",
+                count=self.applied,
+                total=self.checks,
+                unknown=self.unknown,
+            )
+        if self.unsettled:
+            return phrase("{count} of {total} checks known to apply", count=self.applied, total=self.checks)
         return phrase(
             "{count} of {total} checks applies" if self.applied == 1 else "{count} of {total} checks apply",
             count=self.applied,
@@ -57,24 +72,40 @@ def coverage(report: Report, counts: Counts) -> Coverage:
     """What the run covered; ``counts`` are those of the report."""
     areas = [area for area in AREAS if any(outcome.area == area for outcome in report.outcomes)]
     return Coverage(
-        counts.checks - counts.skipped,
+        sum(map(_applied, report.outcomes)),
         counts.checks,
         tuple(_limits(report)),
         tuple(_area_coverage(area, [outcome for outcome in report.outcomes if outcome.area == area]) for area in areas),
+        sum(map(_is_unknown, report.outcomes)),
+        sum(map(_is_unsettled, report.outcomes)),
     )
 
 
 def _area_coverage(area: str, outcomes: list[Outcome]) -> AreaCoverage:
-    return AreaCoverage(area, sum(map(_applied, outcomes)), len(outcomes))
+    return AreaCoverage(area, sum(map(_applied, outcomes)), len(outcomes), sum(map(_is_unknown, outcomes)))
 
 
 def _applied(outcome: Outcome) -> bool:
-    return bool(outcome.findings or outcome.crashed or outcome.unknown or outcome.waived or outcome.complete)
+    return bool(outcome.findings or outcome.waived or outcome.complete)
+
+
+def _is_unknown(outcome: Outcome) -> bool:
+    return bool(outcome.crashed or (outcome.unknown and not outcome.skipped)) and not _applied(outcome)
+
+
+def _is_unsettled(outcome: Outcome) -> bool:
+    return bool(outcome.unknown and outcome.skipped and not outcome.crashed) and not _applied(outcome)
 
 
 def _limits(report: Report) -> Iterator[str]:
+    by_name = {outcome.check: outcome for outcome in report.outcomes}
+    unreachable = by_name.get(_UNREACHABLE)
+    dead = {host for finding in unreachable.findings for host in finding.hosts} if unreachable else set()
+    if report.hosts and dead.issuperset(report.hosts):
+        yield "no host answered"
+        return
     if len(report.hosts) == 1:
         yield "one host"
-    by_name = {outcome.check: outcome for outcome in report.outcomes}
-    if report.hosts and all(name in by_name and not _applied(by_name[name]) for name in _DEVICE_CHECKS):
+    devices = [by_name.get(name) for name in _DEVICE_CHECKS]
+    if report.hosts and all(outcome and not _applied(outcome) and not outcome.unknown for outcome in devices):
         yield "no accelerator"

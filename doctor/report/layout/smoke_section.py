@@ -48,6 +48,12 @@ def _safe(text: str) -> str:
     return " " * (len(text) - len(text.lstrip(" "))) + clean(text, MAX_LINE_CHARS)
 
 
+def failure_text(failure: Failure) -> str:
+    """What the culprit ranks did, to stand behind them: ``died``."""
+    kind = FAILURE_KINDS[failure.kind]
+    return localized(kind.differing_text if kind.differing_text and failure.culprits_differ else kind.report_text)
+
+
 def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Iterator[tuple[str, str]]:
     kind = FAILURE_KINDS[failure.kind]
     ranks_text = ranks_in_words(failure.culprit_ranks) if failure.culprit_ranks else localized("all ranks")
@@ -65,7 +71,7 @@ def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Itera
     text = localized(": ") + clean(localized_filled(failure.text)) if failure.text and not kind.implies_text else ""
     yield (
         "cause",
-        f"{ranks_text}{placements_text} {localized(kind.report_text)}{localized(', ').join(['', *where])}{text}",
+        f"{ranks_text}{placements_text} {failure_text(failure)}{localized(', ').join(['', *where])}{text}",
     )
     if failure.links:
         yield (

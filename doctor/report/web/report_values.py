@@ -10,13 +10,12 @@ import msgspec
 
 from doctor import __version__
 from doctor.engine.language import localized, phrase
-from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import Failure, SmokeSummary
 from doctor.report.layout.formatting import STYLES, StatusStyle, clean, count_noun
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.page import build_page
 from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportPart, ReportSection
-from doctor.report.layout.smoke_section import ranks_in_words
+from doctor.report.layout.smoke_section import failure_text, ranks_in_words
 from doctor.report.layout.tally import tally
 from doctor.report.web.check_grid import check_grid
 from doctor.report.web.hang_timeline import Timeline, hang_timeline
@@ -195,7 +194,6 @@ def _plain_lines(lines: Details) -> Iterator[tuple[str, str]]:
 
 
 def _failure(failure: Failure) -> FailureView:
-    kind = FAILURE_KINDS[failure.kind]
     culprits = ranks_in_words(failure.culprit_ranks) if failure.culprit_ranks else localized("all ranks")
     ranks_by_stack: dict[str, list[int]] = {}
     for rank, text in sorted(failure.stacks.items(), key=lambda item: (item[0] not in failure.culprit_ranks, item[0])):
@@ -207,7 +205,7 @@ def _failure(failure: Failure) -> FailureView:
         if room >= 0 and len(stacks) < MAX_STACKS:
             stacks.append((ranks_in_words(ranks), stack))
     return FailureView(
-        f"{culprits} {localized(kind.report_text)}",
+        f"{culprits} {failure_text(failure)}",
         hang_timeline(failure),
         tuple(stacks),
         len(ranks_by_stack) - len(stacks),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from doctor.engine.fact import Unreadable
@@ -17,8 +17,10 @@ MAX_LISTED = 8
 DEVICES = {"gloo": "", "nccl": "GPU", "hccl": "NPU"}
 
 
-def failure_findings(run: SmokeRun, template: str, *kinds: FailureKind, **more: Any) -> Iterator[Finding]:
-    """One finding for each failure of these kinds, at the hosts that cause it.
+def failure_findings(
+    run: SmokeRun, template: str | Callable[[Failure], str], *kinds: FailureKind, **more: Any
+) -> Iterator[Finding]:
+    """One finding for each failure of these kinds, at the hosts that cause it; ``template`` may depend on the failure.
 
     Raises: Unreadable, for a run without such a failure that did not complete either.
     """
@@ -26,7 +28,8 @@ def failure_findings(run: SmokeRun, template: str, *kinds: FailureKind, **more: 
     if failures and run.environment_trial is not None and run.environment_trial.passes:
         raise Unreadable("the same run passes without the job's variables", "smoke-environment-fails")
     for failure in failures:
-        yield Finding(template, hosts=blamed_hosts(run, failure), **finding_values(run, failure), **more)
+        words = template if isinstance(template, str) else template(failure)
+        yield Finding(words, hosts=blamed_hosts(run, failure), **finding_values(run, failure), **more)
     if not failures and run.ended != "complete":
         raise Unreadable(*unreached_reason(run, "teardown"))
 

@@ -214,6 +214,7 @@ class TestLinksOfOthers:
             "doctor/watch/attach/recorded_causes.py",  # the same
             "doctor/watch/data_folder.py",  # in the folder of `doctor.watch.folder`
             "doctor/watch/folder.py",  # in a folder of its own, that only this user can enter
+            "doctor/watch/output_pump.py",  # its own stdout, and the copy in the folder of `doctor.watch.folder`
             "doctor/watch/hook/channel.py",  # the same, in the job
             "doctor/watch/hook/rank_files.py",  # the same
         }

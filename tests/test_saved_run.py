@@ -22,6 +22,7 @@ from doctor.engine.exit_code import exit_code
 from doctor.engine.fact import Output, Visit
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import SCHEMA, BadRun, HostRecord, Run
+from doctor.engine.watch_summary import WatchResult
 from doctor.report.formats.registry import FORMATS, RenderContext, render
 from doctor.session.examine import replay
 from doctor.session.saved_run import load
@@ -75,6 +76,7 @@ def valid_run() -> dict[str, Any]:
         ("rank-blocked", "host-unreachable"),
         "the job has 4 hosts or more",
         training={"jobs": [{"launch": {"nodes": {"option": "--nnodes", "value": 2}}}]},
+        watch=msgspec.to_builtins(WatchResult(hosts={0: "w1", 1: "w2"}), str_keys=True),
     )
     document: dict[str, Any] = json.loads(msgspec.json.encode(run))
     return document

@@ -39,10 +39,10 @@ def with_earlier_attempts(
         ]
         if not chosen:
             continue
-        diagnosis = diagnose(chosen, catalog, unread)
+        cause = diagnose(chosen, catalog, unread)
         is_job = any(len(of_file) >= back and of_file[-back].is_job for of_file in ends)
-        attempts.append(EarlierAttempt(diagnosis, is_job, _is_same(diagnosis, later)))
-        later = diagnosis if is_job else later
+        attempts.append(EarlierAttempt(cause, is_job, _is_same(cause, later)))
+        later = cause if is_job else later
     return msgspec.structs.replace(diagnosis, attempts=tuple(attempts)) if attempts else diagnosis
 
 

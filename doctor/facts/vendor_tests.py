@@ -172,11 +172,11 @@ class GpudState(msgspec.Struct, frozen=True):
 class GpudStates(Fact, frozen=True):
     r"""The components that gpud, the GPU monitor of Lepton AI, does not find healthy, where it runs.
 
-    Raw output, as JSON, with gpud's own JSON in ``text`` (leptonai/gpud, docs/INTEGRATION.md and issue 1072)::
+    Raw output, as JSON, with gpud's own JSON in ``text``::
 
-        {"running": true, "status": 200, "text": "[{\"component\": \"accelerator-nvidia-error-xid\", \"states\":
-         [{\"name\": \"error_xid\", \"health\": \"Unhealthy\", \"reason\": \"XID 48 (Double Bit ECC Error)\",
-         \"suggested_actions\": {\"repair_actions\": [\"HARDWARE_INSPECTION\"]}}]}]"}
+        {"running": true, "status": 200, "text": "[{\"component\": \"os\", \"states\": [{\"health\": \"Degraded\"}]}]"}
+
+    Source: leptonai/gpud, docs/INTEGRATION.md and issue 1072.
     """
 
     probe = ask(read_gpud, requires=GPUD_FOLDER, timeout=8)

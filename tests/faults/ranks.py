@@ -242,7 +242,7 @@ ROWS = [
     table("rank-table-address-repeated", copied("device_ip", (0, 4), (2, 4)), blamed=[0, 2], says="device 4"),
     table("rank-table-families-mixed", device(2, 5, device_ip="fd00::7"), blamed=[2], values={"version": 6}),
     table("rank-table-ports-wrong", device(2, 5, device_port="70000"), values={"observed": ["70000 (rank 21)"]}),
-    table("rank-table-a1-layout", first_devices(1, 3), fleet="a1", values={"host": "sb0002", "count": 3}),
+    table("rank-table-a1-layout", first_devices(1, 3), fleet="a1", values={"count": 3}, blamed=(1,)),
     table("rank-table-super-pod-wrong", pods_without_last, fleet="a3", blamed=[3], values={"which": ["sb0004"]}),
     table(
         "rank-table-super-device-repeated",

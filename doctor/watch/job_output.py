@@ -46,7 +46,7 @@ class _Stream:
                 self._copy_settings()
             self._start()
         except BaseException:
-            self.close()
+            self._close_ends()
             raise
 
     def _copy_settings(self) -> None:
@@ -92,8 +92,9 @@ class _Stream:
 
     def _carry_here(self, source: int) -> None:
         assert self.control
+        copy = output_pump.LineCopy(str(self.copy), self.every_line)
         with self.control.dup() as control:
-            output_pump.carry(source, self.target, control.fileno(), output_pump.LineCopy(str(self.copy), False))
+            output_pump.carry(source, self.target, control.fileno(), copy)
         self.source = -1
         os.close(source)
 
@@ -113,7 +114,12 @@ class _Stream:
             self.job_end = -1
 
     def close(self) -> None:
-        """The process lives on as long as anything of the job holds the stream."""
+        """The process lives on as long as anything of the job holds the stream; a thread waits for its end."""
+        self._close_ends()
+        if self.process.poll() is None:
+            threading.Thread(target=self.process.wait, daemon=True).start()
+
+    def _close_ends(self) -> None:
         self.close_job_end()
         if self.source >= 0 and self.thread is None:
             os.close(self.source)

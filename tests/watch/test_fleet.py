@@ -52,7 +52,7 @@ class Job:
 
     def follower(self, host: str = "w1", world: int = 4, rank: int = 2) -> FollowingHost:
         context = msgspec.structs.replace(HERE, launcher_host_name=host)
-        follower = FollowingHost(self.meeting._replace(context=context), world, rank, 2)
+        follower = FollowingHost(self.meeting._replace(context=context), world, rank, 2, Outbox())
         self._stack.callback(follower.close)
         return follower
 
@@ -179,9 +179,30 @@ def test_a_host_that_comes_again_tells_all_once_more(job: Job) -> None:
     assert job.news[1][1].moment is not None and list(job.post.hosts) == ["w1"]
 
 
+def test_what_a_rank_tells_before_its_host_has_met_the_leader_is_heard_too(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank that has begun, and does not come to the rendezvous, tells nothing more."""
+    monkeypatch.setattr("doctor.watch.training.leads", lambda context, ranks: False)
+    now = time.monotonic()
+    training = Training(4, 10.0, "w1", now)
+    process = SimpleNamespace(
+        snapshot=lambda now: None, timed=SimpleNamespace(entries=[]), times=lambda: (0, 0, 0), ended=False
+    )
+    training.add_process(2, process)  # type: ignore[arg-type]
+    training.take_own(2, process, [{"ev": "rank", "rank": 2}], now)  # type: ignore[arg-type]
+    context = msgspec.structs.replace(HERE, launcher_host_name="w1", rank=2, world_size=4, local_world_size=2)
+    training.meet(job.meeting._replace(context=context), now)
+    try:
+        until(job.heard)
+    finally:
+        training.close()
+    assert job.news[0] == ("w1", RankNews(2, ({"ev": "rank", "rank": 2},)))
+
+
 def test_without_a_leader_a_host_decides_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("doctor.watch.fleet.follower.UNREACHED_SECONDS", 0.2)
-    follower = FollowingHost(Meeting(HERE, b"nobody listens here" * 2), 4, 2, 2)
+    follower = FollowingHost(Meeting(HERE, b"nobody listens here" * 2), 4, 2, 2, Outbox())
     try:
         until(lambda: follower.leaderless)
         assert until(follower.reason).startswith("MASTER_ADDR=127.0.0.1 ")

@@ -26,7 +26,7 @@ REPORT, METRICS = "/tmp/watch.json", "/tmp/watch.prom"
 WATCH = (sys.executable, "-m", "doctor", "watch", "-q", "-f", f"json={REPORT}")
 HANG = ("--patience", "4", "--on-hang", "end")
 OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-"""In the agents' own store, ranks whose agents count other restarts do not find each other: no start after the first."""
+"""In the agents' own store, ranks whose agents count other restarts do not find each other."""
 CUT = "table inet cut { chain in { type filter hook input priority 0; policy drop; iif lo accept; }; }"
 
 

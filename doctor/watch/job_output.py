@@ -79,7 +79,7 @@ class _Stream:
         """Starts the process again that something killed; lets the job know where nobody takes the stream any more."""
         if self.source < 0 or self.process.poll() is None:
             return
-        if self.process.returncode in (0, output_pump.LOST_TARGET):
+        if self.process.returncode in (0, output_pump.HALF_LINE, output_pump.LOST_TARGET):
             os.close(self.source)
             self.source = -1
         elif self.restarts < MAX_RESTARTS:
@@ -98,14 +98,20 @@ class _Stream:
         self.source = -1
         os.close(source)
 
-    def drain(self, limit: float) -> None:
-        """Waits until all that was written has reached its place; at most until ``limit``."""
+    def drain(self, limit: float) -> bool:
+        """Waits until all that was written has reached its place; at most until ``limit``.
+
+        Returns whether the last line has no end, such as a progress bar.
+        """
         assert self.control
         with contextlib.suppress(OSError):
             self.control.sendall(b"?")
-            while self.process.poll() is None and (left := limit - time.monotonic()) > 0:
-                if select.select([self.control], [], [], min(left, 0.05))[0]:
-                    return
+        while self.process.poll() is None and (left := limit - time.monotonic()) > 0:
+            with contextlib.suppress(OSError):
+                if select.select([self.control], [], [], min(left, 0.05))[0] and (reply := self.control.recv(16)):
+                    return reply.endswith(b"-")
+            time.sleep(0.001)  # it has closed its end, and is about to be gone
+        return self.process.poll() == output_pump.HALF_LINE
 
     def close_job_end(self) -> None:
         """The job has its own by now."""
@@ -169,12 +175,11 @@ class JobOutput:
             if stream.is_terminal:
                 stream.resize()
 
-    def drain(self) -> None:
-        """What the job has written stands before what doctor writes next."""
+    def drain(self) -> bool:
+        """What the job has written stands before what doctor writes next. Returns whether stderr is within a line."""
         limit = time.monotonic() + DRAIN_SECONDS
-        for stream in self.streams:
-            if stream.source >= 0:
-                stream.drain(limit)
+        half_lines = {stream.numbers: stream.drain(limit) for stream in self.streams}
+        return any(2 in numbers and half_line for numbers, half_line in half_lines.items())
 
     def close(self) -> None:
         """Doctor needs them no more."""

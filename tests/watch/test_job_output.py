@@ -85,6 +85,12 @@ def test_a_terminal_stays_a_terminal_of_the_same_size() -> None:
     assert job_lines == [b"True True os.terminal_size(columns=77, lines=33) end\r", b"\x1b[31mred\r"]
 
 
+@pytest.mark.parametrize("end", ["\\r100%", "\\r100%\\n"])
+def test_what_doctor_says_begins_a_line_of_its_own_after_a_progress_bar(end: str) -> None:
+    done = subprocess.run(python(f"import os\nos.write(2, b' 50%{end}')"), capture_output=True)
+    assert done.stderr.startswith(b" 50%\r100%\ndoctor watch: ")
+
+
 def test_a_reader_that_pauses_loses_nothing_and_stops_only_its_own_stream() -> None:
     program = (
         "import os\nos.write(2, b'e' * 50000)\nfor n in range(400): os.write(1, b'%0999d\\n' % n)\nos.write(2, b'last')"
@@ -123,8 +129,9 @@ def test_the_job_goes_on_when_doctor_is_killed() -> None:
 
 def pumps(process: subprocess.Popen[bytes]) -> Iterator[psutil.Process]:
     for child in psutil.Process(process.pid).children():
-        if any(word.endswith("output_pump.py") for word in child.cmdline()):
-            yield child
+        with contextlib.suppress(psutil.Error):  # it ends just now
+            if any(word.endswith("output_pump.py") for word in child.cmdline()):
+                yield child
 
 
 def test_a_carrier_that_is_killed_is_started_again() -> None:

@@ -8,6 +8,7 @@ import hashlib
 import os
 import pty
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -117,14 +118,15 @@ def test_a_child_that_keeps_the_streams_holds_up_nobody_and_its_output_still_com
 
 
 def test_the_job_goes_on_when_doctor_is_killed() -> None:
-    program = "import os, sys\nos.write(1, b'%d ' % os.getpid())\nsys.stdin.read()\nos.write(1, b'end')"
+    program = "import os, sys\nos.write(1, os.environb[b'DOCTOR_WATCH'])\nsys.stdin.read()\nos.write(1, b'end')"
     with subprocess.Popen(python(program), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout and process.stdin
-        os.read(process.stdout.fileno(), 100)
+        folder = os.read(process.stdout.fileno(), 4096).decode()
         process.kill()
         process.wait()
         process.stdin.close()
         assert process.stdout.read() == b"end"
+    shutil.rmtree(folder)
 
 
 def pumps(process: subprocess.Popen[bytes]) -> Iterator[psutil.Process]:

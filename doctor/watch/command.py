@@ -71,8 +71,9 @@ class WatchedCommand:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(END_SECONDS)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
-        if self._output:
-            self._output.drain()
+        if self._output and self._output.drain():
+            with contextlib.suppress(OSError, ValueError):
+                print(file=sys.stderr, flush=True)
         code = self.process.returncode if self.process.returncode is not None else -signal.SIGKILL
         return 128 - code if code < 0 else code
 

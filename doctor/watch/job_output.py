@@ -46,7 +46,7 @@ class _Stream:
                 self._copy_settings()
             self._start()
         except BaseException:
-            self.close()
+            self._close_ends()
             raise
 
     def _copy_settings(self) -> None:
@@ -79,7 +79,7 @@ class _Stream:
         """Starts the process again that something killed; lets the job know where nobody takes the stream any more."""
         if self.source < 0 or self.process.poll() is None:
             return
-        if self.process.returncode in (0, output_pump.LOST_TARGET):
+        if self.process.returncode in (0, output_pump.HALF_LINE, output_pump.LOST_TARGET):
             os.close(self.source)
             self.source = -1
         elif self.restarts < MAX_RESTARTS:
@@ -92,19 +92,26 @@ class _Stream:
 
     def _carry_here(self, source: int) -> None:
         assert self.control
+        copy = output_pump.LineCopy(str(self.copy), self.every_line)
         with self.control.dup() as control:
-            output_pump.carry(source, self.target, control.fileno(), output_pump.LineCopy(str(self.copy), False))
+            output_pump.carry(source, self.target, control.fileno(), copy)
         self.source = -1
         os.close(source)
 
-    def drain(self, limit: float) -> None:
-        """Waits until all that was written has reached its place; at most until ``limit``."""
+    def drain(self, limit: float) -> bool:
+        """Waits until all that was written has reached its place; at most until ``limit``.
+
+        Returns whether the last line has no end, such as a progress bar.
+        """
         assert self.control
         with contextlib.suppress(OSError):
             self.control.sendall(b"?")
-            while self.process.poll() is None and (left := limit - time.monotonic()) > 0:
-                if select.select([self.control], [], [], min(left, 0.05))[0]:
-                    return
+        while self.process.poll() is None and (left := limit - time.monotonic()) > 0:
+            with contextlib.suppress(OSError):
+                if select.select([self.control], [], [], min(left, 0.05))[0] and (reply := self.control.recv(16)):
+                    return reply.endswith(b"-")
+            time.sleep(0.001)  # it has closed its end, and is about to be gone
+        return self.process.poll() == output_pump.HALF_LINE
 
     def close_job_end(self) -> None:
         """The job has its own by now."""
@@ -113,7 +120,12 @@ class _Stream:
             self.job_end = -1
 
     def close(self) -> None:
-        """The process lives on as long as anything of the job holds the stream."""
+        """The process lives on as long as anything of the job holds the stream; a thread waits for its end."""
+        self._close_ends()
+        if self.process.poll() is None:
+            threading.Thread(target=self.process.wait, daemon=True).start()
+
+    def _close_ends(self) -> None:
         self.close_job_end()
         if self.source >= 0 and self.thread is None:
             os.close(self.source)
@@ -163,12 +175,11 @@ class JobOutput:
             if stream.is_terminal:
                 stream.resize()
 
-    def drain(self) -> None:
-        """What the job has written stands before what doctor writes next."""
+    def drain(self) -> bool:
+        """What the job has written stands before what doctor writes next. Returns whether stderr is within a line."""
         limit = time.monotonic() + DRAIN_SECONDS
-        for stream in self.streams:
-            if stream.source >= 0:
-                stream.drain(limit)
+        half_lines = {stream.numbers: stream.drain(limit) for stream in self.streams}
+        return any(2 in numbers and half_line for numbers, half_line in half_lines.items())
 
     def close(self) -> None:
         """Doctor needs them no more."""

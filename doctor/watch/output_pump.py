@@ -23,6 +23,8 @@ MAX_LINE = 8192
 """Bytes of a line that are copied."""
 LOST_TARGET = 3
 """Exit code where nobody takes the stream any more: the job's next write must fail, as it would without doctor."""
+HALF_LINE = 4
+"""Exit code where the stream has ended within a line."""
 IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGTTOU", "SIGPIPE")
 
 
@@ -88,25 +90,29 @@ def is_loss(data: bytes) -> bool:
 
 
 def carry(source: int, target: int, control: int, copy: LineCopy) -> int:
-    """Until the job has closed the stream. Returns the exit code."""
+    """Until the job has closed the stream. Returns the exit code.
+
+    ``control`` is answered when nothing is left to carry: ``.``, or ``-`` where the last line has no end yet.
+    """
     poll = select.poll()
     for number in (source, control):
         poll.register(number, select.POLLIN)
-    asked = False
+    asked = half_line = False
     while True:
         ready = dict(poll.poll(0 if asked else None))
         if source in ready:
             data = read(source)
             if not data:
                 copy.end()
-                return 0
+                return HALF_LINE if half_line else 0
             if not write_all(target, data):
                 return LOST_TARGET
             copy.add(data)
+            half_line = not data.endswith(b"\n")
         elif asked:  # nothing is left of what was written before the question
             asked = False
             with contextlib.suppress(OSError):
-                os.write(control, b".")
+                os.write(control, b"-" if half_line else b".")
         if control in ready:
             asked = bool(read(control))
             if not asked:  # doctor has ended; the job may go on

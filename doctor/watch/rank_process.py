@@ -122,7 +122,7 @@ class RankProcess(RankMonitor):
             self.dead = "exit status 1"
         else:
             self.dead = "exit status 0" if self.told_end else UNKNOWN_END
-            self.oom = not self.told_end and self.killed_for_memory()  # type: ignore[no-untyped-call]
+            self.oom = not self.told_end and self.killed_for_memory(self.died_at)  # type: ignore[no-untyped-call]
 
     def times(self) -> tuple[int, int, int]:
         """Nanoseconds that the rank has spent with compute, in collectives, and waiting for input."""

@@ -15,6 +15,7 @@ from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
 from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewhere
 from doctor.watch.fleet.messages import FleetVerdict, RankNews
+from doctor.watch.fleet.outbox import Outbox
 from doctor.watch.pace import Entry, StepPace
 from doctor.watch.rank_process import RankProcess
 from doctor.watch.verdict import TrainingWatch
@@ -52,6 +53,8 @@ class Training:
         self.meeting: Meeting | None = None
         self.post: LeaderPost | None = None
         self.follower: FollowingHost | None = None
+        self._outbox: Outbox | None = Outbox()
+        """For the leading host, which has to hear all; None where there is none."""
         self._judged_at = self._judge_took = 0.0
         self.has_met = False
         """Whether it is known which other hosts there are to be heard of."""
@@ -102,11 +105,11 @@ class Training:
         self.times[rank] = process.times()
         if fields is not None and process.ended:
             fields["died_at"] = process.died_at
-        if self.follower is not None:
+        if self._outbox is not None:
             own = None if fields is None else {**fields, "times": self.times[rank]}
-            self.follower.outbox.add(rank, events, own, entries)
-            if fields is not None and fields.get("dead"):
-                self.follower.flush()
+            self._outbox.add(rank, events, own, entries)
+        if self.follower is not None and fields is not None and fields.get("dead"):
+            self.follower.flush()
         if fields is not None:
             self._take_snapshot(rank, fields, entries, now)
 
@@ -129,6 +132,7 @@ class Training:
         if elsewhere is None and now - self.began < GATHER_SECONDS and len(self.processes) < self.world:
             return
         self.has_met = True
+        outbox, self._outbox = self._outbox or Outbox(), None
         if meeting is None or elsewhere is False or len(self.processes) == self.world:
             return
         self.meeting = meeting
@@ -139,7 +143,8 @@ class Training:
             except OSError as error:
                 self.notes[f"{self.host}: no port for the other hosts: {error.strerror or error}"] = None
             return
-        self.follower = FollowingHost(meeting, self.world, min(self.processes), meeting.context.local_world_size or -1)
+        self._outbox, local_world = outbox, meeting.context.local_world_size or -1
+        self.follower = FollowingHost(meeting, self.world, min(self.processes), local_world, outbox)
 
     def exchange(self, now: float) -> None:
         """Takes what other hosts have sent, or answers the leader."""

@@ -42,6 +42,8 @@ ASK_AGAIN = 0.05
 """Of the time that a rank has been without a sign: until its stack is read again, after it showed long work."""
 MOST_UNANSWERED = 5
 """Times that a rank's stack is asked for before the rank is named without it."""
+SAME_LOOK = 0.01
+"""Seconds between two ends that were found at once: which came first is not known."""
 GRACE = 1.0
 """Seconds for the cause of a rank's end to be heard of."""
 
@@ -81,6 +83,8 @@ class TrainingWatch:
         """By rank: from its own number of a group to ours."""
         self._deaths: dict[int, tuple[float, int]] = {}
         """When each rank ended, and the how many-th end that was heard of; without those of broken connections."""
+        self._failed_at: dict[int, float] = {}
+        """When each rank ended that did not end well, for whatever reason."""
         self._suspicion = Suspicion()
 
     # ---- what comes from the ranks
@@ -137,6 +141,8 @@ class TrainingWatch:
             fields["dead"] = "exit status 0"  # it had nothing more to do with the others
         died_at = fields.pop("died_at", now)
         if fields.get("dead"):
+            if fields["dead"] != "exit status 0":
+                self._failed_at.setdefault(rank, died_at)
             if not any(part in fields.get("error", "") for part in SECONDARY_MESSAGES):
                 self._deaths.setdefault(rank, (died_at, len(self._deaths)))
             fields["secondary"] = self._follows(rank, fields["dead"], oom=bool(fields.get("oom")))
@@ -158,6 +164,8 @@ class TrainingWatch:
     def _follows(self, rank: int, dead: str, *, oom: bool) -> bool:
         """Whether an end is of the kind that follows from another: a closed connection, or a launcher's signal."""
         if rank not in self._deaths:
+            return True
+        if dead == "signal 15" and min(self._failed_at.values()) < self._deaths[rank][0] - SAME_LOOK:
             return True
         first = self._deaths[rank] == min(self._deaths.values())
         ended_by_signal = dead in ("signal 15", "signal 9") or not dead.startswith(("exit", "sig"))

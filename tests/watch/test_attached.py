@@ -42,6 +42,7 @@ def odd_ranks(folder: Path, fault: str, culprit: int, world: int, *options: str)
         job.end()
 
 
+@pytest.mark.full
 @pytest.mark.torch
 def test_a_rank_that_sleeps_and_no_rank_is_stopped_by_looking(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", "sleep", 1, 3)

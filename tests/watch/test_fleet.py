@@ -52,7 +52,7 @@ class Job:
 
     def follower(self, host: str = "w1", world: int = 4, rank: int = 2) -> FollowingHost:
         context = msgspec.structs.replace(HERE, launcher_host_name=host)
-        follower = FollowingHost(self.meeting._replace(context=context), world, rank, 2)
+        follower = FollowingHost(self.meeting._replace(context=context), world, rank, 2, Outbox())
         self._stack.callback(follower.close)
         return follower
 
@@ -179,9 +179,30 @@ def test_a_host_that_comes_again_tells_all_once_more(job: Job) -> None:
     assert job.news[1][1].moment is not None and list(job.post.hosts) == ["w1"]
 
 
+def test_what_a_rank_tells_before_its_host_has_met_the_leader_is_heard_too(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank that has begun, and does not come to the rendezvous, tells nothing more."""
+    monkeypatch.setattr("doctor.watch.training.leads", lambda context, ranks: False)
+    now = time.monotonic()
+    training = Training(4, 10.0, "w1", now)
+    process = SimpleNamespace(
+        snapshot=lambda now: None, timed=SimpleNamespace(entries=[]), times=lambda: (0, 0, 0), ended=False
+    )
+    training.add_process(2, process)  # type: ignore[arg-type]
+    training.take_own(2, process, [{"ev": "rank", "rank": 2}], now)  # type: ignore[arg-type]
+    context = msgspec.structs.replace(HERE, launcher_host_name="w1", rank=2, world_size=4, local_world_size=2)
+    training.meet(job.meeting._replace(context=context), now)
+    try:
+        until(job.heard)
+    finally:
+        training.close()
+    assert job.news[0] == ("w1", RankNews(2, ({"ev": "rank", "rank": 2},)))
+
+
 def test_without_a_leader_a_host_decides_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("doctor.watch.fleet.follower.UNREACHED_SECONDS", 0.2)
-    follower = FollowingHost(Meeting(HERE, b"nobody listens here" * 2), 4, 2, 2)
+    follower = FollowingHost(Meeting(HERE, b"nobody listens here" * 2), 4, 2, 2, Outbox())
     try:
         until(lambda: follower.leaderless)
         assert until(follower.reason).startswith("MASTER_ADDR=127.0.0.1 ")
@@ -262,13 +283,18 @@ def test_all_hosts_of_a_launch_find_one_meeting(launcher: Callable[[int], dict[s
 
 
 def test_each_start_of_the_ranks_has_a_meeting_of_its_own() -> None:
-    again = {**torchrun(3), "TORCHELASTIC_RESTART_COUNT": "1"}
     secret = {**torchrun(3), "DOCTOR_SMOKE_TOKEN": "s3cret"}
     same = torchrun(3)
-    starts = [(same, 0, 0), (same, 1, 0), (same, 0, 7), (again, 0, 0), (secret, 0, 0)]
+    starts = [(same, 0, 0), (same, 1, 0), (same, 0, 7), (secret, 0, 0)]
     meetings = [find_meeting(environ, 3, 4, "", generation, user) for environ, generation, user in starts]
-    keys = {meeting.key for meeting in meetings if meeting}
-    assert len(keys) == 5
+    assert len({meeting.key for meeting in meetings if meeting}) == 4
+
+
+def test_hosts_meet_though_torchrun_counts_other_restarts_on_each() -> None:
+    """The agent whose rank failed counts one; those that follow it into the next start count none."""
+    restarted = {**torchrun(3), "TORCHELASTIC_RESTART_COUNT": "1"}
+    meetings = [find_meeting(environ, 3, 4, "", 1, 0) for environ in (torchrun(3), restarted)]
+    assert meetings[0] and meetings[1] and meetings[0].key == meetings[1].key
 
 
 def test_a_program_that_numbers_its_ranks_itself_meets_at_the_address_that_it_names() -> None:

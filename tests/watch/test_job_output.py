@@ -8,6 +8,7 @@ import hashlib
 import os
 import pty
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -85,6 +86,12 @@ def test_a_terminal_stays_a_terminal_of_the_same_size() -> None:
     assert job_lines == [b"True True os.terminal_size(columns=77, lines=33) end\r", b"\x1b[31mred\r"]
 
 
+@pytest.mark.parametrize("end", ["\\r100%", "\\r100%\\n"])
+def test_what_doctor_says_begins_a_line_of_its_own_after_a_progress_bar(end: str) -> None:
+    done = subprocess.run(python(f"import os\nos.write(2, b' 50%{end}')"), capture_output=True)
+    assert done.stderr.startswith(b" 50%\r100%\ndoctor watch: ")
+
+
 def test_a_reader_that_pauses_loses_nothing_and_stops_only_its_own_stream() -> None:
     program = (
         "import os\nos.write(2, b'e' * 50000)\nfor n in range(400): os.write(1, b'%0999d\\n' % n)\nos.write(2, b'last')"
@@ -111,20 +118,22 @@ def test_a_child_that_keeps_the_streams_holds_up_nobody_and_its_output_still_com
 
 
 def test_the_job_goes_on_when_doctor_is_killed() -> None:
-    program = "import os, sys\nos.write(1, b'%d ' % os.getpid())\nsys.stdin.read()\nos.write(1, b'end')"
+    program = "import os, sys\nos.write(1, os.environb[b'DOCTOR_WATCH'])\nsys.stdin.read()\nos.write(1, b'end')"
     with subprocess.Popen(python(program), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout and process.stdin
-        os.read(process.stdout.fileno(), 100)
+        folder = os.read(process.stdout.fileno(), 4096).decode()
         process.kill()
         process.wait()
         process.stdin.close()
         assert process.stdout.read() == b"end"
+    shutil.rmtree(folder)
 
 
 def pumps(process: subprocess.Popen[bytes]) -> Iterator[psutil.Process]:
     for child in psutil.Process(process.pid).children():
-        if any(word.endswith("output_pump.py") for word in child.cmdline()):
-            yield child
+        with contextlib.suppress(psutil.Error):  # it ends just now
+            if any(word.endswith("output_pump.py") for word in child.cmdline()):
+                yield child
 
 
 def test_a_carrier_that_is_killed_is_started_again() -> None:

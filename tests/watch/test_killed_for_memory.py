@@ -44,3 +44,4 @@ def test_the_rank_that_is_killed_is_named(limited: Path, tmp_path: Path) -> None
     watched = doctor_watch("sh", "-c", script, options=("--exit-on", "fault"), folder=tmp_path)
     assert watched.code == 10, watched.stderr
     assert (watched.failure["kind"], watched.failure["culprit_ranks"]) == ("dead", [1])
+    assert watched.failure["evidence"] == ["Rank 1 was killed for memory."]

@@ -156,7 +156,7 @@ def test_logs_have_the_same_report(tmp_path: Path) -> None:
             "--save",
             str(tmp_path / "run"),
             "-f",
-            "junit",
+            "md",
         ],
         capture_output=True,
         text=True,

@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.timeout(2 * LIMIT)]
 HANG = ("--patience", "3", "--on-hang", "end")
 
 
+@pytest.mark.full
 def test_a_healthy_training_has_no_finding_and_computes_the_same_to_the_last_bit(tmp_path: Path) -> None:
     alone = subprocess.run(training(2, 6), capture_output=True, text=True, timeout=LIMIT)
     watched = doctor_watch(*training(2, 6), folder=tmp_path)

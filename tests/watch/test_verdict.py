@@ -299,3 +299,17 @@ def test_a_rank_whose_stack_is_under_way_from_another_host_is_not_named_yet() ->
 
     assert [ranks.watch.judge(100.0 + look, 0.0, pending) for look in range(20)] == [None] * 20
     assert ranks.verdict(130.0, stack="File t.py, line 7 in save_checkpoint") is None
+
+
+@pytest.mark.parametrize(("later", "kind", "certainty"), [(5.2, "network", "evidence"), (4.8, "dead", "certain")])
+def test_a_rank_that_its_launcher_ends_after_a_broken_connection_is_no_cause(
+    later: float, kind: str, certainty: str
+) -> None:
+    """The other end of the connection is on a host that nobody watches; SIGTERM comes after it, or was its cause."""
+    ranks = three_after_two_steps()
+    ranks.show(0, "compute", 2, 0.0, dead="exit status 1", error="RuntimeError: Connection refused", died_at=5.0)
+    ranks.show(1, "compute", 2, 0.0, dead="signal 15", died_at=later)
+    ranks.verdict(6.0)
+    failure = ranks.verdict(60.0)
+    assert failure and (failure.kind, failure.certainty) == (kind, certainty)
+    assert failure.culprit_ranks == ((1,) if kind == "dead" else (0, 1))

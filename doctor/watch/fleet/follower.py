@@ -32,9 +32,9 @@ UNREACHED_SECONDS = 20.0
 class FollowingHost:
     """Connects by a thread of its own, and again where the connection is lost."""
 
-    def __init__(self, meeting: Meeting, world: int, rank: int, local_world: int) -> None:
-        self.meeting = meeting
-        self.outbox = Outbox()
+    def __init__(self, meeting: Meeting, world: int, rank: int, local_world: int, outbox: Outbox) -> None:
+        """``outbox``: with what was already seen of the ranks."""
+        self.meeting, self.outbox = meeting, outbox
         self.error = ""
         """Why the leader was not reached the last time."""
         self.verdict: FleetVerdict | None = None

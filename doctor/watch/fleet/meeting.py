@@ -53,6 +53,8 @@ def find_meeting(
     """
     name, _, port = address.rpartition(":")
     own = {"MASTER_ADDR": name.strip("[]"), "MASTER_PORT": port} if name and port.isdecimal() else {}
+    # An agent of torchrun counts the restarts that it began itself: the hosts of one start may have other numbers.
+    environ = {name: value for name, value in environ.items() if name != "TORCHELASTIC_RESTART_COUNT"}
     context = detect({**environ, **own}, as_rank=True)
     if context.rank != rank or context.world_size != world:
         # The program numbers its ranks by itself.

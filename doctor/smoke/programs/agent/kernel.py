@@ -22,6 +22,19 @@ def cgroup_folders(pid):
     return folders
 
 
+PF_EXITING = 4
+
+
+def is_exiting(pid):
+    """Whether the process is in its end, which takes a while where much memory is to be given back.
+
+    In control groups v1 such a process is shown in the root group (`proc_cgroup_show` in Linux's kernel/cgroup).
+    """
+    text = read_text("/proc/%d/stat" % pid)
+    fields = text[text.rfind(")") + 2 :].split()
+    return len(fields) <= 6 or bool(int(fields[6]) & PF_EXITING)
+
+
 def oom_kills(folders):
     """How often the kernel killed for memory in these control groups."""
     total = 0

@@ -5,7 +5,7 @@ import signal
 import time
 
 from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
-from doctor.smoke.programs.agent.kernel import Limits, cgroup_folders, is_frozen, oom_kills
+from doctor.smoke.programs.agent.kernel import Limits, cgroup_folders, is_exiting, is_frozen, oom_kills
 from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, is_descendant, process_status, read_text
 
 SEND = 0.05  # seconds between two lines about the ranks, at least
@@ -73,7 +73,6 @@ class RankMonitor:
             return
         if clock - self.cgroups_read_at > 1.0:
             self.cgroups_read_at = clock
-            self.cgroups = cgroup_folders(self.pid) or self.cgroups
             self.note_oom_kills(clock)
             if self.limits is None or (self.cgroups and self.limits.folders != self.cgroups):
                 self.limits = Limits(self.pid)
@@ -125,14 +124,19 @@ class RankMonitor:
 
     def note_oom_kills(self, clock):
         """A process that is killed for memory may be observed for a while until it is gone."""
-        count = oom_kills(self.cgroups)
-        if count > self.oom_count:
+        folders = cgroup_folders(self.pid)
+        if not folders or is_exiting(self.pid):  # what it shows may be no group of its own any more
+            if self.killed_for_memory(clock):
+                self.oom_at = clock
+            return
+        count = oom_kills(folders)
+        if folders == self.cgroups and count > self.oom_count:
             self.oom_at = clock
-        self.oom_count = count
+        self.cgroups, self.oom_count = folders, count
 
-    def killed_for_memory(self):
+    def killed_for_memory(self, clock):
         """Whether the kernel has just killed somebody in the rank's control groups."""
-        return oom_kills(self.cgroups) > self.oom_count or time.monotonic() - self.oom_at < OOM_SECONDS
+        return oom_kills(self.cgroups) > self.oom_count or clock - self.oom_at < OOM_SECONDS
 
     def snapshot(self, clock):
         """What is new, as the controller's Snapshot; None when nothing is. Defaults are left out."""
@@ -169,6 +173,6 @@ class RankMonitor:
         if os.WIFSIGNALED(status):
             self.dead = "signal %d" % os.WTERMSIG(status)
             if os.WTERMSIG(status) == signal.SIGKILL:
-                self.oom = bool(oom_line) or self.killed_for_memory()
+                self.oom = bool(oom_line) or self.killed_for_memory(time.monotonic())
         else:
             self.dead = "exit status %d" % os.WEXITSTATUS(status)

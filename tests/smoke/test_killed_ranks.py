@@ -1,0 +1,83 @@
+"""Whether the kernel killed a rank for memory: what its control groups count, before and while it ends."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from doctor.smoke.programs.agent import rank_monitor
+from doctor.smoke.programs.agent.kernel import is_exiting
+from doctor.smoke.programs.agent.rank_monitor import OOM_SECONDS, RankMonitor
+from doctor.smoke.programs.recorder_page import PAGE_SIZE
+
+AGENT, RANK, ROOT = {"memory": "/agent"}, {"memory": "/rank"}, {"memory": "/"}
+
+
+class Kernel:
+    """What it shows of one process."""
+
+    def __init__(self) -> None:
+        self.folders = AGENT
+        self.counts = {"/agent": 3, "/rank": 7, "/": 5}
+        self.exiting = False
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    shown = Kernel()
+    monkeypatch.setattr(rank_monitor, "cgroup_folders", lambda pid: shown.folders)
+    monkeypatch.setattr(rank_monitor, "is_exiting", lambda pid: shown.exiting)
+    monkeypatch.setattr(rank_monitor, "oom_kills", lambda folders: shown.counts[folders["memory"]])
+    yield shown
+
+
+@pytest.fixture
+def monitor(kernel: Kernel) -> Any:
+    monitor = RankMonitor(0, mmap.mmap(-1, PAGE_SIZE), 0)  # type: ignore[no-untyped-call]
+    monitor.pid = 1
+    kernel.folders = RANK
+    monitor.note_oom_kills(100.0)  # type: ignore[no-untyped-call]
+    return monitor
+
+
+def test_kills_before_its_time_are_not_its_own(monitor: Any) -> None:
+    assert not monitor.killed_for_memory(100.0)
+
+
+def test_a_kill_since_the_last_observation(monitor: Any, kernel: Kernel) -> None:
+    kernel.counts["/rank"] += 1
+    assert monitor.killed_for_memory(100.5)
+
+
+def test_a_kill_that_was_counted_before_the_rank_began_to_end(monitor: Any, kernel: Kernel) -> None:
+    kernel.counts["/rank"] += 1
+    monitor.note_oom_kills(101.0)
+    assert monitor.killed_for_memory(101.5)
+    assert not monitor.killed_for_memory(101.0 + OOM_SECONDS)
+
+
+def test_a_rank_in_its_end_is_shown_in_the_root_group_however_long_that_takes(monitor: Any, kernel: Kernel) -> None:
+    kernel.counts["/rank"] += 1
+    monitor.note_oom_kills(101.0)
+    kernel.folders, kernel.exiting = ROOT, True
+    for second in range(102, 130):
+        monitor.note_oom_kills(float(second))
+    assert monitor.cgroups == RANK and monitor.killed_for_memory(130.0)
+
+
+def test_a_rank_that_ends_otherwise(monitor: Any, kernel: Kernel) -> None:
+    kernel.folders, kernel.exiting = ROOT, True
+    monitor.note_oom_kills(101.0)
+    assert not monitor.killed_for_memory(101.5)
+
+
+def test_a_process_that_has_ended_is_in_its_end_and_one_that_runs_is_not() -> None:
+    with subprocess.Popen(["sh", "-c", "exit 3"], stdin=subprocess.DEVNULL) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert is_exiting(process.pid)  # type: ignore[no-untyped-call]
+    assert not is_exiting(os.getpid())  # type: ignore[no-untyped-call]

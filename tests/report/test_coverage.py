@@ -106,3 +106,9 @@ def test_json_has_the_figures() -> None:
 def test_a_crashed_check_has_judged_nothing() -> None:
     broken = Outcome("pid-limit-low", ERROR, "kernel", "", crashed={"": "KeyError"})
     assert covered(made.report(made.outcome("somaxconn-low"), broken)) == "1 of 2 checks judged, 1 could not be"
+
+
+def test_that_there_is_one_host_is_no_reason_for_what_is_unknown_of_it() -> None:
+    broken = Outcome("pid-limit-low", ERROR, "kernel", "", crashed={"node001": "KeyError"})
+    text = covered(made.report(made.outcome("somaxconn-low"), broken, hosts=("node001",)))
+    assert text == "1 of 2 checks judged, 1 could not be"

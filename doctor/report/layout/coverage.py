@@ -14,6 +14,7 @@ from doctor.report.layout.tally import Counts
 _DEVICE_CHECKS = ("npu-missing", "gpu-driver-not-loaded")
 """They apply to every host that has a device of their kind, and to no other."""
 _UNREACHABLE = "host-unreachable"
+_NO_ANSWER = "no host answered"
 
 
 class AreaCoverage(msgspec.Struct, frozen=True):
@@ -64,8 +65,9 @@ class Coverage(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """``: one host, no accelerator``, or empty."""
-        return localized(": ") + localized(", ").join(map(localized, self.limits)) if self.limits else ""
+        """``: one host, no accelerator``, or empty. Why checks do not apply does not tell why others are unknown."""
+        limits = [limit for limit in self.limits if not self.unknown or limit == _NO_ANSWER]
+        return localized(": ") + localized(", ").join(map(localized, limits)) if limits else ""
 
 
 def coverage(report: Report, counts: Counts) -> Coverage:
@@ -102,7 +104,7 @@ def _limits(report: Report) -> Iterator[str]:
     unreachable = by_name.get(_UNREACHABLE)
     dead = {host for finding in unreachable.findings for host in finding.hosts} if unreachable else set()
     if report.hosts and dead.issuperset(report.hosts):
-        yield "no host answered"
+        yield _NO_ANSWER
         return
     if len(report.hosts) == 1:
         yield "one host"

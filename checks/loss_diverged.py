@@ -19,8 +19,9 @@ def loss_diverged(watch: WatchResult) -> Iterator[Finding]:
     one, compare the ranks' values: `doctor watch --data 10,100 -- COMMAND`.
 
     ## Source
-    Seven of eight of the last 64 losses lie half of the best level, and four deviations, above it. The level is the
-    lowest median of 64 losses so far, a deviation 1.4826 times their median absolute deviation. `doctor explain
-    watch-log` says how often it was wrong.
+    Seven of eight of the last 64 losses lie half of the best level, and four of their deviations, above it; or they are
+    three times as high, and eight deviations of the best level above it, as in a loss that still rises. The level is
+    the lowest median of 64 losses so far, a deviation 1.4826 times the median absolute one. `doctor explain watch-log`
+    says how often it was wrong.
     """
     yield from loss_findings(watch, "loss-diverged")

@@ -147,3 +147,9 @@ def test_a_log_that_falls_silent() -> None:
         watch.add(0, b"step %d loss: 2.%d" % (step, step), step * 200.0)
     assert not watch.verdicts(1800.0 + 999)
     assert [verdict.kind for verdict in watch.verdicts(1800.0 + 1001)] == ["silent"]
+
+
+@pytest.mark.parametrize("growth", [1.02, 1.05, 1.1, 1.5])
+def test_a_loss_that_still_rises_has_diverged(growth: float) -> None:
+    """Its own deviation grows with it."""
+    assert "diverged" in kinds(lines(falling(120) + [falling(120)[-1] * growth**step for step in range(1, 150)]))

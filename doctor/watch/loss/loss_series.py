@@ -25,6 +25,8 @@ FIRST = 50
 SPIKE_SIGMAS, SPIKE_SHARE = 6.0, 0.35
 """A block's median is a spike when it lies so many deviations, and this share of the level, above the reference."""
 DIVERGED_SIGMAS, DIVERGED_SHARE = 4.0, 0.5
+RISING_SIGMAS, RISING_TIMES = 8.0, 3.0
+"""The same of a loss that still rises: its own deviation grows with it, so that of the best level is taken."""
 NOT_FINITE_RUN, SKIPPED_RUN = 3, 64
 """Values in a row that are not finite: without and with the loss scaler's own word that it left the steps out."""
 CONSTANT_RUN = 50
@@ -69,6 +71,7 @@ class LossSeries:
         self.recent: deque[float] = deque(maxlen=REFERENCE + BLOCK)
         self.best = math.inf
         """The lowest median of `REFERENCE` values."""
+        self.best_deviation = 0.0
         self.best_step = 0
         self.spikes: list[Rise] = []
         """The first four of them."""
@@ -174,11 +177,12 @@ class LossSeries:
 
     def _compare_with_best(self, step: int, level: float, deviation: float) -> None:
         if level < self.best:
-            self.best, self.best_step = level, step
+            self.best, self.best_deviation, self.best_step = level, deviation, step
         margin = max(DIVERGED_SHARE * self.best, DIVERGED_SIGMAS * deviation)
         # All of the reference is high, not its middle alone: a spike that has passed is no divergence.
         quarter = sorted(islice(self.recent, REFERENCE))[REFERENCE // 8]
-        if quarter > self.best + margin:
+        rising = max(RISING_TIMES * self.best, self.best + RISING_SIGMAS * self.best_deviation)
+        if quarter > min(self.best + margin, rising):
             self.diverged = self.diverged or Rise(self.best_step, self.best, level, deviation)
         elif level < self.best + margin / 2:
             self.diverged = None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from doctor.remote.runtime.notation import to_json
@@ -50,6 +50,8 @@ def test_a_tool_is_found_where_which_finds_it(name: str) -> None:
 
 
 @given(JSON)
+@example(float("inf"))
+@example([float("-inf")])
 def test_json_is_read_as_what_it_was(value: Any) -> None:
     assert json.loads(to_json(value)) == json.loads(json.dumps(value))
 

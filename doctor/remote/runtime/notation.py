@@ -10,7 +10,8 @@ def to_json(value):
     if isinstance(value, int):
         return int.__repr__(value)
     if isinstance(value, float):
-        return float.__repr__(value)
+        text = float.__repr__(value)
+        return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(text, text)  # as the package json writes them
     if isinstance(value, dict):
         return "{" + ", ".join(["%s: %s" % (quoted(str(name)), to_json(value[name])) for name in value]) + "}"
     if isinstance(value, (list, tuple)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, phrase
@@ -18,14 +18,6 @@ _ROLES = {
     "evidence": "names a rank, a device or a setting; no fault",
     "benign": "noise; never a cause",
 }
-
-
-def find_signatures(signatures: Mapping[str, Signature], name: str) -> list[Signature]:
-    """The signature with this id, or all that have this error code; letter case does not matter."""
-    by_id = signatures.get(name.lower())
-    if by_id:
-        return [by_id]
-    return [signature for signature in signatures.values() if name.upper() in signature.codes]
 
 
 def signature_page(signature: Signature, playbooks: Iterable[str], width: int) -> str:

@@ -8,8 +8,6 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-import msgspec
-
 from doctor.environment.job_context import JobContext, detect
 from doctor.smoke.rendezvous.launched import with_leader_address
 from doctor.smoke.rendezvous.link import job_token, launch_secret
@@ -105,8 +103,3 @@ def block_of(context: JobContext, world: int) -> range:
     if node is None and context.rank is not None:
         node = context.rank // size
     return range(node * size, (node + 1) * size) if node is not None and (node + 1) * size <= world else range(0)
-
-
-def located(context: JobContext, host: str) -> JobContext:
-    """With the name of this host, where the launcher has none for it."""
-    return context if context.launcher_host_name else msgspec.structs.replace(context, launcher_host_name=host)

@@ -220,6 +220,37 @@ class HostMemory(Fact, frozen=True):
         return cls(total=total, available=available)
 
 
+class MemoryCommitment(Fact, frozen=True):
+    """How much memory the kernel promises to programs, whether they use it or not.
+
+    Raw output, from ``/proc/sys/vm/overcommit_memory`` and ``/proc/meminfo``::
+
+        2
+        MemAvailable:   24199000 kB
+        CommitLimit:    12342048 kB
+        Committed_AS:    1029004 kB
+    """
+
+    probe = read("/proc/sys/vm/overcommit_memory", "/proc/meminfo")
+
+    mode: int
+    """0: what is obviously too much is refused; 1: nothing is; 2: whatever exceeds the limit is."""
+    limit: int
+    """Bytes; it counts in mode 2 alone."""
+    committed: int
+    """Bytes that are promised now; more than the limit in the other modes."""
+    available: int
+    """Bytes that programs can still get without swapping, as the kernel estimates it."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> MemoryCommitment:
+        mode, text = answer.text("/proc/sys/vm/overcommit_memory").strip(), answer.text("/proc/meminfo")
+        if mode not in ("0", "1", "2"):
+            raise Unreadable("/proc/sys/vm/overcommit_memory: expected 0, 1 or 2")
+        limit, committed, available = (_meminfo_bytes(text, n) for n in ("CommitLimit", "Committed_AS", "MemAvailable"))
+        return cls(mode=int(mode), limit=limit, committed=committed, available=available)
+
+
 def _meminfo_bytes(text: str, name: str) -> int:
     match = re.search(rf"^{name}:\s+([0-9]{{1,15}}) kB$", text, re.M | re.A)
     if not match:

@@ -19,6 +19,7 @@ from doctor.facts.memory import (
     MIB,
     HostMemory,
     IdleSegments,
+    MemoryCommitment,
     Segment,
     SharedMemory,
     format_bytes,
@@ -185,6 +186,30 @@ class TestHostMemory:
 
     def test_cut_short(self) -> None:
         assert isinstance(learned(HostMemory, {"/proc/meminfo": Output(out=self.TEXT, cut=True)}), Unreadable)
+
+
+class TestMemoryCommitment:
+    TEXT = "MemAvailable:   24199000 kB\nCommitLimit:    12342048 kB\nCommitted_AS:    1029004 kB\n"
+
+    @staticmethod
+    def read(mode: str, text: str) -> Any:
+        files = {"/proc/sys/vm/overcommit_memory": Output(out=mode), "/proc/meminfo": Output(out=text)}
+        return learned(MemoryCommitment, files)
+
+    def test_the_kernels_files(self) -> None:
+        assert self.read("2\n", self.TEXT) == MemoryCommitment(
+            mode=2, limit=12342048 << 10, committed=1029004 << 10, available=24199000 << 10
+        )
+
+    def test_a_mode_that_does_not_exist(self) -> None:
+        assert isinstance(self.read("3\n", self.TEXT), Unreadable)
+
+    def test_cut_short(self) -> None:
+        assert self.read("2\n", self.TEXT[:60]) == Unreadable("/proc/meminfo: no Committed_AS")
+
+    @given(ANYTHING, ANYTHING)
+    def test_garbage(self, mode: str, text: str) -> None:
+        assert isinstance(self.read(mode, text), Unreadable)
 
 
 @pytest.mark.parametrize(

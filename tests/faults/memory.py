@@ -20,6 +20,13 @@ def small_tmp(options: str, fill: str) -> tuple[str, str]:
 
 FILL = "head -c {count} /dev/zero >{path} 2>/dev/null || true"
 MEMINFO = "sed 's/^MemAvailable:.*/MemAvailable:    1024 kB/' /proc/meminfo >/run/meminfo\n"
+STRICT = """\
+sed 's|^CommitLimit:.*|CommitLimit: 1024 kB|; s|^Committed_AS:.*|Committed_AS: 2048 kB|' /proc/meminfo >/run/meminfo
+mount --bind /run/meminfo /proc/meminfo
+echo 2 >/run/overcommit
+mount --bind /run/overcommit /proc/sys/vm/overcommit_memory
+"""
+"""The kernel's own setting is that of all hosts of this machine: each reads its own files instead."""
 
 ROWS = [
     Row("shm-docker-default", *shm("64m"), values={"observed": "64 MiB"}),
@@ -60,5 +67,12 @@ ROWS = [
         blamed=(0, 1, 2, 3),
         values={"path": "/run/doctor-scratch"},
         healthy_first=False,
+    ),
+    Row(
+        "overcommit-forbidden",
+        STRICT,
+        "umount /proc/sys/vm/overcommit_memory /proc/meminfo",
+        fleet="cpu",
+        values={"mode": 2, "observed": "0 bytes"},
     ),
 ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tests.faults.connectivity import AHEAD
 from tests.faults.kernel import HIDE_LINK, LISTEN, PORTS, SOMAXCONN, held, limit, setting
-from tests.faults.memory import FILL
+from tests.faults.memory import FILL, STRICT
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,7 @@ GONE = "cannot be started again from here"
 
 CASES = [
     Case("raise-listen-queues", ("listen-queue-short",), setting(SOMAXCONN, "128")[0]),
+    Case("allow-overcommit", ("overcommit-forbidden",), STRICT),
     Case("raise-listen-queues", ("syn-queue-short",), setting("net.ipv4.tcp_max_syn_backlog", "128")[0], host=2),
     Case(
         "reserve-job-ports",

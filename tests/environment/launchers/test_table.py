@@ -35,6 +35,17 @@ EXAMPLES: dict[str, Environ] = {
         "HOROVOD_CROSS_SIZE": "2",
         "HOROVOD_HOSTNAME": "w2",
     },
+    "pals": {
+        "PALS_APID": "a1b2",
+        "PALS_RANKID": "5",
+        "PALS_NODEID": "1",
+        "PALS_LOCAL_RANKID": "1",
+        "PALS_LOCAL_SIZE": "4",
+        "PMI_RANK": "5",
+        "PMI_SIZE": "8",
+        "PMI_LOCAL_RANK": "1",
+        "PMI_LOCAL_SIZE": "4",
+    },
 }
 
 
@@ -44,6 +55,7 @@ EXAMPLES: dict[str, Environ] = {
         ("deepspeed", {"rank": 9, "world_size": 16, "local_rank": 1, "local_world_size": 8, "node_rank": 1}),
         ("flux", {"rank": 3, "world_size": 4, "local_rank": 1, "local_world_size": None, "job_id": "f3ETxsR9H"}),
         ("horovodrun", {"rank": 3, "world_size": 4, "local_rank": 1, "local_world_size": 2, "node_rank": 1}),
+        ("pals", {"rank": 5, "world_size": 8, "local_rank": 1, "local_world_size": 4, "node_rank": 1}),
     ],
 )
 def test_a_rank(launcher: str, expected: dict[str, Any]) -> None:

@@ -193,7 +193,10 @@ class Training:
 
     def _unseen(self) -> Collection[int]:
         """Ranks that no watch can tell of, for all that is known."""
-        return () if self.meeting is None else [rank for rank in range(self.world) if rank not in self.host_names()]
+        if self.meeting is None:
+            return ()
+        names = self.host_names()
+        return [rank for rank in range(self.world) if rank not in names]
 
     def host_names(self) -> dict[int, str]:
         """The host of each rank that was seen, and of those that must be on the same hosts."""

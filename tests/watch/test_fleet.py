@@ -16,6 +16,7 @@ from doctor.environment.job_context import JobContext
 from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.reachability import attempt_connection
 from doctor.smoke.speed.stragglers import find_stragglers
+from doctor.watch.fleet import sockets
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.host_clock import KEPT_SECONDS, HostClock
 from doctor.watch.fleet.leader_post import LeaderPost
@@ -157,6 +158,17 @@ def test_a_host_that_sends_what_no_watch_sends_is_heard_no_more(job: Job, line: 
     until(lambda: job.heard() or job.post.notes)
     assert "it sent what no watch sends" in next(iter(job.post.notes))
     assert not job.news and not job.post.anyone_lives
+
+
+def test_a_host_that_floods_is_heard_no_more(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits to be looked at is bounded in bytes too, not in lines alone."""
+    monkeypatch.setattr(sockets, "MOST_WAITING_BYTES", 10_000)
+    link = job.raw()
+    until(lambda: job.heard() or job.post.hosts)
+    with contextlib.suppress(OSError):  # the leader closes it
+        for _ in range(1000):
+            link.sendall(b'{"over": false}' + b" " * 1000 + b"\n")
+    until(lambda: job.post.hosts["w1"].link.ended)
 
 
 def test_a_host_whose_watch_ends_is_not_known_from_then_on_and_not_cut(job: Job) -> None:

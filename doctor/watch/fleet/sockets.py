@@ -19,8 +19,8 @@ CUT_SECONDS = 15.0
 """Seconds after which the kernel gives up a connection whose other end acknowledges nothing."""
 PROBE_SECONDS = 5.0
 """Seconds between two signs of life that the kernel asks for."""
-MOST_WAITING = 4096
-"""Lines that wait to be looked at."""
+MOST_WAITING, MOST_WAITING_BYTES = 4096, 64 << 20
+"""Lines, and their bytes, that wait to be looked at: one host cannot fill the other's memory."""
 
 
 class FleetLink:
@@ -41,6 +41,8 @@ class FleetLink:
         self.ended = self.cut = False
         """``cut``: its kernel acknowledged nothing any more, in contrast to a program that ended."""
         self._lines: deque[bytes] = deque()
+        self._received = self._taken = 0
+        """Bytes of lines that were queued, and taken out; each is written by one thread."""
         self._at_once = at_once
         self._session = LineSession(host, SocketChannel(link))
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -52,7 +54,8 @@ class FleetLink:
                 self.heard_at = time.monotonic()
                 if line and not self._at_once(line):
                     self._lines.append(line)
-                if len(self._lines) > MOST_WAITING:
+                    self._received += len(line)
+                if len(self._lines) > MOST_WAITING or self._received - self._taken > MOST_WAITING_BYTES:
                     break
         except TransportError:
             # Signs of life come every second: an error long after the last of them is a connection that was cut.
@@ -64,9 +67,11 @@ class FleetLink:
     def receive(self) -> bytes | None:
         """The next line that came; None where none waits."""
         try:
-            return self._lines.popleft()
+            line = self._lines.popleft()
         except IndexError:
             return None
+        self._taken += len(line)
+        return line
 
     def send(self, value: msgspec.Struct) -> bool:
         """Whether the line is on its way."""

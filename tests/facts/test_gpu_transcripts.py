@@ -366,6 +366,27 @@ XIDS = [
     ),
     # a fault of the program, not of the GPU (find_string "NVRM: Xid (PCI:")
     ("NVRM: Xid (PCI:0000:00:06): 31, pid=79749, name=exe, Ch 0000000a, intr 00000000. MMU Fault", None),
+    # Public files 62599419737, 52408671182, 68445503068, 58732587235: the recommendation, by drivers 570 to 595
+    (
+        "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)",
+        ("Xid", 154, "0000:01:00"),
+    ),
+    (
+        "NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+        ("Xid", 154, "0000:02:00"),
+    ),
+    (
+        "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (PF FLR)",
+        ("Xid", 154, "0000:01:00"),
+    ),
+    (
+        "NVRM: Xid (PCI:0000:00:1e): 154, GPU recovery action changed from 0x0 (None) to 0x1 (Drain and Reset)",
+        ("Xid", 154, "0000:00:1e"),
+    ),
+    (
+        "NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+        None,
+    ),
     # https://pastebin.com/NGng33SB
     ("NVRM: Xid (0000:01:00): 31, Ch 0000000b, engmask 00000120, intr 10000000", None),
 ]
@@ -375,6 +396,45 @@ XIDS = [
 def test_real_xids(message: str, expected: tuple[str, int, str] | None) -> None:
     events = xid_events(KernelLog(uptime=100.0, lines=(LogLine(5.0, message),)))
     assert [(event.kind, event.code, event.device) for event in events] == ([expected] if expected else [])
+
+
+RESET_NEEDED = (
+    "NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
+)
+RECOVERED = "NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"
+PROGRAM = "NVRM: Xid (PCI:0000:02:00): 31, pid=79749, name=exe, Ch 0000000a, intr 00000000. MMU Fault"
+LOST = "NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    ("messages", "codes"),
+    [
+        ([PROGRAM, RESET_NEEDED], [154]),
+        ([LOST, RESET_NEEDED], [79]),
+        ([RESET_NEEDED, RECOVERED], []),
+        ([RESET_NEEDED, RECOVERED, RESET_NEEDED], [154]),
+    ],
+)
+def test_the_recommendation_counts_where_no_error_explains_it(messages: list[str], codes: list[int]) -> None:
+    """Xid 154 follows the error that it is about (catalog: "informational only regarding another Xid")."""
+    lines = tuple(LogLine(100.0 - index, message) for index, message in enumerate(messages))
+    assert [event.code for event in xid_events(KernelLog(uptime=200.0, lines=lines))] == codes
+
+
+@pytest.mark.parametrize(
+    ("state", "action"),
+    [
+        ("0x2 (Node Reboot Required)", "restart the host"),
+        ("0x1 (GPU Reset Required)", "drain the host and reset the GPU"),
+        ("0x4 (Drain and Reset)", "drain the host and reset the GPU"),
+        ("0x3 (Drain P2P)", "end the programs that use NVLink, and reset the GPU"),
+        ("0x9 (A name of a later driver)", "drain the host and reset the GPU"),
+    ],
+)
+def test_the_recommended_action(state: str, action: str) -> None:
+    text = f"NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x0 (None) to {state}"
+    (event,) = xid_events(KernelLog(uptime=100.0, lines=(LogLine(5.0, text),)))
+    assert event.action == action
 
 
 def test_there_are_many_transcripts() -> None:

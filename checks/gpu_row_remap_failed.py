@@ -6,25 +6,34 @@ from doctor.facts.gpu import GpuInventory
 
 @check(severity=ERROR, area="devices")
 def gpu_row_remap_failed(inventory: GpuInventory) -> Iterator[Finding]:
-    """Every GPU could replace its damaged memory rows.
+    """Every GPU could replace its damaged memory, and its caches are sound.
 
     ## Why it matters
     A row of memory that is damaged, and could not be replaced, is used again: programs end with uncorrected errors
-    (Xid 48, 64, 95) again and again.
+    (Xid 48, 64, 95) again and again. Caches with more errors than NVIDIA's limit fail again as well.
 
     ## What to do
-    `nvidia-smi -q -d ROW_REMAPPER -i {gpu}` on {host}. Exclude the host, and have the GPU replaced.
+    `nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpu}` on {host}. Exclude the host, and have the GPU replaced.
 
     ## Source
     NVIDIA GPU Memory Error Management, row remapping: a remapping failure is a criterion for replacement;
-    `remapped_row_failure` of `nvidia-smi -q -x`.
+    `remapped_row_failure`, `unrepairable_memory` and `sram_threshold_exceeded` of `nvidia-smi -q -x` (NVML:
+    nvmlDeviceGetSramEccErrorStatus, bThresholdExceeded; nvmlUnrepairableMemoryStatus).
     """
     for gpu in inventory.gpus:
-        if gpu.row_remap_failed:
+        if gpu.row_remap_failed or gpu.is_unrepairable:
             yield Finding(
                 "GPU {gpu} ({name}) has damaged memory that it cannot replace",
                 gpu=gpu.index,
                 name=gpu.name,
-                observed="a remapping failure",
+                observed="a remapping failure" if gpu.row_remap_failed else "memory that cannot be repaired",
                 expected="none",
+            )
+        if gpu.caches_failing:
+            yield Finding(
+                "the caches of GPU {gpu} ({name}) had more uncorrected errors than NVIDIA's limit",
+                gpu=gpu.index,
+                name=gpu.name,
+                observed="SRAM threshold exceeded",
+                expected="not exceeded",
             )

@@ -3,10 +3,13 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, check
 from doctor.facts.kernel_log import DAY, KernelLog, format_age
 
+PCI = r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 FAILED = (
-    r"mlx5_core(?: ([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]))?.{0,80}?"
-    r"(health compromised|firmware internal error|health recovery flow aborted|Detected insufficient power"
-    r"|Port module event\[error\])"
+    rf"mlx5_core(?: ({PCI}))?.{{0,80}}?(?:health compromised|firmware internal error|health recovery flow aborted"
+    r"|Detected insufficient power|Port module event\[error\])"
+    rf"|(?:bnxt_en|ice|hns3) ({PCI}).{{0,60}}?(?:Firmware not responding, status|HMC Error|re-init failed"
+    r"|failed to reset VF)"
+    r"|NETDEV WATCHDOG: (?!CPU: )([\w.@-]{1,20}) .{0,40}timed out|\b([\w.@-]{1,20}): NETDEV WATCHDOG: CPU: "
 )
 
 
@@ -19,22 +22,24 @@ def network_card_failed(log: KernelLog) -> Iterator[Finding]:
     or a slot that gives too little power takes the link down under load only, in the middle of a job.
 
     ## What to do
-    On {host}: `dmesg | grep mlx5_core`. Module (cable error, high temperature): reseat or replace the transceiver, or
-    improve its cooling; `mlxlink -d {device} -m` reads it. Insufficient power: the slot, riser or power cable. Health
-    or firmware errors: update the firmware (`mlxfwmanager`), restart the host with a power cycle, and have the card
-    replaced when they return.
+    On {host}: `dmesg | grep -iE 'mlx5|bnxt|hns3|ice |netdev'`. Module (cable error, high temperature): reseat or
+    replace the transceiver, or improve its cooling; `mlxlink -d {device} -m` reads it. Insufficient power: the slot,
+    riser or power cable. Health, firmware or reset errors, and NETDEV WATCHDOG (a queue of the card stood still):
+    update driver and firmware, restart the host with a power cycle, and have the card replaced when they return.
 
     ## Source
     Messages of drivers/net/ethernet/mellanox/mlx5/core: health.c (poll_health, print_health_info,
-    mlx5_health_try_recover), events.c (mlx5_pcie_event, port_module).
+    mlx5_health_try_recover), events.c (mlx5_pcie_event, port_module); of broadcom/bnxt, intel/ice with irdma, and
+    hisilicon/hns3; net/sched/sch_generic.c (dev_watchdog), of every driver.
     """
     failures = log.matching(FAILED, DAY)
-    for device in dict.fromkeys(match[1] or "" for _, match in failures):
-        of_device = [(line, match) for line, match in failures if (match[1] or "") == device]
+    names = [next(filter(None, match.groups()), "") for _, match in failures]
+    for device in dict.fromkeys(names):
+        of_device = [failure for failure, name in zip(failures, names, strict=True) if name == device]
         line, match = of_device[0]
         yield Finding(
             "the network card{where} reported a fault, {count} times in 24 hours, last {age}: {text}",
-            where=f" at {device}" if device else "",
+            where=f" at {device}" if ":" in device else f" {device}" if device else "",
             device=device or "DEVICE",
             count=len(of_device),
             age=format_age(line.age),

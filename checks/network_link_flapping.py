@@ -1,11 +1,12 @@
-from collections import Counter
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.kernel_log import DAY, KernelLog, format_age
+from doctor.facts.kernel_log import DAY, KernelLog, LogLine, format_age
 
-DRIVERS = "mlx5_core|bnxt_en|ice|i40e|ixgbe|igb|hns3|tg3"
-DOWN = rf"(?:(?:{DRIVERS}) \S+ )?([\w.@-]{{2,20}}):? (?:NIC )?Link (?:is )?[Dd]own"
+DOWN = (
+    r"(?:([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]):? )?\b(?!SATA )([A-Za-z][\w.@-]{1,20}):? "
+    r"(Port: [0-9]+ )?(?:NIC |HINIC_)?[Ll]ink (?:is )?(?:[Dd]own|DOWN)\b"
+)
 LEAST = 3
 
 
@@ -21,17 +22,25 @@ def network_link_flapping(log: KernelLog) -> Iterator[Finding]:
     both ends, and look at the switch port's log.
 
     ## Source
-    Messages of network drivers in the kernel log: "NAME: Link down", "NAME NIC Link is Down"; three in 24 hours are a
-    finding. The first after a start and a single one are usual.
+    Messages of network drivers in the kernel log: "NAME: Link down", "NAME NIC Link is Down", "NAME: link down" (hns3),
+    "HINIC_Link is DOWN", and of RDMA adapters "NAME: Port: 1 Link DOWN"; three in 24 hours are a finding. The
+    first after a start and a single one are usual.
     """
-    downs = log.matching(DOWN, DAY)
-    counts = Counter(match[1] for _, match in downs)
-    for interface, count in counts.items():
-        if count >= LEAST:
-            newest = next(line for line, match in downs if match[1] == interface)
+    downs: dict[str, list[LogLine]] = {}
+    cards: dict[str, set[str]] = {}
+    adapters: dict[str, str] = {}
+    for line, match in log.matching(DOWN, DAY):
+        downs.setdefault(match[2], []).append(line)
+        if match[3]:
+            adapters[match[2]] = match[1] or ""
+        else:
+            cards.setdefault(match[1] or match[2], set()).add(match[2])
+    for interface, lines in downs.items():
+        told_by_interface = any(len(downs[name]) >= LEAST for name in cards.get(adapters.get(interface, ""), ()))
+        if len(lines) >= LEAST and not told_by_interface:
             yield Finding(
                 "the link of {interface} went down {observed} times in 24 hours, last {age}",
                 interface=interface,
-                observed=count,
-                age=format_age(newest.age),
+                observed=len(lines),
+                age=format_age(lines[0].age),
             )

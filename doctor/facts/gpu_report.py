@@ -24,8 +24,11 @@ _NOTHING = re.compile(
     r"\[?(n/?a|not supported|not available|none|unknown error|err!|requested functionality.*)\]?", re.I
 )
 _DATA_CENTER = re.compile(
-    r"\b(P100|V100S?|T4|A10G?|A16|A30X?|A40|A100X?|A800|L4|L20|L40S?|H20|H800|G?H[12]00|G?B[123]00)\b"
+    r"\b(K80|M[46]0|P4|P40|P100|V100S?|T4|A2|A10G?|A16|A30X?|A40|A100X?|A800|L2|L4|L20|L40S?|H20|H800|G?H[12]00"
+    r"|G?B[123]00|RTX PRO [0-9]{4}D? Blackwell Server Edition)\b"
 )
+_UNSOUND = ("Unhealthy", "Limited Capacity", "Degraded", "True", "Yes")
+"""Values of the fabric's health (NVML_GPU_FABRIC_HEALTH of nvml.h); sound are Healthy, Full, False and None."""
 _THROTTLES = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 
 
@@ -64,6 +67,12 @@ class Gpu(msgspec.Struct, frozen=True):
     row_remap_failed: bool = False
     row_remap_pending: bool = False
     page_retirement_pending: bool = False
+    repair_pending: bool = False
+    """A memory channel or a cluster of processors (TPC) is repaired at the next reset; since driver 570."""
+    is_unrepairable: bool = False
+    """The memory has errors that no spare part can replace; since driver 590."""
+    caches_failing: bool = False
+    """The caches (SRAM) had more uncorrected errors than NVIDIA's limit for a replacement; since driver 535."""
     pcie_width: int | None = None
     """Lanes now; on an idle GPU as well."""
     pcie_width_max: int | None = None
@@ -80,6 +89,8 @@ class Gpu(msgspec.Struct, frozen=True):
     power_limit_default: float | None = None
     fabric_state: str = ""
     fabric_status: str = ""
+    fabric_faults: tuple[str, ...] = ()
+    """What the NVLink fabric reports of itself, such as ``summary: Unhealthy``; since driver 550."""
     processes: tuple[GpuProcess, ...] = ()
     vbios: str = ""
     license: str = ""
@@ -143,6 +154,7 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
     link = element.find("pci/pci_gpu_link_info")
     rows = element.find("remapped_rows")
     pages = element.find("retired_pages")
+    errors = element.find("ecc_errors")
     temperature, power = element.find("temperature"), _first(element, ("gpu_power_readings", "power_readings"))
     return Gpu(
         index,
@@ -161,6 +173,9 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         row_remap_failed=_yes(rows, "remapped_row_failure"),
         row_remap_pending=_yes(rows, "remapped_row_pending"),
         page_retirement_pending=_yes(pages, "pending_retirement") or _yes(pages, "pending_blacklist"),
+        repair_pending=_yes(errors, "channel_repair_pending") or _yes(errors, "tpc_repair_pending"),
+        is_unrepairable=_yes(errors, "unrepairable_memory"),
+        caches_failing=_yes(errors, "aggregate/sram_threshold_exceeded"),
         pcie_width=_number(link, "link_widths/current_link_width"),
         pcie_width_max=_number(link, "link_widths/max_link_width"),
         pcie_generation_max=_number(link, "pcie_gen/max_link_gen"),
@@ -171,6 +186,7 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         power_limit_default=_watts(power, ("default_power_limit",)),
         fabric_state=_text(element, "fabric/state"),
         fabric_status=_text(element, "fabric/status"),
+        fabric_faults=_fabric_faults(element.find("fabric/health")),
         processes=_processes(element),
         vbios=_text(element, "vbios_version"),
         license=_text(element, "vgpu_software_licensed_product/license_status")
@@ -220,6 +236,17 @@ def _uncorrected(counts: Element | None) -> int | None:
     fields = ("sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")
     numbers = [number for name in fields if (number := _number(counts, name)) is not None]
     return sum(numbers) if numbers else None
+
+
+def _fabric_faults(health: Element | None) -> tuple[str, ...]:
+    """The conditions that are not as they should be, by whatever name the driver has for them."""
+    shown = [(str(child.tag), _text(child, ".")) for child in (health if health is not None else ())]
+    faults = [
+        f"{name.replace('_', ' ')}: {text}"
+        for name, text in shown
+        if text in _UNSOUND or (name.startswith("incorrect") and text not in ("", "False", "No"))
+    ]
+    return tuple(faults[:8])
 
 
 def _active_throttles(element: Element) -> tuple[str, ...]:

@@ -22,9 +22,13 @@ def read_kernel_log(arguments: dict[str, Any]) -> dict[str, Any]:
     import time
 
     texts = ["Xid", "Killed process", "blocked for more than", "soft lockup", "Hardware Error", "Uncorrect", " UE "]
-    texts += ["Fatal", "ilesystem read-only", "Log I/O", "shut down due to", "Link down", "Link is Down", "Link Down"]
-    texts += ["log I/O", "hard LOCKUP", "detected stall", "RmInitAdapter failed", "allen off the bus"]
-    texts += ["health compromised", "firmware internal error", "flow aborted", "insufficient power", "event[error]"]
+    texts += ["Fatal", "ilesystem read-only", "Log I/O", "shut down due to", "ink down", "ink Down", "ink DOWN"]
+    texts += ["ink is down", "ink is Down", "ink is DOWN", "log I/O", "hard LOCKUP", "detected stall"]
+    texts += ["RmInitAdapter failed", "allen off the bus", "health compromised", "firmware internal error"]
+    texts += ["flow aborted", "insufficient power", "event[error]", "NETDEV WATCHDOG", "Firmware not responding"]
+    texts += ["HMC Error", "re-init failed", "failed to reset VF", "Disabling device after", "Disk failure on"]
+    texts += ["lost async page write", "while writing superblock", "SError Interrupt", "external abort"]
+    texts += ["recovery action for"]
     try:
         log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
@@ -54,7 +58,7 @@ def read_kernel_log(arguments: dict[str, Any]) -> dict[str, Any]:
         record = re.compile(r"\d+,\d+,(\d+),[^;]*;(.*)")
         for line in data.decode("utf-8", "replace").splitlines():
             match = record.match(line)
-            if match and any(word in line for word in present):
+            if match and any(word in line for word in present) and "SATA link" not in line:
                 lines.append([round(max(0.0, uptime - int(match.group(1)) / 1e6), 1), match.group(2)[:300]])
     return {"uptime": uptime, "lines": lines[-400:]}
 

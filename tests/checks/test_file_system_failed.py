@@ -26,3 +26,11 @@ def test_failures(message: str) -> None:
     assert said(judged("file-system-failed", {"w1": [log(message)]})) == [
         ("w1", f"the file system on dm-0 failed 60 s ago: {message}")
     ]
+
+
+def test_a_disk_that_was_given_up() -> None:
+    """Public file 53692015934."""
+    message = "nvme nvme0: Disabling device after reset failure: -19"
+    assert said(judged("file-system-failed", {"w1": [log(message)]})) == [
+        ("w1", f"the disk nvme0 failed 60 s ago: {message}")
+    ]

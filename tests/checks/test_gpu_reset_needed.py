@@ -24,3 +24,9 @@ def test_gpus_that_wait_for_nothing() -> None:
 def test_each_reason(field: str, value: object, text: str) -> None:
     found = said(judged("gpu-reset-needed", {"w1": [gpus(gpu(2, **{field: value}))]}))
     assert found == [("w1", f"GPU 2 waits for a reset: {text}")]
+
+
+def test_a_repair_that_waits() -> None:
+    assert said(judged("gpu-reset-needed", {"w1": [gpus(gpu(0, repair_pending=True))]})) == [
+        ("w1", "GPU 0 waits for a reset: a part is to be repaired")
+    ]

@@ -28,3 +28,13 @@ def test_each_card_once_with_its_newest_message() -> None:
 
 def test_old_faults_are_past() -> None:
     assert said(judged("network-card-failed", {"w1": [log(POWER, age=2 * 86400)]})) == []
+
+
+def test_a_queue_that_stood_still_names_the_interface() -> None:
+    """Public files 3289997771 and 19706602530: the forms of kernels before and since 6.8."""
+    old = "NETDEV WATCHDOG: eth1 (mlx5_core): transmit queue 19 timed out"
+    new = "ice 0000:b1:00.0 ens801f0np0: NETDEV WATCHDOG: CPU: 38: transmit queue 14 timed out 80692736 ms"
+    assert said(judged("network-card-failed", {"w1": [log(old, new)]})) == [
+        ("w1", f"the network card ens801f0np0 reported a fault, 1 time in 24 hours, last 60 s ago: {new}"),
+        ("w1", f"the network card eth1 reported a fault, 1 time in 24 hours, last 60 s ago: {old}"),
+    ]

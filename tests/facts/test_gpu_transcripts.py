@@ -101,6 +101,86 @@ ELEMENTS = [
     ("<fabric><state>In Progress</state><status>N/A</status></fabric>", {"fabric_state": "In Progress"}),
     # https://github.com/bottlerocket-os/bottlerocket/pull/3873: A100 reports no state although all is well.
     ("<fabric><state>N/A</state><status>N/A</status></fabric>", {"fabric_state": "", "fabric_status": ""}),
+    # Four RTX PRO 6000 Blackwell Server Edition, driver 595.58.03 (public file 56325051947), as the report has it.
+    (
+        (
+            "<ecc_errors><volatile><dram_uncorrectable>0</dram_uncorrectable></volatile><aggregate>"
+            "<sram_threshold_exceeded>No</sram_threshold_exceeded></aggregate><channel_repair_pending>No"
+            "</channel_repair_pending><tpc_repair_pending>No</tpc_repair_pending><unrepairable_memory>No"
+            "</unrepairable_memory></ecc_errors>"
+        ),
+        {"ecc_errors": 0, "caches_failing": False, "repair_pending": False, "is_unrepairable": False},
+    ),
+    # Public file 68598815792: the last of these is N/A.
+    (
+        (
+            "<ecc_errors><tpc_repair_pending>No</tpc_repair_pending><unrepairable_memory>N/A</unrepairable_memory>"
+            "</ecc_errors>"
+        ),
+        {"ecc_errors": None, "repair_pending": False, "is_unrepairable": False},
+    ),
+    (
+        (
+            "<ecc_errors><aggregate><sram_threshold_exceeded>Yes</sram_threshold_exceeded></aggregate>"
+            "<channel_repair_pending>Yes</channel_repair_pending></ecc_errors>"
+        ),
+        {"caches_failing": True, "repair_pending": True},
+    ),
+    # https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/626: GB200, completed and unhealthy.
+    (
+        (
+            "<fabric><state>Completed</state><status>Success</status><cliqueId>2</cliqueId>"
+            "<clusterUuid>dc6e40c4-d722-4357-9ba6-5291dd461278</clusterUuid><health><summary>Unhealthy</summary>"
+            "<bandwidth>Full</bandwidth></health></fabric>"
+        ),
+        {"fabric_state": "Completed", "fabric_faults": ("summary: Unhealthy",)},
+    ),
+    # https://github.com/Azure/azhpc-images/pull/506
+    (
+        (
+            "<fabric><state>Completed</state><status>Insufficient Resources</status><cliqueId>0</cliqueId>"
+            "<clusterUuid>00000000-0000-0000-0000-000000000000</clusterUuid></fabric>"
+        ),
+        {"fabric_state": "Completed", "fabric_status": "Insufficient Resources", "fabric_faults": ()},
+    ),
+    # https://github.com/leptonai/gpud/pull/1106: GB200, no health; public file 42511004217: all N/A.
+    (
+        (
+            "<fabric><state>Completed</state><status>Success</status><cliqueId>4026</cliqueId><health>"
+            "<bandwidth>Not Supported</bandwidth><route_unhealthy>Not Supported</route_unhealthy></health></fabric>"
+        ),
+        {"fabric_state": "Completed", "fabric_faults": ()},
+    ),
+    (
+        (
+            "<fabric><state>N/A</state><health><summary>N/A</summary><bandwidth>N/A</bandwidth>"
+            "<route_recovery_in_progress>N/A</route_recovery_in_progress>"
+            "<incorrect_configuration>N/A</incorrect_configuration></health></fabric>"
+        ),
+        {"fabric_state": "", "fabric_faults": ()},
+    ),
+    # https://github.com/NVIDIA/k8s-test-infra/pull/685: the values of a sound and of a faulty GB300.
+    (
+        (
+            "<fabric><state>Completed</state><health><summary>Healthy</summary><bandwidth>Full</bandwidth>"
+            "<route_recovery_in_progress>False</route_recovery_in_progress><route_unhealthy>False</route_unhealthy>"
+            "<incorrect_configuration>None</incorrect_configuration></health></fabric>"
+        ),
+        {"fabric_faults": ()},
+    ),
+    (
+        (
+            "<fabric><health><summary>Unhealthy</summary><route_unhealthy>True</route_unhealthy>"
+            "<incorrect_configuration>Insufficient Nvlinks</incorrect_configuration></health></fabric>"
+        ),
+        {
+            "fabric_faults": (
+                "summary: Unhealthy",
+                "route unhealthy: True",
+                "incorrect configuration: Insufficient Nvlinks",
+            )
+        },
+    ),
     (
         "<ecc_errors><volatile><dram_uncorrectable>[Unknown Error]</dram_uncorrectable></volatile></ecc_errors>",
         {"ecc_errors": None},
@@ -366,6 +446,27 @@ XIDS = [
     ),
     # a fault of the program, not of the GPU (find_string "NVRM: Xid (PCI:")
     ("NVRM: Xid (PCI:0000:00:06): 31, pid=79749, name=exe, Ch 0000000a, intr 00000000. MMU Fault", None),
+    # Public files 62599419737, 52408671182, 68445503068, 58732587235: the recommendation, by drivers 570 to 595
+    (
+        "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)",
+        ("Xid", 154, "0000:01:00"),
+    ),
+    (
+        "NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+        ("Xid", 154, "0000:02:00"),
+    ),
+    (
+        "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (PF FLR)",
+        ("Xid", 154, "0000:01:00"),
+    ),
+    (
+        "NVRM: Xid (PCI:0000:00:1e): 154, GPU recovery action changed from 0x0 (None) to 0x1 (Drain and Reset)",
+        ("Xid", 154, "0000:00:1e"),
+    ),
+    (
+        "NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+        None,
+    ),
     # https://pastebin.com/NGng33SB
     ("NVRM: Xid (0000:01:00): 31, Ch 0000000b, engmask 00000120, intr 10000000", None),
 ]
@@ -375,6 +476,45 @@ XIDS = [
 def test_real_xids(message: str, expected: tuple[str, int, str] | None) -> None:
     events = xid_events(KernelLog(uptime=100.0, lines=(LogLine(5.0, message),)))
     assert [(event.kind, event.code, event.device) for event in events] == ([expected] if expected else [])
+
+
+RESET_NEEDED = (
+    "NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
+)
+RECOVERED = "NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"
+PROGRAM = "NVRM: Xid (PCI:0000:02:00): 31, pid=79749, name=exe, Ch 0000000a, intr 00000000. MMU Fault"
+LOST = "NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    ("messages", "codes"),
+    [
+        ([PROGRAM, RESET_NEEDED], [154]),
+        ([LOST, RESET_NEEDED], [79]),
+        ([RESET_NEEDED, RECOVERED], []),
+        ([RESET_NEEDED, RECOVERED, RESET_NEEDED], [154]),
+    ],
+)
+def test_the_recommendation_counts_where_no_error_explains_it(messages: list[str], codes: list[int]) -> None:
+    """Xid 154 follows the error that it is about (catalog: "informational only regarding another Xid")."""
+    lines = tuple(LogLine(100.0 - index, message) for index, message in enumerate(messages))
+    assert [event.code for event in xid_events(KernelLog(uptime=200.0, lines=lines))] == codes
+
+
+@pytest.mark.parametrize(
+    ("state", "action"),
+    [
+        ("0x2 (Node Reboot Required)", "restart the host"),
+        ("0x1 (GPU Reset Required)", "drain the host and reset the GPU"),
+        ("0x4 (Drain and Reset)", "drain the host and reset the GPU"),
+        ("0x3 (Drain P2P)", "end the programs that use NVLink, and reset the GPU"),
+        ("0x9 (A name of a later driver)", "drain the host and reset the GPU"),
+    ],
+)
+def test_the_recommended_action(state: str, action: str) -> None:
+    text = f"NVRM: Xid (PCI:0000:02:00): 154, GPU recovery action changed from 0x0 (None) to {state}"
+    (event,) = xid_events(KernelLog(uptime=100.0, lines=(LogLine(5.0, text),)))
+    assert event.action == action
 
 
 def test_there_are_many_transcripts() -> None:

@@ -200,6 +200,13 @@ ROWS: list[Row] = [
         "gpu-fabric-not-ready", element(1, "state", "Completed", "In Progress"), host=2, gpu=1, observed="In Progress"
     ),
     gpu_row(
+        "gpu-fabric-unhealthy",
+        element(2, "summary", "Healthy", "Unhealthy"),
+        host=1,
+        gpu=2,
+        observed=["summary: Unhealthy"],
+    ),
+    gpu_row(
         "fabric-manager-not-running",
         f"echo inactive >/run/fabric; sed -i 's|<state>Completed|<state>N/A|' {GPU}/[0-9].xml",
         host=3,

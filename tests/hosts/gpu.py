@@ -67,6 +67,13 @@ GPU = """\
 <sram_uncorrectable>0</sram_uncorrectable>
 <dram_uncorrectable>0</dram_uncorrectable>
 </volatile>
+<aggregate>
+<sram_uncorrectable>0</sram_uncorrectable>
+<dram_uncorrectable>0</dram_uncorrectable>
+<sram_threshold_exceeded>No</sram_threshold_exceeded>
+</aggregate>
+<channel_repair_pending>No</channel_repair_pending>
+<tpc_repair_pending>No</tpc_repair_pending>
 </ecc_errors>
 <remapped_rows>
 <remapped_row_corr>0</remapped_row_corr>
@@ -86,6 +93,13 @@ GPU = """\
 <fabric>
 <state>Completed</state>
 <status>Success</status>
+<health>
+<summary>Healthy</summary>
+<bandwidth>Full</bandwidth>
+<route_recovery_in_progress>False</route_recovery_in_progress>
+<route_unhealthy>False</route_unhealthy>
+<access_timeout_recovery>False</access_timeout_recovery>
+</health>
 </fabric>
 <processes>
 </processes>

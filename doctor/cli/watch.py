@@ -86,7 +86,7 @@ def command(
     if targets and command_line:
         raise UsageError(f"{printable(targets[0], 60)!r}: expected no word before --, except options")
     if attach.requested:
-        raise typer.Exit(attach.run(targets, connection, visit, output))
+        raise typer.Exit(attach.run(targets, choice, connection, visit, output))
     if log.requested:
         raise typer.Exit(log.run(targets, choice, output, stop_on_error=exit_on == "fault"))
     options = WatchOptions(

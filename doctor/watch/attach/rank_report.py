@@ -60,6 +60,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Why there is no stack."""
     dumps: list[str] = []
     """Paths of dumps of its flight recorder, written since its start."""
+    heartbeat_logs: list[str] = []
+    """Paths of its logs in which HCCL's heartbeat says something."""
 
     @property
     def label(self) -> str:
@@ -114,8 +116,13 @@ def _clean(rank: ProcessReport) -> ProcessReport:
             for stack in rank.stacks[:4]
         ],
         problem=printable(rank.problem, 200),
-        dumps=[path for path in rank.dumps[:4] if path.startswith("/") and path.isprintable() and len(path) < 1100],
+        dumps=_paths(rank.dumps),
+        heartbeat_logs=_paths(rank.heartbeat_logs),
     )
+
+
+def _paths(texts: list[str]) -> list[str]:
+    return [path for path in texts[:4] if path.startswith("/") and path.isprintable() and len(path) < 1100]
 
 
 def _clean_look(look: Look | None) -> Look | None:

@@ -15,7 +15,12 @@ from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
 from doctor.watch.attach.inspector.python_stacks import find_py_spy, signal_number, signalled_stacks, spied_stacks
 from doctor.watch.attach.inspector.rank_finder import OTHER_VARIABLES, find_ranks, held_devices, job_of
 from doctor.watch.attach.inspector.rank_state import children_of, is_frozen, look, thread_count, tracer
-from doctor.watch.attach.inspector.recordings import ras_addresses, ras_answer, recorder_dumps
+from doctor.watch.attach.inspector.recordings import (
+    heartbeat_logs,
+    ras_addresses,
+    ras_answer,
+    recorder_dumps,
+)
 
 LOOKS = 3
 
@@ -59,6 +64,7 @@ def described(entry):
         "stacks": [],
         "problem": "",
         "dumps": recorder_dumps(pid, rank[0], environ) if rank else [],
+        "heartbeat_logs": heartbeat_logs(pid, environ),
     }
 
 

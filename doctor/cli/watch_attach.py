@@ -60,7 +60,7 @@ class AttachOptions(NamedTuple):
         """Raises: CommandError. Returns: the exit code."""
         from doctor.session.finish import validate_output
         from doctor.watch.attach.attached_run import attached_run
-        from doctor.watch.attach.odd_ranks import find_odd
+        from doctor.watch.attach.odd_ranks import find_odd, unseen_notes
 
         validate_output(output)
         self._validate(output)
@@ -76,6 +76,7 @@ class AttachOptions(NamedTuple):
 
         absent = [str(pid) for report in reports.values() for pid in report.not_found]
         notes = [f"no process has pid {', '.join(absent)}"] if absent else []
+        notes += unseen_notes(reports)
         seconds = time.monotonic() - began
         run, checks = attached_run(find_odd(reports), failed, recorded, inventory.source, seconds, notes)
         return _report(run, checks, choice, output)

@@ -76,8 +76,8 @@ def attached_run(
     looked at. Raises: InputError, where no rank was seen.
     """
     if not jobs:
-        hosts = "; ".join(f"{printable(host, 80)}: {reason}" for host, reason in list(failed.items())[:3])
-        raise InputError(f"{NO_RANK}{'; ' if hosts else ''}{hosts}")
+        silent = [f"{printable(host, 80)}: {reason}" for host, reason in failed.items()]
+        raise InputError("; ".join([NO_RANK, *[*notes, *silent][:4]]))
     order = {"odd": 0, "undecided": 1}
     main = min(jobs, key=lambda job: order.get(job.result, 2))
     others = [f"another job, {job.job}: {job.text}" for job in jobs if job is not main]

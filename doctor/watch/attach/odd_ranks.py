@@ -241,6 +241,24 @@ def _joined(labels: Sequence[str]) -> str:
     return ", ".join([*named, *(label for label in labels if not label.startswith("rank "))])
 
 
+def unseen_notes(reports: Mapping[str, HostReport]) -> list[str]:
+    """What could not be looked at on these hosts, whatever ranks were seen."""
+    notes = []
+    for host, report in reports.items():
+        for user, count in report.hidden.items():
+            notes.append(
+                f"{host}: {count} Python process{'es' * (count != 1)} of {user} may not be read, and may be ranks: "
+                "expected root (--sudo), or that user"
+            )
+        limited = report.ptrace_scope > (2 if report.root else 0)
+        if limited and report.ranks:
+            notes.append(
+                f"{host}: kernel.yama.ptrace_scope is {report.ptrace_scope}: stacks and system calls may not be read, "
+                f"kernel functions were{'' if report.root else '; root (--sudo) may read more'}"
+            )
+    return notes
+
+
 def _notes(
     views: Sequence[RankView], world: int, absent: Mapping[int, str], reports: Mapping[str, HostReport]
 ) -> tuple[str, ...]:

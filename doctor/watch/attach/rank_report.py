@@ -91,13 +91,20 @@ class HostReport(msgspec.Struct, frozen=True):
     """Processes that were asked for, and are not there."""
     ras: str = ""
     """Two answers of NCCL's RAS, one behind the other; empty without one."""
+    hidden: dict[str, int] = {}
+    """By user: Python processes whose environment may not be read, so that it is not known whether they are ranks."""
+    ptrace_scope: int = -1
+    """Yama's limit on looking into processes: 0 to 3; -1: none."""
 
 
 def read_report(data: bytes) -> HostReport:
     """A host's answer. Raises: msgspec.DecodeError, msgspec.ValidationError, for what is none."""
     report = msgspec.json.decode(data, type=HostReport)
     return msgspec.structs.replace(
-        report, host=printable(report.host, 100), ranks=[_clean(rank) for rank in report.ranks[:MAX_RANKS]]
+        report,
+        host=printable(report.host, 100),
+        ranks=[_clean(rank) for rank in report.ranks[:MAX_RANKS]],
+        hidden={printable(user, 60): count for user, count in list(report.hidden.items())[:16]},
     )
 
 

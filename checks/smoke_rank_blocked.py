@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
-from doctor.smoke.model import SmokeRun
+from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
 
@@ -26,9 +26,8 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     in a file that is not torch's, by its stack, or is still in a call that all others have finished. This verdict can
     be wrong for a rank whose CPU time is not shown by the kernel (/proc/PID/schedstat).
     """
-    yield from failure_findings(
-        run,
-        "{who} holds up {call}: {text}",
-        "blocked",
-        "busy",
-    )
+    yield from failure_findings(run, _sentence, "blocked", "busy")
+
+
+def _sentence(failure: Failure) -> str:
+    return "{who} holds up {call}: {text}" if failure.op else "{who} holds up {waiting}: {text}"

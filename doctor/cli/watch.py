@@ -17,6 +17,7 @@ from doctor.engine.sanitize import printable
 
 if TYPE_CHECKING:
     from doctor.watch.launch import WatchOptions
+    from doctor.watch.report_files import ReportFiles
 
 ON_HANG = ("report", "dump", "end")
 EXIT_ON = ("never", "fault")
@@ -86,7 +87,7 @@ def command(
     if targets and command_line:
         raise UsageError(f"{printable(targets[0], 60)!r}: expected no word before --, except options")
     if attach.requested:
-        raise typer.Exit(attach.run(targets, connection, visit, output))
+        raise typer.Exit(attach.run(targets, choice, connection, visit, output))
     if log.requested:
         raise typer.Exit(log.run(targets, choice, output, stop_on_error=exit_on == "fault"))
     options = WatchOptions(
@@ -111,12 +112,14 @@ def _run(command_line: list[str], options: WatchOptions, choice: ChoiceOptions, 
     from doctor.session.finish import save_and_report, validate_output
     from doctor.session.select_checks import load_catalog
     from doctor.watch.launch import WatchOutcome, run
+    from doctor.watch.report_files import ReportFiles
 
     validate_output(output)
     if output.from_file:
         raise UsageError("--from reads a saved run; expected doctor report FILE")
     catalog = load_catalog([])
     left = choice.chosen(catalog)
+    files = ReportFiles(output_paths(output))
 
     def report(outcome: WatchOutcome) -> int:
         from doctor.session.examine import Examination
@@ -126,9 +129,35 @@ def _run(command_line: list[str], options: WatchOptions, choice: ChoiceOptions, 
         if not selected:
             return Exit.HEALTHY
         evaluated = evaluate_watch(outcome.run, selected, left, outcome.data)
-        return save_and_report(Examination(outcome.run, evaluated), catalog, output)
+        return save_and_report(Examination(outcome.run, evaluated), catalog, _with_free_paths(output, files))
 
     return run(command_line, os.environ, options, report)
+
+
+def output_paths(output: OutputOptions) -> list[str]:
+    """The files that a report goes to.
+
+    >>> output_paths(OutputOptions(formats=["json=/tmp/watch.json", "md"]))
+    ['/tmp/watch.json']
+    """
+    return [text.partition("=")[2] for text in output.formats if "=" in text] + [str(output.save)] * bool(output.save)
+
+
+def _with_free_paths(output: OutputOptions, files: ReportFiles) -> OutputOptions:
+    """With other names for files that another report has written since the start of the watch; one line tells each."""
+    from pathlib import Path
+
+    from doctor.watch.command import warn
+
+    places = {path: files.free_path(path) for path in output_paths(output)}
+    for path, place in places.items():
+        if place != path:
+            warn(f"{printable(path, 300)} has another report that was written meanwhile; this one is {place}")
+    formats = [
+        f"{name}={places[path]}" if path in places else name + equals + path
+        for name, equals, path in (text.partition("=") for text in output.formats)
+    ]
+    return output._replace(formats=formats, save=Path(places[str(output.save)]) if output.save else None)
 
 
 def report_place(output: OutputOptions) -> str:
@@ -137,6 +166,4 @@ def report_place(output: OutputOptions) -> str:
     >>> report_place(OutputOptions(formats=["json=/tmp/watch.json"]))
     'stdout, /tmp/watch.json'
     """
-    files = [text.partition("=")[2] for text in output.formats if "=" in text]
-    files += [str(output.save)] if output.save else []
-    return ", ".join([*([] if output.quiet else ["stdout"]), *files]) or "nowhere: -q without -f"
+    return ", ".join([*([] if output.quiet else ["stdout"]), *output_paths(output)]) or "nowhere: -q without -f"

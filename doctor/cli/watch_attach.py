@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -14,11 +13,13 @@ from doctor.engine.errors import InputError, UsageError, require_one_of
 if TYPE_CHECKING:
     from doctor.cli.host_options import ConnectionOptions, VisitOptions
     from doctor.cli.output_options import OutputOptions
+    from doctor.cli.watch_log import ChoiceOptions
     from doctor.diagnose.fetch.saved_logs import LogRecord
+    from doctor.engine.record import Run
     from doctor.environment.inventory import Inventory
     from doctor.watch.attach.rank_report import HostReport
+    from doctor.watch.attach.recorded_causes import RecordedCause
 
-FORMATS = ("human", "plain", "json")
 SIGNALS = ("USR1", "USR2", "QUIT", "TRAP", "ABRT")
 
 
@@ -49,46 +50,36 @@ class AttachOptions(NamedTuple):
         return self.attach
 
     def run(
-        self, targets: Sequence[str], connection: ConnectionOptions, visit: VisitOptions, output: OutputOptions
+        self,
+        targets: Sequence[str],
+        choice: ChoiceOptions,
+        connection: ConnectionOptions,
+        visit: VisitOptions,
+        output: OutputOptions,
     ) -> int:
         """Raises: CommandError. Returns: the exit code."""
-        from doctor.watch.attach.attach_report import document, exit_code, render_text
-        from doctor.watch.attach.odd_ranks import find_odd
+        from doctor.session.finish import validate_output
+        from doctor.watch.attach.attached_run import attached_run
+        from doctor.watch.attach.odd_ranks import find_odd, unseen_notes
 
-        chosen = self._format(output)
+        validate_output(output)
+        self._validate(output)
         inventory = self._inventory(targets)
+        began = time.monotonic()
         answers = self._answers(inventory, connection, visit)
         reports = {host: answer for host, answer in answers.items() if not isinstance(answer, str)}
         failed = {host: answer for host, answer in answers.items() if isinstance(answer, str)}
         if failed and not reports:
             host, reason = next(iter(failed.items()))
             raise InputError(f"{host}: {reason}" + (f" ({len(failed)} hosts)" if len(failed) > 1 else ""))
+        recorded = self._recorded(reports, inventory, connection, visit)
+
         absent = [str(pid) for report in reports.values() for pid in report.not_found]
         notes = [f"no process has pid {', '.join(absent)}"] if absent else []
-        jobs = find_odd(reports)
-        recorded = self._recorded(reports, inventory, connection, visit)
-        code = exit_code(jobs, failed, recorded)
-        from doctor.session.console import write
-
-        if chosen == "json":
-            import json
-
-            text = json.dumps(document(jobs, failed, notes, code, recorded), ensure_ascii=False, indent=2)
-        else:
-            from doctor.report.layout.terminal import detect_terminal
-
-            terminal = detect_terminal(sys.stdout, output.color, os.environ)
-            bold = terminal.colour and chosen == "human"
-            text = render_text(
-                jobs, failed, notes, terminal.width, recorded=recorded, bold=bold, verbose=output.verbose
-            )
-        if output.redact:
-            from doctor.session.redact import text_redactor
-
-            text = text_redactor({*inventory.hosts, *(report.host for report in reports.values())})(text)
-        if not output.quiet:
-            write(text)
-        return code
+        notes += unseen_notes(reports)
+        seconds = time.monotonic() - began
+        run, checks = attached_run(find_odd(reports), failed, recorded, inventory.source, seconds, notes)
+        return _report(run, checks, choice, output)
 
     def _recorded(
         self,
@@ -96,9 +87,12 @@ class AttachOptions(NamedTuple):
         inventory: Inventory,
         connection: ConnectionOptions,
         visit: VisitOptions,
-    ) -> list[str]:
+    ) -> list[RecordedCause]:
         """What the job's recorders show."""
-        if not any(report.ras or any(rank.dumps for rank in report.ranks) for report in reports.values()):
+        ranks = [rank for report in reports.values() for rank in report.ranks]
+        if not any(report.ras for report in reports.values()) and not any(
+            rank.dumps or rank.heartbeat_logs for rank in ranks
+        ):
             return []
         from doctor.watch.attach.recorded_causes import recorded_causes
 
@@ -122,16 +116,12 @@ class AttachOptions(NamedTuple):
 
         return recorded_causes(reports, None if inventory.local and not connection.within else read_on_hosts)
 
-    def _format(self, output: OutputOptions) -> str:
-        if output.save or output.from_file:
-            raise UsageError("--save and --from are for checks: expected --attach without them")
-        name = "json" if output.as_json else next(iter(output.formats), "")
-        require_one_of("-f", name, ("", *FORMATS))
-        require_one_of("--color", output.color, ("auto", "always", "never"))
+    def _validate(self, output: OutputOptions) -> None:
+        if output.from_file:
+            raise UsageError("--from reads a saved run; expected doctor report FILE")
         require_one_of("--stack-signal", self.stack_signal, ("", *SIGNALS))
         if self.py_spy not in ("", "off") and not self.py_spy.startswith("/"):
             raise UsageError(f"--py-spy {self.py_spy!r}: expected an absolute path, or off")
-        return name or ("human" if sys.stdout.isatty() else "plain")
 
     def _inventory(self, targets: Sequence[str]) -> Inventory:
         from doctor.diagnose.fetch.excerpt_reading import LOCAL
@@ -182,3 +172,18 @@ class AttachOptions(NamedTuple):
             return ask_ranks(inventory.hosts, transport, request, visit.timeout, count)
         finally:
             transport.close()
+
+
+def _report(run: Run, checks: Sequence[str], choice: ChoiceOptions, output: OutputOptions) -> int:
+    """The report of the checks that the options leave. Returns: the exit code. Raises: InputError."""
+    from doctor.session.examine import Examination
+    from doctor.session.finish import save_and_report
+    from doctor.session.select_checks import load_catalog
+    from doctor.watch.evaluate_watch import evaluate_watch
+
+    catalog = load_catalog([])
+    left = choice.chosen(catalog)
+    selected = [check for check in left if check.name in checks]
+    if not selected:
+        raise InputError(f"--select and --ignore leave none of the checks that were made: {', '.join(checks)}")
+    return save_and_report(Examination(run, evaluate_watch(run, selected, left)), catalog, output)

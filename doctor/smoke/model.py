@@ -217,6 +217,8 @@ class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """By host: Mb/s of its slowest interface that has an address; without hosts where that is not known."""
     watched: bool = False
     """The ranks are those of a user's own program (`doctor.watch`)."""
+    undecided: str = ""
+    """Why it cannot be told whether something is wrong, of ranks that were only looked at; empty where it can."""
 
     def hosts(self, ranks: tuple[int, ...]) -> tuple[str, ...]:
         """The hosts of these ranks, in plan order, each once."""

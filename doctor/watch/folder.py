@@ -14,6 +14,7 @@ from pathlib import Path
 
 from doctor.watch.data_folder import DataFolder
 from doctor.watch.hook import hook_text
+from doctor.watch.remnants import LOCK, PREFIX, remove_remnants
 
 VARIABLE = "DOCTOR_WATCH"
 """Names the folder in the job's environment."""
@@ -50,7 +51,9 @@ class WatchFolder:
     @classmethod
     def create(cls) -> WatchFolder:
         """Raises: OSError where no place can be written to."""
-        folder = cls(Path(tempfile.mkdtemp(prefix="doctor-watch-", dir=next(_places(), None))))
+        remove_remnants(PLACES, VARIABLE)
+        folder = cls(Path(tempfile.mkdtemp(prefix=PREFIX, dir=next(_places(), None))))
+        folder._try_lock()
         folder.fill()
         return folder
 
@@ -61,33 +64,47 @@ class WatchFolder:
         ``identity``: the same text in all of them. Raises: OSError; TimeoutError where no other makes the folder ready.
         """
         name = hashlib.sha256(f"{os.getuid()} {identity}".encode()).hexdigest()[:16]
-        paths = [Path(place, f"doctor-watch-{os.getuid()}-{name}") for place in [*_places(), tempfile.gettempdir()]]
+        paths = [Path(place, f"{PREFIX}{os.getuid()}-{name}") for place in [*_places(), tempfile.gettempdir()]]
         folder = cls(next(filter(_is_own, paths), paths[0]))
-        folder.path.mkdir(0o700, exist_ok=True)
-        about = folder.path.lstat()
-        if not folder.path.is_dir() or folder.path.is_symlink() or about.st_uid != os.getuid() or about.st_mode & 0o77:
-            raise OSError(f"{folder.path} is not this user's alone")
-        lock = os.open(folder.path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            folder._await_ready()
-            return folder, False
-        folder.lock = lock
+        limit = time.monotonic() + READY_SECONDS
+        while not folder._try_lock():
+            if folder.ready.is_dir():
+                return folder, False
+            if time.monotonic() > limit:
+                raise TimeoutError(
+                    f"no other process of the launch made {folder.path} ready within {READY_SECONDS:g} s"
+                )
+            time.sleep(0.02)
         # What a watch of the same launch has left that was killed.
         for remnant in (folder.ready, folder.hook, folder.ranks, folder.copies, folder.data.digests, folder.data.hooks):
             shutil.rmtree(remnant, ignore_errors=True)
         folder.fill()
         folder.ready.mkdir()
+        remove_remnants(PLACES, VARIABLE)
         return folder, True
 
-    def _await_ready(self) -> None:
-        limit = time.monotonic() + READY_SECONDS
-        while not self.ready.is_dir():
-            if time.monotonic() > limit:
-                raise TimeoutError(f"no other process of the launch made {self.path} ready within {READY_SECONDS:g} s")
-            time.sleep(0.02)
+    def _try_lock(self) -> bool:
+        """Makes the folder where it is not there, and locks it; False while another process has it.
+
+        Raises: OSError where it is not this user's alone.
+        """
+        self.path.mkdir(0o700, exist_ok=True)
+        about = self.path.lstat()
+        if not self.path.is_dir() or self.path.is_symlink() or about.st_uid != os.getuid() or about.st_mode & 0o77:
+            raise OSError(f"{self.path} is not this user's alone")
+        try:
+            lock = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError:  # another watch has just removed the folder
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(lock).st_ino == os.stat(self.path / LOCK).st_ino:
+                self.lock = lock
+                return True
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        os.close(lock)
+        return False
 
     def fill(self) -> None:
         """Raises: OSError."""
@@ -132,4 +149,8 @@ class WatchFolder:
         return {VARIABLE: str(self.path), **self.data.environment(schedule)}
 
     def remove(self) -> None:
+        """Also gives the lock back."""
         shutil.rmtree(self.path, ignore_errors=True)
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1

@@ -23,21 +23,25 @@ CLEAN = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 def attach(job: Job, *options: str) -> tuple[int, dict[str, Any]]:
-    """Exit code, and what is said of this job among all that run on the host."""
-    command = [sys.executable, "-m", "doctor", "watch", "--attach", "--json", *options]
+    """Exit code and report of this job alone: others may run on the host."""
+    pids = [word for pid in job.pids for word in ("--pid", str(pid))]
+    command = [sys.executable, "-m", "doctor", "watch", "--attach", "--json", *pids, *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert "Traceback" not in done.stderr
-    document = json.loads(done.stdout)
-    [found] = [one for one in document["jobs"] if f"master port {job.port}," in one["job"]]
-    return done.returncode, found
+    return done.returncode, json.loads(done.stdout)
+
+
+def named_ranks(report: dict[str, Any]) -> list[int]:
+    findings = [finding for outcome in report["outcomes"] for finding in outcome["findings"]]
+    return [rank for finding in findings for rank in finding["values"]["ranks"]]
 
 
 def odd_ranks(folder: Path, fault: str, culprit: int, world: int, *options: str) -> tuple[list[int], dict[str, Any]]:
     job = Job(folder, fault, culprit, world)
     try:
         job.wait_until_faulty()
-        found = attach(job, *options)[1]
-        return [one["rank"] for one in found["odd"]], found
+        report = attach(job, *options)[1]
+        return named_ranks(report), report
     finally:
         job.end()
 
@@ -59,16 +63,18 @@ def test_a_rank_that_sleeps_and_no_rank_is_stopped_by_looking(tmp_path: Path) ->
         job.wait_until_faulty()
         thread = threading.Thread(target=watch_states)
         thread.start()
-        code, found = attach(job)
+        code, report = attach(job)
         done.set()
         thread.join()
     finally:
         done.set()
         job.end()
-    assert [one["rank"] for one in found["odd"]] == [1]
-    assert "sleeps" in found["text"]
+    assert (code, named_ranks(report)) == (10, [1])
+    assert "sleeps" in report["outcomes"][0]["findings"][0]["message"]
     assert not states & {"T", "t"}
-    assert code in (10, 12)
+
+
+CHECKS = {"stop": "smoke-rank-stopped", "exit": "smoke-rank-left"}
 
 
 @pytest.mark.torch
@@ -77,7 +83,9 @@ def test_a_rank_that_sleeps_and_no_rank_is_stopped_by_looking(tmp_path: Path) ->
 @pytest.mark.parametrize("fault", ["stop", "loop", "sleep", "fifo", "input", "pdb", "exit", "loader"])
 def test_the_odd_rank(tmp_path: Path, fault: str, world: int) -> None:
     culprit = sum(map(ord, fault)) % world
-    assert odd_ranks(tmp_path / "job", fault, culprit, world)[0] == [culprit]
+    ranks, report = odd_ranks(tmp_path / "job", fault, culprit, world)
+    assert ranks == [culprit]
+    assert report["outcomes"][0]["check"] in (CHECKS.get(fault, "smoke-rank-blocked"), "smoke-input-stalled")
 
 
 @pytest.mark.torch
@@ -88,8 +96,8 @@ def test_a_healthy_job_has_no_odd_rank(tmp_path: Path, pause: str) -> None:
     try:
         job.wait_until_faulty()
         for _ in range(3):
-            found = attach(job, "--interval", "2")[1]
-            assert (found["result"], found["odd"]) == ("moves", [])
+            code, report = attach(job, "--interval", "2")
+            assert (code, report["verdict"], named_ranks(report)) == (0, "healthy", [])
     finally:
         job.end()
 
@@ -114,7 +122,7 @@ def test_ranks_on_other_hosts(fleet_cpu: Fleet) -> None:
     finally:
         for host in hosts:
             fleet_cpu.enter(host, "kill $(cat /run/rank.pid); rm /run/rank.pid")
-    document = json.loads(done.stdout)
-    [found] = [one for one in document["jobs"] if "master port 29777" in one["job"]]
-    assert [(one["rank"], one["host"]) for one in found["odd"]] == [(2, list(hosts)[2])]
-    assert "sleeps" in found["text"]
+    [outcome] = json.loads(done.stdout)["outcomes"]
+    [finding] = outcome["findings"]
+    assert (done.returncode, outcome["check"], finding["hosts"]) == (10, "smoke-rank-blocked", [list(hosts)[2]])
+    assert finding["values"]["ranks"] == [2] and "sleeps" in finding["message"]

@@ -66,7 +66,7 @@ def test_nothing_of_torch_is_imported_where_the_program_imports_none(tmp_path: P
 def test_the_folder_of_the_ranks_is_gone_afterwards(tmp_path: Path) -> None:
     watched = doctor_watch("sh", "-c", 'echo "$DOCTOR_WATCH"; ls "$DOCTOR_WATCH"', folder=tmp_path)
     folder, *files = watched.stdout.split()
-    assert files == ["copies", "data-hooks", "digests", "hook", "ranks"] and not os.path.exists(folder)
+    assert files == ["copies", "data-hooks", "digests", "hook", "lock", "ranks"] and not os.path.exists(folder)
 
 
 def test_a_full_place_is_passed_over_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

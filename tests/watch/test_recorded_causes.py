@@ -9,8 +9,10 @@ import threading
 from pathlib import Path
 
 import msgspec
+import pytest
 
-from doctor.watch.attach.inspector.recordings import asked_ras, ras_addresses, recorder_dumps
+from doctor.watch.attach.inspector import recordings
+from doctor.watch.attach.inspector.recordings import asked_ras, heartbeat_logs, ras_addresses, recorder_dumps
 from doctor.watch.attach.recorded_causes import recorded_causes
 from tests.diagnose.test_flight_recorder import dump
 from tests.diagnose.test_ras import INCOMPLETE
@@ -23,49 +25,98 @@ def test_the_rank_that_is_behind_in_the_dumps(tmp_path: Path) -> None:
         path = tmp_path / f"nccl_trace_rank_{number}"
         path.write_bytes(pickle.dumps(dump(*operations, ended=number == 2)))
         ranks.append(rank(number, dumps=[str(path)]))
-    [sentence] = recorded_causes({"node1": host(*ranks)}, None)
-    assert sentence.startswith("flight recorder: ")
-    assert "rank 2" in sentence
+    [cause] = recorded_causes({"node1": host(*ranks)}, None)
+    assert cause.text.startswith("flight recorder: ")
+    assert cause.ranks == (2,)
 
 
 def test_what_ras_says_of_a_process() -> None:
-    [sentence] = recorded_causes({"node1": msgspec.structs.replace(host(rank(0)), ras=INCOMPLETE * 2)}, None)
-    assert sentence.startswith("NCCL RAS: ")
-    assert "process 3748990 on node1 does not answer" in sentence
+    [cause] = recorded_causes({"node1": msgspec.structs.replace(host(rank(0)), ras=INCOMPLETE * 2)}, None)
+    assert cause.text.startswith("NCCL RAS reports that process 3748990 on node1 does not answer")
+    assert (cause.ranks, cause.pids, cause.is_sure) == ((7,), (3748990,), True)
 
 
-def emulated_ras(answers: dict[bytes, bytes]) -> str:
-    """The address of a server that answers one client line by line, as NCCL 2.24 does: emulated, not NCCL's own."""
+def emulated_ras(answers: dict[bytes, bytes], clients: int = 1) -> str:
+    """The address of a server that answers as the thread of NCCL does.
+
+    Source: NCCL 2.24.3 to 2.30, src/ras/client_support.cc. Commands end with a line feed, a carriage return before it
+    is dropped, and their case does not matter; another one is answered with ``ERROR: Unknown command``; after the
+    status the connection is closed. This is an emulation: no GPU was there for NCCL's own.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
-        with listener, listener.accept()[0] as client, client.makefile("rb") as lines:
-            for line in lines:
-                client.sendall(answers.get(line, b"ERROR: unknown\n"))
-                if line.endswith(b"STATUS\n"):
-                    return
+        with listener:
+            for _ in range(clients):
+                with listener.accept()[0] as client, client.makefile("rb") as lines:
+                    for line in lines:
+                        command = line.rstrip(b"\r\n").lower()
+                        client.sendall(answers.get(command, b"ERROR: Unknown command " + command + b"\n"))
+                        if command.endswith(b"status"):
+                            break
 
     threading.Thread(target=serve, daemon=True).start()
     return f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-PROTOCOL = {b"CLIENT PROTOCOL 2\n": b"SERVER PROTOCOL 2\n", b"TIMEOUT 5\n": b"OK\n"}
+PROTOCOL = {b"client protocol 2": b"SERVER PROTOCOL 2\n", b"timeout 5": b"OK\n"}
 
 
 def test_ras_is_asked_by_its_socket() -> None:
-    answer = asked_ras(emulated_ras({**PROTOCOL, b"VERBOSE STATUS\n": INCOMPLETE.encode()}))
+    answer = asked_ras(emulated_ras({**PROTOCOL, b"verbose status": INCOMPLETE.encode()}))
     assert answer == INCOMPLETE
-    [sentence] = recorded_causes({"node1": msgspec.structs.replace(host(rank(0)), ras=answer * 2)}, None)
-    assert "process 3748990 on node1 does not answer" in sentence
+    [cause] = recorded_causes({"node1": msgspec.structs.replace(host(rank(0)), ras=answer * 2)}, None)
+    assert "process 3748990 on node1 does not answer" in cause.text
+
+
+def test_a_process_that_does_not_answer_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ranks of a host share one port (SO_REUSEPORT); the kernel may choose the one that is stopped."""
+    monkeypatch.setattr(recordings, "RAS_PATIENCE", 0.1)
+    monkeypatch.setattr(recordings, "RAS_TRIES", 64)
+    answering = emulated_ras({**PROTOCOL, b"verbose status": INCOMPLETE.encode()})
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        addresses = iter([f"127.0.0.1:{silent.getsockname()[1]}"] * 3 + [answering])
+        connect = recordings.ras_connection
+        monkeypatch.setattr(recordings, "ras_connection", lambda _: connect(next(addresses)))
+        assert asked_ras("127.0.0.1:28028") == INCOMPLETE
 
 
 def test_what_is_no_ras_says_nothing() -> None:
-    assert asked_ras(emulated_ras({b"CLIENT PROTOCOL 2\n": b"HTTP/1.1 400 Bad Request\n"})) == ""
-    assert asked_ras(emulated_ras({**PROTOCOL, b"TIMEOUT 5\n": b"no\n"})) == ""
+    assert asked_ras(emulated_ras({b"client protocol 2": b"HTTP/1.1 400 Bad Request\n"})) == ""
+    assert asked_ras(emulated_ras({**PROTOCOL, b"timeout 5": b"no\n"})) == ""
     assert asked_ras("127.0.0.1:1") == "" and asked_ras("192.0.2.1:28028") == ""
     places = ["node1:28028", "[::1]:5", "x;y:1", "node1", "h:1"]
     environs = [{"NCCL_RAS_ADDR": place} for place in places] + [{"NCCL_RAS_ADDR": "off:1", "NCCL_RAS_ENABLE": "0"}]
     assert ras_addresses(environs) == ["[::1]:5", "h:1", "node1:28028"]
+
+
+LOST = (
+    "[INFO] HCCL(686,python):2025-10-23-07:52:59.191.363 [heartbeat.cc:951] [8970][TaskExecStage][HeartbeatAbnormal]"
+    "local rank [127.10.0.1/1]: crimer rank [127.10.0.2/2] status[LOST] by informer rank [127.10.0.3/3]\n"
+)
+"""Source: hicann/hccl, docs/zh/user_guide/fault_diagnosis/task_exec_stage.md."""
+
+
+@pytest.mark.parametrize("place", ["ascend/log/run/plog/plog-{pid}_20251023075259191.log", "stdout"])
+def test_what_hccl_s_heartbeat_says_in_the_logs_of_a_rank(tmp_path: Path, place: str) -> None:
+    with (tmp_path / "stdout").open("w") as output:
+        process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=output)
+    try:
+        path = tmp_path / place.format(pid=process.pid)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(LOST)
+        other = tmp_path / f"ascend/log/run/plog/plog-{process.pid}1_20251023075259191.log"
+        other.parent.mkdir(parents=True, exist_ok=True)
+        other.write_text(LOST)
+        found = heartbeat_logs(process.pid, {"HOME": str(tmp_path)})
+        assert found == [str(path)]
+        [cause] = recorded_causes({"node1": host(rank(0, heartbeat_logs=found))}, None)
+        assert cause.text.startswith("HCCL's heartbeat names ") and "lost" in cause.text
+        assert cause.places == (("127.10.0.2", 2),) and not cause.may_pass
+    finally:
+        process.communicate(b"\n")
 
 
 def test_without_a_recorder_nothing_is_said() -> None:

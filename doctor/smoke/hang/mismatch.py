@@ -95,12 +95,17 @@ class DeadlockRule:
 
     def __init__(self) -> None:
         self._last_cycle: dict[int, Snapshot] = {}
+        self._since: float | None = None
 
     def evaluate(self, state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failure | None:
         cycle = find_deadlock(waits, state.snaps, sure=True) or self._standing_cycle(state, waits)
         if not cycle:
+            self._since = None
             return None
         culprits, why = _blame_of_cycle(state, waits, cycle)
+        self._since = state.now if self._since is None else self._since
+        if why == AMBIGUOUS and _may_be_decided(state, waits, cycle, state.now - self._since):
+            return None
         others = [rank for rank in cycle if rank not in culprits]
         kind: FailureKind = "left" if sorted(culprits) == state.ranks_ahead(cycle) else "order"
         about = current_collective(state.snaps[(others or culprits)[0]])
@@ -119,6 +124,16 @@ class DeadlockRule:
     def _oldest(self, snap: Snapshot) -> Snapshot:
         before = self._last_cycle.get(snap.rank, snap)
         return before if before.stamp == snap.stamp else snap
+
+
+def _may_be_decided(state: RunState, waits: Mapping[CollectiveId, Wait], cycle: Sequence[int], waited: float) -> bool:
+    """Whether other members of these groups may still enter one of the collectives, and so be a majority."""
+    sides = {where: wait for where, wait in waits.items() if not set(cycle).isdisjoint(wait.blocked_ranks)}
+    blocked = {rank for wait in sides.values() for rank in wait.blocked_ranks}
+    members = {rank for group, _ in sides for rank in state.members(group)}
+    absent = [rank for rank in members - blocked if rank in state.snaps and not state.snaps[rank].dead]
+    coming = any(is_arriving(state.snaps[rank]) for rank in absent)
+    return bool(absent) and waited < (ARRIVAL if coming else ANSWER)
 
 
 def _blame_of_cycle(

@@ -61,6 +61,8 @@ def _one_host_of_cpus(plan: SmokePlan) -> bool:
 
 def unreached_reason(run: SmokeRun, stage: str) -> tuple[str, str]:
     """Why a stage was not passed, and the check that reports the cause."""
+    if run.undecided:
+        return (run.undecided, "")
     if stage not in run.plan.stages:
         why = "was not asked for" if run.plan.library == "torch" else "does not run with MindSpore"
         return (f"the {stage} stage {why}", "")

@@ -30,7 +30,7 @@ def failure_findings(
     for failure in failures:
         words = template if isinstance(template, str) else template(failure)
         yield Finding(words, hosts=blamed_hosts(run, failure), **finding_values(run, failure), **more)
-    if not failures and run.ended != "complete":
+    if not failures and (run.ended != "complete" or run.undecided):
         raise Unreadable(*unreached_reason(run, "teardown"))
 
 

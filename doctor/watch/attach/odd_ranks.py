@@ -14,8 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from doctor.watch.attach.rank_activity import DEFINITE, TRANSFER, Activity, activity
-from doctor.watch.attach.rank_report import HostReport, ProcessReport
+from doctor.watch.attach.rank_activity import DEFINITE, TRANSFER, Activity, Kind, activity
+from doctor.watch.attach.rank_report import Frame, HostReport, ProcessReport
 
 Result = Literal["odd", "moves", "undecided", "nothing"]
 MOVING_RATE = 2048.0
@@ -43,29 +43,41 @@ class OddRank(msgspec.Struct, frozen=True):
     pid: int
     """0: it has no process."""
     text: str
+    kind: Kind
 
 
-class Group(msgspec.Struct, frozen=True):
-    """Ranks that do the same at the same place."""
+class SeenRank(msgspec.Struct, frozen=True):
+    """A rank that has a process, and what it does."""
 
-    labels: tuple[str, ...]
+    rank: int | None
+    host: str
+    pid: int
+    devices: tuple[str, ...]
+    """Accelerators that it has open."""
     text: str
-    stack: tuple[tuple[str, str, int], ...]
+    stack: tuple[Frame, ...]
+    """Innermost first; empty where none was shown."""
+    waits: bool
+    """It stands still in a wait for the others."""
 
 
 class JobFinding(msgspec.Struct, frozen=True):
     """One job."""
 
     job: str
-    ranks: int
+    ranks: tuple[SeenRank, ...]
     world: int
     """0: not known."""
     result: Result
     text: str
     """One sentence."""
     odd_ranks: tuple[OddRank, ...] = ()
-    groups: tuple[Group, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Every rank of the job was seen."""
+        return 0 < self.world <= len({entry.rank for entry in self.ranks if entry.rank is not None})
 
 
 def find_odd(reports: Mapping[str, HostReport]) -> list[JobFinding]:
@@ -76,7 +88,7 @@ def find_odd(reports: Mapping[str, HostReport]) -> list[JobFinding]:
             view = RankView(host, rank, activity(rank, report.seconds))
             jobs.setdefault(_job_name(rank), []).append(view)
     findings = [_judge(name, views, reports) for name, views in jobs.items()]
-    return sorted(findings, key=lambda entry: -entry.ranks)
+    return sorted(findings, key=lambda entry: -len(entry.ranks))
 
 
 def _job_name(rank: ProcessReport) -> str:
@@ -90,10 +102,10 @@ def _job_name(rank: ProcessReport) -> str:
 def _judge(name: str, views: list[RankView], reports: Mapping[str, HostReport]) -> JobFinding:
     world = max(view.report.world for view in views)
     absent = _absent_ranks(views, world, reports)
-    groups, notes = _groups(views), _notes(views, world, absent, reports)
+    seen_ranks, notes = tuple(map(_seen_rank, views)), _notes(views, world, absent, reports)
 
     def finding(result: Result, text: str, odd_ranks: Sequence[OddRank] = ()) -> JobFinding:
-        return JobFinding(name, len(views), world, result, text, tuple(odd_ranks), groups, notes)
+        return JobFinding(name, seen_ranks, world, result, text, tuple(odd_ranks), notes)
 
     moves = _moves(views, reports)
     # A job that ends well loses its ranks one after the other.
@@ -104,7 +116,7 @@ def _judge(name: str, views: list[RankView], reports: Mapping[str, HostReport]) 
         return finding(*_without_wait(views, moves))
     if absent:
         # Whoever ends within the interval has lost the one that had gone before.
-        departed = [OddRank(rank, host, 0, "has no process") for rank, host in absent.items()]
+        departed = [OddRank(rank, host, 0, "has no process", "left") for rank, host in absent.items()]
         named = ", ".join(f"rank {rank}" for rank in absent)
         return finding("odd", f"{named} of {world} has no process any more; {_waiters(waiting)}.", departed)
     if definite and not waiting and len(views) < world and all(view.does.kind == "left" for view in definite):
@@ -181,6 +193,8 @@ def _absent_ranks(views: Sequence[RankView], world: int, reports: Mapping[str, H
         by_host.setdefault(view.host, []).append(view.report)
     for host, ranks in by_host.items():
         numbers = {rank.rank for rank in ranks if rank.rank is not None}
+        if len(numbers) < len(ranks) or (world and max(numbers) >= world):
+            continue  # processes that do not tell their ranks apart
         for rank in ranks:
             local, size = rank.variables.get("LOCAL_RANK", ""), rank.variables.get("LOCAL_WORLD_SIZE", "")
             if rank.rank is not None and local.isdecimal() and size.isdecimal() and int(size) <= MAX_WORLD:
@@ -194,7 +208,14 @@ def _absent_ranks(views: Sequence[RankView], world: int, reports: Mapping[str, H
 
 
 def _odd_rank(view: RankView) -> OddRank:
-    return OddRank(view.report.rank, view.host, view.report.pid, view.does.text)
+    return OddRank(view.report.rank, view.host, view.report.pid, view.does.text, view.does.kind)
+
+
+def _seen_rank(view: RankView) -> SeenRank:
+    report, does = view.report, view.does
+    return SeenRank(
+        report.rank, view.host, report.pid, tuple(report.devices), does.text, tuple(report.frames), _waits(view)
+    )
 
 
 def _sentence(odd_ranks: Sequence[RankView], waiting: Sequence[RankView]) -> str:
@@ -220,13 +241,22 @@ def _joined(labels: Sequence[str]) -> str:
     return ", ".join([*named, *(label for label in labels if not label.startswith("rank "))])
 
 
-def _groups(views: Sequence[RankView]) -> tuple[Group, ...]:
-    """Equal activities at equal places, the largest first."""
-    members: dict[tuple[str, tuple[tuple[str, str, int], ...]], list[str]] = {}
-    for view in views:
-        members.setdefault((view.does.text, view.does.place), []).append(view.report.label)
-    ordered = sorted(members.items(), key=lambda item: -len(item[1]))
-    return tuple(Group((_joined(labels),), text, place) for (text, place), labels in ordered)
+def unseen_notes(reports: Mapping[str, HostReport]) -> list[str]:
+    """What could not be looked at on these hosts, whatever ranks were seen."""
+    notes = []
+    for host, report in reports.items():
+        for user, count in report.hidden.items():
+            notes.append(
+                f"{host}: {count} Python process{'es' * (count != 1)} of {user} may not be read, and may be ranks: "
+                "expected root (--sudo), or that user"
+            )
+        limited = report.ptrace_scope > (2 if report.root else 0)
+        if limited and report.ranks:
+            notes.append(
+                f"{host}: kernel.yama.ptrace_scope is {report.ptrace_scope}: stacks and system calls may not be read, "
+                f"kernel functions were{'' if report.root else '; root (--sudo) may read more'}"
+            )
+    return notes
 
 
 def _notes(

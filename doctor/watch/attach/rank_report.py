@@ -60,6 +60,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Why there is no stack."""
     dumps: list[str] = []
     """Paths of dumps of its flight recorder, written since its start."""
+    heartbeat_logs: list[str] = []
+    """Paths of its logs in which HCCL's heartbeat says something."""
 
     @property
     def label(self) -> str:
@@ -89,13 +91,20 @@ class HostReport(msgspec.Struct, frozen=True):
     """Processes that were asked for, and are not there."""
     ras: str = ""
     """Two answers of NCCL's RAS, one behind the other; empty without one."""
+    hidden: dict[str, int] = {}
+    """By user: Python processes whose environment may not be read, so that it is not known whether they are ranks."""
+    ptrace_scope: int = -1
+    """Yama's limit on looking into processes: 0 to 3; -1: none."""
 
 
 def read_report(data: bytes) -> HostReport:
     """A host's answer. Raises: msgspec.DecodeError, msgspec.ValidationError, for what is none."""
     report = msgspec.json.decode(data, type=HostReport)
     return msgspec.structs.replace(
-        report, host=printable(report.host, 100), ranks=[_clean(rank) for rank in report.ranks[:MAX_RANKS]]
+        report,
+        host=printable(report.host, 100),
+        ranks=[_clean(rank) for rank in report.ranks[:MAX_RANKS]],
+        hidden={printable(user, 60): count for user, count in list(report.hidden.items())[:16]},
     )
 
 
@@ -114,8 +123,13 @@ def _clean(rank: ProcessReport) -> ProcessReport:
             for stack in rank.stacks[:4]
         ],
         problem=printable(rank.problem, 200),
-        dumps=[path for path in rank.dumps[:4] if path.startswith("/") and path.isprintable() and len(path) < 1100],
+        dumps=_paths(rank.dumps),
+        heartbeat_logs=_paths(rank.heartbeat_logs),
     )
+
+
+def _paths(texts: list[str]) -> list[str]:
+    return [path for path in texts[:4] if path.startswith("/") and path.isprintable() and len(path) < 1100]
 
 
 def _clean_look(look: Look | None) -> Look | None:

@@ -1,11 +1,14 @@
-"""What `doctor diagnose` reads from the recorders of a job that runs: torch's flight recorder, NCCL RAS."""
+"""What `doctor diagnose` reads from the recorders of a running job: torch's flight recorder, NCCL RAS, HCCL's logs."""
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from doctor.diagnose.run import diagnose_found, diagnose_record
 from doctor.diagnose.signature import load_signatures
@@ -13,37 +16,85 @@ from doctor.engine.errors import InputError
 from doctor.watch.attach.rank_report import HostReport
 
 if TYPE_CHECKING:
-    from doctor.diagnose.cause import Diagnosis
+    from doctor.diagnose.cause import Cause, Diagnosis
     from doctor.diagnose.fetch.saved_logs import LogRecord
+    from doctor.diagnose.signature import Signature
 
 MAX_DUMPS = 1024
+HEARTBEAT = "hccl-heartbeat-exception"
+"""The signature of what HCCL's heartbeat says."""
 
 ReadOnHosts = Callable[[Sequence[str]], "LogRecord"]
 """Reads files, by their paths, on the hosts that have them."""
 
 
-def recorded_causes(reports: Mapping[str, HostReport], read_on_hosts: ReadOnHosts | None) -> list[str]:
-    """A sentence for each cause that the recorders show. ``read_on_hosts``: None where the files lie on this host."""
-    sentences: list[str] = []
+class RecordedCause(msgspec.Struct, frozen=True):
+    """A cause that a recorder of the job shows."""
+
+    text: str
+    """One sentence."""
+    ranks: tuple[int, ...] = ()
+    pids: tuple[int, ...] = ()
+    places: tuple[tuple[str, int], ...] = ()
+    """Hosts and the numbers of their devices."""
+    is_sure: bool = True
+    """Not only the best of several explanations."""
+    may_pass: bool = False
+    """A job that goes on may show it in passing."""
+
+
+def recorded_causes(reports: Mapping[str, HostReport], read_on_hosts: ReadOnHosts | None) -> list[RecordedCause]:
+    """The causes that the recorders show. ``read_on_hosts``: None where the files lie on this host."""
     signatures = load_signatures()
-    dumps = sorted({path for report in reports.values() for rank in report.ranks for path in rank.dumps})[:MAX_DUMPS]
-    if dumps:
+    ranks = [rank for report in reports.values() for rank in report.ranks]
+    dumps = sorted({path for rank in ranks for path in rank.dumps})[:MAX_DUMPS]
+    logs = sorted({path for rank in ranks for path in rank.heartbeat_logs})[:MAX_DUMPS]
+
+    def read(source: str, paths: Sequence[str], only: str = "") -> list[RecordedCause]:
+        if not paths:
+            return []
         try:
-            if read_on_hosts is None:
-                diagnosis = diagnose_found(dumps, signatures)
-            else:
-                diagnosis = diagnose_record(read_on_hosts(dumps), signatures)
-            sentences += _sentences("flight recorder", diagnosis)
+            diagnosis = _diagnosis(paths, read_on_hosts, signatures)
         except InputError as error:
-            sentences.append(f"flight recorder: {error}")
-    answers = {host: report.ras for host, report in reports.items() if report.ras.strip()}
-    if answers:
-        with tempfile.TemporaryDirectory(prefix="doctor-ras-") as folder:
-            for number, answer in enumerate(answers.values()):
-                Path(folder, f"ncclras-{number}.log").write_text(answer, "utf-8", "replace")
-            sentences += _sentences("NCCL RAS", diagnose_found([folder], signatures))
-    return sentences
+            return [RecordedCause(f"{source}: {error}", is_sure=False)]
+        chosen = [cause for cause in diagnosis.causes if not only or cause.signature == only]
+        return [_recorded(source, cause, may_pass=not only) for cause in chosen[:3]]
+
+    return [
+        *read("flight recorder", dumps),
+        *read("HCCL", logs, HEARTBEAT),
+        *_ras_causes([report.ras for report in reports.values() if report.ras.strip()], signatures),
+    ]
 
 
-def _sentences(source: str, diagnosis: Diagnosis) -> list[str]:
-    return [f"{source}: {cause.summary} ({cause.confidence})" for cause in diagnosis.causes[:3]]
+def _diagnosis(
+    paths: Sequence[str], read_on_hosts: ReadOnHosts | None, signatures: Mapping[str, Signature]
+) -> Diagnosis:
+    if read_on_hosts is None:
+        return diagnose_found(paths, signatures)
+    return diagnose_record(read_on_hosts(paths), signatures)
+
+
+def _ras_causes(answers: Iterable[str], signatures: Mapping[str, Signature]) -> list[RecordedCause]:
+    """What NCCL's RAS says, asked twice on each host."""
+    texts = list(answers)
+    if not texts:
+        return []
+    with tempfile.TemporaryDirectory(prefix="doctor-ras-") as folder:
+        for number, answer in enumerate(texts):
+            Path(folder, f"ncclras-{number}.log").write_text(answer, "utf-8", "replace")
+        causes = diagnose_found([folder], signatures).causes[:3]
+    return [_recorded("NCCL RAS", cause, may_pass=False) for cause in causes]
+
+
+def _recorded(source: str, cause: Cause, *, may_pass: bool) -> RecordedCause:
+    culprits = cause.culprits
+    named = "" if cause.summary.startswith(source) else f"{source}: "
+    return RecordedCause(
+        f"{named}{cause.summary} ({cause.confidence})",
+        tuple(entry.rank for entry in culprits if entry.rank is not None),
+        tuple(map(int, re.findall(r"\bprocess (\d{1,10})\b", cause.summary))) if source == "NCCL RAS" else (),
+        tuple((entry.host, entry.device) for entry in culprits if entry.rank is None and entry.device is not None),
+        cause.confidence != "possible",
+        may_pass,
+    )

@@ -101,12 +101,25 @@ def process_limit(pid, name):
     return match.group(1) if match else ""
 
 
+LIGHT_SLEEPS = re.compile(
+    r"_*(?:futex_|hrtimer_nanosleep|do_nanosleep|poll_schedule_timeout|ep_poll|do_epoll_wait|(?:anon_)?pipe_read"
+    r"|unix_stream_read|inet_csk_accept|do_wait$|n_tty_read)"
+)
+"""Kernel functions that a signal wakes from: no process is in them uninterruptibly."""
+
+
 def is_frozen(pid, state):
-    """Whether a cgroup freezer holds a process of this state."""
+    """Whether a cgroup freezer holds a process of this state.
+
+    Since Linux 6.1 a frozen process stays in the function that it slept in, and is shown as D (`TASK_FROZEN` in
+    include/linux/sched.h): that tells it also within a container that does not show its control group.
+    """
     if state not in "DS":
         return False
     function = read_text("/proc/%d/wchan" % pid)
     if "refrigerator" in function or "freezer" in function:
+        return True
+    if state == "D" and LIGHT_SLEEPS.match(function):
         return True
     folders = cgroup_folders(pid)
     if "freezer" in folders and read_text(folders["freezer"] + "/freezer.state").strip() == "FROZEN":

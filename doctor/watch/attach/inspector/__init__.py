@@ -9,6 +9,7 @@ MODULES = (
     "doctor.remote.runtime.streams",
     "doctor.remote.runtime.framing",
     "doctor.smoke.programs.agent.procfs",
+    "doctor.smoke.programs.agent.kernel",
     "doctor.smoke.programs.agent.network",
     "doctor.watch.attach.inspector.rank_finder",
     "doctor.watch.attach.inspector.rank_state",

@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import pwd
 import socket
 import time
 import zlib
@@ -11,11 +10,31 @@ import zlib
 from doctor.remote.runtime.framing import marked_line
 from doctor.remote.runtime.signals import on_termination
 from doctor.remote.runtime.streams import write_all
+from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
+from doctor.smoke.programs.agent.procfs import process_status
 from doctor.watch.attach.inspector.python_stacks import find_py_spy, signal_number, signalled_stacks, spied_stacks
-from doctor.watch.attach.inspector.rank_finder import OTHER_VARIABLES, find_ranks, held_devices, job_of
-from doctor.watch.attach.inspector.rank_state import children_of, is_frozen, look, thread_count, tracer
-from doctor.watch.attach.inspector.recordings import ras_addresses, ras_answer, recorder_dumps
+from doctor.watch.attach.inspector.rank_finder import (
+    OTHER_VARIABLES,
+    find_ranks,
+    held_devices,
+    hidden_pythons,
+    job_of,
+    owner_name,
+)
+from doctor.watch.attach.inspector.rank_state import (
+    children_of,
+    look,
+    ptrace_scope,
+    thread_count,
+    tracer,
+)
+from doctor.watch.attach.inspector.recordings import (
+    heartbeat_logs,
+    ras_addresses,
+    ras_answer,
+    recorder_dumps,
+)
 
 LOOKS = 3
 
@@ -23,18 +42,6 @@ LOOKS = 3
 def stop(*_):
     """Nobody waits for it any more."""
     os._exit(3)
-
-
-def owner_name(pid):
-    """The user whose process it is."""
-    try:
-        uid = os.stat("/proc/%d" % pid).st_uid
-    except OSError:
-        return ""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def described(entry):
@@ -52,13 +59,14 @@ def described(entry):
         "devices": held_devices(pid)[:64],
         "threads": thread_count(pid),
         "tracer": tracer(pid),
-        "frozen": is_frozen(pid),
+        "frozen": is_frozen(pid, (process_status(pid) or "?")[0]),
         "children": children_of(pid),
         "looks": [],
         "tcp": [],
         "stacks": [],
         "problem": "",
         "dumps": recorder_dumps(pid, rank[0], environ) if rank else [],
+        "heartbeat_logs": heartbeat_logs(pid, environ),
     }
 
 
@@ -115,6 +123,8 @@ def main(request, program):
         "local": own_addresses_only(pids),
         "ranks": ranks,
         "root": os.geteuid() == 0,
+        "hidden": hidden_pythons(request["pids"]),
+        "ptrace_scope": ptrace_scope(),
         "not_found": [pid for pid in request["pids"] if pid not in pids],
     }
     data = base64.b64encode(zlib.compress(json.dumps(record).encode("ascii"), 6))

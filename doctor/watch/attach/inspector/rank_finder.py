@@ -1,6 +1,7 @@
 """Which processes of a host are ranks, by what launchers put into their environment and by the devices they hold."""
 
 import os
+import pwd
 import re
 
 from doctor.smoke.programs.agent.procfs import process_status
@@ -96,6 +97,34 @@ def candidates(pids):
     return by_pid
 
 
+def hidden_pythons(pids):
+    """By user: how many Python processes of other users there are whose environment may not be read."""
+    counts = {}
+    for pid in pids or [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+        try:
+            with open("/proc/%d/environ" % pid, "rb") as file:
+                file.read(1)
+        except PermissionError:
+            if is_python(pid, command_words(pid)):
+                name = owner_name(pid)
+                counts[name] = counts.get(name, 0) + 1
+        except OSError:
+            continue
+    return counts
+
+
+def owner_name(pid):
+    """The user whose process it is."""
+    try:
+        uid = os.stat("/proc/%d" % pid).st_uid
+    except OSError:
+        return ""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
 def ancestors(pid, by_pid):
     """The processes above one, as far as they are candidates or lie between such."""
     parents = []
@@ -125,6 +154,8 @@ def find_ranks(pids):
     pythons = dict((pid, is_python(pid, entry["words"])) for pid, entry in by_pid.items())
     wrappers, workers = set(), set()
     for pid, entry in by_pid.items():
+        if starts_ranks(entry["words"]):
+            wrappers.update(above[pid])  # a batch script, which Slurm gives the number of its first rank
         for parent in above[pid]:
             if same_rank(by_pid[parent], entry):
                 # A shell around the rank, or the rank around its loader worker.
@@ -138,13 +169,19 @@ def find_ranks(pids):
     return [entry for entry in ranks if not is_launcher(entry["words"])][:MOST_RANKS]
 
 
-def is_launcher(command):
-    """Whether a command only starts ranks."""
-    name = os.path.basename(command[0])
+def starts_ranks(command):
+    """Whether a command is that of a launcher."""
     text = " ".join(command[:6])
-    return name in ("srun", "mpirun", "mpiexec", "orted", "prted", "slurmstepd", "sshd", "hydra_pmi_proxy") or bool(
-        re.search(
-            r"torchrun\b|torch\.distributed\.(run|launch)\b|/msrun\b|multiprocessing\.(resource_tracker|spawn)", text
-        )
-        and not re.search(r"spawn_main", text)
+    return os.path.basename(command[0]) in ("srun", "mpirun", "mpiexec", "prun") or bool(
+        re.search(r"torchrun\b|torch\.distributed\.(run|launch)\b|/msrun\b", text)
+    )
+
+
+def is_launcher(command):
+    """Whether a command only starts ranks, or helps them."""
+    name = os.path.basename(command[0])
+    return (
+        starts_ranks(command)
+        or name in ("orted", "prted", "slurmstepd", "sshd", "hydra_pmi_proxy")
+        or bool(re.search(r"multiprocessing\.resource_tracker\b", " ".join(command[:6])))
     )

@@ -18,6 +18,14 @@ ARM = {
     202: "accept", 242: "accept", 32: "lock", 82: "sync", 83: "sync", 25: "lock", 137: "pause", 79: "stat",
     80: "stat", 291: "stat",
 }  # fmt: skip
+# Kernel functions, Linux 4.18 to 6.18: where reading the call needs rights that reading the function does not.
+WAITS = (
+    ("futex", "futex"), ("hrtimer_nanosleep", "sleep"), ("do_nanosleep", "sleep"), ("poll_schedule_timeout", "poll"),
+    ("ep_poll", "poll"), ("do_epoll_wait", "poll"), ("do_sys_poll", "poll"), ("do_select", "poll"), ("do_wait", "wait"),
+    ("kernel_wait4", "wait"), ("anon_pipe_read", "read"), ("pipe_read", "read"), ("fifo_open", "open"),
+    ("wait_for_partner", "open"), ("n_tty_read", "read"), ("unix_stream_read", "recv"), ("sk_wait_data", "recv"),
+    ("inet_csk_accept", "accept"), ("do_signal_stop", "stop"),
+)  # fmt: skip
 HAS_FD = ("read", "write", "recv", "connect", "accept", "lock", "sync")
 MOST_CHILDREN = 32
 
@@ -27,7 +35,7 @@ def system_call(pid):
     text = read_text("/proc/%d/task/%d/syscall" % (pid, pid), 256)
     fields = text.split()
     if not fields:
-        return "?", ""
+        return call_by_function(pid), ""
     if fields[0] == "running":
         return "running", ""
     table = ARM if platform.machine() == "aarch64" else X86 if platform.machine() == "x86_64" else {}
@@ -38,6 +46,14 @@ def system_call(pid):
         return kind, ""
     number = int(fields[1], 16) & 0xFFFFFFFF
     return kind, file_kind(pid, number)
+
+
+def call_by_function(pid):
+    """The kind of the call by the kernel's function that the main thread waits in; ``?`` where that is not known."""
+    if process_status(pid)[:1] == ("R",):
+        return "running"
+    function = read_text("/proc/%d/task/%d/wchan" % (pid, pid), 64)
+    return next((kind for start, kind in WAITS if function.lstrip("_").startswith(start)), "?")
 
 
 def file_kind(pid, number):
@@ -76,19 +92,6 @@ def transferred(pid):
     return sum(map(int, numbers)) if numbers else -1
 
 
-def is_frozen(pid):
-    """Whether its control group is frozen."""
-    for line in read_text("/proc/%d/cgroup" % pid).splitlines():
-        number, controllers, path = (line.split(":", 2) + ["", ""])[:3]
-        if ".." in path:
-            continue
-        if number == "0" and "frozen 1" in read_text("/sys/fs/cgroup%s/cgroup.events" % path, 1024):
-            return True
-        if "freezer" in controllers and "FROZEN" in read_text("/sys/fs/cgroup/freezer%s/freezer.state" % path, 64):
-            return True
-    return False
-
-
 def look(pid):
     """One look at a process; None when it is gone."""
     status = process_status(pid)
@@ -106,6 +109,16 @@ def look(pid):
         "all_ran": process_times(pid),
         "bytes": transferred(pid),
     }
+
+
+def ptrace_scope():
+    """The kernel's limit on looking into other processes (Yama): 0 to 3; -1 where there is none.
+
+    Source: Linux, Documentation/admin-guide/LSM/Yama.rst. From 1 on, a user's process may read the system call, the
+    kernel stack and the memory only of its own children; 3 binds root too.
+    """
+    text = read_text("/proc/sys/kernel/yama/ptrace_scope", 16).strip()
+    return int(text) if text in ("0", "1", "2", "3") else -1
 
 
 def tracer(pid):

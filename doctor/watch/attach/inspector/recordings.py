@@ -1,11 +1,9 @@
-"""What the job's own recorders have left or answer: dumps of torch's flight recorder, and NCCL RAS."""
+"""What the job's own recorders have left or answer: dumps of torch's flight recorder, NCCL RAS, HCCL."""
 
 import os
 import re
-import shutil
 import socket
 import stat
-import subprocess
 import time
 
 from doctor.smoke.programs.agent.procfs import read_text
@@ -17,6 +15,17 @@ DUMP_CACHE = ".cache/torch/comm_lib_trace_rank_"
 MAX_ANSWER = 1 << 16
 RAS_ADDRESS = "localhost:28028"
 RAS_SECONDS = 5
+"""For the processes of a job to answer each other; NCCL's own default."""
+RAS_PATIENCE = 1.0
+"""For one process to answer at all; the same as that of NCCL's client."""
+RAS_TRIES = 16
+RAS_LIMIT = 30.0
+HEARTBEAT = re.compile(
+    rb"HeartbeatAbnormal|Heartbeat Lost Occurred|Cluster Exception Location ?\[|crimer rank \[[^\]\n]{1,80}\] status\["
+)
+MAX_LOG = 4 << 20
+"""Bytes at the end of a log that are searched."""
+MOST_NAMES = 100000
 
 
 def started_at(pid):
@@ -47,21 +56,67 @@ def recorder_dumps(pid, rank, environ):
     return paths
 
 
-def ras_answer(addresses=()):
-    """What NCCL's RAS says of the job: as its client prints it, or from its socket; empty where there is none."""
-    program = shutil.which("ncclras")
-    if not program:
-        answers = (asked_ras(address) for address in (list(addresses) or [RAS_ADDRESS])[:2])
-        return next((answer for answer in answers if answer), "")
-    process = subprocess.Popen(
-        [program, "-t", str(RAS_SECONDS)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
+def heartbeat_logs(pid, environ):
+    """The logs of a rank, on files of its own user, in which HCCL's heartbeat says something.
+
+    Sources: CANN, log reference (``$HOME/ascend/log/{debug,run}/plog/plog-PID_TIME.log``, ASCEND_PROCESS_LOG_PATH);
+    hicann/hccl, docs/zh/user_guide/fault_diagnosis/task_exec_stage.md (the lines).
+    """
+    folders = [environ.get("ASCEND_PROCESS_LOG_PATH", ""), os.path.join(environ.get("HOME", ""), "ascend/log")]
+    numbers = set([str(pid)] + re.findall(r"^NSpid:.*?([0-9]+)$", read_text("/proc/%d/status" % pid), re.M))
+    places = []
+    for folder in folders:
+        for part in ("debug", "run") if folder.startswith("/") else ():
+            plogs = os.path.join(folder[:1000], part, "plog")
+            places += [os.path.join(plogs, name) for name in file_names(plogs) if log_owner(name) in numbers][-4:]
+    for number in (1, 2):
+        try:
+            places.append(os.readlink("/proc/%d/fd/%d" % (pid, number)))
+        except OSError:
+            pass
     try:
-        out, _ = process.communicate(timeout=2 * RAS_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        out, _ = process.communicate()
-    return out[:MAX_ANSWER].decode("utf-8", "replace")
+        owner = os.stat("/proc/%d" % pid).st_uid
+    except OSError:
+        return []
+    paths = [place for place in sorted(set(places)) if place.startswith("/")]
+    return [path for path in paths if speaks_of_heartbeat(path, owner)][:4]
+
+
+def file_names(folder):
+    """The names in a folder, sorted; none where it cannot be read."""
+    try:
+        return sorted(os.listdir(folder))[:MOST_NAMES]
+    except OSError:
+        return []
+
+
+def log_owner(name):
+    """The number of the process that a plog belongs to, as text; empty for another file."""
+    match = re.match(r"plog-([0-9]{1,10})_[0-9]{8,20}\.log$", name)
+    return match.group(1) if match else ""
+
+
+def speaks_of_heartbeat(path, owner):
+    """Whether the end of a regular file of this user has a line of HCCL's heartbeat."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != owner:
+            return False
+        return bool(HEARTBEAT.search(os.pread(descriptor, MAX_LOG, max(0, status.st_size - MAX_LOG))))
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def ras_answer(addresses=()):
+    """What NCCL's RAS says of the job, from its socket; empty where there is none."""
+    answers = (asked_ras(address) for address in (list(addresses) or [RAS_ADDRESS])[:2])
+    return next((answer for answer in answers if answer), "")
 
 
 def ras_addresses(environs):
@@ -73,35 +128,57 @@ def ras_addresses(environs):
 def asked_ras(address):
     """The answer to ``VERBOSE STATUS`` at an address, ``HOST:PORT``; empty where nobody answers as RAS does.
 
-    Source: NCCL 2.24 and later, src/ras/client.cc and client_support.cc: lines of text, one version each way first.
+    All processes of the job on this host listen on one port (SO_REUSEPORT), and the kernel chooses one. One that
+    is stopped accepts, and does not answer: the next connection comes to another, so it is tried again.
+
+    Source: NCCL 2.24.3 to 2.30, src/ras/client.cc (order of the lines, the second of patience, the new connection) and
+    client_support.cc (`rasClientInitSocket`, the commands and their answers; its end closes the connection).
     """
+    limit = time.monotonic() + RAS_LIMIT
+    for _ in range(RAS_TRIES):
+        connection = ras_connection(address)
+        if connection is None or time.monotonic() > limit:
+            return ""
+        try:
+            connection.sendall(b"CLIENT PROTOCOL 2\n")
+            if not ras_line(connection, limit).startswith(b"SERVER PROTOCOL "):
+                return ""
+            connection.sendall(b"TIMEOUT %d\n" % RAS_SECONDS)
+            if ras_line(connection, limit) != b"OK\n":
+                return ""
+            # Its own limit for the other processes, and as long again where some of them are slow.
+            connection.settimeout(2 * RAS_SECONDS + RAS_PATIENCE)
+            connection.sendall(b"VERBOSE STATUS\n")
+            return ras_status(connection, limit)
+        except socket.timeout:
+            continue
+        except OSError:
+            return ""
+        finally:
+            connection.close()
+    return ""
+
+
+def ras_connection(address):
+    """A connection to RAS; None where nobody listens."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
-    limit = time.monotonic() + 2 * RAS_SECONDS
     try:
         # From the same address: a job's variable leads to no other host.
-        connection = socket.create_connection((host, int(port)), timeout=RAS_SECONDS, source_address=(host, 0))
+        return socket.create_connection((host, int(port)), timeout=RAS_PATIENCE, source_address=(host, 0))
     except (OSError, ValueError, OverflowError):
-        return ""
-    try:
-        connection.sendall(b"CLIENT PROTOCOL 2\n")
-        if not ras_line(connection, limit).startswith(b"SERVER PROTOCOL "):
-            return ""
-        connection.sendall(b"TIMEOUT %d\n" % RAS_SECONDS)
-        if ras_line(connection, limit) != b"OK\n":
-            return ""
-        connection.sendall(b"VERBOSE STATUS\n")
-        data = b""
-        while len(data) < MAX_ANSWER and time.monotonic() < limit:
-            block = connection.recv(4096)
-            if not block:
-                break
-            data += block
-        return data[:MAX_ANSWER].decode("utf-8", "replace")
-    except OSError:
-        return ""
-    finally:
-        connection.close()
+        return None
+
+
+def ras_status(connection, limit):
+    """The answer up to its end."""
+    data = b""
+    while len(data) < MAX_ANSWER and time.monotonic() < limit:
+        block = connection.recv(4096)
+        if not block:
+            break
+        data += block
+    return data[:MAX_ANSWER].decode("utf-8", "replace")
 
 
 def ras_line(connection, limit):

@@ -1,0 +1,258 @@
+"""What was seen of a job that runs, as a run that the ordinary checks evaluate, and that every format shows. Pure."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+import msgspec
+
+from doctor import __version__
+from doctor.engine.errors import InputError
+from doctor.engine.fact import Visit
+from doctor.engine.record import SCHEMA, HostRecord, Run
+from doctor.engine.sanitize import printable, strip_control_chars
+from doctor.engine.smoke_failures import FAILURE_KINDS, FailureKind
+from doctor.engine.smoke_summary import Backend
+from doctor.smoke.model import Failure, Layout, RankPlacement, SmokePlan, SmokeRun
+from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST, rank_names
+from doctor.smoke.results.to_facts import fact_outputs
+from doctor.watch.attach.odd_ranks import JobFinding, OddRank, SeenRank
+from doctor.watch.attach.rank_activity import Kind
+from doctor.watch.attach.rank_report import Frame
+from doctor.watch.attach.recorded_causes import RecordedCause
+
+NO_RANK = "no rank of a job runs here: no process has RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID or a device"
+PASSED = ("smoke-rank-stopped", "smoke-rank-blocked", "smoke-input-stalled")
+"""What a job that moves shows."""
+COMPLETE = "smoke-rank-left"
+"""What it shows where all of its ranks were seen."""
+UNDECIDED = (*PASSED, COMPLETE, "smoke-collective-mismatched", "smoke-network-silent")
+"""What may be the matter with a job that stands still."""
+MOST_RANKS = 1 << 14
+"""Of a job; processes that say they are others are counted."""
+MOST_STACKS = 64
+MOST_FRAMES = 12
+MOST_GROUPS = 12
+"""Groups of ranks that do the same, in the notes."""
+_KINDS: dict[Kind, FailureKind] = {
+    "left": "left", "stopped": "stopped", "traced": "stopped", "frozen": "frozen", "loader": "input", "compute": "busy",
+    "collective": "mismatch",
+}  # fmt: skip
+"""What an odd rank does, as the failure of a smoke run; all else is ``blocked``."""
+
+
+class _Job(NamedTuple):
+    """A job whose ranks have numbers."""
+
+    finding: JobFinding
+    ranks: dict[int, SeenRank]
+    by_process: dict[tuple[str, int], int]
+    """Rank by host and pid."""
+    world: int
+    notes: tuple[str, ...]
+
+    def number(self, odd_rank: OddRank) -> int:
+        """Its rank; one without a process has its own."""
+        rank = odd_rank.rank if odd_rank.rank is not None else 0
+        return self.by_process.get((odd_rank.host, odd_rank.pid), rank)
+
+
+def attached_run(
+    jobs: Sequence[JobFinding],
+    failed: Mapping[str, str],
+    recorded: Sequence[RecordedCause],
+    source: str,
+    seconds: float,
+    notes: Sequence[str],
+) -> tuple[Run, tuple[str, ...]]:
+    """The run, and the names of the checks that it can be evaluated with.
+
+    Of several jobs it is the first that has an odd rank, else the first that is undecided, else the largest;
+    the notes say what the others do. ``failed``: hosts that say nothing, and why. ``seconds``: how long they were
+    looked at. Raises: InputError, where no rank was seen.
+    """
+    if not jobs:
+        silent = [f"{printable(host, 80)}: {reason}" for host, reason in failed.items()]
+        raise InputError("; ".join([NO_RANK, *[*notes, *silent][:4]]))
+    order = {"odd": 0, "undecided": 1}
+    main = min(jobs, key=lambda job: order.get(job.result, 2))
+    others = [f"another job, {job.job}: {job.text}" for job in jobs if job is not main]
+    job = _numbered(main)
+    failures, hints = _failures(job, recorded, seconds)
+    undecided = main.text if main.result in ("undecided", "nothing") and not failures else ""
+    backend = _backend(job.ranks.values())
+    plan = SmokePlan(
+        backend=backend,
+        places=tuple(_placement(rank, job) for rank in range(job.world)),
+        layouts=(Layout(dp=job.world),),
+        stages=("training",),
+        steps=1,
+    )
+    sentences = [*job.notes, *main.notes, *hints, *_groups(job, failures), *others, *notes]
+    seen_text = f"{main.job}: {len(main.ranks)} process{'es' * (len(main.ranks) != 1)} seen"
+    run = SmokeRun(
+        plan=plan,
+        failures=failures,
+        reached={} if failures else {"training": round(seconds, 3)},
+        seconds=round(seconds, 3),
+        notes=tuple(strip_control_chars(note, 400) for note in (seen_text, main.text, *sentences)),
+        watched=True,
+        undecided=undecided,
+    )
+    now = time.time()
+    records = {
+        host: HostRecord(Visit(sent=now, received=now, name=host), fact_outputs(run, host, ()))
+        for host in plan.ranks_by_host
+        if host != UNKNOWN_HOST
+    }
+    records.update((host, HostRecord(Visit(failure="error", text=text))) for host, text in failed.items())
+    started = datetime.fromtimestamp(now - seconds, timezone.utc).isoformat(timespec="seconds")
+    saved = Run(
+        SCHEMA,
+        source,
+        started.replace("+00:00", "Z"),
+        round(seconds, 3),
+        records,
+        version=__version__,
+        smoke=msgspec.to_builtins(run, str_keys=True),
+    )
+    return saved, _checks(job, failures, undecided)
+
+
+def _checks(job: _Job, failures: Sequence[Failure], undecided: str) -> tuple[str, ...]:
+    if failures:
+        return tuple(dict.fromkeys(FAILURE_KINDS[failure.kind].check for failure in failures))
+    if undecided:
+        return UNDECIDED
+    return (*PASSED, *([COMPLETE] if job.finding.is_complete else []))
+
+
+def _numbered(finding: JobFinding) -> _Job:
+    """With the processes' own ranks, where these tell them apart; else counted."""
+    numbers = [entry.rank for entry in finding.ranks if entry.rank is not None and entry.rank < MOST_RANKS]
+    absent = [entry.rank for entry in finding.odd_ranks if not entry.pid and entry.rank is not None]
+    if len(set(numbers)) == len(finding.ranks) and max(absent, default=0) < MOST_RANKS:
+        ranks = dict(zip(numbers, finding.ranks, strict=True))
+        notes: tuple[str, ...] = ()
+        world = min(max(finding.world, max([*numbers, *absent]) + 1), MOST_RANKS)
+    else:
+        ordered = sorted(finding.ranks, key=lambda entry: (entry.host, entry.pid))[:MOST_RANKS]
+        ranks, world = dict(enumerate(ordered)), len(ordered)
+        first = ", ".join(f"rank {rank} is pid {entry.pid} on {entry.host}" for rank, entry in list(ranks.items())[:8])
+        notes = (f"the processes do not say which ranks they are, so they are counted: {first}",)
+    by_process = {(entry.host, entry.pid): rank for rank, entry in ranks.items()}
+    return _Job(finding, dict(sorted(ranks.items())), by_process, world, notes)
+
+
+def _backend(ranks: Iterable[SeenRank]) -> Backend:
+    devices = [path for entry in ranks for path in entry.devices]
+    if any("davinci" in path for path in devices):
+        return "hccl"
+    return "nccl" if any("nvidia" in path for path in devices) else "gloo"
+
+
+def _placement(rank: int, job: _Job) -> RankPlacement:
+    entry = job.ranks.get(rank)
+    if entry is None:
+        host = next((odd_rank.host for odd_rank in job.finding.odd_ranks if odd_rank.rank == rank), UNKNOWN_HOST)
+        return RankPlacement(rank, host)
+    numbers = [int(number) for path in entry.devices for number in re.findall(r"(\d{1,4})$", path)]
+    return RankPlacement(rank, entry.host, device=numbers[0] if len(numbers) == 1 else -1)
+
+
+def _failures(
+    job: _Job, recorded: Sequence[RecordedCause], seconds: float
+) -> tuple[tuple[Failure, ...], tuple[str, ...]]:
+    """What the odd ranks come to, one failure for each kind, and what the recorders add as notes."""
+    by_kind: dict[FailureKind, list[OddRank]] = {}
+    for odd_rank in job.finding.odd_ranks:
+        by_kind.setdefault(_KINDS.get(odd_rank.kind, "blocked"), []).append(odd_rank)
+    failures = [_failure(job, kind, odd_ranks, seconds) for kind, odd_ranks in by_kind.items()]
+    hints: list[str] = []
+    for cause in recorded:
+        ranks = tuple(rank for rank in sorted({*cause.ranks, *_ranks_of(job, cause)}) if rank < job.world)
+        same = [index for index, failure in enumerate(failures) if set(ranks) & set(failure.culprit_ranks)]
+        if same:
+            failure = failures[same[0]]
+            failures[same[0]] = msgspec.structs.replace(failure, evidence=(*failure.evidence, cause.text))
+        elif failures or not cause.is_sure or (job.finding.result == "moves" and cause.may_pass):
+            hints.append(cause.text)
+        else:
+            waiting = tuple(rank for rank in job.ranks if rank not in ranks)
+            failures.append(
+                Failure("blocked", ranks, waiting, certainty="evidence", stage="training", text=cause.text, states={})
+            )
+    return tuple(failures), tuple(hints)
+
+
+def _ranks_of(job: _Job, cause: RecordedCause) -> set[int]:
+    """The ranks at the places that a recorder names: a process, or a device of a host."""
+    ranks = {rank for (_, pid), rank in job.by_process.items() if pid in cause.pids}
+    for host, device in cause.places:
+        here = [rank for rank in job.ranks if _placement(rank, job).device == device]
+        named = [rank for rank in here if job.ranks[rank].host == host]
+        ranks.update(named or (here if len(here) == 1 else []))
+    return ranks
+
+
+def _failure(job: _Job, kind: FailureKind, odd_ranks: Sequence[OddRank], seconds: float) -> Failure:
+    culprits = tuple(sorted(job.number(odd_rank) for odd_rank in odd_ranks))
+    # The check of stopped ranks says "is" itself.
+    texts = {
+        job.number(odd_rank): (
+            odd_rank.text.removeprefix("is ") if kind in ("stopped", "frozen") else f"it {odd_rank.text}"
+        )
+        + (f" (pid {odd_rank.pid})" if odd_rank.pid else "")
+        for odd_rank in odd_ranks
+    }
+    waiting = tuple(rank for rank, entry in job.ranks.items() if entry.waits and rank not in culprits)
+    calls = {rank: job.ranks[rank].text.removeprefix("waits in ") for rank in waiting}
+    if kind == "mismatch":
+        calls.update({rank: job.ranks[rank].text.removeprefix("waits in ") for rank in culprits})
+    distinct = list(dict.fromkeys(texts[rank] for rank in culprits))
+    text = distinct[0] if len(distinct) == 1 else "; ".join(f"rank {rank}: {texts[rank]}" for rank in culprits[:4])
+    if kind == "left":
+        text += "; how it ended is in its own output, and in dmesg if the kernel ended it"
+    return Failure(
+        kind,
+        culprits,
+        waiting,
+        certainty="evidence",
+        stage="training",
+        text=strip_control_chars(text, 400),
+        calls=calls,
+        states=texts,
+        seconds=round(seconds, 3),
+        stacks=_stacks(job, (*culprits, *waiting)),
+    )
+
+
+def _stacks(job: _Job, ranks: Sequence[int]) -> dict[int, str]:
+    """The stacks of these ranks, as far as they were shown."""
+    stacks = {rank: job.ranks[rank].stack for rank in ranks if rank in job.ranks and job.ranks[rank].stack}
+    return {rank: _stack_text(stack) for rank, stack in list(stacks.items())[:MOST_STACKS]}
+
+
+def _stack_text(stack: Sequence[Frame]) -> str:
+    """As faulthandler writes it.
+
+    >>> _stack_text([("wait", "/x/train.py", 7)])
+    'File "/x/train.py", line 7 in wait'
+    """
+    return "\n".join(f'File "{file}", line {line} in {name}' for name, file, line in stack[:MOST_FRAMES])
+
+
+def _groups(job: _Job, failures: Sequence[Failure]) -> list[str]:
+    """What the ranks do that no failure speaks of, those that do the same together, the largest group first."""
+    reported = {rank for failure in failures for rank in (*failure.culprit_ranks, *failure.calls)}
+    members: dict[str, list[int]] = {}
+    for rank, entry in job.ranks.items():
+        if rank not in reported:
+            members.setdefault(entry.text, []).append(rank)
+    ordered = sorted(members.items(), key=lambda item: -len(item[1]))
+    lines = [f"{rank_names(ranks)}: {text}" for text, ranks in ordered[:MOST_GROUPS]]
+    return [*lines, *([f"{len(ordered) - MOST_GROUPS} more groups of ranks"] if len(ordered) > MOST_GROUPS else [])]

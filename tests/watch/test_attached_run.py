@@ -1,0 +1,184 @@
+"""What `--attach` has seen, as a run of the ordinary checks: findings, exit codes, notes, and what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import pytest
+
+from doctor.engine.errors import InputError
+from doctor.engine.exit_code import exit_code
+from doctor.engine.result import Report
+from doctor.report.formats.registry import RenderContext, render
+from doctor.session.saved_run import load
+from doctor.session.select_checks import load_catalog
+from doctor.watch.attach.attached_run import MOST_RANKS, attached_run
+from doctor.watch.attach.odd_ranks import find_odd
+from doctor.watch.attach.rank_report import HostReport, Look, ProcessReport, read_report
+from doctor.watch.attach.recorded_causes import RecordedCause
+from doctor.watch.evaluate_watch import evaluate_watch
+from tests.watch.test_odd_ranks import COMPUTES, LOADER, OTHER, WAITS, host, looks, rank
+
+CATALOG = load_catalog([])
+Stack = list[tuple[str, str, int]]
+
+
+def judged(
+    *ranks: ProcessReport,
+    failed: Mapping[str, str] | None = None,
+    recorded: Sequence[RecordedCause] = (),
+    reports: Mapping[str, HostReport] | None = None,
+) -> tuple[int, Report]:
+    """Exit code and report, by way of the saved run."""
+    run, checks = attached_run(
+        find_odd(reports or {"node1": host(*ranks)}), failed or {}, recorded, "this host", 4.0, []
+    )
+    run = load(msgspec.json.encode(run), "saved")
+    report = evaluate_watch(run, [check for check in CATALOG if check.name in checks], CATALOG)
+    return exit_code(report), report
+
+
+def findings(report: Report) -> list[str]:
+    return [f"{outcome.check}: {finding}" for outcome in report.outcomes for finding in outcome.findings]
+
+
+def three_wait() -> list[ProcessReport]:
+    return [rank(number, None, WAITS) for number in (0, 1, 3)]
+
+
+@pytest.mark.parametrize(
+    ("seen", "stack", "check", "text"),
+    [
+        (looks("futex", "T"), WAITS, "smoke-rank-stopped", "rank 2 is stopped: kill -CONT 102"),
+        (looks("running", "R", ran=2.0), COMPUTES, "smoke-rank-blocked", "rank 2 holds up ranks 0, 1 and 3: it comp"),
+        (looks("sleep"), COMPUTES, "smoke-rank-blocked", "it sleeps (spin at train.py:3)"),
+        (looks("read", "D", file="/nfs/x"), COMPUTES, "smoke-rank-blocked", "uninterruptible wait of the kernel"),
+        (looks("poll"), LOADER, "smoke-input-stalled", "rank 2 waited for input data"),
+        (looks(), OTHER, "smoke-collective-mismatched", "rank 2 called broadcast (main at train.py:5)"),
+    ],
+)
+def test_an_odd_rank_is_a_finding_of_the_check_of_its_kind(
+    seen: list[Look], stack: Stack, check: str, text: str
+) -> None:
+    code, report = judged(*three_wait(), rank(2, seen, stack))
+    [found] = findings(report)
+    assert code == 10
+    assert found.startswith(check + ": ") and text in found
+    [failure] = report.smoke.failures if report.smoke else ()
+    assert (failure.culprit_ranks, failure.waiting_ranks) == ((2,), (0, 1, 3))
+    assert "line 7 in main" in failure.stacks[0]
+
+
+def test_ranks_that_are_odd_in_two_ways_are_two_findings() -> None:
+    stopped, sleeps = rank(2, looks("futex", "T"), WAITS), rank(3, looks("sleep"), COMPUTES)
+    code, report = judged(rank(0, None, WAITS), rank(1, None, WAITS), stopped, sleeps)
+    assert code == 10
+    assert [text.partition(":")[0] for text in findings(report)] == ["smoke-rank-stopped"]
+    assert report.smoke and any("rank 3: sleeps" in note for note in report.smoke.notes)
+
+
+def test_a_rank_that_has_gone_is_said_to_have_left() -> None:
+    code, report = judged(*three_wait())
+    [found] = findings(report)
+    assert (code, found.partition(":")[0]) == (10, "smoke-rank-left")
+    assert "rank 2 left" in found and "how it ended" in found
+
+
+def test_a_job_that_moves_passes_the_checks_of_its_ranks() -> None:
+    code, report = judged(*(rank(number, looks(switches=500)) for number in range(4)))
+    assert (code, findings(report)) == (0, [])
+    assert {outcome.check for outcome in report.outcomes if outcome.complete} == {
+        "smoke-rank-stopped", "smoke-rank-blocked", "smoke-input-stalled", "smoke-rank-left",
+    }  # fmt: skip
+
+
+def test_of_ranks_that_were_not_seen_it_is_not_said_that_none_has_left() -> None:
+    _, report = judged(reports={"node1": host(rank(0, looks(switches=500)), local=False)})
+    assert "smoke-rank-left" not in {outcome.check for outcome in report.outcomes}
+    assert report.smoke and any("1 of 4 ranks were seen" in note for note in report.smoke.notes)
+
+
+def test_what_cannot_be_decided_is_unknown_with_its_reason() -> None:
+    code, report = judged(*(rank(number) for number in range(4)))
+    assert (code, findings(report)) == (12, [])
+    assert all("py-spy" in str(reason) for outcome in report.outcomes for reason in outcome.unknown.values())
+    assert {"smoke-network-silent", "smoke-collective-mismatched"} <= {outcome.check for outcome in report.outcomes}
+
+
+def test_a_host_that_says_nothing_is_unknown() -> None:
+    code, report = judged(*(rank(number, looks(switches=500)) for number in range(4)), failed={"node2": "no answer"})
+    assert code == 12
+    assert any("no answer" in str(outcome.unknown.get("node2")) for outcome in report.outcomes)
+
+
+def test_without_a_rank_there_is_nothing_to_report() -> None:
+    with pytest.raises(InputError, match=r"no rank of a job runs here.*node2: refused"):
+        judged(reports={"node1": host()}, failed={"node2": "refused"})
+
+
+def test_the_job_with_the_odd_rank_is_reported_and_the_others_are_noted() -> None:
+    well = [
+        msgspec.structs.replace(rank(number, looks(switches=500)), job={"MASTER_PORT": "1"}, pid=200 + number)
+        for number in range(4)
+    ]
+    code, report = judged(*well, *three_wait(), rank(2, looks("sleep"), COMPUTES))
+    assert code == 10 and len(findings(report)) == 1
+    assert report.smoke and any(
+        "another job, master port 1, 4 ranks: The ranks move" in one for one in report.smoke.notes
+    )
+
+
+@pytest.mark.parametrize("numbers", [(0, 1, 1, 3), (0, 1, None, 3), (0, 1, MOST_RANKS, 3)])
+def test_processes_that_do_not_tell_their_ranks_apart_are_counted(numbers: tuple[int | None, ...]) -> None:
+    ranks = [
+        msgspec.structs.replace(
+            rank(0, None, WAITS), rank=number, pid=500 + place, world=4 if number is not None else 0
+        )
+        for place, number in enumerate(numbers)
+    ]
+    ranks[2] = msgspec.structs.replace(ranks[2], looks=looks("futex", "T"))
+    _, report = judged(*(msgspec.structs.replace(entry, rank=None) if None in numbers else entry for entry in ranks))
+    [found] = findings(report)
+    assert "pid 502" in found
+    assert report.smoke and any("rank 2 is pid 502 on node1" in note for note in report.smoke.notes)
+
+
+SURE = RecordedCause("NCCL RAS: process 102 on node1 does not answer (likely)", pids=(102,))
+
+
+def test_what_a_recorder_says_of_the_odd_rank_is_evidence() -> None:
+    _, report = judged(*three_wait(), rank(2, looks("sleep"), COMPUTES), recorded=[SURE])
+    assert report.smoke and report.smoke.failures[0].evidence == (SURE.text,)
+
+
+def test_what_a_recorder_says_decides_where_nothing_else_does() -> None:
+    code, report = judged(*(rank(number) for number in range(4)), recorded=[SURE])
+    assert (code, findings(report)) == (10, [f"smoke-rank-blocked: rank 2 holds up ranks 0, 1 and 3: {SURE.text}"])
+
+
+def test_a_device_that_is_named_is_the_rank_that_holds_it() -> None:
+    ranks = [rank(number, devices=[f"/dev/davinci{number}"]) for number in range(4)]
+    named = RecordedCause("HCCL: HCCL's heartbeat names host 127.10.0.1, device 3: LOST", places=(("127.10.0.1", 3),))
+    _, report = judged(*ranks, recorded=[named])
+    [found] = findings(report)
+    assert "rank 3 (NPU 3) holds up ranks 0, 1 and 2: HCCL" in found
+
+
+@pytest.mark.parametrize(
+    "cause", [RecordedCause("flight recorder: x", (1,), may_pass=True), RecordedCause("RAS: x", (1,), is_sure=False)]
+)
+def test_what_may_pass_or_is_not_sure_accuses_nobody_of_a_job_that_moves(cause: RecordedCause) -> None:
+    code, report = judged(*(rank(number, looks(switches=500)) for number in range(4)), recorded=[cause])
+    assert (code, findings(report)) == (0, [])
+    assert report.smoke and cause.text in report.smoke.notes
+
+
+@pytest.mark.parametrize("name", ["plain", "md", "html", "junit", "json"])
+def test_what_a_host_says_is_shown_without_control_characters(name: str) -> None:
+    hostile = rank(0, looks("read", file="/tmp/\x1b[31m\u202e"), [("f\x1b]0;x\x07", "/job/\x9btrain.py", 1)])
+    answer = read_report(msgspec.json.encode(host(hostile, *(rank(number, None, WAITS) for number in (1, 2, 3)))))
+    code, report = judged(reports={"node1": answer})
+    text = render(name, report, RenderContext(code, {check.name: check for check in CATALOG}))
+    assert "smoke-rank-blocked" in text
+    assert not set(text) & set("\x1b\u202e\x07\x9b")

@@ -1,0 +1,103 @@
+"""What a process does, where the kernel shows its functions and not its system calls (Yama, another user's limits)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from doctor.smoke.programs.agent.kernel import LIGHT_SLEEPS
+from doctor.smoke.programs.agent.procfs import read_text
+from doctor.watch.attach.inspector import rank_state
+from doctor.watch.attach.inspector.rank_finder import is_launcher, starts_ranks
+from doctor.watch.attach.odd_ranks import find_odd, unseen_notes
+from tests.watch.test_odd_ranks import host, rank
+
+WAITS = {
+    "futex": "import threading; threading.Event().wait()",
+    "sleep": "import time; time.sleep(100)",
+    "poll": "import select; select.select([], [], [])",
+    "wait": "import subprocess; subprocess.run(['sleep', '100'])",
+    "read": "import os; os.read(os.pipe()[0], 1)",
+    "recv": "import socket; socket.socketpair()[0].recv(1)",
+    "accept": "import socket; socket.create_server(('127.0.0.1', 0)).accept()",
+    "open": "import os, sys; os.open(sys.argv[1], os.O_RDONLY)",
+}
+
+
+def without_system_calls(path: str, most: int = 4096) -> str:
+    return "" if path.endswith("/syscall") else str(read_text(path, most))  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("kind", WAITS)
+def test_the_kernel_s_function_tells_what_a_process_waits_in(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    process = subprocess.Popen([sys.executable, "-c", WAITS[kind], str(tmp_path / "fifo")], start_new_session=True)
+    try:
+        limit = time.monotonic() + 20
+        while rank_state.system_call(process.pid)[0] != kind and time.monotonic() < limit:
+            time.sleep(0.02)
+        if read_text(f"/proc/{process.pid}/wchan") in ("", "0"):  # type: ignore[no-untyped-call]
+            pytest.skip("this kernel does not show functions")
+        monkeypatch.setattr(rank_state, "read_text", without_system_calls)
+        assert rank_state.system_call(process.pid) == (kind, "")
+    finally:
+        os.killpg(process.pid, 9)
+        process.wait()
+
+
+def test_a_process_that_computes_is_in_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        monkeypatch.setattr(rank_state, "read_text", without_system_calls)
+        assert rank_state.system_call(process.pid)[0] == "running"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    ("function", "is_light"), [("futex_do_wait", True), ("__x64_sys_pause", False), ("folio_wait_bit_common", False),
+                               ("do_wait", True), ("do_wait_for_common", False), ("kernel_clone", False)],
+)  # fmt: skip
+def test_in_which_functions_nothing_waits_uninterruptibly(function: str, is_light: bool) -> None:
+    assert bool(LIGHT_SLEEPS.match(function)) is is_light
+
+
+@pytest.mark.parametrize(
+    ("scope", "root", "limited"),
+    [(-1, False, False), (0, False, False), (1, False, True), (1, True, False), (2, True, False), (3, True, True)],
+)
+def test_yama_s_limit_is_said_where_it_binds_this_user(scope: int, root: bool, limited: bool) -> None:
+    report = type(host())("node1", 4.0, False, True, [rank(0)], root, [], ptrace_scope=scope)
+    assert bool(unseen_notes({"node1": report})) is limited
+
+
+def test_processes_that_may_not_be_read_are_said_to_be_there() -> None:
+    report = type(host())("node1", 4.0, False, True, [], False, [], hidden={"ann": 8})
+    assert find_odd({"node1": report}) == []
+    [note] = unseen_notes({"node1": report})
+    assert "8 Python processes of ann may not be read, and may be ranks" in note
+
+
+@pytest.mark.parametrize(
+    ("words", "starts", "is_none"),
+    [
+        (["/usr/bin/srun", "python3", "t.py"], True, True),
+        (["python3", "-m", "torch.distributed.run", "t.py"], True, True),
+        (["slurmstepd: [7.0]"], False, False),
+        (["/usr/sbin/slurmstepd"], False, True),
+        (["python3", "-c", "from multiprocessing.resource_tracker import main"], False, True),
+        (["python3", "-c", "from multiprocessing.spawn import spawn_main; spawn_main()"], False, False),
+        (["sh", "/var/spool/slurmd/job00007/slurm_script"], False, False),
+        (["python3", "train.py"], False, False),
+    ],
+)
+def test_what_only_starts_ranks(words: list[str], starts: bool, is_none: bool) -> None:
+    assert (starts_ranks(words), is_launcher(words)) == (starts, is_none)

@@ -21,6 +21,10 @@ def clocks_differ(clocks: PerHost[ClockOffset]) -> Iterator[Finding]:
     Set the clock of {host} and keep it set: `chronyc makestep` and `systemctl enable --now chronyd`, or
     `timedatectl set-ntp true`, with the same time server on all hosts.
 
+    ## In a container
+    A container has the clock of its machine. Set it on the machine on which that of {host} runs: `chronyc makestep` and
+    `systemctl enable --now chronyd`, or `timedatectl set-ntp true`, with the same time server on all machines.
+
     ## Source
     No vendor names a limit. One second is taken from the use: HCCL's own guide to time-outs compares log times of hosts
     in whole seconds. How far apart two clocks are is measured without trust in the network: each host's clock is read

@@ -19,6 +19,11 @@ def conntrack_table_full(conntrack: Conntrack) -> Iterator[Finding]:
     On {host}: `sysctl -w net.netfilter.nf_conntrack_max={double}`, or do not track the training network:
     `nft add rule ip raw prerouting iif NIC notrack`.
 
+    ## In a container
+    The table is that of the machine on which the container of {host} runs. There, as root: `sysctl -w
+    net.netfilter.nf_conntrack_max={double}`, or do not track the training network: `nft add rule ip raw prerouting iif
+    NIC notrack`.
+
     ## Source
     Kernel documentation, nf_conntrack-sysctl; the message is the kernel's own. The share is ours. A full table is an
     error; one that is nearly full is a warning.

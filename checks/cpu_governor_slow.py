@@ -24,6 +24,10 @@ def cpu_governor_slow(
     ## What to do
     On {host}: `cpupower frequency-set -g performance`, or `tuned-adm profile throughput-performance`.
 
+    ## In a container
+    The processors are those of the machine on which the container of {host} runs. There, as root: `cpupower
+    frequency-set -g performance`, or `tuned-adm profile throughput-performance`.
+
     ## Source
     Linux, CPU Performance Scaling; NVIDIA, DGX Best Practices and the tuning guides of AMD and Mellanox: governor
     performance. The governors are those of every tenth CPU. These guides are for

@@ -18,6 +18,10 @@ def fabric_manager_not_running(
     On {host}: `systemctl enable --now nvidia-fabricmanager`. If it is not installed: the package
     nvidia-fabricmanager-BRANCH, of exactly the driver's version. If it ends: `journalctl -u nvidia-fabricmanager`.
 
+    ## In a container
+    The service is that of the machine on which the container of {host} runs. There, as root: `systemctl enable --now
+    nvidia-fabricmanager`. It must have exactly the driver's version.
+
     ## Source
     NVIDIA Fabric Manager User Guide. NVSwitches: /proc/driver/nvidia-nvswitch/devices, or bridges of vendor 10de on the
     PCI bus. Where all GPUs report the fabric state Completed, a fabric manager elsewhere has set them up.

@@ -52,6 +52,11 @@ def firewall_blocks_job(
     ## Back again
     `{unfix}`
 
+    ## In a container
+    With the host's network (`--network host`, `hostNetwork: true`) the rules are those of the machine on which the
+    container of {host} runs. There, as root: `{fix}`. {keep} With a network of its own the rules come from inside the
+    container, or from a network policy.
+
     ## Source
     The host's own rules of nftables and iptables, followed for every address of the fleet and every port: MASTER_PORT;
     on hosts with NPUs HCCL's ports (HCCL_IF_BASE_PORT, 32 of them); ip_local_port_range without what is reserved or

@@ -17,6 +17,11 @@ def gpu_direct_rdma_off(cards: GpuCards, adapters: RdmaPorts) -> Iterator[Findin
     On {host}: `modprobe nvidia-peermem`, and a file in /etc/modules-load.d with that name; or install the open kernel
     modules of the driver, which need no such module (dma-buf).
 
+    ## In a container
+    The module is loaded on the machine on which the container of {host} runs. There, as root: `modprobe
+    nvidia-peermem`, and a file in /etc/modules-load.d with that name; or install the open kernel modules of the driver,
+    which need no such module (dma-buf).
+
     ## Source
     NVIDIA, GPUDirect RDMA: nvidia-peermem, or dma-buf with the open kernel modules and Linux 5.12; NCCL User Guide,
     NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE. Adapters of other vendors than NVIDIA are left out.

@@ -16,6 +16,10 @@ def gpu_driver_not_loaded(cards: GpuCards) -> Iterator[Finding]:
     `modprobe nvidia` on {host}. When that fails, the driver was not built for the running kernel (`uname -r`, `dkms
     status`): reinstall it. Nouveau may hold the card: `lsmod | grep nouveau`.
 
+    ## In a container
+    The driver is that of the machine on which the container of {host} runs. There, as root: `modprobe nvidia`; `doctor
+    check` there has the reason when that fails. Nothing is to be installed in the container.
+
     ## Source
     /proc/driver/nvidia/version, which the loaded module provides (README of the NVIDIA driver).
     """

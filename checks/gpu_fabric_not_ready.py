@@ -17,6 +17,11 @@ def gpu_fabric_not_ready(inventory: GpuInventory) -> Iterator[Finding]:
     grep -A 2 Fabric`. From B200 on the fabric manager needs NVLSM (package nvlsm). If it stays, reset all GPUs:
     `nvidia-smi -r`.
 
+    ## In a container
+    The service is that of the machine on which the container of {host} runs. There, as root: `systemctl restart
+    nvidia-fabricmanager`, then `journalctl -u nvidia-fabricmanager`. If it stays, reset all GPUs there: `nvidia-smi
+    -r`.
+
     ## Source
     `fabric` of `nvidia-smi -q -x`: NVML_GPU_FABRIC_STATE_COMPLETED with the status Success (NVML API). N/A and Not
     Supported mean that there is no such fabric, or that its state is not reported, as for A100.

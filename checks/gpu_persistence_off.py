@@ -15,6 +15,10 @@ def gpu_persistence_off(inventory: GpuInventory) -> Iterator[Finding]:
     ## What to do
     On {host}: `nvidia-smi -pm 1` for now; `systemctl enable --now nvidia-persistenced` for every start.
 
+    ## In a container
+    The driver is that of the machine on which the container of {host} runs. There, as root: `nvidia-smi -pm 1` for now;
+    `systemctl enable --now nvidia-persistenced` for every start.
+
     ## Source
     NVIDIA, Driver Persistence: the daemon nvidia-persistenced is recommended. Products for desktops, which a display
     server keeps initialised, are left out.

@@ -21,6 +21,11 @@ def hccl_ports_half_reserved(
     On {host}, existing reservations included: `sysctl -w net.ipv4.ip_local_reserved_ports={merged}`, and permanently:
     `echo "net.ipv4.ip_local_reserved_ports = {merged}" >> /etc/sysctl.d/99-zz-cluster.conf`.
 
+    ## In a container
+    Start the container of {host} again with `docker run --sysctl net.ipv4.ip_local_reserved_ports={merged}`. In
+    Kubernetes, Volcano and MindCluster: the same name and value under `securityContext.sysctls` of the pod. With the
+    host's network (`--network host`, `hostNetwork: true`) the value is that of the container's host, and is set there.
+
     ## Source
     HCCL documentation, HCCL_IF_BASE_PORT and EI0019 (60000-60031), and `topoinfo_detect.cc` in HCOMM. The page on
     operator retry, and older guides, still name 16 ports: with such a CANN nothing is wrong yet.

@@ -28,6 +28,11 @@ def hccl_ports_unreserved(
     `echo "net.ipv4.ip_local_reserved_ports = {merged}" >> /etc/sysctl.d/99-zz-cluster.conf`. In a container with a
     network of its own: `docker run --sysctl net.ipv4.ip_local_reserved_ports={merged}`.
 
+    ## In a container
+    Start the container of {host} again with `docker run --sysctl net.ipv4.ip_local_reserved_ports={merged}`. In
+    Kubernetes, Volcano and MindCluster: the same name and value under `securityContext.sysctls` of the pod. With the
+    host's network (`--network host`, `hostNetwork: true`) the value is that of the container's host, and is set there.
+
     ## Source
     HCCL documentation, HCCL_IF_BASE_PORT, HCCL_HOST_SOCKET_PORT_RANGE and EI0019: reserve the ports, 32 from the base.
     Kernel documentation, ip-sysctl: a write replaces the whole list; ports outside ip_local_port_range are never handed

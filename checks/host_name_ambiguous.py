@@ -24,6 +24,11 @@ def host_name_ambiguous(
     Compare `getent hosts {name}` on {host} with another host and make them agree: correct the line in /etc/hosts on
     {host}, or the name server's entry. If the hosts are on separate networks on purpose, use addresses.
 
+    ## In a container
+    Compare `getent hosts {name}` inside the container of {host} with another one and make them agree: `docker run
+    --add-host {name}:ADDRESS`, `hostAliases` of the pod, or the entry of the name server. If the containers are on
+    separate networks on purpose, use addresses.
+
     ## Source
     Follows from how names are used (see host-name-unresolved). A name may have several addresses: hosts disagree only
     when they have no address in common. Loopback addresses are left to host-name-is-loopback.

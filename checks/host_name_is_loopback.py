@@ -29,6 +29,12 @@ def host_name_is_loopback(
     `sed -i.bak -E '/^(127\.|::1)/s/[[:space:]]{name}([[:space:]]|$)/\1/g' /etc/hosts`, then
     `echo {hosts_entry} >> /etc/hosts`. Until then, in the job: `export GLOO_SOCKET_IFNAME=NIC`.
 
+    ## In a container
+    Start the container of {host} again with `docker run --network host`, or with `--add-host {name}:ADDRESS`, an
+    address that the other hosts reach. A change of /etc/hosts inside is lost with the container. In Kubernetes the
+    pod's own line comes from the kubelet: leave `hostAliases` of this name out. Until then, in the job: `export
+    GLOO_SOCKET_IFNAME=NIC`.
+
     ## Source
     Debian and its children write the line `127.0.1.1 NAME` at installation (Debian Reference, "The hostname
     resolution"). That Gloo then connects to loopback was measured with PyTorch 2.13; `hccl_tools.py` calls

@@ -28,6 +28,11 @@ def host_name_unresolved(
     On {host}: `echo {hosts_entry} >> /etc/hosts`, and a line for each other such name, or fix its name server:
     `getent hosts {first}` must print an address. In a container: `--net=host`, or `--add-host NAME:ADDRESS`.
 
+    ## In a container
+    Start the container of {host} again with `docker run --network host`, or with `--add-host NAME:ADDRESS` for each
+    such name. In Kubernetes: a headless Service, and `subdomain` with its name in the pods; or `hostNetwork: true`.
+    `getent hosts {first}` inside must print an address.
+
     ## Source
     PyTorch `dynamic_rendezvous.py` (the agent of rank 0 publishes its own host name as MASTER_ADDR); MindSpore
     documentation, msrun ("DNS resolution failed: Name or service not known"). A name of the host list that no host at

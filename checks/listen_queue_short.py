@@ -28,6 +28,12 @@ def listen_queue_short(
     `echo "net.core.somaxconn = 65535" >> /etc/sysctl.d/99-zz-cluster.conf`. In a container with a network of its own
     the value is set there: `docker run --sysctl net.core.somaxconn=65535`. It holds for programs started afterwards.
 
+    ## In a container
+    Start the container of {host} again with `docker run --sysctl net.core.somaxconn=65535`. In Kubernetes, Volcano and
+    MindCluster: the same name and value under `securityContext.sysctls` of the pod, which the kubelet must allow
+    (`--allowed-unsafe-sysctls`). With the host's network (`--network host`, `hostNetwork: true`) the value is that of
+    the container's host, and is set there.
+
     ## Source
     Huawei, HCCL Test guide, "Execution": the master's concurrent connections are limited by somaxconn and
     tcp_max_syn_backlog, set them by the size of the cluster, for example to 65535. The kernel takes the smaller of

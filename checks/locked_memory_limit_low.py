@@ -35,6 +35,11 @@ def locked_memory_limit_low(
     On {host}: a line `* - memlock unlimited` in /etc/security/limits.conf, then log in again. In a container: `docker
     run --ulimit memlock=-1`. For a service: `LimitMEMLOCK=infinity`; slurmd and sshd pass theirs on to the job.
 
+    ## In a container
+    Start the container of {host} again with `docker run --ulimit memlock=-1`. In Kubernetes, Volcano and MindCluster:
+    `securityContext.capabilities.add: [IPC_LOCK]` for the container, or `LimitMEMLOCK=infinity` for the service of
+    containerd or Docker on the node.
+
     ## Source
     NVIDIA, NCCL troubleshooting and container guides (`--ulimit memlock=-1`); ibv_reg_mr(3) and mlock(2): pinned
     memory counts against RLIMIT_MEMLOCK. With a GPU or an RDMA adapter there should be no limit, or one as large as the

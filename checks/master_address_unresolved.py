@@ -26,6 +26,11 @@ def master_address_unresolved(
     On {host}: `echo {hosts_entry} >> /etc/hosts`, or use an address instead of the name:
     `export MASTER_ADDR={address}`. `getent hosts {name}` must print the same address on every host.
 
+    ## In a container
+    Use an address instead of the name: `export MASTER_ADDR={address}`. Or start the container of {host} again with
+    `docker run --add-host {name}:{address}`. In Kubernetes: a headless Service, and `subdomain` with its name in the
+    pods. `getent hosts {name}` inside must print the same address everywhere.
+
     ## Source
     PyTorch, environment variable initialization (MASTER_ADDR "must be set", an address or a host name that resolves);
     for MindSpore the variable is MS_SCHED_HOST.

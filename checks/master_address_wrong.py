@@ -15,7 +15,7 @@ ONE_HOST = "only one host: the master is the host itself"
 def _not_on_one_host(settings: Mapping[type, object]) -> str:
     """Why one host is not judged; empty: the whole job runs on it, and the master is given."""
     launch = settings.get(LaunchConfig)
-    if not isinstance(launch, LaunchConfig) or not launch.master_addr or not launch.is_on_one_host:
+    if not isinstance(launch, LaunchConfig) or not launch.master_addr or not launch.is_on_this_host(1):
         return ONE_HOST
     return ONE_HOST if launch.is_of_job_script or means_own_host(launch.master_addr) else ""
 
@@ -46,18 +46,19 @@ def master_address_wrong(
     rank 0 itself may resolve the name to loopback, or have localhost as its own value. This verdict can be wrong where
     only a part of the job's hosts was given and the master is none of them, and where the address belongs to a proxy in
     front of rank 0 or is translated on the way; names of Kubernetes services (`.svc`) are not judged. One host is
-    judged where the whole job runs on it: torchrun for one host, or WORLD_SIZE=1; there, loopback is right.
+    judged where the whole job runs on it: torchrun for one host, WORLD_SIZE=1, or mpirun and deepspeed that were given
+    no other host; there, loopback is right. accelerate ignores the address where there is one machine.
     """
     if reason := launch.unresolved_master():
         raise Unreadable(f"{reason}; --master-addr gives it")
     if not launch.master_addr:
         raise Skip("MASTER_ADDR is not given")
-    if len(interfaces) < 2 and not launch.is_on_one_host:
+    if len(interfaces) < 2 and not launch.is_on_this_host(len(interfaces)):
         raise Skip(ONE_HOST)
     if ".svc" in launch.master_addr:
         raise Skip("MASTER_ADDR is a service of Kubernetes")
     meanings = master_meanings(names, interfaces, launch)
-    if launch.is_on_one_host:
+    if launch.is_on_this_host(len(interfaces)):
         meanings = {host: meaning for host, meaning in meanings.items() if not meaning.is_loopback}
     yield from _rank_zero_elsewhere(meanings, launch)
     for (reason, master), hosts in MasterMeaning.wrong(meanings).items():

@@ -28,6 +28,12 @@ def master_port_unreserved(
     Choose a port below {first} on all hosts (`export MASTER_PORT=29500`), or reserve this one on {host}:
     `sysctl -w net.ipv4.ip_local_reserved_ports={merged}`.
 
+    ## In a container
+    Choose a port below {first} on all hosts (`export MASTER_PORT=29500`), or start the container of {host} again with
+    `docker run --sysctl net.ipv4.ip_local_reserved_ports={merged}`. In Kubernetes, Volcano and MindCluster: the same
+    name and value under `securityContext.sysctls` of the pod. With the host's network (`--network host`, `hostNetwork:
+    true`) the value is that of the container's host, and is set there.
+
     ## Source
     Kernel documentation, ip-sysctl: ip_local_port_range, ip_local_reserved_ports. The defaults of PyTorch (29500) and
     MindSpore (8118) lie outside the kernel's default range, 32768 to 60999.

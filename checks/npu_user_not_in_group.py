@@ -17,6 +17,11 @@ def npu_user_not_in_group(access: JobAccess) -> Iterator[Finding]:
     open: the driver's service sets their mode in the minutes after a start; wait, and if the mode stays, reinstall the
     driver. Inside a container: give it the devices, or run it as root.
 
+    ## In a container
+    Start the container of {host} again as root, or with `docker run --group-add NUMBER`, the group of the device files
+    (`stat -c %g /dev/davinci_manager`). In Kubernetes, Volcano and MindCluster: `securityContext.supplementalGroups` of
+    the pod.
+
     ## Source
     Installation files of the driver: mode 660 for HwHiAiUser, or 666 after an installation for all users.
     """

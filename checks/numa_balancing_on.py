@@ -24,6 +24,10 @@ def numa_balancing_on(
     ## What to do
     On {host}: `sysctl -w kernel.numa_balancing=0`, and the same in /etc/sysctl.d.
 
+    ## In a container
+    The setting is that of the machine on which the container of {host} runs. There, as root: `sysctl -w
+    kernel.numa_balancing=0`, and the same in /etc/sysctl.d.
+
     ## Source
     Linux, sysctl kernel.numa_balancing; AMD, Instinct system optimization: disable NUMA auto-balancing; RCCL and NCCL
     builds warn of it. Hosts with one NUMA node, without accelerator, and desktops with up to three GPUs are left out.

@@ -32,6 +32,11 @@ def open_files_limit_low(
     nofile=65535:65535`. For a service: `LimitNOFILE=65535`. This is the limit of a session on {host}; a job that a
     scheduler starts has the scheduler's limit.
 
+    ## In a container
+    Start the container of {host} again with `docker run --ulimit nofile=65535:65535`. In Kubernetes, Volcano and
+    MindCluster a container has the limit of its runtime: `LimitNOFILE=65535` for the service of containerd or Docker on
+    the node. Up to the hard limit, here {hard}, `ulimit -n` in the script of the job does.
+
     ## Source
     Huawei, HCCL Test guide, "Execution": set the limit of open files to 65535 before the run. That is enough for the
     largest jobs; smaller ones do with less, so a limit counts as low below 16 files for each rank of the job, and

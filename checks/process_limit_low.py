@@ -20,6 +20,10 @@ def process_limit_low(limits: ResourceLimits, container: JobContainer | None) ->
     On {host}: a line `* - nproc unlimited` in /etc/security/limits.conf (and see /etc/security/limits.d), then log in
     again. In a container: `docker run --ulimit nproc=-1`, and `--pids-limit -1`.
 
+    ## In a container
+    Start the container of {host} again with `docker run --ulimit nproc=-1 --pids-limit -1`. In Kubernetes, Volcano and
+    MindCluster: `podPidsLimit` in the configuration of the node's kubelet.
+
     ## Source
     No vendor names a number. 4096 is the lowest value that a distribution of today sets (Red Hat's 20-nproc.conf);
     8 ranks with 512 threads each reach it. Root is not held to it, but to the limit of a container: podman's default is

@@ -17,6 +17,12 @@ def shm_docker_default(shm: SharedMemory) -> Iterator[Finding]:
     `"default-shm-size": "8G"` in /etc/docker/daemon.json. In Kubernetes mount an emptyDir with `medium: Memory` on
     /dev/shm. For the running container, as root on its host: `nsenter -t PID -m mount -o remount,size=32g /dev/shm`.
 
+    ## In a container
+    Start the container of {host} again with `docker run --shm-size=32g`, or with `--ipc=host`. In Kubernetes, Volcano
+    and MindCluster mount an emptyDir with `medium: Memory` on /dev/shm. For all containers of Docker:
+    `"default-shm-size": "8G"` in /etc/docker/daemon.json. For the running container, as root on its host: `nsenter -t
+    PID -m mount -o remount,size=32g /dev/shm`.
+
     ## Source
     Docker documentation, `docker run --shm-size` (default 64 MB); containerd and the kubelet have the same, podman has
     64000 KiB (measured with podman 4.3).

@@ -21,6 +21,10 @@ def shm_too_small(
     In a container: `docker run --shm-size=32g` or `--ipc=host`; in Kubernetes an emptyDir with `medium: Memory` on
     /dev/shm. On {host} itself: `mount -o remount,size=50% /dev/shm`.
 
+    ## In a container
+    Start the container of {host} again with `docker run --shm-size=32g`, or with `--ipc=host`. In Kubernetes, Volcano
+    and MindCluster mount an emptyDir with `medium: Memory` on /dev/shm.
+
     ## Source
     No vendor names a minimum. Required are 1 GiB, the smallest value in Huawei's published container examples
     (vllm-ascend: `--shm-size=1g`), and 128 MiB a rank where that is more: two loader workers with two batches of 32 MiB

@@ -27,6 +27,12 @@ def syn_queue_short(
     On {host}: `sysctl -w net.ipv4.tcp_max_syn_backlog=65535`, and to keep it:
     `echo "net.ipv4.tcp_max_syn_backlog = 65535" >> /etc/sysctl.d/99-zz-cluster.conf`.
 
+    ## In a container
+    Start the container of {host} again with `docker run --sysctl net.ipv4.tcp_max_syn_backlog=65535`. In Kubernetes,
+    Volcano and MindCluster: the same name and value under `securityContext.sysctls` of the pod, which the kubelet must
+    allow (`--allowed-unsafe-sysctls`). With the host's network (`--network host`, `hostNetwork: true`) the value is
+    that of the container's host, and is set there.
+
     ## Source
     Huawei, HCCL Test guide, "Execution": raise both somaxconn and tcp_max_syn_backlog with the size of the cluster,
     for example to 65535. The number required is that of listen-queue-short. With tcp_syncookies=0 the kernel keeps the

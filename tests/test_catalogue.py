@@ -10,7 +10,8 @@ import pytest
 from doctor.engine.areas import AREAS
 from doctor.engine.catalog import bundled_folder, load_check, load_checks, select_checks
 from doctor.engine.check import BadCheck, Check
-from doctor.engine.result import fill_template
+from doctor.engine.result import IN_CONTAINER, fill_template
+from doctor.remedy.catalog import load_playbooks
 
 ALL = load_checks()
 
@@ -100,3 +101,17 @@ def test_nothing_else_lies_among_the_checks() -> None:
         path.name for path in bundled_folder("checks").iterdir() if path.suffix != ".py" and path.name != "__pycache__"
     ] == []
     assert not (bundled_folder("checks") / "__init__.py").exists()
+
+
+def test_what_is_fixed_on_a_machine_alone_has_another_remedy_in_a_container() -> None:
+    """`doctor fix` changes no machine from inside a container: the page says what does it instead, and first."""
+    machine = {name for book in load_playbooks() if book.host_only for name in book.treats}
+    elsewhere = {"sysctl-lost-at-reboot"}
+    """Checks that are skipped in a container."""
+    contained = {one.name for one in ALL if one.section(IN_CONTAINER)}
+    assert contained == machine - elsewhere
+    for one in ALL:
+        section = one.section(IN_CONTAINER)
+        names = re.findall(r"\{(\w+)\}", section)
+        assert fill_template(section, dict.fromkeys(names, "VALUE")).count("VALUE") == len(names), section
+        assert not section or re.search(r"docker run|machine", section), section

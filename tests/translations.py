@@ -40,7 +40,7 @@ from doctor.report.web.self_contained import script_texts
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = Path(FOLDER) / "zh"
 COMPILED = Path(FOLDER) / "zh.json"
-PAGE_PARTS = {"claim": "", "why": "Why it matters", "do": "What to do", "source": "Source"}
+PAGE_PARTS = {"claim": "", "why": "Why it matters", "do": "What to do", "inside": "In a container", "source": "Source"}
 """The parts of a check's page, and the section that each one is."""
 OPTIONAL = {"source"}
 PLACEHOLDER = re.compile(r"\{\w*\}")
@@ -303,7 +303,14 @@ WORDS = (
     *("cause", "links", "call", "waited", "evidence", "stack", "unfinished", "ran", "ranks", "stages", "layouts"),
     *("loss", "speed", "devices", "soak", "follows", "findings", "crashed"),
     *("only where", "before", "run", "filter", "file", "undo"),
-    *("Why it matters", "What a finding says, for example", "What to do", "Source", "Job settings it uses"),
+    *(
+        "Why it matters",
+        "What a finding says, for example",
+        "What to do",
+        "In a container",
+        "Source",
+        "Job settings it uses",
+    ),
     *("from", "of", "incoming connections to", "outgoing connections to", EVERYONE),
     *(kind.report_text for kind in FAILURE_KINDS.values()),
     *(kind.differing_text for kind in FAILURE_KINDS.values() if kind.differing_text),
@@ -444,7 +451,7 @@ def listing(part: str, only_missing: bool = True) -> str:
     return "\n".join([f"### {part}", *rows]) + "\n" if rows else ""
 
 
-_KEY = re.compile(r"(claim|why|do|source|\d+): ?(.*)\Z")
+_KEY = re.compile(r"(claim|why|do|inside|source|\d+): ?(.*)\Z")
 
 
 def fill(text: str) -> list[str]:

@@ -41,6 +41,8 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_nodes: RankCount | None = None
     outer_nodes: RankCount | None = None
     """Hosts on which an outer launcher starts the one that numbers the ranks."""
+    starts_here: bool = False
+    """The launcher was given no hosts, by the line or by a scheduler: all its ranks are on the host that calls it."""
     refused: tuple[tuple[str, str, str, str], ...] = ()
     """Options of the launch line that their launcher refuses: launcher, option, value, what was expected."""
     unresolved: dict[str, str] = {}
@@ -52,7 +54,7 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     def of_one_host(self) -> LaunchOptions:
         """The same where one host of the job is checked by itself: the job's number of hosts cannot be compared."""
-        return msgspec.structs.replace(self, nodes=None, max_nodes=None, outer_nodes=None)
+        return msgspec.structs.replace(self, nodes=None, max_nodes=None, outer_nodes=None, starts_here=False)
 
 
 class ProbeInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

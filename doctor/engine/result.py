@@ -24,6 +24,11 @@ class Severity(enum.Enum):
     """The job may run, and is slower, or breaks later."""
 
 
+IN_CONTAINER = "In a container"
+"""The section of a check's page that stands for "What to do" where a finding's host is a container."""
+CONTAINER = "container"
+"""A finding's value: the engine of the container that its host is, where that needs another remedy than a machine."""
+
 ERROR, WARNING = Severity.ERROR, Severity.WARNING
 
 

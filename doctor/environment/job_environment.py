@@ -10,15 +10,18 @@ from pathlib import Path
 
 import msgspec
 
+from doctor.engine.addresses import means_own_host
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.errors import InputError
 from doctor.engine.job_input import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.environment.inventory import Inventory
+from doctor.environment.schedulers import batch_allocation
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.variables import RANK_VARIABLES
 from doctor.job.job_script import NotAJobScript, read_job_script
 from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_launch_line
+from doctor.job.launch_line.deepspeed import DEFAULT_HOSTFILE
 from doctor.job.variables import (
     AGENT_STORE,
     JOB_WIDE,
@@ -32,6 +35,9 @@ MAX_FILE = 16 << 20
 _NAMESPACES = ("net", "mnt", "ipc", "uts")
 _ASSIGNMENT = re.compile(r"(?:declare -x |export )?([A-Za-z_][A-Za-z0-9_.()%]*)=(.*)", re.ASCII | re.DOTALL)
 _SETS_RANKS = ("torchrun", "msrun", "accelerate", "deepspeed", "colossalai")
+_NEEDS_HOSTS = ("openmpi", "hydra", "deepspeed")
+"""Launchers that start all ranks on their own host where nothing gives them others."""
+_HOST_OPTIONS = frozenset(("host", "hosts", "hostfile", "machinefile", "default-hostfile", "f", "include"))
 _FROM_CALLER = ("DOCTOR_HOSTS", "DOCTOR_HOSTFILE")
 
 
@@ -48,15 +54,17 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     """Of the job script's directives, or of the launch line's ``srun --time``."""
     time_left_s: float | None = None
     """Until the scheduler ends the job that doctor runs in; not for a job script, whose job is another one."""
+    starts_here: bool = False
+    """As in `LaunchOptions`."""
     enter: tuple[str, ...] = ()
     """Command prefix that enters the process's namespaces on this host; empty where they are those of doctor."""
     notes: tuple[str, ...] = ()
 
     @property
     def hosts(self) -> str:
-        """The hosts that the launch line names, with commas between."""
+        """The hosts that the launch line names, with commas between; empty where it names this one as localhost."""
         calls = self.line.launchers if self.line else ()
-        return next((",".join(call.hosts) for call in calls if call.hosts), "")
+        return next((",".join(call.hosts) for call in calls if not _is_here(call)), "")
 
     @property
     def hostfile(self) -> str:
@@ -103,6 +111,7 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             nodes=line.nodes if call else None,
             max_nodes=_most_nodes(line) if call else None,
             outer_nodes=_outer_nodes(line),
+            starts_here=self.starts_here,
             refused=tuple(
                 (problem.launcher, problem.option, problem.value, problem.expected) for problem in line.problems
             ),
@@ -123,7 +132,12 @@ def of_launch_line(argv: Sequence[str], environ: Mapping[str, str]) -> JobEnviro
     except NotALaunchLine as error:
         raise InputError(f"the launch line after --: {error}") from None
     source = _with_line(line, environ, "the launch line")
-    return msgspec.structs.replace(source, time_left_s=seconds_left(environ), time_limit_s=step_limit(line))
+    return msgspec.structs.replace(
+        source,
+        time_left_s=seconds_left(environ),
+        time_limit_s=step_limit(line),
+        starts_here=_starts_here(line, environ),
+    )
 
 
 def of_job_script(path: str, environ: Mapping[str, str]) -> JobEnvironment:
@@ -345,3 +359,25 @@ def _most_nodes(line: LaunchLine) -> int | None:
 def _outer_nodes(line: LaunchLine) -> int | None:
     """Hosts of the launcher around the one that gives ranks their numbers."""
     return next((call.nodes for call in reversed(line.launchers[:-1]) if call.nodes is not None), None)
+
+
+def _is_here(call: LaunchCall) -> bool:
+    """No host is named but this one, as localhost."""
+    return all(map(means_own_host, call.hosts))
+
+
+def _starts_here(line: LaunchLine, environ: Mapping[str, str], default_hostfile: str = DEFAULT_HOSTFILE) -> bool:
+    """The one launcher of the line has no hosts: none in its options, in its variables, or from a scheduler.
+
+    Sources: Open MPI, mpirun(1), "Specifying Host Nodes"; MPICH, Hydra; DeepSpeed, ``fetch_hostfile``, which looks for
+    /job/hostfile.
+    """
+    call = line.innermost
+    if call is None or len(line.launchers) > 1 or call.launcher not in _NEEDS_HOSTS:
+        return False
+    named = not _is_here(call) or call.hostfile or "num-nodes" in call.options
+    named = named or call.nodes not in (None, 1) or _HOST_OPTIONS & call.unresolved.keys()
+    variables = [name for name in environ if re.search(r"(?i)host_?file|hydra_host|machine_?file|node_?file", name)]
+    if named or variables or batch_allocation(environ) is not None:
+        return False
+    return call.launcher != "deepspeed" or not Path(default_hostfile).exists()

@@ -69,6 +69,7 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     nodes: int | None = None
     max_nodes: int | None = None
     outer_nodes: int | None = None
+    starts_here: bool = False
     refused: tuple[tuple[str, str, str, str], ...] = ()
     unresolved: dict[str, str] = {}
     time_limit_s: float | None = None
@@ -104,6 +105,10 @@ class LaunchConfig(msgspec.Struct, frozen=True):
             return False  # MindSpore's scheduler may be on another host than the workers
         locals_ = [environ.get("LOCAL_WORLD_SIZE", "") for environ in self.env_by_host.values()]
         return str(self.world_size) in ("1", str(self.ranks_per_host), *locals_)
+
+    def is_on_this_host(self, hosts: int) -> bool:
+        """The same, or no launcher of the line knows of another host and only one of ``hosts`` is looked at."""
+        return self.is_on_one_host or (self.starts_here and hosts < 2 and self.framework != "mindspore")
 
     def unresolved_master(self) -> str:
         """Why it is not known where the ranks meet: only a shell computes it. Empty: it is known, or not given."""

@@ -32,6 +32,7 @@ from doctor.facts.network_test import NetworkAnswer
 from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, read_rank_table
 from doctor.job.training import TrainingLaunch
 from doctor.job.variables import relevant
+from doctor.session.contained import needed_facts, with_containers
 from doctor.session.evaluation_time import EvaluationLimit, evaluate_in_time
 from doctor.session.saved_run import has_network_test, smoke_run, training_launch, watch_result
 from doctor.session.watched_checks import for_watched
@@ -128,7 +129,7 @@ def examine(
     closing: threading.Thread | None = None
     if hosts:
         transport = open_transport(inventory.local, options.transport, _ssh_options(options, inventory), hosts)
-        facts = unique_facts([*(fact for check in checks for fact in check.facts), *_net_facts(options)])
+        facts = unique_facts([*needed_facts(checks), *_net_facts(options)])
         ask = CollectOptions(
             facts, msgspec.to_builtins(job.probe_inputs), options.sudo, tuple(split_command(options.within))
         )
@@ -299,6 +300,7 @@ def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = Evaluatio
     intent = {**_intent(run.launch, run.rank_table, run.smoke, run.training), WatchResult: watched}
     with gc_paused():
         report = evaluate_in_time(run, for_watched(checks) if run.watch else checks, intent, limit)
+    report = with_containers(report, checks, FactCache(run.hosts))
     if has_network_test(run):
         from doctor.net.summary import summarise_test
 
@@ -347,8 +349,7 @@ def _net_round(
     if not net.topology:
         net = msgspec.structs.replace(net, topology=slurm_topology(environ))
     within = tuple(split_command(options.within))
-    launch = LaunchConfig.from_options(job.launch)
-    return run_net_round(records, launch, transport, net, within=within, on_phase=stage)
+    return run_net_round(records, LaunchConfig.from_options(job.launch), transport, net, within=within, on_phase=stage)
 
 
 def _smoke_round(
@@ -382,8 +383,7 @@ def _read_rank_table(path: str) -> SavedRankTable:
     """The rank table as it was found; an empty one without a path."""
     if not path:
         return SavedRankTable()
-    link = str(Path(path).readlink()) if Path(path).is_symlink() else ""
-    file = RankTableFile.load(path, read_bounded_text, link)
+    file = RankTableFile.load(path, read_bounded_text, str(Path(path).readlink()) if Path(path).is_symlink() else "")
     return SavedRankTable(**msgspec.structs.asdict(file))
 
 

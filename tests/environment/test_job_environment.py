@@ -17,6 +17,7 @@ from doctor.engine.errors import InputError
 from doctor.engine.job_input import LaunchOptions
 from doctor.environment.job_environment import (
     JobEnvironment,
+    _starts_here,
     of_file,
     of_job_script,
     of_launch_line,
@@ -25,6 +26,7 @@ from doctor.environment.job_environment import (
     parse_environment,
 )
 from doctor.job import LaunchConfig
+from doctor.job.launch_line import read_launch_line
 from tests.examples import examples
 
 
@@ -171,3 +173,36 @@ def test_hosts_of_the_line() -> None:
     assert of_launch_line(["mpirun", "-H", "a:8,b:8", "t"], {}).hosts == "a,b"
     assert of_launch_line(["mpirun", "--hostfile", "h", "t"], {}).hostfile == "h"
     assert JobEnvironment(environ={}).hosts == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "environ", "here"),
+    [
+        ("mpirun -np 2 python t.py", {}, True),
+        ("mpirun -np 2 -H localhost:2 python t.py", {}, True),
+        ("mpiexec.hydra -n 2 python t.py", {}, True),
+        ("deepspeed --num_gpus 2 t.py", {}, True),
+        ("deepspeed --include localhost:0,1 t.py", {}, True),
+        ("mpirun -np 2 -H n1,n2 python t.py", {}, False),
+        ("mpirun -np 2 --hostfile h python t.py", {}, False),
+        ("mpirun -np 2 -H $HOSTS python t.py", {}, False),
+        ("mpirun -np 2 python t.py", {"OMPI_MCA_orte_default_hostfile": "/h"}, False),
+        ("mpirun -np 2 python t.py", {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-2]"}, False),
+        ("deepspeed --num_nodes 2 t.py", {}, False),
+        ("deepspeed --num_nodes $N t.py", {}, False),
+        ("deepspeed --hostfile h t.py", {}, False),
+        ("deepspeed t.py", {"DLTS_HOSTFILE": "/h"}, False),
+        ("srun -n 2 python t.py", {}, False),
+        ("torchrun --nnodes 2 t.py", {}, False),
+    ],
+)
+def test_a_launcher_without_hosts_starts_its_ranks_here(line: str, environ: dict[str, str], here: bool) -> None:
+    found = of_launch_line(shlex.split(line), environ)
+    assert found.starts_here is here
+    assert found.complete(LaunchOptions()).starts_here is here
+    assert not here or not found.hosts
+
+
+def test_deepspeed_has_a_hostfile_of_its_own(tmp_path: Path) -> None:
+    call = read_launch_line(["deepspeed", "t.py"], {})
+    assert not _starts_here(call, {}, str(tmp_path))

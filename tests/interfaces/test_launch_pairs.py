@@ -143,6 +143,52 @@ MASTER_ROWS = [
 ]
 
 
+ENV_JOB = """
+import datetime, os
+import torch.distributed as dist
+for name, source in (("RANK", "OMPI_COMM_WORLD_RANK"), ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE")):
+    os.environ.setdefault(name, os.environ.get(source, ""))
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=8))
+dist.barrier()
+"""
+HERE_ROWS = [
+    ("mpirun -np 2 -x MASTER_ADDR=127.0.0.1 -x MASTER_PORT=%P", True),
+    ("mpirun -np 2 -x MASTER_ADDR=OWN -x MASTER_PORT=%P", True),
+    ("mpirun -np 2 -x MASTER_ADDR=FOREIGN -x MASTER_PORT=%P", False),
+    ("mpirun -np 2 -H localhost:2 -x MASTER_ADDR=FOREIGN -x MASTER_PORT=%P", False),
+    ("env MASTER_ADDR=FOREIGN MASTER_PORT=%P RANK=0 WORLD_SIZE=1", False),
+    ("env MASTER_ADDR=OWN MASTER_PORT=%P RANK=0 WORLD_SIZE=1", True),
+]
+"""Launchers that are given no other host; Open MPI of Debian, as root."""
+
+
+def own_address() -> str:
+    """The address from which this host reaches others."""
+    with socket.socket(type=socket.SOCK_DGRAM) as route:
+        route.connect((FOREIGN, 9))
+        return str(route.getsockname()[0])
+
+
+@pytest.mark.hosts
+@pytest.mark.full
+@pytest.mark.parametrize(("start", "lives"), HERE_ROWS, ids=[row[0] for row in HERE_ROWS])
+def test_ranks_that_are_all_here_and_a_master_that_is_not(start: str, lives: bool) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    argv = shlex.split(start.replace("%P", str(port)).replace("FOREIGN", FOREIGN).replace("OWN", own_address()))
+    names = ("PET_", "MASTER_", "RANK", "WORLD_SIZE", "OMPI_")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(names)}
+    check = [sys.executable, "-m", "doctor", "check", "-s", "master-address-wrong", "--", *argv, "python", "train.py"]
+    looked = subprocess.run(check, env=environ, capture_output=True, text=True, timeout=90)
+    assert (looked.returncode, "FAIL    master-address-wrong" in looked.stdout) == ((0, False) if lives else (10, True))
+    if argv[0] == "mpirun":
+        argv[1:1] = ["--allow-run-as-root", "--oversubscribe"]
+    real = subprocess.run([*argv, sys.executable, "-c", ENV_JOB], env=environ, capture_output=True, timeout=120)
+    assert (real.returncode == 0) == lives, real.stderr[-900:]
+    assert lives or b"TCP client failed to connect" in real.stderr
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(("options", "lives"), MASTER_ROWS, ids=[row[0] for row in MASTER_ROWS])
 def test_one_host_whose_master_is_elsewhere(options: str, lives: bool) -> None:
@@ -150,10 +196,7 @@ def test_one_host_whose_master_is_elsewhere(options: str, lives: bool) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    with socket.socket(type=socket.SOCK_DGRAM) as route:
-        route.connect((FOREIGN, 9))
-        own = route.getsockname()[0]
-    argv = shlex.split(options.replace("PORT", str(port)).replace("FOREIGN", FOREIGN).replace("OWN", own))
+    argv = shlex.split(options.replace("PORT", str(port)).replace("FOREIGN", FOREIGN).replace("OWN", own_address()))
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "MASTER_", "RANK"))}
     looked = subprocess.run(
         [sys.executable, "-m", "doctor", "check", "-s", "master-address-wrong", "--", "torchrun", *argv, "train.py"],

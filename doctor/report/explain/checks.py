@@ -9,6 +9,7 @@ from doctor.engine.areas import by_area
 from doctor.engine.check import Check
 from doctor.engine.fact import OWN_ROUND, Fact, Probe
 from doctor.engine.language import localized, phrase
+from doctor.engine.result import IN_CONTAINER
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remedy.playbook import Playbook
 from doctor.report.explain.examples import EXAMPLES, ExampleFinding, fill_placeholders
@@ -39,7 +40,8 @@ def check_page(
         lines += _section(
             "What a finding says, for example", [f"{EXAMPLES['host']}{localized(': ')}{example.message}"], width
         )
-    lines += _advice_section(check, example, width)
+    lines += _advice_section(check, "What to do", example, width)
+    lines += _advice_section(check, IN_CONTAINER, example, width)
     lines += _section("Source", unwrap_lines(localized(check.section("Source"))), width)
     intents = [need.type for need in check.needs if not need.is_fact]
     lines += _section("Job settings it uses", [f"{intent.__name__}: {_summary(intent)}" for intent in intents], width)
@@ -55,10 +57,10 @@ def check_page(
     return "\n".join(lines) + "\n"
 
 
-def _advice_section(check: Check, example: ExampleFinding | None, width: int) -> list[str]:
+def _advice_section(check: Check, title: str, example: ExampleFinding | None, width: int) -> list[str]:
     values = example.values if example else {}
-    advice = [line for line in unwrap_lines(localized(check.section("What to do"))) if not _is_unfilled(line, values)]
-    return _section("What to do", [mark_personal_words(fill_placeholders(line, values)) for line in advice], width)
+    advice = [line for line in unwrap_lines(localized(check.section(title))) if not _is_unfilled(line, values)]
+    return _section(title, [mark_personal_words(fill_placeholders(line, values)) for line in advice], width)
 
 
 def _section(title: str, lines: Iterable[str], width: int) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from doctor.engine.language import localized, phrase
-from doctor.engine.result import Severity
+from doctor.engine.result import CONTAINER, IN_CONTAINER, Severity
 from doctor.engine.shell_quote import placeholder_names
 from doctor.report.layout.advice import fill_advice, mark_personal_words, mark_unknown, marks, standalone_placeholders
 from doctor.report.layout.finding_ages import LABEL
@@ -35,10 +35,19 @@ def failure_entry(
 
     ``when``: since when its findings are there, as `doctor.report.layout.finding_ages` puts it.
     """
-    fix = localized(check.section("What to do")) if check else ""
+    fix = _remedy(failure, check) if check else ""
     why = localized(check.section("Why it matters")) if check else ""
     entry = _FailureEntryBuilder(failure, fix, scope, fleet).entry(why)
     return msgspec.structs.replace(entry, details=((LABEL, when), *entry.details)) if when else entry
+
+
+def _remedy(failure: CheckFailure, check: Check) -> str:
+    """What to do on a host, in a container, or on each where some hosts of the findings are containers."""
+    contained = {bool(group.finding.values.get(CONTAINER)) for group in failure.groups}
+    fix, inside = (localized(check.section(title)) for title in ("What to do", IN_CONTAINER))
+    if not inside or True not in contained:
+        return fix
+    return f"{fix}\n\n{inside}" if False in contained else inside
 
 
 def _short_why(paragraph: str) -> list[str]:

@@ -9,7 +9,7 @@ import msgspec
 
 from doctor.engine.exit_code import Verdict, verdict
 from doctor.engine.language import localized, localized_filled, phrase
-from doctor.engine.result import Report
+from doctor.engine.result import CONTAINER, Report
 from doctor.report.layout.coverage import coverage
 from doctor.report.layout.fold import CheckFailure, FoldedReport
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
@@ -76,8 +76,11 @@ def _start(folded: FoldedReport) -> str:
 
 
 def fix_command(report: Report, folded: FoldedReport, fixable: Collection[str]) -> str:
-    """The command that plans fixes for the findings of ``fixable`` checks, or the empty string."""
-    failures = [failure for failure in folded.failures if _is_fixable(failure, fixable)]
+    """The command that plans fixes for the findings of ``fixable`` checks, or the empty string.
+
+    What is wrong in containers alone is not fixed by a command inside them.
+    """
+    failures = [failure for failure in folded.failures if _is_fixable(failure, fixable) and not _contained(failure)]
     checks = dict.fromkeys(name for failure in failures for name in _checks(failure) if name in fixable)
     names = [shlex.quote(clean(name, 100)) for name in checks]
     if not names:
@@ -97,6 +100,10 @@ def _checks(failure: CheckFailure) -> tuple[str, ...]:
 
 def _is_fixable(failure: CheckFailure, fixable: Collection[str]) -> bool:
     return any(name in fixable for name in _checks(failure))
+
+
+def _contained(failure: CheckFailure) -> bool:
+    return all(group.finding.values.get(CONTAINER) for group in failure.groups)
 
 
 def _is_cut(report: Report) -> bool:

@@ -1,0 +1,85 @@
+"""On a host that is a container the report names the container's remedy, and no command for machines alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from doctor.engine.catalog import load_checks
+from doctor.engine.evaluate import FactCache, evaluate_check
+from doctor.engine.fact import Output, Visit
+from doctor.engine.record import HostRecord
+from doctor.engine.result import IN_CONTAINER, Report
+from doctor.facts.container import HostContainer, JobContainer
+from doctor.job import LaunchConfig
+from doctor.report.formats import plain
+from doctor.session.contained import needed_facts, with_containers
+
+PAGES = {one.name: one for one in load_checks()}
+LIMITS = """\
+Limit                     Soft Limit           Hard Limit           Units
+Max processes             1000                 1000                 processes
+Max open files            1024                 4096                 files
+Max locked memory         unlimited            unlimited            bytes
+"""
+NAMES = ("open-files-limit-low", "process-limit-low")
+
+
+def record(marks: list[str], variables: dict[str, str], root: str) -> HostRecord:
+    """A host with low limits; without a mark it is a machine."""
+    view: dict[str, Any] = {"marks": marks, "variables": variables, "cgroup": "0::/", "root": root, "sources": []}
+    view |= {"namespaces": {"mnt": 4026532261}, "read_only": [], "network_cards": 1, "devices": [], "files": []}
+    view |= {"libraries": [], "capabilities": 0, "limits": {}, "uid": 0, "named_user": True}
+    shown = Output(out=msgspec.json.encode(view).decode())
+    absent = {name: {"": Output(ended="absent")} for name in ("GpuCards", "NpuInventory")}
+    outputs = {"ResourceLimits": {"/proc/self/limits": Output(out=LIMITS)}, "JobContainer": {"": shown}, **absent}
+    return HostRecord(Visit(), {**outputs, "HostContainer": {"": shown}})
+
+
+DOCKER = record(["/.dockerenv"], {}, "overlay")
+POD = record([], {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "overlay")
+APPTAINER = record(["/.singularity.d"], {}, "overlay")
+MACHINE = record([], {}, "ext4")
+
+
+def shown(**records: HostRecord) -> str:
+    """The report in a pipe, with the line of the fix command if there is one."""
+    cache, hosts = FactCache(records), tuple(records)
+    checks = [PAGES[name] for name in NAMES]
+    found = tuple(evaluate_check(one, hosts, cache, {LaunchConfig: LaunchConfig()}) for one in checks)
+    report = with_containers(Report("2 hosts", hosts, found), checks, cache)
+    return plain.render(report, PAGES, fixable=NAMES)
+
+
+@pytest.mark.parametrize("inside", [DOCKER, POD])
+def test_the_container_comes_first_and_nothing_is_fixed_from_inside(inside: HostRecord) -> None:
+    text = shown(node1=inside, node2=inside)
+    assert "fix: Start the container of node1 again with `docker run --ulimit nofile=65535:65535`" in text
+    assert "LimitNOFILE=65535" in text
+    assert "In Kubernetes, Volcano and MindCluster: `podPidsLimit`" in text
+    assert "/etc/security" not in text
+    assert "doctor fix" not in text
+
+
+@pytest.mark.parametrize("machine", [MACHINE, APPTAINER])
+def test_a_machine_keeps_its_remedy(machine: HostRecord) -> None:
+    """Apptainer's containers have the limits of their host's session."""
+    text = shown(node1=machine, node2=machine)
+    assert "a line `* - nproc unlimited` in /etc/security/limits.conf" in text
+    assert "fix     doctor fix open-files-limit-low process-limit-low -w 'node[1-2]'" in text
+    assert "again with" not in text
+
+
+def test_a_fleet_of_both_gets_both() -> None:
+    text = shown(node1=MACHINE, node2=DOCKER)
+    assert text.index("/etc/security/limits.conf") < text.index("Start the container of")
+    assert "fix     doctor fix " in text
+
+
+def test_the_container_is_read_for_checks_that_ask_for_no_container() -> None:
+    for name, view in (("open-files-limit-low", JobContainer), ("clocks-differ", HostContainer)):
+        assert {*needed_facts([PAGES[name]])} - PAGES[name].facts == {view}
+    others = [one for one in PAGES.values() if not one.section(IN_CONTAINER)]
+    assert {*needed_facts(others)} == {fact for one in others for fact in one.facts}

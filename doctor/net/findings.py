@@ -176,6 +176,8 @@ def slow_path_values(path: SlowPath, answers: PerHost[NetworkAnswer]) -> dict[st
 
 
 _FIGURE_TEXT: dict[str, Callable[[float], str]] = {
+    "arrival rate": lambda value: f"{value / 1e6:.4g} MB/s",
+    "least latency": lambda value: f"{value * 1e6:.4g} us",
     "throughput": lambda value: f"{value / 1e6:.4g} MB/s",
     "latency": lambda value: f"{value * 1e6:.4g} us",
     "retransmissions": lambda value: f"{100 * value:.2g} %",

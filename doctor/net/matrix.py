@@ -148,6 +148,15 @@ class PathSpeed(msgspec.Struct, frozen=True, omit_defaults=True):
     """Segments sent again during the test, from TCP_INFO."""
     bytes: int = 0
     """Sent during the test."""
+    latency_least: float | None = None
+    """Seconds of the quickest round trip: a busy host has quick ones too."""
+    arrival_single: float | None = None
+    """Bytes a second at which the packets of one stream arrived while they did, by the time stamps of the target's
+    kernel: what the network carries, whatever the programs of both ends sent."""
+    arrival_multi: float | None = None
+    """The same of several streams."""
+    waited: float = 0.0
+    """The share of the time that a program of either end waited for a CPU."""
 
 
 class HostAnswer(msgspec.Struct, frozen=True):

@@ -157,6 +157,10 @@ class _Reader:
                 _positive(item.get("throughput_multi"), MAX_BYTES),
                 None if again is None else int(again),
                 int(_number(item.get("bytes"), MAX_BYTES) or 0),
+                _positive(item.get("latency_least"), MAX_SECONDS),
+                _positive(item.get("arrival_single"), MAX_BYTES),
+                _positive(item.get("arrival_multi"), MAX_BYTES),
+                _number(item.get("waited"), 1.0) or 0.0,
             )
 
     def _objects(self, items: Any, limit: int) -> Iterator[dict[str, Any]]:

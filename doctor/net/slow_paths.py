@@ -12,6 +12,10 @@ and counts alone, so that heavy tails of the noise do not matter:
 
 Both assume that measurements of one path at different times disturb each other no more than those of different paths.
 A slow path is also slower by a ratio that matters (`LEAST_RATIO`), and a host by five times the spread of the hosts.
+
+Hosts that wait for their CPUs send less and answer later, whatever the network carries. So the rate at which packets
+arrive while they do, and the quickest round trip, are compared before throughput and usual latency; these two count
+only where the programs of both ends ran when they could (`MOST_WAITED`).
 """
 
 from __future__ import annotations
@@ -27,15 +31,23 @@ import msgspec
 
 from doctor.net.matrix import PathSpeed
 
-SpeedFigure = Literal["throughput", "latency", "retransmissions"]
+SpeedFigure = Literal["arrival rate", "least latency", "throughput", "latency", "retransmissions"]
 FALSE_ALARM_RATE = 0.001
 """The chance at most that a fleet without any slow path is accused of one."""
 LEAST_RATIO: dict[SpeedFigure, tuple[float, float]] = {
+    "arrival rate": (1.5, 2.0),
+    "least latency": (1.5, 2.0),
     "throughput": (1.25, 2.0),
     "latency": (1.5, 2.0),
     "retransmissions": (5.0, 10.0),
 }
 """How many times slower than the others a host, and a link or direction, is at least."""
+RATES: tuple[SpeedFigure, ...] = ("arrival rate", "throughput")
+"""More is better."""
+CERTAIN: dict[SpeedFigure, SpeedFigure] = {"throughput": "arrival rate", "latency": "least latency"}
+"""The figure that says the same, and that a busy host does not change."""
+MOST_WAITED = 0.1
+"""The share of its time that a program may have waited for a CPU, for throughput and usual latency to count."""
 LEAST_LOSS = 1e-3
 """Segments sent again, as a share of all, below which nobody is accused of losing packets."""
 SEGMENT_BYTES = 1448
@@ -88,15 +100,15 @@ class _Figure:
         for speed in speeds:
             path = (speed.source, speed.target)
             for name, value in _values(figure, speed):
-                log = -math.log(value) if figure == "throughput" else math.log(value)
+                log = -math.log(value) if figure in RATES else math.log(value)
                 series.setdefault(name, {}).setdefault(path, []).append(log)
                 self.raw.setdefault(path, []).append(value)
         self.series = {name: _centred(paths) for name, paths in series.items()}
         self.paths = sorted({path for paths in self.series.values() for path in paths})
         hosts = {host for path in self.paths for host in path}
         self.hosts = sorted(hosts)
-        self.tests = 3 * (6 * len(hosts) + 3 * len(self.paths) // 2)
-        """For three figures: a host both ways and each way by two counts, each path, each pair."""
+        self.tests = len(LEAST_RATIO) * (6 * len(hosts) + 3 * len(self.paths) // 2)
+        """For each figure: a host both ways and each way by two counts, each path, each pair."""
 
     def without(self, hosts: set[int]) -> dict[str, dict[Path, list[float]]]:
         return {
@@ -128,7 +140,14 @@ def slow_paths(speeds: Sequence[PathSpeed]) -> tuple[SlowPath, ...]:
         outliers += hosts
         excluded = {host for outlier in hosts for host in outlier.hosts}
         outliers += (path for path, _ in _slow_pairs(figure, excluded) if path.chance <= FALSE_ALARM_RATE)
+    outliers = [outlier for outlier in outliers if not _named_already(outlier, outliers)]
     return tuple(sorted(outliers, key=lambda outlier: (outlier.kind != "host", -outlier.ratio, outlier.hosts)))
+
+
+def _named_already(outlier: SlowPath, outliers: Sequence[SlowPath]) -> bool:
+    """Whether the figure that says the same, and is more certain, names one of its hosts."""
+    certain = CERTAIN.get(outlier.figure)
+    return any(other.figure == certain and {*other.hosts} & {*outlier.hosts} for other in outliers)
 
 
 def suspects(speeds: Sequence[PathSpeed], limit: int = 16) -> tuple[Path, ...]:
@@ -146,10 +165,17 @@ def suspects(speeds: Sequence[PathSpeed], limit: int = 16) -> tuple[Path, ...]:
 
 
 def _values(figure: SpeedFigure, speed: PathSpeed) -> Iterator[tuple[str, float]]:
-    if figure == "throughput":
-        for name, value in (("single", speed.throughput_single), ("multi", speed.throughput_multi)):
-            if value:
-                yield name, value
+    if figure == "arrival rate":
+        rates = (("single", speed.arrival_single), ("multi", speed.arrival_multi))
+        yield from ((name, value) for name, value in rates if value)
+    elif figure == "least latency":
+        if speed.latency_least:
+            yield "least", speed.latency_least
+    elif figure in CERTAIN and speed.waited > MOST_WAITED:
+        return
+    elif figure == "throughput":
+        rates = (("single", speed.throughput_single), ("multi", speed.throughput_multi))
+        yield from ((name, value) for name, value in rates if value)
     elif figure == "latency":
         if speed.latency_median:
             yield "median", speed.latency_median
@@ -296,11 +322,12 @@ def _sum_of(counts: Sequence[float], other: Sequence[float]) -> list[float]:
 def _slow_pairs(figure: _Figure, excluded: set[int]) -> Iterator[tuple[SlowPath, tuple[Path, ...]]]:
     """Every link or direction that is slower by a ratio that matters, with its chance, and its paths.
 
-    Losses come in bursts, so that the few paths of a host of a small fleet do not tell its effect: they are compared as
-    they are. Where all paths to or from a host lose packets it is the host.
+    Of a host that is slow itself: those that are slower than its others by as much. Losses come in bursts, so that the
+    few paths of a host of a small fleet do not tell its effect: they are compared as they are. Where all paths to or
+    from a host lose packets it is the host.
     """
     bursts = figure.figure == "retransmissions"
-    rest = figure.without(excluded)
+    rest = figure.without(excluded if bursts else set())
     series = {name: dict(paths) if bursts else _polished(paths) for name, paths in rest.items() if len(paths) >= 3}
     ranked = {name: sorted(logs[0] for logs in paths.values()) for name, paths in series.items()}
     least = math.log(LEAST_RATIO[figure.figure][1])
@@ -315,7 +342,7 @@ def _slow_pairs(figure: _Figure, excluded: set[int]) -> Iterator[tuple[SlowPath,
         shares = [share for path in paths for share in slow[path][1]]
         ratio = math.exp(sum(slow[path][0] for path in paths) / len(paths))
         value = figure.middle(paths)
-        peer_value = value * ratio if figure.figure == "throughput" else value / ratio
+        peer_value = value * ratio if figure.figure in RATES else value / ratio
         chance = min(1.0, max(shares) ** len(shares) * figure.tests)
         yield SlowPath(kind, hosts, way, figure.figure, ratio, value, peer_value, chance, len(shares)), paths
 

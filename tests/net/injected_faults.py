@@ -210,12 +210,19 @@ def _delay(kind: str, draw: Draw) -> InjectedFault:
 @_makes("bandwidth")
 def _bandwidth(kind: str, draw: Draw) -> InjectedFault:
     script = f"""\
-tc qdisc add dev eth0 root handle 1: htb default 10
-tc class add dev eth0 parent 1: classid 1:10 htb rate 20gbit
-tc class add dev eth0 parent 1: classid 1:20 htb rate {draw.random.choice([20, 50, 100])}mbit
-tc filter add dev eth0 parent 1: protocol ip u32 match ip dst {draw.address(draw.b)}/32 flowid 1:20
+tc qdisc add dev eth0 root handle 1: prio bands 4 priomap {"0 " * 16}
+tc qdisc add dev eth0 parent 1:4 tbf rate {draw.random.choice([20, 100, 500])}mbit burst 128kb latency 50ms
+tc filter add dev eth0 parent 1: protocol ip u32 match ip dst {draw.address(draw.b)}/32 flowid 1:4
 """
     expected = _expect("net-path-slow", draw.a, draw.b, text=draw.direction)
+    return InjectedFault(kind, expected, {}, {draw.a: script}, speeds=True)
+
+
+@_makes("bandwidth of a host")
+def _bandwidth_of_a_host(kind: str, draw: Draw) -> InjectedFault:
+    rate = draw.random.choice([100, 500])
+    script = f"tc qdisc add dev eth0 root tbf rate {rate}mbit burst 128kb latency 50ms"
+    expected = _expect("net-path-slow", draw.a, text=f"from {draw.a} ")
     return InjectedFault(kind, expected, {}, {draw.a: script}, speeds=True)
 
 
@@ -322,7 +329,7 @@ QUICK = (
     "name",
     "interface",
 )
-SPEEDS = ("loss one way", "loss of a host", "delay", "bandwidth")
+SPEEDS = ("loss one way", "loss of a host", "delay", "bandwidth", "bandwidth of a host")
 KINDS = (*QUICK, *SPEEDS)
 COMBINED = (
     "port one way",

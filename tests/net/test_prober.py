@@ -13,6 +13,7 @@ from random import Random
 import pytest
 
 from doctor.net.prober.handshake import CALL_SIZE, CHALLENGE_SIZE, make_call
+from doctor.net.prober.transfer import arrival_rate
 from tests.net.prober_process import TOKEN, prober
 
 HERE = "127.0.0.1"
@@ -154,8 +155,8 @@ def test_a_thousand_strangers_do_not_keep_the_hosts_of_the_run_out(descriptors: 
         resource.prlimit(second.process.pid, resource.RLIMIT_NOFILE, (descriptors, descriptors))
         strangers = []
         for number in range(1000):
-            strangers.append(stack.enter_context(socket.create_connection((HERE, port), 30)))
-            with contextlib.suppress(OSError):  # of those that had to make room
+            with contextlib.suppress(OSError):  # of those that had to make room, some before they knew
+                strangers.append(stack.enter_context(socket.create_connection((HERE, port), 30)))
                 strangers[noise.randrange(len(strangers))].send(noise.randbytes(number % 3 * CALL_SIZE // 2))
         assert first.attempt(1, HERE, port, seconds=6.0)[OUTCOME] == "open"
         assert first.attempt(1, HERE, port, bulk=True, seconds=6.0)[OUTCOME] == "open"
@@ -190,5 +191,32 @@ def test_speeds_are_measured_between_hosts_that_prove_themselves() -> None:
         assert speed["problem"] == ""
         assert len(speed["latencies"]) == 20
         assert speed["single"]["bytes"] == speed["multi"]["bytes"] == 1 << 20
+        assert speed["single"]["waited"] >= 0
         first.order("speed", number=2, target=[HERE, port, 5], echoes=20, seconds=5.0, limit=1 << 20, streams=2)
         assert first.answer("speed")["problem"] == "answered by another host"
+
+
+def arrivals(rate: float, size: int, pause: float = 0.0, pause_every: int = 1 << 62) -> list[tuple[int, int]]:
+    """Arrivals at a rate, of 128 KiB each, with pauses of the sender."""
+    step, count, now, noted = 1 << 17, 0, 1_000_000_000, []
+    while count < size:
+        count += step
+        now += int(step / rate * 1e9 + (pause * 1e9 if count % pause_every == 0 else 0))
+        noted.append((now, count))
+    return noted
+
+
+def test_a_sender_that_pauses_does_not_look_like_a_slow_network() -> None:
+    steady, pausing = arrivals(1e9, 1 << 25), arrivals(1e9, 1 << 25, pause=0.1, pause_every=1 << 21)
+    assert arrival_rate([steady]) == pytest.approx(1e9, rel=0.01)
+    assert arrival_rate([pausing]) == pytest.approx(1e9, rel=0.01)
+    assert arrival_rate([arrivals(1e7, 1 << 22)]) == pytest.approx(1e7, rel=0.01)
+
+
+def test_streams_that_share_a_path_have_its_rate_together() -> None:
+    assert arrival_rate([arrivals(2e8, 1 << 24)] * 4) == pytest.approx(8e8, rel=0.05)
+
+
+def test_of_too_few_arrivals_no_rate_is_made() -> None:
+    assert arrival_rate([]) == arrival_rate([[]]) == arrival_rate([arrivals(1e9, 1 << 18)]) == 0.0
+    assert arrival_rate([[(10, 0), (10, 1 << 22), (5, 1 << 23), (10, 1 << 24)]]) == 0.0  # a clock that stands still

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doctor.net.matrix import PathSpeed
-from doctor.net.run.repeats import is_disturbed, path_beside, without_speeds
+from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside
 from doctor.net.run.sessions import SpeedReport, StreamReport
 from doctor.net.run.speed_values import path_speed
 
@@ -51,6 +51,11 @@ def test_a_path_that_is_slower_than_at_first_is_disturbed(now: PathSpeed, *, dis
     assert is_disturbed(SPEEDS[3], now) is disturbed
 
 
-def test_of_a_disturbed_measurement_the_losses_remain() -> None:
-    report = SpeedReport(2, latencies=[1e-4], single=StreamReport(10**6, 0.5, 7), multi=StreamReport(10**6, 0.5, 9))
-    assert path_speed(1, without_speeds(report)) == PathSpeed(1, 2, retransmissions=16, bytes=2 * 10**6)
+def test_of_a_disturbed_measurement_what_no_busy_host_changes_remains() -> None:
+    parts = {name: StreamReport(10**6, 0.5, 7, arrival=rate) for name, rate in (("single", 9e8), ("multi", 0.0))}
+    disturbed = as_disturbed(SpeedReport(2, latencies=[3e-4, 1e-4], **parts))
+    speed = path_speed(1, disturbed)
+    assert (speed.waited, speed.arrival_single, speed.arrival_multi) == (1.0, 9e8, None)
+    assert (speed.latency_least, speed.retransmissions, speed.bytes) == (1e-4, 14, 2 * 10**6)
+    assert is_certain(disturbed)
+    assert not is_certain(SpeedReport(2, latencies=[1e-4], single=StreamReport(10**6, 0.5, 7)))

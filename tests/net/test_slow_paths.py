@@ -125,6 +125,64 @@ def test_a_slow_link_or_direction_is_named_once_measured_again(hosts: int) -> No
             assert set(suspects(first)) >= slow or slow_paths(first)
 
 
+def loaded(random: Random, hosts: int, slower: Callable[[int, int], float] = lambda s, t: 1.0) -> list[PathSpeed]:
+    """Hosts whose programs wait for a CPU most of the time: what they send and how late they answer is chance."""
+    waited = {(s, t): random.paretovariate(0.5) for s in range(hosts) for t in range(hosts) if s != t}
+    return [
+        PathSpeed(
+            s,
+            t,
+            latency_median=50e-6 * wait,
+            throughput_single=1e9 / slower(s, t) / wait,
+            throughput_multi=1e9 / slower(s, t) / wait,
+            bytes=1 << 24,
+            latency_least=20e-6 * random.lognormvariate(0, 0.2),
+            arrival_single=2e9 / slower(s, t) / random.lognormvariate(0, 0.3),
+            arrival_multi=2e9 / slower(s, t) / random.lognormvariate(0, 0.3),
+            waited=0.9,
+        )
+        for (s, t), wait in waited.items()
+    ]
+
+
+def test_busy_hosts_are_accused_of_nothing_and_hide_no_slow_direction() -> None:
+    for seed in range(12):
+        random = Random(f"loaded {seed}")
+        a, b = random.sample(range(5), 2)
+        assert slow_paths(loaded(random, 5)) == ()
+        tenth = lambda s, t, slow=(a, b): 10.0 if (s, t) == slow else 1.0  # noqa: E731
+        speeds = loaded(random, 5, tenth)
+        assert suspects(speeds) == ((a, b),)
+        speeds += [
+            speed for _ in range(4) for speed in loaded(random, 5, tenth) if (speed.source, speed.target) == (a, b)
+        ]
+        assert [(path.kind, path.hosts, path.figure) for path in slow_paths(speeds)] == [
+            ("direction", (a, b), "arrival rate")
+        ]
+
+
+def test_one_slow_direction_is_named_once_though_several_figures_show_it() -> None:
+    random, slow = Random(5), (1, 3)
+    speeds = [
+        PathSpeed(
+            speed.source,
+            speed.target,
+            throughput_single=speed.throughput_single,
+            arrival_single=(speed.throughput_single or 0) * 2,
+        )
+        for speed in measured(6, random, lognormal, lambda s, t: 8.0 if (s, t) == slow else 1.0, repeats=8)
+    ]
+    assert [(path.hosts, path.figure) for path in slow_paths(speeds)] == [(slow, "arrival rate")]
+
+
+def test_a_direction_of_a_host_that_is_a_little_slow_itself_is_named_as_well() -> None:
+    random, host, slow = Random(8), 2, (2, 5)
+    factor = lambda s, t: 200.0 if (s, t) == slow else 2.0 if s == host else 1.0  # noqa: E731
+    named = slow_paths(measured(7, random, lognormal, factor, repeats=6))
+    found = {(path.kind, path.hosts, path.way) for path in named if path.figure == "throughput"}
+    assert found == {("host", (host,), "outbound"), ("direction", slow, "both")}
+
+
 def test_two_hosts_are_compared_with_nobody() -> None:
     assert slow_paths(measured(2, Random(1), lognormal, lambda s, t: 9.0 if s else 1.0)) == ()
     assert slow_paths([]) == suspects([]) == ()

@@ -1,46 +1,104 @@
-"""Latency and throughput of one pair of hosts, in threads: the kernel copies while no Python runs."""
+"""Latency and throughput of one pair of hosts, in threads: the kernel copies while no Python runs.
+
+A program that waits for a CPU sends and receives less, whatever the network carries. So the listener's kernel notes
+when packets arrive (SO_TIMESTAMPNS), and the rate at which they do, while they do, is reported as well: what a slow
+link carries arrives slowly, and what a busy program sends arrives fast, seldom.
+"""
 
 import os
 import socket
+import struct
 import threading
 import time
 
 from doctor.net.prober.handshake import (
     CHALLENGE_SIZE,
-    ECHO,
     REPLY_SIZE,
     SINK,
     make_call,
     read_reply,
 )
 from doctor.net.prober.socket_loop import close_now, tcp_figures
+from doctor.smoke.programs.agent.procfs import read_text
 
 CHUNK = 1 << 18
 PATIENCE_OF_TRANSFER = 5.0  # seconds without a byte
+SO_TIMESTAMPNS = 35  # <asm-generic/socket.h>; this Python has no name for it
+TIMESTAMP = struct.Struct("ll")  # struct timespec
+ARRIVAL = struct.Struct("!QQ")  # nanoseconds, bytes until then
+TOTALS = struct.Struct("!QQI")  # bytes, microseconds of waiting for a CPU, number of arrivals that follow
+ARRIVAL_STEP = 1 << 17  # bytes between two arrivals that are noted
+MAX_ARRIVALS = 2048
+WINDOWS = ((1 << 19, 4), (1 << 17, 2))  # bytes over which a rate is taken, where there are so many such pieces
 
 
 def serve_transfer(link, wish, limit):
     """The listener's part: takes in what comes, or sends back each byte. `limit`: bytes, or echoes."""
     link.setblocking(True)
     link.settimeout(PATIENCE_OF_TRANSFER)
-    buffer = bytearray(CHUNK)
-    count = 0
     try:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while count < limit:
-            received = link.recv_into(buffer, 1 if wish == ECHO else CHUNK)
-            if not received:
-                break
-            count += received
-            if wish == ECHO:
-                link.sendall(b"e")
         if wish == SINK:
-            link.sendall(count.to_bytes(8, "big"))
-            link.recv(1)  # until the caller has read it
+            take_in(link, limit)
+            return
+        for _ in range(limit):
+            if not link.recv(1):
+                break
+            link.sendall(b"e")
     except OSError:
         pass
     finally:
         close_now(link)
+
+
+def take_in(link, limit):
+    """Receives to the end, then says how much, and when what arrived. Raises: OSError."""
+    try:
+        link.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    except OSError:  # then nothing is known of when it arrives
+        pass
+    buffer, count, arrivals, waited = [bytearray(CHUNK)], 0, [], thread_waited()
+    while count < limit:
+        received, notes = link.recvmsg_into(buffer, 64)[:2]
+        if not received:
+            break
+        count += received
+        stamp = notes[0][2] if notes and notes[0][0] == socket.SOL_SOCKET else b""
+        if len(stamp) == TIMESTAMP.size and len(arrivals) < MAX_ARRIVALS:
+            if not arrivals or count - arrivals[-1][1] >= ARRIVAL_STEP:
+                seconds, rest = TIMESTAMP.unpack(stamp)
+                arrivals.append((max(0, seconds * 10**9 + rest), count))
+    totals = TOTALS.pack(count, max(0, thread_waited() - waited), len(arrivals))
+    link.sendall(totals + b"".join(ARRIVAL.pack(*arrival) for arrival in arrivals))
+    link.recv(1)  # until the caller has read it
+
+
+def thread_waited():
+    """Microseconds that this thread could have run and did not; 0 where the kernel does not count them."""
+    fields = read_text("/proc/thread-self/schedstat", 128).split()
+    return int(fields[1]) // 1000 if len(fields) > 1 else 0
+
+
+def arrival_rate(streams):
+    """Bytes a second at which packets arrive while they do; 0 where too few did. `streams`: each one's arrivals.
+
+    The upper quartile of the rates over pieces of equal size: pauses of the sender are in few of them.
+    """
+    steps = sorted(
+        (stream[at][0], stream[at][1] - stream[at - 1][1]) for stream in streams for at in range(1, len(stream))
+    )
+    for size, least in WINDOWS:
+        rates, start, count = [], 0, 0
+        for now, step in steps:
+            if start:
+                count += step
+            if not start or count >= size:
+                if start and now > start:
+                    rates.append(count * 1e9 / (now - start))
+                start, count = now, 0
+        if len(rates) >= least:
+            return sorted(rates, reverse=True)[len(rates) // 4]
+    return 0.0
 
 
 def read_exactly(link, size):
@@ -91,15 +149,19 @@ class SendingStream(threading.Thread):
         super().__init__(daemon=True)
         self.link, self.seconds, self.limit = link, seconds, limit
         self.sent, self.took, self.again, self.problem = 0, 0.0, 0, ""
+        self.waited, self.arrivals = 0.0, []
 
     def run(self):
-        data, began = memoryview(bytes(CHUNK)), time.monotonic()
+        data, began, waited = memoryview(bytes(CHUNK)), time.monotonic(), thread_waited()
         try:
             while self.sent < self.limit and time.monotonic() < began + self.seconds:
                 self.sent += self.link.send(data[: self.limit - self.sent])
             self.link.shutdown(socket.SHUT_WR)
-            received = int.from_bytes(read_exactly(self.link, 8), "big")
+            received, there, number = TOTALS.unpack(read_exactly(self.link, TOTALS.size))
             self.took = time.monotonic() - began  # until the last byte had arrived
+            noted = read_exactly(self.link, min(number, MAX_ARRIVALS) * ARRIVAL.size)
+            self.arrivals = [ARRIVAL.unpack_from(noted, at) for at in range(0, len(noted), ARRIVAL.size)]
+            self.waited = max(there, thread_waited() - waited) / 1e6
             self.again = tcp_figures(self.link)[0]
             self.problem = "" if received == self.sent else "%d of %d bytes arrived" % (received, self.sent)
         except OSError as error:
@@ -109,7 +171,11 @@ class SendingStream(threading.Thread):
 
 
 def measure_streams(links, seconds, limit):
-    """{"bytes", "seconds", "again", "problem"} of streams that send at the same time; `limit`: bytes of them all."""
+    """{"bytes", "seconds", "again", "problem", "waited", "arrival"} of streams that send at the same time.
+
+    `limit`: bytes of them all. "waited": seconds that a program of either end waited for a CPU. "arrival": see
+    `arrival_rate`.
+    """
     streams = [SendingStream(link, seconds, limit // len(links)) for link in links]
     for stream in streams:
         stream.start()
@@ -119,5 +185,7 @@ def measure_streams(links, seconds, limit):
         "bytes": sum(stream.sent for stream in streams),
         "seconds": round(max(stream.took for stream in streams), 6),
         "again": sum(stream.again for stream in streams),
+        "waited": round(max(stream.waited for stream in streams), 6),
+        "arrival": round(arrival_rate([stream.arrivals for stream in streams])),
         "problem": next((stream.problem for stream in streams if stream.problem), ""),
     }

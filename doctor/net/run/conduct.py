@@ -13,7 +13,7 @@ from doctor.net.matrix import PathSpeed
 from doctor.net.plan import NetOptions, NetPlan, services_of
 from doctor.net.run.busy_hosts import TIMED_OUT, busy_note, busy_text, undecided
 from doctor.net.run.host_trial import HostTrial
-from doctor.net.run.repeats import is_disturbed, path_beside, without_speeds
+from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside
 from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers
 from doctor.net.run.speed_values import path_speed
 from doctor.net.slow_paths import suspects
@@ -336,9 +336,9 @@ class Conductor:
     def _measure_beside(
         self, number: int, path: tuple[int, int], turn: int, paths: Collection[tuple[int, int]], seconds: float
     ) -> bool:
-        """Measures a path, after one that does not look slow; without its speeds if that is slow as well.
+        """Measures a path, after one that does not look slow; if that is slow as well, most figures do not count.
 
-        Whether the speeds count.
+        Whether the measurement decides something.
         """
         beside = path_beside(path, self._speeds(), paths, turn)
         disturbed = False
@@ -352,8 +352,8 @@ class Conductor:
         before = len(reports)
         self._measure_pairs(number + 1, [path], seconds)
         if disturbed:
-            reports[before:] = map(without_speeds, reports[before:])
-        return not disturbed
+            reports[before:] = map(as_disturbed, reports[before:])
+        return not disturbed or any(map(is_certain, reports[before:]))
 
     def _speeds(self) -> list[PathSpeed]:
         places = {host: place for place, host in enumerate(self.plan.hosts)}

@@ -40,9 +40,14 @@ def is_disturbed(first: PathSpeed, now: PathSpeed) -> bool:
     return any(less is not None and more and less * DISTURBED_RATIO <= more for less, more in pairs)
 
 
-def without_speeds(report: SpeedReport) -> SpeedReport:
-    """The report with its losses alone: a busy machine loses no segments."""
+def as_disturbed(report: SpeedReport) -> SpeedReport:
+    """The report of a measurement whose throughput and usual latency do not count."""
     single, multi = (
-        msgspec.structs.replace(part, seconds=0.0) if part else None for part in (report.single, report.multi)
+        msgspec.structs.replace(part, waited=part.seconds) if part else None for part in (report.single, report.multi)
     )
-    return msgspec.structs.replace(report, latencies=[], single=single, multi=multi)
+    return msgspec.structs.replace(report, single=single, multi=multi)
+
+
+def is_certain(report: SpeedReport) -> bool:
+    """Whether it has the rate at which packets arrived, which counts however busy the hosts were."""
+    return any(part is not None and part.arrival for part in (report.single, report.multi))

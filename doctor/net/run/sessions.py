@@ -65,6 +65,10 @@ class StreamReport(msgspec.Struct, frozen=True):
     again: Annotated[int, msgspec.Meta(ge=0)]
     """Segments that were sent more than once."""
     problem: Text = ""
+    waited: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Seconds that a program of either end waited for a CPU."""
+    arrival: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Bytes a second at which packets arrived while they did, by the kernel's time stamps; 0 where too few did."""
 
     @property
     def rate(self) -> float | None:

@@ -9,7 +9,7 @@ from doctor.net.run.sessions import SpeedReport
 
 
 def speed_values(report: SpeedReport) -> dict[str, Any]:
-    """Target, median and 99th percentile of the latency in seconds, bytes a second, segments sent again, bytes sent."""
+    """The fields of a `PathSpeed` but for its source; without those that were not measured."""
     latencies = sorted(report.latencies)
     parts = [part for part in (report.single, report.multi) if part]
     measured = {
@@ -20,6 +20,10 @@ def speed_values(report: SpeedReport) -> dict[str, Any]:
         "throughput_multi": report.multi.rate if report.multi else None,
         "retransmissions": sum(part.again for part in parts) if parts else None,
         "bytes": sum(part.bytes for part in parts),
+        "latency_least": latencies[0] if latencies else None,
+        "arrival_single": (report.single and report.single.arrival) or None,
+        "arrival_multi": (report.multi and report.multi.arrival) or None,
+        "waited": max((min(1.0, part.waited / part.seconds) for part in parts if part.seconds), default=None),
     }
     return {name: value for name, value in measured.items() if value is not None}
 

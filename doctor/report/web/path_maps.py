@@ -27,6 +27,7 @@ _FIGURES = (
     ("latency_p99", "latency, 99th percentile", "s", 1.0),
     ("throughput_single", "throughput of one stream", "B/s", -1.0),
     ("throughput_multi", "throughput of several streams", "B/s", -1.0),
+    ("arrival_single", "rate at which packets arrive", "B/s", -1.0),
     ("retransmissions", "segments sent again", "", 1.0),
 )
 """Field of `doctor.net.matrix.PathSpeed`, title, unit, and whether more is worse (1) or better (-1)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from doctor.diagnose.excerpter.line_choice import QUIET_GRAM, ShapeIndex, covering_grams
+from doctor.diagnose.excerpter.line_choice import ShapeIndex, searched_texts
 from doctor.diagnose.signature import Pattern, Signature
 
 Candidate = tuple[Signature, Pattern]
@@ -28,5 +28,5 @@ class Matcher:
         self.numbered: Callable[[bytes, list[bytes]], tuple[Candidate, ...]] = index.numbered
         """The patterns whose literal is a number that occurs in the line."""
         quiet = {pattern.literal.encode() for signature, pattern in patterns if signature.quiet}
-        self.quiet_texts: list[bytes] = covering_grams(quiet, QUIET_GRAM)  # type: ignore[no-untyped-call]
+        self.quiet_texts: list[bytes] = searched_texts(quiet)  # type: ignore[no-untyped-call]
         """Short texts of which each line at INFO level that can be an event contains at least one."""

@@ -15,9 +15,8 @@ class Matcher:
 
     def __init__(self, signatures: Iterable[Signature]) -> None:
         signatures = list(signatures)
-        self.attempt_ends = frozenset(
-            item.id for item in signatures if {"agent-start", "failure-heading", "restart"} & set(item.traits)
-        )
+        ending = {"agent-start", "failure-heading", "launch-end", "restart"}
+        self.attempt_ends = frozenset(item.id for item in signatures if ending & set(item.traits))
         """Signatures behind which another attempt, or another job, may follow in the same file."""
         patterns: list[Candidate] = [(item, pattern) for item in signatures for pattern in item.compiled]
         index = ShapeIndex([(pair[1].literal.encode(), pair) for pair in patterns])  # type: ignore[no-untyped-call]

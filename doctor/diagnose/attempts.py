@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from doctor.diagnose.accounting_rows import ends_of_rows
 from doctor.diagnose.events import Event
 from doctor.diagnose.signature import Signature, Trait
 
@@ -14,6 +15,9 @@ _ROWS_APART = 12
 """Lines between two rows of one list of failures, at most."""
 _ROW_LINES = 3
 """Lines of a row behind that with the exit code, at most."""
+_REPORT_LINES = 6
+"""Lines of one report of mpirun, at most."""
+_MPIRUN = "mpirun"
 _ENDING_S = 120.0
 """Seconds that ranks take to end after they were told to; Slurm's KillWait is 30 (slurm.conf(5))."""
 _ATTEMPT = re.compile(r"^(?P<run>.*/)?attempt_(?P<number>\d{1,6})/")
@@ -36,11 +40,15 @@ def ends_in(events: Sequence[Event], catalog: Catalog, *, restarted: bool = Fals
     torchrun names a restart only at a level that it does not show. It shows a failed worker, and after the last
     attempt its list of failures; a failed worker that no list follows, but a good end or another one, was restarted.
     """
+    rows = ends_of_rows(events)
+    events = [event for event in events if "slurm_job" not in event.values]
 
     def lines(trait: Trait, text: str = "") -> list[int]:
         return [e.line for e in events if trait in catalog[e.signature].traits and text in e.text]
 
     jobs = [_with_aftermath(line, events, catalog) for line in _ends_of_jobs(events, catalog)]
+    jobs += [line for line, is_job in rows if is_job]
+    launches = _ends_of_launches(events, catalog)
     restarts: list[int] = []
     later, ends = lines("failure-heading"), lines("good-end")
     failed = lines("failure-row", "failed (")
@@ -52,7 +60,38 @@ def ends_in(events: Sequence[Event], catalog: Catalog, *, restarted: bool = Fals
     last = max((event.line for event in events), default=0)
     requeued = [_with_aftermath(line, events, catalog) for line in lines("restart")]
     restarts += [line for line in requeued if line < last]
-    return sorted(AttemptEnd(line, line in jobs) for line in {*restarts, *jobs})
+    restarts += [line for line, is_job in rows if not is_job]
+    return sorted(AttemptEnd(line, line in jobs) for line in {*restarts, *jobs, *launches})
+
+
+def _ends_of_launches(events: Sequence[Event], catalog: Catalog) -> list[int]:
+    """The last lines of what mpirun or srun say of ranks that ended, where they start again in the same file.
+
+    mpirun says it once, as the last that it prints: another such report, or a good end behind it, is of the next start.
+    srun says it of each task when that ends: another start is shown by a task that ends twice, with a line of the
+    program between.
+    """
+    ends: list[int] = []
+    tasks: set[str] = set()
+    last = 0
+    went_on = False
+    for event in sorted(events, key=lambda item: item.line):
+        traits = catalog[event.signature].traits
+        if "launch-end" in traits:
+            words = event.values.get("culprit_ranks", "") or event.values.get("ended_ranks", "")
+            ranks = {*words.split(",")} if words else {_MPIRUN}
+            again = tasks & ranks and (went_on or (not words and event.line > last + _REPORT_LINES))
+            if again:
+                ends.append(last)
+            tasks, last, went_on = ranks if again else tasks | ranks, event.line, False
+        elif _MPIRUN in tasks and "good-end" in traits:
+            ends.append(last)
+            tasks, went_on = set(), False
+        elif "about-others" not in traits and "ends-all" not in traits and catalog[event.signature].role != "wrapper":
+            went_on = bool(tasks)
+        elif tasks and not went_on and _MPIRUN not in tasks:
+            last = event.line
+    return ends
 
 
 def _with_aftermath(line: int, events: Sequence[Event], catalog: Catalog) -> int:

@@ -136,6 +136,9 @@ def build_case(
         hints = hints if index in host_files or reading.summary.kernel else msgspec.structs.replace(hints, host="")
         events, about_others = split([] if old[index] else overcome(reading.events, signatures), signatures, any(old))
         reports += about_others
+        if reading.summary.accounting:
+            reports += events
+            continue
         written = _processes_of_file(index, reading, events, hints, signatures)
         for process in written if reading.recording else ():
             process.recording, process.recording_file = reading.recording, index

@@ -15,7 +15,7 @@ from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_
 from doctor.diagnose.rules.named import exited_silently, named_by_launcher, named_by_library, processes_of, terminated
 from doctor.diagnose.rules.ras import ras_reports
 from doctor.diagnose.rules.recorder import recorded
-from doctor.diagnose.rules.scheduler import ended_from_outside, explains_all, named_by_scheduler
+from doctor.diagnose.rules.scheduler import crashed_step, ended_from_outside, explains_all, named_by_scheduler
 from doctor.diagnose.rules.silent_pair import silent_pair, spawned
 from doctor.diagnose.rules.wait_chain import wait_chain
 from doctor.diagnose.rules.waiting import (
@@ -76,7 +76,8 @@ def diagnose(
         world_size=case.world_size,
         processes=len(case.processes),
         clocks_comparable=case.clocks_comparable,
-        ended_well=not failed and any(case.has_trait(event, "good-end") for event in _every_event(case)),
+        ended_well=not failed
+        and any(case.has_trait(event, "good-end") for event in (*_every_event(case), *case.reports)),
     )
 
 
@@ -103,7 +104,7 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     causes, undecidable = _of_waiting(case)
     if causes:
         return causes, None
-    if ended:
+    if ended or (ended := crashed_step(case)):
         return ended, None
     if undecidable:
         return [], undecidable
@@ -203,6 +204,8 @@ def _is_same_crash(case: Case, fault: Cause, launched: Cause) -> bool:
 
 
 def _not_decided(case: Case) -> Undecidable:
+    if not case.processes:
+        return Undecidable("the scheduler shows that the job failed, and not why", ("the output of the job",))
     needed = list(case.unread[:8])
     logged_ranks = {process.rank for process in case.processes if process.rank is not None}
     if case.world_size and len(logged_ranks) < case.world_size:

@@ -59,6 +59,8 @@ class FileSummary(msgspec.Struct):
     """The host that it was read on; empty where that is not known."""
     kernel: bool = False
     """It holds the messages of the kernel of ``origin``."""
+    accounting: bool = False
+    """It is what a scheduler says of jobs, and the log of no process."""
     incomplete: bool = False
     """Some of it was not read: that it shows no error means nothing."""
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from doctor.diagnose.accounting_rows import job_number, with_rows
 from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.decide import diagnose
 from doctor.diagnose.earlier_attempts import with_earlier_attempts
@@ -44,7 +45,9 @@ def diagnose_jobs(
     readings: Sequence[FileReading], signatures: Mapping[str, Signature], unread: Sequence[str] = ()
 ) -> Diagnosis:
     """The diagnosis of the newest job, with those of the earlier ones, the newest first."""
-    jobs = separate_jobs(readings)
+    accounting = [reading for reading in readings if any(job_number(event) for event in reading.events)]
+    accounting = [reading for reading in accounting if reading.summary.accounting]
+    jobs = with_rows(separate_jobs([reading for reading in readings if reading not in accounting]), accounting)
     diagnoses = [with_earlier_attempts(diagnose(job, signatures, unread), job, signatures, unread) for job in jobs]
     newest, *earlier = diagnoses or [diagnose((), signatures, unread)]
     return msgspec.structs.replace(newest, earlier=tuple(earlier))

@@ -34,6 +34,7 @@ Trait = Literal[
     "failure-row",
     "good-end",
     "group-rank",
+    "launch-end",
     "less-specific",
     "peer-ended",
     "rank-heading",
@@ -54,6 +55,7 @@ Trait = Literal[
 - ``failure-row``: a row of a launcher's list of failed workers
 - ``good-end``: the run, or a rank of it, ended well
 - ``group-rank``: its ``rank`` is that in a communicator, which need not be the world
+- ``launch-end``: mpirun or srun says how ranks ended; a rank that does so twice in one file was started twice
 - ``less-specific``: says less than another fault of the same process
 - ``peer-ended``: the process of a peer had ended; the rank that prints it ends with an exception, never by a signal
 - ``rank-heading``: the lines behind it are those of ``rank``
@@ -93,6 +95,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
       ``peer_address``, ``peer_endpoint`` (``address<port>`` or ``host/device``), ``peer_port``
     - of the culprit, where the library itself names it: ``culprit_rank``, ``culprit_ranks`` (comma-separated),
       ``culprit_host``, ``culprit_device``
+    - of a row of Slurm's accounting: ``slurm_job``, ``slurm_step``
     """
 
     id: str

@@ -145,3 +145,45 @@ def test_the_report_says_what_came_before(tmp_path: Path) -> None:
 def test_many_jobs_in_one_file_are_bounded(count: int) -> None:
     text = "".join(raised(1, FULL) + "step\n" * 20 + listed(1, 1, 100 + number) for number in range(count))
     assert 19 < len(diagnosed(train=text).attempts) <= 20
+
+
+def test_each_mpirun_of_a_script_is_an_attempt_of_its_own_and_the_last_is_diagnosed() -> None:
+    """A script that starts Open MPI 4.1.4 again: a full disk on rank 1, NaN on rank 2, rank 0 killed."""
+    found = diagnosed(train=(LOGS / "mpirun_three_times.log").read_text())
+    assert causes(found) == [("mpi-rank-killed", [0])]
+    assert [causes(attempt.diagnosis) for attempt in found.attempts] == [
+        [("python-exception", [2])],
+        [("disk-full", [None])],
+    ]
+    assert not any(attempt.is_job for attempt in found.attempts)
+
+
+def test_an_mpirun_that_ends_well_after_one_that_failed_is_no_failure() -> None:
+    found = diagnosed(train=(LOGS / "mpirun_again_well.log").read_text())
+    assert found.ended_well and not found.causes
+    assert [causes(attempt.diagnosis) for attempt in found.attempts] == [[("python-exception", [2])]]
+
+
+STEP = """\
+0: step 1
+{rank}: [rank{rank}]: Traceback (most recent call last):
+{rank}: [rank{rank}]: {error}
+srun: error: n{rank}: task {rank}: Exited with exit code 1
+srun: Terminating StepId=77.{number}
+slurmstepd: error: *** STEP 77.{number} ON n0 CANCELLED AT 2026-11-21T23:4{number}:38 ***
+srun: error: n{other}: task {other}: Terminated
+"""
+
+
+def test_each_srun_of_a_script_is_an_attempt_of_its_own() -> None:
+    text = STEP.format(rank=1, error=FULL, other=0, number=0) + STEP.format(rank=0, error=NAN, other=1, number=1)
+    found = diagnosed(train=text)
+    assert causes(found) == [("python-exception", [0])]
+    assert [causes(attempt.diagnosis) for attempt in found.attempts] == [[("disk-full", [1])]]
+
+
+def test_tasks_of_one_srun_that_end_one_after_the_other_are_one_attempt() -> None:
+    lines = [
+        f"{rank}: [rank{rank}]: {NAN}\nsrun: error: n{rank}: task {rank}: Exited with exit code 1\n" for rank in (1, 0)
+    ]
+    assert not diagnosed(train="".join(lines) + "2: training finished\n").attempts

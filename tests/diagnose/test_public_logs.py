@@ -134,3 +134,36 @@ def test_empty_lines_cost_next_to_nothing_and_count() -> None:
 def test_bytes_that_are_no_text_end_without_a_cause() -> None:
     noise = bytes(range(256)) * 4000
     assert not diagnose([scan("x.log", [noise], MATCHER, file=0, year=2026)], SIGNATURES).causes
+
+
+LINK = (
+    "n{0}:{1}:1357 [{2}] ib_plugin.c:1615 NCCL WARN NET/IB : Got completion from peer 172.36.143.59<44206> with "
+    "status=12 opcode=129 len=65536 vendor err 129 (Recv)\n"
+)
+
+
+def test_a_peer_that_one_host_names_again_and_again_is_one_end_of_a_link_and_that_several_name_is_likely_it() -> None:
+    """https://github.com/NVIDIA/nccl/issues/1814: each process repeats the line, and all of one host share its network."""
+    (one_host,) = logs(n0=LINK.format(0, 984, 4) * 3 + LINK.format(0, 985, 5) * 3).causes
+    assert (one_host.rule, one_host.confidence) == ("both ends", "possible")
+    (several,) = logs(n0=LINK.format(0, 984, 4), n1=LINK.format(1, 77, 0)).causes
+    assert (several.rule, [culprit.host for culprit in several.culprits]) == ("common target", ["172.36.143.59"])
+
+
+def test_a_corrected_error_of_memory_is_no_fault() -> None:
+    """drivers/firmware/efi/cper.c and arch/x86/kernel/cpu/mce/core.c of Linux print these on healthy hosts too."""
+    lines = "[1.0] {1}[Hardware Error]: event severity: corrected\n[2.0] mce: [Hardware Error]: Machine check events logged\n"
+    assert not logs(kernel=lines).failed
+    assert logs(kernel=lines.replace("corrected", "fatal")).failed
+
+
+def test_a_rank_that_ended_itself_over_the_timeout_of_all_is_not_the_silent_one() -> None:
+    """https://github.com/open-mmlab/mmpretrain/issues/1837: of rank 0 there is only the launcher's list of failures."""
+    text = (
+        "[E ProcessGroupNCCL.cpp:587] [Rank 14] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE, "
+        "Timeout(ms)=1800000) ran for 1800834 milliseconds before timing out.\n"
+        "Root Cause (first observed failure):\n[0]:\n  time      : 2023-10-25_10:10:10\n  host      : n0\n"
+        "  rank      : 0 (local_rank: 0)\n  exitcode  : {0} (pid: 104478)\n  error_file: <N/A>\n"
+    )
+    assert not logs(train=text.format(-6)).causes
+    assert [c.rank for cause in logs(train=text.format(-9)).causes for c in cause.culprits] == [0]

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.diagnose.decide import diagnose
+from doctor.diagnose.excerpter.line_choice import searched_texts
 from doctor.diagnose.read.file_names import read_name
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.readings import read_all
@@ -178,3 +179,11 @@ def test_the_head_of_a_line(line: str, rank: int | None, pid: str, time: str | N
 def test_what_a_file_name_shows(name: str, rank, local_rank, host: str, device) -> None:
     hints = read_name(name)
     assert (hints.rank, hints.local_rank, hints.host, hints.device) == (rank, local_rank, host, device)
+
+
+@given(st.lists(st.text("ab[ ", min_size=3, max_size=12), max_size=8))
+def test_each_literal_contains_a_text_that_is_searched_for_and_no_search_is_slower_for_it(literals: list[str]) -> None:
+    names = {literal.encode() for literal in literals}
+    texts = searched_texts(names)  # type: ignore[no-untyped-call]
+    assert all(any(text in name for text in texts) for name in names)
+    assert sum(1 / len(text) for text in texts) <= sum(1 / len(name) for name in names) + 1e-9

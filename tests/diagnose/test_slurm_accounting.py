@@ -76,6 +76,20 @@ def test_a_job_that_a_person_cancelled_accuses_nobody(slurm: Accounting, tmp_pat
     assert signature in ("slurm-job-cancelled", "slurm-cancelled") and not ranks and not hosts
 
 
+@pytest.mark.parametrize(
+    "words", [[], ["-P"], ["-l"], ["-l", "-P"], ["-X", "-o", "state,jobid"], ["--json"]], ids=" ".join
+)
+def test_saved_output_of_sacct_is_read_in_every_form(slurm: Accounting, tmp_path: Path, words: list[str]) -> None:
+    job = submit(slurm, tmp_path)
+    slurm.run("scancel", job)
+    wait(slurm, job, "CANCELLED")
+    saved = tmp_path / "saved.txt"
+    saved.write_text(slurm.run("sacct", "-j", job, *words))
+    argv = [sys.executable, "-m", "doctor", "diagnose", str(saved), "--json"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert only_cause(json.loads(done.stdout)) == ("slurm-job-cancelled", [], [])
+
+
 def test_the_node_of_a_job_of_one_node_is_named_whether_or_not_it_is_up_again(
     slurm: Accounting, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ import zlib
 
 from doctor.diagnose.excerpter.excerpt import LogReader
 from doctor.diagnose.excerpter.kernel_messages import kernel_messages
-from doctor.diagnose.excerpter.line_choice import QUIET_GRAM, ShapeIndex, covering_grams
+from doctor.diagnose.excerpter.line_choice import ShapeIndex, searched_texts
 from doctor.diagnose.excerpter.log_search import LogSearch, Omissions, printable_path
 from doctor.remote.runtime.framing import marked_line
 from doctor.remote.runtime.signals import on_termination
@@ -46,7 +46,7 @@ class Excerpter:
                 self.omissions.add("more than %d files" % self.request["files"], printable_path(path))
             del waiting[self.request["files"] :]
             index = ShapeIndex([(word, word) for word in map(str.encode, self.request["literals"])])
-            quiet = covering_grams([word.encode() for word in self.request["quiet"]], QUIET_GRAM)
+            quiet = searched_texts([word.encode() for word in self.request["quiet"]])
             limit = max(MIN_FILE_BYTES, self.request["bytes"] // max(1, len(waiting)))
             current = LogReader(index, quiet, limit)
             if self.request["kernel"]:

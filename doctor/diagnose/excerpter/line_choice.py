@@ -12,7 +12,6 @@ QUIET_HEADS = (b"[INFO]", b"[DEBUG]", b"[EVENT]", b"[TRACE]")  # how lines begin
 LOUD_LINE = re.compile(rb"\n(?!\n|\[(?:INFO|DEBUG|EVENT|TRACE)\])")
 DROPPED = b"0123456789abcdef"
 GRAM = 4
-QUIET_GRAM = 9  # long enough that few lines at INFO level contain such a text by chance
 NUMBER_HEAD = 3
 RECORDING_MARKS = (b'"collective_seq_id"', b'"pg_config"', b'"pg_status"')
 LABEL_BYTES = 1 << 20  # at the beginning of a file, in which labels are looked for
@@ -81,6 +80,41 @@ def covering_grams(literals, length):
                 if not containing[gram]:
                     del containing[gram]
     return chosen
+
+
+def searched_texts(literals):
+    """Texts of which each literal contains at least one, those that take the least time to search a block for.
+
+    ``bytes.find`` of CPython steps over a block by the length of the text, so that the time is as 1 / length: what two
+    literals have in common is searched for only where that is less than what both take.
+    """
+    texts = set(literals)
+    pairs = {}
+    while True:
+        best = (0.0, b"", b"", b"")
+        for first in texts:
+            for second in texts:
+                if first < second:
+                    pair = first, second
+                    if pair not in pairs:
+                        pairs[pair] = common_text(first, second)
+                    if pairs[pair]:
+                        saved = 1 / len(first) + 1 / len(second) - 1 / len(pairs[pair])
+                        best = max(best, (saved, pairs[pair], first, second))
+        if not best[0]:
+            return sorted(texts)
+        texts -= set(best[2:])
+        texts.add(best[1])
+
+
+def common_text(first, second):
+    """The longest text that both contain, if it is so long that a search for it takes less time than one for both."""
+    shortest = len(first) * len(second) // (len(first) + len(second)) + 1
+    for length in range(min(len(first), len(second)), shortest - 1, -1):
+        for at in range(len(first) - length + 1):
+            if first[at : at + length] in second:
+                return first[at : at + length]
+    return b""
 
 
 def line_starts(data, quiet_texts):

@@ -44,6 +44,7 @@ def read_record(record: LogRecord, signatures: Mapping[str, Signature]) -> list[
     year = time.gmtime().tm_year
     for name, text in record.texts.items():
         readings.append(scan(name, [text.encode()], matcher, file=0, year=year))
+        readings[-1].summary.accounting = True
     return readings
 
 

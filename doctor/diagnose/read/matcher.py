@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from doctor.diagnose.excerpter.line_choice import QUIET_GRAM, ShapeIndex, covering_grams
+from doctor.diagnose.excerpter.line_choice import ShapeIndex, searched_texts
 from doctor.diagnose.signature import Pattern, Signature
 
 Candidate = tuple[Signature, Pattern]
@@ -15,9 +15,8 @@ class Matcher:
 
     def __init__(self, signatures: Iterable[Signature]) -> None:
         signatures = list(signatures)
-        self.attempt_ends = frozenset(
-            item.id for item in signatures if {"agent-start", "failure-heading", "restart"} & set(item.traits)
-        )
+        ending = {"agent-start", "failure-heading", "launch-end", "restart"}
+        self.attempt_ends = frozenset(item.id for item in signatures if ending & set(item.traits))
         """Signatures behind which another attempt, or another job, may follow in the same file."""
         patterns: list[Candidate] = [(item, pattern) for item in signatures for pattern in item.compiled]
         index = ShapeIndex([(pair[1].literal.encode(), pair) for pair in patterns])  # type: ignore[no-untyped-call]
@@ -28,5 +27,5 @@ class Matcher:
         self.numbered: Callable[[bytes, list[bytes]], tuple[Candidate, ...]] = index.numbered
         """The patterns whose literal is a number that occurs in the line."""
         quiet = {pattern.literal.encode() for signature, pattern in patterns if signature.quiet}
-        self.quiet_texts: list[bytes] = covering_grams(quiet, QUIET_GRAM)  # type: ignore[no-untyped-call]
+        self.quiet_texts: list[bytes] = searched_texts(quiet)  # type: ignore[no-untyped-call]
         """Short texts of which each line at INFO level that can be an event contains at least one."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from doctor.diagnose.events import FileReading, FileSummary
 from doctor.diagnose.excerpter.line_choice import is_binary, is_recording
+from doctor.diagnose.read.accounting import MAX_BYTES, is_accounting, read_rows
 from doctor.diagnose.read.flight_recorder import NoRecordingError, read_recording
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.scan import scan
@@ -102,10 +103,32 @@ def read_source(source: Source, matcher: Matcher, count: _Count | None = None) -
             yield FileReading(FileSummary(name=name, bytes=len(first), notes=["is no text: it was not read"]), [])
             continue
         chained = _chained(first, blocks)
-        reading = scan(name, count.counted(chained) if count else chained, matcher, file=0, year=year)
+        if is_accounting(first):
+            reading = read_accounting(name, chained, matcher, year)
+        else:
+            reading = scan(name, count.counted(chained) if count else chained, matcher, file=0, year=year)
         reading.summary.notes += notes
         reading.summary.incomplete = bool(notes)
         yield reading
+
+
+def read_accounting(name: str, blocks: Iterable[bytes], matcher: Matcher, year: int) -> FileReading:
+    """Saved output of sacct, and whatever else stands in the file."""
+    data, rest = b"", iter(blocks)
+    while len(data) <= MAX_BYTES and (block := next(rest, b"")):
+        data += block
+    reading = scan(name, _chained(data, rest), matcher, file=0, year=year)
+    if reading.summary.bytes > MAX_BYTES:
+        reading.summary.notes.append(
+            f"is output of sacct of more than {MAX_BYTES >> 20} MiB: its columns were not read"
+        )
+        return reading
+    rows = read_rows(data, matcher)
+    is_json = data.lstrip().startswith(b"{")
+    others = [event for event in reading.events if not is_json and not event.signature.startswith("slurm-job-")]
+    reading.events[:] = sorted([*rows, *others], key=lambda event: event.line)
+    reading.summary.accounting = not others
+    return reading
 
 
 def read_dump(name: str, blocks: Iterable[bytes], notes: list[str]) -> FileReading:

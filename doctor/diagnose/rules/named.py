@@ -8,7 +8,7 @@ from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import ONE_OF_TWO, Cause, Culprit, culprit_of, first_evidence
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import FailureBlock, failure_blocks, task_failed
-from doctor.diagnose.rules.scheduler import only_node
+from doctor.diagnose.rules.lost_hosts import lost_hosts
 
 _CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
 """HCCL's heartbeat conditions, the one that outranks the others first."""
@@ -78,7 +78,7 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
         number = event.values.get("signal", "")
         if number in ("15", "SIGTERM") or event.values.get("exit_code") == "0":
             return
-        if number in ("6", "SIGABRT") and _aborts_on_others(case):
+        if number in ("6", "SIGABRT") and aborts_on_others(case):
             return
         rank = small_number(event.values["culprit_rank"])
         if rank is None:
@@ -89,7 +89,7 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
     elif event.signature == "slurm-task-ended":
         if event.values["condition"] == "Killed" and _ended_by_launcher(case, event):
             return
-        if event.values["condition"] == "Aborted" and _aborts_on_others(case):
+        if event.values["condition"] == "Aborted" and aborts_on_others(case):
             return
         ranks, host = rank_list(event.values.get("culprit_ranks", "")), event.values.get("culprit_host", "")
         if len(ranks) > _MANY_RANKS:
@@ -97,28 +97,11 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
         for rank in ranks:
             culprit = _culprit(case, rank, host)
             yield _launcher_cause(case, event, culprit, f"{culprit.name} ended: {event.values['condition']}")
-    elif event.signature == "slurm-node-failure":
-        yield from _lost_host(case, event)
+    else:
+        yield from lost_hosts(case, event)
 
 
-def _lost_host(case: Case, event: Event) -> Iterator[Cause]:
-    """The host that Slurm names. The one on which a step was cancelled for it is not the one that failed."""
-    host = event.values.get("culprit_host", "")
-    if host:
-        yield _launcher_cause(case, event, Culprit(host=host), f"Slurm lost host {host} during the job")
-    elif not _names_lost_host(case, event.signature):
-        summary = "Slurm lost a host of the job, which the logs do not name: its controller's log does"
-        yield Cause(event.signature, "named by the launcher", "certain", (), summary, (event,))
-
-
-def _names_lost_host(case: Case, signature: str) -> bool:
-    """Whether another line names it; of a host that is down, `named_by_scheduler` speaks where the job ended for it."""
-    named = {event.signature for event in case.reports if event.values.get("culprit_host")}
-    ended = any(event.signature == "slurm-job-node-failed" for event in case.reports)
-    return signature in named or (ended and bool("slurm-node-down" in named or only_node(case)))
-
-
-def _aborts_on_others(case: Case) -> bool:
+def aborts_on_others(case: Case) -> bool:
     """A rank may have aborted itself over another: gloo on a wrong size, the watchdog of NCCL on a timeout."""
     waiting = [e for process in case.processes for e in case.with_role(process, "victim", "ambiguous", "link")]
     names = {event.signature for event in waiting if not case.has_trait(event, "peer-ended")}

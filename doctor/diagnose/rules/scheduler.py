@@ -36,11 +36,17 @@ def named_by_scheduler(case: Case) -> list[Cause]:
             confidence = "likely" if len(hosts) == 1 else "possible"
             summary = f"Slurm lost a node of the job, and host {', '.join(hosts[:4])} is down now"
         else:
-            summary = "Slurm lost a node of the job, and all of its nodes are up again"
+            summary = "Slurm lost a node of the job; which one, its records do not say"
         culprits = tuple(Culprit(host=host) for host in hosts[:_MAX_NAMED])
         causes.append(
             Cause("slurm-job-node-failed", RULE, confidence, culprits, summary, first_evidence([*failed, *down]))
         )
+    boot = _reports(case, "slurm-job-boot-failed")
+    if boot:
+        hosts = sorted({host for event in boot for host in _only_host(event)})
+        culprits = tuple(Culprit(host=host) for host in hosts)
+        summary = f"Slurm could not start host {hosts[0]}" if hosts else "Slurm could not start a node of the job"
+        causes.append(Cause("slurm-job-boot-failed", RULE, "certain", culprits, summary, first_evidence(boot)))
     return causes
 
 
@@ -49,6 +55,7 @@ def ended_from_outside(case: Case) -> list[Cause]:
     for signature, claim in (
         ("slurm-job-timeout", "Slurm ended the job at its time limit"),
         ("slurm-job-cancelled", "the job was cancelled"),
+        ("slurm-job-requeued", "Slurm put the job back into the queue"),
     ):
         events = _reports(case, signature)
         if events:
@@ -56,6 +63,21 @@ def ended_from_outside(case: Case) -> list[Cause]:
             summary = f"{claim} by the user with id {user}" if user else claim
             return [Cause(signature, RULE, "certain", (), summary, first_evidence(events))]
     return []
+
+
+def crashed_step(case: Case) -> list[Cause]:
+    """A step of which Slurm shows that a signal of a crash ended a task, where no log shows which."""
+    events = _reports(case, "slurm-step-crashed")
+    if not events:
+        return []
+    hosts = sorted({host for event in events for host in _only_host(event)})
+    values = events[0].values
+    where = f" on host {hosts[0]}" if len(hosts) == 1 else ""
+    summary = (
+        f"a task of step {values['slurm_job']}.{values['slurm_step']} was ended by signal {values['signal']}{where}"
+    )
+    culprits = tuple(Culprit(host=host) for host in hosts[:1] if len(hosts) == 1)
+    return [Cause("slurm-step-crashed", RULE, "likely", culprits, summary, first_evidence(events))]
 
 
 def only_node(case: Case) -> str:

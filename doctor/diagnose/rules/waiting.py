@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
@@ -9,7 +10,7 @@ from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import Cause, Confidence, Culprit, Undecidable, culprit_of, first_evidence
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import ended_well_ranks, failure_blocks, terminated_ranks
-from doctor.diagnose.rules.named import count_ranks
+from doctor.diagnose.rules.named import aborts_on_others, count_ranks
 
 MAX_RANKS = 100_000
 
@@ -68,7 +69,10 @@ def _silent_ranks(case: Case) -> tuple[dict[int | None, Culprit], set[int]]:
     quiet = [item for item in case.processes if item.rank is not None and not waiting_events(case, item)]
     suspects: dict[int | None, Culprit] = {item.rank: culprit_of(item) for item in quiet}
     logged = {item.rank for item in case.processes if item.rank is not None}
+    aborted = aborts_on_others(case)
     for block in failure_blocks(case.reports, case.signatures):
+        if block.exit_code == _SIGABRT and aborted:
+            continue  # the watchdog of NCCL ended it over the same timeout
         if block.rank is not None and block.rank not in logged:
             suspects[block.rank] = Culprit(block.rank, block.host)
     for rank, block in ended_well_ranks(case.reports, case.signatures).items():
@@ -85,6 +89,7 @@ def _silent_ranks(case: Case) -> tuple[dict[int | None, Culprit], set[int]]:
     return suspects, logged
 
 
+_SIGABRT = -6
 _NOT_JOINED = frozenset({"torch-store-clients", "torch-store-lost"})
 """What ranks print at whose rendezvous another did not arrive."""
 
@@ -339,20 +344,34 @@ def silent_server(case: Case) -> list[Cause]:
 def common_target(case: Case) -> list[Cause]:
     """Link errors: the remote that most of them name; else both ends."""
     links = [(event, item) for item in case.processes for event in case.with_role(item, "link")]
-    targets = Counter(peer for event, _ in links if (peer := _peer(event)))
     if not links:
         return []
+    reporters: dict[Culprit, set[object]] = {}
+    for event, item in links:
+        if _peer(event):
+            target = _process_with_address(case, _peer(event))
+            reporters.setdefault(target, set()).add(_reporter(item, target))
     events = first_evidence(event for event, _ in links)
     signature = links[0][0].signature
-    ranked = targets.most_common(2)
-    if ranked and ranked[0][1] > 1 and (len(ranked) == 1 or ranked[0][1] > 2 * ranked[1][1]):
-        culprit = _process_with_address(case, ranked[0][0])
+    ranked = sorted(((len(members), target) for target, members in reporters.items()), key=lambda row: -row[0])
+    if ranked and ranked[0][0] > 1 and (len(ranked) == 1 or ranked[0][0] > 2 * ranked[1][0]):
+        culprit = ranked[0][1]
         summary = f"most link errors name {culprit.name}"
         return [Cause(signature, "common target", "likely", (culprit,), summary, events)]
-    ends = {culprit_of(item) for _, item in links} | {_process_with_address(case, peer) for peer in targets}
+    ends = {culprit_of(item) for _, item in links} | set(reporters)
     culprits = tuple(sorted(ends, key=lambda end: (end.rank is None, end.rank or 0, end.host, end.device or 0)))[:8]
-    summary = f"a link failed; its ends are {', '.join(end.name for end in culprits[:4])}"
+    if len(culprits) == 1:
+        summary = f"a link failed; one end is {culprits[0].name}, and no line names the other"
+    else:
+        summary = f"a link failed; its ends are {', '.join(end.name for end in culprits[:4])}"
     return [Cause(signature, "both ends", "possible", culprits, summary, events)]
+
+
+def _reporter(process: Process, target: Culprit) -> object:
+    """Who reports a link: of a target on another host the host, all of whose ranks share its network."""
+    if process.host and target.host and process.host != target.host:
+        return process.host
+    return process.log, process.pid, process.rank, process.device
 
 
 def _peer(event: Event) -> str:
@@ -361,4 +380,4 @@ def _peer(event: Event) -> str:
 
 def _process_with_address(case: Case, address: str) -> Culprit:
     process = next((item for item in case.processes if address and address in (item.address, item.host)), None)
-    return culprit_of(process) if process else Culprit(host=address)
+    return culprit_of(process) if process else Culprit(host=re.sub(r"<\d+>$", "", address))

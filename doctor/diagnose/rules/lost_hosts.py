@@ -1,0 +1,45 @@
+"""Rule "named by the launcher", for hosts: one that a launcher or scheduler lost, or could not reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from doctor.diagnose.case import Case
+from doctor.diagnose.cause import Cause, Confidence, Culprit
+from doctor.diagnose.events import Event
+from doctor.diagnose.rules.scheduler import only_node
+
+
+def lost_hosts(case: Case, event: Event) -> Iterator[Cause]:
+    """The host that this report of a launcher is about, if it is one of these."""
+    host = event.values.get("culprit_host", "")
+    if event.signature == "slurm-node-failure":
+        # The one on which a step was cancelled for it is not the one that failed.
+        if host:
+            yield _cause(event, host, "certain", f"Slurm lost host {host} during the job")
+        elif not _names_lost_host(case, event.signature):
+            yield _cause(
+                event,
+                "",
+                "certain",
+                "Slurm lost a host of the job, which the logs do not name: its controller's log does",
+            )
+    elif event.signature == "ompi-daemon-lost":
+        if host or not any(e.signature == event.signature and e.values.get("culprit_host") for e in case.reports):
+            where = f"host {host}" if host else "another host"
+            summary = f"mpirun lost its daemon on {where}: that host ended, or the network to it failed"
+            yield _cause(event, host, "likely", summary)
+    elif event.signature == "ssh-connect-failed":
+        yield _cause(event, host, "certain", f"ssh could not connect to host {host}: {event.values.get('reason', '')}")
+
+
+def _cause(event: Event, host: str, confidence: Confidence, summary: str) -> Cause:
+    culprits = (Culprit(host=host),) if host else ()
+    return Cause(event.signature, "named by the launcher", confidence, culprits, summary, (event,))
+
+
+def _names_lost_host(case: Case, signature: str) -> bool:
+    """Whether another line names it; of a host that is down, `named_by_scheduler` speaks where the job ended for it."""
+    named = {event.signature for event in case.reports if event.values.get("culprit_host")}
+    ended = any(event.signature == "slurm-job-node-failed" for event in case.reports)
+    return signature in named or (ended and bool("slurm-node-down" in named or only_node(case)))

@@ -37,7 +37,8 @@ def render_text(
     """The report; ``width`` 0 does not fold lines."""
     lines: list[str] = []
     if not jobs:
-        lines.append("No rank of a job runs here: no process has RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID or a device.")
+        nobody = "No rank of a job runs here: no process has RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID or a device."
+        lines += folded(nobody, width, "")
     for job in jobs:
         head = list(folded(job.text, width, ""))
         lines += [f"\x1b[1m{line}\x1b[0m" for line in head] if bold else head

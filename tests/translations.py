@@ -9,7 +9,9 @@ python -m tests.translations accept checks/NAME    the English page has changed,
 from __future__ import annotations
 
 import ast
+import errno
 import json
+import os
 import re
 import sys
 import zlib
@@ -51,7 +53,7 @@ NAME = re.compile(
     re.ASCII,
 )
 """What no language changes: a variable or function, an option, an error code, a path, a number, an address."""
-_CODE = re.compile(r"\(\?|\\[dswb(.]|[\[(]\^|^/\S*$|^-")
+_CODE = re.compile(r"\(\?|\\[dswb(.]|[\[(]\^|^/\S*$|^-(?!-[\w-]+ \{0\}[: ])")
 _PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}")
 ERRORS = {
     "InventoryError",
@@ -235,7 +237,8 @@ def code_texts(part: str) -> dict[str, str]:
     elif part == "values":
         paths = (path for pattern in VALUE_MODULES for path in sorted((ROOT / "doctor").glob(pattern)))
         found = (text for path in paths for text in prose(_tree(path)) if not _NO_TEXT.search(text))
-        found = (text for text in found if text not in code_texts("report").values())
+        others = {text for other in ("report", "errors", "reasons", "help") for text in code_texts(other).values()}
+        found = (text for text in (*found, *SYSTEM_ERRORS) if text not in others)
     else:
         functions = {"report": PHRASES, "errors": ERRORS, "reasons": REASONS}[part]
         modules = sorted((ROOT / "doctor").rglob("*.py"))
@@ -268,10 +271,24 @@ VALUE_MODULES = (
     *("fix/apply.py", "fix/inspect_host.py", "fix/select.py", "fix/undo.py", "fix/verify.py", "fix/remote_client.py"),
     *("fix/plan.py", "fix/build_plan.py", "watch/attach/*.py", "watch/loss/loss_report.py"),
     *("watch/loss/loss_verdicts.py", "watch/loss/rank_agreement.py"),
+    *("cli/explain.py", "cli/search.py", "cli/fix_*.py", "cli/rank_table.py", "cli/report.py", "cli/smoke*.py"),
+    *("cli/watch_attach.py", "cli/watch_log.py", "cli/preflight.py", "cli/host_options.py", "session/*.py"),
+    *("hosts/*.py", "config/*.py", "rank_table/*.py", "smoke/plan.py", "smoke/run/*.py", "net/run/*.py"),
+    *("watch/data_outcomes.py", "watch/folder.py", "watch/job_output.py", "watch/launch.py", "watch/training.py"),
+    *("watch/verdict.py", "watch/rank_process.py", "job/env_vars.py", "job/npu_settings.py", "job/rank_table/*.py"),
+    *("job/shell/*.py", "environment/*.py", "preflight/*.py", "report/diff/compare.py", "report/formats/registry.py"),
 )
 """Modules whose sentences are templates of findings, or values, reasons and notes that a report shows."""
 _NO_TEXT = re.compile(r"\\|\||debug1|^NVIDIA |\n|%|^[A-Z]\w+ [A-Z]\w+$|^-o |^\w+ -|\$")
 
+SYSTEM_ERRORS = tuple(
+    os.strerror(number)
+    for number in (
+        *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EIO, errno.ENOSPC),
+        *(errno.EROFS, errno.EMFILE, errno.ELOOP, errno.ENAMETOOLONG, errno.EDQUOT, errno.ENXIO),
+    )
+)
+"""What the system says of a file."""
 PARSER = (
     *("Usage: ", "Try '{command} -h' for help.", "Error: ", "Aborted.", "No such option: {0}", "No such command {0}."),
     *("No such option: {0} Did you mean {1}?", "No such option: {0} (Possible options: {1})"),

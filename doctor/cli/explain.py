@@ -75,6 +75,7 @@ def _unknown_name(name: str, names: Iterable[str]) -> CommandError:
 
     if name in AREAS:
         return UsageError(f"{name} is an area; `doctor list --select {name}` names its checks")
-    lists = "; `doctor list` names the checks, `doctor list --playbooks` the playbooks, and the topics are "
-    hint = did_you_mean(name, [*names, *TOPICS]) or lists + ", ".join(TOPICS)
+    topics = ", ".join(TOPICS)
+    lists = f"; `doctor list` names the checks, `doctor list --playbooks` the playbooks, and the topics are {topics}"
+    hint = did_you_mean(name, [*names, *TOPICS]) or lists
     return UsageError(f"no check, playbook or topic is named '{printable(name, 100)}'{hint}")

@@ -13,6 +13,7 @@ from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import UsageError
+from doctor.engine.language import localized_filled, phrase
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.select_checks import choose_checks, load_catalog
 
@@ -68,7 +69,7 @@ def command(
 
 
 def _leave_out(why: str) -> None:
-    print(f"doctor: {why}: left out", file=sys.stderr)
+    print("doctor: " + phrase("{why}: left out", why=localized_filled(why)), file=sys.stderr)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:

@@ -205,7 +205,7 @@ def parse_smoke_options(
         for text in training.layout:
             read_layout(text)
     except ValueError as error:
-        raise UsageError(f"--{error}") from None
+        raise UsageError(str(error)) from None
     return SmokeOptions(
         backend=None if training.backend == "auto" else training.backend,  # type: ignore[arg-type]
         ranks_per_host=job.ranks_per_host,

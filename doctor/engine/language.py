@@ -191,6 +191,8 @@ class _Selection:
 
     def __init__(self) -> None:
         self.name = "en"
+        self.encoding = "utf-8"
+        """Of stdout."""
         self.catalogues: dict[str, Catalogue] = {}
         self.suspended = 0
 
@@ -233,7 +235,7 @@ def select(requested: str, environ: Mapping[str, str], encoding: str = "utf-8") 
     name = preferred(environ) if requested == "auto" else requested
     if requested == "auto" and name != "en" and not _can_write(encoding):
         name = "en"
-    _selection.name = name
+    _selection.name, _selection.encoding = name, encoding
 
 
 def _can_write(encoding: str) -> bool:
@@ -282,6 +284,11 @@ def is_english() -> bool:
 def language() -> str:
     """The name of this process's language, one of `LANGUAGES`."""
     return "en" if _selection.suspended else _selection.name
+
+
+def output_encoding() -> str:
+    """The encoding of stdout, as `select` was told."""
+    return _selection.encoding
 
 
 def localized(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from doctor.config.atomic_write import write_atomic
 from doctor.engine.interrupts import remove_old
+from doctor.engine.language import localized_filled, phrase
 from doctor.session.output_files import STDOUT, EventStreams, requested_targets, write_output
 
 if TYPE_CHECKING:
@@ -128,17 +129,17 @@ def print_advice(verdict: PreflightVerdict) -> None:
 
     report = verdict.report
     for text in _scope_lines(verdict):
-        print_stderr(f"doctor: {text}")
+        print_stderr(f"doctor: {localized_filled(text)}")
     if verdict.code == 0 or not report.outcomes:
         return
     checks_by_name = {check.name: check for check in verdict.gathered.catalog}
     for text in [note for note in report.notes if note.startswith("--need ")]:
-        print_stderr(f"doctor: {text}")
+        print_stderr(f"doctor: {localized_filled(text)}")
     command = fix_command(report, fold(report), fixable_checks())
     for text in oneline.advice(report, checks_by_name, 4 if command else 5):
         print_stderr(text)
     if command:
-        print_stderr(f"To fix it: {command}")
+        print_stderr(phrase("To fix it: {command}", command=command))
 
 
 def _scope_lines(verdict: PreflightVerdict) -> Iterator[str]:
@@ -149,7 +150,10 @@ def _scope_lines(verdict: PreflightVerdict) -> Iterator[str]:
         yield f"{gathered.hosts_unknown}; {expected}"
     elif gathered.is_alone:
         where = gathered.context.description if gathered.context else ""
-        yield f"this host alone was checked{f' ({where})' if where not in ('', 'this host alone') else ''}"
+        if where in ("", "this host alone"):
+            yield "this host alone was checked"
+        else:
+            yield f"this host alone was checked ({where})"
 
 
 def write_node_files(selection: SpareSelection, options: PreflightOptions) -> list[str]:

@@ -10,11 +10,13 @@ BUG_EXIT_CODE = 70
 
 def write(text: str) -> None:
     """stdout, in whatever encoding it has. A reader that has gone changes no exit code."""
+    from doctor.engine.output_encoding import encoded
+
     data = text if text.endswith("\n") else text + "\n"
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
         sys.stdout.flush()
-        sys.stdout.buffer.write(data.encode(encoding, "backslashreplace"))
+        sys.stdout.buffer.write(encoded(data, encoding))
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

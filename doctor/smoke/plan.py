@@ -143,7 +143,7 @@ def parse_layout(text: str, world: int) -> Layout:
     layout = read_layout(text)
     problem = _layout_problem(layout, world)
     if problem:
-        raise ValueError(f"layout {text!r}: {problem}")
+        raise ValueError(f"--layout {text!r}: {problem}")
     return layout
 
 
@@ -152,11 +152,11 @@ def read_layout(text: str) -> Layout:
     values = _layout_values(text)
     sizes = {name: values[name] for name in ("dp", "tp", "pp") if name in values}
     if not sizes:
-        raise ValueError(f"layout {text!r}: names none of dp, tp, pp; expected {_LAYOUT_FORM}")
+        raise ValueError(f"--layout {text!r}: names none of dp, tp, pp; expected {_LAYOUT_FORM}")
     zero, recompute = values.get("zero", 0), values.get("recompute", 0)
     for name, value in (("zero", zero), ("recompute", recompute)):
         if value > 1:
-            raise ValueError(f"layout {text!r}: {name}={value}; expected 0 or 1")
+            raise ValueError(f"--layout {text!r}: {name}={value}; expected 0 or 1")
     return Layout(**sizes, zero=bool(zero), accumulate=values.get("acc", 1), recompute=bool(recompute))
 
 
@@ -165,14 +165,14 @@ def _layout_values(text: str) -> dict[str, int]:
     for part in text.split(","):
         name, equals, number = part.strip().partition("=")
         if name not in ("dp", "tp", "pp", "zero", "acc", "recompute"):
-            raise ValueError(f"layout {text!r}: {name!r} is not a part of a layout; expected {_LAYOUT_FORM}")
+            raise ValueError(f"--layout {text!r}: {name!r} is not a part of a layout; expected {_LAYOUT_FORM}")
         if name in values:
-            raise ValueError(f"layout {text!r}: {name} appears twice; expected each part once")
+            raise ValueError(f"--layout {text!r}: {name} appears twice; expected each part once")
         if not equals and name in ("zero", "recompute"):
             number = "1"
         least = 0 if name in ("zero", "recompute") else 1
         if not re.fullmatch(r"[0-9]{1,6}", number, re.ASCII) or int(number) < least:
-            raise ValueError(f"layout {text!r}: {name}={number}; expected a whole number of at least {least}")
+            raise ValueError(f"--layout {text!r}: {name}={number}; expected a whole number of at least {least}")
         values[name] = int(number)
     return values
 

@@ -72,7 +72,7 @@ Steps (with example values; a plan fills in the values of the findings)
                  echo "$user"
      undo:       sysctl -w net.core.somaxconn="$before"
   2. and at every boot
-     file:       /etc/x.conf (mode 0644 if it is new) has this line, in place of the lines that match ^a =:
+     file:       /etc/x.conf (mode 0644 if it is new) has this line, in place of what matches ^a =:
                  a = 0
   3. once
      file:       /etc/x.conf has this line, at the end, unless it exists:

@@ -172,7 +172,7 @@ def test_a_layout_in_words() -> None:
     ],
 )
 def test_a_layout_that_cannot_be(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=f"layout .*: .*{message}"):
+    with pytest.raises(ValueError, match=f"--layout .*: .*{message}"):
         parse_layout(text, 4)
 
 
@@ -186,7 +186,7 @@ def test_any_text_is_a_layout_or_a_value_error(text: str) -> None:
     try:
         assert parse_layout(text, 4).world == 4
     except ValueError as error:
-        assert str(error).startswith("layout ")
+        assert str(error).startswith("--layout ")
 
 
 @given(st.integers(1, 16), st.booleans())

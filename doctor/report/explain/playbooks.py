@@ -98,21 +98,25 @@ def _file(step: PlaybookStep) -> str:
     if not step.file:
         return ""
     if step.keep:
-        return f"{step.file} is saved; the next steps change it"
-    mode = f" (mode {step.mode} if it is new)" if step.mode else ""
+        return phrase("{file} is saved; the next steps change it", file=step.file)
+    file = phrase("{file} (mode {mode} if it is new)", file=step.file, mode=step.mode) if step.mode else step.file
     if step.filter:
-        return f"{step.file}{mode} has what the filter prints"
+        return phrase("{file} has what the filter prints", file=file)
     if step.text is not None:
-        return f"{step.file}{mode} has this content:\n{step.text}"
+        return phrase("{file} has this content:", file=file) + f"\n{step.text}"
     if step.remove:
-        return f"{step.file}{mode} without the lines that match {step.remove}"
-    place = f"in place of the lines that match {step.replaces}" if step.replaces else "at the end, unless it exists"
-    return f"{step.file}{mode} has this line, {place}:\n{step.line}"
+        return phrase("{file} without the lines that match {pattern}", file=file, pattern=step.remove)
+    if step.replaces:
+        head = phrase("{file} has this line, in place of what matches {pattern}:", file=file, pattern=step.replaces)
+    else:
+        head = phrase("{file} has this line, at the end, unless it exists:", file=file)
+    return f"{head}\n{step.line}"
 
 
 def _labelled(label: str, text: str) -> Iterator[str]:
+    name = localized(label) + localized(": ").rstrip()
     for number, line in enumerate(text.rstrip("\n").splitlines()):
-        yield "   " + padded(localized(label) + ":" if not number else "", 12) + printable(line, MAX_COMMAND_CHARS)
+        yield "   " + padded("" if number else name, 12) + printable(line, MAX_COMMAND_CHARS)
 
 
 def _paragraphs(text: str, width: int) -> Iterator[str]:

@@ -18,8 +18,15 @@ from doctor.report.layout.finding_ages import LABEL
 from doctor.report.layout.finding_table import cut, table_lines
 from doctor.report.layout.formatting import STYLES, display_width, padded, sentences, wrapped
 from doctor.report.layout.page import ReportPage, build_page
-from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportPart, ReportSection
-from doctor.report.layout.sparkline import without_signs
+from doctor.report.layout.page_model import (
+    DetailLevel,
+    Details,
+    ReportEntry,
+    ReportPart,
+    ReportSection,
+    map_texts,
+)
+from doctor.report.layout.sparkline import ELLIPSIS, without_signs
 from doctor.report.layout.summary_lines import SummaryLines
 from doctor.report.layout.terminal import Terminal
 
@@ -58,6 +65,8 @@ def render(
     ``brief``: the table of findings and the last lines, without the details.
     """
     page = build_page(report, checks, FULL_LEVEL if verbose else SHORT_LEVEL, code, fixable)
+    if not terminal.unicode:  # before lines are measured: three dots are wider than an ellipsis
+        page = map_texts(page, without_signs)
     sink = io.StringIO()
     console = Console(
         file=sink,
@@ -72,8 +81,7 @@ def render(
     layout = _TextLayout(terminal, verbose)
     for line in layout.brief(page) if brief else layout.lines(page):
         console.print(line, soft_wrap=True)
-    text = sink.getvalue()
-    return text if terminal.unicode else without_signs(text)
+    return sink.getvalue()
 
 
 class _TextLayout:
@@ -82,6 +90,7 @@ class _TextLayout:
     def __init__(self, terminal: Terminal, verbose: bool) -> None:
         self.terminal, self.verbose = terminal, verbose
         self.max_rows = SHORT_LEVEL.max_lines
+        self.ellipsis = "" if terminal.unicode else without_signs(ELLIPSIS)
 
     def lines(self, page: ReportPage) -> Iterator[Text]:
         findings = [entry for section in page.sections if section.title == "findings" for entry in section.entries]
@@ -120,7 +129,7 @@ class _TextLayout:
 
     def table(self, entries: Sequence[ReportEntry]) -> Iterator[Text]:
         """One line for each entry: sign, check, hosts, message."""
-        for entry, columns in zip(entries, table_lines(entries, self.terminal.width - 2), strict=True):
+        for entry, columns in zip(entries, table_lines(entries, self.terminal.width - 2, self.ellipsis), strict=True):
             style = STYLES[entry.status_word]
             sign = style.sign if self.terminal.unicode else style.ascii
             yield Text.assemble((f"{sign} ", style.colour), columns)
@@ -188,7 +197,7 @@ class _TextLayout:
             if self.verbose:
                 yield from self.hanging_lines(head, line, "dim")
             else:
-                yield Text.assemble((head, "dim"), cut(line, self.terminal.width - display_width(head)))
+                yield Text.assemble((head, "dim"), cut(line, self.terminal.width - display_width(head), self.ellipsis))
 
     def finding_head(self, word: str, title: str, text: str) -> Iterator[Text]:
         """Status, check and hosts, and the message behind them."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 import msgspec
 
 from doctor.engine import sanitize
-from doctor.engine.language import is_english, localized
+from doctor.engine.language import is_english, localized, output_encoding
+from doctor.engine.output_encoding import encoded, is_utf8
 
 MAX_VALUE_CHARS = 400
 """Characters kept of one foreign value."""
@@ -123,16 +125,27 @@ def sentences(text: str) -> list[str]:
 
 
 def display_width(text: str) -> int:
-    """How wide a terminal shows ``text``."""
+    """Cells of a terminal that shows ``text``.
+
+    A letter of ambiguous East Asian width (``×``, ``→``, quotation marks, Greek; Unicode's annex 11) counts two in a
+    two-byte encoding, whose terminals draw it so, and in Chinese, where many do: no line is too long on either.
+    """
     if text.isascii():
         return len(text)
-    return sum(_letter_width(letter) for letter in text)
+    ambiguous = 1 if is_english() else 2
+    return sum(_letter_cells(letter, output_encoding(), ambiguous) for letter in text)
 
 
-def _letter_width(letter: str) -> int:
+@lru_cache(20_000)
+def _letter_cells(letter: str, encoding: str, ambiguous: int) -> int:
     if unicodedata.combining(letter):
         return 0
-    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+    kind = unicodedata.east_asian_width(letter)
+    if not is_utf8(encoding):
+        data = encoded(letter, encoding)
+        if data.isascii() or (len(data) == 2 and kind != "H"):  # a byte is a cell
+            return len(data)
+    return 2 if kind in "WF" else ambiguous if kind == "A" else 1
 
 
 def padded(text: str, cells: int) -> str:

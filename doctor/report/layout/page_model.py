@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -72,6 +73,24 @@ class DetailLevel(msgspec.Struct, frozen=True):
     def rest_hint(self) -> str:
         """Where the rest can be seen."""
         return localized("--json has all" if self.names_checks else "-v shows all")
+
+
+_Content = TypeVar("_Content")
+
+
+def map_texts(content: _Content, change: Callable[[str], str]) -> _Content:
+    """``content`` of a page with each of its texts changed."""
+    changed: Any = content
+    if isinstance(content, str):
+        changed = change(content)
+    elif isinstance(content, tuple):
+        changed = tuple(map_texts(part, change) for part in content)
+    elif isinstance(content, msgspec.Struct):
+        fields = content.__struct_fields__
+        changed = msgspec.structs.replace(
+            content, **{name: map_texts(getattr(content, name), change) for name in fields}
+        )
+    return changed  # type: ignore[no-any-return]
 
 
 def label_lines(label: str, lines: Iterable[str]) -> list[tuple[str, str]]:

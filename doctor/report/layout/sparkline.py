@@ -6,9 +6,12 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from doctor.engine.output_encoding import PLAIN_SIGNS
+
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII = "_.-=+*#@"
-_TO_ASCII = str.maketrans({**dict(zip(BLOCKS, ASCII, strict=True)), "…": "..."})
+ELLIPSIS = "…"
+_TO_ASCII = str.maketrans({sign: PLAIN_SIGNS[sign] for sign in (*BLOCKS, ELLIPSIS)})
 
 
 def sparkline(values: Sequence[float | None], width: int = 60, *, unicode: bool = True) -> str:

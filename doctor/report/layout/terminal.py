@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Mapping
 from typing import TextIO
 
 import msgspec
 
+from doctor.engine.output_encoding import is_utf8
 from doctor.report.layout.columns import MAX_WIDTH as MAX_WIDTH
 from doctor.report.layout.columns import is_terminal, terminal_width
 
@@ -42,7 +42,4 @@ def _colour(tty: bool, color: str, environ: Mapping[str, str]) -> bool:
 
 
 def _is_utf8(stream: TextIO) -> bool:
-    try:
-        return codecs.lookup(getattr(stream, "encoding", None) or "ascii").name == "utf-8"
-    except LookupError:
-        return False
+    return is_utf8(getattr(stream, "encoding", None) or "ascii")

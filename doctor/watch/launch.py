@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.config.user_key import user_key
 from doctor.engine.errors import InputError
 from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning, verdict_text
 from doctor.engine.record import Run
@@ -87,17 +88,24 @@ class WatchOptions(msgspec.Struct, frozen=True):
 def run(command_line: Sequence[str], environ: Mapping[str, str], options: WatchOptions, report: Report) -> int:
     """Returns the exit code: the command's own while nothing was found, else the report's.
 
-    Raises: InputError where the command cannot be started or the folder for the ranks cannot be made.
+    Where no folder for the ranks can be made, the command runs unwatched.
+
+    Raises: InputError where the command cannot be started.
     """
     context = detect(environ, as_rank=True)
     watches = True
     try:
         if context.launcher:
-            folder, watches = WatchFolder.shared(context.identity)
+            # Other users may write to the place: with the key, none can take the name beforehand.
+            folder, watches = WatchFolder.shared(f"{user_key(environ)} {context.identity}")
         else:
             folder = WatchFolder.create()
     except OSError as error:
-        raise InputError(f"no folder for the ranks can be made: {error.strerror or error}") from None
+        why = f"no folder for the ranks can be made: {error.strerror or error}"
+        if options.within:
+            raise InputError(why) from None
+        warn(f"not watched: {why}")
+        return WatchedCommand(command_line, environ, None).run(lambda: False)
     every_line = options.losses.pattern is not None
     output = JobOutput(folder.copies, context.rank, every_line) if options.reads_output else None
     try:

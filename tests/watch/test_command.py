@@ -45,6 +45,18 @@ def test_a_program_that_does_not_exist_is_one_line(tmp_path: Path) -> None:
     assert watched.stderr == "doctor: /no/such/program: No such file or directory\n"
 
 
+def test_where_no_folder_can_be_made_the_command_runs_unwatched(tmp_path: Path) -> None:
+    """Neither full places nor another user's folder of the same name keep a job from starting."""
+    script = (
+        "import sys; from doctor.watch import folder; folder.PLACES = ('/no/such/place',); folder.tempfile.tempdir ="
+    )
+    script += " '/proc/nowhere'; sys.argv = ['doctor', 'watch', '--', 'sh', '-c', 'echo out; exit 3']; "
+    script += "from doctor.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "out\n")
+    assert done.stderr.startswith("doctor watch: not watched: no folder for the ranks can be made: ")
+
+
 def test_nothing_to_watch_is_a_usage_error() -> None:
     done = subprocess.run([sys.executable, "-m", "doctor", "watch"], capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 2 and done.stderr.startswith("doctor: nothing to watch: expected a command after --")

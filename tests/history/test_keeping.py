@@ -26,6 +26,7 @@ from doctor.preflight.keep_run import RunKeeper
 from doctor.report.formats.json import SCHEMA_FILE
 from doctor.session.blocked_thread import join_unless_blocked
 from doctor.session.run_history import HistoryOptions, remember
+from tests import preloaded
 from tests.history.runs import CHECKS, LINK, at, report
 
 SITE_CHECK = '''
@@ -55,7 +56,7 @@ def doctor(*words: str, cwd: Path, **environ: str) -> subprocess.CompletedProces
     clean = {key: value for key, value in os.environ.items() if not re.match("DOCTOR_|XDG_|SLURM|RANK", key)}
     root = {"PYTHONPATH": str(Path(__file__).parents[2])}
     argv = [sys.executable, "-m", "doctor", *words]
-    return subprocess.run(
+    return preloaded.run(
         argv, cwd=cwd, env={**clean, **root, **environ}, capture_output=True, text=True, timeout=300, check=False
     )
 

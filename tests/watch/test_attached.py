@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
 import sys
 import threading
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import preloaded
 from tests.hosts.fleet import Fleet
 from tests.watch.attached import Job
 
@@ -25,7 +25,7 @@ CLEAN = {**os.environ, "PYTHONPATH": str(ROOT)}
 def attach(job: Job, *options: str) -> tuple[int, dict[str, Any]]:
     """Exit code, and what is said of this job among all that run on the host."""
     command = [sys.executable, "-m", "doctor", "watch", "--attach", "--json", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = preloaded.run(command, capture_output=True, text=True, timeout=300)
     assert "Traceback" not in done.stderr
     document = json.loads(done.stdout)
     [found] = [one for one in document["jobs"] if f"master port {job.port}," in one["job"]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -44,10 +45,14 @@ PREPARED: Overrides = {
 """What a careful administrator has done on every host of a training cluster."""
 
 
+LOADED = pytest.StashKey[frozenset[str]]()
+"""The modules that were loaded while tests were collected, which every worker does."""
+
 gc.disable()  # of what is collected nothing is garbage: see `pytest_collection_finish`
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
+    session.config.stash[LOADED] = frozenset(sys.modules)
     gc.enable()
     gc.freeze()
 

@@ -26,8 +26,8 @@ class Division(NamedTuple):
 
 FLEET = r"\[(cpu|a1|a2|a3)\b"
 LONG = {
-    "tests/test_faults.py": Division(150, FLEET, parts=2, divided="a2"),
-    "tests/smoke/test_hosts.py": Division(90, parts=2),
+    "tests/test_faults.py": Division(100, FLEET, parts=2, divided="a2"),
+    "tests/smoke/test_hosts.py": Division(70, parts=2),
     "tests/smoke/test_launchers.py": Division(60, r"^Test(Slurm|LaunchedWrongly)"),
     "tests/smoke/test_fault_matrix.py": Division(60, parts=2),
     "tests/playbooks/test_remedies.py": Division(40, FLEET),

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests import preloaded
+
 ROOT = Path(__file__).resolve().parents[1]
 CLEAN = {
     name: value
@@ -25,7 +27,7 @@ CLEAN = {
 
 def doctor(*words: str, env: dict[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[bytes]:
     more.setdefault("capture_output", True)
-    return subprocess.run(
+    return preloaded.run(
         [sys.executable, "-m", "doctor", *words], cwd=ROOT, env={**CLEAN, **(env or {})}, timeout=100, **more
     )
 

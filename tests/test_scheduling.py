@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import LOADED
 from tests.scheduling import LONG, group_of, scheduler, seconds_of
 
 FAULTS = "tests/test_faults.py::test_faults_are_found_together"
@@ -35,6 +36,10 @@ def test_only_the_faults_of_the_largest_fleet_are_divided_again() -> None:
 def test_every_long_file_exists(request: pytest.FixtureRequest) -> None:
     assert [file for file in LONG if not (request.config.rootpath / file).is_file()] == []
     assert seconds_of("tests/test_faults.py::test") > seconds_of("tests/test_merge.py::test") == 0
+
+
+def test_nothing_slow_is_loaded_while_tests_are_collected(request: pytest.FixtureRequest) -> None:
+    assert not {"torch", "torch._C"} & request.config.stash[LOADED]
 
 
 class Worker:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import preloaded
 from tests.test_cli import CLEAN, SITE
 
 WAIVER = '[[waive]]\ncheck = "our-rule"\nreason = "it always says no"\nuntil = {until}\n'
@@ -31,7 +32,7 @@ class Run:
 
     def check(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         env = {**CLEAN, "HOME": str(self.home), "XDG_CONFIG_HOME": "", **environ}
-        return subprocess.run(
+        return preloaded.run(
             [sys.executable, "-m", "doctor", "check", *self.checks, *words],
             cwd=self.folder,
             env=env,
@@ -127,7 +128,7 @@ def test_what_cannot_be_followed_is_refused_before_a_host_is_visited(
 
 
 def test_a_smoke_run_follows_them_too(run: Run) -> None:
-    done = subprocess.run(
+    done = preloaded.run(
         [sys.executable, "-m", "doctor", "smoke"],
         cwd=run.folder,
         env={**CLEAN, "DOCTOR_SKIP": "nonsense"},

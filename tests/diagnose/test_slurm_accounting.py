@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import preloaded
 from tests.diagnose.accounting import MISSING, Accounting
 
 pytestmark = [
@@ -57,7 +57,7 @@ def wait(slurm: Accounting, job: str, *states: str, seconds: float = 240.0) -> s
 def diagnosed(slurm: Accounting, job: str) -> dict[str, Any]:
     argv = [sys.executable, "-m", "doctor", "diagnose", "--job", f"slurm:{job}", "--json"]
     environ = {**os.environ, **slurm.environ}
-    done = subprocess.run(argv, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    done = preloaded.run(argv, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False)
     assert "Traceback" not in done.stderr and done.stdout, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document

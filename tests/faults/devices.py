@@ -20,6 +20,12 @@ def ordinary_user(fleet: Any, folder: Any, healthy: bool) -> Prepared:
 
 GONE = ("device-ip-conflict", "shm-too-small", "listen-queue-short")
 """What a card that has dropped out changes: its own address, and the number of ranks."""
+APART = {
+    "npu-missing": GONE,
+    "npu-count-differs": GONE,
+    # Each product has its own rated speed, and only NPUs of one product are compared and reach each other.
+    "product-mixed": ("npu-topology-differs", "optics-out-of-range", "device-speed-low", "device-unreachable"),
+}
 
 
 DIAGNOSIS = """
@@ -38,7 +44,7 @@ def npu_row(check: str, fault: str, fleet: str = "a2", also: Sequence[str] = (),
         fleet=fleet,
         values=values,
         also=also,
-        apart=GONE if check in ("npu-missing", "npu-count-differs") else (),
+        apart=APART.get(check, ()),
     )
 
 

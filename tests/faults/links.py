@@ -48,7 +48,7 @@ ROWS: list[Row] = [
         3,
         "echo 400GE1/2/5:1 >ifname",
         values={"port": "400GE1/2/5:1", "observed": 2},
-        apart=("npu-missing",),  # NPU 5, at the other end of the port
+        apart=("npu-missing", "neighbour-is-direct-fibre"),  # of the NPU that is on the port already
     ),
     npu_row(
         "tls-switch-differs", "TLS on", 6, "echo 1 >tls", values={"npus": [6], "observed": "on", "expected": "off"}

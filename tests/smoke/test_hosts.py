@@ -115,7 +115,7 @@ def test_a_link_between_two_hosts_that_drops_everything(smoke: Callable[..., Any
         rules += (
             f" && nft 'add chain inet strike out {{ type filter hook output priority 0; ip daddr {address} drop; }}'"
         )
-    code, report = smoke(at=(1, rules))
+    code, report = smoke("--layout", "dp=3", at=(1, rules), hosts=fleet.hosts[:3])
     assert code == 10
     assert failed(report) == {"smoke-network-silent": sorted([one, two])}
 
@@ -167,7 +167,7 @@ def test_the_port_that_the_ranks_meet_at_is_taken(smoke: Callable[..., Any], fle
         f'{sys.executable} -c "{listens}" >/tmp/ready 2>&1 </dev/null & until [ -s /tmp/ready ]; do sleep 0.01; done'
     )
     with fleet.broken(fleet.hosts[0], script):
-        code, report = smoke("--master-port", "29500")
+        code, report = smoke("--master-port", "29500", hosts=fleet.hosts[:2])
     assert code == 10
     assert failed(report) == {"smoke-rank-never-joined": [fleet.hosts[0]]}
     assert "29500" in said(report, "smoke-rank-never-joined")
@@ -239,7 +239,7 @@ SHAPED = "tc qdisc add dev eth0 root {}tbf rate 40mbit burst 64kb latency 400ms"
 
 def test_a_host_whose_network_is_slow(smoke: Callable[..., Any], fleet: Fleet) -> None:
     fleet.enter(fleet.hosts[1], SHAPED.format(""))
-    code, report = smoke()
+    code, report = smoke(hosts=fleet.hosts[:3])
     fleet.renew(fleet.hosts[1])
     assert failed(report) == {"smoke-host-slow": [fleet.hosts[1]]}
     assert code in (0, 10)

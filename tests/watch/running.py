@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests import preloaded
 
 PROGRAM = Path(__file__).with_name("program.py")
 LIMIT = 300
@@ -43,7 +44,7 @@ def doctor_watch(*command: str, options: tuple[str, ...] = (), folder: Path, **e
     """Runs the command under `doctor watch`, with a JSON report in ``folder``."""
     file = folder / "report.json"
     argv = [sys.executable, "-m", "doctor", "watch", "-q", "-f", f"json={file}", *options, "--", *command]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT, env={**os.environ, **environ})
+    done = preloaded.run(argv, capture_output=True, text=True, timeout=LIMIT, env={**os.environ, **environ})
     report = json.loads(file.read_text()) if file.exists() else {}
     return Watched(done.returncode, done.stdout, done.stderr, report)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
 import sys
 import threading
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import preloaded
 from tests.hosts.fleet import Fleet
 from tests.watch.attached import Job
 
@@ -26,7 +26,7 @@ def attach(job: Job, *options: str) -> tuple[int, dict[str, Any]]:
     """Exit code and report of this job alone: others may run on the host."""
     pids = [word for pid in job.pids for word in ("--pid", str(pid))]
     command = [sys.executable, "-m", "doctor", "watch", "--attach", "--json", *pids, *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = preloaded.run(command, capture_output=True, text=True, timeout=300)
     assert "Traceback" not in done.stderr
     return done.returncode, json.loads(done.stdout)
 

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
-
 from doctor.watch.data.analyze import analyze_records
 from doctor.watch.data.records import read_records
 from tests.watch.data_campaign import Ranks, run_trial, source_of

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import preloaded
 from tests.watch.running import LIMIT, Watched, doctor_watch
 
 pytestmark = pytest.mark.timeout(250)
@@ -115,7 +116,7 @@ def test_a_saved_run_is_reported_again_with_its_curve(tmp_path: Path) -> None:
     run, page = tmp_path / "run", tmp_path / "page.html"
     watched = doctor_watch(*job(NAN), options=("--save", str(run), "-f", f"html={page}"), folder=tmp_path)
     assert '<polyline points="' in page.read_text() and "Watched program" in page.read_text()
-    again = subprocess.run(
+    again = preloaded.run(
         [sys.executable, "-m", "doctor", "report", str(run), "--json"], capture_output=True, text=True, timeout=LIMIT
     )
     assert again.returncode == 10, again.stderr
@@ -123,7 +124,7 @@ def test_a_saved_run_is_reported_again_with_its_curve(tmp_path: Path) -> None:
     assert report["losses"] == watched.report["losses"]
     assert report["outcomes"] == watched.report["outcomes"]
     (tmp_path / "report").write_text(again.stdout)
-    shown = subprocess.run(
+    shown = preloaded.run(
         [sys.executable, "-m", "doctor", "report", str(tmp_path / "report"), "-f", "plain"],
         capture_output=True,
         text=True,
@@ -134,7 +135,7 @@ def test_a_saved_run_is_reported_again_with_its_curve(tmp_path: Path) -> None:
     broken = json.loads(run.read_text())
     broken["watch"]["curves"] = 5
     run.write_text(json.dumps(broken))
-    bad = subprocess.run(
+    bad = preloaded.run(
         [sys.executable, "-m", "doctor", "report", str(run)], capture_output=True, text=True, timeout=LIMIT
     )
     assert bad.returncode == 78 and "$.watch.curves" in bad.stderr
@@ -144,7 +145,7 @@ def test_logs_have_the_same_report(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as file:
         subprocess.run(job(RISES), stdout=file, check=True)
-    done = subprocess.run(
+    done = preloaded.run(
         [
             sys.executable,
             "-m",

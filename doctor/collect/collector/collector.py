@@ -5,6 +5,7 @@ import os
 import select
 import sys
 import time
+import zlib
 
 from doctor.collect.collector.host_files import absent_tool, device_numbers, read_file
 from doctor.collect.collector.jobs import Job, nested_outputs
@@ -192,7 +193,7 @@ def main(request, program):
     while request:
         fields = marshal.loads(request)
         if "common" in fields:
-            fields.update(marshal.loads(fields.pop("common")))
+            fields.update(marshal.loads(zlib.decompress(request[-fields.pop("common") :])))
         answer_request(fields, program, child_exits)
         request = next_request() if fields.get("more") else b""
     os._exit(0)

@@ -59,10 +59,12 @@ def test_what_hosts_answer_alike_is_one_object() -> None:
     assert first.outputs["Named"] is second.outputs["Named"]
 
 
-def test_an_output_of_another_form_is_the_hosts_error() -> None:
-    records = gather(["a"], Fake(outputs='{"Named": {"": {"out": 5}}}'), ASK, TimeLimits())
-    assert records["a"].visit.failure == "error"
-    assert "cannot be read" in records["a"].visit.text
+def test_an_output_of_another_form_costs_itself_alone() -> None:
+    outputs = '{"Named": {"": {"out": 5}}, "Reached": {"": {"out": "1"}}}'
+    record = gather(["a"], Fake(outputs=outputs), ASK, TimeLimits())["a"]
+    assert (record.visit.failure, record.outputs["Reached"]) == ("", {"": Output(out="1")})
+    assert record.outputs["Named"][""].ended == "error"
+    assert "cannot be read" in record.outputs["Named"][""].err
 
 
 def test_the_budget_holds_and_what_has_not_answered_says_so() -> None:

@@ -177,11 +177,14 @@ class SharedOutputs:
         self._by_text: dict[bytes, dict[str, Output]] = {}
 
     def decode(self, raw: msgspec.Raw) -> dict[str, Output]:
-        """The outputs of one probe, not to be changed. Raises: msgspec.DecodeError, msgspec.ValidationError."""
+        """The outputs of one probe, not to be changed; what cannot be read is an error of this probe alone."""
         text = bytes(raw)
         outputs = self._by_text.get(text)
         if outputs is None:
-            outputs = msgspec.json.decode(text, type=dict[str, Output])
+            try:
+                outputs = msgspec.json.decode(text, type=dict[str, Output])
+            except (msgspec.DecodeError, msgspec.ValidationError) as error:
+                return {"": Output("error", err=f"the answer cannot be read: {error}")}
             # Of a command, which took its time, hardly two answers are alike.
             if b'"seconds"' not in text and len(text) < MAX_SHARED_BYTES and len(self._by_text) < MAX_SHARED:
                 self._by_text[text] = outputs

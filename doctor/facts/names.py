@@ -80,12 +80,12 @@ def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C9
                 complete.release()
 
     # More threads only where names take long: most stand in a file.
-    end, threads = time.time() + 8, 0
-    while time.time() < end:
+    end, threads = time.monotonic() + 8, 0
+    while time.monotonic() < end:
         if todo and threads < 16:
             _thread.start_new_thread(work, ())
             threads += 1
-        if complete.acquire(True, 0.05 if todo and threads < 16 else max(0, end - time.time())):
+        if complete.acquire(True, 0.05 if todo and threads < 16 else max(0, end - time.monotonic())):
             break
     answers = dict(results)
     for name in queried_names:

@@ -319,6 +319,24 @@ main()
     assert done.returncode == 0
 
 
+def test_a_signal_after_the_line_of_a_preflight_reaches_no_other_thread() -> None:
+    """A thread that waits for a host does not block what the main thread blocks."""
+    program = """
+import os, signal, threading, time
+from doctor.engine import interrupts
+interrupts.install(["preflight"])
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+interrupts.hold(["preflight"])
+for number in interrupts.STOP_SIGNALS:  # as the interpreter does at its end
+    if callable(signal.getsignal(number)):
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+os._exit(7)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60, capture_output=True)
+    assert (done.returncode, done.stderr) == (7, b"")
+
+
 @pytest.mark.parametrize("moment", ["Deadline", "PreflightReporter"])
 def test_a_signal_while_a_preflight_prepares_itself_leaves_its_line(moment: str) -> None:
     program = f"""

@@ -8,19 +8,22 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.collect.protocol import CollectOptions, RequestTemplate, function_source, parse_response
+from doctor.collect.protocol import SOURCE, CollectOptions, RequestTemplate, function_source, parse_response
 from doctor.engine.fact import Fact, Output, Probe, ProbeAnswer, ask, read, run
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
+from doctor.remote.bootstrap import stdin_command
 from doctor.remote.request import Request, frame_end
 from doctor.transport import CommandResult, TransportError
 
@@ -46,11 +49,20 @@ def request(ask: CollectOptions, seconds: float) -> Request:
 
 
 def collect(
-    *facts: type[Fact], python: str = "", seconds: float = 10, shell: Sequence[str] = ("sh", "-c"), **options: Any
+    *facts: type[Fact],
+    python: str = "",
+    seconds: float = 10,
+    shell: Sequence[str] = ("sh", "-c"),
+    prelude: str = "",
+    **options: Any,
 ) -> HostRecord:
-    """What the collector says on this machine."""
+    """What the collector says on this machine. ``prelude``: Python that runs before it, in the same process."""
     given = options.pop("given", {})
     sent = request(CollectOptions(tuple(facts), given, **options), seconds)
+    if prelude:
+        program = zlib.compress(prelude.encode() + SOURCE)
+        command = stdin_command(program, len(sent.first) + len(sent.common), packed=True)
+        sent = msgspec.structs.replace(sent, command=command, program=program)
     command = sent.command.replace("for p in python3 ", f"for p in {python} python3 ") if python else sent.command
     process = subprocess.Popen([*shell, command], stdin=-1, stdout=-1, stderr=-1)
     assert process.stdin and process.stdout and process.stderr
@@ -225,6 +237,41 @@ def test_a_question_costs_no_other_its_answer(python: str) -> None:
     assert answers == [{"hosts": 0}, 0, {"hosts": 0}]
 
 
+def writes_a_line(given: dict[str, Any]) -> Any:
+    import os
+    import time
+
+    for fd in range(3, 20):
+        try:
+            os.write(fd, given["line"].encode())
+        except OSError:
+            continue
+    time.sleep(30)
+
+
+@pytest.mark.parametrize("line", ["999 0 0 0\n", "0 -9 0\n", "x\n", "9" * 200, "1 0 0 99999999999\n", "1 0 0 -5\n"])
+def test_a_question_that_writes_among_the_answers_costs_its_own_alone(line: str) -> None:
+    facts = [fact_of(ask(writes_a_line, timeout=20), "A"), fact_of(ask(counts), "B")]
+    began = time.monotonic()
+    record = collect(*facts, given={"line": line, "hosts": []})
+    assert time.monotonic() - began < 10
+    assert one(record, name="A").err == "a question wrote among the answers of its child"
+    assert ProbeAnswer(record.outputs["B"]).json() == {"hosts": 0}
+
+
+@pytest.mark.parametrize("step", [-7200, 7200])
+def test_a_clock_that_is_set_meanwhile_changes_no_time_limit(step: int) -> None:
+    """`time.time` of the collector and its questions, after their first look at it."""
+    facts = [fact_of(ask(hangs, timeout=0.5), "A"), fact_of(run("sleep 60", timeout=0.5), "B")]
+    facts += [fact_of(run("sleep 1; echo late", timeout=9), "C")]
+    jump = f"time.time = lambda read=time.time, first=[1]: read() + (0 if first and first.pop() else {step})"
+    began = time.monotonic()
+    record = collect(*facts, prelude=f"import time\n{jump}\n")
+    assert time.monotonic() - began < 9
+    assert [one(record, name=name).ended for name in "ABC"] == ["timeout", "timeout", "exited"]
+    assert one(record, name="C").out == "late\n"
+
+
 def test_when_its_time_is_up_questions_that_were_not_begun_say_so() -> None:
     facts = [fact_of(ask(hangs), f"Hang{number:02}") for number in range(3)]
     record = collect(*facts, fact_of(run("sleep 1000", timeout=600), "Slow"), seconds=0.5)
@@ -295,6 +342,19 @@ def test_a_prefix_that_fails_is_an_error_not_an_absence() -> None:
     assert one(record, name="Inner").ended == "error"
     assert "no such container" in one(record, name="Inner").err
     assert one(record, name="Outer").out == "y\n"
+
+
+@pytest.mark.parametrize("record", ["5", "[]", '{"outputs": 5}', '{"outputs": {"Other": {}}}', '{"outputs": '])
+def test_a_container_that_answers_otherwise_is_an_error_of_its_own_facts(tmp_path: Path, record: str) -> None:
+    forger = tmp_path / "docker"
+    read_marker = "import os,re,time; time.sleep(0.3); text = os.read(0, 1 << 20); "
+    read_marker += "marker = re.findall(rb'doctor-[0-9a-f]{16}', text)[0].decode(); "
+    forger.write_text(f"#!{sys.executable}\n{read_marker}print('\\n%s\\n%s\\n%s end' % (marker, {record!r}, marker))\n")
+    forger.chmod(0o755)
+    facts = fact_of(run("echo in", job=True), "In"), fact_of(run("echo out"), "Out")
+    answer = collect(*facts, within=(str(forger),))
+    assert (one(answer, name="Out").out, set(answer.outputs)) == ("out\n", {"In", "Out"})
+    assert one(answer, name="In").err.endswith("its answer cannot be read")
 
 
 def test_when_its_time_is_up_it_says_what_it_has() -> None:

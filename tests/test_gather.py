@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from doctor.collect.fanout import RunInterrupted, TimeLimits, gather
-from doctor.collect.protocol import SOURCE, CollectOptions
+from doctor.collect.protocol import PROGRAM, CollectOptions
 from doctor.collect.rounds import run_rounds
 from doctor.engine.fact import Fact, Output, PerHost, ProbeAnswer, run
 from doctor.remote.request import Request
@@ -36,7 +36,7 @@ class Fake:
         if host in self.slow:
             self.gate.wait(20)
             raise TransportError("budget", "given up")
-        marker = marshal.loads(stdin[len(SOURCE) :])["marker"]
+        marker = marshal.loads(stdin[len(PROGRAM) :])["marker"]
         rest = '"python": "3.9.1", "uid": 0, "name": "h", "began": 5.0, "ended": 6.0'
         body = f'{{"outputs": {self.outputs}, {rest}}}'
         return CommandResult(0, f"\n{marker}\n{body}\n{marker} end\n".encode(), b"", 4.0, 7.0)
@@ -50,6 +50,21 @@ def test_every_host_gets_a_record_in_the_order_given() -> None:
     records = gather(["c", "a", "b"], Fake(), ASK, TimeLimits())
     assert list(records) == ["c", "a", "b"]
     assert {record.visit.python for record in records.values()} == {"3.9.1"}
+
+
+def test_what_hosts_answer_alike_is_one_object() -> None:
+    outputs = '{"Named": {"/a": {"out": "1"}}, "Reached": {"": {"out": "", "seconds": 0.1}}}'
+    first, second = gather(["a", "b"], Fake(outputs=outputs), ASK, TimeLimits()).values()
+    assert first.outputs == second.outputs == {"Named": {"/a": Output(out="1")}, "Reached": {"": Output(seconds=0.1)}}
+    assert first.outputs["Named"] is second.outputs["Named"]
+
+
+def test_an_output_of_another_form_costs_itself_alone() -> None:
+    outputs = '{"Named": {"": {"out": 5}}, "Reached": {"": {"out": "1"}}}'
+    record = gather(["a"], Fake(outputs=outputs), ASK, TimeLimits())["a"]
+    assert (record.visit.failure, record.outputs["Reached"]) == ("", {"": Output(out="1")})
+    assert record.outputs["Named"][""].ended == "error"
+    assert "cannot be read" in record.outputs["Named"][""].err
 
 
 def test_the_budget_holds_and_what_has_not_answered_says_so() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
+import gc
 import queue
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from doctor.collect.protocol import CollectOptions, RequestTemplate, parse_response
+from doctor.collect.protocol import CollectOptions, RequestTemplate, SharedOutputs, parse_response
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
 from doctor.remote.request import Request
@@ -46,6 +47,7 @@ def gather(
 
     An interrupt (``KeyboardInterrupt`` or `SystemExit` from a signal handler) passes through `RunInterrupted`.
     """
+    gc.freeze()  # what was loaded until now stays, and need not be searched for garbage
     round_ = _Round(hosts, transport, options, limits, local)
     records: dict[str, HostRecord] = {}
     try:
@@ -84,6 +86,7 @@ class _Round:
         local: bool,
     ) -> None:
         self.transport, self.limits, self.local = transport, limits, local
+        self.shared = SharedOutputs()
         if isinstance(options, CollectOptions):
             self.templates = dict.fromkeys(hosts, RequestTemplate(options))
         else:
@@ -95,7 +98,8 @@ class _Round:
         for host in hosts:
             self.pending_hosts.put(host)
         for _ in range(min(limits.workers, len(hosts))):
-            threading.Thread(target=self.run_worker, daemon=True).start()
+            # `threading.Thread` waits for each to begin, and keeps a book of them.
+            _thread.start_new_thread(self.run_worker, ())
 
     def results(self) -> Iterator[tuple[str, HostRecord]]:
         for _ in range(self.count):
@@ -144,7 +148,7 @@ class _Round:
         try:
             result = self.exchange(host, request, seconds)
             address = getattr(self.transport, "reached", {}).get(host, "")
-            return parse_response(result, request.marker, self.local, address)
+            return parse_response(result, request.marker, self.local, address, self.shared)
         except TransportError as stop:
             # Time that the budget cut short is not the host's fault: it is unknown, and not unreachable.
             kind = "budget" if stop.kind == "timeout" and seconds < self.limits.timeout else stop.kind

@@ -8,6 +8,7 @@ import inspect
 import linecache
 import marshal
 import textwrap
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -27,8 +28,13 @@ from doctor.transport import CommandResult, TransportError
 SOURCE = assemble(*MODULES).encode("ascii")
 """The collector's text."""
 
+PROGRAM = zlib.compress(SOURCE, 9)
+"""As it is sent: packed once, for all hosts."""
 
 MARSHAL_VERSION = 2
+MAX_SHARED = 1 << 12
+MAX_SHARED_BYTES = 1 << 16
+"""Answers that are kept to be compared with, and the bytes of the largest of them."""
 
 
 class CollectOptions(msgspec.Struct, frozen=True):
@@ -52,19 +58,21 @@ class RequestTemplate:
             "given": dict(ask.arguments),
             # For the collectors that it starts itself; REQUEST is the length of what they are asked.
             "more": ask.more,
-            "boot": stdin_script(SOURCE, "REQUEST"),
+            "boot": stdin_script(PROGRAM, "REQUEST", packed=True),
             "parts": [{"prefix": prefix, "probes": probes} for prefix, probes in _probes_by_prefix(ask)],
         }
         # Of all that a host's Python can read, the quickest. Version 2 is that of every Python 3; only we write it.
         self._more = ask.more
-        self._common = marshal.dumps(fixed, MARSHAL_VERSION)
+        self._common = zlib.compress(marshal.dumps(fixed, MARSHAL_VERSION))
 
     def request(self, seconds: float) -> Request:
         """What to send so that the collector answers within ``seconds``."""
         marker = new_marker()
-        text = marshal.dumps({"marker": marker, "seconds": seconds, "common": self._common}, MARSHAL_VERSION)
+        fields = {"marker": marker, "seconds": seconds, "common": len(self._common)}
+        first = marshal.dumps(fields, MARSHAL_VERSION)
         end = frame_end(marker) if self._more else b""
-        return Request(stdin_command(SOURCE, text), SOURCE + text, marker, b"%08d" % len(text) + text, end)
+        command = stdin_command(PROGRAM, len(first) + len(self._common), packed=True)
+        return Request(command, PROGRAM, first, marker, self._common, end)
 
 
 def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, Any]]]:
@@ -162,16 +170,41 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
             yield from _statements(inner)
 
 
-def parse_response(result: CommandResult, marker: str, local: bool = False, address: str = "") -> HostRecord:
+class SharedOutputs:
+    """Decodes the outputs of many hosts: what they answered alike is one object for all. Used by many threads."""
+
+    def __init__(self) -> None:
+        self._by_text: dict[bytes, dict[str, Output]] = {}
+
+    def decode(self, raw: msgspec.Raw) -> dict[str, Output]:
+        """The outputs of one probe, not to be changed; what cannot be read is an error of this probe alone."""
+        text = bytes(raw)
+        outputs = self._by_text.get(text)
+        if outputs is None:
+            try:
+                outputs = msgspec.json.decode(text, type=dict[str, Output])
+            except (msgspec.DecodeError, msgspec.ValidationError) as error:
+                return {"": Output("error", err=f"the answer cannot be read: {error}")}
+            # Of a command, which took its time, hardly two answers are alike.
+            if b'"seconds"' not in text and len(text) < MAX_SHARED_BYTES and len(self._by_text) < MAX_SHARED:
+                self._by_text[text] = outputs
+        return outputs
+
+
+def parse_response(
+    result: CommandResult, marker: str, local: bool = False, address: str = "", shared: SharedOutputs | None = None
+) -> HostRecord:
     """The record in a host's output; other output of the login shell is ignored. ``address``: by which we reached it.
 
     Raises: TransportError when there is none, with the host's error output.
     """
+    shared = shared or SharedOutputs()
     body, begun = framed_record(result.out.decode("utf-8", "replace"), marker)
     if body is None:
         raise no_answer_error(result, begun)
     try:
         record = msgspec.json.decode(body, type=_CollectResponse)
+        outputs = {name: shared.decode(raw) for name, raw in record.outputs.items()}
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise TransportError(
             "error", f"the collector's answer cannot be read: {error}", partial_result=result
@@ -187,11 +220,11 @@ def parse_response(result: CommandResult, marker: str, local: bool = False, addr
         local=local,
         address=address,
     )
-    return HostRecord(visit, record.outputs)
+    return HostRecord(visit, outputs)
 
 
 class _CollectResponse(msgspec.Struct, frozen=True):
-    outputs: dict[str, dict[str, Output]]
+    outputs: dict[str, msgspec.Raw]
     python: str
     uid: int
     name: str
@@ -236,4 +269,4 @@ def split_command(prefix: str) -> Sequence[str]:
     return shlex.split(prefix)
 
 
-prepare_decoding(_CollectResponse)
+prepare_decoding(_CollectResponse, dict[str, Output])

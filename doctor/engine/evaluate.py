@@ -27,10 +27,11 @@ class FactCache:
 
     def get(self, host: str, fact: type[Fact]) -> Fact | Absent:
         """The fact's value, or why there is none."""
-        values = self._values.setdefault(fact, {})
-        if host not in values:
-            values[host] = self._read(host, fact)
-        return values[host]
+        try:
+            return self._values[fact][host]
+        except KeyError:
+            value = self._values.setdefault(fact, {})[host] = self._read(host, fact)
+            return value
 
     def _read(self, host: str, fact: type[Fact]) -> Fact | Absent:
         record = self.records[host]

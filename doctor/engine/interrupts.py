@@ -59,10 +59,13 @@ def hold(argv: list[str]) -> None:
     """Of a preflight that has printed its line: keeps signals from it while the interpreter ends.
 
     The interpreter takes its handlers down some time before the process is gone, and a signal would then replace the
-    exit code that the line says.
+    exit code that the line says. It leaves those that are ignored; what is blocked is so in this thread alone, and
+    another that still waits for a host would take the signal.
     """
     if argv[:1] == ["preflight"]:
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def process_age() -> float:

@@ -16,7 +16,7 @@ def read_paths(arguments: dict[str, Any]) -> dict[str, dict[str, Any]]:  # noqa:
     import stat
     import time
 
-    end = time.time() + 45
+    end = time.monotonic() + 45
 
     def checksum(path: str, size: int) -> str:
         """Of the content; of large files size, first and last mebibyte. Raises: OSError, TimeoutError."""
@@ -30,7 +30,7 @@ def read_paths(arguments: dict[str, Any]) -> dict[str, dict[str, Any]]:  # noqa:
                     content.update(os.read(fd, 1 << 20))
                 return content.hexdigest()
             while True:
-                if time.time() > end:
+                if time.monotonic() > end:
                     raise TimeoutError
                 piece = os.read(fd, 1 << 20)
                 if not piece:

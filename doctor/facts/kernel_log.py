@@ -37,8 +37,8 @@ def read_kernel_log(arguments: dict[str, Any]) -> dict[str, Any]:
         uptime = float(file.read().split()[0])
     pieces = []
     size = 0
-    end = time.time() + 5
-    while size < 1 << 25 and time.time() < end:
+    end = time.monotonic() + 5
+    while size < 1 << 25 and time.monotonic() < end:
         try:
             piece = os.read(log, 65536)
         except OSError as error:

@@ -90,9 +90,9 @@ def try_mounts(arguments: dict[str, Any]) -> list[list[str]]:
             os._exit(0)
         os.close(writer)
         waiting[reader] = mount
-    end = time.time() + 5
-    while waiting and time.time() < end:
-        for reader in select.select(list(waiting), [], [], max(0, end - time.time()))[0]:
+    end = time.monotonic() + 5
+    while waiting and time.monotonic() < end:
+        for reader in select.select(list(waiting), [], [], max(0, end - time.monotonic()))[0]:
             text = os.read(reader, 200).decode("utf-8", "replace")
             waiting.pop(reader)[1] = text or "no answer"
             os.close(reader)

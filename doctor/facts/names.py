@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import sys
 from functools import lru_cache
 
 import msgspec
@@ -79,12 +80,12 @@ def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C9
                 complete.release()
 
     # More threads only where names take long: most stand in a file.
-    end, threads = time.time() + 8, 0
-    while time.time() < end:
+    end, threads = time.monotonic() + 8, 0
+    while time.monotonic() < end:
         if todo and threads < 16:
             _thread.start_new_thread(work, ())
             threads += 1
-        if complete.acquire(True, 0.05 if todo and threads < 16 else max(0, end - time.time())):
+        if complete.acquire(True, 0.05 if todo and threads < 16 else max(0, end - time.monotonic())):
             break
     answers = dict(results)
     for name in queried_names:
@@ -115,6 +116,19 @@ class NameResolution(msgspec.Struct, frozen=True):
         return tuple([address for address in self.addresses if not is_loopback(address)])
 
 
+@lru_cache(maxsize=1 << 16)
+def _checked(meaning: NameResolution) -> NameResolution:
+    """The meaning of a name, if it can be one: one object for all hosts that agree.
+
+    Raises: Unreadable, ValueError.
+    """
+    if not (meaning.addresses or meaning.error):
+        raise Unreadable("a name has neither an address nor an error")
+    for address in (*meaning.addresses, *([meaning.bindable] if meaning.bindable else [])):
+        plain_address(address)
+    return meaning
+
+
 class HostNames(Fact, frozen=True):
     """What the host calls itself, and what that name and the fleet's names mean on it, where the job runs.
 
@@ -142,12 +156,8 @@ class HostNames(Fact, frozen=True):
                 raise Unreadable(f"{name[:40]!r} is no host name")
         if not host_names.own or host_names.own not in host_names.names:
             raise Unreadable("the host does not report its own name")
-        for meaning in host_names.names.values():
-            if not (meaning.addresses or meaning.error):
-                raise Unreadable("a name has neither an address nor an error")
-            for address in (*meaning.addresses, *([meaning.bindable] if meaning.bindable else [])):
-                plain_address(address)
-        return host_names
+        names = {sys.intern(name): _checked(meaning) for name, meaning in host_names.names.items()}
+        return msgspec.structs.replace(host_names, names=names)
 
     @property
     def own_resolution(self) -> NameResolution:

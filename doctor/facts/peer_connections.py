@@ -60,9 +60,9 @@ def open_connections(arguments: dict) -> list:  # type: ignore[type-arg]
             # The host's own kernel has refused before any packet was sent: a route or a rule of its own.
             results.append([address, port, words(code), code not in (0, errno.ECONNREFUSED)])
             tried.close()
-    end = time.time() + task["seconds"]
-    while waiting and time.time() < end:
-        for number, _ in poll.poll(max(1, int(1000 * (end - time.time())))):
+    end = time.monotonic() + task["seconds"]
+    while waiting and time.monotonic() < end:
+        for number, _ in poll.poll(max(1, int(1000 * (end - time.monotonic())))):
             tried, address, port = waiting.pop(number)
             poll.unregister(number)
             results.append([address, port, words(tried.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))])

@@ -205,12 +205,12 @@ else:
     tops = ["/usr/local/Ascend", os.environ.get("HOME", "") + "/Ascend"]
     set_env_scripts = [top + script for top in tops for script in scripts if os.path.exists(top + script)]
     answer["set_env"] = set_env_scripts[0] if set_env_scripts else ""
-    end = time.time() + 50
+    end = time.monotonic() + 50
     for script in ["", *set_env_scripts[:1]]:
         line = '. "$0" >/dev/null 2>&1; exec "$@"' if script else 'exec "$@"'
         shell = shutil.which("bash") or "/bin/sh"
         command = [shell, "-c", line, script, python, "-c", program]
-        seconds = min(40, max(1, end - time.time()))
+        seconds = min(40, max(1, end - time.monotonic()))
         try:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=seconds)  # noqa: UP022
             out, err = [text.decode("utf-8", "replace")[-8000:] for text in (done.stdout, done.stderr)]

@@ -21,4 +21,4 @@ def executor_request(root: bool, lock: float) -> Request:
     """Starts the executor; ``lock``: seconds to wait for another one on that host, below 0 takes no lock."""
     marker = new_marker()
     first = json.dumps({"marker": marker, "lock": lock}).encode("ascii")
-    return Request(stdin_command(source(), first, as_root=root), source() + first, marker)
+    return Request(stdin_command(source(), len(first), as_root=root), source(), first, marker)

@@ -11,7 +11,7 @@ maintenref/envvar); PyTorch, torch/csrc/distributed/c10d (``ProcessGroupNCCL.hpp
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 
 _NCCL = """
@@ -127,6 +127,8 @@ NPU_VARIABLES = frozenset(_NPU.split())
 
 _SHORTEST = 8
 """Letters of a name; shorter ones are too like others."""
+_END = 3
+"""Letters: of a name of `_SHORTEST`, two exchanged letters leave as many at one end."""
 
 
 @cache
@@ -146,8 +148,8 @@ def intended_name(name: str) -> str:
     """
     if name in documented_variables() or len(name) < _SHORTEST or len(name) > 64:
         return ""
-    candidates = {other for variant in _variants(name) for other in _by_variant().get(variant, ())}
-    likely = {other for other in candidates if _is_one_slip(name, other)}
+    candidates = (_by_end().get(end, ()) for end in _ends(name))
+    likely = {other for others in candidates for other in others if _is_one_slip(name, other)}
     return likely.pop() if len(likely) == 1 else ""
 
 
@@ -159,20 +161,18 @@ def misspelt(names: Iterable[str]) -> dict[str, str]:
 
 
 @cache
-def _by_variant() -> dict[str, list[str]]:
-    result: dict[str, list[str]] = defaultdict(list)
+def _by_end() -> dict[tuple[bool, str], list[str]]:
+    result: dict[tuple[bool, str], list[str]] = defaultdict(list)
     for name in documented_variables():
         if len(name) >= _SHORTEST:
-            for variant in _variants(name):
-                result[variant].append(name)
+            for end in _ends(name):
+                result[end].append(name)
     return dict(result)
 
 
-def _variants(name: str) -> Iterator[str]:
-    """The name, and the name without each one of its letters."""
-    yield name
-    for position in range(len(name)):
-        yield name[:position] + name[position + 1 :]
+def _ends(name: str) -> tuple[tuple[bool, str], tuple[bool, str]]:
+    """Where a name begins and ends: one slip leaves one of the two as it was."""
+    return (True, name[:_END]), (False, name[-_END:])
 
 
 def _is_one_slip(name: str, other: str) -> bool:

@@ -20,33 +20,43 @@ _READ = "r=lambda n,d=bytes():d if len(d)==n else r(n,d+(os.read(0,n-len(d))or s
 _AS_ROOT = "s=; [ $(id -u) = 0 ] || s=$(echo sudo -n); "
 
 
-def stdin_program(source: bytes, request_length: int | str) -> str:
-    """Python that reads a program and its request from stdin, and calls ``main(request, source)``."""
-    return f"{_CHECK_VERSION}{_READ}s=r({len(source)});exec(s);main(r({request_length}),s)"
+def stdin_program(source: bytes, request_length: int | str, packed: bool = False) -> str:
+    """Python that reads a program and its request from stdin, and calls ``main(request, source)``.
+
+    ``packed``: the program is sent as zlib packs it.
+    """
+    text, unpack = ("zlib.decompress(s)", "import zlib;") if packed else ("s", "")
+    return f"{_CHECK_VERSION}{unpack}{_READ}s=r({len(source)});exec({text});main(r({request_length}),s)"
 
 
-def stdin_script(source: bytes, request_length: int | str, as_root: bool = False) -> str:
+def stdin_script(source: bytes, request_length: int | str, as_root: bool = False, packed: bool = False) -> str:
     """The text for ``sh -c`` that finds an interpreter and starts a program from stdin."""
-    start = f'exec {"$s " if as_root else ""}$p -I -S -c "{stdin_program(source, request_length)}"'
+    start = f'exec {"$s " if as_root else ""}$p -I -S -c "{stdin_program(source, request_length, packed)}"'
     return f"{_AS_ROOT if as_root else ''}{_find(start)}; echo {_NO_PYTHON} >&2; exit 127"
 
 
 def stdin_command(
-    source: bytes, request: bytes, interpreter: str = "", prefix: Sequence[str] = (), as_root: bool = False
+    source: bytes,
+    request_length: int,
+    interpreter: str = "",
+    prefix: Sequence[str] = (),
+    as_root: bool = False,
+    packed: bool = False,
 ) -> str:
-    """The command for a login shell that starts a program, which is then sent as ``source + request``.
+    """The command for a login shell that starts a program, which is then sent as ``source`` and its request.
 
     Args:
         source: the program.
-        request: what it reads first.
+        request_length: bytes that it reads first.
         interpreter: the path of the one to use; empty finds one.
         prefix: words put before the command, to start it in a container.
         as_root: by ``sudo -n``, if the login user is not root.
+        packed: the program is sent as zlib packs it.
     """
     if interpreter:
-        start = f'{shlex.quote(interpreter)} -I -S -c "{stdin_program(source, len(request))}"'
+        start = f'{shlex.quote(interpreter)} -I -S -c "{stdin_program(source, request_length, packed)}"'
     else:
-        start = f"sh -c '{stdin_script(source, len(request), as_root)}'"
+        start = f"sh -c '{stdin_script(source, request_length, as_root, packed)}'"
     return " ".join(["exec", *map(shlex.quote, prefix), start])
 
 

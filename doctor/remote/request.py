@@ -14,15 +14,26 @@ class Request(msgspec.Struct, frozen=True):
 
     command: str
     """For the login shell."""
-    stdin: bytes
-    """Sent before anything else: the program and its first request."""
+    program: bytes
+    """The program as it is sent, one object for all hosts."""
+    first: bytes
+    """What the program reads first."""
     marker: str
     """That frames its answers, or begins each of its lines."""
-    follow_up: bytes = b""
-    """Sent in place of the command and its input to a program that an earlier request has started, if it waits."""
-
+    common: bytes = b""
+    """What it reads behind that; one object for all hosts."""
     end: bytes = b""
     """The last bytes of its answer, where the program then waits for a follow-up; empty when it ends."""
+
+    @property
+    def stdin(self) -> bytes:
+        """Sent before anything else: the program and its first request. Made anew: many hosts are asked at once."""
+        return self.program + self.first + self.common
+
+    @property
+    def follow_up(self) -> bytes:
+        """Sent in place of the command and its input to a program that an earlier request has started, if it waits."""
+        return b"%08d" % (len(self.first) + len(self.common)) + self.first + self.common
 
 
 def new_marker() -> str:

@@ -65,7 +65,7 @@ def test_every_python_runs_it(python: str, tmp_path: Path, monkeypatch: pytest.M
         request = executor_request(root, lock)
         command = request.command.replace("for p in python3 ", f"for p in {python} ")
         assert command != request.command
-        return Request(command, request.stdin, request.marker)
+        return Request(command, request.program, request.first, request.marker)
 
     monkeypatch.setattr(hands, "executor_request", by_this)
     one, path = RemoteExecutor(Local(), HOST, root=True, lock=-1), tmp_path / "a" / "b"

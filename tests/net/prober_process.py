@@ -24,7 +24,7 @@ class ProberProcess:
     def __init__(self, host: int, seconds: float = 60.0) -> None:
         request = json.dumps({"marker": MARKER, "token": TOKEN, "host": host, "seconds": seconds}).encode()
         source = prober_program()
-        command = stdin_command(source, request, sys.executable)
+        command = stdin_command(source, len(request), sys.executable)
         self.process = subprocess.Popen(
             ["/bin/sh", "-c", command],
             stdin=subprocess.PIPE,

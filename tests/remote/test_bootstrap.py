@@ -27,7 +27,7 @@ def python(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize("direct", [True, False], ids=["by its path", "searched for"])
 def test_what_comes_behind_the_request_is_the_programs_to_read(python: str, direct: bool) -> None:
-    command = stdin_command(SOURCE, b"{}", python if direct else "")
+    command = stdin_command(SOURCE, 2, python if direct else "")
     command = command.replace("for p in python3 ", f"for p in {python} ")
     assert python in command
     done = run(["sh", "-c", command], SOURCE + b"{}behind it")
@@ -45,12 +45,12 @@ def test_a_program_that_the_arguments_hold(python: str) -> None:
 def test_every_login_shell_reads_it_the_same(shell: str, as_root: bool) -> None:
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
-    command = stdin_command(SOURCE, b"{}", as_root=as_root)
+    command = stdin_command(SOURCE, 2, as_root=as_root)
     assert run([shell, "-c", command], SOURCE + b"{}behind it").stdout.decode() == ANSWER
 
 
 def test_a_prefix_is_quoted() -> None:
-    command = stdin_command(SOURCE, b"{}", prefix=("env", "A=x y; false"))
+    command = stdin_command(SOURCE, 2, prefix=("env", "A=x y; false"))
     assert command.startswith("exec env 'A=x y; false' sh -c ")
     assert run(["sh", "-c", command], SOURCE + b"{}behind it").stdout.decode() == ANSWER
 
@@ -62,12 +62,12 @@ def test_the_text_is_safe_within_quotes() -> None:
 
 
 def test_an_input_that_ends_too_early_ends_it() -> None:
-    assert run(["sh", "-c", stdin_command(SOURCE, b"{}")], SOURCE[:-5]).returncode == 3
+    assert run(["sh", "-c", stdin_command(SOURCE, 2)], SOURCE[:-5]).returncode == 3
 
 
 @pytest.mark.parametrize("code", [127, 0])
 def test_a_host_without_python(code: int) -> None:
-    argv = ["sh", "-c", stdin_command(SOURCE, b"{}")] if code else argument_command(SOURCE)
+    argv = ["sh", "-c", stdin_command(SOURCE, 2)] if code else argument_command(SOURCE)
     argv = [word.replace("python3", "python-none").replace("/platform-python", "/none") for word in argv]
     done = run(argv)
     assert done.returncode == code
@@ -87,6 +87,6 @@ def test_a_python_that_is_too_old_says_which_it_is(from_stdin: bool, tmp_path: P
         'exec(sys.argv[1])\' "$2" "$3"\n'
     )
     site.chmod(0o755)
-    argv = ["sh", "-c", stdin_command(SOURCE, b"{}")] if from_stdin else argument_command(SOURCE)
+    argv = ["sh", "-c", stdin_command(SOURCE, 2)] if from_stdin else argument_command(SOURCE)
     argv = [word.replace("for p in python3 ", f"for p in {site} ") for word in argv]
     assert python_problem(run(argv).stderr.decode()) == "python3 is version 3.5; 3.6 or later is needed"

@@ -56,18 +56,18 @@ class TestAGoodHost:
     def test_keeps_a_command_that_waits_for_more(self, ground: Ground) -> None:
         ssh, host = ground.ssh(), ground.good[0]
         script = "echo $$ begins; while read line; do echo $$ $line; echo end; done"
-        first, second = (ssh.run_kept(host, Request(script, b"a\n", "", b"b\n", b"end\n"), 10).out for _ in range(2))
+        first, second = (ssh.run_kept(host, Request(script, b"", b"a\n", "", end=b"end\n"), 10).out for _ in range(2))
         pid = first.split()[0]
-        assert (first, second) == (b"%s begins\n%s a\nend\n" % (pid, pid), b"%s b\nend\n" % pid)
-        assert b"begins" in ssh.run_kept(ground.good[1], Request("echo begins", b"", "", b""), 10).out
+        assert (first, second) == (b"%s begins\n%s a\nend\n" % (pid, pid), b"%s 00000002a\nend\n" % pid)
+        assert b"begins" in ssh.run_kept(ground.good[1], Request("echo begins", b"", b"", ""), 10).out
         ssh.end_kept()
-        assert ssh.run_kept(host, Request(script, b"a\n", "", b"b\n", b"end\n"), 10).out.split()[1] == b"begins"
+        assert ssh.run_kept(host, Request(script, b"", b"a\n", "", end=b"end\n"), 10).out.split()[1] == b"begins"
         ssh.close()
         assert ground.sessions(host) == 0
 
     def test_a_kept_command_that_has_ended_is_started_anew(self, ground: Ground) -> None:
         ssh, host = ground.ssh(), ground.good[0]
-        request = Request("read line; echo $line; echo end; exec sleep 0", b"a\n", "", b"b\n", b"end\n")
+        request = Request("read line; echo $line; echo end; exec sleep 0", b"", b"a\n", "", end=b"end\n")
         assert ssh.run_kept(host, request, 10).out == b"a\nend\n"
         assert ssh.run(host, "true", b"", 10).code == 0  # by now the other has ended
         assert ssh.run_kept(host, request, 10).out in (b"a\nend\n", b"")

@@ -5,6 +5,7 @@ import os
 import select
 import sys
 import time
+import zlib
 
 from doctor.collect.collector.host_files import absent_tool, device_numbers, read_file
 from doctor.collect.collector.jobs import Job, nested_outputs
@@ -35,7 +36,7 @@ class Collector:
         self.waiting, self.running = [], []
         self.questions = Questions(self.job_input, self.outputs)
         self.environ = command_environment(self.job_input)
-        self.deadline = time.time() + request["seconds"]
+        self.deadline = time.monotonic() + request["seconds"]
 
     def plan(self):
         for part in self.request["parts"]:
@@ -90,7 +91,7 @@ class Collector:
             self.start_jobs()
             if not self.wait(poll):
                 self.quit()
-            now = time.time()
+            now = time.monotonic()
             if now > self.deadline:
                 self.give_up()
             for job in [job for job in self.running if job.step(now)]:
@@ -113,7 +114,7 @@ class Collector:
             lanes.add(job.lane)
             self.waiting.remove(job)
             self.start(job)
-        if len(self.running) < PARALLEL_JOBS and self.questions.need_child(self.running, time.time()):
+        if len(self.running) < PARALLEL_JOBS and self.questions.need_child(self.running, time.monotonic()):
             self.start(Answerer(self.questions))
 
     def start(self, job):
@@ -192,7 +193,7 @@ def main(request, program):
     while request:
         fields = marshal.loads(request)
         if "common" in fields:
-            fields.update(marshal.loads(fields.pop("common")))
+            fields.update(marshal.loads(zlib.decompress(request[-fields.pop("common") :])))
         answer_request(fields, program, child_exits)
         request = next_request() if fields.get("more") else b""
     os._exit(0)

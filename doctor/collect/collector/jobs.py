@@ -36,7 +36,7 @@ class Job:
 
     def begin_with(self, process):
         """`process`: its pid, and our ends of its stdin, stdout and stderr."""
-        self.began = time.time()
+        self.began = time.monotonic()
         self.deadline = self.began + self.probe.get("timeout", 10)
         self.pid, self.stdin_fd, out, err = process
         self.readers = {out: "out", err: "err"}
@@ -106,11 +106,11 @@ class Job:
             os.close(fd)
         self.readers = {}
         self.close_stdin()
-        self.output["seconds"] = round(time.time() - self.began, 3)
+        self.output["seconds"] = round(time.monotonic() - self.began, 3)
         if self.code and "ended" not in self.output:
             self.output["code"] = self.code
         for name, stream in self.streams.items():
-            if stream.data:
+            if stream.data and name not in self.output:
                 self.output[name] = stream.text()
         return True
 
@@ -120,12 +120,17 @@ def nested_outputs(job, marker):
     import json  # in here: it takes longer to load than Python itself
 
     before, record, _ = split_frame(job.output.get("out", ""), marker)
+    probes = job.key["probes"]
     if record is not None:
-        return json.loads(record)["outputs"]
+        try:
+            outputs = json.loads(record)["outputs"]
+            return dict((name, outputs[name]) for name in probes)
+        except (ValueError, LookupError, TypeError):
+            before = "its answer cannot be read"
     lines = (job.output.get("err", "").strip() or before.strip()).splitlines()
     prefix = " ".join(job.argv[: len(job.argv) - 3])
     reason = lines[-1][:300] if lines else "ended with status %s" % job.output.get("code", 0)
     if job.output.get("ended") == "timeout":
         reason = "no answer in time"
     error = {"ended": "error", "err": "%s: %s" % (prefix, reason)}
-    return dict((name, {"": error}) for name in job.key["probes"])
+    return dict((name, {"": error}) for name in probes)

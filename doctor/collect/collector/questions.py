@@ -12,6 +12,8 @@ from doctor.remote.runtime.streams import write_all
 HELPERS = (find_tool, matching_paths, run_tool)  # of questions, beside what they import
 PATIENCE = 0.2  # seconds that a question may take before another child goes on with the others
 NUMBER_BYTES = 2
+ANSWER_LIMIT = 65536  # bytes of an answer, where the probe has no other
+LINE_LIMIT = 64  # bytes of a line before an answer
 BEGUN = -1  # in place of an exit code: the question is being answered
 
 
@@ -48,6 +50,11 @@ class Questions:
     def need_child(self, running, now):
         """Whether nobody is there to begin the next question soon."""
         return bool(self.waiting) and not any(isinstance(job, Answerer) and job.is_quick(now) for job in running)
+
+    def answer_limit(self, number):
+        """Bytes of an answer, at most. Raises: KeyError for what is no question's number."""
+        self.names[number]
+        return self.distinct[number][1].get("limit", ANSWER_LIMIT)
 
     def store(self, number, output):
         for name in self.names[number]:
@@ -89,25 +96,43 @@ class Answerer(Job):
         if name == "err":
             Job.take(self, name, piece)
             return
+        if "ended" in self.output:
+            return
         self.received += piece
-        while True:
-            line, newline, rest = self.received.partition(b"\n")
-            number, code, cut, size = [int(word) for word in line.split()] if newline else (0, 0, 0, 1 << 62)
-            if len(rest) < size:
-                return
-            self.received = rest[size:]
-            if code == BEGUN:
-                self.begin(number)
-            else:
-                self.finish_one(number, code, cut, rest[:size].decode("ascii", "replace"))
+        try:
+            while self.take_line():
+                pass
+        except (ValueError, KeyError):
+            self.received = b""
+            self.output.update(ended="error", err="a question wrote among the answers of its child")
+            self.end()
+
+    def take_line(self):
+        """One message; False when none is complete. Raises: ValueError, KeyError for what no `answer_all` writes."""
+        line, newline, rest = self.received.partition(b"\n")
+        if not newline:
+            if len(line) > LINE_LIMIT:
+                raise ValueError("no line")
+            return False
+        number, code, cut, size = [int(word) for word in line[: LINE_LIMIT + 1].split()]
+        if size > self.questions.answer_limit(number) or size < 0:
+            raise ValueError("no size")
+        if len(rest) < size:
+            return False
+        self.received = rest[size:]
+        if code == BEGUN:
+            self.begin(number)
+        else:
+            self.finish_one(number, code, cut, rest[:size].decode("ascii", "replace"))
+        return True
 
     def begin(self, number):
-        self.current, self.began, self.idle = number, time.time(), False
+        self.current, self.began, self.idle = number, time.monotonic(), False
         self.deadline = self.began + self.questions.distinct[number][1].get("timeout", 10)
         self.questions.waiting.discard(number)
 
     def finish_one(self, number, code, cut, text):
-        output = {"seconds": round(time.time() - self.began, 3), "err" if code else "out": text}
+        output = {"seconds": round(time.monotonic() - self.began, 3), "err" if code else "out": text}
         if code:
             output["code"] = code
         if cut:
@@ -143,7 +168,7 @@ def answer_all(distinct, job_input, environ):
             os._exit(0)
         name, probe = distinct[number]
         code, text = answer(name, probe, job_input)
-        limit = probe.get("limit", 65536)
+        limit = probe.get("limit", ANSWER_LIMIT)
         message = b"%d %d %d %d\n" % (number, code, len(text) > limit, len(text[:limit])) + text[:limit]
 
 

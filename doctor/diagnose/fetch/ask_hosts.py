@@ -129,8 +129,8 @@ def _literals(signatures: Iterable[Signature]) -> list[str]:
 def _prepared(fixed: str, seconds: float, request: LogRequest) -> Request:
     marker = new_marker()
     text = f'{{"marker": "{marker}", "seconds": {max(seconds - MARGIN, 0.5)}, {fixed}'.encode("ascii")
-    command = stdin_command(source(), text, prefix=request.within, as_root=request.sudo)
-    return Request(command, source() + text, marker)
+    command = stdin_command(source(), len(text), prefix=request.within, as_root=request.sudo)
+    return Request(command, source(), text, marker)
 
 
 def _visit(host: str, transport: Transport, request: Request, seconds: float, room: int) -> HostLogs:

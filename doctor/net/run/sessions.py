@@ -152,7 +152,7 @@ class Probers:
         }
         first, source = msgspec.json.encode(request), prober_program()
         try:
-            session = self._transport.open_session(host, stdin_command(source, first, self._python, self._within))
+            session = self._transport.open_session(host, stdin_command(source, len(first), self._python, self._within))
             session.send(source + first)
             self._inbox.put((host, session))
             for line in session:

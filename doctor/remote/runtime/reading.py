@@ -76,12 +76,12 @@ def run_tool(argv, environ, seconds):
         pid = fork_child(lambda: os.execve(argv[0], argv, environ), 0, ends[1], ends[2], own_session=False)
     for end in ends.values():
         os.close(end)
-    poll, outputs, deadline = select.poll(), {pipes[0][0]: [], pipes[1][0]: []}, time.time() + seconds
+    poll, outputs, deadline = select.poll(), {pipes[0][0]: [], pipes[1][0]: []}, time.monotonic() + seconds
     reading = set(outputs)
     for fd in outputs:
         poll.register(fd, select.POLLIN)
-    while reading and time.time() < deadline:
-        for fd, _ in poll.poll(max(1, int(1000 * (deadline - time.time())))):
+    while reading and time.monotonic() < deadline:
+        for fd, _ in poll.poll(max(1, int(1000 * (deadline - time.monotonic())))):
             piece = os.read(fd, 65536)
             outputs[fd].append(piece)
             if not piece:

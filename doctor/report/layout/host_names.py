@@ -22,13 +22,17 @@ class Fleet:
         self.hosts = tuple(dict.fromkeys(hosts))
         self.positions = {host: number for number, host in enumerate(self.hosts)}
         self._folded: dict[tuple[str, ...], str] = {}
+        self._ordered: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def ordered(self, hosts: Iterable[str]) -> tuple[str, ...]:
         """Each host once: those of the inventory in its order, then the others by name. The empty name is dropped."""
-        unique = {host for host in hosts if host}
-        if len(unique) < 2:
-            return tuple(unique)
-        return tuple(sorted(unique, key=lambda host: (self.positions.get(host, len(self.positions)), host)))
+        key = tuple(hosts)
+        if key not in self._ordered:
+            unique = {host for host in key if host}
+            self._ordered[key] = tuple(
+                sorted(unique, key=lambda host: (self.positions.get(host, len(self.positions)), host))
+            )
+        return self._ordered[key]
 
     def fold(self, hosts: Collection[str]) -> str:
         """The names of ``hosts``, as a nodeset where that is safe, else with commas between."""

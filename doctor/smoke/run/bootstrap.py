@@ -16,7 +16,7 @@ def agent_request(
     ``python`` is the interpreter's path, where it is known; otherwise the host searches for one.
     """
     source, first = programs.agent(), prepare_request(marker, listen, port)
-    return Request(stdin_command(source, first, python, within), source + first, marker)
+    return Request(stdin_command(source, len(first), python, within), source, first, marker)
 
 
 def prepare_request(marker: str, listen: bool, port: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import NoReturn
 
 from doctor.engine.sanitize import strip_control_chars
@@ -67,16 +68,17 @@ class ExecSession:
         for buffer in (self._channel.in_buffer, self._channel.in_stderr_buffer):
             buffer.set_event(self._data_event)
 
-    def run(self, command: str, stdin: bytes, timeout: float, end: bytes = b"") -> CommandResult:
+    def run(self, command: str, stdin: Callable[[], bytes], timeout: float, end: bytes = b"") -> CommandResult:
         """Runs the command to its end, or until its output ends with ``end``.
+
+        ``stdin`` makes its input, which is dropped once it is sent: many commands run at once.
 
         Raises: TransportError, with the output until then.
         """
         return self._converse(command, stdin, timeout, end)
 
-    def resume(self, stdin: bytes, timeout: float, end: bytes) -> CommandResult:
+    def resume(self, stdin: Callable[[], bytes], timeout: float, end: bytes) -> CommandResult:
         """Sends more to a command that waits, and goes on as `run` does. Raises: TransportError."""
-        self._out, self._err = bytearray(), bytearray()
         return self._converse("", stdin, timeout, end)
 
     def can_resume(self) -> bool:
@@ -87,7 +89,7 @@ class ExecSession:
         """Ends a command that waits."""
         self._channel.close()
 
-    def _converse(self, command: str, stdin: bytes, timeout: float, end: bytes) -> CommandResult:
+    def _converse(self, command: str, stdin: Callable[[], bytes], timeout: float, end: bytes) -> CommandResult:
         channel, deadline = self._channel, time.monotonic() + timeout
         self._connection.stream.deadline = deadline
         channel.event = _DeadlineEvent(deadline)
@@ -97,7 +99,7 @@ class ExecSession:
             if command:
                 self._request_exec(channel, command)
             channel.settimeout(0.0)
-            self.waits = self._exchange(channel, memoryview(stdin), deadline, end)
+            self.waits = self._exchange(channel, memoryview(stdin()), deadline, end)
         except TimeoutError:
             self._fail_late(timeout)
         except (paramiko.SSHException, EOFError, OSError):
@@ -166,7 +168,7 @@ class ExecSession:
         except OSError:  # it may have ended just now
             if not channel.closed:
                 raise
-        return stdin[:0] if channel.closed else stdin
+        return memoryview(b"") if channel.closed or not stdin else stdin
 
     def _finish(self, channel: paramiko.Channel) -> CommandResult:
         name = self._connection.signals.pop(channel.chanid, "")
@@ -189,4 +191,6 @@ class ExecSession:
         raise transport_error(kind, text, partial_result=self._result(NO_STATUS))
 
     def _result(self, code: int) -> CommandResult:
-        return CommandResult(code, bytes(self._out), bytes(self._err), self._sent, time.time())
+        out, err = self._out, self._err
+        self._out, self._err = bytearray(), bytearray()  # a command that waits need not keep what it said
+        return CommandResult(code, bytes(out), bytes(err), self._sent, time.time())

@@ -6,6 +6,7 @@ message is lost and nothing else.
 
 from __future__ import annotations
 
+import io
 import logging
 import signal
 import threading
@@ -20,7 +21,7 @@ from doctor.transport.ssh.stream import Stream
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else its errors go to stderr
 _LARGEST_PACKET = 1 << 20
-_CHANNEL_REQUEST = 98
+_CHANNEL_DATA, _CHANNEL_REQUEST = 94, 98
 _QUICK_KEX = ("curve25519-sha256@libssh.org",)
 _QUICK_CIPHERS = ("aes128-gcm@openssh.com", "aes128-ctr")
 _QUICK_MACS = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-256")
@@ -35,6 +36,10 @@ def _preferred_first(preferred: tuple[str, ...], supported: tuple[str, ...]) -> 
 
 
 class _Packets(Packetizer):
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)  # type: ignore[arg-type]
+        self.stream = stream
+
     def start_handshake(self, timeout: float) -> None:
         """No Timer thread for each connection: `SshConnection.wait` has the deadline."""
 
@@ -42,6 +47,9 @@ class _Packets(Packetizer):
         """Raises: SSHException, when the host announces a packet that no sshd would send."""
         if n > _LARGEST_PACKET:
             raise paramiko.SSHException("a packet larger than any that SSH allows")
+        # Most packets come several at once: what is there already needs none of paramiko's waiting.
+        if not getattr(self, "_Packetizer__remainder", b"?") and (ready := self.stream.take(n)):
+            return ready
         return super().read_all(n, check_rekey)
 
 
@@ -69,10 +77,6 @@ class SshConnection(paramiko.Transport):
         self.signals: dict[int, str] = {}
         """The signals that ended commands, by the channel's number."""
         self._thread_local = threading.local()
-        options = self.get_security_options()
-        options.kex = _preferred_first(_QUICK_KEX, tuple(options.kex))
-        options.ciphers = _preferred_first(_QUICK_CIPHERS, tuple(options.ciphers))
-        options.digests = _preferred_first(_QUICK_MACS, tuple(options.digests))
 
     def prefer_keys(self, kinds: list[str]) -> None:
         """Asks for a host key of a type that is known, if the host has one."""
@@ -81,6 +85,11 @@ class SshConnection(paramiko.Transport):
         ]
         options = self.get_security_options()
         options.key_types = _preferred_first(tuple(dict.fromkeys(key_types)), tuple(options.key_types))
+
+    def _filter_algorithm(self, type_: str) -> tuple[str, ...]:
+        """We disable none, and are asked for all of them again and again."""
+        preferred: tuple[str, ...] = getattr(self, f"_preferred_{type_}")
+        return preferred
 
     def wait(self, event: threading.Event, stage: str) -> None:
         """Waits for an event of the connecting stages. Raises: Unreached."""
@@ -153,8 +162,28 @@ def _recording_signals(table: dict[int, Any]) -> dict[int, Any]:
     return {**table, _CHANNEL_REQUEST: request} if handle else table
 
 
-SshConnection._channel_handler_table = _recording_signals(  # type: ignore[attr-defined]
-    getattr(paramiko.Transport, "_channel_handler_table", {})
+def _forgetting_data(table: dict[int, Any]) -> dict[int, Any]:
+    """A table of handlers that leaves nothing of the last data in the message, which paramiko keeps until the next."""
+    handle = table.get(_CHANNEL_DATA)
+
+    def feed(channel: paramiko.Channel, message: paramiko.Message) -> None:
+        if handle:
+            handle(channel, message)
+        message.packet = io.BytesIO()
+
+    return {**table, _CHANNEL_DATA: feed} if handle else table
+
+
+def _prefer_quick() -> None:
+    """Once for all connections: paramiko tests each list of algorithms that a connection is set to."""
+    for name, quick in (("kex", _QUICK_KEX), ("ciphers", _QUICK_CIPHERS), ("macs", _QUICK_MACS)):
+        supported: tuple[str, ...] = getattr(paramiko.Transport, f"_preferred_{name}")
+        setattr(SshConnection, f"_preferred_{name}", _preferred_first(quick, supported))
+
+
+_prefer_quick()
+SshConnection._channel_handler_table = _forgetting_data(  # type: ignore[attr-defined]
+    _recording_signals(getattr(paramiko.Transport, "_channel_handler_table", {}))
 )
 
 

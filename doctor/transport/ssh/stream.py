@@ -15,7 +15,8 @@ from doctor.transport import TransportError
 from doctor.transport.messages import format_seconds, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 
-_CHUNK = 1 << 16
+_CHUNK = 1 << 14
+"""Bytes of a recv: so much memory each connection holds while it waits."""
 _PREAMBLE = 8192
 """Bytes that a server may say before its SSH banner."""
 _STALL = 0.5
@@ -46,6 +47,14 @@ class Stream:
             if self._quick:
                 with contextlib.suppress(OSError):
                     self._pipe.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+        self._buffer = ahead[count:]
+        return ahead[:count]
+
+    def take(self, count: int) -> bytes:
+        """So many bytes that have been received already; none where fewer have been."""
+        ahead = self._buffer
+        if len(ahead) < count:
+            return b""
         self._buffer = ahead[count:]
         return ahead[:count]
 

@@ -45,19 +45,21 @@ class Ssh:
 
     def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
         """See `doctor.transport.Transport.run`. A command that is late or floods is cut off with its connection."""
-        return self._run(host, lambda: self._open_exec(host), lambda session: session.run(command, stdin, timeout))
+        return self._run(
+            host, lambda: self._open_exec(host), lambda session: session.run(command, lambda: stdin, timeout)
+        )
 
     def run_kept(self, host: str, request: Request, timeout: float) -> CommandResult:
         """See `doctor.transport.KeepsCommands`."""
         kept = self._take_kept(host)
         if kept:
             return self._run(
-                host, lambda: kept, lambda session: session.resume(request.follow_up, timeout, request.end)
+                host, lambda: kept, lambda session: session.resume(lambda: request.follow_up, timeout, request.end)
             )
         return self._run(
             host,
             lambda: self._open_exec(host),
-            lambda session: session.run(request.command, request.stdin, timeout, request.end),
+            lambda session: session.run(request.command, lambda: request.stdin, timeout, request.end),
         )
 
     def end_kept(self) -> None:

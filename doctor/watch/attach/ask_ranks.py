@@ -57,7 +57,7 @@ def ask_ranks(
         marker = new_marker()
         fields = {**msgspec.to_builtins(request), "marker": marker, "stack_seconds": STACK_SECONDS}
         text = json.dumps(fields).encode("ascii")
-        command = stdin_command(source(), text, prefix=request.within, as_root=request.sudo)
+        command = stdin_command(source(), len(text), prefix=request.within, as_root=request.sudo)
         try:
             return _parsed(transport.run(host, command, source() + text, seconds), marker)
         except TransportError as error:

@@ -67,7 +67,7 @@ class Carrier:
                     poll.unregister(fd)
                 except KeyError:
                     pass
-            self.tend(time.time())
+            self.tend(time.monotonic())
 
     def register(self, poll):
         poll.register(0, select.POLLIN)
@@ -167,10 +167,10 @@ class Carrier:
         """The controller has gone."""
         for command in self.commands.values():
             command.end()
-        deadline = time.time() + 2 * GRACE
-        while self.commands and time.time() < deadline:
+        deadline = time.monotonic() + 2 * GRACE
+        while self.commands and time.monotonic() < deadline:
             for command in list(self.commands.values()):
-                if command.over(time.time()):
+                if command.over(time.monotonic()):
                     del self.commands[command.number]
             time.sleep(0.005)
         for command in self.commands.values():

@@ -87,7 +87,7 @@ class Command:
         """Asks it to end; what does not is killed at the deadline."""
         self.close_stdin()
         if self.deadline is None:
-            self.deadline = time.time() + GRACE
+            self.deadline = time.monotonic() + GRACE
             signal_group(self.pid, signal.SIGTERM)
 
     def over(self, now):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from doctor.facts.gpu import GpuCards, GpuInventory, GpuTopology, NvidiaSmi, NvL
 from doctor.facts.host_settings import HostSettings, NetworkCards
 from doctor.facts.kernel_log import KernelLog, format_age, read_kernel_log
 from doctor.facts.mounts import MountAnswers, MountTable, try_mounts
-from doctor.facts.rdma import RdmaPorts, chosen_ports, read_rdma
+from doctor.facts.rdma import ERROR_COUNTERS, RdmaPorts, chosen_ports, read_rdma
 from doctor.facts.snapshot import HostSnapshot, read_snapshot
 from tests.checks.gpu_hosts import port, rdma
 from tests.examples import examples
@@ -138,6 +140,40 @@ def test_the_tree_of_sysfs_is_read(tmp_path: Path) -> None:
     assert [(gid.index, gid.kind, gid.is_ipv4) for gid in own.gids] == [(3, "RoCE v2", True)]
     assert own.before == own.after == {"symbol_error": 3, "out_of_sequence": 12}
     assert own.interface == "none0"
+
+
+COUNTERS = {
+    # Linux, drivers/infiniband/hw/efa/efa_verbs.c; values as in linux-rdma/perftest issue 113: traffic, and no fault.
+    "efa": {"rx_drops": (0, 0), "send_wrs": (1, 9), "tx_pkts": (1, 90), "unresponsive_remote_events": (0, 0)},
+    "efa, a peer that is gone": {"unresponsive_remote_events": (0, 2), "rx_bytes": (2, 90)},
+    # drivers/infiniband/hw/bnxt_re/hw_counters.c
+    "bnxt_re": {"to_retransmits": (7, 7), "rx_pkts": (1, 900), "rnr_naks_rcvd": (1, 5), "rx_cnp_pkts": (1, 80)},
+    "bnxt_re, packets lost": {"to_retransmits": (7, 19), "seq_err_naks_rcvd": (3, 9)},
+    # an H100 host of leptonai/gpud: infiniband/class/testdata
+    "mlx5": {"duplicate_request": (0, 4), "roce_adp_retrans": (0, 0), "rx_dct_connect": (0, 3), "lifespan": (10, 10)},
+}
+
+
+@pytest.mark.parametrize(("name", "grown"), [(name, ", " in name) for name in COUNTERS])
+def test_the_counters_of_every_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, grown: bool) -> None:
+    port = tmp_path / "sys/rdmap16s27/ports/1"
+    (port / "hw_counters").mkdir(parents=True)
+    (port / "state").write_text("4: ACTIVE\n")
+
+    def count(place: int) -> None:
+        for counter, values in COUNTERS[name].items():
+            (port / "hw_counters" / counter).write_text(f"{values[place]}\n")
+
+    count(0)
+    monkeypatch.setattr(time, "sleep", lambda seconds: count(1))
+    namespace: dict[str, Any] = {}
+    exec(function_source(read_rdma).replace("/sys/class/infiniband", str(tmp_path / "sys")), namespace)
+    own = answered(RdmaPorts, namespace["read_rdma"]({})).ports["rdmap16s27:1"]
+    assert bool(own.growth) == grown
+
+
+def test_every_counter_that_is_judged_is_read() -> None:
+    assert set(ERROR_COUNTERS) <= set(re.findall(r'"(\w+)"', function_source(read_rdma)))
 
 
 @pytest.mark.parametrize(

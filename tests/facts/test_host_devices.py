@@ -217,6 +217,22 @@ def test_host_settings() -> None:
     assert value.is_portable is False
 
 
+def test_an_arm_host() -> None:
+    """Kunpeng: Linux, admin-guide/kernel-parameters.txt (iommu.passthrough, kpti); openEuler (smmu.bypassdev)."""
+    line = (
+        "BOOT_IMAGE=/vmlinuz-4.19.90 root=/dev/mapper/openeuler-root ro iommu.passthrough=1 smmu.bypassdev=0x1000:0x17"
+    )
+    arm = {
+        **SETTINGS,
+        "/proc/cmdline": f"{line} kpti=off pci=realloc crashkernel=1024M,high\n",
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource": "arch_sys_counter\n",
+        "/sys/devices/system/node/possible": "0-3\n",
+    }
+    value = learned(HostSettings, {path: Output(out=text) for path, text in arm.items()})
+    assert value.command_line == ("iommu.passthrough=1", "kpti=off", "pci=realloc", "smmu.bypassdev=0x1000:0x17")
+    assert (value.clock_source, value.numa_nodes) == ("arch_sys_counter", 4)
+
+
 def test_a_host_that_shows_nothing_but_its_kernel() -> None:
     bare = {"/proc/sys/kernel/osrelease": Output(out="6.8.0\n"), "/proc/swaps": Output(ended="absent")}
     value = learned(HostSettings, bare)
@@ -240,6 +256,47 @@ def test_the_table_of_mounts() -> None:
     text = "nas1:/a /my\\040data nfs4 rw 0 0\n/dev/sda1 / ext4 rw 0 0\nbad\nx /run/user/1 fuse.portal rw 0 0\n"
     table = learned(MountTable, {"/proc/self/mounts": Output(out=text)})
     assert [(mount.target, mount.source, mount.kind) for mount in table.mounts] == [("/my data", "nas1:/a", "nfs4")]
+
+
+ROWS = [
+    # Public files 43624771056 and 34070036626: GPFS has a name for a source
+    ("/dev/vesta_scratch /soft gpfs rw,relatime 0 0", "/soft", "gpfs"),
+    ("scratch /fs/scratch gpfs rw,relatime 0 0", "/fs/scratch", "gpfs"),
+    # 61970075066, and 42992187578 of a volume in Kubernetes
+    (
+        "JuiceFS:juicefs-prod /mnt/juicefs fuse.juicefs rw,nosuid,nodev,relatime,user_id=1002,group_id=1002 0 0",
+        "/mnt/juicefs",
+        "fuse.juicefs",
+    ),
+    (
+        "JuiceFS:juicefs-volume1 /var/lib/juicefs/volume/juicefs-volume1-pv fuse.juicefs rw,relatime,user_id=0 0 0",
+        "/var/lib/juicefs/volume/juicefs-volume1-pv",
+        "fuse.juicefs",
+    ),
+    # 4760471278, 4588442484 (Fluid): caches for training data
+    (
+        "alluxio-fuse /runtime-mnt/x fuse.alluxio-fuse rw,nosuid,nodev,relatime 0 0",
+        "/runtime-mnt/x",
+        "fuse.alluxio-fuse",
+    ),
+    ("jindofs-fuse /runtime-mnt/y fuse.jindofs-fuse rw 0 0", "/runtime-mnt/y", "fuse.jindofs-fuse"),
+    ("goosefs-fuse /runtime-mnt/z fuse.goosefs-fuse rw 0 0", "/runtime-mnt/z", "fuse.goosefs-fuse"),
+    # 54773958000, 13933822891: Lustre over InfiniBand, with two servers
+    ("192.168.1.1@o2ib:/fs /lustre lustre rw 0 0", "/lustre", "lustre"),
+    ("10.0.0.40@o2ib:10.0.0.41@o2ib:/scratch1 /scratch lustre rw 0 0", "/scratch", "lustre"),
+    # 52840594035: NFS with several connections and servers
+    (
+        "172.27.255.33:/volumes/47d3 /mnt/data1 nfs rw,relatime,vers=3,proto=tcp,nconnect=16,remoteports=dns 0 0",
+        "/mnt/data1",
+        "nfs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("row", "target", "kind"), ROWS)
+def test_real_rows_of_the_table_of_mounts(row: str, target: str, kind: str) -> None:
+    table = learned(MountTable, {"/proc/self/mounts": Output(out=f"proc /proc proc rw,relatime 0 0\n{row}\n")})
+    assert [(mount.target, mount.kind) for mount in table.mounts] == [(target, kind)]
 
 
 def test_paths_that_are_mounted_on_demand() -> None:

@@ -13,20 +13,25 @@ def dcgm_unhealthy(health: DcgmHealth) -> Iterator[Finding]:
     look at nvidia-smi shows a moment.
 
     ## What to do
-    On {host}: `dcgmi health -g 0 -c`, then `dcgmi diag -r 2` while no job runs. Two reports are known to be no fault:
-    NVLinks that are down on GPUs that have none, and an IMEX daemon that is not ready on a single host.
+    On {host}: `dcgmi health -g 0 -c`, then `dcgmi diag -r 2` while no job runs. One report is known to be no fault:
+    NVLinks that are down on GPUs that have none.
 
     ## Source
     NVIDIA DCGM, `dcgmi health -c -j` (dcgmi/Health.cpp of github.com/NVIDIA/DCGM). It is left out where the host engine
-    does not run, or no watch is on. NVIDIA/NVSentinel issues 1471 and 1481 for what is no fault.
+    does not run, or no watch is on. NVIDIA/NVSentinel issue 1481 for what is no fault. An IMEX daemon that does not run
+    is left out: single hosts need none, and on racks it is started with the job (NVSentinel issue 1471, DCGM issue
+    308); `imex-domain-not-up` asks it.
     """
     if health.overall == "Healthy":
         return
     by_device: dict[str, list[str]] = {}
-    for device, _, words in health.problems:
+    problems = [problem for problem in health.problems if "IMEX daemon status" not in problem[2]]
+    if health.problems and not problems:
+        return
+    for device, _, words in problems:
         by_device.setdefault(device, []).append(words)
-    for device, problems in by_device.items():
-        yield Finding("DCGM: {device}: {observed}", device=device, observed=problems)
+    for device, reports in by_device.items():
+        yield Finding("DCGM: {device}: {observed}", device=device, observed=reports)
     if not by_device:
         yield Finding(
             "DCGM: overall health is {observed}; expected {expected}", observed=health.overall, expected="Healthy"

@@ -3,7 +3,9 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, check
 from doctor.facts.kernel_log import DAY, KernelLog, format_age
 
-KILLED = r"^(?:(Memory cgroup out of memory|Out of [Mm]emory)[^:]*: )?Killed process ([0-9]+) \(([^)]*)\)"
+KILLED = (
+    r"^(?:(Memory cgroup out of memory|Out of [Mm]emory)[^:]*: )?Killed process ([0-9]+)(?:, UID [0-9]+,)? \(([^)]*)\)"
+)
 
 
 @check(severity=WARNING, area="memory")

@@ -145,6 +145,12 @@ def fleet_a3(make_fleet: Callable[..., Fleet]) -> Fleet:
 
 
 @pytest.fixture(scope="session")
+def fleet_a5(make_fleet: Callable[..., Fleet]) -> Fleet:
+    """Four healthy hosts with 8 NPUs of the 950 family each."""
+    return make_fleet(4, prepared("A5"), shm="4g")
+
+
+@pytest.fixture(scope="session")
 def fleet_gpu(make_fleet: Callable[..., Fleet]) -> Fleet:
     """Four healthy hosts with 4 NVIDIA H100 GPUs and two RoCE adapters each."""
     return make_fleet(4, {name: merge(PREPARED, own) for name, own in gpu_fleet(4).items()}, shm="4g")

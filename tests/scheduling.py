@@ -24,7 +24,7 @@ class Division(NamedTuple):
     divided: str = ""
 
 
-FLEET = r"\[(cpu|a1|a2|a3)\b"
+FLEET = r"\[(cpu|a1|a2|a3|a5)\b"
 LONG = {
     "tests/test_faults.py": Division(100, FLEET, parts=2, divided="a2"),
     "tests/smoke/test_hosts.py": Division(70, parts=2),

@@ -23,7 +23,7 @@ from tests.watch.proofs import TESTS as WATCH_TESTS
 
 TABLES = sorted(path.stem for path in Path(__file__).with_name("faults").glob("[a-z]*.py"))
 ROWS: list[Row] = [row for name in TABLES for row in importlib.import_module(f"tests.faults.{name}").ROWS]
-KINDS = ("cpu", "a1", "a2", "a3", "gpu")
+KINDS = ("cpu", "a1", "a2", "a3", "a5", "gpu")
 CATALOGUE = {one.name: one for one in load_checks()}
 SMOKE = {name for name, one in CATALOGUE.items() if one.area == "smoke"}
 WATCH = {name for name, one in CATALOGUE.items() if one.area == "loss"}

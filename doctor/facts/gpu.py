@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from itertools import takewhile
 from typing import Any, Literal
 
 import msgspec
@@ -378,7 +379,7 @@ class GpuTopology(Fact, frozen=True):
         header = next((row for row in rows if row and row[0] == "GPU0" and "X" not in row[1:2]), None)
         if header is None:
             raise Absent("nvidia-smi shows no topology")
-        devices = [name for name in header if re.fullmatch(r"(GPU|NIC|mlx[45]_|mlx5_bond_|bnxt_re)[0-9]+", name)]
+        devices = list(takewhile(lambda name: name not in ("CPU", "NUMA", "GPU"), header))
         links = []
         for row in rows:
             if row and row[0] in devices and len(row) > len(devices) and "X" in row[1 : len(devices) + 1]:

@@ -29,8 +29,10 @@ _CHASSIS = "/sys/class/dmi/id/chassis_type"
 PORTABLE = frozenset(("8", "9", "10", "11", "14", "30", "31", "32"))
 """Types of chassis that run on a battery: laptops, tablets (SMBIOS 3.7, table 17)."""
 _TUNING_WORD = re.compile(
-    r"(iommu|intel_iommu|amd_iommu|pci|isolcpus|nohz_full|mitigations|(default_)?hugepages(z)?|transparent_hugepage"
-    r"|numa_balancing|clocksource|tsc|(processor|intel_idle)\.max_cstate|intel_pstate|idle|nosmt)(=|$)"
+    r"(iommu|iommu\.(passthrough|strict|forcedac)|intel_iommu|amd_iommu|arm-smmu(-v3)?\.disable_bypass|smmu\.bypassdev"
+    r"|pci|isolcpus|nohz_full|rcu_nocbs|mitigations|kpti|(default_)?hugepages(z)?|transparent_hugepage|init_on_alloc"
+    r"|numa_balancing|clocksource|tsc|(processor|intel_idle)\.max_cstate|cpuidle\.off|intel_pstate|amd_pstate|idle"
+    r"|nosmt)(=|$)"
 )
 """Words of the kernel's command line that change performance, and not those that name this host's disks."""
 

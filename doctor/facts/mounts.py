@@ -13,11 +13,11 @@ from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ask, read
 _FUSE = (
     *("glusterfs", "juicefs", "ceph-fuse", "sshfs", "curvefs", "rclone", "hf3fs", "moosefs", "mfs", "seaweedfs"),
     *("s3fs", "mount-s3", "goofys", "geesefs", "gcsfuse", "blobfuse", "blobfuse2", "ossfs", "ossfs2", "obsfs", "cosfs"),
-    *("alluxio-fuse", "alluxio", "fuse_dfs", "quobyte"),
+    *("alluxio-fuse", "alluxio", "jindofs-fuse", "goosefs-fuse", "fuse_dfs", "quobyte"),
 )
 KINDS = frozenset(
     (
-        *("nfs", "nfs4", "lustre", "gpfs", "ceph", "beegfs", "cifs", "smb3", "wekafs", "dpc"),
+        *("nfs", "nfs4", "lustre", "gpfs", "ceph", "beegfs", "cifs", "smb3", "wekafs", "dpc", "JuiceFS"),
         *("panfs", "orangefs", "pvfs2", "afs", "9p", "virtiofs", "gfs2", "ocfs2", "glusterfs"),
         *(f"fuse.{name}" for name in _FUSE),
     )

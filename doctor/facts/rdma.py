@@ -21,8 +21,23 @@ ERROR_COUNTERS = (
     "local_ack_timeout_err",
     "rnr_nak_retry_err",
     "rx_icrc_encapsulated",
+    "port_xmit_discards",
+    "req_transport_retries_exceeded",
+    "to_retransmits",
+    "seq_err_naks_rcvd",
+    "max_retry_exceeded",
+    "unrecoverable_err",
+    "oos_drop_count",
+    "rx_roce_errors",
+    "rx_roce_discards",
+    "tx_rdma_ack_timeout",
+    "req_rx_pkt_seq_err",
+    "req_tx_retry_excd_err",
+    "unresponsive_remote_events",
+    "impaired_remote_conn_events",
 )
-"""Counters that stand still on a sound network."""
+"""Counters that stand still on a sound network: of InfiniBand, mlx5, bnxt_re (to_retransmits to rx_roce_discards),
+ionic, and EFA (the last two)."""
 ROCE_V2 = "RoCE v2"
 
 
@@ -84,9 +99,27 @@ def read_rdma(arguments: dict[str, Any]) -> list[dict[str, Any]]:  # noqa: C901 
         "link_downed",
         "port_rcv_errors",
         "local_link_integrity_errors",
+        "excessive_buffer_overrun_errors",
+        "packet_seq_err",
+        "out_of_sequence",
+        "local_ack_timeout_err",
+        "rnr_nak_retry_err",
+        "rx_icrc_encapsulated",
+        "port_xmit_discards",
+        "req_transport_retries_exceeded",
+        "to_retransmits",
+        "seq_err_naks_rcvd",
+        "max_retry_exceeded",
+        "unrecoverable_err",
+        "oos_drop_count",
+        "rx_roce_errors",
+        "rx_roce_discards",
+        "tx_rdma_ack_timeout",
+        "req_rx_pkt_seq_err",
+        "req_tx_retry_excd_err",
+        "unresponsive_remote_events",
+        "impaired_remote_conn_events",
     ]
-    counter_names += ["excessive_buffer_overrun_errors", "packet_seq_err", "out_of_sequence", "local_ack_timeout_err"]
-    counter_names += ["rnr_nak_retry_err", "rx_icrc_encapsulated"]
     adapters = []
     active = []
     for name in names:
@@ -118,6 +151,7 @@ def read_rdma(arguments: dict[str, Any]) -> list[dict[str, Any]]:  # noqa: C901 
             "type": read(top, name, "hca_type"),
             "board": read(top, name, "board_id"),
             "firmware": read(top, name, "fw_ver"),
+            "virtual": os.path.exists(os.path.join(top, name, "device", "physfn")),
             "ports": ports,
         }
         adapters.append(device)
@@ -194,6 +228,8 @@ class RdmaDevice(msgspec.Struct, frozen=True):
     board: str
     firmware: str
     ports: tuple[RdmaPort, ...]
+    virtual: bool = False
+    """A virtual function (SR-IOV) of another adapter."""
 
 
 class RdmaPorts(Fact, frozen=True):

@@ -26,3 +26,12 @@ def test_each_device_with_its_problems() -> None:
 def test_an_overall_failure_without_a_device() -> None:
     found = said(judged("dcgm-unhealthy", {"w1": [DcgmHealth(overall="Failure", problems=())]}))
     assert found == [("w1", "DCGM: overall health is Failure; expected Healthy")]
+
+
+def test_an_imex_daemon_that_does_not_run_is_no_fault() -> None:
+    """NVIDIA/NVSentinel issue 1471 (8 H100 of one host), NVIDIA/aicr issue 2641 (idle GB300), NVIDIA/DCGM issue 308."""
+    imex = ("GPU 0", "Failure", "NVLINK system: IMEX daemon status is -3 (not READY)")
+    replays = ("GPU 0", "Warning", "PCIe system: 9 replays")
+    assert said(judged("dcgm-unhealthy", {"w1": [DcgmHealth(overall="Failure", problems=(imex,))]})) == []
+    both = DcgmHealth(overall="Failure", problems=(imex, replays))
+    assert said(judged("dcgm-unhealthy", {"w1": [both]})) == [("w1", "DCGM: GPU 0: PCIe system: 9 replays")]

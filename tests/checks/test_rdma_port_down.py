@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tests.checks.gpu_hosts import port, rdma
 from tests.checks.looked import fleet, job, judged, said
 
@@ -31,3 +33,15 @@ def test_a_link_without_a_subnet_manager() -> None:
 def test_a_port_that_the_job_names() -> None:
     ((host, _),) = said(judged("rdma-port-down", {"w1": [rdma(DOWN)]}, job(NCCL_IB_HCA="=mlx5_0:1")))
     assert host == "w1"
+
+
+def test_virtual_functions_count_where_the_job_has_nothing_else() -> None:
+    """A host with ten of them (k8s-rdma-sriov-dev-plugin issue 26), a pod with one (sriov-network-operator 382)."""
+    waiting = port(state="1: DOWN", physical="5: LinkUp", layer="InfiniBand")
+    card, function = rdma(port(layer="InfiniBand"), waiting).devices
+    function = msgspec.structs.replace(function, virtual=True)
+    host, pod = (msgspec.structs.replace(rdma(), devices=devices) for devices in ((card, function), (function,)))
+    assert said(judged("rdma-port-down", {"w1": [host]})) == []
+    assert said(judged("rdma-port-down", {"w1": [pod]})) == [
+        ("w1", "the RDMA port mlx5_1:1 is DOWN (LinkUp); expected ACTIVE")
+    ]

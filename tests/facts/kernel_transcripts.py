@@ -298,4 +298,14 @@ MESSAGES = (
     Message("41353227853", "SError Interrupt on CPU3, code 0x00000000bf000002 -- SError", HARDWARE),
     Message("8230592943", "Internal error: synchronous external abort: 96000010 [#1] PREEMPT SMP", HARDWARE),
     Message("69188068828", "EDAC MC0: 1 Corrected error"),
+    # leptonai/gpud, components/memory/testdata/dmesg.decode.iso.log: the form of kernel 2.6.32, and what is no fault
+    Message("gpud, dmesg.decode.iso.log", "Out of memory: Killed process 123, UID 48, (httpd)", MEMORY),
+    Message("gpud, dmesg.decode.iso.log (2)", "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),"),
+    Message(
+        "gpud, dmesg.decode.iso.log (3)",
+        "NVRM: Xid (PCI:0000:38:00): 43, pid=2924364, name=pt_main_thread, Ch 00000008",
+    ),
+    # the same, pkg/pstore/testdata/7530486857247/dmesg.txt
+    Message("gpud, pstore", "ata3: SATA link down (SStatus 0 SControl 300)"),
+    Message("gpud, pstore (2)", "mlx5_core 0000:41:00.1: Port module event: module 1, Cable unplugged"),
 )

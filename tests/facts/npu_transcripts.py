@@ -24,6 +24,7 @@ from doctor.facts.hccn import (
     Neighbours,
     Optics,
     TlsSwitches,
+    UbPorts,
     VnicAddresses,
 )
 from doctor.facts.npu import NpuChips, NpuMemoryErrors, NpuStart
@@ -639,4 +640,16 @@ OTHERS = (
         "unset",
     ),
     Printed(DRIVER + " (optical)", Optics, "Optical module is not present.\n", "unset", 20),
+    Printed(
+        "hicann/driver, docs/en/Ascend_950_HCCN_Tool, querying-the-npu-device-information.md",
+        UbPorts,
+        "+---------+---------+---------------------+-----------+-------------+------------+\n| UDie ID | Port ID | Speed Ability(Gbps) | Port Type | Link Status | Media Type |\n+---------+---------+---------------------+-----------+-------------+------------+\n| 0       | 4       | 400                 | UB        | UP          | Electrical |\n| 0       | 5       | 400                 | UB        | UP          | Electrical |\n| 0       | 6       | 400                 | UB        | UP          | Electrical |\n+---------+---------+---------------------+-----------+-------------+------------+\n+-----------------+--------------------------------------------+--------------------------------------------+-----------+-----------------+\n| Interface Name  | IP Address                                 | Netmask                                    | Bond Mode | Slaves          |\n+-----------------+--------------------------------------------+--------------------------------------------+-----------+-----------------+\n| end0v0          | 192.168.2.199                              | 255.255.255.0                              | NA        | NA              |\n| ipourma0        | ::10:0:dfdf:51                             | ffff:ffff:ffff:ffff::                      | NA        | NA              |\n|                 | ::10:0:dfdf:30                             | ffff:ffff:ffff:ffff::                      |           |                 |\n+-----------------+-----------+-----------------------------------------+\n| Name            | EID Index | EID                                     |\n| udma1           | 0         | 0000:0000:0000:0000:0010:0000:dfdf:0020 |\n",
+        "{'0/4': 'UP', '0/5': 'UP', '0/6': 'UP'}",
+    ),
+    Printed(
+        "the same, a single card of Atlas 350: no valid port",
+        UbPorts,
+        "| Interface Name  | IP Address                                 | Netmask                                    | Bond Mode | Slaves          |\n| end0v0          | 192.168.2.199                              | 255.255.255.0                              | NA        | NA              |\n",
+        "the NPU has no UB port",
+    ),
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from doctor.facts.gpu import GpuCards, GpuInventory, GpuTopology, NvidiaSmi, NvL
 from doctor.facts.host_settings import HostSettings, NetworkCards
 from doctor.facts.kernel_log import KernelLog, format_age, read_kernel_log
 from doctor.facts.mounts import MountAnswers, MountTable, try_mounts
-from doctor.facts.rdma import RdmaPorts, chosen_ports, read_rdma
+from doctor.facts.rdma import ERROR_COUNTERS, RdmaPorts, chosen_ports, read_rdma
 from doctor.facts.snapshot import HostSnapshot, read_snapshot
 from tests.checks.gpu_hosts import port, rdma
 from tests.examples import examples
@@ -140,6 +142,40 @@ def test_the_tree_of_sysfs_is_read(tmp_path: Path) -> None:
     assert own.interface == "none0"
 
 
+COUNTERS = {
+    # Linux, drivers/infiniband/hw/efa/efa_verbs.c; values as in linux-rdma/perftest issue 113: traffic, and no fault.
+    "efa": {"rx_drops": (0, 0), "send_wrs": (1, 9), "tx_pkts": (1, 90), "unresponsive_remote_events": (0, 0)},
+    "efa, a peer that is gone": {"unresponsive_remote_events": (0, 2), "rx_bytes": (2, 90)},
+    # drivers/infiniband/hw/bnxt_re/hw_counters.c
+    "bnxt_re": {"to_retransmits": (7, 7), "rx_pkts": (1, 900), "rnr_naks_rcvd": (1, 5), "rx_cnp_pkts": (1, 80)},
+    "bnxt_re, packets lost": {"to_retransmits": (7, 19), "seq_err_naks_rcvd": (3, 9)},
+    # an H100 host of leptonai/gpud: infiniband/class/testdata
+    "mlx5": {"duplicate_request": (0, 4), "roce_adp_retrans": (0, 0), "rx_dct_connect": (0, 3), "lifespan": (10, 10)},
+}
+
+
+@pytest.mark.parametrize(("name", "grown"), [(name, ", " in name) for name in COUNTERS])
+def test_the_counters_of_every_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, grown: bool) -> None:
+    port = tmp_path / "sys/rdmap16s27/ports/1"
+    (port / "hw_counters").mkdir(parents=True)
+    (port / "state").write_text("4: ACTIVE\n")
+
+    def count(place: int) -> None:
+        for counter, values in COUNTERS[name].items():
+            (port / "hw_counters" / counter).write_text(f"{values[place]}\n")
+
+    count(0)
+    monkeypatch.setattr(time, "sleep", lambda seconds: count(1))
+    namespace: dict[str, Any] = {}
+    exec(function_source(read_rdma).replace("/sys/class/infiniband", str(tmp_path / "sys")), namespace)
+    own = answered(RdmaPorts, namespace["read_rdma"]({})).ports["rdmap16s27:1"]
+    assert bool(own.growth) == grown
+
+
+def test_every_counter_that_is_judged_is_read() -> None:
+    assert set(ERROR_COUNTERS) <= set(re.findall(r'"(\w+)"', function_source(read_rdma)))
+
+
 @pytest.mark.parametrize(
     ("setting", "chosen", "missing"),
     [
@@ -181,6 +217,22 @@ def test_host_settings() -> None:
     assert value.is_portable is False
 
 
+def test_an_arm_host() -> None:
+    """Kunpeng: Linux, admin-guide/kernel-parameters.txt (iommu.passthrough, kpti); openEuler (smmu.bypassdev)."""
+    line = (
+        "BOOT_IMAGE=/vmlinuz-4.19.90 root=/dev/mapper/openeuler-root ro iommu.passthrough=1 smmu.bypassdev=0x1000:0x17"
+    )
+    arm = {
+        **SETTINGS,
+        "/proc/cmdline": f"{line} kpti=off pci=realloc crashkernel=1024M,high\n",
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource": "arch_sys_counter\n",
+        "/sys/devices/system/node/possible": "0-3\n",
+    }
+    value = learned(HostSettings, {path: Output(out=text) for path, text in arm.items()})
+    assert value.command_line == ("iommu.passthrough=1", "kpti=off", "pci=realloc", "smmu.bypassdev=0x1000:0x17")
+    assert (value.clock_source, value.numa_nodes) == ("arch_sys_counter", 4)
+
+
 def test_a_host_that_shows_nothing_but_its_kernel() -> None:
     bare = {"/proc/sys/kernel/osrelease": Output(out="6.8.0\n"), "/proc/swaps": Output(ended="absent")}
     value = learned(HostSettings, bare)
@@ -204,6 +256,47 @@ def test_the_table_of_mounts() -> None:
     text = "nas1:/a /my\\040data nfs4 rw 0 0\n/dev/sda1 / ext4 rw 0 0\nbad\nx /run/user/1 fuse.portal rw 0 0\n"
     table = learned(MountTable, {"/proc/self/mounts": Output(out=text)})
     assert [(mount.target, mount.source, mount.kind) for mount in table.mounts] == [("/my data", "nas1:/a", "nfs4")]
+
+
+ROWS = [
+    # Public files 43624771056 and 34070036626: GPFS has a name for a source
+    ("/dev/vesta_scratch /soft gpfs rw,relatime 0 0", "/soft", "gpfs"),
+    ("scratch /fs/scratch gpfs rw,relatime 0 0", "/fs/scratch", "gpfs"),
+    # 61970075066, and 42992187578 of a volume in Kubernetes
+    (
+        "JuiceFS:juicefs-prod /mnt/juicefs fuse.juicefs rw,nosuid,nodev,relatime,user_id=1002,group_id=1002 0 0",
+        "/mnt/juicefs",
+        "fuse.juicefs",
+    ),
+    (
+        "JuiceFS:juicefs-volume1 /var/lib/juicefs/volume/juicefs-volume1-pv fuse.juicefs rw,relatime,user_id=0 0 0",
+        "/var/lib/juicefs/volume/juicefs-volume1-pv",
+        "fuse.juicefs",
+    ),
+    # 4760471278, 4588442484 (Fluid): caches for training data
+    (
+        "alluxio-fuse /runtime-mnt/x fuse.alluxio-fuse rw,nosuid,nodev,relatime 0 0",
+        "/runtime-mnt/x",
+        "fuse.alluxio-fuse",
+    ),
+    ("jindofs-fuse /runtime-mnt/y fuse.jindofs-fuse rw 0 0", "/runtime-mnt/y", "fuse.jindofs-fuse"),
+    ("goosefs-fuse /runtime-mnt/z fuse.goosefs-fuse rw 0 0", "/runtime-mnt/z", "fuse.goosefs-fuse"),
+    # 54773958000, 13933822891: Lustre over InfiniBand, with two servers
+    ("192.168.1.1@o2ib:/fs /lustre lustre rw 0 0", "/lustre", "lustre"),
+    ("10.0.0.40@o2ib:10.0.0.41@o2ib:/scratch1 /scratch lustre rw 0 0", "/scratch", "lustre"),
+    # 52840594035: NFS with several connections and servers
+    (
+        "172.27.255.33:/volumes/47d3 /mnt/data1 nfs rw,relatime,vers=3,proto=tcp,nconnect=16,remoteports=dns 0 0",
+        "/mnt/data1",
+        "nfs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("row", "target", "kind"), ROWS)
+def test_real_rows_of_the_table_of_mounts(row: str, target: str, kind: str) -> None:
+    table = learned(MountTable, {"/proc/self/mounts": Output(out=f"proc /proc proc rw,relatime 0 0\n{row}\n")})
+    assert [(mount.target, mount.kind) for mount in table.mounts] == [(target, kind)]
 
 
 def test_paths_that_are_mounted_on_demand() -> None:

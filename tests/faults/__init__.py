@@ -29,7 +29,7 @@ class Row:
     undo: str = ""
     """How the fault is taken out by hand; the tests make the host anew instead."""
     fleet: str = "a2"
-    """The kind of fleet: ``cpu``, ``a1``, ``a2``, ``a3`` or ``gpu``, of 4 healthy hosts."""
+    """The kind of fleet: ``cpu``, ``a1``, ``a2``, ``a3``, ``a5`` or ``gpu``, of 4 healthy hosts."""
     host: int = 1
     """The host that gets the fault, counted from 0."""
     blamed: Sequence[int] | None = None

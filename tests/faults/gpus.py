@@ -138,6 +138,16 @@ def mounted(fleet: Any, folder: Any, healthy: bool) -> Prepared:
     return Prepared([])
 
 
+IMEX = """\
+cat >/usr/local/sbin/nvidia-imex-ctl <<'END'
+#!/bin/sh
+echo 'Node #0   - 10.0.0.1    - READY                - Version: 570.172'
+echo 'Node #1   - 10.0.0.2    - UNAVAILABLE          - Version: '
+echo 'Domain State: DEGRADED'
+END
+chmod 755 /usr/local/sbin/nvidia-imex-ctl"""
+"""The lines of the real tool, for a domain with a host that does not answer."""
+
 ROWS: list[Row] = [
     gpu_row("gpu-count-differs", f"rm {GPU}/3.xml; rm -r {PCI}/0000:03:00.0", observed=3, expected=4, count=3, total=4),
     gpu_row("gpu-missing", f"rm {GPU}/3.xml", host=2, also=("gpu-count-differs",), observed=3, expected=4),
@@ -205,6 +215,13 @@ ROWS: list[Row] = [
         host=1,
         gpu=2,
         observed=["summary: Unhealthy"],
+    ),
+    gpu_row(
+        "imex-domain-not-up",
+        IMEX,
+        host=3,
+        observed="DEGRADED",
+        away=["10.0.0.2"],
     ),
     gpu_row(
         "fabric-manager-not-running",

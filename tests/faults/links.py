@@ -147,4 +147,12 @@ ROWS: list[Row] = [
         fleet="a3",
         values={"npu": 3, "address": "192.1.3.196", "lost": 3},
     ),
+    npu_row(
+        "ub-port-down",
+        "a UB port without a link",
+        3,
+        "echo 5 >ub_down",
+        fleet="a5",
+        values={"npu": 3, "ports": ["0/5"], "observed": {"0/5": "DOWN"}},
+    ),
 ]

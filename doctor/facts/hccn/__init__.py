@@ -16,6 +16,7 @@ from doctor.facts.hccn.optics import OpticalModule, OpticalReading, Optics
 from doctor.facts.hccn.super_pod import SuperDevice, SuperDevices, SuperPodId
 from doctor.facts.hccn.tls import TlsSwitches
 from doctor.facts.hccn.traffic import DevicePfc, DeviceTrafficClasses, PortCounters, PortGrowth
+from doctor.facts.hccn.ub_ports import UbPorts
 
 __all__ = [
     "Address",
@@ -44,6 +45,7 @@ __all__ = [
     "SuperDevices",
     "SuperPodId",
     "TlsSwitches",
+    "UbPorts",
     "Vnic",
     "VnicAddresses",
 ]

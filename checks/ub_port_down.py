@@ -1,0 +1,47 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.hccn import UbPorts
+
+LEAST_PEERS = 2
+
+
+@check(severity=WARNING, area="links")
+def ub_port_down(ports: PerHost[UbPorts]) -> Iterator[Finding]:
+    """Every UB port of an NPU of the 950 family has a link, where its peers have one.
+
+    ## Why it matters
+    NPUs of the 950 family reach each other by UB. Over a port without a link HCCL reaches its neighbour by a longer way
+    or not at all, and every collective is as slow as that NPU.
+
+    ## What to do
+    On {host}: `hccn_tool -g -port_info -i {npu} -u DIE -p PORT` and `-g -link_stat` with the same options (when it went
+    down); then check the cable or backplane of the port and its far end. A port that was taken down by hand comes back
+    with `hccn_tool -s -link`.
+
+    ## Source
+    `hccn_tool -g -dev_info`, column Link Status (Ascend 950 HCCN Tool, Querying the NPU Device Information). Which
+    ports are cabled depends on the machine, and is not public for all: the norm is the same port of the same NPU on
+    most of the other hosts, or with fewer than three hosts that of most other NPUs of the host.
+    """
+    for host, own in ports.items():
+        for npu, links in own.by_npu.items():
+            down = [port for port, state in links.items() if state != "UP" and _is_expected(ports, host, npu, port)]
+            if down:
+                yield Finding(
+                    "UB port {ports} of NPU {npu} has no link; its peers have one",
+                    hosts=[host],
+                    npu=npu,
+                    ports=down,
+                    observed={port: links[port] for port in down},
+                    expected="UP",
+                )
+
+
+def _is_expected(ports: PerHost[UbPorts], host: str, npu: int, port: str) -> bool:
+    """Most of the ports that are alike have a link."""
+    on_hosts = [other.by_npu[npu] for name, other in ports.items() if name != host and npu in other.by_npu]
+    on_host = [links for number, links in ports[host].by_npu.items() if number != npu]
+    alike = on_hosts if len(on_hosts) >= LEAST_PEERS else on_host
+    states = [links[port] for links in alike if port in links]
+    return len(states) >= LEAST_PEERS and states.count("UP") > len(states) / 2

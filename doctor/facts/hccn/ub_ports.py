@@ -1,0 +1,66 @@
+"""The UB ports of NPUs of the 950 family, whose hccn_tool has other commands than that of all families before it."""
+
+from __future__ import annotations
+
+from doctor.engine.fact import Absent, Fact, run
+from doctor.facts.hccn.tool import per_npu
+
+_OTHER_FAMILY = "no NPU of the 950 family"
+_SCRIPT = f"""grep -qsx 0xd806 /sys/bus/pci/devices/*/device || {{ echo '{_OTHER_FAMILY}'; exit 0; }}
+for pause in 0.1 0.2 0.3 0.5 0; do
+  hccn_tool -g -dev_info -i "$1"; code=$?
+  [ $code -eq 11 ] || exit $code
+  sleep $pause
+done
+exit 11"""
+"""Asks again a few times when another program holds the tool's lock."""
+
+
+def _parse_ports(text: str) -> dict[str, str]:
+    """The link status by die and port, from the table with these columns. Raises: Absent, ValueError."""
+    if _OTHER_FAMILY in text:
+        raise Absent("only NPUs of the 950 family have UB ports that hccn_tool lists")
+    ports: dict[str, str] = {}
+    header: list[str] = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.strip().startswith("|") else []
+        if "Port ID" in cells and "Link Status" in cells:
+            header = cells
+        elif header and len(cells) == len(header):
+            row = dict(zip(header, cells, strict=True))
+            ports[f"{int(row.get('UDie ID') or 0)}/{int(row['Port ID'])}"] = row["Link Status"]
+        elif cells:
+            header = []
+    if not ports and "Interface Name" in text:
+        raise Absent("the NPU has no UB port, as a single card")
+    if not ports:
+        raise ValueError
+    return ports
+
+
+class UbPorts(Fact, frozen=True):
+    """The link of every UB port of each NPU (``hccn_tool -g -dev_info -i N``).
+
+    Raw output, for each NPU, from hccn_tool (docs/en/Ascend_950_HCCN_Tool of github.com/hicann/driver)::
+
+        +---------+---------+---------------------+-----------+-------------+------------+
+        | UDie ID | Port ID | Speed Ability(Gbps) | Port Type | Link Status | Media Type |
+        +---------+---------+---------------------+-----------+-------------+------------+
+        | 0       | 4       | 400                 | UB        | UP          | Electrical |
+        +---------+---------+---------------------+-----------+-------------+------------+
+    """
+
+    probe = run(
+        _SCRIPT,
+        requires="hccn_tool",
+        each="/dev/davinci[0-9]*",
+        root=True,
+        lane="hccn",
+        timeout=4,
+        limit=16384,
+        lanes=2,
+    )
+
+    by_npu: dict[int, dict[str, str]]
+    """By NPU, then by die and port, ``0/4``: UP or DOWN."""
+    read = per_npu(_parse_ports)

@@ -30,4 +30,6 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
 
 
 def _sentence(failure: Failure) -> str:
-    return "{who} holds up {call}: {text}" if failure.op else "{who} holds up {waiting}: {text}"
+    if failure.op:
+        return "{who} holds up {call}: {text}"
+    return "{who} holds up {waiting}: {text}" if failure.waiting_ranks else "{who} holds up the others: {text}"

@@ -107,6 +107,7 @@ class LogOptions(NamedTuple):
                 follower = Follower(
                     on_verdict=lambda verdict: None if output.quiet else _print_verdict(verdict),
                     on_status=lambda now: _status(watch),
+                    on_heartbeat=lambda: None if output.quiet else _print_line("HCCL's heartbeat names a device"),
                     on_waiting=lambda path, reason: _print_line(f"{_display_name(path)}: {reason}; waiting for it"),
                 )
                 follow(files, watch, follower, stop_on_error=stop_on_error)
@@ -115,10 +116,11 @@ class LogOptions(NamedTuple):
         finally:
             for file in files:
                 file.close()
-        if not watch.losses and stopped is None:
+        if not watch.losses and not watch.heartbeats and stopped is None:
             raise InputError("no line tells a loss; --loss-regex says how one is told")
         now = time.monotonic()
-        verdicts = watch.verdicts(now if stopped is not None and not self.once else None)
+        # A wait counts as long as the logs were followed, whatever ended that.
+        verdicts = watch.verdicts(now if not self.once and not all(file.ended for file in files) else None)
         return _report(watch, verdicts, files, choice, output, now - began, stopped)
 
 
@@ -141,17 +143,22 @@ def _report(
     from doctor.session.policy import apply_policy
     from doctor.session.select_checks import load_catalog
     from doctor.watch.evaluate_watch import evaluate_watch
+    from doctor.watch.loss.heartbeat_lines import CHECK, heartbeat_run
     from doctor.watch.outcome import output_only_run
 
     notes = [*watch.notes, *(f"{_display_name(file.path)}: {note}" for file in files for note in file.notes)]
-    names = ", ".join(_display_name(file.path) for file in files[:3])
-    source = names + (f" and {len(files) - 3} more logs" if len(files) > 3 else "")
+    first = ", ".join(_display_name(file.path) for file in files[:3])
+    source = first + (f" and {len(files) - 3} more logs" if len(files) > 3 else "")
     result = WatchResult(watch.curves(), tuple(verdicts), "logs")
+    ranks = max((rank for rank in watch.series if rank is not None), default=0) + 1
     run = msgspec.structs.replace(
-        output_only_run(source, seconds, notes), watch=msgspec.to_builtins(result, str_keys=True)
+        output_only_run(source, seconds, notes),
+        watch=msgspec.to_builtins(result, str_keys=True),
+        smoke=heartbeat_run(watch.heartbeats, [file.path for file in files], ranks),
     )
     catalog = load_catalog([])
-    selected = [check for check in choice.chosen(catalog) if check.name in LOSS_CHECKS]
+    names = {*LOSS_CHECKS, *([CHECK] if run.smoke else [])}
+    selected = [check for check in choice.chosen(catalog) if check.name in names]
     if not selected:
         raise InputError("--select and --ignore leave no check of the loss")
     report = evaluate_watch(run, selected, catalog)

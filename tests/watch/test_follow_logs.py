@@ -166,6 +166,50 @@ def test_what_the_command_says_of_its_input(arguments: tuple[str, ...], stdin: s
     assert "Traceback" not in done.stderr
 
 
+def findings(path: Path) -> dict[str, str]:
+    """Of a JSON report: messages by check."""
+    outcomes = json.loads(path.read_text())["outcomes"]
+    return {outcome["check"]: finding["message"] for outcome in outcomes for finding in outcome["findings"]}
+
+
+def test_a_log_that_falls_silent_is_a_finding_of_the_report(tmp_path: Path) -> None:
+    log, report = tmp_path / "train.log", tmp_path / "report.json"
+    log.write_text("step 1 loss=2.5\n")
+    options = ("--silent", "1", "--exit-on", "fault", "-q", "-f", f"json={report}")
+    assert doctor("--log", str(log), *options).returncode == 10
+    assert list(findings(report)) == ["loss-silent"]
+
+
+def test_a_value_that_continues_a_sentence_keeps_its_blank(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    for rank in (0, 1):
+        losses = [2 - step / 100 + (0.5 if rank and step > 60 else 0) for step in range(100)]
+        lines = [f"rank {rank}: step {step} loss={loss:.6f}\n" for step, loss in enumerate(losses)]
+        (tmp_path / f"rank_{rank}.log").write_text("".join(lines))
+    logs = [str(tmp_path / f"rank_{rank}.log") for rank in (0, 1)]
+    doctor("--log", "--once", "--same-loss", *logs, "-q", "-f", f"json={report}")
+    assert "since step 61 after 61 steps on which it was equal (" in findings(report)["loss-differs-by-rank"]
+
+
+LOST = (
+    "[INFO] HCCL(686,python):2025-10-23-07:52:59.191.363 [heartbeat.cc:951] [8970][TaskExecStage][HeartbeatAbnormal]"
+    "local rank [127.10.0.1/1]: crimer rank [127.10.0.2/2] status[LOST] by informer rank [127.10.0.3/3]\n"
+)
+"""Source: hicann/hccl, docs/zh/user_guide/fault_diagnosis/task_exec_stage.md."""
+
+
+@pytest.mark.parametrize("options", [("--once",), ("--exit-on", "fault")])
+def test_a_device_that_hccl_s_heartbeat_names(tmp_path: Path, options: tuple[str, ...]) -> None:
+    log, report = tmp_path / "train.log", tmp_path / "report.json"
+    log.write_text("step 1 loss=2.5\n" + LOST)
+    done = doctor("--log", str(log), *options, "-q", "-f", f"json={report}", "--save", str(tmp_path / "run"))
+    assert (done.returncode, done.stderr) == (10, "")
+    assert "HCCL's heartbeat names host 127.10.0.2, device 2" in findings(report)["smoke-rank-blocked"]
+    argv = [sys.executable, "-m", "doctor", "report", str(tmp_path / "run")]
+    again = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert again.returncode == 10 and "holds up the others: HCCL's heartbeat names" in again.stdout
+
+
 def test_an_interrupt_ends_with_the_report(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_text("".join(f"step {step} loss: {9 - step / 50:.4f}\n" for step in range(100)))

@@ -24,6 +24,13 @@ def test_a_line_of_the_field(line: str, value: float | None, step: int | None, r
         assert (told.value, told.step, told.rank) == (value, step, rank)
 
 
+@pytest.mark.parametrize("prefix", ["rank 3: ", "Rank 3 | ", "RANK=3, ", "[rank 3] "])
+def test_a_rank_that_the_program_prints_itself(prefix: str) -> None:
+    reading = read_loss(f"{prefix}step 7 loss=0.5")
+    assert reading is not None
+    assert (reading.value, reading.step, reading.rank) == (0.5, 7, 3)
+
+
 @pytest.mark.parametrize("text", ["nan", "NaN", "inf", "-inf"])
 def test_what_is_not_finite_is_a_loss(text: str) -> None:
     told = read_loss(f"step 3 loss: {text}")

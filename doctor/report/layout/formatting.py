@@ -51,6 +51,15 @@ def clean(text: str, limit: int = MAX_VALUE_CHARS) -> str:
     return strip_control_chars(text, limit)
 
 
+def clean_value(text: str, limit: int = MAX_VALUE_CHARS) -> str:
+    """The same for a value that fills a sentence: a blank before its first word stays.
+
+    >>> clean_value(" of rank 3 ")
+    ' of rank 3'
+    """
+    return " " * text.startswith(" ") + clean(text, limit)
+
+
 def count_noun(number: int, noun: str, plural: str = "") -> str:
     """``1 check``, ``2 checks``, in the language of this process; ``plural`` is for more than an s."""
     if is_english():

@@ -8,7 +8,7 @@ from typing import Any
 
 from doctor.engine.language import is_english, localized, localized_filled, localized_template, phrase
 from doctor.engine.result import Finding, fill_template, format_value
-from doctor.report.layout.formatting import MAX_VALUE_CHARS, clean, count_noun
+from doctor.report.layout.formatting import MAX_VALUE_CHARS, clean, clean_value, count_noun
 
 # What ClusterShell reads as one name and writes back as it was: no group, operator, bracket, wildcard, no IPv6.
 _FOLDABLE = re.compile(r"(?:[A-Za-z0-9_.-]+@)?[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
@@ -80,7 +80,7 @@ class Fleet:
         many = isinstance(value, (list, tuple)) and len(value) > 2
         if many and all(isinstance(item, str) and item in self.positions for item in value):
             return self.fold(value)
-        return clean(as_text(value), limit)
+        return clean_value(as_text(value), limit)
 
     def coverage(self, hosts: Collection[str]) -> str:
         """The coverage: ``3 of 5 hosts``."""

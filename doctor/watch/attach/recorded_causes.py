@@ -14,6 +14,7 @@ from doctor.diagnose.run import diagnose_found, diagnose_record
 from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError
 from doctor.watch.attach.rank_report import HostReport
+from doctor.watch.loss.heartbeat_lines import HEARTBEAT
 
 if TYPE_CHECKING:
     from doctor.diagnose.cause import Cause, Diagnosis
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from doctor.diagnose.signature import Signature
 
 MAX_DUMPS = 1024
-HEARTBEAT = "hccl-heartbeat-exception"
-"""The signature of what HCCL's heartbeat says."""
 
 ReadOnHosts = Callable[[Sequence[str]], "LogRecord"]
 """Reads files, by their paths, on the hosts that have them."""

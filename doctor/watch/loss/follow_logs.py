@@ -18,6 +18,10 @@ JUDGE_SECONDS = 2.0
 STATUS_SECONDS = 60.0
 
 
+HEARTBEAT = "heartbeat"
+"""Stands among the kinds of verdict."""
+
+
 class Follower(msgspec.Struct, frozen=True):
     """Who is told what; the clock and the wait are those of tests as well."""
 
@@ -25,6 +29,8 @@ class Follower(msgspec.Struct, frozen=True):
     """Each kind of verdict, when it is first made."""
     on_status: Callable[[float], None] = lambda seconds: None
     """Once a minute."""
+    on_heartbeat: Callable[[], None] = lambda: None
+    """HCCL's heartbeat has named a device; told once."""
     on_waiting: Callable[[str, str], None] = lambda path, reason: None
     """A file is not there, and why."""
     clock: Callable[[], float] = time.monotonic
@@ -75,7 +81,10 @@ def follow(files: Sequence[FollowedFile], watch: LogWatch, follower: Follower, *
                 if verdict.kind not in announced:
                     announced.add(verdict.kind)
                     follower.on_verdict(verdict)
-            if stop_on_error and not all(map(is_warning, verdicts)):
+            if watch.heartbeats and HEARTBEAT not in announced:
+                announced.add(HEARTBEAT)
+                follower.on_heartbeat()
+            if stop_on_error and (watch.heartbeats or not all(map(is_warning, verdicts))):
                 return
         if ended:
             return

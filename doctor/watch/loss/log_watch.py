@@ -24,6 +24,11 @@ SILENT_SECONDS = 600.0
 """A checkpoint, an evaluation or a compilation may take as long."""
 SILENT_FACTOR = 5.0
 """Of the longest wait so far."""
+MOST_HEARTBEATS = 256
+HEARTBEAT = re.compile(
+    rb"Cluster Exception Location ?\[|Heartbeat Lost Occurred|crimer rank \[[^\]\n]{1,80}\] status\["
+)
+"""HCCL's heartbeat names a device. Source: hicann/hccl, docs/zh/user_guide/fault_diagnosis/task_exec_stage.md."""
 PROBE = "probe"
 """The name of a loss that the program states by `doctor.watch.probe.loss`: it counts before what lines tell."""
 
@@ -46,6 +51,8 @@ class LogWatch:
         self.pattern, self.ignored, self.silent_after = pattern, ignored, silent_after
         self.agreement = RankAgreement(same_loss)
         self.notes: list[str] = []
+        self.heartbeats: list[tuple[int, bytes]] = []
+        """File and line of what HCCL's heartbeat says."""
         self._same_loss = same_loss
         self._by_rank: dict[int | None, dict[str, LossSeries]] = {}
         self._primary = ""
@@ -66,7 +73,13 @@ class LogWatch:
 
     def add(self, file: int, line: bytes, now: float | None = None) -> LossLine | None:
         """One line of a file. ``now``: seconds of a clock, where the line has just been written."""
+        if b"HCCL" in line or b"Heartbeat" in line:
+            self._keep_heartbeat(file, line[: PATTERN_LINE * 4])
         return self.add_line(line, self._file_ranks[file], now)
+
+    def _keep_heartbeat(self, file: int, line: bytes) -> None:
+        if len(self.heartbeats) < MOST_HEARTBEATS and HEARTBEAT.search(line):
+            self.heartbeats.append((file, line))
 
     def add_line(self, line: bytes, rank: int | None, now: float | None = None, stream: str = "") -> LossLine | None:
         """One line of a rank. ``stream``: keeps what one rank prints into two streams apart; empty: its stdout."""

@@ -90,7 +90,7 @@ _STEPS = (
 _EPOCH = re.compile(r"""\bepoch['"]?\s{0,4}[:=\[( ]{1,4}\s{0,8}['"]?(\d{1,9}(?:\.\d{0,12})?)""", re.I)
 _RANK = re.compile(
     r"\s{0,4}(?:\[(?:default|rank)?[- ]?(\d{1,6})(?:/\d{1,6})?\]\s?:|\[rank[- ](\d{1,6})|(\d{1,6}):\s"
-    r"|\[\d{1,9},(\d{1,6})\]<std(?:out|err)>:?)",
+    r"|\[\d{1,9},(\d{1,6})\]<std(?:out|err)>:?|\(?rank[ =]{1,3}(\d{1,6})\)?\s{0,2}[]:,|])",
     re.I,
 )
 _SKIPPED = re.compile(
@@ -114,7 +114,7 @@ class LossLine(msgspec.Struct, frozen=True):
     step: int | None = None
     epoch: float | None = None
     rank: int | None = None
-    """As a launcher's prefix says it: ``[rank3]:``, ``3: ``, ``[1,3]<stdout>:``."""
+    """As a prefix of its launcher or its own says: ``[rank3]:``, ``3: ``, ``[1,3]<stdout>:``, ``rank 3: ``."""
     skipped: bool = False
     """The step was left out, as a loss scaler does after an overflow."""
 

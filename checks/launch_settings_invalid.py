@@ -2,13 +2,16 @@ from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.fact import Unreadable
+from doctor.engine.sanitize import printable
+from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuProduct
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
 from doctor.job import EnvSetting, LaunchConfig, invalid_settings, product_family
+from doctor.job.library_settings import ENDS_NCCL, PASSED_OVER, refused
 from doctor.job.npu_variable_versions import is_rule_of_release
 
-VERSIONS = ("python", "cann")
+VERSIONS = ("python", "cann", "gpus")
 
 
 @check(severity=ERROR, area="ranks", advisory=VERSIONS)
@@ -17,12 +20,14 @@ def launch_settings_invalid(
     products: PerHost[NpuProduct] | None,
     python: PerHost[PythonEnv] | None,
     cann: PerHost[CannVersion] | None,
+    gpus: PerHost[GpuCards] | None,
 ) -> Iterator[Finding]:
-    """Every variable of HCCL, torch and MindSpore that is set has a valid value.
+    """Every variable of HCCL, NCCL, OpenMP, torch and MindSpore that is set has a valid value.
 
     ## Why it matters
-    HCCL stops at a value that is out of range (EI0001), on every rank that has it. Others are read only in part: of
-    ASCEND_RT_VISIBLE_DEVICES, what follows the first space is ignored.
+    HCCL stops at a value that is out of range (EI0001), on every rank that has it, and torch at a word that it does not
+    know. Others are read only in part: of ASCEND_RT_VISIBLE_DEVICES, what follows the first space is ignored; where
+    NCCL expects a number, `true` is 0, so that `NCCL_P2P_DISABLE=true` disables nothing.
 
     ## What to do
     Correct the variable where the job is launched, or unset it. This check sees the variables of the shell that runs
@@ -33,8 +38,15 @@ def launch_settings_invalid(
     documentation, ASCEND_RT_VISIBLE_DEVICES. Words that one release accepts and another refuses are judged where a host
     has a release whose source was read: HCCL_ALGO, HCCL_DEBUG_CONFIG, HCCL_LOGIC_SUPERPOD_ID and HCCL_OP_RETRY_PARAMS
     of CANN 8.5, HCCL_OP_EXPANSION_MODE of 8.5 and 9.1, HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATIO of 9.1,
-    PYTORCH_NPU_ALLOC_CONF of torch_npu 7.2.0.
+    PYTORCH_NPU_ALLOC_CONF of torch_npu 7.2.0. NCCL documentation, "Environment Variables", and its source, 2.29; OpenMP
+    5.2, chapter 21; PyTorch, c10d/Utils.hpp. It is a warning where the reader goes on with another value, and where
+    only NCCL or CUDA would end and no host has a GPU.
     """
+    without_gpu = not any(cards.pci for cards in (gpus or {}).values())
+    for variable, value, expected in refused(launch.env, ENDS_NCCL):
+        yield _finding(EnvSetting(variable, printable(value, 80), expected)).as_warning(without_gpu)
+    for variable, value, expected in refused(launch.env, PASSED_OVER):
+        yield _finding(EnvSetting(variable, printable(value, 80), expected)).as_warning()
     installed = _installed(python or {}, cann or {})
     given = launch.problems
     always = {one for one in given if _is_certain(one, installed)}

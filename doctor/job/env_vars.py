@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.engine.sanitize import printable
 from doctor.job import npu_settings
+from doctor.job.library_settings import TRUTH_WORDS
 from doctor.job.rank_table.model import parse_address
 
 Family = str
@@ -183,6 +184,8 @@ RULES: dict[str, Rule] = {
     "PYTORCH_NPU_ALLOC_CONF": npu_settings.allocator,
     "RANK_SIZE": int_between(1, 9_999_999),
     "TASK_QUEUE_ENABLE": int_between(0, 2),
+    "TORCH_DISTRIBUTED_DEBUG": one_of("OFF", "INFO", "DETAIL", fold=True),
+    "TORCH_GLOO_LAZY_INIT": one_of(*TRUTH_WORDS, fold=True),
     "TORCH_HCCL_ASYNC_ERROR_HANDLING": _SWITCH,
     "TORCH_TRANSFER_TO_NPU": _SWITCH,
     "WORLD_SIZE": int_between(1, 9_999_999),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from doctor.engine.sanitize import printable
 from doctor.job.documented_variables import NPU_VARIABLES, intended_name
+from doctor.job.library_settings import ENDS_NCCL, PASSED_OVER
 
 TORCH_PORT = 29500
 """PyTorch's MASTER_PORT where nothing sets it."""
@@ -100,7 +101,7 @@ EQUAL_EVERYWHERE = (
 BY_HOST = (*JOB_WIDE, *INTERFACE_VARIABLES, *VISIBLE_DEVICES, *EQUAL_EVERYWHERE)
 """What each host's own environment may have with another value."""
 
-_NAMES = frozenset((*BY_HOST, *TABLE_VARIABLES, AGENT_STORE, *NPU_VARIABLES))
+_NAMES = frozenset((*BY_HOST, *TABLE_VARIABLES, AGENT_STORE, *NPU_VARIABLES, *PASSED_OVER, *ENDS_NCCL))
 _FAMILIES = re.compile(
     r"(HCCL|NCCL|GLOO|TP|TORCH_HCCL|TORCH_NCCL|TORCH_GLOO|TORCH_FR|TORCH_DISTRIBUTED|MS|MASTER|ASCEND|OMP)_[A-Z0-9_]+"
 )

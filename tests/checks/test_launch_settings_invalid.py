@@ -42,7 +42,7 @@ def test_what_depends_on_the_product() -> None:
 def test_the_hosts_say_which_product() -> None:
     products = PerHost({"n1": NpuProduct(family="A1", evidence="")})
     launch = LaunchConfig.from_environment({"HCCL_EXEC_TIMEOUT": "20000"})
-    assert len(list(check(NAME).function(launch=launch, products=products, python=None, cann=None))) == 1
+    assert len(list(check(NAME).function(launch=launch, products=products, python=None, cann=None, gpus=None))) == 1
 
 
 def test_a_product_that_is_none() -> None:

@@ -47,7 +47,7 @@ def failures(launch: LaunchConfig, hosts: tuple[str, ...]) -> set[str]:
         evaluate_check(load_check(folder / f"{name}.py"), hosts, FactCache(records), {LaunchConfig: launch})
         for name in CHECKS
     ]
-    return {one.check for one in outcomes if one.findings and one.severity.value == "error"}
+    return {one.check for one in outcomes if one.findings and one.found_severity.value == "error"}
 
 
 class Row(NamedTuple):
@@ -88,6 +88,11 @@ GLOO_ROWS = [
     Row("detailed debugging on one host", True, {}, {1: {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}}),
     Row("a misspelt variable", True, {"GLOO_SOCKET_IFNAM": "eno7"}),
     Row("NCCL's settings without NCCL", True, {"NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": "2"}),
+    Row("a level of debugging that torch does not know", False, {"TORCH_DISTRIBUTED_DEBUG": "VERBOSE"}, {}, INVALID),
+    Row("a level of debugging in small letters", True, {"TORCH_DISTRIBUTED_DEBUG": "detail"}),
+    Row("a switch of gloo that is none", False, {"TORCH_GLOO_LAZY_INIT": "maybe"}, {}, INVALID),
+    Row("a number of threads that OpenMP passes over", True, {"OMP_NUM_THREADS": "all", "OMP_PLACES": "core"}),
+    Row("NCCL's settings with words for numbers", True, {"NCCL_P2P_DISABLE": "true", "TORCH_NCCL_NAN_CHECK": "x"}),
     Row("a log level on one host", True, {}, {1: {"TORCH_CPP_LOG_LEVEL": "INFO"}}),
 ]
 

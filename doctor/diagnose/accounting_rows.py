@@ -36,13 +36,13 @@ def with_rows(jobs: Sequence[Sequence[FileReading]], accounting: Sequence[FileRe
 
 def _numbers(job: Sequence[FileReading], *, certain: bool = False) -> set[str]:
     """``certain``: of Slurm's notices alone; a number in a name may be any other."""
-    found = {number for reading in job for event in reading.events for number in _IN_NOTICE.findall(event.text)}
+    numbers = {number for reading in job for event in reading.events for number in _IN_NOTICE.findall(event.text)}
     if certain:
-        return found
+        return numbers
     for reading in job:
         for match in _IN_NAME.finditer(reading.summary.name[-300:]):
-            found.add(match[1] or match[2])
-    return found
+            numbers.add(match[1] or match[2])
+    return numbers
 
 
 def _only(reading: FileReading, numbers: set[str]) -> FileReading:

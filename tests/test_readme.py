@@ -26,6 +26,8 @@ OF_OTHERS = {
         "--parallelism",
         "--max-restarts",
         "--requeue",
+        "--duplicates",
+        "--parsable",
         "--open-mode",
         "--log-dir",
         "--redirects",

@@ -78,9 +78,9 @@ def _ends_of_launches(events: Sequence[Event], catalog: Catalog) -> list[int]:
     for event in sorted(events, key=lambda item: item.line):
         traits = catalog[event.signature].traits
         if "launch-end" in traits:
-            words = event.values.get("culprit_ranks", "") or event.values.get("ended_ranks", "")
-            ranks = {*words.split(",")} if words else {_MPIRUN}
-            again = tasks & ranks and (went_on or (not words and event.line > last + _REPORT_LINES))
+            listed = event.values.get("culprit_ranks", "") or event.values.get("ended_ranks", "")
+            ranks = {*listed.split(",")} if listed else {_MPIRUN}
+            again = tasks & ranks and (went_on or (not listed and event.line > last + _REPORT_LINES))
             if again:
                 ends.append(last)
             tasks, last, went_on = ranks if again else tasks | ranks, event.line, False

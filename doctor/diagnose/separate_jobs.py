@@ -45,12 +45,24 @@ def diagnose_jobs(
     readings: Sequence[FileReading], signatures: Mapping[str, Signature], unread: Sequence[str] = ()
 ) -> Diagnosis:
     """The diagnosis of the newest job, with those of the earlier ones, the newest first."""
+    unread = [*unread, *_not_opened(readings)]
     accounting = [reading for reading in readings if any(job_number(event) for event in reading.events)]
     accounting = [reading for reading in accounting if reading.summary.accounting]
     jobs = with_rows(separate_jobs([reading for reading in readings if reading not in accounting]), accounting)
     diagnoses = [with_earlier_attempts(diagnose(job, signatures, unread), job, signatures, unread) for job in jobs]
     newest, *earlier = diagnoses or [diagnose((), signatures, unread)]
     return msgspec.structs.replace(newest, earlier=tuple(earlier))
+
+
+def _not_opened(readings: Sequence[FileReading]) -> list[str]:
+    """Logs of which nothing was read, where their names do not show whose they are."""
+    closed = [reading.summary for reading in readings if reading.summary.incomplete and not reading.summary.lines]
+    hints = read_names([summary.name for summary in closed], [summary.origin for summary in closed])
+    return [
+        f"{summary.name}: {summary.notes[-1] if summary.notes else 'not read'}"
+        for summary, of_file in zip(closed, hints, strict=True)
+        if of_file.rank is None and of_file.local_rank is None and not summary.origin
+    ]
 
 
 def separate_jobs(readings: Sequence[FileReading]) -> list[list[FileReading]]:

@@ -1,6 +1,6 @@
 """Real programs that fail, and their logs diagnosed.
 
-python -m tests.diagnose.campaign N [--seed S] [--at-once K] [--ways plain,torchrun] [--keep DIR]
+python -m tests.diagnose.campaign N [--seed S] [--at-once K] [--ways plain,torchrun] [--ranks 5,8] [--keep DIR]
 
 Each trial runs the gloo training of `tests/diagnose/program.py` with a random fault on a random rank, started as
 separate processes, by torchrun, torch.multiprocessing, mpirun or srun, and compares the diagnosis with the fault. A
@@ -52,10 +52,12 @@ def main() -> int:
     parser.add_argument("--until", metavar="HH:MM", default="", help="stop at this time of the day, UTC")
     parser.add_argument("--at-once", type=int, default=4)
     parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--ranks", default="2,3,4", help="numbers of ranks, one of which each job has")
     parser.add_argument("--healthy", action="store_true", help="runs that end well, with trouble that they overcome")
     parser.add_argument("--keep", type=Path, help="keep the logs of the trials that are not right in this folder")
     arguments = parser.parse_args()
     ways = tuple(arguments.ways.split(","))
+    sizes = [int(number) for number in arguments.ranks.split(",")]
     counts: Counter[str] = Counter()
     by_fault: Counter[tuple[str, str]] = Counter()
     # In this order: what is forked runs the exit functions of its parent, which remove the parent's folders.
@@ -65,7 +67,7 @@ def main() -> int:
             seeds = range(arguments.seed, arguments.seed + arguments.trials)
             trials = {}
             for seed in seeds:
-                trial = Trial(seed, folder, ways, HEALTHY if arguments.healthy else FAULTS)
+                trial = Trial(seed, folder, ways, HEALTHY if arguments.healthy else FAULTS, sizes)
                 trials[pool.submit(trial.run, place)] = trial
             for number, future in enumerate(as_completed(trials), 1):
                 trial, result = trials[future], future.result()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.read.accounting import is_accounting, read_rows
 from doctor.diagnose.read.readings import read_all
+from doctor.diagnose.read.scan import scan
 from doctor.diagnose.read.sources import find_sources
 from doctor.diagnose.run import exit_code
 from doctor.diagnose.separate_jobs import diagnose_jobs
@@ -145,3 +146,21 @@ def test_no_text_of_any_form_raises(text: str, start: str) -> None:
     for mixed in (text, start[: len(text)] + text, HEAD + "\n" + text, start.replace("n", text[:3])):
         is_accounting(mixed.encode())
         read_rows(mixed.encode(), MATCHER)
+
+
+def test_the_rows_of_the_job_that_was_asked_for_are_those_of_the_newest_of_several_jobs_in_the_logs() -> None:
+    readings = [
+        scan(
+            f"n0:/home/ann/rank_0.{hour}.log",
+            [f"2026-11-21 {hour}:00:00 step\n{KILLED}".encode()],
+            MATCHER,
+            file=0,
+            year=2026,
+        )
+        for hour in (10, 23)
+    ]
+    rows = scan("sacct --jobs 7", [b"JobID|State|ExitCode|NodeList\n7|TIMEOUT|0:0|n0|\n"], MATCHER, file=0, year=2026)
+    rows.summary.accounting = True
+    found = diagnose_jobs([*readings, rows], SIGNATURES)
+    assert named(found) == [("slurm-job-timeout", [])] and len(found.earlier) == 1
+    assert not named(found.earlier[0])

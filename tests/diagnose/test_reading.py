@@ -21,6 +21,7 @@ from doctor.diagnose.read.readings import read_all
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.read.sources import find_sources
 from doctor.diagnose.read.stamps import read_stamp
+from doctor.diagnose.separate_jobs import diagnose_jobs
 from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError
 
@@ -187,3 +188,38 @@ def test_each_literal_contains_a_text_that_is_searched_for_and_no_search_is_slow
     texts = searched_texts(names)  # type: ignore[no-untyped-call]
     assert all(any(text in name for text in texts) for name in names)
     assert sum(1 / len(text) for text in texts) <= sum(1 / len(name) for name in names) + 1e-9
+
+
+ZSTD = bytes.fromhex("28b52ffd2404c1000068656c6c6f0a") + b"\x41" * 60
+
+
+def test_a_rank_whose_log_is_compressed_by_zstd_is_not_called_silent(tmp_path: Path) -> None:
+    for rank in (0, 1, 2):
+        (tmp_path / f"rank_{rank}.log").write_bytes(KILLED.replace(b"rank1", b"rank%d" % rank))
+    (tmp_path / "rank_3.log.zst").write_bytes(ZSTD)
+    found = diagnose(read_all(find_sources([str(tmp_path)]), SIGNATURES), SIGNATURES)
+    assert not found.causes and found.undecidable
+    assert any("unpack it with zstd -d" in note for file in found.files for note in file.notes)
+    (tmp_path / "rank_3.log.zst").unlink()
+    (tmp_path / "rank_3.log").write_text("step 1\n")
+    found = diagnose(read_all(find_sources([str(tmp_path)]), SIGNATURES), SIGNATURES)
+    assert [culprit.rank for cause in found.causes for culprit in cause.culprits] == [3]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user that may not open a folder")
+def test_a_folder_that_may_not_be_opened_is_said_and_no_rank_is_called_silent_for_it(tmp_path: Path) -> None:
+    for rank in (0, 1, 2):
+        text = f"rank {rank} world_size=4\n".encode() + KILLED.replace(b"rank1", b"rank%d" % rank)
+        (tmp_path / f"rank_{rank}.log").write_bytes(text)
+    (tmp_path / "n3").mkdir(mode=0o700)
+    (tmp_path / "n3" / "train.log").write_text("[rank3]: OSError: [Errno 28] No space left on device\n")
+    for folder in (tmp_path, *list(tmp_path.parents)[:3]):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    os.seteuid(65534)
+    try:
+        readings = read_all(find_sources([str(tmp_path)]), SIGNATURES)
+    finally:
+        os.seteuid(0)
+    found = diagnose_jobs(readings, SIGNATURES)
+    assert not found.causes and found.undecidable
+    assert any("n3: cannot be opened: Permission denied" in text for text in found.undecidable.needed)

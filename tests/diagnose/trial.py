@@ -60,11 +60,18 @@ class Place(NamedTuple):
 class Trial:
     """One job with one fault, drawn from a seed."""
 
-    def __init__(self, seed: int, folder: Path, ways: Sequence[str] = WAYS, faults: Sequence[str] = FAULTS) -> None:
+    def __init__(
+        self,
+        seed: int,
+        folder: Path,
+        ways: Sequence[str] = WAYS,
+        faults: Sequence[str] = FAULTS,
+        sizes: Sequence[int] = (2, 3, 4),
+    ) -> None:
         draw = random.Random(seed)
         self.seed = seed
         self.fault = faults[seed % len(faults)]
-        self.ranks = draw.choice([2, 3, 4])
+        self.ranks = draw.choice(sizes)
         self.rank = 0 if self.fault == "port-taken" else draw.randrange(self.ranks)
         if self.fault == "wrong-master":
             self.rank = draw.randrange(1, self.ranks)  # rank 0 is the store

@@ -22,7 +22,7 @@ MAX_ROWS = 4000
 """Rows of one output, the last."""
 _HEAD = re.compile(r"[A-Za-z0-9/_%|, ]{9,4000}")
 """Of the names of columns, among which `JobID` and `State` are."""
-_SHOWN = re.compile(
+_CONTROLLER_HEAD = re.compile(
     r"JobId=(?P<job>\d{1,10})(?: ArrayJobId=(?P<parent>\d{1,10}) ArrayTaskId=(?P<task>\d{1,7}))? .*JobName="
 )
 _SHOWN_STATE = re.compile(r" JobState=([A-Z_]{4,20})(?= |$)")
@@ -49,7 +49,7 @@ def is_accounting(head: bytes) -> bool:
     if text.startswith("{"):
         return b'"derived_exit_code"' in head and b'"job_id"' in head
     first = text.partition("\n")[0]
-    return bool(_column_names(first) or _SHOWN.match(first))
+    return bool(_column_names(first) or _CONTROLLER_HEAD.match(first))
 
 
 def read_rows(data: bytes, matcher: Matcher, file: int = 0) -> list[Event]:
@@ -63,12 +63,12 @@ def read_rows(data: bytes, matcher: Matcher, file: int = 0) -> list[Event]:
 
 def _events(row: _Row, lines: Sequence[str], matcher: Matcher, file: int) -> Iterator[Event]:
     text = f"{row.job}|{row.state}|{row.exit}|{row.nodes}|"
-    shown = strip_control_chars(lines[row.line - 1].strip("\r"), MAX_TEXT)
+    excerpt = strip_control_chars(lines[row.line - 1].strip("\r"), MAX_TEXT)
     for signature, pattern in matcher.candidates(text.encode()):
         match = pattern.regex.match(text)
         if match:
             values = {name: value for name, value in match.groupdict().items() if value is not None}
-            yield Event(signature.id, file, row.line, shown, values)
+            yield Event(signature.id, file, row.line, excerpt, values)
             return
 
 
@@ -94,7 +94,7 @@ def _shown_rows(lines: Sequence[str]) -> Iterator[_Row]:
     """Of ``scontrol show job``, on several lines for each job, or with ``--oneliner`` on one."""
     job, rows = "", dict[str, _Row]()
     for number, line in enumerate(lines, 1):
-        head = _SHOWN.match(line)
+        head = _CONTROLLER_HEAD.match(line)
         if head:
             job = f"{head['parent']}_{head['task']}" if head["task"] else head["job"]
             line = line.rpartition(" UserId=")[2] if " UserId=" in line else ""
@@ -133,17 +133,17 @@ def _row(line: int, fields: dict[str, str]) -> _Row | None:
 
 
 def _json_rows(text: str) -> Iterator[_Row]:
-    """The jobs and steps of the document; a state's line is found by counting states, which keep their order."""
+    """The jobs and steps of the document; a state's line is rows by counting states, which keep their order."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
         return
     jobs = document.get("jobs") if isinstance(document, dict) else None
-    found = [row for job in jobs if isinstance(job, dict) for row in _job_rows(job)] if isinstance(jobs, list) else []
+    rows = [row for job in jobs if isinstance(job, dict) for row in _job_rows(job)] if isinstance(jobs, list) else []
     starts = list(_JSON_STATE.finditer(text))
     line, end = 1, 0
-    for index, row in enumerate(found):
-        if len(starts) == len(found):
+    for index, row in enumerate(rows):
+        if len(starts) == len(rows):
             at = starts[index].start(1)
             line, end = line + text.count("\n", end, at), at
         yield row._replace(line=line)

@@ -22,6 +22,13 @@ MAX_EVENTS = 400_000
 """Events of all files together; of the files after that, only summaries are kept."""
 MAX_NAME = 1000
 """Characters of a shown path. Whoever packs an archive chooses the names in it."""
+_PACKED = (
+    (b"\x28\xb5\x2f\xfd", "is compressed by zstd: it was not read; unpack it with zstd -d"),
+    (b"\x04\x22\x4d\x18", "is compressed by lz4: it was not read; unpack it with lz4 -d"),
+    (b"7z\xbc\xaf\x27\x1c", "is an archive of 7-Zip: it was not read; unpack it"),
+)
+"""How files begin that are compressed in a way that Python's standard library of 3.10 cannot read."""
+_MAGIC = tuple(magic for magic, _ in _PACKED)
 _matcher: Matcher | None = None
 """Of a worker process, made once."""
 
@@ -99,8 +106,9 @@ def read_source(source: Source, matcher: Matcher, count: _Count | None = None) -
         if is_recording(first):  # type: ignore[no-untyped-call]
             yield read_dump(name, _chained(first, blocks), notes)
             continue
-        if is_binary(first):  # type: ignore[no-untyped-call]
-            yield FileReading(FileSummary(name=name, bytes=len(first), notes=["is no text: it was not read"]), [])
+        if is_binary(first) or first.startswith(_MAGIC):  # type: ignore[no-untyped-call]
+            note = next((text for magic, text in _PACKED if first.startswith(magic)), "is no text: it was not read")
+            yield FileReading(FileSummary(name=name, bytes=len(first), notes=[note], incomplete=True), [])
             continue
         chained = _chained(first, blocks)
         if is_accounting(first):

@@ -88,7 +88,10 @@ def _expand(argument: str) -> list[str]:
 
 
 def _files_of(path: str) -> Iterator[str]:
-    """The file itself, or the regular files below a folder. Raises: InputError."""
+    """The file itself, or the regular files below a folder, and the folders in it that cannot be opened.
+
+    Raises: InputError.
+    """
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
@@ -98,12 +101,14 @@ def _files_of(path: str) -> Iterator[str]:
     if stat.S_ISREG(mode):
         yield path
     elif stat.S_ISDIR(mode):
-        for folder, folders, names in os.walk(path):
+        closed: list[str] = []
+        for folder, folders, names in os.walk(path, onerror=lambda error: closed.append(str(error.filename))):
             folders[:] = sorted(name for name in folders if name not in (".git", "__pycache__"))
             for name in sorted(names):
                 file = os.path.join(folder, name)
                 if os.path.splitext(name)[1] not in SKIPPED_SUFFIXES and _is_regular(file):
                     yield file
+        yield from closed
     else:
         raise InputError(f"{printable(path)}: is not a regular file; expected log files or folders")
 

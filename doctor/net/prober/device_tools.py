@@ -9,7 +9,7 @@ import time
 from doctor.remote.runtime.environment import tool_environment
 
 PROGRAMS = ("hccn_tool", "ib_write_bw", "ibv_rc_pingpong")
-MAX_CALLS = 64  # of one order
+MAX_PROGRAM_CALLS = 64  # of one order
 MAX_OUTPUT = 6000  # bytes of what one program printed
 RETRY_PAUSE = 0.2
 
@@ -57,7 +57,7 @@ def run_programs(calls, seconds, again):
     was no time for is left out.
     """
     end, results = time.monotonic() + seconds, []
-    for label, argv in calls[:MAX_CALLS]:
+    for label, argv in calls[:MAX_PROGRAM_CALLS]:
         began, text = time.monotonic(), None
         while time.monotonic() < end:
             try:

@@ -21,10 +21,13 @@ def net_path_slow(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     Measure again: `doctor net --select net-path-slow`.
 
     ## Source
-    Each pair measures alone, in both directions: 200 round trips of one byte, one stream, four streams. What looks
-    slow is measured again while all others are idle. A host or path is named whose ranks among all measurements come
-    about by chance in fewer than one of 1000 fleets (hypergeometric distribution, Bonferroni's correction), and that is
-    slower by a ratio that matters. Not measured while a job runs. It can be wrong where a host was busy meanwhile.
+    Each pair measures alone, in both directions: 200 round trips of one byte, one stream, four streams. The kernel of
+    the target stamps packets when they arrive (SO_TIMESTAMPNS): the arrival rate is that at which they do while they
+    do, and a busy host does not change it, nor the quickest round trip. Throughput and usual latency count only where
+    the programs of both ends did not wait for a CPU. What looks slow is measured again while all others are idle. A
+    host or path is named whose ranks among all measurements come about by chance in fewer than one of 1000 fleets
+    (hypergeometric distribution, Bonferroni's correction), and that is slower by a ratio that matters. Not measured
+    while a job runs.
     """
     paths = measured_slow_paths(answers)
     lossy = [set(path.hosts) for path in paths if path.figure == "retransmissions"]  # net-packets-lost reports them

@@ -13,6 +13,7 @@ EXPLAINED_BY: Mapping[str, tuple[str, ...]] = {
     "net-port-blocked": ("firewall-blocks-job",),
     "net-port-unavailable": ("hccl-port-taken", "master-port-taken", "default-port-taken"),
     "net-large-packets-lost": ("interface-mtu-differs",),
+    "net-device-path-broken": ("device-unreachable", "device-link-down", "rdma-gid-wrong"),
     "interface-unreachable": ("net-answered-by-other",),
     "peer-unreachable": ("net-unreachable", "net-port-blocked", "net-answered-by-other"),
 }

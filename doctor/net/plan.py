@@ -11,12 +11,15 @@ from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Fact
 from doctor.engine.record import HostRecord
 from doctor.facts.gpu import GpuCards
+from doctor.facts.hccn import DeviceAddresses
 from doctor.facts.interfaces import Interfaces, same_address
 from doctor.facts.names import HostNames, is_loopback
 from doctor.facts.npu import NpuInventory
+from doctor.facts.rdma import RdmaPorts
 from doctor.facts.socket_peers import FleetSockets
 from doctor.facts.switch_neighbours import SwitchNeighbours
 from doctor.job import LaunchConfig
+from doctor.net.device_trials import HostDevices, devices_of
 from doctor.net.groups import MAX_GROUPS, HostGroup, group_by, switches_of_topology
 from doctor.net.matrix import MAX_PORTS, TestedPort
 from doctor.net.schedule import Schedule, full, quick
@@ -55,6 +58,7 @@ class HostEndpoint(msgspec.Struct, frozen=True):
     """Purposes whose listener takes all addresses, as the job's does."""
     held: tuple[str, ...] = ()
     """Every address of the host's interfaces that are no loopback."""
+    devices: HostDevices = HostDevices()
 
     def bind_address(self, purpose: str) -> str:
         """What the listener binds: the empty string for all addresses."""
@@ -96,6 +100,7 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
         cache.fleet(NpuInventory),
         cache.fleet(GpuCards),
     )
+    device_addresses, adapters = cache.fleet(DeviceAddresses), cache.fleet(RdmaPorts)
     chosen = _chosen_addresses(fleet)
     ports = tested_ports(launch, npus=any(inventory.devices for inventory in fleet.npus.values()))
     master = master_host(fleet)
@@ -123,7 +128,8 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
             elif interfaces.holder(launch.master_of(host)):
                 by_purpose[rendezvous] = launch.master_of(host)
         held = tuple(entry.address for entry in interfaces.addresses if not is_loopback(entry.address))
-        endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,), held))
+        devices = devices_of(device_addresses.get(host), adapters.get(host), launch.environ_of(host))
+        endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,), held, devices))
     schedule = schedule_for(options.mode, len(endpoints), len(ports), options.seed)
     subnets = [_subnet(fleet.interfaces[endpoint.host], general_of[endpoint.host]) for endpoint in endpoints]
     neighbours = cache.fleet(SwitchNeighbours)

@@ -92,4 +92,13 @@ until grep -q :733C /proc/net/tcp; do sleep 0.05; done
         options=(*QUICK, "--ignore", "master-port-taken"),
         apart=OTHERS_TOO,
     ),
+    Row(
+        "net-device-path-broken",
+        "mkdir -p /run/rdma; echo completion >/run/rdma/mlx5_1",
+        "rm /run/rdma/mlx5_1",
+        fleet="gpu",
+        options=("--net", "full", "--budget", "60", "--select", "rdma-port-down"),
+        apart=OTHERS_TOO,
+        healthy_first=False,
+    ),
 ]  # fmt: skip

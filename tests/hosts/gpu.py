@@ -179,6 +179,7 @@ def gpu_host(index: int) -> Overrides:
         "files": files,
         "path": {
             "nvidia-smi": (EMULATED / "nvidia-smi").read_text(),
+            "ib_write_bw": (EMULATED / "ib_write_bw").read_text(),
             "nv-fabricmanager": f"#!/bin/sh\necho 'Fabric Manager version is : {DRIVER}'\n",
             "systemctl": SYSTEMCTL,
         },

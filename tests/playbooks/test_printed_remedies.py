@@ -48,7 +48,7 @@ NOT_RUN = {
         hccn_tool npu-smi ascend-dmi nvidia-smi dcgmi gpud curl modprobe lsmod dkms for -link msnpureport -lldp -ip
         -optical
         -gateway -net_health -netdetect enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
-        ethtool rdma ibstat mlxlink mlxconfig mlnx_qos cma_roce_tos""",
+        ethtool rdma ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos""",
     "containers: there is none on a test host": """
         docker --net --add-host --shm-size --ipc --pids --device kubectl "default medium: nsenter -v useradd""",
     "software, and the job's own programs and settings": """

@@ -15,6 +15,7 @@ MODULES = (
     "doctor.remote.runtime.signals",
     "doctor.remote.runtime.lines",
     "doctor.remote.runtime.framing",
+    "doctor.remote.runtime.environment",
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.network",
     "doctor.smoke.programs.agent.controller",
@@ -27,6 +28,7 @@ MODULES = (
     "doctor.net.prober.listener",
     "doctor.net.prober.attempt",
     "doctor.net.prober.packet_size",
+    "doctor.net.prober.device_tools",
     "doctor.net.prober.prober",
 )
 """In the order in which they are joined."""

@@ -9,6 +9,7 @@ import sys
 import time
 
 from doctor.net.prober.attempt import ConnectionAttempt
+from doctor.net.prober.device_tools import end_program, installed_programs, run_programs, start_program
 from doctor.net.prober.handshake import ECHO, SINK
 from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
 from doctor.net.prober.pace import Pace
@@ -28,6 +29,7 @@ REPORT_SIZE = 512  # attempts of one message
 
 ORDERS = {
     "listen": "listen", "connect": "connect", "arrived": "send_arrived", "job": "look_for_job",
+    "programs": "list_programs", "serve": "serve_program", "call": "call_programs", "served": "end_served",
     "speed": "measure", "pace": "send_pace", "stay": "stay", "end": "end",
 }  # fmt: skip
 """The prober's method by the order's name on the wire; the other fields of an order are its parameters."""
@@ -49,6 +51,7 @@ class Prober:
         descriptors = raise_file_limit()
         self.limit, self.calls = max(16, min(512, descriptors // 4)), UnprovenCalls(descriptors)
         self.pace = Pace()
+        self.served = None
 
     # -- the loop
 
@@ -190,11 +193,34 @@ class Prober:
             result["problem"] = error.strerror or str(error)
         self.controller.send(speed=result, round=number)
 
+    # -- programs of the accelerators' own network
+
+    def list_programs(self):
+        self.controller.send(programs=installed_programs())
+
+    def serve_program(self, number, argv, seconds):
+        """Starts the part of a program that waits for the other host's."""
+        self.end_served()
+        try:
+            self.served = start_program(argv, seconds)
+        except OSError:
+            pass
+        self.controller.send(serving=number)
+
+    def call_programs(self, number, calls, seconds, again):
+        self.controller.send(called=run_programs(calls, seconds, again), round=number)
+
+    def end_served(self):
+        if self.served is not None:
+            end_program(self.served)
+            self.served = None
+
     def stay(self):
         """The controller is still there."""
         pass
 
     def end(self):
+        self.end_served()
         for listener in list(self.listeners.values()):
             listener.close()
         self.controller.send(bye={"cpu": round(time.process_time(), 3)})
@@ -206,6 +232,7 @@ class Prober:
 
     def quit(self, *_):
         """The kernel closes all sockets."""
+        self.end_served()
         os._exit(3)
 
 

@@ -157,11 +157,11 @@ class SendingStream(threading.Thread):
             while self.sent < self.limit and time.monotonic() < began + self.seconds:
                 self.sent += self.link.send(data[: self.limit - self.sent])
             self.link.shutdown(socket.SHUT_WR)
-            received, there, number = TOTALS.unpack(read_exactly(self.link, TOTALS.size))
+            received, waited_at_target, number = TOTALS.unpack(read_exactly(self.link, TOTALS.size))
             self.took = time.monotonic() - began  # until the last byte had arrived
             noted = read_exactly(self.link, min(number, MAX_ARRIVALS) * ARRIVAL.size)
             self.arrivals = [ARRIVAL.unpack_from(noted, at) for at in range(0, len(noted), ARRIVAL.size)]
-            self.waited = max(there, thread_waited() - waited) / 1e6
+            self.waited = max(waited_at_target, thread_waited() - waited) / 1e6
             self.again = tcp_figures(self.link)[0]
             self.problem = "" if received == self.sent else "%d of %d bytes arrived" % (received, self.sent)
         except OSError as error:

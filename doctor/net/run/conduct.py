@@ -12,6 +12,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.net.matrix import PathSpeed
 from doctor.net.plan import NetOptions, NetPlan, services_of
 from doctor.net.run.busy_hosts import TIMED_OUT, busy_note, busy_text, undecided
+from doctor.net.run.device_rounds import try_devices
 from doctor.net.run.host_trial import HostTrial
 from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside
 from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers
@@ -91,8 +92,13 @@ class Conductor:
             self._listen()
             self._connect(FIRST, self._first_targets())
             self._confirm()
-            if self.options.mode == "full" and self.options.speeds:
-                self._measure()
+            if self.options.mode == "full":
+                busy = self._busy_hosts() if self.options.speeds and not self.options.force else {}
+                if self.options.speeds:
+                    self._measure(busy)
+                self.on_phase("devices", 0.0)
+                load = self.options.speeds and not busy
+                self.notes += try_devices(self.plan, self.results, self.probers, self.end, load=load)
         except (KeyboardInterrupt, SystemExit) as stop:
             stopped = stop
         finally:
@@ -121,6 +127,7 @@ class Conductor:
             result.pace = message.pace
         if message.job is not None:
             result.job = message.job
+        result.take_programs(message)
         if message.speed is not None:
             result.measured.add(message.round)
             if not message.speed.problem and 0 <= message.speed.host < len(self.plan.hosts):
@@ -301,10 +308,10 @@ class Conductor:
 
     # -- speeds
 
-    def _measure(self) -> None:
+    def _measure(self, busy: Mapping[str, str]) -> None:
         """Each pair of the schedule, in both directions, one after the other: no host is in two pairs at a time."""
         self.on_phase("speed", 0.0)
-        if not self.options.force and (busy := self._busy_hosts()):
+        if busy:
             names = ", ".join(f"{host} ({text})" for host, text in list(busy.items())[:4])
             self.notes.append(f"network speeds were not measured: a job runs on {names}; --force measures all the same")
             return

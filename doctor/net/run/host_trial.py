@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from doctor.net.run.sessions import AttemptReport, ListenerReport, PaceReport, SpeedReport
+from doctor.net.run.sessions import AttemptReport, ListenerReport, PaceReport, ProberMessage, SpeedReport
 
 
 class HostTrial:
@@ -29,4 +29,20 @@ class HostTrial:
         self.measured: set[int] = set()
         """Numbers of the measurements that it has reported."""
         self.job: list[tuple[int, str]] | None = None
+        self.programs: list[str] | None = None
+        """Of the accelerators' own network, that it has."""
+        self.serving: set[int] = set()
+        self.called: dict[int, list[tuple[str, str, float]]] = {}
+        """Label, output and seconds of the programs of each order."""
+        self.devices: list[dict[str, Any]] = []
+        """What became of its devices' attempts: see `doctor.net.device_trials.DeviceTrial`."""
         self.faults: list[str] = []
+
+    def take_programs(self, message: ProberMessage) -> None:
+        """Takes in what a prober says of the programs of the accelerators' own network."""
+        if message.programs is not None:
+            self.programs = message.programs
+        if message.serving is not None:
+            self.serving.add(message.serving)
+        if message.called is not None:
+            self.called[message.round] = message.called

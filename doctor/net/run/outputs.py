@@ -120,6 +120,7 @@ def _answer(host: str, test: NetTest, busy: Mapping[Cell, int]) -> dict[str, Any
         "arrived": arrived,
         "listeners": [_listener(place, report) for place, report in sorted(result.listeners.items())],
         "speeds": [speed_values(speed) for speed in result.speeds],
+        "devices": result.devices,
         "too_busy": too_busy,
         "holds": [place for place, address in _addresses_of_others(plan, number)],
     }

@@ -28,6 +28,7 @@ MARGIN_SECONDS = 15.0
 """That a prober may live beyond the test's budget, if nothing else ends it."""
 
 Text = Annotated[str, msgspec.Meta(max_length=4096)]
+PrintedText = Annotated[str, msgspec.Meta(max_length=8192)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
 
@@ -112,6 +113,10 @@ class ProberMessage(msgspec.Struct, frozen=True):
     speed: SpeedReport | None = None
     pace: PaceReport | None = None
     job: Annotated[list[tuple[int, Text]], msgspec.Meta(max_length=64)] | None = None
+    programs: Annotated[list[Text], msgspec.Meta(max_length=16)] | None = None
+    serving: int | None = None
+    called: Annotated[list[tuple[Text, PrintedText, float]], msgspec.Meta(max_length=64)] | None = None
+    """Label, output and seconds of each program that was run."""
     bye: dict[str, Any] | None = None
     fault: Text = ""
 

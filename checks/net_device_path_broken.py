@@ -1,0 +1,66 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.engine.fact import Unreadable
+from doctor.engine.pairwise_blame import partners, suspects
+from doctor.facts.network_test import NetworkAnswer
+from doctor.net.device_trials import DeviceTrial, device_trials
+
+ONE_HOST = "only one host: there is no other to connect to"
+
+
+@check(severity=ERROR, area="network", single_host=ONE_HOST)
+def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
+    """Every NPU and RDMA adapter reaches that of the same name on the other hosts.
+
+    ## Why it matters
+    Gradients move from NPU to NPU, or between RDMA adapters, and not over the hosts' own network. One path that does
+    not carry data stalls the first collective until a timeout of minutes; the message names the ranks that waited.
+
+    ## What to do
+    Of an NPU: `hccn_tool -i NPU -link -g`, `-ip -g`, `-gateway -g`, then the switch port and its VLAN. Of an RDMA
+    adapter: `ibv_devinfo -v`, `show_gids`, the switch port, its MTU, PFC and VLAN; on Ethernet both ends need an
+    address of one RoCE version in one network. Try {device} again from {first}: `doctor net --select
+    net-device-path-broken`.
+
+    ## Source
+    In mode full, all pairs: `hccn_tool -ping` from each NPU to that of the same number; `ib_write_bw` of perftest, or
+    `ibv_rc_pingpong`, where both hosts have it, one adapter of each pair at a time, both ways. Not beside a job, nor
+    with --no-speeds: it loads the network. A program that could not start, or whose own TCP connection failed, says
+    nothing. Messages of the programs: linux-rdma/perftest issues 132, 228, 262 and 393.
+    """
+    by_device: dict[str, list[DeviceTrial]] = defaultdict(list)
+    every = list(device_trials(answers))
+    if not every:
+        raise Skip("no NPU or RDMA adapter was tried; doctor net --net full tries them")
+    undecided = [trial for trial in every if trial.result == "unknown"]
+    if undecided and all(trial.result != "failed" for trial in every):
+        first = undecided[0]
+        raise Unreadable(
+            f"{len(undecided)} of {len(every)} attempts say nothing, such as {first.device} of {first.source} to "
+            f"{first.target}: {first.detail}"
+        )
+    for trial in every:
+        if trial.result != "unknown":
+            by_device[trial.device].append(trial)
+    for device, trials in sorted(by_device.items()):
+        pairs = [((trial.source,), (trial.target,), trial.result == "worked") for trial in trials]
+        tried = partners(pairs)
+        for (host,), others in sorted(suspects(pairs).items()):
+            peers = [other for (other,) in others]
+            details = [
+                trial.detail
+                for trial in trials
+                if trial.result == "failed" and host in (trial.source, trial.target) and trial.detail
+            ]
+            yield Finding(
+                "{device} fails with {failed} of {tried} hosts: {peers} ({detail})",
+                hosts=[host] if len(peers) > 1 else sorted([host, *peers]),
+                device=device,
+                failed=len(peers),
+                tried=len(tried[host,]),
+                peers=peers,
+                detail=details[0] if details else "no data passes",
+                first=peers[0],
+            )

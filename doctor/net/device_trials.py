@@ -1,0 +1,167 @@
+"""Attempts of the accelerators' own network, from device to device: programs, what they print, and what it means. Pure.
+
+NPUs ping the NPU of the same number with ``hccn_tool -ping``. RDMA adapters write to the adapter of the same name with
+``ib_write_bw`` of perftest, else with ``ibv_rc_pingpong`` of libibverbs; one end serves, the other calls. Both
+exchange the adapters' addresses over TCP before anything goes over RDMA: what fails there says nothing of RDMA.
+
+Sources: outputs in linux-rdma/perftest issues 132, 228, 262 and 393; rdma-core, libibverbs/examples/rc_pingpong.c.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from doctor.engine.fact import PerHost
+from doctor.engine.sanitize import strip_control_chars
+from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.network_test import NetworkAnswer
+from doctor.facts.rdma import ROCE_V2, RdmaPort, RdmaPorts
+
+MAX_TRIALS = 20_000
+"""Of one host, that are read."""
+MAX_DETAIL = 160
+MESSAGE_BYTES, MESSAGES = 65536, 500
+RDMA_PROGRAMS = ("ib_write_bw", "ibv_rc_pingpong")
+"""The first that both hosts have is taken."""
+RETRIED = ("is busy", "Couldn't connect to")
+"""What a program prints while a lock is held, or the other end does not listen yet."""
+
+TrialResult = Literal["worked", "failed", "unknown"]
+
+
+class HostDevices(msgspec.Struct, frozen=True):
+    """The devices of one host that have a network of their own."""
+
+    npus: Mapping[int, str] = {}
+    """Address by number."""
+    rdma: Mapping[str, int | None] = {}
+    """By adapter and port, such as ``mlx5_0:1``: the GID index that the program is given; None: its own choice."""
+
+
+class DeviceTrial(msgspec.Struct, frozen=True):
+    """One attempt from a device of a host to that of another."""
+
+    source: str
+    target: str
+    """Hosts, by name."""
+    device: str
+    """``NPU 3``, or adapter and port."""
+    result: TrialResult
+    detail: str = ""
+    gigabits: float = 0.0
+    """A second; 0 where it was not measured."""
+
+
+def devices_of(
+    addresses: DeviceAddresses | None, adapters: RdmaPorts | None, environ: Mapping[str, str]
+) -> HostDevices:
+    """The devices of a host that can be tried: NPUs with an address, RDMA ports that are active."""
+    npus = {npu: str(address.ip) for npu, address in addresses.by_npu.items()} if addresses else {}
+    ports = adapters.ports if adapters else {}
+    index = environ.get("NCCL_IB_GID_INDEX", "")[:4]
+    of_job = int(index) if index.isascii() and index.isdigit() else None
+    return HostDevices(npus, {name: _gid_index(port, of_job) for name, port in ports.items() if port.is_active})
+
+
+def _gid_index(port: RdmaPort, of_job: int | None) -> int | None:
+    """Of RoCE: as the job says, else the first RoCE v2 address over IPv4, which fits most networks."""
+    if port.layer != "Ethernet":
+        return None
+    found = (gid.index for gid in port.gids if gid.kind == ROCE_V2 and gid.is_ipv4)
+    return of_job if of_job is not None else next(found, None)
+
+
+def ping_calls(source: HostDevices, target: HostDevices) -> list[tuple[str, list[str]]]:
+    """Label and command line of each ping from an NPU to that of the same number."""
+    calls = []
+    for npu in sorted(source.npus.keys() & target.npus.keys()):
+        address = target.npus[npu]
+        options = ["-inet6", "-g", "ipv6_address"] if ":" in address else ["-g", "address"]
+        calls.append((f"NPU {npu}", ["hccn_tool", "-i", str(npu), "-ping", *options, address]))
+    return calls
+
+
+def rdma_command(program: str, port: str, gid_index: int | None, tcp_port: int, address: str = "") -> list[str]:
+    """The command line of one end; without an address the one that serves."""
+    device, _, number = port.partition(":")
+    command = [program, "-d", device, "-i", number or "1", "-p", str(tcp_port)]
+    command += ["-s", str(MESSAGE_BYTES), "-n", str(MESSAGES)]
+    if program == "ib_write_bw":
+        command += ["-F", "--report_gbits"]
+    if gid_index is not None:
+        command += ["-x" if program == "ib_write_bw" else "-g", str(gid_index)]
+    return [*command, address] if address else command
+
+
+_ROW = re.compile(rf"^[ \t]*{MESSAGE_BYTES}[ \t]+\d+[ \t]+([\d.]{{1,20}})[ \t]+([\d.]{{1,20}})", re.M)
+_PINGPONG = re.compile(r"^\d+ bytes in [\d.]{1,20} seconds = ([\d.]{1,20}) Mbit/sec", re.M)
+_PINGED = re.compile(r"\b(\d{1,9}) packets transmitted, (\d{1,9}) received")
+_FAILED = re.compile(
+    r"Failed to modify QP|Unable to Connect the HCA|Completion with error|Failed status|remote address: .*\n.*Couldn't"
+    r"|Couldn't read remote|Failed to complete|retry counter exceeded|link layer"
+)
+"""The adapters know each other's addresses, or could not take one, and data did not pass."""
+_NO_TRIAL = re.compile(
+    r"Couldn't connect to|not found|Unable to find|Did not detect|Failed to get IB devices|Couldn't (?:allocate|create"
+    r"|get|init|open)|Unable to (?:open|create|init)|Permission denied|No such file|command not found"
+)
+
+
+def read_ping(text: str) -> tuple[TrialResult, str, float]:
+    """Result, detail and gigabits of ``hccn_tool -ping``: the count of packets decides, not the exit status."""
+    match = _PINGED.search(text)
+    if match is None:
+        return "unknown", last_line(text), 0.0
+    lost = f"{match[2]} of {match[1]} packets came back"
+    return ("worked", "", 0.0) if match[1] == match[2] != "0" else ("failed", lost, 0.0)
+
+
+def read_rdma(text: str) -> tuple[TrialResult, str, float]:
+    """The same of what the calling end of an RDMA program printed."""
+    row, pingpong = _ROW.search(text), _PINGPONG.search(text)
+    if row is not None:
+        return "worked", "", _number(row[2])
+    if pingpong is not None:
+        return "worked", "", _number(pingpong[1]) / 1000
+    failed = _FAILED.search(text)
+    if failed is not None:
+        return "failed", _line_at(text, failed.start()), 0.0
+    refused = _NO_TRIAL.search(text)
+    if refused is not None:
+        return "unknown", _line_at(text, refused.start()), 0.0
+    if "remote address:" in text:
+        return "failed", "no data passes: the program waited until its time was over", 0.0
+    return "unknown", last_line(text), 0.0
+
+
+def _number(text: str) -> float:
+    return float(text) if text.count(".") < 2 and text != "." else 0.0
+
+
+def _line_at(text: str, start: int) -> str:
+    begin, end = text.rfind("\n", 0, start) + 1, text.find("\n", start)
+    return strip_control_chars(text[begin : end if end >= 0 else None].strip(), MAX_DETAIL)
+
+
+def last_line(text: str) -> str:
+    """The last line that is not empty."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return strip_control_chars(lines[-1], MAX_DETAIL) if lines else "it printed nothing"
+
+
+def device_trials(answers: PerHost[NetworkAnswer]) -> Iterator[DeviceTrial]:
+    """The attempts of all hosts; what is not of that form is left out."""
+    for host, answer in answers.items():
+        listed: Any = answer.answer.get("devices")
+        for item in listed[:MAX_TRIALS] if isinstance(listed, list) else ():
+            target = item.get("target") if isinstance(item, dict) else None
+            if type(target) is not int or not 0 <= target < len(answer.hosts) or answer.hosts[target] == host:
+                continue
+            try:
+                yield msgspec.convert({**item, "source": host, "target": answer.hosts[target]}, DeviceTrial)
+            except msgspec.ValidationError:
+                continue

@@ -1,0 +1,142 @@
+"""The pairs of the schedule try their accelerators' own network, round by round: no host is in two pairs at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from doctor.net.device_trials import (
+    RDMA_PROGRAMS,
+    RETRIED,
+    TrialResult,
+    ping_calls,
+    rdma_command,
+    read_ping,
+    read_rdma,
+)
+from doctor.net.plan import NetPlan
+from doctor.net.run.host_trial import HostTrial
+from doctor.net.run.sessions import Probers
+
+ANSWER_SECONDS = 5.0
+PING_SECONDS = 20.0
+"""For all NPUs of a host to those of one other."""
+RDMA_SECONDS = 8.0
+FIRST_ORDER = 1_000_000
+FIRST_TCP_PORT, TCP_PORTS = 18515, 1024
+"""perftest's own port, and those behind it."""
+Reader = Callable[[str], tuple[TrialResult, str, float]]
+
+
+def try_devices(
+    plan: NetPlan, results: Mapping[str, HostTrial], probers: Probers, end: float, *, load: bool
+) -> list[str]:
+    """Pings between NPUs, and, where ``load`` is allowed, writes between RDMA adapters. Returns notes on coverage."""
+    rounds = _DeviceRounds(plan, results, probers, end)
+    having = [devices for devices in (endpoint.devices for endpoint in plan.endpoints) if devices.npus or devices.rdma]
+    if len(having) < 2:
+        return []
+    rounds.list_programs()
+    return [*rounds.ping(), *(rounds.write() if load else ())]
+
+
+class _DeviceRounds:
+    def __init__(self, plan: NetPlan, results: Mapping[str, HostTrial], probers: Probers, end: float) -> None:
+        self.plan, self.results, self.probers, self.end = plan, results, probers, end
+        self.order = FIRST_ORDER
+
+    def list_programs(self) -> None:
+        for host in self.plan.hosts:
+            self.probers.send(host, {"do": "programs"})
+        self._wait(set(self.plan.hosts), lambda result: result.programs is not None, ANSWER_SECONDS)
+
+    def _wait(self, hosts: set[str], ready: Callable[[HostTrial], bool], seconds: float) -> None:
+        self.probers.wait(
+            lambda: all(ready(self.results[host]) or host in self.probers.lost for host in hosts),
+            min(time.monotonic() + seconds, self.end),
+        )
+
+    def _programs(self, number: int) -> list[str]:
+        host = self.plan.hosts[number]
+        return [] if host in self.probers.lost else self.results[host].programs or []
+
+    def _keep(self, source: int, target: int, order: int, read: Reader) -> int:
+        """Reads what the programs of an order have printed. Returns how many say something."""
+        decided = 0
+        for label, text, _ in self.results[self.plan.hosts[source]].called.pop(order, ()):
+            result, detail, gigabits = read(text)
+            decided += result != "unknown"
+            entry = {"target": target, "device": label, "result": result, "detail": detail, "gigabits": gigabits}
+            self.results[self.plan.hosts[source]].devices.append(entry)
+        return decided
+
+    def ping(self) -> list[str]:
+        """Every NPU pings that of the same number of the partner; of NPUs the lower host's begin."""
+        tried = every = 0
+        for number in range(self.plan.schedule.rounds):
+            self.order += 1
+            running: list[tuple[int, int]] = []
+            for source, target in self.plan.schedule.pairs(number):
+                calls = ping_calls(self.plan.endpoints[source].devices, self.plan.endpoints[target].devices)
+                if not calls or "hccn_tool" not in self._programs(source):
+                    continue
+                every += len(calls)
+                if time.monotonic() + PING_SECONDS / 2 < self.end:
+                    self._call(source, calls, PING_SECONDS)
+                    running.append((source, target))
+            self._wait_for_calls(running, PING_SECONDS)
+            tried += sum(self._keep(source, target, self.order, read_ping) for source, target in running)
+        return [f"NPU pings between all pairs: {tried} of {every} decided"] if every else []
+
+    def _call(self, source: int, calls: list[tuple[str, list[str]]], seconds: float) -> None:
+        order = {"do": "call", "number": self.order, "calls": calls, "seconds": seconds, "again": RETRIED}
+        self.probers.send(self.plan.hosts[source], order)
+
+    def _wait_for_calls(self, pairs: list[tuple[int, int]], seconds: float) -> None:
+        order = self.order
+        callers = {self.plan.hosts[source] for source, _ in pairs}
+        self._wait(callers, lambda result: order in result.called, seconds + ANSWER_SECONDS)
+
+    def write(self) -> list[str]:
+        """Each adapter that both hosts of a pair have, in both directions; the next one when all pairs had a turn."""
+        tried = every = 0
+        turns = max((len(endpoint.devices.rdma) for endpoint in self.plan.endpoints), default=0)
+        for turn in range(turns):
+            for number in range(self.plan.schedule.rounds):
+                pairs = self.plan.schedule.pairs(number)
+                for ordered in (pairs, [(target, source) for source, target in pairs]):
+                    done, count = self._write_pairs(number, turn, ordered)
+                    tried, every = tried + done, every + count
+        return [f"RDMA writes between all pairs: {tried} of {every} decided"] if every else []
+
+    def _write_pairs(self, number: int, turn: int, pairs: list[tuple[int, int]]) -> tuple[int, int]:
+        """How many attempts say something, and how many there were to make."""
+        self.order += 1
+        every, chosen = 0, dict[tuple[int, int], tuple[str, str]]()
+        for source, target in pairs:
+            common = sorted(self._rdma(source).keys() & self._rdma(target).keys())
+            programs_of_target = self._programs(target)
+            programs = [name for name in RDMA_PROGRAMS if name in self._programs(source) and name in programs_of_target]
+            if turn < len(common) and programs:
+                every += 1
+                if time.monotonic() + RDMA_SECONDS + ANSWER_SECONDS < self.end:
+                    chosen[source, target] = (programs[0], common[(number + turn) % len(common)])
+        tcp_port = FIRST_TCP_PORT + self.order % TCP_PORTS
+        for (_, target), (program, device) in chosen.items():
+            argv = rdma_command(program, device, self._rdma(target)[device], tcp_port)
+            order = {"do": "serve", "number": self.order, "argv": argv, "seconds": RDMA_SECONDS + ANSWER_SECONDS}
+            self.probers.send(self.plan.hosts[target], order)
+        servers = {self.plan.hosts[target] for _, target in chosen}
+        number_of_order = self.order
+        self._wait(servers, lambda result: number_of_order in result.serving, ANSWER_SECONDS)
+        for (source, target), (program, device) in chosen.items():
+            address = next(iter(self.plan.endpoints[target].addresses.values()))
+            argv = rdma_command(program, device, self._rdma(source)[device], tcp_port, address)
+            self._call(source, [(device, argv)], RDMA_SECONDS)
+        self._wait_for_calls(list(chosen), RDMA_SECONDS)
+        for host in servers:
+            self.probers.send(host, {"do": "served"})
+        return sum(self._keep(source, target, self.order, read_rdma) for source, target in chosen), every
+
+    def _rdma(self, number: int) -> Mapping[str, int | None]:
+        return self.plan.endpoints[number].devices.rdma

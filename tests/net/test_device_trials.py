@@ -1,0 +1,153 @@
+"""Programs of the accelerators' own network: what they print, who is tried, and that nothing of them is left.
+
+The outputs are laid out as in linux-rdma/perftest issues 132, 228, 262, 295 and 393, in rdma-core's rc_pingpong.c, and
+in the Ascend driver's ds_net_ext.c.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from doctor.facts.rdma import Gid, RdmaDevice, RdmaPort, RdmaPorts
+from doctor.net.device_trials import HostDevices, devices_of, ping_calls, rdma_command, read_ping, read_rdma
+from doctor.net.prober.device_tools import MAX_OUTPUT, end_program, run_programs, start_program
+
+HEAD = """\
+---------------------------------------------------------------------------------------
+                    RDMA_Write BW Test
+ Dual-port       : OFF\t\tDevice         : mlx5_0
+ Mtu             : 4096[B]
+ Link type       : IB
+ Data ex. method : Ethernet
+---------------------------------------------------------------------------------------
+ local address: LID 0x02 QPN 0x0032 PSN 0x5f2841 RKey 0x002440 VAddr 0x007f2e5f64b000
+"""
+REMOTE = " remote address: LID 0x01 QPN 0x003a PSN 0xc0fd7e RKey 0x002442 VAddr 0x007f443b2f8000\n"
+COLUMNS = " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
+OLD_DRIVER = "libibverbs: Warning: couldn't load driver 'libmana-rdmav34.so': cannot open shared object file\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "result", "detail"),
+    [
+        (
+            HEAD + REMOTE + COLUMNS + " 65536      500          97.71      97.68 \t\t 0.186\n",
+            "worked",
+            "",
+        ),
+        (OLD_DRIVER + HEAD + REMOTE + COLUMNS + " 65536      500   97.71   97.68   0.186\n", "worked", ""),
+        ("Couldn't connect to 192.168.125.211:18515\nUnable to open file descriptor", "unknown", "Couldn't connect to"),
+        (
+            HEAD + REMOTE + " Failed to modify QP 122273 to RTR\n Unable to Connect the HCA's",
+            "failed",
+            "Failed to modify",
+        ),
+        (
+            HEAD + REMOTE + COLUMNS + " Completion with error at client\n Failed status 12: wr_id 0",
+            "failed",
+            "Completion",
+        ),
+        (HEAD + REMOTE + COLUMNS, "failed", "no data passes"),
+        (HEAD, "unknown", "local address"),
+        ("IB device mlx5_9 not found\n Unable to find the Infiniband/RoCE device\n", "unknown", "mlx5_9 not found"),
+        ("Failed to get IB devices list: Function not implemented", "unknown", "Failed to get IB devices"),
+        (
+            "32768000 bytes in 0.01 seconds = 21845.33 Mbit/sec\n500 iters in 0.01 seconds",
+            "worked",
+            "",
+        ),
+        (
+            "  remote address:  LID 0x0001\nFailed status transport retry counter exceeded (12)",
+            "failed",
+            "12",
+        ),
+        ("", "unknown", "printed nothing"),
+    ],
+)
+def test_what_an_rdma_program_printed(text: str, result: str, detail: str) -> None:
+    read, why, gigabits = read_rdma(text)
+    assert read == result
+    assert detail in why
+    assert (gigabits > 0) is (result == "worked")
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("device 3 PING 29.1.0.2\n3 packets transmitted, 3 received, 0.00% packet loss\n", "worked"),
+        ("recv time out seq=0\n3 packets transmitted, 2 received, 33.33% packet loss\n", "failed"),
+        ("hccn_tool is busy, please try again.\n", "unknown"),
+        ("Segmentation fault", "unknown"),
+    ],
+)
+def test_what_hccn_tool_printed(text: str, result: str) -> None:
+    assert read_ping(text)[0] == result
+
+
+def test_npus_ping_those_of_their_number_by_either_address_family() -> None:
+    source = HostDevices(npus={0: "29.1.0.1", 1: "29.1.0.2", 5: "29.1.0.3"})
+    target = HostDevices(npus={1: "29.1.1.2", 5: "fd00::5", 7: "29.1.1.7"})
+    assert ping_calls(source, target) == [
+        ("NPU 1", ["hccn_tool", "-i", "1", "-ping", "-g", "address", "29.1.1.2"]),
+        ("NPU 5", ["hccn_tool", "-i", "5", "-ping", "-inet6", "-g", "ipv6_address", "fd00::5"]),
+    ]
+
+
+def test_active_ports_are_tried_with_an_address_that_fits() -> None:
+    gids = (
+        Gid(0, "fe80:0000::1", "IB/RoCE v1", "eth0"),
+        Gid(3, "0000:0000:0000:0000:0000:ffff:0a00:1", "RoCE v2", "eth0"),
+    )
+    roce = RdmaPort(1, "4: ACTIVE", "5: LinkUp", "100 Gb/sec (4X EDR)", "Ethernet", gids)
+    infiniband, down = RdmaPort(1, "4: ACTIVE", "", "", "InfiniBand"), RdmaPort(2, "1: DOWN", "", "", "Ethernet", gids)
+    adapters = RdmaPorts(
+        devices=(RdmaDevice("mlx5_0", "", "", "", (roce, down)), RdmaDevice("mlx5_1", "", "", "", (infiniband,)))
+    )
+    assert devices_of(None, adapters, {}).rdma == {"mlx5_0:1": 3, "mlx5_1:1": None}
+    assert devices_of(None, adapters, {"NCCL_IB_GID_INDEX": "1"}).rdma == {"mlx5_0:1": 1, "mlx5_1:1": None}
+    serving = rdma_command("ib_write_bw", "mlx5_0:1", 3, 18515)
+    assert serving[:7] == ["ib_write_bw", "-d", "mlx5_0", "-i", "1", "-p", "18515"]
+    assert serving[-2:] == ["-x", "3"]
+    assert rdma_command("ibv_rc_pingpong", "mlx5_0:1", 3, 18515, "10.0.0.2")[-3:] == ["-g", "3", "10.0.0.2"]
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place for a program that stands for hccn_tool."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return tmp_path / "hccn_tool"
+
+
+def test_a_program_that_never_ends_is_ended_with_what_it_started(program: Path, tmp_path: Path) -> None:
+    program.write_text(f"#!/bin/sh\nsleep 600 &\necho $! >{tmp_path}/child\necho begun\nwait\n")
+    program.chmod(0o755)
+    began = time.monotonic()
+    assert run_programs([["NPU 0", ["hccn_tool"]], ["NPU 1", ["hccn_tool"]]], 1.0, ()) == [
+        ["NPU 0", "begun\n", pytest.approx(1.0, abs=5)]
+    ]
+    assert time.monotonic() - began < 20
+    stat = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/stat")
+    assert not stat.exists() or stat.read_text().split()[2] == "Z"
+
+
+def test_one_that_waits_for_a_lock_is_run_again(program: Path, tmp_path: Path) -> None:
+    program.write_text(
+        f"#!/bin/sh\necho >>{tmp_path}/runs\ntest $(wc -l <{tmp_path}/runs) -ge 3 && echo done || echo it is busy\n"
+    )
+    program.chmod(0o755)
+    ((label, text, _),) = run_programs([["NPU 0", ["hccn_tool"]]], 30, ["is busy"])
+    assert (label, text) == ("NPU 0", "done\n")
+
+
+def test_what_it_prints_is_bounded_and_no_other_program_is_started(program: Path) -> None:
+    program.write_text("#!/bin/sh\nyes 2>&- | head -c 300000\n")
+    program.chmod(0o755)
+    assert len(end_program(start_program(["hccn_tool"], 30), 30)) == MAX_OUTPUT
+    with pytest.raises(OSError, match="not a program"):
+        start_program(["sh", "-c", "true"], 1)
+    with pytest.raises(OSError, match="not a program"):
+        start_program([], 1)

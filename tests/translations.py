@@ -53,7 +53,7 @@ NAME = re.compile(
     re.ASCII,
 )
 """What no language changes: a variable or function, an option, an error code, a path, a number, an address."""
-_CODE = re.compile(r"\(\?|\\[dswb(.]|[\[(]\^|^/\S*$|^-(?!-[\w-]+ \{0\}[: ])")
+_CODE = re.compile(r"\(\?|\\[dswb(.]|[\[(]\^|^/\S*$|^-(?!-[\w-]+ (?:\{0\}[: ]|or |of ))")
 _PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}")
 ERRORS = {
     "InventoryError",

@@ -316,6 +316,7 @@ WORDS = (
         "not checked",
         "smoke run",
     ),
+    *("severity", "healthy condition", "risk", "what it does", "manual", "{risk}, by name", "playbook"),
     *("why", "fix", "observed", "expected", "blocked", "more", "note", "trace", "found", "checks", "what"),
     *("cause", "links", "call", "waited", "evidence", "stack", "unfinished", "ran", "ranks", "stages", "layouts"),
     *("loss", "speed", "devices", "soak", "follows", "findings", "crashed"),

@@ -16,8 +16,8 @@ def cann_version_differs(cann: PerHost[CannVersion]) -> Iterator[Finding]:
     may choose different algorithms for one collective, and hang.
 
     ## What to do
-    Install CANN {expected} on {host}, or make `latest` and the job's environment point to it. Where the job runs in a
-    container, name it with --within.
+    Install CANN {expected} on {host}: `./Ascend-cann-toolkit_{expected}_linux-$(uname -m).run --install`, or make
+    `latest` and the job's environment point to it. Where the job runs in a container, name it with --within.
 
     ## Source
     HCCL error EI0008 (public source of HCCL). `version` in the install.info of the toolkit or nnae that the job's

@@ -16,7 +16,8 @@ def driver_version_differs(versions: PerHost[NpuVersions]) -> Iterator[Finding]:
     others take, or is slower, and the rest wait for it.
 
     ## What to do
-    Install driver {expected} on {host}, with the firmware that belongs to it, and restart the host.
+    Install driver {expected} on {host}: `./Ascend-hdk-<chip>-npu-driver_{expected}_linux-$(uname -m).run --full`, with
+    the firmware that belongs to it, and restart the host.
 
     ## Source
     `Version` in /usr/local/Ascend/driver/version.info; hosts are compared with each other.

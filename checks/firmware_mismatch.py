@@ -15,8 +15,9 @@ def firmware_mismatch(versions: NpuVersions) -> Iterator[Finding]:
     wrongly.
 
     ## What to do
-    Install the firmware of the same release as driver {driver} on {host}, and restart it. `npu-smi info -t board -i 0`
-    shows `Compatibility : OK` afterwards.
+    Install the firmware of the same release as driver {driver} on {host},
+    `./Ascend-hdk-<chip>-npu-firmware_<version>.run --full`, and restart the host. `npu-smi info -t board -i 0` shows
+    `Compatibility : OK` afterwards.
 
     ## Source
     `compatible_version_fw=[first,last]` in /usr/local/Ascend/driver/version.info, against `Version` in

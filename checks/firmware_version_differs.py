@@ -7,7 +7,7 @@ from doctor.facts.versions import NpuVersions
 ONE_HOST = "only one host: nothing to compare"
 
 
-@check(severity=WARNING, area="versions", single_host=ONE_HOST)
+@check(severity=WARNING, area="versions", single_host=ONE_HOST, follows_from={"firmware-mismatch": ("observed",)})
 def firmware_version_differs(versions: PerHost[NpuVersions]) -> Iterator[Finding]:
     """All hosts have the same version of the NPU firmware.
 

@@ -18,8 +18,8 @@ def gpu_power_limit_differs(inventory: PerHost[GpuInventory]) -> Iterator[Findin
     A GPU with less power computes more slowly, and all ranks wait for the slowest.
 
     ## What to do
-    On {host}: `nvidia-smi -pl WATTS`, with the limit of the other hosts; it is lost at a restart, and without
-    persistence mode earlier.
+    On {host}: `nvidia-smi --query-gpu=index,power.limit --format=csv` shows each GPU's. Set that of the other hosts:
+    `nvidia-smi -pl {expected}`; it is lost at a restart, and without persistence mode earlier.
 
     ## Source
     `current_power_limit` of `nvidia-smi -q -x`; the majority is the norm, so that a limit that a site has chosen for
@@ -27,10 +27,10 @@ def gpu_power_limit_differs(inventory: PerHost[GpuInventory]) -> Iterator[Findin
     """
     for product in sorted({gpu.name for host_gpus in inventory.values() for gpu in host_gpus.gpus}):
         limits = {
-            host: " and ".join(f"{watts:g} W" for watts in sorted(own))
+            host: " and ".join(f"{watts:g}" for watts in sorted(own))
             for host, host_gpus in inventory.items()
             if (own := {gpu.power_limit for gpu in host_gpus.gpus if gpu.name == product and gpu.power_limit})
         }
         if len(limits) > 1:
-            template = "the power limit of its {product} is {observed}; {count} of {total} hosts have {expected}"
+            template = "the power limit of its {product} is {observed} W; {count} of {total} hosts have {expected} W"
             yield from differing(limits, template, product=product)

@@ -16,8 +16,8 @@ def interfaces_in_one_subnet(interfaces: Interfaces) -> Iterator[Finding]:
 
     ## What to do
     On {host}, give each interface a subnet of its own, join them to a bond, or remove the address that is not needed:
-    `ip -br address`. Where both must stay: policy routing for each address, and
-    `sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2`.
+    `ip address del <address>/{bits} dev <interface>` (`ip -br address` lists them). Where both must stay: policy
+    routing for each address, and `sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2`.
 
     ## Source
     Kernel documentation, ip-sysctl (arp_ignore, arp_announce, rp_filter). Only interfaces that are up are judged; ports
@@ -34,9 +34,10 @@ def interfaces_in_one_subnet(interfaces: Interfaces) -> Iterator[Finding]:
     for network, addresses in held.items():
         if len(addresses) > 1:
             yield Finding(
-                "{interfaces} have addresses in one subnet, {network}",
+                "several interfaces have an address in {network}: {observed}",
                 interfaces=sorted(addresses),
                 network=network,
+                bits=network.partition("/")[2],
                 observed=", ".join(f"{name}: {address}" for name, address in sorted(addresses.items())),
                 expected="one interface for each subnet",
             )

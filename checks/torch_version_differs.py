@@ -16,8 +16,8 @@ def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
     checkpoint that one host cannot load.
 
     ## What to do
-    Install {package} {expected} for the job's interpreter on {host}; name the interpreter with --python when the job
-    has one of its own.
+    Install {package} {expected} for the job's interpreter on {host}: `python3 -m pip install {package}=={expected}`;
+    name the interpreter with --python when the job has one of its own.
 
     ## Source
     The installed distributions of the job's interpreter; the hosts are compared with each other, and the majority is

@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from doctor.engine import language
 from doctor.engine.catalog import load_checks
+from doctor.engine.language import localized, phrase
 from doctor.remedy.catalog import load_playbooks
 from doctor.remedy.playbook import Playbook
 from doctor.report.explain.checks import catalog_markdown
@@ -17,16 +19,22 @@ README = ROOT / "README.md"
 MAP = ROOT / "doctor" / "README.md"
 CONTRIBUTING = ROOT / ".github" / "CONTRIBUTING.md"
 PAGES = (README, MAP, CONTRIBUTING, *sorted(FOLDER.glob("*.md")))
+CHINESE = (FOLDER / "zh" / "catalogue.md",)
+"""Pages in Chinese with generated parts."""
 SCREEN = 50
 """Lines; a longer page has a table of contents."""
 
 
 def refreshed(path: Path) -> str:
-    """The page with its generated parts as they should be now."""
+    """The page with its generated parts as they should be now, in the language of its folder."""
     text = path.read_text("utf-8")
-    for name, content in GENERATED.items():
-        if f"<!-- {name} -->" in text:
-            text = between(text, name, content(text))
+    language.select("zh" if path.parent.name == "zh" else "en", {})
+    try:
+        for name, content in GENERATED.items():
+            if f"<!-- {name} -->" in text:
+                text = between(text, name, content(text))
+    finally:
+        language.select("en", {})
     return text
 
 
@@ -94,8 +102,12 @@ def _checks(_: str) -> str:
 
 
 def _playbooks(_: str) -> str:
-    rows = [f"| `{playbook.name}` | {_kind(playbook)} | {playbook.title} |" for playbook in _by_name(load_playbooks())]
-    return "\n".join(["| playbook | risk | what it does |", "|---|---|---|", *rows]) + "\n"
+    rows = [
+        f"| `{playbook.name}` | {_kind(playbook)} | {localized(playbook.title)} |"
+        for playbook in _by_name(load_playbooks())
+    ]
+    heads = " | ".join(map(localized, ("playbook", "risk", "what it does")))
+    return "\n".join([f"| {heads} |", "|---|---|---|", *rows]) + "\n"
 
 
 def _by_name(playbooks: Iterable[Playbook]) -> list[Playbook]:
@@ -104,8 +116,9 @@ def _by_name(playbooks: Iterable[Playbook]) -> list[Playbook]:
 
 def _kind(playbook: Playbook) -> str:
     if playbook.manual:
-        return "manual"
-    return f"{playbook.risk}, by name" if playbook.explicit else playbook.risk
+        return localized("manual")
+    risk = localized(playbook.risk)
+    return phrase("{risk}, by name", risk=risk) if playbook.explicit else risk
 
 
 GENERATED: dict[str, Callable[[str], str]] = {

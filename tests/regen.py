@@ -45,7 +45,7 @@ def generated() -> Iterator[tuple[Path, str | None]]:
         yield schema_file(name), json.dumps(json_schema(name), indent=2) + "\n"
     yield translations.COMPILED, translations.compiled()
     yield from help_pages.pages()
-    for page in readme.PAGES:
+    for page in (*readme.PAGES, *readme.CHINESE):
         yield page, readme.refreshed(page)
     yield from manual.generated()
     reports = {golden.FOLDER / name: make() for name, make in golden.files()}

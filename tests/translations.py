@@ -53,7 +53,7 @@ NAME = re.compile(
     re.ASCII,
 )
 """What no language changes: a variable or function, an option, an error code, a path, a number, an address."""
-_CODE = re.compile(r"\(\?|\\[dswb(.]|[\[(]\^|^/\S*$|^-(?!-[\w-]+ \{0\}[: ])")
+_CODE = re.compile(r"\(\?|\\[dswb(.]|[\[(]\^|^/\S*$|^-(?!-[\w-]+ (?:\{0\}[: ]|or |of ))")
 _PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}")
 ERRORS = {
     "InventoryError",
@@ -316,6 +316,7 @@ WORDS = (
         "not checked",
         "smoke run",
     ),
+    *("severity", "healthy condition", "risk", "what it does", "manual", "{risk}, by name", "playbook"),
     *("why", "fix", "observed", "expected", "blocked", "more", "note", "trace", "found", "checks", "what"),
     *("cause", "links", "call", "waited", "evidence", "stack", "unfinished", "ran", "ranks", "stages", "layouts"),
     *("loss", "speed", "devices", "soak", "follows", "findings", "crashed"),

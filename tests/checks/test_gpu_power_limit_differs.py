@@ -15,7 +15,7 @@ def test_a_host_with_another_limit() -> None:
     ((host, text),) = said(judged("gpu-power-limit-differs", hosts))
     assert (host, text) == (
         "w4",
-        "the power limit of its NVIDIA H100 80GB HBM3 is 500 W and 700 W; 3 of 4 hosts have 700 W",
+        "the power limit of its NVIDIA H100 80GB HBM3 is 500 and 700 W; 3 of 4 hosts have 700 W",
     )
 
 

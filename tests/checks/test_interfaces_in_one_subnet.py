@@ -13,7 +13,9 @@ def test_two_networks() -> None:
 
 def test_two_cards_in_one() -> None:
     outcome = judged(NAME, {"w1": [interfaces(eth0="10.0.0.1/24", eth1="10.0.0.2/24")]})
-    assert said(outcome) == [("w1", "eth0 and eth1 have addresses in one subnet, 10.0.0.0/24")]
+    assert said(outcome) == [
+        ("w1", "several interfaces have an address in 10.0.0.0/24: eth0: 10.0.0.1, eth1: 10.0.0.2")
+    ]
 
 
 PORT = Link("eth1", True, True, False, 1500, "", True, True)

@@ -12,6 +12,12 @@ from doctor.report.layout.progress_line import ProgressLine
 FINE, LOST = HostRecord(Visit()), HostRecord(Visit("refused", "connection refused"))
 
 
+@pytest.fixture(autouse=True)
+def capable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal that can wipe a line, whatever the tests run in."""
+    monkeypatch.setenv("TERM", "xterm")
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -35,6 +41,21 @@ def test_it_writes_nothing_where_nobody_watches() -> None:
         seen.step("a", FINE)
         seen.close()
     assert stream.getvalue() == ""
+
+
+def test_it_writes_nothing_where_a_line_cannot_be_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    stream = Terminal()
+    seen = ProgressLine(1, stream)
+    seen.step("a", FINE)
+    seen.close()
+    assert stream.getvalue() == ""
+
+
+def test_one_host_is_in_the_singular() -> None:
+    stream = Terminal()
+    ProgressLine(1, stream)
+    assert stream.getvalue() == "\r0 of 1 host answered\x1b[K"
 
 
 def test_it_writes_seldom(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,8 +185,12 @@ def catalog_markdown(checks: Iterable[Check]) -> str:
     """The table of all checks in the catalogue page, by area."""
     parts: list[str] = []
     for area, members in by_area(checks):
-        rows = [f"| `{check.name}` | {check.severity.value} | {_cell(check.claim)} |" for check in members]
-        parts.append("\n".join([f"### {area}", "", "| check | severity | healthy condition |", "|---|---|---|", *rows]))
+        rows = [
+            f"| `{check.name}` | {localized(check.severity.value)} | {_cell(localized(check.claim))} |"
+            for check in members
+        ]
+        heads = " | ".join(map(localized, ("check", "severity", "healthy condition")))
+        parts.append("\n".join([f"### {area}", "", f"| {heads} |", "|---|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"
 
 

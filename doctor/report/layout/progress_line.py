@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, TextIO
 
 from doctor.engine.language import localized, phrase
-from doctor.report.layout.formatting import clean
+from doctor.report.layout.formatting import clean, count_noun
 from doctor.transport.messages import format_size
 
 if TYPE_CHECKING:
@@ -18,14 +19,17 @@ _BAR_WIDTH = 24
 
 
 class ProgressLine:
-    """Counts hosts as they answer, or bytes as they are read. Writes nothing unless ``stream`` is a terminal."""
+    """Counts hosts as they answer, or bytes as they are read.
+
+    Writes nothing unless ``stream`` is a terminal that can wipe a line: ``TERM=dumb`` cannot.
+    """
 
     def __init__(self, total: int, stream: TextIO | None, hosts: bool = True) -> None:
         self.total, self.stream = total, stream
         self.answered = self.unreachable = 0
         self.written = 0.0
         self.visible = False
-        self.live = total > 0 and _is_terminal(stream)
+        self.live = total > 0 and _is_terminal(stream) and os.environ.get("TERM") != "dumb"
         if hosts:
             self.write()
 
@@ -47,7 +51,7 @@ class ProgressLine:
             return
         self.written = now
         missed = phrase(", {count} could not be reached", count=self.unreachable) if self.unreachable else ""
-        text = phrase("{count} of {total} hosts answered", count=self.answered, total=self.total)
+        text = phrase("{count} of {hosts} answered", count=self.answered, hosts=count_noun(self.total, "host"))
         self.put(f"\r{text}{missed}\x1b[K")
         self.visible = True
 

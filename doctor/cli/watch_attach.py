@@ -182,8 +182,8 @@ def _report(run: Run, checks: Sequence[str], choice: ChoiceOptions, output: Outp
     from doctor.watch.evaluate_watch import evaluate_watch
 
     catalog = load_catalog([])
-    left = choice.chosen(catalog)
-    selected = [check for check in left if check.name in checks]
+    chosen_checks = choice.chosen(catalog)
+    selected = [check for check in chosen_checks if check.name in checks]
     if not selected:
         raise InputError(f"--select and --ignore leave none of the checks that were made: {', '.join(checks)}")
-    return save_and_report(Examination(run, evaluate_watch(run, selected, left)), catalog, output)
+    return save_and_report(Examination(run, evaluate_watch(run, selected, chosen_checks)), catalog, output)

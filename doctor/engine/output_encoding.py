@@ -34,15 +34,15 @@ PLAIN_SIGNS = {
 _HANDLER = "doctor.plain-signs"
 
 
-def _plain(error: UnicodeError) -> tuple[str, int]:
+def _replace_letters(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     letters = error.object[error.start : error.end]
-    plain = (PLAIN_SIGNS.get(letter) or letter.encode("ascii", "backslashreplace").decode() for letter in letters)
-    return "".join(plain), error.end
+    signs = (PLAIN_SIGNS.get(letter) or letter.encode("ascii", "backslashreplace").decode() for letter in letters)
+    return "".join(signs), error.end
 
 
-codecs.register_error(_HANDLER, _plain)
+codecs.register_error(_HANDLER, _replace_letters)
 
 
 def encoded(text: str, encoding: str) -> bytes:

@@ -240,10 +240,10 @@ def _uncorrected(counts: Element | None) -> int | None:
 
 def _fabric_faults(health: Element | None) -> tuple[str, ...]:
     """The conditions that are not as they should be, by whatever name the driver has for them."""
-    shown = [(str(child.tag), _text(child, ".")) for child in (health if health is not None else ())]
+    fields = [(str(child.tag), _text(child, ".")) for child in (health if health is not None else ())]
     faults = [
         f"{name.replace('_', ' ')}: {text}"
-        for name, text in shown
+        for name, text in fields
         if text in _UNSOUND or (name.startswith("incorrect") and text not in ("", "False", "No"))
     ]
     return tuple(faults[:8])

@@ -57,11 +57,11 @@ def _any_number(value: str) -> str:
     return "" if right else f"a whole number: NCCL reads {min(_strtoll(value), 1 << 62)} there"
 
 
-def _list_of(words: str, functions: str, example: str) -> Rule:
+def _list_of(names_pattern: str, functions: str, example: str) -> Rule:
     """``ring``, ``^tree``, ``ring;allreduce:tree,ring``."""
-    names = rf"\^?({words})(,({words}))*"
+    names = rf"\^?({names_pattern})(,({names_pattern}))*"
     part = rf"(({functions}):)?{names}" if functions else names
-    return _matching(rf"{part}(;{part})*;?", f"such as {example}, of {words.replace('|', ', ')}")
+    return _matching(rf"{part}(;{part})*;?", f"such as {example}, of {names_pattern.replace('|', ', ')}")
 
 
 _NCCL_NUMBERS = """

@@ -71,8 +71,8 @@ def _gid_index(port: RdmaPort, of_job: int | None) -> int | None:
     """Of RoCE: as the job says, else the first RoCE v2 address over IPv4, which fits most networks."""
     if port.layer != "Ethernet":
         return None
-    found = (gid.index for gid in port.gids if gid.kind == ROCE_V2 and gid.is_ipv4)
-    return of_job if of_job is not None else next(found, None)
+    indices = (gid.index for gid in port.gids if gid.kind == ROCE_V2 and gid.is_ipv4)
+    return of_job if of_job is not None else next(indices, None)
 
 
 def ping_calls(source: HostDevices, target: HostDevices) -> list[tuple[str, list[str]]]:

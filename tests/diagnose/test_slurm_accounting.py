@@ -86,7 +86,7 @@ def test_saved_output_of_sacct_is_read_in_every_form(slurm: Accounting, tmp_path
     saved = tmp_path / "saved.txt"
     saved.write_text(slurm.run("sacct", "-j", job, *words))
     argv = [sys.executable, "-m", "doctor", "diagnose", str(saved), "--json"]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = preloaded.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert only_cause(json.loads(done.stdout)) == ("slurm-job-cancelled", [], [])
 
 

@@ -376,7 +376,7 @@ def _starts_here(line: LaunchLine, environ: Mapping[str, str], default_hostfile:
     if call is None or len(line.launchers) > 1 or call.launcher not in _NEEDS_HOSTS:
         return False
     named = not _is_here(call) or bool(call.hostfile) or "num-nodes" in call.options
-    named = named or call.nodes not in (None, 1) or not _HOST_OPTIONS.isdisjoint(call.unresolved)
+    named = named or call.nodes not in (None, 1) or bool(_HOST_OPTIONS & call.unresolved.keys())
     variables = [name for name in environ if re.search(r"(?i)host_?file|hydra_host|machine_?file|node_?file", name)]
     if named or variables or batch_allocation(environ) is not None:
         return False

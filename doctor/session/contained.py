@@ -34,7 +34,7 @@ def with_containers(report: Report, checks: Sequence[Check], cache: FactCache) -
         value = cache.get(host, view) if host in cache.records else None
         return value.engine if isinstance(value, ContainerView) and value.engine in APPLICATION_ENGINES else ""
 
-    def told_where(finding: Finding, view: type[ContainerView]) -> Finding:
+    def with_engine(finding: Finding, view: type[ContainerView]) -> Finding:
         engines = {engine(host, view) for host in finding.hosts}
         if not engines or "" in engines:
             return finding
@@ -44,7 +44,7 @@ def with_containers(report: Report, checks: Sequence[Check], cache: FactCache) -
 
     outcomes = tuple(
         msgspec.structs.replace(
-            outcome, findings=tuple(told_where(finding, views[outcome.check]) for finding in outcome.findings)
+            outcome, findings=tuple(with_engine(finding, views[outcome.check]) for finding in outcome.findings)
         )
         if outcome.findings and outcome.check in views
         else outcome

@@ -88,8 +88,6 @@ GLOO_ROWS = [
     Row("detailed debugging on one host", True, {}, {1: {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}}),
     Row("a misspelt variable", True, {"GLOO_SOCKET_IFNAM": "eno7"}),
     Row("NCCL's settings without NCCL", True, {"NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": "2"}),
-    Row("a level of debugging that torch does not know", False, {"TORCH_DISTRIBUTED_DEBUG": "VERBOSE"}, {}, INVALID),
-    Row("a level of debugging in small letters", True, {"TORCH_DISTRIBUTED_DEBUG": "detail"}),
     Row("a switch of gloo that is none", False, {"TORCH_GLOO_LAZY_INIT": "maybe"}, {}, INVALID),
     Row("a number of threads that OpenMP passes over", True, {"OMP_NUM_THREADS": "all", "OMP_PLACES": "core"}),
     Row("NCCL's settings with words for numbers", True, {"NCCL_P2P_DISABLE": "true", "TORCH_NCCL_NAN_CHECK": "x"}),
@@ -118,6 +116,21 @@ def test_an_error_exactly_where_the_gloo_job_dies(jobs: GlooFleet, row: Row) -> 
     assert end.lives == row.lives, end.words
     assert bool(found) != row.lives, found
     assert not row.found or row.found in found
+
+
+AT_IMPORT_ROWS = [("VERBOSE", False), ("detail", True), ("OFF", True), ("1", False)]
+"""TORCH_DISTRIBUTED_DEBUG is read when torch is imported, which the hosts of the fleet have done before."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("level", "lives"), AT_IMPORT_ROWS, ids=[row[0] for row in AT_IMPORT_ROWS])
+def test_a_level_of_debugging_that_torch_reads_at_its_import(level: str, lives: bool) -> None:
+    environ = {"TORCH_DISTRIBUTED_DEBUG": level}
+    found = failures(LaunchConfig.from_environment(environ), ("localhost",))
+    command = [sys.executable, "-c", "import torch.distributed"]
+    done = subprocess.run(command, env={**os.environ, **environ}, capture_output=True, timeout=90)
+    assert (done.returncode == 0) == lives, done.stderr[-300:]
+    assert found == (set() if lives else {INVALID})
 
 
 ENDPOINT = "--rdzv-backend c10d --rdzv-endpoint 127.0.0.1:PORT"

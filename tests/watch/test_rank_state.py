@@ -23,7 +23,7 @@ WAITS = {
     "poll": "import select; select.select([], [], [])",
     "wait": "import subprocess; subprocess.run(['sleep', '100'])",
     "read": "import os; os.read(os.pipe()[0], 1)",
-    "recv": "import socket; socket.socketpair()[0].recv(1)",
+    "recv": "import socket; near, far = socket.socketpair(); near.recv(1)",
     "accept": "import socket; socket.create_server(('127.0.0.1', 0)).accept()",
     "open": "import os, sys; os.open(sys.argv[1], os.O_RDONLY)",
 }
@@ -43,6 +43,7 @@ def test_the_kernel_s_function_tells_what_a_process_waits_in(
         limit = time.monotonic() + 20
         while rank_state.system_call(process.pid)[0] != kind and time.monotonic() < limit:
             time.sleep(0.02)
+        assert rank_state.system_call(process.pid)[0] == kind
         if read_text(f"/proc/{process.pid}/wchan") in ("", "0"):  # type: ignore[no-untyped-call]
             pytest.skip("this kernel does not show functions")
         monkeypatch.setattr(rank_state, "read_text", without_system_calls)

@@ -153,7 +153,7 @@ def test_each_mpirun_of_a_script_is_an_attempt_of_its_own_and_the_last_is_diagno
     assert causes(found) == [("mpi-rank-killed", [0])]
     assert [causes(attempt.diagnosis) for attempt in found.attempts] == [
         [("python-exception", [2])],
-        [("disk-full", [None])],
+        [("disk-full", [1])],
     ]
     assert not any(attempt.is_job for attempt in found.attempts)
 
@@ -187,3 +187,18 @@ def test_tasks_of_one_srun_that_end_one_after_the_other_are_one_attempt() -> Non
         f"{rank}: [rank{rank}]: {NAN}\nsrun: error: n{rank}: task {rank}: Exited with exit code 1\n" for rank in (1, 0)
     ]
     assert not diagnosed(train="".join(lines) + "2: training finished\n").attempts
+
+
+def test_the_reports_of_open_mpi_5_end_attempts_as_well() -> None:
+    """Its launcher is prterun, which names a process by its own host and process id."""
+    text = (LOGS / "mpirun_three_times.log").read_text()
+    text = text.replace("mpirun ", "prterun ")
+    for number, (job, rank) in enumerate((("[3720,1]", 1), ("[3918,1]", 2))):
+        assert f"[{job},{rank}]" in text
+        text = text.replace(f"[{job},{rank}]", f"[prterun-n1-{number + 70}@1,{rank}]")
+    found = diagnosed(train=text)
+    assert causes(found) == [("mpi-rank-killed", [0])]
+    assert [causes(attempt.diagnosis) for attempt in found.attempts] == [
+        [("python-exception", [2])],
+        [("disk-full", [1])],
+    ]

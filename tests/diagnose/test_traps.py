@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from doctor.diagnose.cause import Diagnosis
 from tests.diagnose.test_rules import CLOSED, TIMED_OUT, WATCHDOG, logs, named
 
@@ -136,3 +138,14 @@ def test_memory_of_an_exabyte_is_what_a_collective_that_timed_out_left() -> None
     ):
         found = logs(train=text)
         assert not found.causes and found.failed
+
+
+@pytest.mark.parametrize("label", ["", "[rank1]: ", "1: "])
+def test_the_source_line_that_a_traceback_quotes_is_not_what_the_program_printed(label: str) -> None:
+    text = (
+        'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n'
+        '    step() or report("CUDA out of memory. Tried to allocate", "No space left on device")\n'
+        "ValueError: loss is NaN\n"
+    )
+    found = logs(train="".join(f"{label}{line}\n" for line in text.splitlines()))
+    assert [cause.signature for cause in found.causes] == ["python-exception"]

@@ -40,6 +40,7 @@ class OpenTracebacks:
 
     def __init__(self):
         self.lines_left = {}
+        self.frames = set()  # of those, where the last line names the file of a frame
 
     def __len__(self):
         return len(self.lines_left)
@@ -47,6 +48,11 @@ class OpenTracebacks:
     def open(self, text):
         """The first line of a traceback."""
         self.lines_left[stream_of(label_before_head(text))] = TRACEBACK_LINES
+
+    def is_source(self, text):
+        """Whether the line is that of the program that a traceback quotes below the name of its file."""
+        label = label_of(text)
+        return stream_of(label) in self.frames and text[len(label) :].startswith("    ")
 
     def read(self, text):
         """(whether an open traceback may end here, the match of its exception's line or None).
@@ -59,6 +65,9 @@ class OpenTracebacks:
             return False, None
         self.lines_left[stream] -= 1
         rest = text[len(label) :]
+        self.frames.discard(stream)
+        if rest.startswith('  File "'):
+            self.frames.add(stream)
         if self.lines_left[stream] <= 0:
             del self.lines_left[stream]
             return False, None

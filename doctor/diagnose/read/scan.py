@@ -128,6 +128,8 @@ class _Scanner:
         matched = dict(_matches(text, selected))
         opened = matched.pop(TRACEBACK, None)
         if self.tracebacks:
+            if self.tracebacks.is_source(text):  # type: ignore[no-untyped-call]
+                matched.clear()  # what the program may print, not what it printed
             self._continue_traceback(text, matched)
         if opened is not None:
             self.tracebacks.open(text)  # type: ignore[no-untyped-call]

@@ -210,9 +210,11 @@ def _delay(kind: str, draw: Draw) -> InjectedFault:
 @_makes("bandwidth")
 def _bandwidth(kind: str, draw: Draw) -> InjectedFault:
     script = f"""\
-tc qdisc add dev eth0 root handle 1: prio bands 4 priomap {"0 " * 16}
-tc qdisc add dev eth0 parent 1:4 tbf rate {draw.random.choice([20, 100, 500])}mbit burst 128kb latency 50ms
-tc filter add dev eth0 parent 1: protocol ip u32 match ip dst {draw.address(draw.b)}/32 flowid 1:4
+tc qdisc add dev eth0 root handle 1: htb default 10
+tc class add dev eth0 parent 1: classid 1:10 htb rate 200gbit burst 1m cburst 1m
+tc class add dev eth0 parent 1: classid 1:20 htb rate 200gbit burst 1m cburst 1m
+tc qdisc add dev eth0 parent 1:20 tbf rate {draw.random.choice([20, 100, 500])}mbit burst 128kb latency 50ms
+tc filter add dev eth0 parent 1: protocol ip u32 match ip dst {draw.address(draw.b)}/32 flowid 1:20
 """
     expected = _expect("net-path-slow", draw.a, draw.b, text=draw.direction)
     return InjectedFault(kind, expected, {}, {draw.a: script}, speeds=True)

@@ -12,8 +12,10 @@ from doctor.facts.firewall.packets import Ranges
 MAX_ADDRESSES = 32
 """Addresses that a command lists; for more it names the network that they are in."""
 
-_SAVE_NOTE = "It is lost after a restart unless saved: `netfilter-persistent save` (Debian, Ubuntu), or "
-_SAVE_NOTE += "`service iptables save` (RHEL, openEuler)."
+_SAVE_NOTE = (
+    "It is lost after a restart unless saved: `netfilter-persistent save` (Debian, Ubuntu), or "
+    "`service iptables save` (RHEL, openEuler)."
+)
 _PERSISTENCE = {
     "ufw": "ufw saves it.",
     "firewalld": "firewalld saves it.",

@@ -21,7 +21,9 @@ def cann_version_differs(cann: PerHost[CannVersion]) -> Iterator[Finding]:
 
     ## Source
     HCCL error EI0008 (public source of HCCL). `version` in the install.info of the toolkit or nnae that the job's
-    environment names, else that `latest` points to; the majority is the norm.
+    environment names, else that `latest` points to; the majority is the norm. Names of the packages: hiascend.com,
+    Index SDK 7.3.0, "Installing the NPU Driver, Firmware, and CANN": from CANN 8.5.0 on, the operators are a package of
+    their own.
     """
     values = {host: host_cann.version for host, host_cann in cann.items()}
     yield from differing(values, "CANN {observed}; {count} of {total} hosts have {expected}")

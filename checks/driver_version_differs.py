@@ -20,7 +20,8 @@ def driver_version_differs(versions: PerHost[NpuVersions]) -> Iterator[Finding]:
     the firmware that belongs to it, and restart the host.
 
     ## Source
-    `Version` in /usr/local/Ascend/driver/version.info; hosts are compared with each other.
+    `Version` in /usr/local/Ascend/driver/version.info; hosts are compared with each other. Names of the packages:
+    hiascend.com, Index SDK 7.3.0, "Installing the NPU Driver, Firmware, and CANN".
     """
     values = {host: host_versions.driver for host, host_versions in versions.items()}
     yield from differing(values, "NPU driver {observed}; {count} of {total} hosts have {expected}")

@@ -21,7 +21,8 @@ def firmware_mismatch(versions: NpuVersions) -> Iterator[Finding]:
 
     ## Source
     `compatible_version_fw=[first,last]` in /usr/local/Ascend/driver/version.info, against `Version` in
-    /usr/local/Ascend/firmware/version.info (public source of the driver package).
+    /usr/local/Ascend/firmware/version.info (public source of the driver package). Names of the packages: hiascend.com,
+    Index SDK 7.3.0, "Installing the NPU Driver, Firmware, and CANN".
     """
     if versions.firmware is None:
         raise Skip("the host has no firmware file")

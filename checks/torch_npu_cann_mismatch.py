@@ -22,6 +22,7 @@ def torch_npu_cann_mismatch(python: PythonEnv, cann: CannVersion) -> Iterator[Fi
     ## Source
     The table of COMPATIBILITY.en.md of torch_npu, as of the day in doctor/engine/version_matrix.py. Patches of one line
     of CANN (8.5.0 and 8.5.1) count as one. A torch_npu that the table does not hold is unknown, not wrong.
+    Names of the packages: hiascend.com, Index SDK 7.3.0, "Installing the NPU Driver, Firmware, and CANN".
     """
     torch_npu = python.packages.get("torch_npu")
     if torch_npu is None:

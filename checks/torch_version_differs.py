@@ -4,6 +4,7 @@ from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.engine.majority import differing
 from doctor.facts.python_env import PythonEnv
 
+ABSENT = "not installed"
 ONE_HOST = "only one host: nothing to compare"
 
 
@@ -16,8 +17,9 @@ def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
     checkpoint that one host cannot load.
 
     ## What to do
-    Install {package} {expected} for the job's interpreter on {host}: `python3 -m pip install {package}=={expected}`;
-    name the interpreter with --python when the job has one of its own.
+    On {host}, with the job's interpreter in the place of python3: `python3 -m pip {pip}`. A version with a suffix such
+    as +cpu is on the index that the other hosts have it from: `--index-url`. Name the interpreter with --python when
+    the job has one of its own.
 
     ## Source
     The installed distributions of the job's interpreter; the hosts are compared with each other, and the majority is
@@ -33,8 +35,21 @@ def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
     for name in names:
         # Of a package installed in several versions, the one in use is unknown: so is its host, not different.
         versions = {
-            host: host_python.packages.get(name, "not installed")
+            host: host_python.packages.get(name, ABSENT)
             for host, host_python in python.items()
             if name not in host_python.unread
         }
-        yield from differing(versions, "{package} {observed}; {count} of {total} hosts have {expected}", package=name)
+        for finding in differing(
+            versions, "{package} {observed}; {count} of {total} hosts have {expected}", package=name
+        ):
+            finding.values["pip"] = _pip_command(name, finding.values.get("expected", "<version>"))
+            yield finding
+
+
+def _pip_command(package: str, version: str) -> str:
+    """Behind ``python3 -m pip``.
+
+    >>> _pip_command("torch", "2.7.1"), _pip_command("mindspore", ABSENT)
+    ('install torch==2.7.1', 'uninstall mindspore')
+    """
+    return f"uninstall {package}" if version == ABSENT else f"install {package}=={version}"

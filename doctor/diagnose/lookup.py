@@ -80,15 +80,15 @@ def _parsed(block: str) -> Signature:
 
 
 def _place(signature: Signature, lines: Collection[str]) -> tuple[bool, int, int, str, Signature] | None:
-    """Where a signature that matches a line belongs: specific ones first, then by role, then the longest literal."""
+    """Where a signature that matches a line belongs: specific ones first, then by role, then the longest match."""
     longest = 0
     for pattern in signature.patterns:
         literal = longest_literal(pattern)
         candidates = [line for line in lines if literal in line]
         if candidates:
             regex = re.compile(pattern)
-            if any(regex.search(line[:MAX_TEXT_CHARS]) for line in candidates):
-                longest = max(longest, len(literal))
+            matches = filter(None, (regex.search(line[:MAX_TEXT_CHARS]) for line in candidates))
+            longest = max(longest, *(match.end() - match.start() for match in matches), 0)
     if not longest:
         return None
     return "unspecific" in signature.traits, _ROLES.index(signature.role), -longest, signature.id, signature

@@ -4,10 +4,11 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.engine.majority import differing
 from doctor.facts.versions import NpuVersions
 
+CAUSES = {"firmware-mismatch": ("observed",)}
 ONE_HOST = "only one host: nothing to compare"
 
 
-@check(severity=WARNING, area="versions", single_host=ONE_HOST, follows_from={"firmware-mismatch": ("observed",)})
+@check(severity=WARNING, area="versions", single_host=ONE_HOST, follows_from=CAUSES)
 def firmware_version_differs(versions: PerHost[NpuVersions]) -> Iterator[Finding]:
     """All hosts have the same version of the NPU firmware.
 

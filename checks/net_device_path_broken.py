@@ -58,6 +58,7 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
                 "{device} fails with {failed} of {tried} hosts: {peers} ({detail})",
                 hosts=[host] if len(peers) > 1 else sorted([host, *peers]),
                 device=device,
+                place=f"from {host} to {peers[0]}",
                 failed=len(peers),
                 tried=len(tried[host,]),
                 peers=peers,

@@ -20,6 +20,10 @@ def overcommit_forbidden(memory: MemoryCommitment) -> Iterator[Finding]:
     On {host}: `sysctl -w vm.overcommit_memory=0`, and the same in /etc/sysctl.d. Where the strict mode is meant, raise
     vm.overcommit_ratio until CommitLimit in /proc/meminfo leaves room for all ranks and their workers.
 
+    ## In a container
+    The setting is that of the machine on which the container of {host} runs. There, as root: `sysctl -w
+    vm.overcommit_memory=0`, and the same in /etc/sysctl.d.
+
     ## Source
     Linux, Documentation/mm/overcommit-accounting.rst: mode 2 refuses what exceeds swap and a share of memory, by
     default half; private writable mappings count in full in each process. That nine tenths of the available memory

@@ -17,11 +17,11 @@ from junitparser import JUnitXml
 from prometheus_client.parser import text_string_to_metric_families
 
 from doctor.cli.app import application
+from doctor.config.user_key import load_or_create_key
 from doctor.engine.errors import CommandError
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Report
 from doctor.report.formats.json import encode
-from doctor.session.redact import load_or_create_key
 from tests.report import reports as made
 
 ROOT = Path(__file__).resolve().parents[1]

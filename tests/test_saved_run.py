@@ -61,6 +61,7 @@ def valid_run() -> dict[str, Any]:
             read_from="the launch line",
             launch_line="torchrun --nnodes 2 t.py",
             launchers=("torchrun",),
+            starts_here=True,
             nodes=2,
             max_nodes=2,
             outer_nodes=2,
@@ -195,6 +196,8 @@ def _is_right(path: tuple[str, ...], value: object) -> bool:
     valid: Any = VALID
     for key in path:
         valid = valid.get(key, "")
+    if value is True and isinstance(valid, bool):
+        return True
     is_text = isinstance(value, str) and isinstance(valid, str) and path != ("schema",)
     return is_text or (value is None and path in NULLABLE) or (value == -1 and path == ("seconds",))
 

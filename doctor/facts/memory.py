@@ -223,9 +223,12 @@ class HostMemory(Fact, frozen=True):
 class MemoryCommitment(Fact, frozen=True):
     """How much memory the kernel promises to programs, whether they use it or not.
 
-    Raw output, from ``/proc/sys/vm/overcommit_memory`` and ``/proc/meminfo``::
+    Raw output, from ``/proc/sys/vm/overcommit_memory``::
 
         2
+
+    Raw output, from ``/proc/meminfo``::
+
         MemAvailable:   24199000 kB
         CommitLimit:    12342048 kB
         Committed_AS:    1029004 kB

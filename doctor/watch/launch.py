@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.config.user_key import user_key
+from doctor.config.user_key import load_or_create_key
 from doctor.engine.errors import InputError
 from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning, verdict_text
 from doctor.engine.record import Run
@@ -97,7 +97,8 @@ def run(command_line: Sequence[str], environ: Mapping[str, str], options: WatchO
     try:
         if context.launcher:
             # Other users may write to the place: with the key, none can take the name beforehand.
-            folder, watches = WatchFolder.shared(f"{user_key(environ)} {context.identity}")
+            key, trouble = load_or_create_key(environ)
+            folder, watches = WatchFolder.shared(f"{'' if trouble else key.hex()} {context.identity}")
         else:
             folder = WatchFolder.create()
     except OSError as error:

@@ -63,7 +63,8 @@ def heartbeat_logs(pid, environ):
     hicann/hccl, docs/zh/user_guide/fault_diagnosis/task_exec_stage.md (the lines).
     """
     folders = [environ.get("ASCEND_PROCESS_LOG_PATH", ""), os.path.join(environ.get("HOME", ""), "ascend/log")]
-    numbers = set([str(pid)] + re.findall(r"^NSpid:.*?([0-9]+)$", read_text("/proc/%d/status" % pid), re.M))
+    status = read_text("/proc/%d/status" % pid)
+    numbers = set([str(pid)] + re.findall(r"^NSpid:(?:\t[0-9]+)*\t([0-9]+)$", status, re.M))
     places = []
     for folder in folders:
         for part in ("debug", "run") if folder.startswith("/") else ():

@@ -46,7 +46,7 @@ RUN: dict[str, tuple[str, ...]] = {
 NOT_RUN = {
     "devices: the playbooks run such commands on emulated ones (tests/playbooks/test_remedies.py)": """
         hccn_tool npu-smi ascend-dmi nvidia-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for -link
-        msnpureport -lldp -ip -optical -link_stat
+        msnpureport -lldp -ip -optical -g
         -gateway -net_health -netdetect enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
         ethtool rdma ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos""",
     "containers: there is none on a test host": """

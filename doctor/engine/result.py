@@ -101,19 +101,14 @@ class Finding:
         return fill_template(self.template, self.values)
 
 
-class _PlaceholderKeeper(dict[str, str]):
-    """Leaves a placeholder that has no value as it stands: a report never fails over a template."""
-
-    def __missing__(self, name: str) -> str:
-        return "{" + name + "}"
-
-
 _NOUNS = (
     *("byte", "bit", "call", "check", "collective", "device", "device file", "error", "file", "GPU", "host", "inode"),
     *("layer", "line", "link", "lane", "message", "name", "NPU", "NVSwitch", "object", "packet", "peer", "port"),
     *("process", "rank", "sample", "second", "segment", "stage", "step", "time", "value", "worker"),
 )
 _PLURALS = {f"{noun}{'es' if noun.endswith(('s', 'ch')) else 's'}": noun for noun in _NOUNS} | {"entries": "entry"}
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
+"""Names alone: templates come from saved reports too, and the width in ``{name:>999999999}`` would fill the memory."""
 _ONE_OF_MANY = re.compile(rf"\{{(\w+)\}} ((?:[a-z]+ )?)({'|'.join(_PLURALS)})\b")
 
 
@@ -129,11 +124,14 @@ def fill_template(template: str, values: Mapping[str, Any]) -> str:
     >>> fill_template("{count} processes on {total} hosts", {"count": 1, "total": 2})
     '1 process on 2 hosts'
     """
-    texts = _PlaceholderKeeper({name: format_value(value) for name, value in values.items()})
-    try:
-        return _ONE_OF_MANY.sub(lambda match: _singular(match, texts), template).format_map(texts)
-    except (ValueError, IndexError, AttributeError, KeyError):
-        return template
+    texts = {name: format_value(value) for name, value in values.items()}
+    singular = _ONE_OF_MANY.sub(lambda match: _singular(match, texts), template)
+    return _PLACEHOLDER.sub(lambda match: _filled(match, texts), singular)
+
+
+def _filled(match: re.Match[str], texts: Mapping[str, str]) -> str:
+    """A placeholder that has no value stays as it stands: a report never fails over a template."""
+    return match[0][0] if match[1] is None else texts.get(match[1], match[0])
 
 
 def format_value(value: Any) -> str:

@@ -292,6 +292,7 @@ firewall-cmd --add-port=53/udp
 """The port is open for now alone: what the administrator has set so must not be forgotten."""
 
 
+@pytest.mark.timeout(300)  # each firewall-cmd starts an interpreter
 @pytest.mark.skipif(not FIREWALLD and not shutil.which("firewalld"), reason="firewalld is not installed")
 def test_firewalld_opens_the_ports_now_and_for_good_and_closes_them_again(fleet_cpu: Fleet) -> None:
     host = fleet_cpu.hosts[1]

@@ -172,3 +172,13 @@ def test_many_hosts_are_quick_and_bounded() -> None:
     lines = render(compare(old, new), 10).splitlines()
     assert len(lines) < 30
     assert "... and 42 more of link-down (-f json has all)" in lines[8]
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{observed[x]}", "{observed.__class__}", "{observed:>999999999}", "{observed!r}", "{0}", "{", "{observed", "}"],
+)
+def test_a_template_of_a_saved_report_names_values_and_does_nothing_else(template: str) -> None:
+    """A report of somebody else's may hold any; what is no plain name stays as it stands."""
+    assert str(Finding(template, observed=1)) == template
+    assert str(Finding("{{{observed}}}", observed=1)) == "{1}"

@@ -13,6 +13,7 @@ from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.result import Finding, Reason, Report, Waived
 from doctor.report.formats.oneline import MAX_LINE_CHARS, RENDERER, advice, causes, line
 from doctor.report.formats.renderer import RenderContext
+from doctor.report.layout import next_step
 from doctor.report.layout.host_health import classify_hosts
 from tests.examples import examples
 from tests.report import reports as made
@@ -188,4 +189,5 @@ def test_advice_where_something_is_unknown() -> None:
 def test_advice_is_short_and_clean(name: str, limit: int) -> None:
     lines = advice(made.ALL[name](), made.PAGES, limit)
     assert len(lines) <= limit
-    assert all(one.isprintable() and len(one) <= 400 for one in lines)
+    limits = [next_step.MAX_COMMAND_LINE_CHARS if "`" in one else next_step.MAX_LINE_CHARS for one in lines]
+    assert all(one.isprintable() and len(one) <= most for one, most in zip(lines, limits, strict=True))

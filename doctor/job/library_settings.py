@@ -20,6 +20,9 @@ _ALGORITHMS = "TREE|RING|COLLNETDIRECT|COLLNETCHAIN|NVLS|NVLSTREE|PAT|COLLNET"
 _FUNCTIONS = "BROADCAST|REDUCE|ALLGATHER|ALLGATHERV|REDUCESCATTER|ALLREDUCE|SENDRECV|SEND|RECV|ALLTOALL|GATHER|SCATTER"
 _ENDPOINT = r"(\[[^\]]+\]|[^:\[\]]+):[0-9]{1,5}"
 
+LARGEST, MOST_DIGITS = (1 << 63) - 1, 24
+"""Of C's long long; more digits than it has in any base. Python refuses to read numbers of thousands of digits."""
+
 Rule = Callable[[str], str]
 """What is expected instead of a value, or the empty string."""
 
@@ -42,19 +45,25 @@ def _number(least: int, most: int) -> Rule:
 
 
 def _strtoll(value: str) -> int:
-    """What C's strtoll makes of it with base 0: the number that it begins with, else 0."""
+    """What C's strtoll makes of it with base 0: the number that it begins with, else 0; one that is too large is cut.
+
+    >>> _strtoll("8M"), _strtoll("-010"), _strtoll("0x1f"), _strtoll("9" * 5000) == LARGEST
+    (8, -8, 31, True)
+    """
     match = re.match(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)", value, re.ASCII)
     if not match:
         return 0
     text = match[2].lower()
     digits = re.match(r"0[0-7]*", text) if text.startswith("0") and not text.startswith("0x") else None
-    number = int(digits[0], 8) if digits else int(text, 16 if text.startswith("0x") else 10)
+    base = 8 if digits else 16 if text.startswith("0x") else 10
+    significant = (digits[0] if digits else text.removeprefix("0x")).lstrip("0")[:MOST_DIGITS]
+    number = min(int(significant or "0", base), LARGEST)
     return -number if match[1] == "-" else number
 
 
 def _any_number(value: str) -> str:
     right = re.fullmatch(_NUMBER, value, re.ASCII)
-    return "" if right else f"a whole number: NCCL reads {min(_strtoll(value), 1 << 62)} there"
+    return "" if right else f"a whole number: NCCL reads {_strtoll(value)} there"
 
 
 def _list_of(names_pattern: str, functions: str, example: str) -> Rule:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -43,16 +43,13 @@ def with_stacks(failure: Failure, stacks: Mapping[int, str]) -> Failure:
 
 def output_only_run(source: str, seconds: float, notes: Sequence[str]) -> Run:
     """A run of which no rank was seen: what it printed is all that is known of it."""
+    return ended_run(source, seconds, {}, notes=tuple(strip_control_chars(note, 400) for note in notes))
+
+
+def ended_run(source: str, seconds: float, records: dict[str, HostRecord], **more: Any) -> Run:
+    """A run that has ended now, and took so many seconds. ``more``: further fields of `doctor.engine.record.Run`."""
     started = datetime.fromtimestamp(time.time() - seconds, timezone.utc).isoformat(timespec="seconds")
-    return Run(
-        SCHEMA,
-        source,
-        started.replace("+00:00", "Z"),
-        round(seconds, 3),
-        {},
-        notes=tuple(strip_control_chars(note, 400) for note in notes),
-        version=__version__,
-    )
+    return Run(SCHEMA, source, started.replace("+00:00", "Z"), round(seconds, 3), records, version=__version__, **more)
 
 
 def watched_run(
@@ -98,16 +95,7 @@ def watched_run(
         now = time.time()
         visit = Visit(sent=now, received=now, began=now, ended=now, name=host, local=host == here)
         records[host] = HostRecord(visit, fact_outputs(run, host, events))
-    started = datetime.fromtimestamp(time.time() - seconds, timezone.utc).isoformat(timespec="seconds")
-    saved = Run(
-        SCHEMA,
-        source,
-        started.replace("+00:00", "Z"),
-        round(seconds, 3),
-        records,
-        version=__version__,
-        smoke=msgspec.to_builtins(run, str_keys=True),
-    )
+    saved = ended_run(source, seconds, records, smoke=msgspec.to_builtins(run, str_keys=True))
     if failure is not None:
         return saved, (FAILURE_KINDS[failure.kind].check,)
     return saved, CHECKS + (PACE_CHECKS if paced else ())

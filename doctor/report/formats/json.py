@@ -159,14 +159,12 @@ def _ages(check: str, finding: Finding, ages: Mapping[AgeKey, FindingAge], fleet
 
 def _gaps(by_host: Mapping[str, tuple[str, ...]], fleet: Fleet, names: tuple[str, ...]) -> list[dict[str, Any]]:
     """Hosts that share a reason, together; no hosts stand for the fleet as a whole."""
-    shared: dict[tuple[str, ...], list[str]] = {}
+    shared: dict[tuple[bool, tuple[str, ...]], list[str]] = {}
     for host, texts in by_host.items():
-        shared.setdefault(texts, []).append(host)
+        shared.setdefault((bool(host), texts), []).append(_text(host))
     hosts: dict[tuple[bool, tuple[str, ...]], list[str]] = {}
-    for texts, named in shared.items():
-        for whole in sorted({not host for host in named}):
-            part = [_text(host) for host in named if (not host) == whole]
-            hosts.setdefault((not whole, tuple(map(_text, texts))), []).extend(part)
+    for (is_host, texts), members in shared.items():
+        hosts.setdefault((is_host, tuple(map(_text, texts))), []).extend(members)
     return [
         {"hosts": list(fleet.ordered(named)), **dict(zip(names, texts, strict=True))}
         for (_, texts), named in sorted(hosts.items())

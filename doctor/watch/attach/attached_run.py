@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timezone
 from typing import NamedTuple
 
 import msgspec
 
-from doctor import __version__
 from doctor.engine.errors import InputError
 from doctor.engine.fact import Visit
-from doctor.engine.record import SCHEMA, HostRecord, Run
+from doctor.engine.record import HostRecord, Run
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS, FailureKind
 from doctor.engine.smoke_summary import Backend
@@ -24,6 +22,7 @@ from doctor.watch.attach.odd_ranks import JobFinding, OddRank, SeenRank
 from doctor.watch.attach.rank_activity import Kind
 from doctor.watch.attach.rank_report import Frame
 from doctor.watch.attach.recorded_causes import RecordedCause
+from doctor.watch.outcome import ended_run
 
 NO_RANK = "no rank of a job runs here: no process has RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID or a device"
 PASSED = ("smoke-rank-stopped", "smoke-rank-blocked", "smoke-input-stalled")
@@ -110,16 +109,7 @@ def attached_run(
         if host != UNKNOWN_HOST
     }
     records.update((host, HostRecord(Visit(failure="error", text=text))) for host, text in failed.items())
-    started = datetime.fromtimestamp(now - seconds, timezone.utc).isoformat(timespec="seconds")
-    saved = Run(
-        SCHEMA,
-        source,
-        started.replace("+00:00", "Z"),
-        round(seconds, 3),
-        records,
-        version=__version__,
-        smoke=msgspec.to_builtins(run, str_keys=True),
-    )
+    saved = ended_run(source, seconds, records, smoke=msgspec.to_builtins(run, str_keys=True))
     return saved, _checks(job, failures, undecided)
 
 

@@ -442,8 +442,8 @@ def test_a_rank_killed_for_memory(client: Client) -> None:
         ended = client.until("event", ev="exit", rank=0)
         assert ended["oom"] is True
         assert client.until("snap", dead="signal 9")["oom"] is True
-        # The kernel's log is short: other processes' lines may have pushed this one out.
-        assert "Killed process" in ended.get("log", "Killed process")
+        # The kernel's log is short, and some containers may not read it: then the control group's count stands there.
+        assert re.search(r"Killed process|killed 1 process of its control group", ended["log"])
     finally:
         client.tell("end")
         client.process.wait(5)

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.diagnose.decide import diagnose
-from doctor.diagnose.excerpter.line_choice import searched_texts
+from doctor.diagnose.excerpter.excerpt import LogReader
+from doctor.diagnose.excerpter.line_choice import ShapeIndex, searched_texts
 from doctor.diagnose.read.file_names import read_name
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.readings import read_all
@@ -223,3 +224,63 @@ def test_a_folder_that_may_not_be_opened_is_said_and_no_rank_is_called_silent_fo
     found = diagnose_jobs(readings, SIGNATURES)
     assert not found.causes and found.undecidable
     assert any("n3: cannot be opened: Permission denied" in text for text in found.undecidable.needed)
+
+
+class TestFilesThatChange:
+    """A log changes between the moment it is found and the end of its reading, on this machine and on hosts."""
+
+    def test_what_was_appended_is_read_and_said(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.log"
+        path.write_bytes(b"step 1\n")
+        sources = find_sources([str(path)])
+        path.write_bytes(b"step 1\n" + KILLED)
+        (reading,) = read_all(sources, SIGNATURES)
+        assert [event.signature for event in reading.events] == ["gloo-timeout"]
+        assert reading.summary.notes == [f"grew by {len(KILLED)} bytes while it was read: a program still writes to it"]
+        assert not reading.summary.incomplete
+
+    def test_a_program_that_writes_without_end_ends_the_reading(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("doctor.diagnose.read.sources.MAX_GROWTH", 2 << 20)
+        path = tmp_path / "a.log"
+        path.write_bytes(LOG)
+        sources = find_sources([str(path)])
+        path.write_bytes(LOG + (b"x" * 1000 + b"\n") * (8 << 10))
+        (reading,) = read_all(sources, SIGNATURES)
+        assert [event.signature for event in reading.events] == ["gloo-timeout"]
+        assert reading.summary.bytes <= 3 << 20
+
+    @pytest.mark.parametrize("rest", [b"", b"step 2\n"])
+    def test_a_log_that_lost_bytes_is_no_witness_of_silence(self, tmp_path: Path, rest: bytes) -> None:
+        path = tmp_path / "a.log"
+        path.write_bytes(b"step 1\n" + KILLED)
+        sources = find_sources([str(path)])
+        path.write_bytes(rest)
+        (reading,) = read_all(sources, SIGNATURES)
+        assert reading.summary.incomplete
+        assert reading.summary.notes == ["was cut or replaced while it was read: a part may be missing"]
+
+    def test_a_log_that_does_not_change_has_no_note(self, tmp_path: Path) -> None:
+        (tmp_path / "a.log").write_bytes(LOG)
+        (reading,) = read_all(find_sources([str(tmp_path)]), SIGNATURES)
+        assert reading.summary.notes == [] and not reading.summary.incomplete
+
+    @pytest.mark.parametrize(
+        ("change", "note", "complete"),
+        [(KILLED, "grew by", True), (None, "was cut or replaced", False), (b"", "", True)],
+    )
+    def test_on_a_host(self, tmp_path: Path, change: bytes | None, note: str, complete: bool) -> None:
+        path = tmp_path / "a.log"
+        path.write_bytes(LOG)
+        index = ShapeIndex([])
+        reader = LogReader(index, (), 1 << 20)
+
+        def read_blocks(blocks) -> None:
+            LogReader.read_blocks(reader, blocks)
+            path.write_bytes(b"" if change is None else LOG + change)
+
+        reader.read_blocks = read_blocks
+        reader.read(str(path), path.name)
+        assert reader.complete is complete
+        assert [text[: len(note)] for text in reader.notes] == ([note] if note else [])

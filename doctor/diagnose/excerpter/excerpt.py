@@ -82,8 +82,15 @@ class LogReader:
             try:
                 self.read_blocks(self.blocks(file, path, status.st_size))
                 self.complete = True
+                self.compare_size(path)
             except (EOFError, OSError, ImportError, ValueError, zlib.error) as error:
-                self.notes.append("could be read only in part: %s" % (str(error) or type(error).__name__))
+                self.notes.append("could be read only in part: {}".format(str(error) or type(error).__name__))
+
+    def compare_size(self, path):
+        """Notes that the log has grown, which is complete as it was, or lost bytes while it was read."""
+        note, is_lost = size_change(self.size, os.stat(path).st_size)
+        self.notes += [note] if note else []
+        self.complete = not is_lost
 
     def blocks(self, file, path, size):
         """The bytes that were there when it was opened; of a compressed file those that it holds."""
@@ -122,7 +129,7 @@ class LogReader:
         for block in self.counted(first, blocks):
             pieces.append(block)
             if self.bytes > MAX_DUMP:
-                self.notes.append("is a dump of more than %d MiB: it was not read" % (MAX_DUMP >> 20))
+                self.notes.append("is a dump of more than {} MiB: it was not read".format(MAX_DUMP >> 20))
                 return
         self.dump = base64.b64encode(b"".join(pieces)).decode("ascii")
 
@@ -199,9 +206,9 @@ class LogReader:
     def report(self):
         """What is sent of the log."""
         if self.alike:
-            self.notes.append("%d lines like those that were sent were only counted" % self.alike)
+            self.notes.append("{} lines like those that were sent were only counted".format(self.alike))
         if self.excerpt.dropped:
-            self.notes.append("%d lines in the middle were left out: the limit of bytes" % self.excerpt.dropped)
+            self.notes.append("{} lines in the middle were left out: the limit of bytes".format(self.excerpt.dropped))
         return {
             "path": self.path,
             "size": self.size,
@@ -217,6 +224,21 @@ class LogReader:
             "dump": self.dump,
             "kernel": self.is_kernel,
         }
+
+
+def size_change(before, now):
+    """A note on a log whose size in bytes changed while it was read, and whether some of it may be lost.
+
+    >>> size_change(100, 120)
+    ('grew by 20 bytes while it was read: a program still writes to it', False)
+    >>> size_change(100, 0)
+    ('was cut or replaced while it was read: a part may be missing', True)
+    """
+    if now > before:
+        return "grew by {} bytes while it was read: a program still writes to it".format(now - before), False
+    if now < before:
+        return "was cut or replaced while it was read: a part may be missing", True
+    return "", False
 
 
 def opened(suffix, file):

@@ -43,7 +43,7 @@ class Excerpter:
             search.search(self.request["patterns"])
             waiting = [path for path, _ in search.newest_first()]
             for path in waiting[self.request["files"] :]:
-                self.omissions.add("more than %d files" % self.request["files"], printable_path(path))
+                self.omissions.add("more than {} files".format(self.request["files"]), printable_path(path))
             del waiting[self.request["files"] :]
             index = ShapeIndex([(word, word) for word in map(str.encode, self.request["literals"])])
             quiet = searched_texts([word.encode() for word in self.request["quiet"]])
@@ -99,7 +99,7 @@ class Excerpter:
             if not reader.bytes:
                 self.omissions.add(self.stopped, name)
                 return
-            reader.notes.append("was read up to byte %d of %d: the time limit" % (reader.bytes, reader.size))
+            reader.notes.append("was read up to byte {} of {}: the time limit".format(reader.bytes, reader.size))
         except OSError as error:
             self.omissions.add(error.strerror or str(error), name)
             return

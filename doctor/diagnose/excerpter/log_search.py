@@ -93,7 +93,7 @@ class LogSearch:
                 else:
                     self.add(path, status)
                 if self.file_count > MAX_SEEN:
-                    self.omit("more than %d files" % MAX_SEEN, path)
+                    self.omit("more than {} files".format(MAX_SEEN), path)
                     return
 
     def omit_folder(self, error):

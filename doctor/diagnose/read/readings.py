@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from doctor.diagnose.events import FileReading, FileSummary
+from doctor.diagnose.excerpter.excerpt import size_change
 from doctor.diagnose.excerpter.line_choice import is_binary, is_recording
 from doctor.diagnose.read.accounting import MAX_BYTES, is_accounting, read_rows
 from doctor.diagnose.read.flight_recorder import NoRecordingError, read_recording
@@ -115,9 +116,18 @@ def read_source(source: Source, matcher: Matcher, count: _Count | None = None) -
             reading = read_accounting(name, chained, matcher, year)
         else:
             reading = scan(name, count.counted(chained) if count else chained, matcher, file=0, year=year)
-        reading.summary.notes += notes
-        reading.summary.incomplete = bool(notes)
+        growth, is_lost = _change_while_read(source) if path == source.path != "-" else ("", False)
+        reading.summary.notes += [*notes, *([growth] if growth else [])]
+        reading.summary.incomplete = bool(notes) or is_lost
         yield reading
+
+
+def _change_while_read(source: Source) -> tuple[str, bool]:
+    """A note on a file that has grown or lost bytes since it was found, and whether some of it may be lost."""
+    try:
+        return size_change(source.size, os.stat(source.path).st_size)  # type: ignore[no-untyped-call,no-any-return]
+    except OSError:
+        return "was removed while it was read", False
 
 
 def read_accounting(name: str, blocks: Iterable[bytes], matcher: Matcher, year: int) -> FileReading:

@@ -26,6 +26,8 @@ BLOCK = 1 << 20
 MAX_FILES = 200_000
 MAX_MEMBER_BYTES = 64 << 30
 """Bytes of one compressed file or member after decompression; what is beyond is not read, and noted."""
+MAX_GROWTH = 64 << 20
+"""Bytes read of what is written to a file after it was found: a program that writes fast keeps no reader for ever."""
 MAX_MEMBERS = 50_000
 SKIPPED_SUFFIXES = frozenset(
     f".{suffix}"
@@ -142,7 +144,8 @@ def streams(source: Source) -> Iterator[Stream]:
         elif lower.endswith(".zip"):
             yield from _zip_members(name, file)
         else:
-            yield name, *_noted(_opened(lower, file))
+            content = _opened(lower, file)
+            yield name, *_noted(content, source.size + MAX_GROWTH if content is file else MAX_MEMBER_BYTES)
 
 
 def _tar_members(name: str, file: IO[bytes]) -> Iterator[Stream]:
@@ -180,18 +183,20 @@ def _opened(name: str, content: IO[bytes]) -> IO[bytes]:
     return opener(content) if opener else content
 
 
-def _noted(file: IO[bytes]) -> tuple[Iterator[bytes], list[str]]:
+def _noted(file: IO[bytes], limit: int = MAX_MEMBER_BYTES) -> tuple[Iterator[bytes], list[str]]:
     notes: list[str] = []
-    return _blocks(file, notes), notes
+    return _blocks(file, limit, notes), notes
 
 
-def _blocks(file: IO[bytes], notes: list[str]) -> Iterator[bytes]:
+def _blocks(file: IO[bytes], limit: int, notes: list[str]) -> Iterator[bytes]:
+    """At most ``limit`` bytes."""
     total = 0
     try:
         while block := file.read(BLOCK):
             total += len(block)
             if total > MAX_MEMBER_BYTES:
                 notes.append(f"is larger than {MAX_MEMBER_BYTES >> 30} GiB: the rest was not read")
+            if total > limit:
                 return
             yield block
     except UNREADABLE as error:

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from doctor.diagnose.attempts import AttemptEnd, attempt_number, ends_in
-from doctor.diagnose.cause import Cause, Diagnosis, EarlierAttempt
+from doctor.diagnose.cause import MAX_EVIDENCE, Cause, Diagnosis, EarlierAttempt
 from doctor.diagnose.decide import diagnose
 from doctor.diagnose.events import FileReading
 from doctor.diagnose.signature import Signature
 
 MAX_ATTEMPTS = 20
 """Attempts that are diagnosed, the newest."""
+CONNECTS = ("gloo-connect-full-mesh", "nccl-connect-timeout")
+"""What ranks print that connect to each other, and get no answer."""
 Catalog = Mapping[str, Signature]
 
 
@@ -43,7 +45,33 @@ def with_earlier_attempts(
         is_job = any(len(of_file) >= back and of_file[-back].is_job for of_file in ends)
         attempts.append(EarlierAttempt(cause, is_job, _is_same(cause, later)))
         later = cause if is_job else later
-    return msgspec.structs.replace(diagnosis, attempts=tuple(attempts)) if attempts else diagnosis
+    if not attempts:
+        return diagnosis
+    return msgspec.structs.replace(_restart_named(diagnosis, attempts[0]), attempts=tuple(attempts))
+
+
+def _restart_named(diagnosis: Diagnosis, before: EarlierAttempt) -> Diagnosis:
+    """A restart whose ranks connect to nobody, although the attempt before it had connected, has its cause there.
+
+    From torch 2.6 on, the ranks of a restart read the addresses of the failed attempt in the store that torchrun keeps:
+    see the check ``launch-restart-shares-store``. An attempt that could not connect either speaks for the network.
+    """
+    earlier = before.diagnosis
+    refused = [
+        waiting.first
+        for waiting in diagnosis.waiting
+        if waiting.signature in CONNECTS and "Connection refused" in waiting.first.text
+    ]
+    connected = not any(waiting.signature in CONNECTS for waiting in earlier.waiting) and not any(
+        cause.signature in CONNECTS for cause in earlier.causes
+    )
+    if diagnosis.causes or before.is_job or not refused or not earlier.causes or not connected:
+        return diagnosis
+    first = earlier.causes[0].summary
+    summary = f"{first}; torchrun started the ranks again, and they connect to addresses of the failed attempt"
+    evidence = tuple(refused[:MAX_EVIDENCE])
+    cause = Cause("torch-restart-shares-store", "restart", "likely", (), summary, evidence)
+    return msgspec.structs.replace(diagnosis, causes=(cause,), undecidable=None)
 
 
 def _part(reading: FileReading, ends: Sequence[AttemptEnd], back: int) -> FileReading | None:

@@ -202,3 +202,36 @@ def test_the_reports_of_open_mpi_5_end_attempts_as_well() -> None:
         [("python-exception", [2])],
         [("disk-full", [1])],
     ]
+
+
+REFUSED = (
+    "[E1121 18:48:10.165513428 ProcessGroupGloo.cpp:67] Gloo connectFullMesh failed with [/pytorch/third_party/gloo/"
+    "gloo/transport/tcp/pair.cc:152] timed out connecting: SO_ERROR: Connection refused, remote=[127.0.0.1]:40343$0\n"
+    "RuntimeError: Gloo connectFullMesh failed with [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:152] timed "
+    "out connecting: SO_ERROR: Connection refused, remote=[127.0.0.1]:40343$0\n"
+)
+"""Ranks of a restart by torchrun 2.13 with the static rendezvous (``tests/lint/test_real_restarts.py`` makes them)."""
+
+
+class TestRestartsThatMeetTheFailedAttempt:
+    """The restart fails in any case: what ended the attempt before it is what a person has to know."""
+
+    def test_the_cause_of_the_attempt_before_is_told_first(self) -> None:
+        text = raised(1, NAN) + failed(1, 22752, 22742, 2) + REFUSED + failed(0, 22792, 22742, 11) + listed(0, 0, 22792)
+        found = diagnosed(train=text)
+        assert causes(found) == [("torch-restart-shares-store", [])]
+        assert found.causes[0].summary.startswith("rank 1: ") and found.causes[0].confidence == "likely"
+        assert [causes(attempt.diagnosis) for attempt in found.attempts] == [[("python-exception", [1])]]
+
+    def test_a_first_attempt_that_could_not_connect_either_speaks_for_the_network(self) -> None:
+        text = REFUSED + failed(1, 22752, 22742, 2) + REFUSED + failed(0, 22792, 22742, 11) + listed(0, 0, 22792)
+        assert "torch-restart-shares-store" not in str(causes(diagnosed(train=text)))
+
+    def test_without_an_earlier_attempt_nothing_was_restarted(self) -> None:
+        text = REFUSED + failed(0, 22792, 22742, 11) + listed(0, 0, 22792)
+        assert "torch-restart-shares-store" not in str(causes(diagnosed(train=text)))
+
+    def test_a_rank_of_the_restart_that_fails_by_itself_is_the_cause(self) -> None:
+        text = raised(1, NAN) + failed(1, 22752, 22742, 2) + REFUSED + raised(0, FULL) + failed(0, 22792, 22742, 11)
+        found = diagnosed(train=text + listed(0, 0, 22792))
+        assert "torch-restart-shares-store" not in str(causes(found))

@@ -173,9 +173,12 @@ class Trial:
         self.failed = any(ends)
 
     def _run_torchrun(self, environ: dict[str, str], place: Place) -> None:
-        argv = ["torchrun", "--nproc-per-node", str(self.ranks), "--master-port", environ["MASTER_PORT"]]
-        if self.fault == "restart":
-            argv += ["--max-restarts", "1"]
+        argv = ["torchrun", "--nproc-per-node", str(self.ranks)]
+        if self.fault == "restart":  # the static rendezvous cannot: see the check launch-restart-shares-store
+            argv += ["--standalone", "--max-restarts", "1"]
+            environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+        else:
+            argv += ["--master-port", environ["MASTER_PORT"]]
         if self.way == "torchrun-folder":
             argv += ["--log-dir", str(self.logs), "--redirects", "3"]
         if place.prefork:

@@ -280,6 +280,8 @@ TORCH = [
     npu("4 NPUs of both rings on A1", A1, product="A1", ranks=4, before="export ASCEND_RT_VISIBLE_DEVICES=2,3,4,5"),
     npu("6 NPUs on A1", A1, product="A1", ranks=6),
     npu("no device", DEVICE, device="pass", local_rank="pass"),
+    Case("torch: restarts, by a torch of unknown version", {"run.sh": "torchrun --nproc-per-node 8 --max-restarts 3 train.py\n", "train.py": p.torch_ddp()}, undecided=True),
+    Case("torch: restarts with stores of their own", {"run.sh": "export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1\ntorchrun --standalone --nproc-per-node 8 --max-restarts 3 train.py\n", "train.py": p.torch_ddp()}),
 ]  # fmt: skip
 
 

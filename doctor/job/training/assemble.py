@@ -248,8 +248,9 @@ def _launch(entry: LaunchText) -> dict[str, Setting]:
     settings.setdefault(
         "world_size", Setting("world size", None, entry.where, reason or "the launch line does not say it")
     )
-    if call.launcher == "msrun":
-        _add_msrun(call, entry, settings)
+    add_own = _OF_LAUNCHERS.get(call.launcher)
+    if add_own:
+        add_own(call, entry, settings)
     return settings
 
 
@@ -265,6 +266,23 @@ def _reason(call: LaunchCall, line: LaunchLine) -> str:
     return next((source for name, source in unresolved.items() if not name.endswith("=")), "")
 
 
+def _add_restarts(call: LaunchCall, entry: LaunchText, settings: dict[str, Setting]) -> None:
+    """What decides whether ranks that are started again can meet; torchrun's defaults where nothing is said."""
+    text = call.option("max-restarts") or "0"
+    count = scalar(text) if "max-restarts" not in call.unresolved else None
+    place = entry.place("max-restarts")
+    reason = call.unresolved.get("max-restarts", "")
+    settings["restarts"] = Setting("--max-restarts", count if isinstance(count, int) else None, place, reason or text)
+    backend = "c10d" if call.standalone else call.option("rdzv-backend") or "static"
+    unresolved = call.unresolved.get("rdzv-backend", "")
+    place = entry.place("rdzv-backend")
+    settings["rdzv_backend"] = Setting("--rdzv-backend", None if unresolved else backend, place, unresolved)
+    name = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+    unresolved = entry.line.unresolved.get(f"{name}=", "")
+    value = printable(entry.line.environ.get(name, "0"), 200)
+    settings["own_store"] = Setting(name, None if unresolved else value, entry.where, unresolved)
+
+
 def _add_msrun(call: LaunchCall, entry: LaunchText, settings: dict[str, Setting]) -> None:
     for name, option in (("workers", "worker-num"), ("local_workers", "local-worker-num")):
         text = call.option(option)
@@ -275,6 +293,10 @@ def _add_msrun(call: LaunchCall, entry: LaunchText, settings: dict[str, Setting]
     else:
         joined = call.option("join").lower() in ("true", "1", "yes")
         settings["joined"] = Setting("--join", joined, entry.place("join"))
+
+
+_OF_LAUNCHERS = {"msrun": _add_msrun, "torchrun": _add_restarts, "accelerate": _add_restarts}
+"""What adds the settings that one launcher has."""
 
 
 def _launch_of_accelerate(used: Sequence[Configuration], launch: dict[str, Setting]) -> dict[str, Setting]:

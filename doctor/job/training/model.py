@@ -73,8 +73,9 @@ class TrainingJob(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     """One launch, with the configurations and programs that it uses."""
 
     launch: dict[str, Setting] = {}
-    """``launcher``, ``world_size``, ``nodes``, ``ranks_per_node``, ``visible``, ``joined``, the counts of msrun, and
-    ``time_limit`` and the timeouts of HCCL in seconds, by their variables."""
+    """``launcher``, ``world_size``, ``nodes``, ``ranks_per_node``, ``visible``, ``joined``, the counts of msrun,
+    ``restarts``, ``rdzv_backend`` and ``own_store`` of torchrun, and ``time_limit`` and the timeouts of HCCL in
+    seconds, by their variables."""
     configurations: tuple[Configuration, ...] = ()
     scripts: tuple[TrainingScript, ...] = ()
 

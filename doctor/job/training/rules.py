@@ -83,7 +83,10 @@ class View:
 
 
 _OF_LAUNCH = frozenset(
-    ("launcher", "world_size", "nodes", "ranks_per_node", "visible", "joined", "time_limit", *HCCL_TIMEOUTS)
+    (
+        *("launcher", "world_size", "nodes", "ranks_per_node", "visible", "joined", "time_limit", *HCCL_TIMEOUTS),
+        *("restarts", "rdzv_backend", "own_store"),
+    )
 )
 
 Rule = Callable[[View], Iterator[Finding]]

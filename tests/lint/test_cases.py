@@ -11,6 +11,9 @@ from doctor.engine.result import Outcome
 from tests.lint.cases import CASES, Case
 from tests.lint.evaluate import CHECKS, outcomes_of
 
+OF_HOSTS = "launch-restart-shares-store"
+"""Whether it is a fault depends on the torch of the hosts: see its own test, and ``test_real_restarts.py``."""
+
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_case_gives_exactly_its_finding(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,8 +43,7 @@ def _texts(found: dict[str, Outcome]) -> list[str]:
 def test_half_of_the_suite_is_sound_and_each_check_has_a_fault() -> None:
     broken = Counter(case.finds for case in CASES if case.finds)
     sound = sum(not case.finds for case in CASES)
-    of_launch_alone = {check.name for check in CHECKS if not any(need.is_fact for need in check.needs)}
-    assert set(broken) == of_launch_alone
+    assert {*broken, OF_HOSTS} == {check.name for check in CHECKS}
     assert len(CASES) >= 150
     assert 0.4 < sound / len(CASES) < 0.6
 

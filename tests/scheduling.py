@@ -1,15 +1,14 @@
-"""Which tests run on one worker of pytest-xdist, and in which order: longest first, so that no worker ends late.
+"""Which tests run on one of the `tests.workers`, and in which order: longest first, so that no worker ends late.
 
 Tests of one group run on one worker, which makes the hosts and fixtures of a file once. A file is a group, unless
-`LONG` divides it. The groups are read from the node ids: pytest-xdist 3.8 adds its group marks to a field of the
-test items that pytest 9.2 no longer reads, and then groups nothing (https://github.com/pytest-dev/pytest-xdist/issues/1386).
+`LONG` divides it.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Division(NamedTuple):
@@ -72,17 +71,3 @@ def seconds_of(nodeid: str) -> float:
     """About how long the test's group takes; 0 for a short one."""
     division = LONG.get(nodeid.partition("::")[0])
     return division.seconds if division else 0.0
-
-
-def scheduler(config: Any, log: Any) -> Any:
-    """Hands whole groups to the workers, in the order of the collected tests."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc, unused-ignore]
-        """Scopes are the groups of this module."""
-
-        def _split_scope(self, nodeid: str) -> str:
-            return group_of(nodeid)
-
-    config.option.loadscopereorder = False
-    return GroupScheduling(config, log)

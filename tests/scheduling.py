@@ -52,11 +52,14 @@ LONG = {
     "tests/smoke/test_detect.py": Division(20),
 }
 """The files that take more than 20 s."""
+TOGETHER = {"tests/test_translations.py": "tests/test_readme.py"}
+"""Files whose tests begin with the same long work, here with reading all texts of the program."""
 
 
 def group_of(nodeid: str) -> str:
-    """The group of a test: its file, or a part of it."""
+    """The group of a test: its file, a part of it, or the file that it runs with."""
     file, _, test = nodeid.partition("::")
+    file = TOGETHER.get(file, file)
     division = LONG.get(file)
     if not division:
         return file

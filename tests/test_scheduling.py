@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import LOADED
-from tests.scheduling import LONG, group_of, seconds_of
+from tests.scheduling import LONG, TOGETHER, group_of, seconds_of
 
 FAULTS = "tests/test_faults.py::test_faults_are_found_together"
 
@@ -18,6 +18,7 @@ FAULTS = "tests/test_faults.py::test_faults_are_found_together"
         (f"{FAULTS}[a3-npu-missing]", "tests/test_faults.py a3"),
         ("tests/test_faults.py::test_every_check_has_a_row_and_every_row_a_check", "tests/test_faults.py"),
         ("tests/playbooks/test_remedies.py::test_all[cpu]", "tests/playbooks/test_remedies.py cpu"),
+        ("tests/test_translations.py::test_two", "tests/test_readme.py"),
         ("tests/smoke/test_launchers.py::TestSlurm::test_srun", "tests/smoke/test_launchers.py TestSlurm"),
     ],
 )
@@ -31,7 +32,9 @@ def test_only_the_faults_of_the_largest_fleet_are_divided_again() -> None:
 
 
 def test_every_long_file_exists(request: pytest.FixtureRequest) -> None:
-    assert [file for file in LONG if not (request.config.rootpath / file).is_file()] == []
+    assert [
+        file for file in (*LONG, *TOGETHER, *TOGETHER.values()) if not (request.config.rootpath / file).is_file()
+    ] == []
     assert seconds_of("tests/test_faults.py::test") > seconds_of("tests/test_merge.py::test") == 0
 
 

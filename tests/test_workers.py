@@ -107,6 +107,12 @@ def test_no_group_is_given_out_after_enough_failures(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+def test_no_test_runs_when_a_file_cannot_be_collected(tmp_path: Path) -> None:
+    done = run([*project(tmp_path, a="import nowhere", b=SOUND), "-n", "2"], tmp_path)
+    assert done.returncode == pytest.ExitCode.INTERRUPTED and "1 error during collection" in done.stdout
+    assert not (tmp_path / "ran").exists()
+
+
 WAITS = """
 import pytest, time
 

@@ -56,8 +56,9 @@ class Workers:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        if session.config.option.collectonly or (session.testsfailed and not session.items):
-            return None
+        option = session.config.option
+        if option.collectonly or (session.testsfailed and not option.continue_on_collection_errors):
+            return None  # pytest's own loop has the words for it
         self.groups = groups_of(item.nodeid for item in session.items)
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined] # one for all workers
         try:

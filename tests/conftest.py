@@ -19,7 +19,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests import scheduling
+from tests import scheduling, workers
 from tests.examples import register_profiles
 from tests.file_times import FileTimes
 from tests.hosts.fleet import Fleet, Overrides, merge, sweep, unavailable
@@ -59,6 +59,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="Run the tests marked `full` as well.")
+    workers.add_option(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,11 +67,8 @@ def pytest_configure(config: pytest.Config) -> None:
         hypothesis.settings.load_profile("full")
     config.stash[FLEETS] = []
     config.pluginmanager.register(FileTimes(config), "file-times")
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    return scheduling.scheduler(config, log)
+    if config.getoption("workers"):
+        config.pluginmanager.register(workers.Workers(config.getoption("workers")), "workers")
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects by marker

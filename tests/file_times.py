@@ -27,7 +27,7 @@ class FileTimes:
     @property
     def dilation(self) -> float:
         """How much longer than on an idle machine all took: workers, or processes that want to run, for each core."""
-        workers = self.config.getoption("numprocesses", None) or 1
+        workers = self.config.getoption("workers") or 1
         return max(1.0, workers / (os.cpu_count() or 1), max(os.getloadavg()) / (os.cpu_count() or 1))
 
     def slow_files(self) -> list[str]:
@@ -35,7 +35,7 @@ class FileTimes:
         return [file for file, seconds in self.seconds.items() if 0 < self.limit < seconds / self.dilation]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.slow_files() and session.exitstatus == 0 and not hasattr(self.config, "workerinput"):
+        if self.slow_files() and session.exitstatus == 0:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

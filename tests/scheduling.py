@@ -1,15 +1,14 @@
-"""Which tests run on one worker of pytest-xdist, and in which order: longest first, so that no worker ends late.
+"""Which tests run on one of the `tests.workers`, and in which order: longest first, so that no worker ends late.
 
 Tests of one group run on one worker, which makes the hosts and fixtures of a file once. A file is a group, unless
-`LONG` divides it. The groups are read from the node ids: pytest-xdist 3.8 adds its group marks to a field of the
-test items that pytest 9.2 no longer reads, and then groups nothing (https://github.com/pytest-dev/pytest-xdist/issues/1386).
+`LONG` divides it.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Division(NamedTuple):
@@ -32,6 +31,10 @@ LONG = {
     "tests/smoke/test_fault_matrix.py": Division(60, parts=2),
     "tests/playbooks/test_remedies.py": Division(40, FLEET),
     "tests/fix/test_fix_hosts.py": Division(60),
+    "tests/fix/test_undo_hosts.py": Division(50),
+    "tests/preflight/test_launched_preflight.py": Division(50),
+    "tests/preflight/test_preflight.py": Division(50),
+    "tests/smoke/test_launched_hosts.py": Division(50),
     "tests/smoke/test_cli_smoke.py": Division(50),
     "tests/preflight/test_jobs.py": Division(50),
     "tests/smoke/test_launch.py": Division(50),
@@ -53,11 +56,14 @@ LONG = {
     "tests/smoke/test_detect.py": Division(20),
 }
 """The files that take more than 20 s."""
+TOGETHER = {"tests/test_translations.py": "tests/test_readme.py"}
+"""Files whose tests begin with the same long work, here with reading all texts of the program."""
 
 
 def group_of(nodeid: str) -> str:
-    """The group of a test: its file, or a part of it."""
+    """The group of a test: its file, a part of it, or the file that it runs with."""
     file, _, test = nodeid.partition("::")
+    file = TOGETHER.get(file, file)
     division = LONG.get(file)
     if not division:
         return file
@@ -72,17 +78,3 @@ def seconds_of(nodeid: str) -> float:
     """About how long the test's group takes; 0 for a short one."""
     division = LONG.get(nodeid.partition("::")[0])
     return division.seconds if division else 0.0
-
-
-def scheduler(config: Any, log: Any) -> Any:
-    """Hands whole groups to the workers, in the order of the collected tests."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc, unused-ignore]
-        """Scopes are the groups of this module."""
-
-        def _split_scope(self, nodeid: str) -> str:
-            return group_of(nodeid)
-
-    config.option.loadscopereorder = False
-    return GroupScheduling(config, log)

@@ -99,32 +99,39 @@ def literal(node: ast.AST) -> str:
 
 def prose(tree: ast.AST) -> Iterator[str]:
     """The sentences among the strings of a syntax tree, without docstrings, patterns and commands."""
-    skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    skipped = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             skipped.update(id(part) for part in ast.walk(node) if part is not node)
-    for node in ast.walk(tree):
+    for node in nodes:
         text = literal(node)
         if text and id(node) not in skipped and _PROSE.search(text) and not _CODE.search(text):
             yield text
 
 
-def arguments(tree: ast.AST, functions: set[str]) -> Iterator[str]:
+def arguments(path: Path, functions: set[str]) -> Iterator[str]:
     """The strings that are given to calls of these functions, in any argument, at any depth."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            name = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
-            if name in functions:
-                own_words = node.args[:1] if functions is PHRASES else node.args
-                for argument in (*own_words, *(keyword.value for keyword in node.keywords if functions is not PHRASES)):
-                    yield from texts_of(argument)
+    for name, node in _calls(path):
+        if name in functions:
+            own_words = node.args[:1] if functions is PHRASES else node.args
+            for argument in (*own_words, *(keyword.value for keyword in node.keywords if functions is not PHRASES)):
+                yield from texts_of(argument)
 
 
-def counted_nouns(tree: ast.AST) -> Iterator[str]:
+def counted_nouns(path: Path) -> Iterator[str]:
     """What is counted with `count_noun`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "count_noun":
+    for name, node in _calls(path):
+        if name == "count_noun" and isinstance(node.func, ast.Name):
             yield from texts_of(node.args[1])
+
+
+@cache
+def _calls(path: Path) -> tuple[tuple[str, ast.Call], ...]:
+    """Every call of a module, by the last part of the function's name."""
+    calls = (node for node in ast.walk(_tree(path)) if isinstance(node, ast.Call))
+    named = ((getattr(node.func, "id", "") or getattr(node.func, "attr", ""), node) for node in calls)
+    return tuple((name, node) for name, node in named if name)
 
 
 def texts_of(node: ast.AST) -> Iterator[str]:
@@ -242,7 +249,7 @@ def code_texts(part: str) -> dict[str, str]:
     else:
         functions = {"report": PHRASES, "errors": ERRORS, "reasons": REASONS}[part]
         modules = sorted((ROOT / "doctor").rglob("*.py"))
-        found = (text for path in modules for text in arguments(_tree(path), functions))
+        found = (text for path in modules for text in arguments(path, functions))
         if part == "errors":
             found = (*found, *PARSER)
         if part == "report":
@@ -250,7 +257,7 @@ def code_texts(part: str) -> dict[str, str]:
                 *found,
                 *page_texts(),
                 *WORDS,
-                *(f"{{count}} {noun}" for path in modules for noun in counted_nouns(_tree(path))),
+                *(f"{{count}} {noun}" for path in modules for noun in counted_nouns(path)),
             )
         else:
             found = (text for text in found if text in PARSER or _PROSE.search(text))

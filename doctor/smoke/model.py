@@ -143,7 +143,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     age: float = 0.0
     """Since the stamp last changed."""
     effective: float = 0.0
-    """``age`` less the time that its threads were runnable and waited for a CPU."""
+    """``age`` less the time that its threads were runnable and waited for a CPU, and 10 s of waiting for a disk."""
     cpu: float = 0.0
     """CPU seconds of the main thread since the stamp last changed."""
     idle: float = -1.0

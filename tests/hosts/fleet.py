@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tests import preloaded
-from tests.hosts import testbed
+from tests.hosts import testbed, testbed_server
 from tests.hosts.testbed import Overrides, merge
 
 __all__ = ["SSH", "Fleet", "Overrides", "merge", "sweep", "unavailable"]
@@ -52,10 +52,9 @@ def unavailable() -> str:
 
 def run_testbed(directory: pathlib.Path, *argv: str, given: Overrides | None = None) -> None:
     """Runs the testbed's own command. Not in this process: it forks, and test runners have threads."""
-    program = [sys.executable, "-I", "-S", testbed.__file__, "--dir", str(directory), *argv]
-    done = subprocess.run(program, input=json.dumps(given or {}), text=True, capture_output=True)
-    if done.returncode:
-        raise testbed.Problem(done.stderr.strip() or f"testbed {argv[0]} ended with {done.returncode}")
+    status, errors = testbed_server.run(["--dir", str(directory), *argv], json.dumps(given or {}))
+    if status:
+        raise testbed.Problem(errors.strip() or f"testbed {argv[0]} ended with {status}")
 
 
 def sweep() -> None:

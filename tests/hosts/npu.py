@@ -13,8 +13,12 @@ Ascend (sections 1, 2, 3, 6, 7 and 9), which says for every fact where it was re
 
 from __future__ import annotations
 
+import base64
+import functools
 import pathlib
 import platform
+import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -28,6 +32,8 @@ EMULATED = pathlib.Path(__file__).with_name("emulated")
 STATE = "/run/npu"
 HCCN_TOOL = "/usr/local/Ascend/driver/tools/hccn_tool"
 NPU_SMI = "/usr/local/bin/npu-smi"
+LOCK = "/usr/local/lib/emulated-lock"
+BARE = ("-DBARE", "-nostdlib", "-nostartfiles", "-s", "-Wl,-z,noseparate-code", "-Wl,--build-id=none")
 GROUP = "HwHiAiUser"
 GID = 1990
 DEVICES: dict[str, int] = {"A1": 8, "A2": 8, "A3": 16, "A5": 8}
@@ -89,6 +95,7 @@ def npu_host(
     files: dict[str, Any] = {f"{STATE}/{name}": f"{text}\n" for name, text in state.items()}
     for name in "calls", "lock":  # an ordinary user's calls are noted and take the lock too
         files[f"{STATE}/{name}"] = {"text": "", "mode": "666"}
+    files[LOCK] = {"base64": lock_program(), "mode": "755"}
     files[HCCN_TOOL] = {"text": (EMULATED / "hccn_tool").read_text(), "mode": "755"}
     files[NPU_SMI] = {"text": (EMULATED / "npu-smi").read_text(), "mode": "755"}
     files["/etc/hccn.conf"] = "".join(f"{line}\n" for line in conf)
@@ -104,6 +111,16 @@ def npu_host(
         "files": files,
     }
     return merge(base, driver_package(driver, firmware, firmware_range), cann_package(cann) if cann else {})
+
+
+@functools.cache
+def lock_program() -> str:
+    """The compiled `emulated/lock.c`, in base64."""
+    options = ("-O2", "-static", *(BARE if platform.machine() == "x86_64" else ()))
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder, "lock")
+        subprocess.run(["cc", *options, "-o", program, EMULATED / "lock.c"], check=True)
+        return base64.b64encode(program.read_bytes()).decode()
 
 
 def npu_fleet(family: Family, count: int, *, name: str = "sb", **options: Any) -> dict[str, Overrides]:

@@ -416,7 +416,9 @@ def test_nothing_is_left_after_down(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(3, {"*": {"devices": {"davinci0": "666"}, "setup": "setsid sleep 4321 >/dev/null 2>&1 &"}})
     assert len(traces(fleet)) > 3
     hosts = testbed.load(fleet.directory)["hosts"]
-    with subprocess.Popen(fleet.argv([*ssh_options(fleet), "sb0001", "sleep 1000"])) as client:
+    argv = fleet.argv([*ssh_options(fleet), "sb0001", "echo connected; sleep 1000"])
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as client:
+        assert client.stdout and client.stdout.readline() == b"connected\n"
         fleet.down()
         client.wait(20)  # its connection is gone
     assert traces(fleet) == []

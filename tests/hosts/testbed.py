@@ -47,7 +47,7 @@ into it (see `merge`). The keys, all optional; those marked * can also be given 
   * "groups": {"video": 44}     added to /etc/group
   * "users": {"ann": {...}}     ordinary accounts, see `add_user`
   * "files": {"/etc/x": "text"} written, or mounted over what is in /proc or /sys; null removes the path;
-                                {"text": ..., "mode": "755", "owner": "ann:video"} says more
+                                {"text": ..., "mode": "755", "owner": "ann:video"} says more; "base64": a program
   * "links": {"/etc/y": "x"}    symbolic links
   * "path": {"nvidia-smi": "#!/bin/sh\\necho 8"}
                                 executables in the host's /usr/local/sbin, which is first in root's PATH
@@ -80,6 +80,7 @@ into it (see `merge`). The keys, all optional; those marked * can also be given 
 from __future__ import annotations
 
 import argparse
+import base64
 import contextlib
 import ctypes
 import grp
@@ -439,27 +440,28 @@ def apply(wanted: Overrides, client_key: str) -> None:  # noqa: C901, PLR0912 - 
         fill_disk()
 
 
-def put(path: str, text: str | dict[str, str] | None) -> None:
-    if text is None:
+def put(path: str, given: str | dict[str, str] | None) -> None:
+    if given is None:
         target = pathlib.Path(path)
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target)
         else:
             target.unlink()
         return
-    more = text if isinstance(text, dict) else {"text": text}
+    more = given if isinstance(given, dict) else {"text": given}
     if path.startswith(("/proc/", "/sys/")):
         cover(pathlib.Path(path), more["text"])
         return
-    write(path, more["text"], int(more.get("mode", "644"), 8))
+    text = base64.b64decode(more["base64"]) if "base64" in more else more["text"]
+    write(path, text, int(more.get("mode", "644"), 8))
     if "owner" in more:
         give(pathlib.Path(path), more["owner"])
 
 
-def write(path: str | pathlib.Path, text: str, mode: int = 0o644) -> None:
+def write(path: str | pathlib.Path, text: str | bytes, mode: int = 0o644) -> None:
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
     path.chmod(mode)
 
 

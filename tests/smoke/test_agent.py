@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 import signal
@@ -10,6 +11,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -18,11 +21,12 @@ from hypothesis import strategies as st
 
 from doctor.remote.assemble import assemble
 from doctor.smoke import model
-from doctor.smoke.programs.agent import MODULES
+from doctor.smoke.programs.agent import MODULES, rank_monitor
 from doctor.smoke.programs.agent.flight_recorder import FlightRecorder, name_of
 from doctor.smoke.programs.agent.interpreters import rank_environment
 from doctor.smoke.programs.agent.kernel import Limits
 from doctor.smoke.programs.agent.network import proc_address
+from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.recorder_page import (
     CALL,
     CALLS_AT,
@@ -237,6 +241,38 @@ def live(rank, box, say, orders):
     while (snap := client.until("snap"))["age"] < 1.5:
         pass
     assert snap["effective"] < 0.6 * snap["age"]
+
+
+UNINTERRUPTIBLE = """
+def live(rank, box, say, orders):
+    os.mkfifo({fifo!r})
+    box.note("compute")
+    os.posix_spawn("/bin/true", ["true"], {{}}, file_actions=[(os.POSIX_SPAWN_OPEN, 9, {fifo!r}, os.O_RDONLY, 0)])
+"""
+"""A rank sleeps in the kernel, as for a disk, until the child that it starts has opened a pipe: nobody writes to it."""
+
+
+def test_a_rank_that_waits_for_a_disk_is_not_held_against_it(client: Client, tmp_path: Path) -> None:
+    client.start(UNINTERRUPTIBLE.format(fifo=str(tmp_path / "pipe")), 1, python=sys.executable)
+    while (snap := client.until("snap"))["age"] < 1.0:
+        pass
+    os.close(os.open(tmp_path / "pipe", os.O_WRONLY))
+    assert (snap["state"], snap["process"]) == ("compute", "D")
+    assert snap["effective"] < 0.5 * snap["age"]
+
+
+def test_a_disk_that_never_answers_counts_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_monitor, "process_status", lambda pid: "D")
+    monkeypatch.setattr(rank_monitor, "cpu_times", lambda pid, all_threads: (1.0, 0.0, 0.0))
+    monitor: Any = RankMonitor(0, mmap.mmap(-1, PAGE_SIZE), 0)  # type: ignore[no-untyped-call]
+    monitor.recorder = SimpleNamespace(latest=SimpleNamespace(state="compute"), stamp=1, age=lambda clock: clock - 100)
+    monitor.pid, monitor.cgroups_read_at = os.getpid(), 1e9
+    effective = {}
+    for tick in range(1, 240):
+        monitor.observe(100 + tick / 16)
+        effective[tick / 16] = monitor.effective
+    assert effective[9.0] < 0.5
+    assert effective[14.0] > 3.5
 
 
 @pytest.mark.parametrize("state", ["input", "compute"])

@@ -17,8 +17,10 @@ import msgspec
 import pytest
 
 from doctor.environment.job_context import JobContext
+from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.rendezvous import link as module
 from doctor.smoke.rendezvous import reachability as way
+from doctor.smoke.rendezvous.leader import Leader
 from doctor.smoke.rendezvous.link import (
     ForeignPeer,
     Hello,
@@ -210,6 +212,42 @@ class TestTheDoor:
         assert isinstance(link, socket.socket)
         for one in [link, *silent]:
             one.close()
+
+
+class TestTheEnd:
+    def test_comes_after_whoever_counts_as_let_in(self) -> None:
+        """The process may have its answer, and the thread that gave it no CPU since."""
+        passed_on, no_cpu = [], threading.Event()
+
+        def take(member: Member) -> None:
+            no_cpu.wait(0.2)
+            passed_on.append(member)
+
+        listener = LeaderListener(KEY, leader_ports(KEY), take)
+        listener.open()
+        link = attempt_connection(job(), KEY, CARD)
+        assert isinstance(link, socket.socket)
+        listener.close()
+        assert [member.hello for member in passed_on] == [CARD]
+        link.close()
+        passed_on[0].link.close()
+
+    def test_is_known_to_whom_a_signal_found_on_the_way_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def stop(member: Member) -> None:
+            raise SystemExit(143)
+
+        leader = Leader(job(), KEY)
+        monkeypatch.setattr(leader, "_admit", stop)
+        links: list[socket.socket | RendezvousError] = []
+        guest = threading.Thread(target=lambda: links.append(attempt_connection(job(), KEY, CARD)))
+        guest.start()
+        with pytest.raises(SystemExit), leader:
+            leader.exit_code = 143
+            leader.run_smoke(SmokeOptions(), 5.0, lambda *_: None)
+        guest.join()
+        assert isinstance(links[0], socket.socket)
+        assert read_line(links[0], time.monotonic() + 5) == b'{"verdict":143}\n'
+        links[0].close()
 
 
 class TestWhyNot:

@@ -1,7 +1,7 @@
 """How long a rank may take before it counts as stuck, learnt from how long the ranks have taken. Pure.
 
-All in effective seconds, without the time that a thread was ready and waited for a CPU: 8 ranks on 2 cores are slow,
-not stuck.
+All in effective seconds, without the time that a thread was ready and waited for a CPU, and without the first 10 s of
+waiting for a disk: 8 ranks on 2 cores are slow, not stuck.
 """
 
 from __future__ import annotations

@@ -55,17 +55,18 @@ class Leader:
         self.context, self.exit_code = context, 12
         self._attempt = 0
         self._inbox: queue.SimpleQueue[Member] = queue.SimpleQueue()
+        self._admitted: list[Member] = []
+        """All that the listener has let in, and that were not turned away since: they wait for the verdict."""
         self._members: list[Member] = []
         self._agent_members: list[Member] = []
         self._relayed_errors: dict[tuple[str, int], RelayedError] = {}
         self._began = self._last_arrival = time.monotonic()
         self._relay_inbox = RelayInbox(key)
         ports, address = leader_ports(key, context.leader_port), listening_address(context)
-        self._listener = LeaderListener(key, ports, self._inbox.put, address)
+        self._listener = LeaderListener(key, ports, self._arrive, address)
 
     def __enter__(self) -> Leader:
-        self._listener.open()
-        return self
+        return self  # a signal that comes in here would keep __exit__ from whom a listener has let in
 
     def abandon(self) -> None:
         """In a process that has forked off the leader."""
@@ -77,14 +78,16 @@ class Leader:
     ) -> None:
         self._listener.close()
         self._relay_inbox.close(self.exit_code)
-        for member in [*self._members, *self._unadmitted()]:
-            with contextlib.suppress(OSError):
-                member.link.settimeout(_LINE_SECONDS)
-                send_line(member.link, RelayedVerdict(self.exit_code))
+        for member in self._admitted:
+            if member.hello.use == "wait":
+                with contextlib.suppress(OSError):
+                    member.link.settimeout(_LINE_SECONDS)
+                    send_line(member.link, RelayedVerdict(self.exit_code))
             member.link.close()
 
     def run_smoke(self, options: SmokeOptions, patience: float, on_stage: StageCallback) -> SmokeResult:
         """Raises: ValueError, when the ranks do not allow what was wished for."""
+        self._listener.open()
         failure = self._gather(patience)
         hellos, relayed_errors = [member.hello for member in self._members], list(self._relayed_errors.values())
         if failure:
@@ -170,22 +173,24 @@ class Leader:
         for member in self._readable_members():
             self._read_member(member)
 
+    def _arrive(self, member: Member) -> None:
+        """In the thread of its handshake: a signal may end the main thread with a member that it has just taken."""
+        self._admitted.append(member)
+        self._inbox.put(member)
+
     def _admit(self, member: Member) -> None:
         if len(self._members) >= _MAX_MEMBERS or member.hello.rank >= _MAX_MEMBERS:
-            member.link.close()
+            self._turn_away(member)
             return
         if member.hello.use == "lines" and member.hello.attempt != self._attempt:  # too late for its run
-            member.link.close()
+            self._turn_away(member)
             return
         (self._agent_members if member.hello.use == "lines" else self._members).append(member)
         self._last_arrival = time.monotonic()
 
-    def _unadmitted(self) -> list[Member]:
-        members = []
-        with contextlib.suppress(queue.Empty):
-            while True:
-                members.append(self._inbox.get_nowait())
-        return members
+    def _turn_away(self, member: Member) -> None:
+        member.link.close()
+        self._admitted.remove(member)
 
     def _readable_members(self) -> list[Member]:
         poll = select.poll()
@@ -201,14 +206,14 @@ class Leader:
                 msgspec.json.decode(read_line(member.link, time.monotonic() + _LINE_SECONDS), type=RelayedError)
             )
         except (OSError, ForeignPeer, msgspec.MsgspecError, UnicodeError, RecursionError):
-            member.link.close()
+            self._turn_away(member)
             self._members.remove(member)
             for other in [
                 candidate
                 for candidate in self._agent_members
                 if (candidate.hello.rank, candidate.hello.pid) == (member.hello.rank, member.hello.pid)
             ]:
-                other.link.close()
+                self._turn_away(other)
                 self._agent_members.remove(other)
             text = "it connected, and ended before all ranks had connected"
             self._add_relayed_error(RelayedError(member.hello, "other", text))

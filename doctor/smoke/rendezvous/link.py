@@ -194,15 +194,21 @@ class LeaderListener:
         self._server = _listen(numbers, address)
         self.port: int = self._server.getsockname()[1]
         self._handshakes = threading.Semaphore(_MAX_HANDSHAKES)
+        self._threads: set[threading.Thread] = set()
 
     def open(self) -> None:
         """From now on it answers."""
-        threading.Thread(target=self._accept_loop, daemon=True).start()
+        self._start_thread(self._accept_loop)
 
     def close(self) -> None:
+        """Nobody else is let in. Whoever counts as let in already has been passed on when this returns."""
+        deadline = time.monotonic() + SECONDS
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
+        while self._threads and (remaining := deadline - time.monotonic()) > 0:
+            for thread in list(self._threads):
+                thread.join(remaining)
 
     def abandon(self) -> None:
         """Leaves it to another process that has it, too."""
@@ -215,7 +221,18 @@ class LeaderListener:
             except OSError:
                 return
             self._handshakes.acquire()
-            threading.Thread(target=self._admit, args=(link, address[0]), daemon=True).start()
+            self._start_thread(self._admit, link, address[0])
+
+    def _start_thread(self, function: Callable[..., None], *arguments: Any) -> None:
+        def run() -> None:
+            try:
+                function(*arguments)
+            finally:
+                self._threads.discard(thread)
+
+        thread = threading.Thread(target=run, daemon=True)
+        self._threads.add(thread)
+        thread.start()
 
     def _admit(self, link: socket.socket, address: str) -> None:
         try:

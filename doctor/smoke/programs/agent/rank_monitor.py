@@ -10,13 +10,15 @@ from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, is_descend
 
 SEND = 0.05  # seconds between two lines about the ranks, at least
 OOM_SECONDS = 5.0  # from the kernel's choice of a process to its end, on a busy host
+DISK_SECONDS = 10.0  # that a disk may keep a rank waiting before the wait counts as the rank's own
 STUCK = 0.1  # a rank that has not moved for so long is looked at through /proc
 
 
 class RankMonitor:
     """A rank's flight recorder and what /proc shows of its process.
 
-    Seconds: `effective` is the time without progress, less the rank's waiting for a CPU; `cpu` what it ran of it.
+    Seconds: `effective` is the time without progress, less the rank's waiting for a CPU or a disk; `cpu` what it ran
+    of it.
     `state` is the process's state letter, "F" frozen and "X" ended. `dead`, `error`, `secondary`, `oom`, `waits_for`,
     `cpu` and `effective` are fields of the controller's Snapshot.
     """
@@ -27,6 +29,7 @@ class RankMonitor:
         self.base = self.base_stamp = None  # CPU times at the first observation since a stamp
         self.unobserved = 0.0  # seconds between the stamp and that observation
         self.cpu_times, self.moved = None, 0.0  # what it ran and waited, and when that last changed
+        self.disk_delay = 0.0  # in uninterruptible sleep since the stamp
         self.loader_delays, self.loader_delay = {}, 0.0  # of each loader worker at the stamp, and the longest since
         self.reported = (-1, "")
         self.state, self.waits_for = "R", ""
@@ -80,9 +83,9 @@ class RankMonitor:
         if age < STUCK / 2 or clock - self.observed_at < SEND:
             self.effective = age if age < STUCK / 2 else self.effective
             return
-        self.observed_at = clock
+        since, self.observed_at = clock - self.observed_at, clock
         self.read_state(age)
-        self.read_cpu_times(clock, age)
+        self.read_cpu_times(clock, age, since)
 
     def read_state(self, age):
         status = process_status(self.pid)
@@ -91,8 +94,8 @@ class RankMonitor:
             self.state = "F"
         self.waits_for = read_text("/proc/%d/wchan" % self.pid, 64).strip("0")
 
-    def read_cpu_times(self, clock, age):
-        """Sets `cpu` and `effective`."""
+    def read_cpu_times(self, clock, age, since):
+        """Sets `cpu` and `effective`; `since`: seconds since the last observation."""
         waiting = self.waits_in_collective()
         times = cpu_times(self.pid, waiting)
         first, self.base_stamp = self.base_stamp != self.recorder.stamp, self.recorder.stamp
@@ -107,6 +110,9 @@ class RankMonitor:
         delay = times[2] - self.base[2] if waiting else times[1] - self.base[1]
         if self.recorder.latest.state == INPUT:
             delay += self.read_loader_delay(first)
+        # Also one that is short of memory, and waits for its pages, sleeps as one that waits for a file.
+        self.disk_delay = 0.0 if first else self.disk_delay + (since if self.state == "D" else 0.0)
+        delay += min(self.disk_delay, DISK_SECONDS)
         if first or times != self.cpu_times or self.state != "R":
             self.cpu_times, self.moved = times, clock
         # A wait for a CPU is booked when it ends; one that goes on is a rank that could run and does not.

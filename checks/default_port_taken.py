@@ -16,8 +16,8 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
     in use" on the host of rank 0; where that is the store of another job, ranks join the wrong job or wait forever.
 
     ## What to do
-    Find the process on {host}: `ss -tlnp "sport = :{port}"`. End it if it is a leftover of your own (`kill {pid}`), or
-    choose another port on all hosts: {setting}. On a host that never has rank 0 it does no harm.
+    On {host}, if it is a leftover of your own: `kill {pid}`. Else choose another port on all hosts: {setting}. On a
+    host that never has rank 0 it does no harm. `ss -tlnp "sport = :{port}"` shows who has it.
 
     ## Source
     PyTorch: 29500 is MASTER_PORT's default in torchrun, 29400 that of `--rdzv-endpoint`; MindSpore: 8118 is
@@ -41,7 +41,7 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
                 owner=holders[0].owner,
                 pid=holders[0].pid or None,
                 setting=setting,
-                observed=f"{holders[0].owner} listens",
+                observed="taken",
                 expected="a free port",
             )
     if not ports:

@@ -39,7 +39,11 @@ def device_netmask_differs(addresses: PerHost[DeviceAddresses]) -> Iterator[Find
         expected = most_common_value(masks.values())
         if expected is None:
             yield tie_finding(
-                {host_npu: f"/{length}" for host_npu, length in masks.items()}, segment=home, expected="one netmask"
+                {host_npu: f"/{length}" for host_npu, length in masks.items()},
+                segment=home,
+                expected="one netmask",
+                address=interfaces[next(iter(masks))].ip,
+                netmask=None,
             )
             continue
         for host, observed, npus in group_by_host(

@@ -1,3 +1,4 @@
+import shlex
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
@@ -7,6 +8,10 @@ from doctor.facts.memory import GIB, format_bytes
 
 MIN_FREE_BYTES, MIN_FREE_SHARE = GIB, 0.05
 MIN_FREE_FILES, MIN_FREE_FILES_SHARE = 10_000, 0.01
+OLD_LOGS = (
+    "Old Ascend logs: `find ~/ascend/log -mtime +7 -delete`. Send new ones elsewhere: `export "
+    "ASCEND_PROCESS_LOG_PATH=...`."
+)
 
 
 @check(severity=ERROR, area="memory")
@@ -18,10 +23,7 @@ def disk_full(disks: DiskSpace, view: JobContainer | None) -> Iterator[Finding]:
     with "No space left on device", and often without the log that would show why.
 
     ## What to do
-    Find what fills it on {host}: `du -xh -d1 {path} | sort -h | tail`, or for files `du -x --inodes -d1 {path}`. Old
-    Ascend logs: `find ~/ascend/log -mtime +7 -delete`. Send new ones elsewhere: `export ASCEND_PROCESS_LOG_PATH=...`.
-    For a read-only one: `findmnt -T {path}`; an error of the disk (`dmesg | grep -i remount`) makes it so, too. For a
-    TMPDIR that does not exist: `mkdir -p {path}` on {host}, or a TMPDIR that every host has.
+    {remedy}
 
     ## Source
     The limits are ours: less than 1 GiB that is also less than 5 %, or fewer than 10000 files that are also less than 1
@@ -35,11 +37,17 @@ def disk_full(disks: DiskSpace, view: JobContainer | None) -> Iterator[Finding]:
     for disk in disks.file_systems:
         if disk.missing_folder:
             template = "{path}: is the job's TMPDIR, and no such folder exists; expected one on every host"
-            yield Finding(template, path=disk.missing_folder).as_warning()
+            remedy = f"Make it: `mkdir -p {shlex.quote(disk.missing_folder)}`, or name a TMPDIR that every host has."
+            yield Finding(template, path=disk.missing_folder, remedy=remedy).as_warning()
         if disk.read_only:
             if disk.job_folder:
                 template = "{path}: is on a read-only file system; expected a writable one"
-                yield Finding(template, path=disk.job_folder).as_warning(in_container)
+                folder = shlex.quote(disk.job_folder)
+                remedy = (
+                    f"`findmnt -T {folder}` shows how it is mounted, `dmesg | grep -iE 'remount|i/o error'` whether an "
+                    f"error of the disk made it so. If not: `mount -o remount,rw $(findmnt -n -o TARGET -T {folder})`."
+                )
+                yield Finding(template, path=disk.job_folder, remedy=remedy).as_warning(in_container)
             continue
         if disk.free < min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size):
             expected = format_bytes(int(min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)))
@@ -49,6 +57,7 @@ def disk_full(disks: DiskSpace, view: JobContainer | None) -> Iterator[Finding]:
                 observed=format_bytes(disk.free),
                 size=format_bytes(disk.size),
                 expected=expected,
+                remedy=f"Find what fills it: `du -xh -d1 {shlex.quote(disk.path)} | sort -h | tail`. {OLD_LOGS}",
             )
         if disk.files_free < min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files):
             yield Finding(
@@ -57,4 +66,6 @@ def disk_full(disks: DiskSpace, view: JobContainer | None) -> Iterator[Finding]:
                 observed=disk.files_free,
                 size=disk.files,
                 expected=int(min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files)),
+                remedy="Find what has so many files: "
+                f"`du -x --inodes -d1 {shlex.quote(disk.path)} | sort -n | tail`. {OLD_LOGS}",
             )

@@ -14,7 +14,7 @@ def gpu_mig_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     whole GPUs finds none.
 
     ## What to do
-    On {host}: `nvidia-smi -i N -mig 0` for each GPU, or `-mig 1` where the job wants parts; then reset the GPU.
+    {remedy}
 
     ## Source
     `mig_mode` of `nvidia-smi -q -x`; MIG User Guide: no NCCL and no peer access between instances.
@@ -29,13 +29,27 @@ def gpu_mig_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
                     gpu=gpu.index,
                     observed=gpu.mig,
                     expected=gpu.mig_pending,
+                    remedy=f"Reset the GPU while no program uses it: `nvidia-smi -r -i {gpu.index}`, or restart the "
+                    "host.",
                 )
         own = sorted({gpu.mig for gpu in host_gpus.gpus if gpu.mig})
         if own:
             modes[host] = own[0] if len(own) == 1 else "not the same on all GPUs"
     if len(modes) > 1:
-        yield from differing(modes, "MIG is {observed}; on {count} of {total} hosts it is {expected}")
+        template = "MIG is {observed}; on {count} of {total} hosts it is {expected}"
+        for finding in differing(modes, template):
+            finding.values["remedy"] = _remedy(str(finding.values.get("expected", "")))
+            yield finding
     else:
         for host, mode in modes.items():
             if mode not in ("Enabled", "Disabled"):
-                yield Finding("MIG is {observed}", hosts=[host], observed=mode, expected="one mode")
+                yield Finding("MIG is {observed}", hosts=[host], observed=mode, expected="one mode", remedy=_remedy(""))
+
+
+def _remedy(mode: str) -> str:
+    """How all GPUs of a host come to ``mode``; where that is open, to none of MIG."""
+    if mode == "Enabled":
+        return (
+            "Where the job wants parts of GPUs: `nvidia-smi -mig 1`, while no program uses them; then `nvidia-smi -r`."
+        )
+    return "For whole GPUs: `nvidia-smi -mig 0`, while no program uses them; then `nvidia-smi -r`."

@@ -17,7 +17,7 @@ def interface_mtu_differs(interfaces: PerHost[Interfaces]) -> Iterator[Finding]:
     pass, so that the job starts, and its first large transfer hangs.
 
     ## What to do
-    On {host}, with the MTU of the other hosts: `ip link set dev {interface} mtu MTU`, and the same in the network
+    On {host}, with the MTU of the other hosts: `ip link set dev {device} mtu {mtu}`, and the same in the network
     configuration, else it is lost at the next start. A larger MTU must be allowed by every switch on the path:
     `ping -M do -s 8972 HOST` tests 9000.
 
@@ -36,9 +36,11 @@ def interface_mtu_differs(interfaces: PerHost[Interfaces]) -> Iterator[Finding]:
                 by_network[address.network].setdefault(host, (link.name, link.mtu))
     for network, hosts in by_network.items():
         if len(hosts) > 1:
-            yield from differing(
+            for finding in differing(
                 {host: mtu for host, (_, mtu) in hosts.items()},
                 "{interface} has an MTU of {observed} bytes; {count} of {total} hosts in {network} have {expected}",
                 interface=" or ".join(sorted({name for name, _ in hosts.values()})[:3]),
                 network=network,
-            )
+            ):
+                finding.values.update(device=hosts[finding.hosts[0]][0], mtu=finding.values.get("expected"))
+                yield finding

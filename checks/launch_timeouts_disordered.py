@@ -11,6 +11,8 @@ A1_STEP_S = 68
 """On A1 the operation timeout is a multiple of it."""
 CONNECT_EXTRA_S = 20
 """HCCL waits this much longer than HCCL_CONNECT_TIMEOUT says."""
+EVENT_EXTRA_S = 32
+"""HCCL_EVENT_TIMEOUT's default, 1868 s, is that much above HCCL_EXEC_TIMEOUT's."""
 WATCHDOGS = {"TORCH_NCCL": 480.0, "TORCH_HCCL": 600.0}
 """The prefix of a watchdog's variables, and the seconds of its heartbeat timeout where none is set."""
 LARGE_FLEETS = ((5000, 600), (3000, 240))
@@ -31,10 +33,10 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
     that no thread writes, leaves no trace of the hang that it was switched on for.
 
     ## What to do
+    {remedy}
     HCCL_CONNECT_TIMEOUT < HCCL_EXEC_TIMEOUT < HCCL_EVENT_TIMEOUT, for example 300, 1836 and 1868; the scheduler's limit
-    above all of them. TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC above the seconds that the flight recorder needs to write. How
-    far apart the ranks start is not known before the job: HCCL_CONNECT_TIMEOUT must be longer than what they load
-    before they connect, and grows with their number.
+    above all of them. How far apart the ranks start is not known before the job: HCCL_CONNECT_TIMEOUT must be longer
+    than what they load before they connect, and grows with their number.
 
     ## Source
     HCCL documentation, HCCL_CONNECT_TIMEOUT (HCCL waits 20 s longer) and HCCL_EXEC_TIMEOUT (multiples of 68 s on A1);
@@ -60,6 +62,7 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
             "the launch line's time limit is longer than what the scheduler leaves the job",
             observed=f"{launch.time_limit_s:.0f} s",
             expected=f"at most {launch.time_left_s:.0f} s",
+            remedy="Shorten the launch line's limit, or ask the scheduler for more time (`sbatch --time`).",
         )
     if is_large:
         yield Finding(
@@ -67,6 +70,7 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
             ranks=launch.world_size,
             observed=f"{DEFAULT_CONNECT_S if connect is None else connect:g} s",
             expected=f"at least {_advised_seconds(launch, products)} s",
+            remedy=f"On all hosts: `export HCCL_CONNECT_TIMEOUT={_advised_seconds(launch, products)}`.",
         )
     limit = execute if execute is not None else DEFAULT_EXEC_TIMEOUT_S
     if connect is not None and limit and connect >= limit:
@@ -74,16 +78,21 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
             "HCCL_CONNECT_TIMEOUT is not below HCCL_EXEC_TIMEOUT",
             observed=f"{connect:g} s",
             expected=f"below {limit:g} s",
+            remedy=f"Set HCCL_CONNECT_TIMEOUT below {limit:g}, or HCCL_EXEC_TIMEOUT above {connect:g}, on all hosts.",
         )
     if event is not None and limit and event <= limit:
         yield Finding(
-            "HCCL_EVENT_TIMEOUT is not above HCCL_EXEC_TIMEOUT", observed=f"{event:g} s", expected=f"above {limit:g} s"
+            "HCCL_EVENT_TIMEOUT is not above HCCL_EXEC_TIMEOUT",
+            observed=f"{event:g} s",
+            expected=f"above {limit:g} s",
+            remedy=f"On all hosts: `export HCCL_EVENT_TIMEOUT={int(limit) + EVENT_EXTRA_S}`.",
         )
     if execute is not None and 0 < execute < A1_STEP_S and _is_a1(launch, products):
         yield Finding(
             "HCCL_EXEC_TIMEOUT is rounded down to 0 on A1",
             observed=f"{execute:g} s",
             expected=f"at least {A1_STEP_S} s",
+            remedy=f"On all hosts: `export HCCL_EXEC_TIMEOUT={DEFAULT_EXEC_TIMEOUT_S:g}`, a multiple of 68.",
         )
     for name, seconds in {"HCCL_CONNECT_TIMEOUT": connect, "HCCL_EXEC_TIMEOUT": execute}.items():
         extra = CONNECT_EXTRA_S if name == "HCCL_CONNECT_TIMEOUT" else 0
@@ -94,12 +103,14 @@ def launch_timeouts_disordered(launch: LaunchConfig, products: PerHost[NpuProduc
                 variable=name,
                 observed=f"{min(limits):.0f} s",
                 expected=f"above {seconds + extra:g} s",
+                remedy=f"Ask the scheduler for more than {seconds + extra:g} s, or lower {name} on all hosts.",
             )
     if connect is not None and connect < 300 and launch.rank_table_path:
         yield Finding(
             "HCCL_CONNECT_TIMEOUT is short for a start with a rank table",
             observed=f"{connect:g} s",
             expected="at least 300 s",
+            remedy="On all hosts: `export HCCL_CONNECT_TIMEOUT=300`.",
         )
 
 
@@ -112,6 +123,7 @@ def _recorder(env: Mapping[str, str], prefix: str) -> Iterator[Finding]:
             "the heartbeat timeout ends the process before the flight recorder has written",
             observed=f"{dump / 1000:g} s to write",
             expected=f"below {limit:g} s",
+            remedy=f"On all hosts: `export {prefix}_{HEARTBEAT}={int(2 * dump / 1000)}`.",
         )
     if env.get(f"{prefix}_DUMP_ON_TIMEOUT") not in ("1", "true", "True"):
         return
@@ -123,6 +135,7 @@ def _recorder(env: Mapping[str, str], prefix: str) -> Iterator[Finding]:
             variable=f"{prefix}_DUMP_ON_TIMEOUT",
             observed=f"{names[0]} is not set" if not buffers else f"{buffers[0]}={env[buffers[0]]}",
             expected=f"{(buffers or names)[0]}=2000",
+            remedy=f"On all hosts: `export {(buffers or names)[0]}=2000`.",
         )
     monitoring = f"{prefix}_ENABLE_MONITORING"
     if env.get(monitoring, "1" if prefix == "TORCH_NCCL" else "0") in ("0", "false", "False"):
@@ -131,6 +144,7 @@ def _recorder(env: Mapping[str, str], prefix: str) -> Iterator[Finding]:
             variable=f"{prefix}_DUMP_ON_TIMEOUT",
             observed=f"{monitoring}={env[monitoring]}" if monitoring in env else f"{monitoring} is not set",
             expected=f"{monitoring}=1",
+            remedy=f"On all hosts: `export {monitoring}=1`.",
         )
 
 

@@ -89,6 +89,7 @@ def _rank_zero_elsewhere(meanings: Mapping[str, MasterMeaning], launch: LaunchCo
         first=first[0],
         observed=next(iter(masters)),
         expected=f"an address of {first[0]}",
+        address=None,
     )
 
 

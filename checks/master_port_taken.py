@@ -18,8 +18,8 @@ def master_port_taken(
     store of another run, the ranks join the wrong job or wait for ever.
 
     ## What to do
-    Find the process on {host}: `ss -tlnp "sport = :{port}"`. End a leftover process of your own (`kill {pid}`), or
-    choose another port on all hosts: `export MASTER_PORT=...`. If it is the running job itself, nothing is wrong.
+    On {host}, if it is a leftover of your own: `kill {pid}`. Else choose another port on all hosts: `export
+    MASTER_PORT=...`. If it is the running job itself, nothing is wrong. `ss -tlnp "sport = :{port}"` shows who has it.
 
     ## Source
     PyTorch, environment variable initialization (MASTER_PORT: "a free port on the machine with rank 0"); for MindSpore
@@ -48,6 +48,6 @@ def master_port_taken(
             owner=first.owner,
             pid=first.pid or None,
             user=first.user,
-            observed=f"{first.owner} listens",
+            observed="taken",
             expected="a free port",
         )

@@ -26,8 +26,7 @@ def net_answered_by_other(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     """
     for failure in located_failures(answers, "foreign"):
         yield Finding(
-            "connections {place} are answered by something else: {failed} of {attempts} attempts on {ports} ({how})"
-            "{doubt}",
+            "something else answers: {place}; {failed} of {attempts} attempts on {ports} ({how}){doubt}",
             hosts=failure.hosts,
             observed=", ".join(failure.outcomes),
             expected="the host itself",

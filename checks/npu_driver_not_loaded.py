@@ -5,6 +5,8 @@ from doctor.engine.fact import Unreadable
 from doctor.facts.container import HostContainer
 from doctor.facts.npu import NpuInventory, NpuStart
 
+STARTS = "npu-smi starts"
+
 
 @check(severity=ERROR, area="devices")
 def npu_driver_not_loaded(start: NpuStart, inventory: NpuInventory, place: HostContainer | None) -> Iterator[Finding]:
@@ -15,11 +17,7 @@ def npu_driver_not_loaded(start: NpuStart, inventory: NpuInventory, place: HostC
     driver or firmware was installed and the host not restarted, or the user may not open the device files.
 
     ## What to do
-    Not loaded: `lsmod | grep -i drv_` is empty; if the kernel changed after the driver was installed, reinstall the
-    driver, then `reboot`. Installed since the last start: `reboot`. In use (-8020): end what `fuser -v /dev/davinci*`
-    names. Libraries: check `ldconfig -p | grep libdcmi` and /usr/local/dcmi; for a container, mount both folders with
-    `-v /usr/local/dcmi:/usr/local/dcmi -v /usr/local/Ascend/driver/lib64:/usr/local/Ascend/driver/lib64`, and load the
-    driver on its host.
+    {remedy}
 
     ## Source
     Public source of npu-smi and DCMI (-8005 is an inner error, -8020 a resource in use); the mind-cluster FAQ for the
@@ -31,13 +29,19 @@ def npu_driver_not_loaded(start: NpuStart, inventory: NpuInventory, place: HostC
         return
     if failure.kind == "library":
         yield Finding(
-            "npu-smi cannot load its libraries: {observed}", observed=failure.message, expected="npu-smi starts"
+            "npu-smi cannot load its libraries: {observed}",
+            remedy="Check `ldconfig -p | grep libdcmi` and /usr/local/dcmi; for a container, mount both folders with "
+            "`-v /usr/local/dcmi:/usr/local/dcmi -v /usr/local/Ascend/driver/lib64:/usr/local/Ascend/driver/lib64`.",
+            observed=failure.message,
+            expected=STARTS,
         )
     elif failure.kind == "busy":
         yield Finding(
             "npu-smi reports that the NPUs are in use by another process: {observed}",
+            remedy="End what `fuser -v /dev/davinci*` names, on the host and in its containers; if it names nothing, "
+            "restart the host: `reboot`.",
             observed=failure.message,
-            expected="npu-smi starts",
+            expected=STARTS,
         )
     elif inventory.denied_files:
         raise Unreadable(
@@ -50,17 +54,24 @@ def npu_driver_not_loaded(start: NpuStart, inventory: NpuInventory, place: HostC
     elif not inventory.manager:
         yield Finding(
             "the NPU driver is not loaded: there is no /dev/davinci_manager",
+            remedy="Read `lsmod | grep -i drv_` and `dmesg | grep -i davinci`. If the kernel has changed since the "
+            "driver was installed (`uname -r`), reinstall the driver; then `reboot`. For a container, on its host.",
             observed=failure.message,
-            expected="npu-smi starts",
+            expected=STARTS,
         )
     elif inventory.newer_than_boot:
         yield Finding(
             "{files} changed after the last start of the host, and the driver does not answer: restart the host",
             files=list(inventory.newer_than_boot),
+            remedy="Restart the host: `reboot`.",
             observed=failure.message,
-            expected="npu-smi starts",
+            expected=STARTS,
         )
     else:
         yield Finding(
-            "the NPU driver is loaded but does not answer", observed=failure.message, expected="npu-smi starts"
+            "the NPU driver is loaded but does not answer",
+            remedy="Read the reason: `dmesg | grep -iE 'davinci|ascend'`; then restart the host: `reboot`. If it comes "
+            "back, reinstall driver and firmware.",
+            observed=failure.message,
+            expected=STARTS,
         )

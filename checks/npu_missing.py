@@ -5,6 +5,8 @@ from doctor.engine.sanitize import count_noun
 from doctor.facts.container import FIRST_VIRTUAL_NPU, HostContainer
 from doctor.facts.npu import NpuChips, NpuInventory
 
+UNLISTED = "Restart the host: `reboot`; if npu-smi still leaves it out, reseat or replace the card."
+
 
 @check(severity=ERROR, area="devices")
 def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostContainer | None) -> Iterator[Finding]:
@@ -14,9 +16,8 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostCont
     No message announces an NPU that dropped out: the job fails on that host alone, with `Invalid device ID`.
 
     ## What to do
-    Read the kernel log on {host}: `dmesg | grep -iE "davinci|ascend|pcie"`. On the bus without a device file: the
-    driver did not accept it; restart the host, then reinstall the driver. A gap in the numbers with nothing more on the
-    bus: the card itself dropped out; reseat or replace it. In a container, do so on its host.
+    {remedy}
+    The reason is in the kernel's log: `dmesg | grep -iE "davinci|ascend|pcie"`.
 
     ## Source
     PCI ids 19e5:d801, d802, d803 and d806, the files /dev/davinci0 and on, and `npu-smi info -m` must agree (public
@@ -34,6 +35,7 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostCont
     if inventory.pci_count > len(devices):
         yield Finding(
             "NPU {npus} is on the PCI bus but has no device file: the driver did not accept it",
+            remedy="Restart the host: `reboot`; if it is still not accepted, reinstall driver and firmware.",
             npus=gap,
             devices=inventory.pci_count,
             observed=count_noun(len(devices), "device file"),
@@ -42,6 +44,8 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostCont
     elif gap:
         yield Finding(
             "NPU {npus} has no device file, and the PCI bus shows {on_bus} NPUs: the card has dropped out",
+            remedy="Switch the host off and on; if the card is still not on the bus (`lspci -d 19e5:`), reseat or "
+            "replace it.",
             npus=gap,
             on_bus=inventory.pci_count,
             devices=last,
@@ -52,6 +56,7 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostCont
     if chips and unlisted:
         yield Finding(
             "NPU {npus} has a device file, but npu-smi does not list it",
+            remedy=UNLISTED,
             npus=unlisted,
             observed=f"{count_noun(len(chips.chips), 'NPU')} listed",
             expected=f"{count_noun(len(devices), 'NPU')} listed",
@@ -77,6 +82,8 @@ def _in_container(devices: tuple[int, ...], chips: NpuChips | None) -> Iterator[
     unlisted = sorted(set(devices) - listed) if listed <= set(devices) else list(devices[len(listed) :])
     yield Finding(
         "NPU {npus} was given to the container, but npu-smi does not list it",
+        remedy="On the container's host: `npu-smi info -m`. If it lists the NPU, start the container again; if not, "
+        "restart that host.",
         npus=unlisted,
         observed=f"{count_noun(len(chips.chips), 'NPU')} listed",
         expected=f"{count_noun(len(devices), 'NPU')} listed",

@@ -20,9 +20,8 @@ def npu_unhealthy(
     the table shows such a card as OK with zeros, or leaves it out.
 
     ## What to do
-    Read the codes on {host}: `npu-smi info -t health -i {card} -c {chip}` and `npu-smi info -t ecc -i {card}`. Leave
-    the host out of the job until they are gone. A fault that asks for a reset: `npu-smi set -t reset -i {card} -c
-    {chip} -m 1` while no job runs, or restart the host. Report a code that returns to the vendor.
+    {repair}
+    Leave the host out of the job until then. A fault that returns: report it to the vendor.
 
     ## Source
     The Health column of `npu-smi info`, whose words are OK, Warning, Alarm, Critical and UNKNOWN, and `npu-smi info -t
@@ -54,6 +53,7 @@ def npu_unhealthy(
             chip=0,
             observed=message,
             expected="health OK",
+            repair=_of_silent(card, 0),
         )
         shown |= {(chip.npu, chip.chip) for chip in chips.chips if chip.npu == card} if chips else set()
     absent = [chip for chip in chips.chips if (chip.npu, chip.chip) not in shown] if chips else []
@@ -70,6 +70,7 @@ def npu_unhealthy(
             chip=chip.chip,
             observed="not in the table",
             expected="health OK",
+            repair=_of_silent(chip.npu, chip.chip),
         )
     if silent:
         raise Unreadable("; ".join(silent[:3]))
@@ -85,6 +86,20 @@ def _device(chips: NpuChips | None, card: int, chip: int) -> int:
     return found[0] if found else card
 
 
+def _of_faulty(card: int, chip: int) -> str:
+    return (
+        f"Read the codes: `npu-smi info -t health -i {card} -c {chip}`, `npu-smi info -t ecc -i {card}`. A fault that "
+        f"asks for a reset: `npu-smi set -t reset -i {card} -c {chip} -m 1` while no job runs, or restart the host."
+    )
+
+
+def _of_silent(card: int, chip: int) -> str:
+    return (
+        f"Reset it while no job runs: `npu-smi set -t reset -i {card} -c {chip} -m 1`, or restart the host: `reboot`. "
+        "`dmesg | grep -iE 'davinci|ascend|pcie'` has the reason. If it stays silent: reseat or replace the card."
+    )
+
+
 def _finding(device: int, card: int, chip: int, observed: str, report: ChipHealth | None) -> Finding:
     if report is None or not report.codes:
         return Finding(
@@ -94,6 +109,7 @@ def _finding(device: int, card: int, chip: int, observed: str, report: ChipHealt
             chip=chip,
             observed=observed,
             expected="OK",
+            repair=_of_faulty(card, chip),
         )
     order = list(REMEDIES)
     return Finding(
@@ -106,4 +122,5 @@ def _finding(device: int, card: int, chip: int, observed: str, report: ChipHealt
         codes=list(report.codes[:8]),
         text=report.text or "no text",
         remedy=REMEDIES[max(report.levels, key=order.index)],
+        repair=_of_faulty(card, chip),
     )

@@ -5,6 +5,8 @@ from doctor import ERROR, Finding, Skip, check
 from doctor.job import LaunchConfig
 
 LARGEST = 9_999_999
+COUNTED = {"RANK": "$SLURM_PROCID", "NODE_RANK": "$SLURM_NODEID", "GROUP_RANK": "$SLURM_NODEID"}
+"""What counts the same under Slurm: tasks, hosts."""
 
 
 @check(severity=ERROR, area="ranks")
@@ -16,8 +18,8 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
     hang until the timeout of minutes. A rank that is not below WORLD_SIZE ends at once.
 
     ## What to do
-    {variable} must differ on every host: `export NODE_RANK=...` or `--node-rank` by hand is easily copied. Take it from
-    the scheduler, such as SLURM_NODEID or SLURM_PROCID, or let the launcher count: `torchrun --rdzv-backend c10d`.
+    {remedy}
+    Or let the launcher count: `torchrun --rdzv-backend c10d`.
 
     ## Source
     PyTorch, environment variable initialization (RANK: from 0 to WORLD_SIZE - 1, another one for each process) and
@@ -44,6 +46,8 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
                     variable=variable,
                     observed=number,
                     expected="another number on every host",
+                    remedy=f"Give each host its own {variable}, from the scheduler: "
+                    f"`export {variable}={COUNTED[variable]}` in the part of the job script that runs on every host.",
                 )
     yield from _out_of_range(by_host)
     yield from _wrong_total(by_host)
@@ -60,6 +64,8 @@ def _out_of_range(by_host: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]
                 size=size,
                 observed=rank,
                 expected=f"from 0 to {size - 1}" if size else "a WORLD_SIZE of at least 1",
+                remedy="RANK counts all processes of the job from 0, and WORLD_SIZE is their number: `export "
+                "RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS` under Slurm, in each task.",
             )
 
 
@@ -77,6 +83,8 @@ def _wrong_total(by_host: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
             variable="WORLD_SIZE",
             observed=size,
             expected=total,
+            remedy=f"Set `export WORLD_SIZE={total}` on all hosts if {total} processes are meant, or correct the "
+            "number of processes for each host (LOCAL_WORLD_SIZE, `--nproc-per-node`).",
         )
 
 

@@ -7,7 +7,7 @@ from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
 
 
-@check(severity=WARNING, area="versions")
+@check(severity=WARNING, area="versions", follows_from={"cann-version-differs": ("observed", "expected")})
 def torch_npu_cann_mismatch(python: PythonEnv, cann: CannVersion) -> Iterator[Finding]:
     """torch_npu runs on the CANN that it was released for.
 

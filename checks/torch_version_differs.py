@@ -1,10 +1,11 @@
+import shlex
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.engine.majority import differing
 from doctor.facts.python_env import PythonEnv
 
-ABSENT = "not installed"
+ABSENT, UNDECIDED = "not installed", "<version>"
 ONE_HOST = "only one host: nothing to compare"
 
 
@@ -17,7 +18,7 @@ def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
     checkpoint that one host cannot load.
 
     ## What to do
-    On {host}, with the job's interpreter in the place of python3: `python3 -m pip {pip}`. A version with a suffix such
+    On {host}, with the job's interpreter in the place of python3: `{pip}`. A version with a suffix such
     as +cpu is on the index that the other hosts have it from: `--index-url`. Name the interpreter with --python when
     the job has one of its own.
 
@@ -42,14 +43,16 @@ def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
         for finding in differing(
             versions, "{package} {observed}; {count} of {total} hosts have {expected}", package=name
         ):
-            finding.values["pip"] = _pip_command(name, finding.values.get("expected", "<version>"))
+            finding.values["pip"] = _pip_command(name, finding.values.get("expected", UNDECIDED))
             yield finding
 
 
 def _pip_command(package: str, version: str) -> str:
-    """Behind ``python3 -m pip``.
+    """The whole command; a host has named the version.
 
     >>> _pip_command("torch", "2.7.1"), _pip_command("mindspore", ABSENT)
-    ('install torch==2.7.1', 'uninstall mindspore')
+    ('python3 -m pip install torch==2.7.1', 'python3 -m pip uninstall mindspore')
     """
-    return f"uninstall {package}" if version == ABSENT else f"install {package}=={version}"
+    if version == ABSENT:
+        return f"python3 -m pip uninstall {package}"
+    return f"python3 -m pip install {package}=={version if version == UNDECIDED else shlex.quote(version)}"

@@ -50,3 +50,13 @@ def test_no_room() -> None:
 def test_no_more_files() -> None:
     outcome = judged("disk-full", {"a": [disk(1000 * GIB, 900 * GIB, files_free=3)]})
     assert said(outcome) == [("a", "/tmp: 3 of 1000000 inodes are free; expected at least 10000")]
+
+
+def test_the_remedy_is_that_of_the_fault() -> None:
+    """Words of a host are one word of a shell, whatever they hold."""
+    read_only = DiskSpace(file_systems=(FileSystem("/", GIB, GIB, 0, 0, True, "/a b;c"),))
+    missing = DiskSpace(file_systems=(FileSystem("/", GIB, GIB, 0, 0, False, missing_folder="/a b;c"),))
+    rooms = [read_only, missing, disk(1000 * GIB, 200 * MIB), disk(1000 * GIB, 900 * GIB, files_free=3)]
+    commands = ("findmnt -T '/a b;c'", "mkdir -p '/a b;c'", "du -xh -d1 /tmp", "du -x --inodes -d1 /tmp")
+    for room, command in zip(rooms, commands, strict=True):
+        assert f"`{command}" in judged("disk-full", {"a": [room]}).findings[0].values["remedy"]

@@ -22,3 +22,6 @@ def test_a_change_that_waits_and_one_host_alone() -> None:
         ("w1", "MIG is Disabled on GPU 0, and will be Enabled after its reset"),
         ("w1", "MIG is not the same on all GPUs"),
     ]
+    reset, whole = (finding.values["remedy"] for finding in judged("gpu-mig-differs", {"w1": [ill]}).findings)
+    assert "`nvidia-smi -r -i 0`" in reset
+    assert "`nvidia-smi -mig 0`" in whole

@@ -22,6 +22,9 @@ def test_one_host_with_another() -> None:
 def test_two_halves() -> None:
     (finding,) = judged(NAME, hosts(1500, 9000)).findings
     assert finding.hosts == ("w1", "w2")
+    assert finding.values["mtu"] is None
+    (finding,) = judged(NAME, hosts(1500, 1500, 9000)).findings
+    assert (finding.values["device"], finding.values["mtu"]) == ("eth0", 1500)
 
 
 def test_networks_are_not_compared_with_each_other() -> None:

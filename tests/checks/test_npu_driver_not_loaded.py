@@ -23,6 +23,7 @@ def test_without_the_manager_file_the_module_is_not_loaded() -> None:
     (found,) = look(failed(), inventory((), manager=False))
     assert str(found) == "the NPU driver is not loaded: there is no /dev/davinci_manager"
     assert found.values["observed"] == "ret is -8005"
+    assert "reinstall the driver" in found.values["remedy"]
 
 
 def test_an_installation_after_the_last_start_wants_a_restart() -> None:
@@ -43,9 +44,11 @@ def test_a_user_who_may_not_ask_proves_nothing_of_the_driver() -> None:
 
 def test_other_ways_not_to_start() -> None:
     (found,) = look(failed("busy", "ret is -8020"), inventory())
+    assert "`fuser -v /dev/davinci*`" in found.values["remedy"]
     assert "in use by another process: ret is -8020" in str(found)
     (found,) = look(failed("library", "libdcmi.so"), inventory())
     assert str(found) == "npu-smi cannot load its libraries: libdcmi.so"
+    assert "`ldconfig -p | grep libdcmi`" in found.values["remedy"]
 
 
 def test_a_container_without_the_drivers_file() -> None:

@@ -34,5 +34,13 @@ def test_numbers_of_ranks(environs: list[dict[str, str]], findings: list[tuple[s
     assert [(one.values["variable"], one.values["observed"], one.hosts) for one in outcome.findings] == findings
 
 
+def test_the_remedy_is_that_of_the_fault() -> None:
+    def remedy(*environs: dict[str, str]) -> str:
+        return str(ranks(**{f"n{n}": environ for n, environ in enumerate(environs)}).findings[0].values["remedy"])
+
+    assert "`export NODE_RANK=$SLURM_NODEID`" in remedy({"NODE_RANK": "0"}, {"NODE_RANK": "0"})
+    assert "`export WORLD_SIZE=8`" in remedy(*({"WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "4"} for _ in range(2)))
+
+
 def test_without_each_hosts_environment_ranks_are_not_judged() -> None:
     assert judged("rank-numbers-wrong", LaunchConfig.from_environment({})).status is Status.SKIPPED

@@ -19,7 +19,10 @@ def test_each_package_that_differs() -> None:
         "torch_npu 2.6.0; 2 of 3 hosts have 2.7.1",
     ]
     assert found[0].hosts == ("c",)
-    assert [one.values["pip"] for one in found] == ["install torch==2.7.1", "install torch_npu==2.7.1"]
+    assert [one.values["pip"] for one in found] == [
+        "python3 -m pip install torch==2.7.1",
+        "python3 -m pip install torch_npu==2.7.1",
+    ]
 
 
 def test_a_package_that_one_host_lacks() -> None:
@@ -29,12 +32,12 @@ def test_a_package_that_one_host_lacks() -> None:
 
 def test_a_package_that_one_host_alone_has() -> None:
     (found,) = look(fleet(python(), python(mindspore="2.6.0"), python()))
-    assert (found.hosts, found.values["pip"]) == (("b",), "uninstall mindspore")
+    assert (found.hosts, found.values["pip"]) == (("b",), "python3 -m pip uninstall mindspore")
 
 
 def test_versions_without_a_majority() -> None:
     (found,) = look(fleet(ONE, python(torch="2.6.0", torch_npu="2.7.1")))
-    assert found.values["pip"] == "install torch==<version>"
+    assert found.values["pip"] == "python3 -m pip install torch==<version>"
 
 
 def test_a_host_whose_version_could_not_be_told_is_not_blamed() -> None:

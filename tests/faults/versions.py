@@ -6,6 +6,7 @@ torch and torch_npu are a few lines of Python here, which fail as the real ones 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tests.faults import Prepared, Row
@@ -77,6 +78,10 @@ ROWS: list[Row] = [
     edited("driver-install-incomplete", NOTE, "/Driver_Install_Status/d", observed="no status", expected="complete"),
     edited("driver-install-incomplete", NOTE, "s/Status=complete/Status=failed/", observed="failed"),
     edited("cann-version-differs", INFO, "s/^version=.*/version=8.0.0/", observed="8.0.0", expected=CANN, count=3),
+    replace(
+        job_row("cann-version-differs", f"sed -i 's/^version=.*/version=8.2.RC1/' {INFO}", observed="8.2.RC1"),
+        also=("torch-npu-cann-mismatch",),
+    ),
     job_row("cann-missing", f"rm -r {TOOLKIT}", layers=[f"torch_npu {TORCH_NPU}"]),
     job_row(
         "torch-version-differs",

@@ -95,6 +95,7 @@ def _in_chinese(render: Render) -> Render:
 
 CHINESE: dict[str, Render] = {
     "zh80": _in_chinese(_recorded(80)),
+    "zh120": _in_chinese(_recorded(120)),
     "zh80-brief": _in_chinese(_recorded(80, brief=True)),
     "zh-plain": _in_chinese(_recorded()),
     "zh-preflight": _in_chinese(_preflight),

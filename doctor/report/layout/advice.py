@@ -9,7 +9,8 @@ from doctor.engine.shell_quote import PLACEHOLDER, open_quote, quote_value
 
 _COMMAND = re.compile(r"`[^`]*`")
 _PERSONAL_WORD = re.compile(
-    r"(?<![$\w{])(PID|NAME|ADDRESS|NETMASK|GATEWAY|NIC|CARD|CHIP|ID|N|WATTS|USER)\b|(?<=\w=)\.\.\."
+    r"(?<![$\w{-])(PID|NAME|ADDRESS|NETMASK|GATEWAY|NIC|CARD|CHIP|ID|N|WATTS|USER|HOST|PORT|MTU|NPU|DIE|NUMBER|COMMAND"
+    r"|FILE|DATA)\b(?!=)|(?<=\w=)\.\.\."
 )
 _PERSONAL_NAMES = {"NIC": "network interface", "N": "number", "...": "value"}
 _MARK = re.compile(r"<[a-z][a-z ]{0,30}>")
@@ -54,6 +55,8 @@ def mark_personal_words(text: str) -> str:
 
     >>> mark_personal_words("`kill PID`, then `export MASTER_PORT=...`; a PID is a number")
     '`kill <pid>`, then `export MASTER_PORT=<value>`; a PID is a number'
+    >>> mark_personal_words("`docker run -e USER=worker`, `nvidia-imex-ctl -N`")
+    '`docker run -e USER=worker`, `nvidia-imex-ctl -N`'
     """
 
     def mark(match: re.Match[str]) -> str:

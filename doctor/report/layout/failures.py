@@ -166,7 +166,9 @@ class _FailureEntryBuilder:
         """``observed_expected`` and ``expected``, unless the message itself holds them."""
         finding = group.finding
         held = [
-            label for label in OBSERVED_EXPECTED if label in finding.values and f"{{{label}}}" not in finding.template
+            label
+            for label in OBSERVED_EXPECTED
+            if finding.values.get(label) not in (None, "") and f"{{{label}}}" not in finding.template
         ]
         values: dict[str, Any] = {label: finding.values[label] for label in held if label in labels}
         return list(self.fleet.localized_values(values).items())

@@ -440,6 +440,7 @@ def _probe_inputs(
         hosts=tuple(hosts),
         python=launch.python,
         master_addr=launch.master_addr,
+        announces_name=launch.announces_name,
         folders=job_folders(job_environ) if job_environ else (),
         temporary_folder=temporary_folder(job_environ),
         ports=(

@@ -1,4 +1,4 @@
-"""torchrun on several hosts, each launch next to `doctor check` of its line: an error exactly where the real one ends."""
+"""torchrun on several hosts, next to `doctor check` of its launch line: an error exactly where the real one ends."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.hosts.fleet import Fleet
 from tests.interfaces.gloo_fleet import GlooFleet, gloo_fleet
 from tests.interfaces.test_gloo_table import PREPARE, RESTORE, own_name, sh, verdict
 
-pytestmark = [pytest.mark.hosts, pytest.mark.full, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.hosts, pytest.mark.full, pytest.mark.timeout(900)]
 MASTER = "master-address-wrong"
 C10D = "--rdzv-backend c10d --rdzv-id pair --rdzv-endpoint"
 

@@ -51,8 +51,8 @@ def master_address_wrong(
     loopback, or have localhost as its own value. This verdict can be wrong where only a part of the job's hosts was
     given and the master is none of them, and where the address belongs to a proxy in front of rank 0 or is translated
     on the way; names of Kubernetes services (`.svc`) are not judged. One host is judged where the whole job runs on it:
-    torchrun or msrun for one host, WORLD_SIZE=1, or mpirun and deepspeed that were given no other host; there, loopback is
-    right. accelerate ignores the address where there is one machine.
+    torchrun or msrun for one host, WORLD_SIZE=1, or mpirun and deepspeed that were given no other host; there, loopback
+    is right. accelerate ignores the address where there is one machine.
     """
     if reason := launch.unresolved_master():
         raise Unreadable(f"{reason}; --master-addr gives it")

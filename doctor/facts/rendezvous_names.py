@@ -32,20 +32,20 @@ def _not_recognised(
 ) -> Iterator[tuple[str, str]]:
     owners = {owner for meaning in meanings.values() for owner in meaning.owners}
     for host, host_names in names.items():
-        own = host_names.own_resolution
-        if endpoint == host_names.own or own.error == NO_ANSWER or host not in meanings:
+        resolution = host_names.own_resolution
+        if endpoint == host_names.own or resolution.error == NO_ANSWER or host not in meanings:
             continue
         if meanings[host].is_loopback and (is_address(endpoint) or endpoint == "localhost"):
             continue
-        if own.error:
+        if resolution.error:
             yield host, f"is not compared: the host's own name {host_names.own} has no address, which ends torchrun"
-        elif owners == {host} and not _shared(own.addresses, meanings[host].addresses):
-            listed = ", ".join(limit_items(list(own.addresses), 3))
+        elif owners == {host} and not _shared(resolution.addresses, meanings[host].addresses):
+            listed = ", ".join(limit_items(list(resolution.addresses), 3))
             yield host, f"is the host's own, but its name {host_names.own} means {listed}: torchrun opens no store"
 
 
 def _shared(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
-    return not {normalize_host(one) for one in first}.isdisjoint(map(normalize_host, second))
+    return not {normalize_host(address) for address in first}.isdisjoint(map(normalize_host, second))
 
 
 def _not_found(names: Mapping[str, HostNames], meanings: Mapping[str, MasterMeaning]) -> Iterator[tuple[str, str]]:

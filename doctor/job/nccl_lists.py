@@ -1,9 +1,9 @@
 """The values of NCCL_ALGO and NCCL_PROTO, as each release of NCCL reads them. Pure.
 
 Source: NCCL, ``parseList`` and ``ncclTopoTuneModel`` in src/graph/tuning.cc and "no algorithm/protocol available" in
-src/enqueue.cc, of the releases 2.12 to 2.30. From 2.24.3 on a word that is not known ends the communicator with
+src/enqueue.cc, of the releases 2.12 to 2.30. From 2.24.3 on a word that it does not have ends the communicator with
 ncclInvalidUsage, and a list holds for all functions, although Broadcast and Reduce have the ring alone. Before, unknown
-words are passed over; a list of algorithms without any known word leaves the ring, one of protocols leaves nothing, and
+words are passed over; a list of algorithms without any other word leaves the ring, one of protocols leaves nothing, and
 a part such as ``allreduce:tree`` is one unknown word.
 """
 
@@ -39,20 +39,20 @@ class ListFault(msgspec.Struct, frozen=True):
 
 
 def list_faults(environ: Mapping[str, str], nccl: tuple[int, ...]) -> Iterator[ListFault]:
-    """What is wrong with the two variables. ``nccl``: the release; empty where it is not known.
+    """What is wrong with the two variables. ``nccl``: the release; empty where nobody knows it.
 
     >>> [(one.ends, one.expected) for one in list_faults({"NCCL_PROTO": "LL256"}, (2, 27, 3))]
     [(True, 'LL, LL128 or Simple instead of LL256')]
     >>> [one.ends for one in list_faults({"NCCL_ALGO": "Rign,Tree"}, (2, 21, 5))]
     [False]
     """
-    for variable, words in (("NCCL_ALGO", ALGORITHMS), ("NCCL_PROTO", PROTOCOLS)):
+    for variable, accepted in (("NCCL_ALGO", ALGORITHMS), ("NCCL_PROTO", PROTOCOLS)):
         value = environ.get(variable, "")
         if not value:
             continue
-        expected = _fault(value, words) if len(value) < MOST_CHARS else "a shorter list"
+        expected = _fault(value, accepted) if len(value) < MOST_CHARS else "a shorter list"
         if expected:
-            ends = nccl >= STRICT or (variable == "NCCL_PROTO" and not _has_known(value, words))
+            ends = nccl >= STRICT or (variable == "NCCL_PROTO" and not _has_accepted(value, accepted))
             yield ListFault(variable, printable(value, 80), expected, ends)
         elif nccl >= STRICT and variable == "NCCL_ALGO" and (without := _without_algorithm(value)):
             expected = f"Ring for {' and '.join(without)}, too: allreduce:tree leaves them as they are"
@@ -69,13 +69,13 @@ def _parts(value: str) -> list[tuple[str, str]]:
     return parts
 
 
-def _words(names: str) -> list[str]:
+def _members(names: str) -> list[str]:
     return [word for word in names.removeprefix("^").split(",") if word]
 
 
-def _fault(value: str, known: tuple[str, ...]) -> str:
+def _fault(value: str, accepted: tuple[str, ...]) -> str:
     """What is expected instead, or the empty string."""
-    folded = {word.lower() for word in known} | (_OLD if known is ALGORITHMS else set())
+    folded = {word.lower() for word in accepted} | (_OLD if accepted is ALGORITHMS else set())
     for number, (function, names) in enumerate(_parts(value)):
         if function and function.lower() not in {name.lower() for name in FUNCTIONS}:
             return (
@@ -83,15 +83,15 @@ def _fault(value: str, known: tuple[str, ...]) -> str:
             )
         if number and not function:
             return f"a function before {printable(names, 40)}, such as allreduce:{printable(names, 40)}"
-        for word in _words(names):
+        for word in _members(names):
             if word.lower() not in folded:
-                return f"{', '.join(known[:-1])} or {known[-1]} instead of {printable(word, 40)}"
+                return f"{', '.join(accepted[:-1])} or {accepted[-1]} instead of {printable(word, 40)}"
     return ""
 
 
-def _has_known(value: str, known: tuple[str, ...]) -> bool:
+def _has_accepted(value: str, accepted: tuple[str, ...]) -> bool:
     """Whether a release before `STRICT` finds a word that it knows, or excludes only some."""
-    folded = {word.lower() for word in known}
+    folded = {word.lower() for word in accepted}
     return value.startswith("^") or any(word.lower() in folded for word in re.split(r"[,;:]", value))
 
 
@@ -100,7 +100,7 @@ def _without_algorithm(value: str) -> list[str]:
     enabled = dict.fromkeys(("broadcast", "reduce"), True)
     for function, names in _parts(value):
         excludes = names.startswith("^")
-        has_ring = ("ring" in map(str.lower, _words(names))) != excludes
+        has_ring = ("ring" in map(str.lower, _members(names))) != excludes
         for name in enabled:
             if not function or function.lower() == name:
                 enabled[name] = has_ring

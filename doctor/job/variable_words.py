@@ -1,6 +1,6 @@
-"""A name that has other words than the variable that was meant: NCCL_IB_GID_IDX, HCCL_CONN_TIMEOUT, GLOO_IFNAME. Pure.
+"""A name that has other parts than the variable that was meant: NCCL_IB_GID_IDX, HCCL_CONN_TIMEOUT, GLOO_IFNAME. Pure.
 
-Two names mean the same where their words are the same in any order, each in one of its usual forms. A name that lacks
+Two names mean the same where their parts are the same in any order, each in one of its usual forms. A name that lacks
 one word of another counts as well, where the rest is a word that libraries use and scripts do not: a script's own
 NCCL_TIMEOUT, ASCEND_HOME or NCCL_PORT is nobody's slip.
 """
@@ -51,7 +51,7 @@ INFO INSTALL IP LEVEL LIB LIBRARY LOG MAX MIN MODE NAME NODE NTHREADS NUM OPTION
 RATIO RETRY ROLE ROOT SAVE SEC SIZE STATUS TEST TESTS TIME TIMEOUT TYPE USE VERSION WAIT WORK WORKER
 """
 _PLAIN = frozenset(_PLAIN_TEXT.split())
-"""Words of which a script makes names of its own."""
+"""Parts of which a script makes names of its own."""
 _BY_NAME = {
     "ASCEND_DEVICES": "ASCEND_RT_VISIBLE_DEVICES",
     "GLOO_SOCKET_NIC": "GLOO_SOCKET_IFNAME",
@@ -60,23 +60,23 @@ _BY_NAME = {
 }
 """Names of which no word shows what was meant."""
 
-Words = tuple[str, ...]
-_TABLE: dict[str, Words] = {line.split()[0]: tuple(line.split()[1:]) for line in _FORMS.strip().splitlines()}
+Parts = tuple[str, ...]
+_TABLE: dict[str, Parts] = {line.split()[0]: tuple(line.split()[1:]) for line in _FORMS.strip().splitlines()}
 
 
 class WordIndex:
-    """The documented names by their words."""
+    """The documented names by their parts."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset(names)
-        self._by_words: dict[Words, list[str]] = defaultdict(list)
-        self._by_rest: dict[Words, list[str]] = defaultdict(list)
+        self._by_words: dict[Parts, list[str]] = defaultdict(list)
+        self._by_rest: dict[Parts, list[str]] = defaultdict(list)
         for name in sorted(self._names):
-            words = _words(name)
-            self._by_words[words].append(name)
-            if words and name.partition("_")[0] in FAMILIES:
-                for word in set(words) - FAMILIES - _PLAIN:
-                    rest = list(words)
+            parts = _parts(name)
+            self._by_words[parts].append(name)
+            if parts and name.partition("_")[0] in FAMILIES:
+                for word in set(parts) - FAMILIES - _PLAIN:
+                    rest = list(parts)
                     rest.remove(word)
                     self._by_rest[tuple(rest)].append(name)
 
@@ -91,15 +91,15 @@ class WordIndex:
             return _BY_NAME[name]
         if name in self._names or name.partition("_")[0] not in FAMILIES or name.count("_") > 16:
             return ""
-        words = _words(name)
-        candidates = set(self._by_words.get(words, ()))
+        parts = _parts(name)
+        candidates = set(self._by_words.get(parts, ()))
         candidates |= {other for other in (f"TORCH_{name}", name.removeprefix("TORCH_")) if other in self._names}
-        if not candidates and set(words) - FAMILIES - _PLAIN:
-            candidates = set(self._by_rest.get(words, ()))
+        if not candidates and set(parts) - FAMILIES - _PLAIN:
+            candidates = set(self._by_rest.get(parts, ()))
         return candidates.pop() if len(candidates) == 1 else ""
 
 
-def _words(name: str) -> Words:
+def _parts(name: str) -> Parts:
     """Each in its usual form, in the order of the alphabet: the order in the name is of no account."""
     counted = Counter(form for word in name.split("_") for form in _TABLE.get(word, (word,)) if form)
     return tuple(sorted(counted.elements()))

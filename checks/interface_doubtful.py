@@ -54,8 +54,8 @@ def interface_doubtful(
             if host not in errors and link and link.is_container_bridge:
                 what = f"{choice.library} takes {choice.interface} by {choice.source}"
                 found[what, choice.setting, "it leads to the host's own containers", choice.interface].append(host)
-    for entry, hosts in fleet.openmpi_shared():
-        reason = f"{len(hosts)} hosts have its address {entry.address}; a program that sends by MPI hangs"
+    for entry, hosts, doubt in fleet.openmpi_doubts():
+        reason = f"{doubt}; a program that sends by MPI hangs or ends"
         what = f"Open MPI uses every interface, also {entry.interface}"
         found[what, OPENMPI_INTERFACES[0], reason, entry.interface] += hosts
     for setting in (HCCL_ADDRESS, MINDSPORE_ADDRESS):

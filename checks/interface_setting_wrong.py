@@ -7,6 +7,7 @@ from doctor.facts.interfaces import Interfaces
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_peers import FleetSockets
 from doctor.job import LaunchConfig
+from doctor.job.variables import TENSORPIPE_INTERFACE
 
 
 @check(severity=ERROR, area="connectivity")
@@ -34,8 +35,9 @@ def interface_setting_wrong(
     documentation, NCCL_SOCKET_IFNAME, and `misc/socket.cc`; HCCL documentation, HCCL_IF_IP, HCCL_SOCKET_IFNAME and
     HCCL_SOCKET_FAMILY; MindSpore documentation, dynamic cluster (MS_WORKER_IP); Open MPI 4.1, measured:
     btl_tcp_if_include and oob_tcp_if_include, judged where the launch line is that of mpirun. A library whose
-    accelerator no host has is not judged. This verdict can be wrong where a launch script sets another value on each
-    host; `doctor node` and `doctor merge` read each host's own environment.
+    accelerator no host has is not judged; TP_SOCKET_IFNAME is a warning, since only torch's RPC reads it. This verdict
+    can be wrong where a launch script sets another value on each host; `doctor node` and `doctor merge` read each
+    host's own environment.
     """
     fleet = FleetSockets(interfaces, {}, launch, npus or {}, gpus or {})
     hosts_by_fault: dict[tuple[str, str, str], list[str]] = defaultdict(list)
@@ -49,7 +51,7 @@ def interface_setting_wrong(
                 expected.setdefault(key, choice.expected)
     for key, hosts in hosts_by_fault.items():
         variable, value, problem = key
-        yield Finding(
+        finding = Finding(
             "{variable} is {value}: {problem}",
             hosts=list(dict.fromkeys(hosts)),
             variable=variable,
@@ -58,3 +60,4 @@ def interface_setting_wrong(
             observed=value,
             expected=expected[key],
         )
+        yield finding.as_warning(variable == TENSORPIPE_INTERFACE)

@@ -43,8 +43,10 @@ def interface_unreachable(
     HCCL_SOCKET_IFNAME (without it: the first by name, docker and lo last). Measured with PyTorch 2.13: of two ranks the
     one with the greater address connects, so that one host's loopback address does no harm among hosts of 10.0.0.0/8,
     and stops a job on 192.168.0.0/16; that is how this check judges Gloo. Gloo's own rule is judged on hosts without
-    accelerators, that of NCCL and HCCL on hosts with theirs. This verdict can be wrong where a launch script sets the
-    variables anew, or where policy routing (`ip rule`) leads to the other hosts; with such rules it is unknown.
+    accelerators, that of NCCL and HCCL on hosts with theirs; TensorPipe's address is a warning, since only torch's RPC
+    takes it, and a job of Open MPI without MASTER_ADDR or a variable of Gloo is not judged by Gloo's rule. This verdict
+    can be wrong where a launch script sets the variables anew, or where policy routing (`ip rule`) leads to the other
+    hosts; with such rules it is unknown.
     """
     if len(interfaces) < 2:
         raise Skip(ONE_HOST)
@@ -55,7 +57,7 @@ def interface_unreachable(
         for fault in unreachable(judged, interfaces):
             faults[fault.choice, fault.reason, fault.kind].append(fault.host)
         for (choice, reason, fault_kind), hosts in faults.items():
-            yield Finding(
+            finding = Finding(
                 "{library} takes {address} ({interface}) by {source}: {reason}",
                 hosts=hosts,
                 library=choice.library,
@@ -69,3 +71,4 @@ def interface_unreachable(
                 expected=usable_addresses(interfaces[hosts[0]]),
                 nic=only.label if (only := only_usable(interfaces[hosts[0]])) else None,
             )
+            yield finding.as_warning(choice.library == "TensorPipe")

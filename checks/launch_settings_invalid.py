@@ -9,7 +9,9 @@ from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
 from doctor.job import EnvSetting, LaunchConfig, invalid_settings, product_family
 from doctor.job.library_settings import ENDS_NCCL, PASSED_OVER, refused
+from doctor.job.nccl_lists import FIRST_TORCH, STRICT, list_faults
 from doctor.job.npu_variable_versions import is_rule_of_release
+from doctor.job.variable_versions import release_numbers
 
 VERSIONS = ("python", "cann", "gpus")
 
@@ -26,8 +28,9 @@ def launch_settings_invalid(
 
     ## Why it matters
     HCCL stops at a value that is out of range (EI0001), on every rank that has it, and torch at a word that it does not
-    know. Others are read only in part: of ASCEND_RT_VISIBLE_DEVICES, what follows the first space is ignored; where
-    NCCL expects a number, `true` is 0, so that `NCCL_P2P_DISABLE=true` disables nothing.
+    know; NCCL 2.24 and later ends at an unknown word of NCCL_ALGO or NCCL_PROTO. Others are read only in part: of
+    ASCEND_RT_VISIBLE_DEVICES, what follows the first space is ignored; where NCCL expects a number, `true` is 0, so
+    that `NCCL_P2P_DISABLE=true` disables nothing.
 
     ## What to do
     Correct the variable where the job is launched, or unset it. This check sees the variables of the shell that runs
@@ -38,15 +41,19 @@ def launch_settings_invalid(
     documentation, ASCEND_RT_VISIBLE_DEVICES. Words that one release accepts and another refuses are judged where a host
     has a release whose source was read: HCCL_ALGO, HCCL_DEBUG_CONFIG, HCCL_LOGIC_SUPERPOD_ID and HCCL_OP_RETRY_PARAMS
     of CANN 8.5, HCCL_OP_EXPANSION_MODE of 8.5 and 9.1, HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATIO of 9.1,
-    PYTORCH_NPU_ALLOC_CONF of torch_npu 7.2.0. NCCL documentation, "Environment Variables", and its source, 2.29; OpenMP
-    5.2, chapter 21; PyTorch, c10d/Utils.hpp. It is a warning where the reader goes on with another value, and where
-    only NCCL or CUDA would end and no host has a GPU.
+    PYTORCH_NPU_ALLOC_CONF of torch_npu 7.2.0. NCCL documentation, "Environment Variables", and its source, 2.29, for
+    NCCL_ALGO and NCCL_PROTO of 2.12 to 2.30; OpenMP 5.2, chapter 21; PyTorch, c10d/Utils.hpp. It is a warning where the
+    reader goes on with another value, and where only NCCL or CUDA would end and no host has a GPU.
     """
     without_gpu = not any(cards.pci for cards in (gpus or {}).values())
     for variable, value, expected in refused(launch.env, ENDS_NCCL):
         yield _finding(EnvSetting(variable, printable(value, 80), expected)).as_warning(without_gpu)
     for variable, value, expected in refused(launch.env, PASSED_OVER):
         yield _finding(EnvSetting(variable, printable(value, 80), expected)).as_warning()
+    for fault in list_faults(launch.env, _newest_nccl(python or {})):
+        yield _finding(EnvSetting(fault.variable, fault.value, fault.expected)).as_warning(
+            without_gpu or not fault.ends
+        )
     installed = _installed(python or {}, cann or {})
     given = launch.problems
     always = {one for one in given if _is_certain(one, installed)}
@@ -69,6 +76,16 @@ def _installed(python: Mapping[str, PythonEnv], cann: Mapping[str, CannVersion])
     npu = {host: packages.packages.get("torch_npu", "") for host, packages in python.items()}
     toolkit = {host: fact.version for host, fact in cann.items()}
     return {("", "")} | {(toolkit.get(host, ""), npu.get(host, "")) for host in {*npu, *toolkit}}
+
+
+def _newest_nccl(python: Mapping[str, PythonEnv]) -> tuple[int, ...]:
+    """The newest NCCL of the hosts, by its package or by the PyTorch that brings it; empty where none is known."""
+    found = []
+    for packages in python.values():
+        nccl = release_numbers(packages.nccl[1]) if packages.nccl else ()
+        torch = release_numbers(packages.packages.get("torch", ""))
+        found.append(nccl or (STRICT if torch >= FIRST_TORCH else ()))
+    return max(found, default=())
 
 
 def _is_certain(setting: EnvSetting, installed: set[tuple[str, str]]) -> bool:

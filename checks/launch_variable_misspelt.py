@@ -6,7 +6,7 @@ from doctor.job import LaunchConfig, misspelt
 
 @check(severity=WARNING, area="ranks")
 def launch_variable_misspelt(launch: LaunchConfig) -> Iterator[Finding]:
-    """No variable of the job has a name that is one letter away from one that a library reads.
+    """No variable of the job has a name that is one letter, or one word, away from one that a library reads.
 
     ## Why it matters
     A library ignores a name that it does not read, without a word: the job runs with the default, and the setting seems
@@ -19,7 +19,8 @@ def launch_variable_misspelt(launch: LaunchConfig) -> Iterator[Finding]:
     ## Source
     The names are those of NCCL, HCCL, Gloo, PyTorch, torch_npu, MindSpore and OpenMP, of their sources and documents.
     One letter too many, too few or different, or two letters exchanged, is taken for a slip, unless the right name is
-    set, too.
+    set, too; so are other forms of a word (IDX, CONN, INTERFACE), another order, and a word left out (GLOO_IFNAME). A
+    name of plain words alone, such as NCCL_TIMEOUT or ASCEND_HOME, is taken for a script's own.
     """
     environs = {"": launch.env, **launch.env_by_host}
     hosts_by_name: dict[tuple[str, str], list[str]] = {}

@@ -6,6 +6,7 @@ from doctor.engine.fact import Unreadable
 from doctor.facts.interfaces import Interfaces, only_usable, usable_addresses
 from doctor.facts.master_address import MasterMeaning, master_meanings
 from doctor.facts.names import HostNames
+from doctor.facts.rendezvous_names import rendezvous_faults
 from doctor.job import LaunchConfig
 from doctor.job.variables import AGENT_STORE
 
@@ -38,16 +39,20 @@ def master_address_wrong(
     Set it to an address of the host with rank 0 that the others reach, on all hosts: `export MASTER_ADDR={address}`, if
     that is {expected}. torchrun takes it from `--master-addr` or `--rdzv-endpoint`, and ignores the variable; without
     them it is 127.0.0.1. Where it is a name, `getent hosts {master}` must print the same address on {host} as on all
-    others: correct the line in /etc/hosts.
+    others: correct the line in /etc/hosts. With `--rdzv-backend c10d` torchrun goes by the hosts' own names: `getent
+    ahosts $(hostname)` must print an address on each host, and on that of the endpoint the endpoint's; otherwise give
+    that host `--rdzv-conf is_host=1` and all others `--rdzv-conf is_host=0`, and each host its address with
+    `--local-addr`.
 
     ## Source
-    PyTorch, environment variable initialization (MASTER_ADDR: "address of rank 0 node"), and torchrun's
-    `--master-addr` and `--rdzv-endpoint`; for MindSpore it is MS_SCHED_HOST, for NCCL alone NCCL_COMM_ID. The host of
-    rank 0 itself may resolve the name to loopback, or have localhost as its own value. This verdict can be wrong where
-    only a part of the job's hosts was given and the master is none of them, and where the address belongs to a proxy in
-    front of rank 0 or is translated on the way; names of Kubernetes services (`.svc`) are not judged. One host is
-    judged where the whole job runs on it: torchrun for one host, WORLD_SIZE=1, or mpirun and deepspeed that were given
-    no other host; there, loopback is right. accelerate ignores the address where there is one machine.
+    PyTorch, environment variable initialization (MASTER_ADDR: "address of rank 0 node"), torchrun's `--master-addr` and
+    `--rdzv-endpoint`, and torch/distributed/elastic/rendezvous (`_matches_machine_hostname`; measured with 2.13); for
+    MindSpore it is MS_SCHED_HOST, for NCCL alone NCCL_COMM_ID. The host of rank 0 itself may resolve the name to
+    loopback, or have localhost as its own value. This verdict can be wrong where only a part of the job's hosts was
+    given and the master is none of them, and where the address belongs to a proxy in front of rank 0 or is translated
+    on the way; names of Kubernetes services (`.svc`) are not judged. One host is judged where the whole job runs on it:
+    torchrun or msrun for one host, WORLD_SIZE=1, or mpirun and deepspeed that were given no other host; there, loopback
+    is right. accelerate ignores the address where there is one machine.
     """
     if reason := launch.unresolved_master():
         raise Unreadable(f"{reason}; --master-addr gives it")
@@ -61,7 +66,11 @@ def master_address_wrong(
     if launch.is_on_this_host(len(interfaces)):
         meanings = {host: meaning for host, meaning in meanings.items() if not meaning.is_loopback}
     yield from _rank_zero_elsewhere(meanings, launch)
-    for (reason, master), hosts in MasterMeaning.wrong(meanings).items():
+    wrong = MasterMeaning.wrong(meanings)
+    if len(interfaces) > 1:
+        for host, reason in rendezvous_faults(names, meanings, launch):
+            wrong.setdefault((reason, launch.master_addr), []).append(host)
+    for (reason, master), hosts in wrong.items():
         yield Finding(
             "MASTER_ADDR {master} {reason}",
             hosts=hosts,

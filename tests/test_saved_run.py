@@ -62,6 +62,8 @@ def valid_run() -> dict[str, Any]:
             launch_line="torchrun --nnodes 2 t.py",
             launchers=("torchrun",),
             starts_here=True,
+            store_by_name=True,
+            announces_name=True,
             nodes=2,
             max_nodes=2,
             outer_nodes=2,

@@ -43,6 +43,10 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Hosts on which an outer launcher starts the one that numbers the ranks."""
     starts_here: bool = False
     """The launcher was given no hosts, by the line or by a scheduler: all its ranks are on the host that calls it."""
+    store_by_name: bool = False
+    """torchrun's agents find out by the hosts' own names which of them opens the store: ``--rdzv-backend c10d``."""
+    announces_name: bool = False
+    """The agent of rank 0 tells the others its host's full name, at which the ranks meet; not with ``--local-addr``."""
     refused: tuple[tuple[str, str, str, str], ...] = ()
     """Options of the launch line that their launcher refuses: launcher, option, value, what was expected."""
     unresolved: dict[str, str] = {}
@@ -64,6 +68,8 @@ class ProbeInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The names of all hosts of the fleet."""
     python: str = ""
     master_addr: str = ""
+    announces_name: bool = False
+    """As in `LaunchOptions`: each host's full name is looked up, too."""
     ports: tuple[Port, ...] = ()
     """Ports that the job will listen on."""
     rank_table: str = ""

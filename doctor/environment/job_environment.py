@@ -112,6 +112,8 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             max_nodes=_most_nodes(line) if call else None,
             outer_nodes=_outer_nodes(line),
             starts_here=self.starts_here,
+            store_by_name=_store_by_name(call),
+            announces_name=_store_by_name(call, "local-addr"),
             refused=tuple(
                 (problem.launcher, problem.option, problem.value, problem.expected) for problem in line.problems
             ),
@@ -335,6 +337,17 @@ def _torchrun_master(call: LaunchCall) -> tuple[str, int | None]:
     if "master-addr" in call.unresolved:
         return "", call.master_port or TORCH_PORT
     return call.master_addr or "127.0.0.1", call.master_port or TORCH_PORT
+
+
+def _store_by_name(call: LaunchCall | None, overriding: str = "rdzv-conf") -> bool:
+    """A c10d rendezvous of torchrun for several hosts, without the option that makes names of no account."""
+    if call is None or call.launcher not in ("torchrun", "accelerate") or call.rdzv_backend != "c10d":
+        return False
+    several = call.max_nodes is None or call.max_nodes > 1
+    overridden = overriding in call.unresolved or (
+        "is_host" in call.option(overriding) if overriding == "rdzv-conf" else overriding in call.options
+    )
+    return several and not call.standalone and not overridden
 
 
 def _split_endpoint(text: str) -> tuple[str, int | None]:

@@ -205,13 +205,22 @@ class Interfaces(Fact, frozen=True):
         return next((entry for entry in self.addresses if same_address(entry.address, address)), None)
 
     def leads_to(self, address: str) -> bool | None:
-        """Whether the host has a route to the address; None where that is not known."""
+        """Whether the host has a route to the address, and its interface a carrier; None where that is not known."""
         if self.holder(address):
             return True
         number = ipaddress.ip_address(address)
-        targets = [(entry.address, entry.prefix) for entry in self.addresses if not entry.is_link_local]
-        targets += [(route.network, route.prefix) for route in self.routes or ()]
-        if any(number in ipaddress.ip_network(network_of(network, prefix)) for network, prefix in targets):
+        targets = [
+            (entry.address, entry.prefix, entry.interface) for entry in self.addresses if not entry.is_link_local
+        ]
+        targets += [(route.network, route.prefix, route.interface) for route in self.routes or ()]
+        paths = [
+            (prefix, link is None or link.is_running)
+            for network, prefix, interface in targets
+            if ((link := self.link(interface)) is None or link.is_up)
+            and number in ipaddress.ip_network(network_of(network, prefix))
+        ]
+        longest = max((prefix for prefix, _ in paths), default=0)
+        if any(has_carrier for prefix, has_carrier in paths if prefix == longest):
             return True
         return None if self.routes is None or self.has_rules else False
 

@@ -16,7 +16,10 @@ NO_ANSWER = "no answer in 8 s"
 
 
 def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901, PLR0915 - sent as one function
-    """Runs on the host: the addresses of its own name, of MASTER_ADDR and of up to 128 hosts, within 8 s."""
+    """Runs on the host: the addresses of its own name, of MASTER_ADDR and of up to 128 hosts, within 8 s.
+
+    Where the job announces full names, also this host's, as socket.getfqdn has it, and what the first host's would be.
+    """
     import _socket as socket
     import _thread
     import time
@@ -40,6 +43,24 @@ def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C9
     queried_names = [host_name] + [name for name in queried_names if name != host_name]
     if master and master not in queried_names and not literal(master):
         queried_names.insert(1, master)
+    full_names: list = []  # type: ignore[type-arg]
+
+    def find_full_name() -> None:
+        try:
+            name, aliases, _ = socket.gethostbyaddr(host_name)
+            full_names.append(next((one for one in [name, *aliases] if "." in one), name))
+        except (OSError, UnicodeError):
+            full_names.append(host_name)
+        full_name_found.release()
+
+    full_name_found = _thread.allocate_lock()
+    full_name_found.acquire()
+    if arguments.get("announces_name"):
+        _thread.start_new_thread(find_full_name, ())
+    if arguments.get("announces_name") and full_name_found.acquire(True, 3):
+        domain = full_names[0].partition(".")[2]
+        first = names[0].partition(".")[0] + "." + domain if names and domain else full_names[0]
+        queried_names += [name for name in (full_names[0], first) if name not in queried_names]
     todo = queried_names[::-1]
     results: dict = {}  # type: ignore[type-arg]
     complete = _thread.allocate_lock()
@@ -90,7 +111,7 @@ def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C9
     answers = dict(results)
     for name in queried_names:
         answers.setdefault(name, {"error": "no answer in 8 s"})
-    return {"own": host_name, "names": answers, "fleet": len(names)}
+    return {"own": host_name, "names": answers, "fleet": len(names), "full": "".join(full_names[:1])}
 
 
 MAX_NAME_CHARS = 255
@@ -147,11 +168,13 @@ class HostNames(Fact, frozen=True):
     """By name; the own name is always there. A literal address is no name."""
     fleet: int
     """How many names the fleet has."""
+    full: str = ""
+    """What ``socket.getfqdn()`` is on this host; empty where nobody needs it."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> HostNames:
         host_names = msgspec.convert(answer.json(), cls)
-        for name in (host_names.own, *host_names.names):
+        for name in (host_names.own, host_names.full, *host_names.names):
             if not _is_host_name(name):
                 raise Unreadable(f"{name[:40]!r} is no host name")
         if not host_names.own or host_names.own not in host_names.names:

@@ -8,7 +8,7 @@ The rules are those of the libraries' sources: c10d ``init.cpp`` and ``ProcessGr
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -34,6 +34,10 @@ _SETTINGS = {
     "MindSpore": MINDSPORE_ADDRESS,
     "Open MPI": OPENMPI_INTERFACES[0],
 }
+
+
+_MOST_GROUPS = 32
+"""Of hosts with the same networks, that are compared with each other."""
 
 
 class SocketChoice(msgspec.Struct, frozen=True):
@@ -191,6 +195,52 @@ def openmpi_addresses(environ: Mapping[str, str], interfaces: Interfaces) -> lis
     excluded = [word for word in environ.get(OPENMPI_EXCLUDED, "127.0.0.1/8,sppp").split(",") if word]
     up = (entry for entry in interfaces.addresses if (link := interfaces.link(entry.interface)) and link.is_up)
     return [entry for entry in up if not (entry.is_ipv6 or is_loopback(entry.address) or _is_listed(entry, excluded))]
+
+
+def openmpi_strays(
+    used: Mapping[str, Sequence[LinkAddress]], interfaces: Mapping[str, Interfaces]
+) -> Iterator[tuple[LinkAddress, list[str], str]]:
+    """Interfaces of Open MPI that lead to no interface of another host: interface, its hosts, and why.
+
+    Open MPI pairs the interfaces of two hosts: first those of one network, then the others as long as both addresses
+    are private or both public (opal/mca/reachable/weighted), whether there is a route or not.
+    """
+    alike: dict[tuple[tuple[str, bool], ...], list[str]] = {}
+    for host, entries in used.items():
+        networks = sorted((entry.network, _has_carrier(entry, interfaces[host])) for entry in entries)
+        alike.setdefault(tuple(networks), []).append(host)
+    groups = list(alike.values())[:_MOST_GROUPS]
+    reported: set[tuple[str, str]] = set()
+    for hosts in groups:
+        for others in groups:
+            pair = next(((one, other) for one in hosts[:1] for other in others if one != other), None)
+            if pair is None:
+                continue
+            for entry, reason in _strays_of(*pair, used, interfaces):
+                if (entry.interface, reason) not in reported:
+                    reported.add((entry.interface, reason))
+                    yield entry, [host for host in hosts if interfaces[host].link(entry.interface)], reason
+
+
+def _strays_of(
+    host: str, peer: str, used: Mapping[str, Sequence[LinkAddress]], interfaces: Mapping[str, Interfaces]
+) -> Iterator[tuple[LinkAddress, str]]:
+    mine, theirs = ({entry.network: entry for entry in used[one]} for one in (host, peer))
+    for network, entry in mine.items():
+        if network in theirs and not _has_carrier(entry, interfaces[host]):
+            yield entry, "it has no carrier"
+    rest = [entry for network, entry in theirs.items() if network not in mine]
+    for entry in (entry for network, entry in mine.items() if network not in theirs):
+        for other in rest:
+            is_pair = ipaddress.ip_address(entry.address).is_private == ipaddress.ip_address(other.address).is_private
+            if is_pair and interfaces[host].leads_to(other.address) is False:
+                yield entry, f"it is paired with {other.interface} of {peer}, whose {other.address} no route leads to"
+                break
+
+
+def _has_carrier(entry: LinkAddress, interfaces: Interfaces) -> bool:
+    link = interfaces.link(entry.interface)
+    return link is None or link.is_running
 
 
 def _is_listed(entry: LinkAddress, words: Iterable[str]) -> bool:

@@ -21,6 +21,7 @@ from doctor.facts.socket_choice import (
     nccl_choice,
     openmpi_addresses,
     openmpi_choices,
+    openmpi_strays,
     tensorpipe_choice,
 )
 from doctor.job import LaunchConfig
@@ -45,8 +46,12 @@ class FleetSockets(msgspec.Struct, frozen=True):
 
     @property
     def uses_gloo(self) -> bool:
-        """Without an accelerator, and not with MindSpore, gloo is all that there is."""
-        return not (self.npus or self.gpus) and self.launch.framework != "mindspore"
+        """Without an accelerator, and not with MindSpore, gloo is all that there is.
+
+        Ranks of Open MPI may send by MPI alone, where nothing tells them the address of torch's store.
+        """
+        by_mpi = self.uses_openmpi and not self.launch.master_addr
+        return not (self.npus or self.gpus or by_mpi) and self.launch.framework != "mindspore"
 
     @property
     def uses_openmpi(self) -> bool:
@@ -71,20 +76,26 @@ class FleetSockets(msgspec.Struct, frozen=True):
         mindspore = {host: self._without_shared_address(host, MINDSPORE_ADDRESS) for host in hosts}
         yield {host: choice for host in hosts for choice in mindspore_choice(mindspore[host], hosts[host])}
 
-    def openmpi_shared(self) -> Iterator[tuple[LinkAddress, list[str]]]:
-        """An interface that Open MPI uses by itself, and the hosts that all have its address, as those of docker0.
+    def openmpi_doubts(self) -> Iterator[tuple[LinkAddress, list[str], str]]:
+        """An interface that Open MPI uses by itself, the hosts that have it, and why it leads to none of the others.
 
         Nothing where the job's variables show that the ranks send through torch or MindSpore.
         """
         if not self.uses_openmpi or self.launch.framework == "mindspore" or self.launch.master_addr:
             return
+        used = {host: openmpi_addresses(self.environ(host), self.interfaces[host]) for host in self.interfaces}
         owners: dict[str, list[str]] = defaultdict(list)
         first: dict[str, LinkAddress] = {}
-        for host, interfaces in self.interfaces.items():
-            for entry in openmpi_addresses(self.environ(host), interfaces):
+        for host, entries in used.items():
+            for entry in entries:
                 owners[entry.address].append(host)
                 first.setdefault(entry.address, entry)
-        yield from ((first[address], hosts) for address, hosts in owners.items() if len(hosts) > 1)
+        for address, hosts in owners.items():
+            if len(hosts) > 1:
+                yield first[address], hosts, f"{len(hosts)} hosts have its address {address}"
+        shared = {address for address, hosts in owners.items() if len(hosts) > 1}
+        own = {host: [entry for entry in entries if entry.address not in shared] for host, entries in used.items()}
+        yield from openmpi_strays(own, self.interfaces)
 
     def _gloo(self) -> Iterator[dict[str, SocketChoice]]:
         if not (self.uses_gloo or any(GLOO_INTERFACE in self.environ(host) for host in self.interfaces)):
@@ -121,7 +132,7 @@ class Unreachable(msgspec.Struct, frozen=True):
     choice: SocketChoice
     reason: str
     kind: str
-    """loopback, shared, family or route."""
+    """loopback, shared, family, carrier or route."""
 
 
 def unreachable(chosen: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]) -> list[Unreachable]:
@@ -136,7 +147,8 @@ def unreachable(chosen: Mapping[str, SocketChoice], interfaces: Mapping[str, Int
     used = {host: choice for host, choice in chosen.items() if choice.address}
     if len(used) < 2:
         return []
-    faults = [*_families(used), *_loopback(used), *_shared(used, interfaces)]
+    faults = [*_families(used), *_loopback(used), *_shared(used, interfaces), *_without_carrier(used, interfaces)]
+    faults += _link_local(used)
     blamed = {fault.host for fault in faults}
     rest = {host: choice for host, choice in used.items() if host not in blamed and not choice.is_loopback}
     return [*faults, *_routes(rest, interfaces)]
@@ -189,6 +201,27 @@ def _shared(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interface
         if harmed:
             reason = f"{len({*owners[address], *hosts})} hosts have this address"
             yield from (Unreachable(host, used[host], reason, "shared") for host in hosts)
+
+
+def _link_local(used: Mapping[str, SocketChoice]) -> Iterator[Unreachable]:
+    """Gloo announces the number of its own interface with such an address. Measured with PyTorch 2.13: none connect."""
+    for host, choice in used.items():
+        if choice.library == "Gloo" and ipaddress.ip_address(choice.address).is_link_local and ":" in choice.address:
+            yield Unreachable(host, choice, "it is a link-local address, which has no meaning on other hosts", "family")
+
+
+def _without_carrier(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]) -> Iterator[Unreachable]:
+    """An interface that is down loses its address; one without a carrier still has the route to its network."""
+    networks = {host: entry.network for host in used if (entry := interfaces[host].holder(used[host].address))}
+    members = Counter(networks.values())
+    for host, choice in used.items():
+        link = interfaces[host].link(choice.interface)
+        if link is None or link.is_loopback or link.is_running or choice.is_loopback:
+            continue
+        if not link.is_up:
+            yield Unreachable(host, choice, f"interface {link.name} is down", "carrier")
+        elif members[networks.get(host, "")] > 1:
+            yield Unreachable(host, choice, f"interface {link.name} has no carrier", "carrier")
 
 
 def _routes(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]) -> list[Unreachable]:

@@ -14,6 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
 
+from doctor.job.variable_words import FAMILIES, WordIndex
+
 _NCCL = """
 ALGO ALLGATHERV_ENABLE ALLOC_P2P_NET_LL_BUFFERS ASYNC_ERROR_HANDLING BLOCKING_WAIT BUFFSIZE CGA_CLUSTER_SIZE
 CHECKS_DISABLE CHECK_MODE CHECK_POINTERS CHUNK_SIZE COLLNET_ENABLE COLLNET_NODE_THRESHOLD COMM_BLOCKING COMM_ID
@@ -141,7 +143,8 @@ def documented_variables() -> frozenset[str]:
 def intended_name(name: str) -> str:
     """The variable of the list that a name is misspelt from: one letter too many, too few, other, or two exchanged.
 
-    Empty for a name of the list, and for one that is like none of them, or like several.
+    Else the one with the same words in other forms, see `doctor.job.variable_words`. Empty for a name of the list, and
+    for one that is like none of them, or like several.
 
     >>> intended_name("GLOO_SOCKET_IFNAM"), intended_name("MASTER_ADRD"), intended_name("NCCL_DEBUG")
     ('GLOO_SOCKET_IFNAME', 'MASTER_ADDR', '')
@@ -150,6 +153,10 @@ def intended_name(name: str) -> str:
         return ""
     candidates = (_by_end().get(end, ()) for end in _ends(name))
     likely = {other for others in candidates for other in others if _is_one_slip(name, other)}
+    family = name.partition("_")[0]
+    likely = {other for other in likely if family == other.partition("_")[0] or family not in FAMILIES}
+    if not likely:
+        return _word_index().intended(name)
     return likely.pop() if len(likely) == 1 else ""
 
 
@@ -158,6 +165,11 @@ def misspelt(names: Iterable[str]) -> dict[str, str]:
     listed = set(names)
     pairs = ((name, intended_name(name)) for name in sorted(listed))
     return {name: intended for name, intended in pairs if intended and intended not in listed}
+
+
+@cache
+def _word_index() -> WordIndex:
+    return WordIndex(documented_variables())
 
 
 @cache

@@ -26,9 +26,12 @@ HCCL_PORTS = 32
 
 _BY_HOST = frozenset(BY_HOST)
 
-_STARTS_ON_ITS_OWN_HOST = ("torchrun", "deepspeed")
-"""Launchers whose ranks meet at the address in the line also where there is one host: accelerate ignores it there, and
-the scheduler of msrun may be elsewhere."""
+_STARTS_ON_ITS_OWN_HOST = ("torchrun", "deepspeed", "msrun")
+"""Launchers whose ranks meet at the address in the line also where there is one host: accelerate ignores it there.
+
+msrun starts the scheduler where the address is the host's own, and nowhere else (MindSpore,
+parallel/cluster/process_entity/_api.py, ``is_master``).
+"""
 
 Product = Literal["A1", "A2", "A3"]
 
@@ -70,6 +73,8 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     max_nodes: int | None = None
     outer_nodes: int | None = None
     starts_here: bool = False
+    store_by_name: bool = False
+    announces_name: bool = False
     refused: tuple[tuple[str, str, str, str], ...] = ()
     unresolved: dict[str, str] = {}
     time_limit_s: float | None = None

@@ -2,7 +2,8 @@
 
 Sources: NCCL, "Environment Variables" (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html) and src/ of
 2.29 (https://github.com/NVIDIA/nccl): ``ncclLoadParam`` reads numbers with strtoll and base 0, so that of ``true`` 0 is
-left and of ``8M`` 8; ``ncclDebugInit``, ``parseList`` (src/graph/tuning.cc), ``ncclGetLevel`` (src/graph/paths.cc).
+left and of ``8M`` 8; ``ncclDebugInit``, ``ncclGetLevel``, ``ncclEnvSocketFamily``, ``ncclNetInit``;
+NCCL_ALGO and NCCL_PROTO are in `doctor.job.nccl_lists`.
 PyTorch, torch/csrc/distributed/c10d/Utils.hpp (``getCvarBool``, ``getCvarInt``, which raise) and
 c10/core/AllocatorConfig.cpp. OpenMP 5.2, chapter 21; libgomp prints "Invalid value for environment variable" and goes
 on (GCC 14, measured). CUDA, "CUDA Environment Variables".
@@ -15,9 +16,9 @@ from collections.abc import Callable, Mapping
 
 _NUMBER = r"\s*[+-]?(0[xX][0-9a-fA-F]+|[0-9]+)\s*"
 _LEVELS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS")
-_SUBSYSTEMS = "INIT|COLL|P2P|SHM|NET|GRAPH|TUNING|ENV|ALLOC|CALL|PROXY|NVLS|BOOTSTRAP|REG|PROFILE|RAS|GIN|ALL"
-_ALGORITHMS = "TREE|RING|COLLNETDIRECT|COLLNETCHAIN|NVLS|NVLSTREE|PAT|COLLNET"
-_FUNCTIONS = "BROADCAST|REDUCE|ALLGATHER|ALLGATHERV|REDUCESCATTER|ALLREDUCE|SENDRECV|SEND|RECV|ALLTOALL|GATHER|SCATTER"
+_SUBSYSTEMS = (
+    "INIT|COLL|P2P|SHM|NET|GRAPH|TUNING|ENV|ALLOC|CALL|PROXY|NVLS|BOOTSTRAP|REG|PROFILE|RAS|GIN|ALLOC_HOST|DESTROY|ALL"
+)
 _ENDPOINT = r"(\[[^\]]+\]|[^:\[\]]+):[0-9]{1,5}"
 
 LARGEST, MOST_DIGITS = (1 << 63) - 1, 24
@@ -34,6 +35,11 @@ def _one_of(*choices: str) -> Rule:
 
 def _matching(pattern: str, expected: str) -> Rule:
     return lambda value: "" if len(value) < 4096 and re.fullmatch(pattern, value, re.ASCII | re.I) else expected
+
+
+def _exactly(pattern: str, expected: str) -> Rule:
+    """As `_matching`, where NCCL compares with strcmp: small letters are another word."""
+    return lambda value: "" if len(value) < 4096 and re.fullmatch(pattern, value, re.ASCII | re.DOTALL) else expected
 
 
 def _number(least: int, most: int) -> Rule:
@@ -66,13 +72,6 @@ def _any_number(value: str) -> str:
     return "" if right else f"a whole number: NCCL reads {_strtoll(value)} there"
 
 
-def _list_of(names_pattern: str, functions: str, example: str) -> Rule:
-    """``ring``, ``^tree``, ``ring;allreduce:tree,ring``."""
-    names = rf"\^?({names_pattern})(,({names_pattern}))*"
-    part = rf"(({functions}):)?{names}" if functions else names
-    return _matching(rf"{part}(;{part})*;?", f"such as {example}, of {names_pattern.replace('|', ', ')}")
-
-
 _NCCL_NUMBERS = """
 BUFFSIZE CGA_CLUSTER_SIZE CHECKS_DISABLE COLLNET_ENABLE COLLNET_NODE_THRESHOLD COMM_BLOCKING CUMEM_ENABLE
 CUMEM_HOST_ENABLE DMABUF_ENABLE GDRCOPY_ENABLE GRAPH_MIXING_SUPPORT GRAPH_REGISTER IB_ADAPTIVE_ROUTING
@@ -94,12 +93,14 @@ _TORCH_NUMBERS = """
 ASYNC_ERROR_HANDLING COORD_CHECK_MILSEC HEARTBEAT_TIMEOUT_SEC TRACE_BUFFER_SIZE WAIT_TIMEOUT_DUMP_MILSEC
 """
 
-_LEVEL = _one_of(*_LEVELS, *map(str, range(-2, 12)))
-_FAMILY = _one_of("AF_INET", "AF_INET6")
+_LEVEL = _exactly("|".join(_LEVELS[:-2]) + "|[0-9].*", ", ".join(_LEVELS[:-2]) + ", in capitals")
+_FAMILY = _exactly("AF_INET6?", "AF_INET or AF_INET6, in capitals")
+_NO_NETWORK = (
+    r"(?i:tcp|tcp/?ip|udp|sockets|eth(ernet)?[0-9]*|roce(v2)?|infiniband|rdma|verbs|ib[0-9]+|mlx.*|true|false|on|off)"
+)
 
 PASSED_OVER: Mapping[str, Rule] = {
     "CUDA_DEVICE_MAX_CONNECTIONS": _number(1, 32),
-    "NCCL_ALGO": _list_of(_ALGORITHMS, _FUNCTIONS, "ring or allreduce:tree,ring"),
     "NCCL_CROSS_NIC": _number(0, 2),
     "NCCL_CTA_POLICY": _matching(
         r"-?[0-9]{1,2}|(DEFAULT|EFFICIENCY|ZERO)(\|(DEFAULT|EFFICIENCY|ZERO))*", "DEFAULT, EFFICIENCY or ZERO"
@@ -118,12 +119,14 @@ PASSED_OVER: Mapping[str, Rule] = {
     "NCCL_MNNVL_ENABLE": _number(0, 2),
     "NCCL_NETDEVS_POLICY": _matching(r"AUTO|ALL|MAX:[0-9]{1,3}", "AUTO, ALL or MAX:2"),
     "NCCL_NET_GDR_LEVEL": _LEVEL,
-    "NCCL_NET_MERGE_LEVEL": _one_of("PORT", *_LEVELS),
+    "NCCL_NET_MERGE_LEVEL": _exactly(
+        "(LOC|PORT|PIX|PXB|P2C|PXN|PHB|SYS).*", "LOC, PORT, PIX, PXB, P2C, PXN, PHB or SYS, in capitals"
+    ),
+    "NCCL_NET_MERGE_POLICY": _one_of("ALL", "RAIL"),
     "NCCL_NSOCKS_PERTHREAD": _number(-2, 16),
     "NCCL_NTHREADS": _one_of("-2", "64", "128", "256", "512", "1024"),
     "NCCL_NVLS_ENABLE": _number(0, 2),
     "NCCL_P2P_LEVEL": _LEVEL,
-    "NCCL_PROTO": _list_of("LL|LL128|SIMPLE", _FUNCTIONS, "LL128 or ^LL128;allreduce:LL128"),
     "NCCL_RAS_ADDR": _matching(_ENDPOINT, "a host and a port, such as localhost:28028"),
     "NCCL_SOCKET_FAMILY": _FAMILY,
     "NCCL_SOCKET_NTHREADS": _number(-2, 16),
@@ -166,6 +169,9 @@ _BEGINS_WITH_NUMBER = _matching(r"\s*[+-]?[0-9].*", "a whole number")
 
 ENDS_NCCL: Mapping[str, Rule] = {
     "NCCL_COMM_ID": _matching(_ENDPOINT, "a host and a port, such as 10.0.0.1:29400"),
+    "NCCL_NET": lambda value: (
+        "IB or Socket, or the name of a plugin" if re.fullmatch(rf"{_NO_NETWORK}|[0-9]+", value, re.ASCII) else ""
+    ),
     "PYTORCH_ALLOC_CONF": _ALLOCATOR,
     "PYTORCH_CUDA_ALLOC_CONF": _ALLOCATOR,
     **dict.fromkeys(

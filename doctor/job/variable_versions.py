@@ -109,15 +109,15 @@ def not_read(
     >>> [row.variable for row in not_read({"NCCL_NVLS_ENABLE": "0", "NCCL_DEBUG": "INFO"}, "2.10.3", "")]
     ['NCCL_NVLS_ENABLE']
     """
-    installed = _numbers(nccl)
+    installed = release_numbers(nccl)
     for name in sorted(environ):
         since = _nccl_since().get(name, "")
         until, replacement = _NCCL_UNTIL.get(name, ("", ""))
-        if installed and since and installed < _numbers(since):
+        if installed and since and installed < release_numbers(since):
             yield VariableNotRead(name, "NCCL", since=since)
-        elif installed and until and installed >= _numbers(until):
+        elif installed and until and installed >= release_numbers(until):
             yield VariableNotRead(name, "NCCL", until=until, replacement=replacement)
-    release = _numbers(torch)
+    release = release_numbers(torch)
     if release and release < _TORCH_RENAMED:
         for name in sorted(_TORCH_OLD_NAMES.keys() & environ.keys()):
             if _TORCH_OLD_NAMES[name] not in environ:
@@ -126,7 +126,7 @@ def not_read(
         yield VariableNotRead(name, "torch_npu", since=since, replacement=old)
     for name, since in HCCL_SINCE.items():
         release = tuple(map(int, re.findall(r"[0-9]{1,4}", cann, re.ASCII)[:2]))  # 8.0.RC3, 9.1.0-beta.1
-        if name in environ and release and release < _numbers(since)[:2]:
+        if name in environ and release and release < release_numbers(since)[:2]:
             yield VariableNotRead(name, "HCCL", since=since)
 
 
@@ -143,7 +143,7 @@ def _nccl_since() -> dict[str, str]:
     return versions
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def release_numbers(version: str) -> tuple[int, ...]:
     """``2.21.5`` and ``2.1.0+cu118`` as numbers; empty for what is no version."""
     try:
         return version_numbers(version.partition("+")[0])

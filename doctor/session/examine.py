@@ -440,11 +440,9 @@ def _probe_inputs(
         hosts=tuple(hosts),
         python=launch.python,
         master_addr=launch.master_addr,
+        announces_name=launch.announces_name,
         folders=job_folders(job_environ) if job_environ else (),
         temporary_folder=temporary_folder(job_environ),
-        ports=(
-            launch.master_port,
-            *(port for span in launch.hccl_ports for port in range(span.first, span.last + 1)),
-        ),
+        ports=(launch.master_port, *(port for span in launch.hccl_ports for port in range(span.first, span.last + 1))),
         rank_table=path if not path or os.path.isabs(path) else str(Path.cwd() / path),
     )

@@ -16,6 +16,7 @@ GROUPS = {
     "fix": "interrupted applies and undos on real hosts: restored exactly, or refused",
     "transport": "hosts that die, hang or lie under every transport, and launcher jobs",
     "hostile": "mutated inputs through every parser: no crash, no hang, no false OK",
+    "interfaces": "random networks, variables and launchers: an error exactly where the real job dies",
     "signals": "signals at random moments: one line, the right exit code",
 }
 

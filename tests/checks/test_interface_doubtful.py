@@ -103,7 +103,7 @@ def with_docker() -> dict[str, list[Fact]]:
 def test_open_mpi_uses_an_address_that_all_hosts_have(options: str) -> None:
     launch = config(f"mpirun -np 2 -H w1,w2 {options} ./program")
     outcome = judged(NAME, with_docker(), launch)
-    reason = "2 hosts have its address 172.17.0.1; a program that sends by MPI hangs"
+    reason = "2 hosts have its address 172.17.0.1; a program that sends by MPI hangs or ends"
     assert said(outcome) == [("w1 w2", f"Open MPI uses every interface, also docker0: {reason}")]
     assert outcome.findings[0].values["setting"] == "OMPI_MCA_btl_tcp_if_include"
 
@@ -127,3 +127,26 @@ def test_open_mpi_does_not_use_it(line: str) -> None:
 
 def test_addresses_of_their_own_are_no_fault_of_open_mpi() -> None:
     assert said(judged(NAME, bridged(), config("mpirun -np 2 -H w1,w2 ./program"))) == []
+
+
+def test_open_mpi_pairs_interfaces_that_have_no_route() -> None:
+    """Of two hosts with one more network each: measured with 4.1, "Network is unreachable"."""
+    hosts: dict[str, list[Fact]] = {
+        f"w{n}": [interfaces(eth0=f"10.0.0.{n}/24", eno7=f"10.{n}.0.1/24"), named(f"w{n}", f"10.0.0.{n}")]
+        for n in (1, 2)
+    }
+    launch = config("mpirun -np 2 -H w1,w2 ./program")
+    first = "it is paired with eno7 of w2, whose 10.2.0.1 no route leads to; a program that sends by MPI hangs or ends"
+    assert said(judged(NAME, hosts, launch))[0] == ("w1", f"Open MPI uses every interface, also eno7: {first}")
+    hosts["w2"] = [interfaces(eth0="10.0.0.2/24"), named("w2", "10.0.0.2")]
+    assert said(judged(NAME, hosts, launch)) == []
+
+
+def test_open_mpi_uses_an_interface_without_a_carrier() -> None:
+    hosts: dict[str, list[Fact]] = {
+        f"w{n}": [interfaces(link("ib0", running=False), ib0=f"10.1.0.{n}/24"), named(f"w{n}", f"10.0.0.{n}")]
+        for n in (1, 2)
+    }
+    found = said(judged(NAME, hosts, config("mpirun -np 2 -H w1,w2 ./program")))
+    reason = "it has no carrier; a program that sends by MPI hangs or ends"
+    assert found == [("w1 w2", f"Open MPI uses every interface, also ib0: {reason}")]

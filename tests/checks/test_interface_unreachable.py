@@ -171,3 +171,44 @@ def test_a_large_fleet_with_one_docker0() -> None:
     }
     (finding,) = judged(NAME, hosts, job(**GLOO)).findings
     assert len(finding.hosts) == 1024
+
+
+def test_an_interface_without_a_carrier_leads_nowhere() -> None:
+    hosts = {
+        f"w{n}": [
+            interfaces(link("ib0", running=n != 2), eth0=f"10.0.0.{n}/24", ib0=f"10.1.0.{n}/24"),
+            named(f"w{n}", ""),
+        ]
+        for n in (1, 2, 3)
+    }
+    assert blamed(hosts, GLOO_SOCKET_IFNAME="ib0") == {"w2": "interface ib0 has no carrier"}
+    assert blamed(hosts, GLOO_SOCKET_IFNAME="eth0") == {}
+
+
+def test_an_interface_that_is_down_has_lost_its_address() -> None:
+    hosts = {
+        f"w{n}": [interfaces(link("ib0", up=n != 1), ib0=f"10.{n}.0.1/24", routes=("10.0.0.0/8",)), named(f"w{n}", "")]
+        for n in (1, 2)
+    }
+    assert blamed(hosts, GLOO_SOCKET_IFNAME="ib0") == {"w1": "interface ib0 is down"}
+
+
+def test_a_route_over_an_interface_without_a_carrier_is_none() -> None:
+    """w1 has the address in a network of its own; the route of w2 to it goes over a dead port."""
+    hosts: dict[str, list[Fact]] = {
+        "w1": [interfaces(ib0="10.1.0.1/24", routes=("10.2.0.0/24",)), named("w1", "")],
+        "w2": [interfaces(link("eth0", running=False), ib0="10.2.0.2/24", routes=("10.1.0.0/24",)), named("w2", "")],
+    }
+    assert set(blamed(hosts, GLOO_SOCKET_IFNAME="ib0")) == {"w2"}
+
+
+def test_gloo_does_not_connect_by_link_local_addresses() -> None:
+    hosts: dict[str, list[Fact]] = {f"w{n}": [interfaces(ib0=f"fe80::{n}/64"), named(f"w{n}", "")] for n in (1, 2)}
+    reason = "it is a link-local address, which has no meaning on other hosts"
+    assert blamed(hosts, GLOO_SOCKET_IFNAME="ib0") == {"w1": reason, "w2": reason}
+
+
+def test_torchs_rpc_is_a_warning() -> None:
+    """Recipes set its variable beside Gloo's, for jobs without any RPC."""
+    outcome = judged(NAME, plain(2), job(TP_SOCKET_IFNAME="lo"))
+    assert {outcome.severity_of(one).value for one in outcome.findings} == {"warning"}

@@ -131,8 +131,8 @@ def test_rank_zero_is_on_the_master(first: dict[str, str], second: dict[str, str
     ]
 
 
-def torchrun(line: str) -> LaunchConfig:
-    source = of_launch_line(["torchrun", *line.split(), "train.py"], {})
+def torchrun(line: str, launcher: str = "torchrun") -> LaunchConfig:
+    source = of_launch_line([*launcher.split(), *line.split(), "train.py"], {})
     return LaunchConfig.from_options(source.complete(LaunchOptions()))
 
 
@@ -145,6 +145,12 @@ ONE_HOST: list[tuple[LaunchConfig, dict[str, str] | None]] = [
     (torchrun("--nnodes 1 --master-addr w1"), {}),
     (job(MASTER_ADDR="10.9.9.9", WORLD_SIZE="1"), OF_ANOTHER),
     (job(MASTER_ADDR="10.0.0.1", WORLD_SIZE="1"), {}),
+    (torchrun("--worker_num 2 --local_worker_num 2 --master_addr 10.9.9.9", "msrun"), OF_ANOTHER),
+    (torchrun("--worker_num 2 --local_worker_num 2 --master_addr 10.0.0.1", "msrun"), {}),
+    (torchrun("--worker_num 2 --local_worker_num 2", "msrun"), None),
+    (torchrun("--worker_num 4 --local_worker_num 2 --master_addr 10.9.9.9", "msrun"), None),
+    (torchrun("--num_machines 1 --num_processes 2 --main_process_ip 10.9.9.9", "accelerate launch"), None),
+    (torchrun("--num_gpus 2 --master_addr 10.9.9.9", "deepspeed"), OF_ANOTHER),
     (torchrun("--nnodes 1"), None),
     (torchrun("--standalone --master-addr 10.9.9.9"), None),
     (torchrun("--nnodes 1:2 --master-addr 10.9.9.9"), None),
@@ -171,3 +177,53 @@ def test_one_host_whose_interfaces_cannot_be_read_is_unknown_only_where_its_mast
     cache = FactCache({"w1": HostRecord(Visit(), {})})
     for launch, status in [(job(), Status.SKIPPED), (ONE_HOST[0][0], Status.UNKNOWN)]:
         assert evaluate_check(check(NAME), ("w1",), cache, {LaunchConfig: launch}).status is status
+
+
+C10D = "--nnodes 3 --rdzv-backend c10d --rdzv-endpoint"
+
+
+def rendezvous(options: str, own: dict[str, str]) -> dict[str, str]:
+    """What torchrun's agents make of three hosts, of which some have other addresses for their own names."""
+    hosts = plain(3)
+    addresses = {host: f"10.0.0.{number}" for number, host in enumerate(hosts, 1)}
+    for host, facts in hosts.items():
+        others = {name: address for name, address in addresses.items() if name != host}
+        facts[1] = msgspec.structs.replace(named(host, own.get(host, addresses[host]), **others), full=host)
+    outcome = judged(NAME, hosts, torchrun(options))
+    return {host: str(one.values["reason"]) for one in outcome.findings for host in one.hosts}
+
+
+@pytest.mark.parametrize(
+    ("options", "own", "guilty"),
+    [
+        (f"{C10D} 10.0.0.1", {}, {}),
+        (f"{C10D} 10.0.0.1", {"w1": "127.0.1.1"}, {"w1": "torchrun opens no store"}),
+        (f"{C10D} w1", {"w1": "127.0.1.1"}, {}),
+        (f"{C10D} 10.0.0.1", {"w2": "127.0.1.1"}, {}),
+        (f"{C10D} 10.0.0.1", {"w1": "192.168.0.1"}, {"w1": "torchrun opens no store"}),
+        (f"{C10D} 10.0.0.1", {"w2": ""}, {"w2": "which ends torchrun"}),
+        (f"{C10D} 10.0.0.1 --rdzv-conf is_host=1", {"w1": "127.0.1.1"}, {}),
+        ("--nnodes 3 --master-addr 10.0.0.1", {"w1": "127.0.1.1"}, {}),
+        ("--nnodes 3 --master-addr 10.0.0.1", {"w2": ""}, {}),
+    ],
+)
+def test_the_host_of_the_endpoint_must_know_itself_by_its_name(
+    options: str, own: dict[str, str], guilty: dict[str, str]
+) -> None:
+    """As measured with PyTorch 2.13; the usual cause is Debian's line ``127.0.1.1 NAME``."""
+    found = rendezvous(options, own)
+    assert found.keys() == guilty.keys()
+    assert all(found[host].endswith(reason) for host, reason in guilty.items())
+
+
+@pytest.mark.parametrize("options", [f"{C10D} 10.0.0.2", f"{C10D} 10.0.0.2 --local-addr 10.0.0.2"])
+def test_rank_0_is_found_by_the_first_name_of_all(options: str) -> None:
+    """The agent of w1 announces "w1", whatever host has the endpoint."""
+    hosts = plain(3)
+    for number, (host, facts) in enumerate(hosts.items(), 1):
+        w1 = {"w1": "127.0.1.1" if host == "w3" else "10.0.0.1"} if host != "w1" else {}
+        facts[1] = msgspec.structs.replace(named(host, f"10.0.0.{number}", **w1), full=host)
+    outcome = judged(NAME, hosts, torchrun(options))
+    reasons = {host: str(one.values["reason"]) for one in outcome.findings for host in one.hosts}
+    announced = "is not where the ranks meet: w1 announces itself as w1, which is loopback here"
+    assert reasons == ({} if "local" in options else {"w3": announced})

@@ -138,13 +138,14 @@ def jobs(make_fleet: Callable[..., Fleet]) -> Iterator[GlooFleet]:
 
 
 def verdict(
-    fleet: Fleet, environ: Mapping[str, str], areas: Sequence[str] = ("connectivity",)
+    fleet: Fleet, environ: Mapping[str, str], areas: Sequence[str] = ("connectivity",), line: Sequence[str] = ()
 ) -> tuple[int, dict[str, Any]]:
-    """Exit code of `doctor check`, and by check the hosts of its findings."""
+    """Exit code of `doctor check`, and by check the hosts of its findings. ``line``: the launch line."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "MASTER", "RANK"))}
     argv = [sys.executable, "-m", "doctor", "check", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--json"]
     selected = [word for area in areas for word in ("--select", area)]
-    done = fleet.run([*argv, *selected], env={**clean, **environ}, cwd=Path(__file__).parents[2], timeout=100)
+    launch = ["--", *line] if line else []
+    done = fleet.run([*argv, *selected, *launch], env={**clean, **environ}, cwd=Path(__file__).parents[2], timeout=100)
     assert done.stdout, done.stderr
     outcomes = json.loads(done.stdout)["outcomes"]
     assert not any(one["crashed"] for one in outcomes)

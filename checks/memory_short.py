@@ -1,25 +1,44 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.memory import HostMemory, format_bytes
+from doctor.facts.control_group import ControlGroup
+from doctor.facts.gpu import GpuCards
+from doctor.facts.memory import GIB, MIB, HostMemory, format_bytes, host_rank_count
+from doctor.facts.npu import NpuInventory
+from doctor.job import LaunchConfig
 
 MIN_AVAILABLE_SHARE = 0.1
+PER_RANK, PER_DEVICE_RANK = 256 * MIB, GIB
 
 
 @check(severity=WARNING, area="memory")
-def memory_short(memory: HostMemory) -> Iterator[Finding]:
-    """At least a tenth of the host's memory is available.
+def memory_short(
+    memory: HostMemory,
+    group: ControlGroup | None,
+    npus: NpuInventory | None,
+    gpus: GpuCards | None,
+    launch: LaunchConfig,
+) -> Iterator[Finding]:
+    """At least a tenth of the memory of the host, and of the job's control group, is available.
 
     ## Why it matters
     When memory runs out the kernel kills the largest process, most often a rank (exit by signal 9), or HCCL cannot get
     its buffers (EI0007). A host that is short before the job starts is used by another user or by a leftover
-    process.
+    process. A container, a job of Slurm and a service have a control group, whose limit may be far below the host's
+    memory: all ranks share it, and so does what they keep in /dev/shm.
 
     ## What to do
-    Find the processes that hold it on {host}: `ps -eo pid,user,rss,etime,args --sort=-rss | head`.
+    Find the processes that hold it on {host}: `ps -eo pid,user,rss,etime,args --sort=-rss | head`. Where the message
+    names a file under /sys/fs/cgroup, raise that limit: `docker run --memory`, resources.limits.memory in Kubernetes,
+    `--mem` of sbatch, MemoryMax= and MemoryHigh= of a service or of user.slice.
 
     ## Source
     proc_meminfo(5), MemAvailable: what programs can get without swapping. The share is ours.
+    Linux, Documentation/admin-guide/cgroup-v2.rst: above memory.max the kernel kills, above memory.high it holds
+    processes back; the limit of every group above the process's own counts too. What a group uses is taken without its
+    cache of files. A rank on a CPU needs 256 MiB (PyTorch 2.13 holds 216 MB of its own after init_process_group,
+    measured), one with an NPU or GPU 1 GiB; that is ours, no vendor names a number. In an SSH session the control group
+    is that of the session; a scheduler or service may start the job in another one.
     """
     if memory.available < MIN_AVAILABLE_SHARE * memory.total:
         yield Finding(
@@ -27,4 +46,24 @@ def memory_short(memory: HostMemory) -> Iterator[Finding]:
             observed=format_bytes(memory.available),
             total=format_bytes(memory.total),
             expected=format_bytes(int(MIN_AVAILABLE_SHARE * memory.total)),
+        )
+    devices = len(npus.devices) if npus else gpus.pci if gpus else 0
+    ranks = max(1, host_rank_count(launch, devices))
+    needed = ranks * (PER_DEVICE_RANK if devices else PER_RANK)
+    short = [
+        (bound.available - required, required, bound)
+        for bound in (group.memory if group else ())
+        if bound.limit < memory.total
+        if bound.available < (required := max(needed, int(MIN_AVAILABLE_SHARE * bound.limit)))
+    ]
+    if short:
+        _, required, bound = min(short, key=lambda item: item[0])
+        yield Finding(
+            "{observed} of {total} are available below the limit in {setting}; expected at least {expected} (ranks of "
+            "the host: {ranks})",
+            observed=format_bytes(bound.available),
+            total=format_bytes(bound.limit),
+            setting=bound.setting,
+            expected=format_bytes(required),
+            ranks=ranks,
         )

@@ -1,14 +1,14 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.container import JobContainer
+from doctor.facts.control_group import ControlGroup
 from doctor.facts.limits import ResourceLimits
 
 MIN_PROCESSES = 4096
 
 
 @check(severity=WARNING, area="kernel")
-def process_limit_low(limits: ResourceLimits, container: JobContainer | None) -> Iterator[Finding]:
+def process_limit_low(limits: ResourceLimits, group: ControlGroup | None) -> Iterator[Finding]:
     """A user of the host may start at least 4096 processes and threads.
 
     ## Why it matters
@@ -18,7 +18,8 @@ def process_limit_low(limits: ResourceLimits, container: JobContainer | None) ->
 
     ## What to do
     On {host}: a line `* - nproc unlimited` in /etc/security/limits.conf (and see /etc/security/limits.d), then log in
-    again. In a container: `docker run --ulimit nproc=-1`, and `--pids-limit -1`.
+    again. Where the message names a file under /sys/fs/cgroup: TasksMax= of the service, or of user.slice, in which the
+    job starts. In a container: `docker run --ulimit nproc=-1`, and `--pids-limit -1`.
 
     ## In a container
     Start the container of {host} again with `docker run --ulimit nproc=-1 --pids-limit -1`. In Kubernetes, Volcano and
@@ -26,8 +27,8 @@ def process_limit_low(limits: ResourceLimits, container: JobContainer | None) ->
 
     ## Source
     No vendor names a number. 4096 is the lowest value that a distribution of today sets (Red Hat's 20-nproc.conf);
-    8 ranks with 512 threads each reach it. Root is not held to it, but to the limit of a container: podman's default is
-    2048 (containers.conf, pids_limit), that of Kubernetes podPidsLimit of the kubelet.
+    8 ranks with 512 threads each reach it. Root is not held to it, but to pids.max of its control group: by default
+    2048 in podman (containers.conf, pids_limit), podPidsLimit of the kubelet in Kubernetes, TasksMax in systemd.
     """
     limit = limits.nproc
     if not limit.allows(MIN_PROCESSES):
@@ -37,10 +38,11 @@ def process_limit_low(limits: ResourceLimits, container: JobContainer | None) ->
             expected=MIN_PROCESSES,
             hard="unlimited" if limit.hard is None else limit.hard,
         )
-    group_limit = container.pids_limit if container and container.engine else None
-    if group_limit is not None and group_limit < MIN_PROCESSES:
+    if group is not None and group.processes is not None and group.processes < MIN_PROCESSES:
         yield Finding(
-            "the container may have {observed} processes and threads; expected at least {expected}",
-            observed=group_limit,
+            "the job's control group may have {observed} processes and threads, by {setting}; expected at least "
+            "{expected}",
+            observed=group.processes,
             expected=MIN_PROCESSES,
+            setting=group.processes_setting,
         )

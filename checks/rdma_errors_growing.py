@@ -14,13 +14,13 @@ def rdma_errors_growing(adapters: RdmaPorts) -> Iterator[Finding]:
 
     ## What to do
     On {host}, for {port}: `mlxlink -d {device} -c` or `ibqueryerrors`. symbol_error, link_downed, port_rcv_errors: the
-    cable, transceiver or switch port. out_of_sequence, packet_seq_err, local_ack_timeout_err, to_retransmits: packets
-    are lost on the way, check PFC and ECN on hosts and switches.
+    cable, transceiver or switch port. out_of_sequence, packet_seq_err, local_ack_timeout_err, to_retransmits,
+    requester_timeout: packets are lost on the way, check PFC and ECN on hosts and switches.
 
     ## Source
     `counters` and `hw_counters` of /sys/class/infiniband/NAME/ports, read twice, one second apart; NVIDIA,
-    Understanding mlx5 Linux Counters; drivers/infiniband/hw of Linux for Broadcom (bnxt_re), AMD (ionic) and AWS (efa),
-    whose names differ.
+    Understanding mlx5 Linux Counters; drivers/infiniband/hw of Linux for Broadcom (bnxt_re), AMD (ionic), AWS (efa),
+    Microsoft (mana), Huawei (hns) and Intel (irdma), whose names differ.
     """
     for name, port in adapters.ports.items():
         if port.growth:

@@ -1,4 +1,4 @@
-"""The container that a process runs in, if in any, and what it was given: devices, mounts, limits, rights."""
+"""The container that a process runs in, if in any, and what it was given: devices, mounts, rights."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ FIRST_VIRTUAL_NPU = 100
 """Device files of virtual NPUs are numbered from here: ``/dev/vdavinci100`` on the host (MindCluster, vNPU guide)."""
 
 
-def describe_container(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C901, PLR0915 - sent as one function
-    """Runs on the host: marks of a container engine, and the devices, mounts, namespaces, rights and limits here."""
+def describe_container(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: marks of a container engine, and the devices, mounts, namespaces and rights here."""
     import os
     import pwd
 
@@ -60,19 +60,6 @@ def describe_container(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C9
         if point in ("/", "/sys", "/proc/sys", "/dev/shm") and "ro" in fields[5].split(","):
             read_only.append(point)
     status = dict(line.split(":", 1) for line in read("/proc/self/status").splitlines() if ":" in line)
-    limits = {}
-    groups = [line.split(":", 2) for line in read("/proc/self/cgroup").splitlines() if line.count(":") > 1]
-    for controller, files in (("pids", ("pids.max",)), ("memory", ("memory.max", "memory.limit_in_bytes"))):
-        texts = []
-        for _, names, path in groups:
-            if names and controller not in names.split(","):
-                continue
-            base, parts = "/sys/fs/cgroup/" + (controller if names else ""), path.strip("/").split("/")
-            for depth in range(len(parts) + 1):
-                folder = os.path.join(base, *parts[:depth])
-                texts += [read(os.path.join(folder, name), 64).strip() for name in files]
-        numbers = [int(text) for text in texts if text.isdigit() and int(text) < 1 << 60]
-        limits[controller] = min(numbers) if numbers else None
     libraries = ["/usr/local/Ascend/driver/lib64/driver", "/usr/local/Ascend/driver/lib64", "/usr/lib64"]
     libraries += ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/nvidia/lib64"]
     libraries += variables.get("LD_LIBRARY_PATH", "").split(":")
@@ -104,7 +91,6 @@ def describe_container(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C9
         "files": [path for path in ("/etc/hccn.conf", "/etc/ascend_install.info") if os.path.isfile(path)],
         "libraries": libraries_present,
         "capabilities": int(status.get("CapEff", "0").strip() or "0", 16),
-        "limits": limits,
         "uid": os.geteuid(),
         "named_user": named,
     }
@@ -125,7 +111,6 @@ class _Answer(msgspec.Struct, frozen=True):
     files: tuple[str, ...]
     libraries: tuple[str, ...]
     capabilities: int
-    limits: dict[str, int | None]
     uid: int
     named_user: bool
 
@@ -151,10 +136,6 @@ class ContainerView(Fact, frozen=True):
     """Which of the drivers' libraries, libascend_hal.so and libcuda.so.1, are found."""
     capabilities: int
     """The effective ones, as a bit mask."""
-    memory_limit: int | None
-    """Bytes that the control group may use; None for no limit."""
-    pids_limit: int | None
-    """Processes and threads that the control group may have; None for no limit."""
     uid: int
     named_user: bool
     """The user has an entry in the password database."""
@@ -179,8 +160,6 @@ class ContainerView(Fact, frozen=True):
             files=data.files,
             libraries=data.libraries,
             capabilities=data.capabilities,
-            memory_limit=data.limits.get("memory"),
-            pids_limit=data.limits.get("pids"),
             uid=data.uid,
             named_user=data.named_user,
             visible_npus=data.variables.get("ASCEND_VISIBLE_DEVICES", ""),
@@ -225,8 +204,7 @@ class JobContainer(ContainerView, frozen=True):
          "sources": ["rw,lowerdir=/var/lib/docker/overlay2/l/A"], "namespaces": {"mnt": 4026532261, "pid": 4026532264},
          "read_only": ["/proc/sys"], "network_cards": 0, "files": [],
          "devices": ["davinci0", "davinci1", "davinci_manager"],
-         "libraries": ["libascend_hal.so"], "capabilities": 2147747323, "limits": {"pids": 4096, "memory": null},
-         "uid": 0, "named_user": true}
+         "libraries": ["libascend_hal.so"], "capabilities": 2147747323, "uid": 0, "named_user": true}
     """
 
     probe = ask(describe_container, job=True)
@@ -241,7 +219,7 @@ class HostContainer(ContainerView, frozen=True):
          "namespaces": {"mnt": 4026531841, "pid": 4026531836}, "read_only": [], "network_cards": 2,
          "devices": ["davinci0"],
          "files": ["/etc/hccn.conf"], "libraries": ["libascend_hal.so"], "capabilities": 2199023255551,
-         "limits": {"pids": null, "memory": null}, "uid": 0, "named_user": true}
+         "uid": 0, "named_user": true}
     """
 
     probe = ask(describe_container)

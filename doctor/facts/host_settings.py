@@ -108,7 +108,7 @@ class HostSettings(Fact, frozen=True):
             huge_pages=chosen[1] if chosen else "",
             reserved_huge_pages=_number(_line(answer, _HUGE_PAGES)),
             numa_balancing=_number(_line(answer, _BALANCING)),
-            numa_nodes=_count(_line(answer, _NODES)),
+            numa_nodes=count_listed(_line(answer, _NODES)),
             clock_source=_line(answer, _CLOCK),
             clock_sources=tuple(_line(answer, _CLOCKS).split()),
             swap_devices=tuple(words[0] for words in swaps if words),
@@ -148,8 +148,12 @@ def _number(text: str) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text, re.ASCII) else None
 
 
-def _count(text: str) -> int:
-    """How many numbers a list such as ``0-1,4`` has."""
+def count_listed(text: str) -> int:
+    """How many numbers a list such as ``0-1,4`` has.
+
+    >>> count_listed("0-1,4"), count_listed("")
+    (3, 0)
+    """
     total = 0
     for part in text.split(","):
         ends = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part, re.ASCII)

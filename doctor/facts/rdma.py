@@ -35,9 +35,21 @@ ERROR_COUNTERS = (
     "req_tx_retry_excd_err",
     "unresponsive_remote_events",
     "impaired_remote_conn_events",
+    "requester_timeout",
+    "requester_oos_nak",
+    "responder_oos",
+    "requester_retries_exceeded",
+    "total_fatal_error",
+    "rx_err_pkt",
+    "tx_err_pkt",
+    "ip4InTruncatedPkts",
+    "ip6InTruncatedPkts",
+    "ip4OutNoRoutes",
+    "ip6OutNoRoutes",
 )
 """Counters that stand still on a sound network: of InfiniBand, mlx5, bnxt_re (to_retransmits to rx_roce_discards),
-ionic, and EFA (the last two)."""
+ionic, EFA (unresponsive_ and impaired_), MANA (requester_timeout to total_fatal_error), hns_roce (rx_err_pkt,
+tx_err_pkt) and irdma. Those of irdma for discarded packets and repeated TCP segments grow on a sound network, too."""
 ROCE_V2 = "RoCE v2"
 
 
@@ -119,6 +131,17 @@ def read_rdma(arguments: dict[str, Any]) -> list[dict[str, Any]]:  # noqa: C901 
         "req_tx_retry_excd_err",
         "unresponsive_remote_events",
         "impaired_remote_conn_events",
+        "requester_timeout",
+        "requester_oos_nak",
+        "responder_oos",
+        "requester_retries_exceeded",
+        "total_fatal_error",
+        "rx_err_pkt",
+        "tx_err_pkt",
+        "ip4InTruncatedPkts",
+        "ip6InTruncatedPkts",
+        "ip4OutNoRoutes",
+        "ip6OutNoRoutes",
     ]
     adapters = []
     active = []

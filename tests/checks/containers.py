@@ -21,8 +21,6 @@ def view(kind: type[View], **more: Any) -> View:
         "files": (),
         "libraries": ("libascend_hal.so", "libcuda.so.1"),
         "capabilities": 0xA80425FB,
-        "memory_limit": None,
-        "pids_limit": None,
         "uid": 0,
         "named_user": True,
     }

@@ -6,6 +6,7 @@ from doctor.facts.limits import Limit, RdmaAdapters
 from doctor.facts.memory import GIB, MIB, HostMemory
 from doctor.job import LaunchConfig
 from tests.checks.containers import container
+from tests.checks.control_groups import control_group, memory_bound
 from tests.checks.limits import FREE, limits
 from tests.checks.looked import judged, said, skipped
 from tests.checks.npus import npus
@@ -20,6 +21,12 @@ GPUS = GpuCards(pci=8, driver="", tool=False)
 @pytest.mark.parametrize("limit", [FREE, Limit(512 * GIB, None)])
 def test_as_much_as_the_host_has_is_well(limit: Limit, device: Fact) -> None:
     assert said(judged(NAME, {"a": [limits(memlock=limit), MEMORY, device]})) == []
+
+
+def test_as_much_as_the_control_group_has_is_well() -> None:
+    group = control_group(memory=(memory_bound(64 * GIB),))
+    assert said(judged(NAME, {"a": [limits(memlock=Limit(64 * GIB, None)), MEMORY, GPUS, group]})) == []
+    assert said(judged(NAME, {"a": [limits(memlock=Limit(63 * GIB, None)), MEMORY, GPUS, group]})) != []
 
 
 @pytest.mark.parametrize("device", [ADAPTERS, GPUS])

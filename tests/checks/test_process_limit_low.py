@@ -1,7 +1,7 @@
 import pytest
 
 from doctor.facts.limits import Limit
-from tests.checks.containers import container
+from tests.checks.control_groups import GROUP, control_group
 from tests.checks.limits import FREE, limits
 from tests.checks.looked import judged, said
 
@@ -17,7 +17,8 @@ def test_too_few() -> None:
     assert outcome.findings[0].values["hard"] == "unlimited"
 
 
-def test_the_limit_of_a_container() -> None:
-    low, free = container(pids_limit=2048), container(pids_limit=2048, engine="")
-    outcome = judged("process-limit-low", {"a": [limits(nproc=FREE), low], "b": [limits(nproc=FREE), free]})
-    assert said(outcome) == [("a", "the container may have 2048 processes and threads; expected at least 4096")]
+def test_the_limit_of_a_control_group() -> None:
+    low = control_group(processes=2048, processes_setting=f"{GROUP}/pids.max")
+    outcome = judged("process-limit-low", {"a": [limits(nproc=FREE), low], "b": [limits(nproc=FREE), control_group()]})
+    text = f"the job's control group may have 2048 processes and threads, by {GROUP}/pids.max; expected at least 4096"
+    assert said(outcome) == [("a", text)]

@@ -77,6 +77,19 @@ def test_the_job_dies_where_dev_shm_is_small_and_lives_where_not(podman: Podman)
 
 
 @pytest.mark.full
+def test_a_container_whose_limits_are_low(podman: Podman) -> None:
+    """With a group of its own: what a program takes beyond the limit ends it, and what stays below it does not."""
+    greedy = f"data = bytearray({300 << 20}); data[::4096] = bytes([1]) * len(data[::4096]); print('it lives')"
+    for memory, processes, dies in (("128m", 1000, True), ("2g", 8192, False)):
+        options = ("--cgroups=enabled", f"--memory={memory}", f"--pids-limit={processes}")
+        report = check(podman, "--shm-size=1g", *options)[1]
+        failed = {outcome["check"] for outcome in report["outcomes"] if outcome["status"] == "failed"}
+        assert failed >= {"memory-short", "process-limit-low"} if dies else not failed & {"memory-short"}, failed
+        done = podman.run(options, [sys.executable, "-c", greedy])
+        assert (done.returncode == 137, "it lives" in done.stdout) == (dies, not dies), done.stderr
+
+
+@pytest.mark.full
 def test_the_gate_of_a_job_in_a_container(podman: Podman) -> None:
     """HOME is read-only, as an image may be: the job lives, and preflight lets it start."""
     gate = [sys.executable, "-m", "doctor", "preflight", "--tier", "quick", "--budget", "60s"]

@@ -38,7 +38,6 @@ def answer(**more: Any) -> dict[str, Any]:
         "files": [],
         "libraries": [],
         "capabilities": 0x800405FB,
-        "limits": {"pids": None, "memory": None},
         "uid": 0,
         "named_user": True,
         **more,

@@ -149,6 +149,15 @@ COUNTERS = {
     # drivers/infiniband/hw/bnxt_re/hw_counters.c
     "bnxt_re": {"to_retransmits": (7, 7), "rx_pkts": (1, 900), "rnr_naks_rcvd": (1, 5), "rx_cnp_pkts": (1, 80)},
     "bnxt_re, packets lost": {"to_retransmits": (7, 19), "seq_err_naks_rcvd": (3, 9)},
+    # drivers/infiniband/hw/mana/counters.c
+    "mana": {"requester_timeout": (2, 2), "responder_rnr_nak": (1, 5), "received_cnps": (1, 80), "rx_packets": (1, 9)},
+    "mana, packets lost": {"requester_timeout": (2, 4), "responder_oos": (0, 3)},
+    # drivers/infiniband/hw/hns/hns_roce_main.c
+    "hns": {"rx_err_pkt": (4, 4), "rx_rc_pkt": (1, 90), "posted_mbx": (1, 5), "mr_reg_err": (0, 1)},
+    "hns, bad packets": {"rx_err_pkt": (4, 6)},
+    # drivers/infiniband/hw/irdma/verbs.c
+    "irdma": {"ip4InDiscards": (1, 8), "tcpRetransSegs": (0, 2), "cnpHandled": (1, 80), "ip4OutNoRoutes": (0, 0)},
+    "irdma, no route": {"ip4OutNoRoutes": (0, 7)},
     # an H100 host of leptonai/gpud: infiniband/class/testdata
     "mlx5": {"duplicate_request": (0, 4), "roce_adp_retrans": (0, 0), "rx_dct_connect": (0, 3), "lifespan": (10, 10)},
 }

@@ -54,6 +54,36 @@ if [ -e /run/kept.sysctl/sysctl.conf ]; then mv /run/kept.sysctl/sysctl.conf /et
 if [ -L /run/kept.sysctl/99-sysctl.conf ]; then mv /run/kept.sysctl/99-sysctl.conf /etc/sysctl.d/; fi
 """
 
+
+def grouped(controller: str, file: str, value: str, unified: str) -> tuple[str, str]:
+    """Puts the host's SSH server, and so every session, into a control group of its own with a limit.
+
+    ``file`` is set on a machine whose control groups are of version 1, ``unified``, as ``file=value``, on one of 2.
+    The group outlives a host that is ended: those of earlier tests are removed here.
+    """
+    unified_file, _, unified_value = unified.partition("=")
+    fault = f"""\
+mount -t tmpfs none /sys/fs/cgroup && cd /sys/fs/cgroup
+if grep -q ':memory:' /proc/self/cgroup; then
+    for name in memory pids cpu cpuset; do mkdir $name && mount -t cgroup -o $name none $name; done
+    top=/sys/fs/cgroup/{controller} file={file} value='{value}'
+else
+    mount -t cgroup2 none /sys/fs/cgroup && echo +{controller} >cgroup.subtree_control
+    top=/sys/fs/cgroup file={unified_file} value='{unified_value}'
+fi
+find $top -maxdepth 1 -name 'doctor-*' -mmin +10 -exec rmdir {{}} + 2>/dev/null || true
+group=$(mktemp -d $top/doctor-XXXXXX)
+echo "$value" >$group/$file
+echo 1 >$group/cgroup.procs
+echo $group >/run/kept.group"""
+    undo = """\
+group=$(cat /run/kept.group)
+for pid in $(cat $group/cgroup.procs); do echo $pid >$group/../cgroup.procs || true; done
+rmdir $group
+umount -R /sys/fs/cgroup"""
+    return fault, undo
+
+
 ROWS = [
     Row("listen-queue-short", *setting(SOMAXCONN, "128"), values={"observed": 128, "expected": 256, "ranks": 32}),
     Row("listen-queue-short", *setting(SOMAXCONN, "128"), fleet="cpu"),
@@ -152,5 +182,16 @@ ROWS = [
         *shown("/proc/sys/net/netfilter/nf_conntrack_count", "999999999"),
         fleet="cpu",
         values={"observed": 999999999},
+    ),
+    Row(
+        "process-limit-low",
+        *grouped("pids", "pids.max", "2048", "pids.max=2048"),
+        fleet="cpu",
+        values={"observed": 2048},
+    ),
+    Row(
+        "cpus-too-few",
+        *grouped("cpu", "cpu.cfs_quota_us", "150000", "cpu.max=150000 100000"),
+        values={"ranks": 8, "observed": "1.5"},
     ),
 ]

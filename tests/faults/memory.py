@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.faults import Row
+from tests.faults.kernel import grouped
 
 SIZE = "findmnt -n -o OPTIONS /dev/shm | tr , '\\n' | grep ^size="
 
@@ -45,6 +46,11 @@ ROWS = [
         "rm /dev/shm/nccl-dead",
         host=2,
         values={"observed": "4 MiB", "count": 1, "objects": ["/dev/shm/nccl-dead"]},
+    ),
+    Row(
+        "memory-short",
+        *grouped("memory", "memory.limit_in_bytes", "1G", "memory.max=1G"),
+        values={"total": "1 GiB", "expected": "8 GiB", "ranks": 8},
     ),
     Row("memory-short", MEMINFO + "mount --bind /run/meminfo /proc/meminfo", "umount /proc/meminfo", fleet="cpu"),
     Row(

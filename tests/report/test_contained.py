@@ -31,9 +31,9 @@ def record(marks: list[str], variables: dict[str, str], root: str) -> HostRecord
     """A host with low limits; without a mark it is a machine."""
     view: dict[str, Any] = {"marks": marks, "variables": variables, "cgroup": "0::/", "root": root, "sources": []}
     view |= {"namespaces": {"mnt": 4026532261}, "read_only": [], "network_cards": 1, "devices": [], "files": []}
-    view |= {"libraries": [], "capabilities": 0, "limits": {}, "uid": 0, "named_user": True}
+    view |= {"libraries": [], "capabilities": 0, "uid": 0, "named_user": True}
     shown = Output(out=msgspec.json.encode(view).decode())
-    absent = {name: {"": Output(ended="absent")} for name in ("GpuCards", "NpuInventory")}
+    absent = {name: {"": Output(ended="absent")} for name in ("ControlGroup", "GpuCards", "NpuInventory")}
     outputs = {"ResourceLimits": {"/proc/self/limits": Output(out=LIMITS)}, "JobContainer": {"": shown}, **absent}
     return HostRecord(Visit(), {**outputs, "HostContainer": {"": shown}})
 

@@ -169,3 +169,41 @@ def test_of_a_very_slow_host_two_exchanges_are_enough_though_one_end_leaves_its_
     told += [Exchange(pair, end) for pair, ends in slow.items() for end in ends]
     told += [Exchange(pair, end, True) for pair, ends in again.items() for end in ends]
     assert ends_of(told) == ({4}, set())
+
+
+BUFFERED = {
+    (0, 1): ((0.0489228, 0.0013884, 0.218895, 0.2199819, 0.2193713), (0.2118029, 0.2188873, 0.2197696, 0.2195312, 0.5)),
+    (0, 2): ((0.3173398, 0.3273973, 0.0037718, 0.2160095, 0.2203721), (0.3089976, 0.3279921, 0.2185842, 0.2202, 0.221)),
+    (1, 2): (
+        (0.0014256, 0.0013187, 0.0010607, 0.0010742, 0.001545),
+        (0.0009279, 0.0009743, 0.0012692, 0.0011119, 0.0011),
+    ),
+}
+"""Times of a real run of three hosts, the first of them behind 40 Mbit/s: by pair, of either end."""
+
+
+@pytest.mark.parametrize("guilty", range(3))
+def test_of_three_hosts_a_slow_one_is_named_though_some_of_its_messages_lie_in_a_buffer(guilty: int) -> None:
+    """One end is done at once now and then, and the next exchange takes as long again: that is no noise."""
+
+    def renumbered(pair: Pair) -> Pair:
+        low, high = ((end + guilty) % 3 for end in pair)
+        return min(low, high), max(low, high)
+
+    told = [Exchange(renumbered(pair), end) for pair, ends in BUFFERED.items() for end in ends]
+    assert ends_of(told) == ({guilty}, set())
+
+
+@pytest.mark.parametrize("times", [3.0, 10.0, 200.0])
+def test_of_three_hosts_the_slow_one_or_the_slow_link_is_named_and_no_other(times: float) -> None:
+    dice, hosts, links = random.Random(9), 0, 0
+    for number in range(60):
+        guilty = number % 3
+        pair = (0, 1) if guilty == 2 else (guilty, 2)
+        named = ends_of(tournament(dice, 3, {guilty: times}, sigma=0.05))
+        assert named in (({guilty}, set()), (set(), set()))
+        hosts += named != (set(), set())
+        named = ends_of(tournament(dice, 3, links={pair: times}, sigma=0.05))
+        assert named in ((set(), {pair}), (set(), set()))
+        links += named != (set(), set())
+    assert min(hosts, links) >= 57

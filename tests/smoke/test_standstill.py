@@ -95,7 +95,12 @@ def test_a_rank_that_gloo_aborts_over_anothers_data_is_its_victim() -> None:
 
 def test_any_other_abort_is_that_ranks_own() -> None:
     assert explain_wrong_size(aborted(2), (3,), "CHECK failed: driver") == aborted(2)
-    assert explain_wrong_size(aborted(2), (), WRONG_SIZE) == aborted(2)
+
+
+def test_where_nobody_is_known_to_have_gone_on_an_abort_over_anothers_data_is_not_certain() -> None:
+    found = explain_wrong_size(aborted(2), (), WRONG_SIZE)
+    assert (found.kind, found.culprit_ranks, found.certainty) == ("dead", (2,), "evidence")
+    assert "may be the victim" in found.evidence[-1]
 
 
 def test_several_links_of_one_host_are_laid_at_it() -> None:

@@ -62,7 +62,7 @@ def test_a_slow_pair_is_measured_again_alone() -> None:
 
 def test_suspects_are_pairs_far_above_most_the_worst_first() -> None:
     schedule = list(worker()["round_robin"](4))
-    times = [[1.0, 1.0, 1.0] for _ in range(4)]
+    times = {rank: [1.0, 1.0, 1.0] for rank in range(4)}
     for turn, pairs in enumerate(schedule):
         for low, high in pairs:
             if (low, high) == (0, 2):
@@ -79,7 +79,7 @@ def test_suspects_are_pairs_far_above_most_the_worst_first() -> None:
 def test_alone_there_is_nobody_to_meet() -> None:
     assert not Ranks(1, ["pairs"]).of("pair")
     assert not Ranks(3, ["pairs"]).of("pair"), "one host's CPUs"
-    assert worker()["slow_pairs"]([[]], [[0.0]]) == []
+    assert worker()["slow_pairs"]([[]], {0: [0.0]}) == []
 
 
 VERY_SLOW = """
@@ -93,10 +93,14 @@ class TracedComm(TracedComm):
 
 
 def test_a_very_slow_pair_is_measured_fewer_times_by_both_of_its_ranks() -> None:
+    """The others as often as they fit into the time, which on a busy machine is not always five times."""
     ranks = Ranks(4, ["pairs"], VERY_SLOW, max_bytes=1 << 16, hosts="abcd")
-    for event in ranks.of("pair"):
-        slow = {event["rank"], event["peer"]} == {1, 3}
-        assert len(event["seconds"]) == (2 if slow else 6 if event["confirm"] else 5)
+    counts: dict[tuple[int, ...], set[int]] = {}
+    for event in ranks.of("pair", confirm=False):
+        counts.setdefault(tuple(sorted((event["rank"], event["peer"]))), set()).add(len(event["seconds"]))
+    assert counts.pop((1, 3)) == {2}
+    assert all(len(numbers) == 1 and numbers <= {1, 2, 3, 4, 5} for numbers in counts.values())
+    assert max(max(numbers) for numbers in counts.values()) > 2
     assert len(ranks.of("done")) == 4
 
 
@@ -117,8 +121,27 @@ def test_messages_are_smaller_where_a_host_would_need_too_much_of_the_budget() -
 def test_second_measurements_end_with_what_the_budget_allows_the_slowest_pair_first() -> None:
     schedule = list(worker()["round_robin"](4))
     slow = {(0, 1): 7.0, (0, 2): 8.0, (0, 3): 9.0}
-    times = [[slow.get(pair, 1.0) for pairs in schedule for pair in pairs if rank in pair] for rank in range(4)]
+    times = {rank: [slow.get(pair, 1.0) for pairs in schedule for pair in pairs if rank in pair] for rank in range(4)}
     pairs_again = [pair for pair, _ in worker()["slow_pairs"](schedule, times)]
     assert pairs_again == [(0, 3), (0, 2), (0, 1)]
     assert [pair for pair, _ in worker()["slow_pairs"](schedule, times, 20.0)] == pairs_again[:2]
     assert [pair for pair, _ in worker()["slow_pairs"](schedule, times, 1.0)] == pairs_again[:1]
+
+
+PARTED = """
+class TracedComm(TracedComm):
+    def all_reduce(self, tensor, group, op=None):
+        super().all_reduce(tensor, group, *([op] if op is not None else []))
+        tensor.add_(self.rank * 1e6)
+
+    def all_gather(self, out, tensor, group):
+        super().all_gather(out, tensor, group)
+        out.add_(self.rank * 1e6)
+"""
+
+
+def test_wrong_collectives_do_not_part_the_ranks() -> None:
+    """A bit that flipped in a collective gave one rank another size of message, and its partner the blame."""
+    ranks = Ranks(3, ["pairs"], PARTED, hosts="abc")
+    assert {event["bytes"] for event in ranks.of("pair")} == {1 << 20}
+    assert len(ranks.of("done")) == 3

@@ -54,9 +54,15 @@ def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str) ->
     """
     early = tuple(sorted(finished))
     blocked = tuple(rank for rank in sorted({*failure.culprit_ranks, *failure.waiting_ranks}) if rank not in early)
-    if WRONG_SIZE not in error or not early or failure.op in PAIRED | ONE_WAY:
+    if WRONG_SIZE not in error:
         return failure
     ranks = ", ".join(map(str, failure.culprit_ranks))
+    if not early or failure.op in PAIRED | ONE_WAY:
+        why = (
+            f"Rank {ranks} aborted as gloo does when data of another size comes than it expects: it may be the victim "
+            "of a rank that sent it data of another call, and which one did is not known."
+        )
+        return msgspec.structs.replace(failure, certainty="evidence", evidence=(*failure.evidence, why))
     why = f"Rank {ranks} aborted in it, as gloo does when data of another size comes than it expects: {error}"
     return _blame_fewest(msgspec.structs.replace(failure, evidence=(*failure.evidence, why)), early, blocked)
 

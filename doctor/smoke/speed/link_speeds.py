@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from statistics import fmean, median, median_low, pstdev
 
 import msgspec
@@ -87,10 +88,9 @@ class _PairTimes:
             pair: lower_quartile(logs) for pair, logs in confirmations.items() if logs and pair in self.first
         }
         self.best_confirmation = {
-            pair: min(confirmations[pair]) for pair in self.confirmations if len(confirmations[pair]) >= 6
+            pair: min(confirmations[pair]) for pair in self.confirmations if len(confirmations[pair]) >= 3
         }
-        # Both ends time the same exchange: half of the numbers are new.
-        counts = [max(1.0, len(first[pair]) / 2) for pair in self.first]
+        counts = [max(1, len(first[pair])) for pair in self.first]
         spread = fmean([pstdev(first[pair]) for pair in self.first]) if self.first else 0.0
         self.noise = max(MIN_NOISE, 1.36 * spread / math.sqrt(median(counts)) if counts else 0.0)
         # Of few pairs not even the noise is well known.
@@ -175,18 +175,16 @@ def _robust_spread(least: float, *groups: Sequence[float]) -> float:
 def usable_logs(ends: Sequence[Sequence[float]]) -> list[float]:
     """Logarithms of the seconds that each end of a pair measured; values that no exchange can take are left out.
 
-    The first exchange of several touches fresh memory and wakes the connection. Where there are no more than two, the
-    pair was too slow for more, and each counts as long as its later end needs: the other one is done when its own
-    message lies in a buffer.
+    An exchange lasts until its later end is done: on a slow link the other one is done when its own message lies in a
+    buffer of the kernel, which holds several. The first exchange of several touches fresh memory and wakes the
+    connection.
     """
-    if max(map(len, ends)) <= 2:
-        ends = [[max(both) for both in zip(*ends, strict=False)]]
-    return [
-        math.log(time)
-        for seconds in ends
-        for time in (seconds[1:] if len(seconds) > 2 else seconds)
-        if MIN_SECONDS <= time <= MAX_SECONDS
-    ]
+    later = [max(filter(_is_possible, both), default=0.0) for both in zip_longest(*ends, fillvalue=0.0)]
+    return [math.log(time) for time in (later[1:] if len(later) > 2 else later) if time]
+
+
+def _is_possible(seconds: float) -> bool:
+    return MIN_SECONDS <= seconds <= MAX_SECONDS
 
 
 def lower_quartile(numbers: Sequence[float]) -> float:

@@ -72,9 +72,7 @@ def make_trainer(ctx: RankContext, layout: dict[str, Any], trainer_class: Any) -
 
 def all_ranks_ready(ctx: RankContext, ready: bool) -> bool:
     """Whether all ranks are: what one pipeline stage lacks, another may not need."""
-    unready = torch.tensor([0 if ready else 1], device=ctx.device)
-    ctx.comm.all_reduce(unready, ctx.comm.world)
-    return not int(unready)
+    return ctx.comm.sum_over_ranks(0 if ready else 1) == 0
 
 
 STAGE_FUNCTIONS["native"] = stage_native

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
-from doctor.smoke.programs.worker.libraries import dist, torch
+from doctor.smoke.programs.worker.libraries import torch
 
 MAX_ALL_PAIRS = 32
 """Up to so many ranks, all pairs are measured."""
@@ -69,17 +70,22 @@ def time_exchanges(ctx: RankContext, peer: int, nbytes: int, repeats: int) -> li
     return seconds
 
 
-def message_bytes(ctx: RankContext, schedule: Sequence[Sequence[tuple[int, int]]], largest: int) -> int:
-    """Bytes of a message that the slowest of the first two rounds' pairs can exchange in all rounds, on every rank."""
-    slowest = torch.zeros(1, device=ctx.device)
+def message_bytes(
+    ctx: RankContext, schedule: Sequence[Sequence[tuple[int, int]]], ranks: Sequence[int], largest: int
+) -> int:
+    """Bytes of a message that the slowest of the first two rounds' pairs can exchange in all rounds, on every rank.
+
+    Agreed upon through the store: a collective that is wrong must not part the ranks.
+    """
+    slowest = 0.0
     for pairs in schedule[:2]:
         for pair in pairs:
             if ctx.rank in pair:
                 peer = pair[0] if ctx.rank == pair[1] else pair[1]
-                slowest.fill_(max(slowest.item(), *time_exchanges(ctx, peer, SAMPLE_BYTES, 1)))
-    ctx.comm.all_reduce(slowest, ctx.comm.world, dist.ReduceOp.MAX)
+                slowest = max(slowest, *time_exchanges(ctx, peer, SAMPLE_BYTES, 1))
+    slowest = ctx.comm.agree(max(map(float, ctx.comm.collect(repr(slowest), ranks)), default=slowest))
     nbytes, allowed = largest, ctx.plan["budget"] / PAIRS_SHARE
-    while nbytes > SAMPLE_BYTES and slowest.item() * nbytes / SAMPLE_BYTES * len(schedule) > allowed:
+    while nbytes > SAMPLE_BYTES and slowest * nbytes / SAMPLE_BYTES * len(schedule) > allowed:
         nbytes //= 2
     return nbytes
 
@@ -104,7 +110,9 @@ def measure_pair(
 
 
 def slow_pairs(
-    schedule: Sequence[Sequence[tuple[int, int]]], times: Sequence[Sequence[float]], allowed: float = math.inf
+    schedule: Sequence[Sequence[tuple[int, int]]],
+    times: Mapping[int, Sequence[float]],
+    allowed: float = math.inf,
 ) -> list[tuple[tuple[int, int], int]]:
     """Pairs that took far longer than most, slowest first, with their round. ``times``: of each rank, by round.
 
@@ -142,16 +150,15 @@ def stage_pairs(ctx: RankContext) -> None:
     ranks = paired_ranks(ctx)
     rounds = round_robin(len(ranks), ctx.plan["seed"])
     schedule = [[(ranks[low], ranks[high]) for low, high in pairs] for pairs in rounds]
-    nbytes = message_bytes(ctx, schedule, min(1 << 20, ctx.plan["max_bytes"]))
-    fastest = torch.zeros(max(1, len(schedule)))
+    nbytes = message_bytes(ctx, schedule, ranks, min(1 << 20, ctx.plan["max_bytes"]))
+    fastest = [0.0] * len(schedule)
     for round_number, pairs in enumerate(schedule):
         for pair in pairs:
             if ctx.rank in pair:
                 fastest[round_number] = min(measure_pair(ctx, pair, round_number, nbytes, 5, confirm=False))
-    times = torch.zeros(ctx.world_size * len(fastest), device=ctx.device)
-    ctx.comm.all_gather(times, fastest.to(ctx.device), ctx.comm.world)
-    seconds_by_rank = times.cpu().view(ctx.world_size, -1).tolist()
-    suspected = slow_pairs(schedule, seconds_by_rank, ctx.plan["budget"] / PAIRS_SHARE)
+    times = dict(zip(ranks, map(json.loads, ctx.comm.collect(json.dumps(fastest), ranks)), strict=False))
+    again = slow_pairs(schedule, times, ctx.plan["budget"] / PAIRS_SHARE) if len(times) == len(ranks) else []
+    suspected = [((low, high), number) for (low, high), number in json.loads(ctx.comm.share(json.dumps(again)))]
     normal = [
         (pair, number) for number, pairs in enumerate(schedule) for pair in pairs if (pair, number) not in suspected
     ]

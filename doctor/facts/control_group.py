@@ -1,0 +1,194 @@
+"""What the control groups of a job's processes let them have: memory, processes and CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+from doctor.facts.host_settings import count_listed
+
+UNLIMITED = 1 << 60
+"""From here on a number stands for no limit: version 1 shows the largest one that it can hold, 9223372036854771712."""
+
+
+def read_control_groups(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: the limits of this process's control groups and of those above them, as far as they show."""
+    import os
+
+    files = {
+        "": "memory.max memory.high memory.current pids.max cpu.max cpuset.cpus.effective",
+        "memory": "memory.limit_in_bytes memory.usage_in_bytes",
+        "pids": "pids.max",
+        "cpu": "cpu.cfs_quota_us cpu.cfs_period_us",
+        "cpuset": "cpuset.effective_cpus",
+    }
+    cache = ("active_file", "inactive_file", "total_active_file", "total_inactive_file")
+
+    def read(path: str, most: int = 4096) -> str:
+        try:
+            with open(path, "rb") as file:
+                return file.read(most).decode("ascii", "replace").strip()
+        except OSError:
+            return ""
+
+    mounts = []
+    for line in read("/proc/self/mountinfo", 1 << 20).splitlines():
+        fields = line.split(" ")
+        end = fields.index("-") if "-" in fields else len(fields)
+        if len(fields) > end + 3 and fields[end + 1] in ("cgroup", "cgroup2"):
+            names = fields[end + 3].split(",") if fields[end + 1] == "cgroup" else [""]
+            mounts.append((names, fields[3], fields[4]))
+    levels: list = []  # type: ignore[type-arg]
+    hidden = []
+    for line in read("/proc/self/cgroup", 65536).splitlines():
+        parts = line.split(":", 2)
+        for name in parts[1].split(",") if len(parts) == 3 else ():
+            if name not in files:
+                continue
+            places = [(root, point) for names, root, point in mounts if name in names]
+            if not places:
+                hidden.append(name)
+                continue
+            root, point = places[0]
+            # A mount shows the tree from its root on; a process outside of it, at or above that root, is at the top.
+            inner = parts[2][len(root.rstrip("/")) :] if (parts[2] + "/").startswith(root.rstrip("/") + "/") else ""
+            steps = [step for step in inner.split("/") if step and step != ".."][:32]
+            for depth in range(len(steps), -1, -1):
+                folder = "/".join([point, *steps[:depth]])
+                values = {file: read(folder + "/" + file) for file in files[name].split()}
+                values = {file: text for file, text in values.items() if text}
+                limit = values.get("memory.limit_in_bytes", "")
+                limits = [limit, values.get("memory.max", ""), values.get("memory.high", "")]
+                if any(text.isdigit() and int(text) < 1 << 60 for text in limits):
+                    statistics = [row.split() for row in read(folder + "/memory.stat", 65536).splitlines()]
+                    kept = {row[0]: int(row[1]) for row in statistics if len(row) == 2 and row[0] in cache}
+                    prefix = "total_" if "total_active_file" in kept else ""
+                    values["cache"] = str(kept.get(prefix + "active_file", 0) + kept.get(prefix + "inactive_file", 0))
+                if values:
+                    levels.append({"path": folder, "values": values})
+    return {
+        "levels": levels[:256],
+        "hidden": hidden,
+        "allowed": len(os.sched_getaffinity(0)),
+        "online": os.cpu_count() or 0,
+        "slurm_step": os.environ.get("SLURM_STEP_ID", "").isdigit(),
+    }
+
+
+class _Level(msgspec.Struct, frozen=True):
+    """One control group, and the texts of its files."""
+
+    path: str
+    values: dict[str, str]
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What `read_control_groups` returns."""
+
+    levels: list[_Level]
+    hidden: list[str]
+    allowed: int
+    online: int
+    slurm_step: bool
+
+
+class MemoryBound(msgspec.Struct, frozen=True):
+    """One control group's limit of memory, in bytes."""
+
+    setting: str
+    """The path of the file that sets it."""
+    limit: int
+    used: int
+    """Without the cache of files, which the kernel gives up when memory runs short."""
+
+    @property
+    def available(self) -> int:
+        return max(0, self.limit - self.used)
+
+
+class ControlGroup(Fact, frozen=True):
+    """The limits of the control groups that hold a process of the job: its own, and those above it.
+
+    In a container they are those that can be seen inside. A step of Slurm that doctor starts has limits of its own: then
+    those of the job count.
+
+    Raw output, as JSON::
+
+        {"levels": [{"path": "/sys/fs/cgroup", "values": {"memory.max": "68719476736", "memory.high": "max",
+                     "memory.current": "1073741824", "cache": "524288000", "pids.max": "max", "cpu.max": "400000 100000"}}],
+         "hidden": [], "allowed": 128, "online": 128, "slurm_step": false}
+    """  # noqa: E501
+
+    probe = ask(read_control_groups, job=True)
+
+    memory: tuple[MemoryBound, ...]
+    """Innermost first."""
+    processes: int | None
+    """Processes and threads that the narrowest one may have; None for no limit."""
+    processes_setting: str
+    """The path of the file that sets it; empty for no limit."""
+    quota: float | None
+    """CPUs whose time they may use; None for no limit."""
+    quota_setting: str
+    allowed_cpus: int
+    """CPUs on which a process may run, by the control group or by its own affinity."""
+    online_cpus: int
+    """CPUs that the host has."""
+
+    @property
+    def usable_cpus(self) -> float:
+        """CPUs' worth of time."""
+        return self.allowed_cpus if self.quota is None else min(self.quota, self.allowed_cpus)
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> ControlGroup:
+        data = msgspec.convert(answer.json(), _Answer)
+        if not data.levels:
+            raise Absent("the control groups of the job's processes are not shown: they are not mounted")
+        levels = [level for level in data.levels if not (data.slurm_step and "/step_" in level.path)]
+        processes = _smallest((_number(level.values.get("pids.max", "")), f"{level.path}/pids.max") for level in levels)
+        quota = _smallest(_quota(level) for level in levels)
+        sets = [text for level in levels for file, text in level.values.items() if file.startswith("cpuset.")]
+        allowed = min(filter(None, map(count_listed, sets)), default=data.allowed) if data.slurm_step else data.allowed
+        return cls(
+            memory=tuple(bound for level in levels for bound in _memory(level)),
+            processes=None if processes is None else int(processes[0]),
+            processes_setting=processes[1] if processes else "",
+            quota=quota[0] if quota else None,
+            quota_setting=quota[1] if quota else "",
+            allowed_cpus=allowed,
+            online_cpus=data.online,
+            # A kernel of version 2 alone names no controllers; beside version 1, its own tree has no limits.
+            unread={name: "its control group is not shown: it is not mounted" for name in data.hidden if name},
+        )
+
+
+def _smallest(limits: Iterable[tuple[float | None, str]]) -> tuple[float, str] | None:
+    """The narrowest limit and the file that sets it; None where there is no limit."""
+    return min(((limit, setting) for limit, setting in limits if limit is not None), default=None)
+
+
+def _number(text: str) -> int | None:
+    """A limit; None for ``max`` and for numbers that stand for none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 and int(text) < UNLIMITED else None
+
+
+def _memory(level: _Level) -> list[MemoryBound]:
+    used = _number(level.values.get("memory.current", "") or level.values.get("memory.usage_in_bytes", "")) or 0
+    used = max(0, used - (_number(level.values.get("cache", "")) or 0))
+    limits = [
+        (file, _number(level.values.get(file, ""))) for file in ("memory.max", "memory.high", "memory.limit_in_bytes")
+    ]
+    return [MemoryBound(f"{level.path}/{file}", limit, used) for file, limit in limits if limit is not None]
+
+
+def _quota(level: _Level) -> tuple[float | None, str]:
+    """CPUs' worth of time that a group may use, and the file that sets it."""
+    file = "cpu.max" if "cpu.max" in level.values else "cpu.cfs_quota_us"
+    words = level.values.get(file, "").split() or [""]
+    period = _number(words[1] if len(words) > 1 else level.values.get("cpu.cfs_period_us", "")) or 0
+    time = _number(words[0])
+    return (time / period if time and period else None), f"{level.path}/{file}"

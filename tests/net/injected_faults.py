@@ -163,6 +163,32 @@ def _one_way(kind: str, draw: Draw) -> InjectedFault:
     return InjectedFault(kind, expected, {draw.b: rules(*SSH_PASSES, f"{draw.from_a} ip protocol tcp drop")})
 
 
+FLOW_HASH = "jhash ip saddr . ip daddr . tcp sport . tcp dport mod {} == 1 drop"
+"""One of so many equal paths is broken: a packet's addresses and ports choose the path."""
+
+
+@_makes("flows one way")
+def _flows_one_way(kind: str, draw: Draw) -> InjectedFault:
+    rule = f"{draw.from_a} {FLOW_HASH.format(draw.random.choice([2, 3, 4]))}"
+    expected = _expect("net-flows-lost", draw.a, draw.b, text=draw.direction)
+    return InjectedFault(kind, expected, {draw.b: rules(*SSH_PASSES, rule)})
+
+
+@_makes("flows of a host")
+def _flows_of_a_host(kind: str, draw: Draw) -> InjectedFault:
+    rule = f"ip protocol tcp {FLOW_HASH.format(draw.random.choice([2, 3, 4]))}"
+    return InjectedFault(kind, _expect("net-flows-lost", draw.a), {draw.a: rules(*SSH_PASSES, rule)})
+
+
+@_makes("flows through the bridge")
+def _flows_through_the_bridge(kind: str, draw: Draw) -> InjectedFault:
+    """Of one host, both ways."""
+    address, chosen = draw.address(draw.a), FLOW_HASH.format(draw.random.choice([2, 3, 4]))
+    both = [f"ip {side} {address} ip protocol tcp {chosen}" for side in ("saddr", "daddr")]
+    table = rules(*SSH_PASSES, *both, kind="bridge", hook="forward")
+    return InjectedFault(kind, _expect("net-flows-lost", draw.a), {"": table})
+
+
 @_makes("bridge")
 def _bridge(kind: str, draw: Draw) -> InjectedFault:
     side, way = draw.random.choice([("saddr", "from"), ("daddr", "to")])
@@ -319,6 +345,9 @@ QUICK = (
     "reject",
     "one way",
     "bridge",
+    "flows one way",
+    "flows of a host",
+    "flows through the bridge",
     "MTU of a host",
     "MTU one way",
     "two with one address",

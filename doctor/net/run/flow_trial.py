@@ -109,8 +109,8 @@ def flow_targets(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[str, l
             ]  # fmt: skip
             others = [item for item in listening if item not in failed]
             taken = [*failed[:1], *others[-1:]]
-            for _, way in taken:
-                chosen.setdefault(host, []).extend([way] * (FLOWS // len(taken)))
+            for _, attempt in taken:
+                chosen.setdefault(host, []).extend([attempt] * (FLOWS // len(taken)))
     return chosen
 
 

@@ -23,6 +23,8 @@ NO_ROUTE = "no way to it"
 LARGE_LOST_THERE, LARGE_LOST_BACK = "full-size packets to it are lost", "full-size packets from it are lost"
 """Which way of a half-open connection loses full-size packets."""
 
+_WITHOUT_ANSWER = (AttemptOutcome.DROPPED, AttemptOutcome.SOME_FLOWS)
+
 
 @once_per_fleet
 def assemble_matrix(answers: PerHost[NetworkAnswer]) -> Matrix:
@@ -74,11 +76,11 @@ def with_directions(matrix: Matrix, arrived: Collection[tuple[int, int]]) -> Mat
     way, so it is unknown, and the failure that remains has the right direction. So it is without a route back, and
     where full-size packets are lost one way, which stop the one host's data and the answers to the other's.
     """
-    undecided = LETTERS[AttemptOutcome.DROPPED] + LETTERS[AttemptOutcome.HALF_OPEN]
-    no_answer = (AttemptOutcome.DROPPED, AttemptOutcome.UNREACHABLE)
+    undecided = [LETTERS[outcome] for outcome in (*_WITHOUT_ANSWER, AttemptOutcome.HALF_OPEN)]
+    no_answer = (*_WITHOUT_ANSWER, AttemptOutcome.UNREACHABLE)
     failures = [failure for failure in matrix.failures() if failure[3] in no_answer]
     failed = {(source, target) for source, target, _, _ in failures}
-    dropped = {(source, target) for source, target, _, outcome in failures if outcome is AttemptOutcome.DROPPED}
+    dropped = {(source, target) for source, target, _, outcome in failures if outcome in _WITHOUT_ANSWER}
     excused = {(a, b) for a, b in arrived if (b, a) in failed and (b, a) not in arrived}
     excused |= {
         (attempt.target, attempt.source)

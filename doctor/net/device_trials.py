@@ -1,16 +1,19 @@
 """Attempts of the accelerators' own network, from device to device: programs, what they print, and what it means. Pure.
 
 NPUs ping the NPU of the same number with ``hccn_tool -ping``. RDMA adapters write to the adapter of the same name with
-``ib_write_bw`` of perftest, else with ``ibv_rc_pingpong`` of libibverbs; one end serves, the other calls. Both
-exchange the adapters' addresses over TCP before anything goes over RDMA: what fails there says nothing of RDMA.
+``ib_write_bw`` of perftest, else with ``ibv_rc_pingpong`` of libibverbs, else with ``rping`` of librdmacm; one end
+serves, the other calls. The first two exchange the adapters' addresses over TCP before anything goes over RDMA: what
+fails there says nothing of RDMA. rping connects over RDMA, to the IPv4 address of the adapter.
 
-Sources: outputs in linux-rdma/perftest issues 132, 228, 262 and 393; rdma-core, libibverbs/examples/rc_pingpong.c.
+Sources: outputs in linux-rdma/perftest issues 132, 228, 262 and 393; rdma-core, libibverbs/examples/rc_pingpong.c and
+librdmacm/examples/rping.c; linux-rdma mailing list, runs of rping over siw, rxe and cxgb4.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from ipaddress import IPv6Address
 from typing import Any, Literal
 
 import msgspec
@@ -25,9 +28,11 @@ MAX_TRIALS = 20_000
 """Of one host, that are read."""
 MAX_DETAIL = 160
 MESSAGE_BYTES, MESSAGES = 65536, 500
-RDMA_PROGRAMS = ("ib_write_bw", "ibv_rc_pingpong")
+RDMA_PROGRAMS = ("ib_write_bw", "ibv_rc_pingpong", "rping")
 """The first that both hosts have is taken."""
-RETRIED = ("is busy", "Couldn't connect to")
+PINGS = 10
+"""Of one call of rping."""
+RETRIED = ("is busy", "Couldn't connect to", "RDMA_CM_EVENT_REJECTED")
 """What a program prints while a lock is held, or the other end does not listen yet."""
 
 TrialResult = Literal["worked", "failed", "unknown"]
@@ -40,6 +45,8 @@ class HostDevices(msgspec.Struct, frozen=True):
     """Address by number."""
     rdma: Mapping[str, int | None] = {}
     """By adapter and port, such as ``mlx5_0:1``: the GID index that the program is given; None: its own choice."""
+    rdma_addresses: Mapping[str, str] = {}
+    """IPv4 address of such a port, where one of its GIDs holds it."""
 
 
 class DeviceTrial(msgspec.Struct, frozen=True):
@@ -64,7 +71,20 @@ def devices_of(
     ports = adapters.ports if adapters else {}
     index = environ.get("NCCL_IB_GID_INDEX", "")[:4]
     of_job = int(index) if index.isascii() and index.isdigit() else None
-    return HostDevices(npus, {name: _gid_index(port, of_job) for name, port in ports.items() if port.is_active})
+    active = {name: port for name, port in ports.items() if port.is_active}
+    held = {name: address for name, port in active.items() if (address := _ipv4_address(port))}
+    return HostDevices(npus, {name: _gid_index(port, of_job) for name, port in active.items()}, held)
+
+
+def _ipv4_address(port: RdmaPort) -> str:
+    """That of its first RoCE v2 GID with one; the empty string where it has none."""
+    for gid in port.gids:
+        if gid.kind == ROCE_V2 and gid.is_ipv4:
+            try:
+                return str(IPv6Address(gid.address).ipv4_mapped or "")
+            except ValueError:
+                continue
+    return ""
 
 
 def _gid_index(port: RdmaPort, of_job: int | None) -> int | None:
@@ -97,6 +117,12 @@ def rdma_command(program: str, port: str, gid_index: int | None, tcp_port: int, 
     return [*command, address] if address else command
 
 
+def rping_command(tcp_port: int, target: str, source: str = "") -> list[str]:
+    """The command line of one end; with the address that it comes from the one that calls."""
+    ends = ["-c", "-I", source] if source else ["-s"]
+    return ["rping", *ends, "-a", target, "-p", str(tcp_port), "-C", str(PINGS), "-v", "-V"]
+
+
 _ROW = re.compile(rf"^[ \t]*{MESSAGE_BYTES}[ \t]+\d+[ \t]+([\d.]{{1,20}})[ \t]+([\d.]{{1,20}})", re.M)
 _PINGPONG = re.compile(r"^\d+ bytes in [\d.]{1,20} seconds = ([\d.]{1,20}) Mbit/sec", re.M)
 _PINGED = re.compile(r"\b(\d{1,9}) packets transmitted, (\d{1,9}) received")
@@ -105,6 +131,18 @@ _FAILED = re.compile(
     r"|Couldn't read remote|Failed to complete|retry counter exceeded|link layer"
 )
 """The adapters know each other's addresses, or could not take one, and data did not pass."""
+_PING_DATA = re.compile(r"^ping data: rdma-ping-\d", re.M)
+_RPING = re.compile(
+    r"^(?:ping data: |cma event |rdma_[a-z_]{1,40}: |waiting for addr/route|cq completion failed|data mismatch!"
+    r"|client DISCONNECT EVENT|wait for [A-Z_]{1,40} state)",
+    re.M,
+)
+_RPING_FAILED = re.compile(
+    r"^(?:data mismatch!|cq completion failed status|cma event RDMA_CM_EVENT_(?:UNREACHABLE|CONNECT_ERROR),"
+    r"|cma event RDMA_CM_EVENT_(?:ADDR|ROUTE)_ERROR, error -110\b)",
+    re.M,
+)
+"""Data is wrong, or does not pass; the other end, the neighbour or the route does not answer (110: ETIMEDOUT)."""
 _NO_TRIAL = re.compile(
     r"Couldn't connect to|not found|Unable to find|Did not detect|Failed to get IB devices|Couldn't (?:allocate|create"
     r"|get|init|open)|Unable to (?:open|create|init)|Permission denied|No such file|command not found"
@@ -133,9 +171,24 @@ def read_rdma(text: str) -> tuple[TrialResult, str, float]:
     refused = _NO_TRIAL.search(text)
     if refused is not None:
         return "unknown", _line_at(text, refused.start()), 0.0
+    if _RPING.search(text):
+        return _read_rping(text)
     if "remote address:" in text:
         return "failed", "no data passes: the program waited until its time was over", 0.0
     return "unknown", last_line(text), 0.0
+
+
+def _read_rping(text: str) -> tuple[TrialResult, str, float]:
+    """The same of rping: data that is wrong or missing, and no answer to the call, are failures."""
+    failed = _RPING_FAILED.search(text)
+    if failed is not None:
+        return "failed", _line_at(text, failed.start()), 0.0
+    answered = len(_PING_DATA.findall(text))
+    if answered >= PINGS:
+        return "worked", "", 0.0
+    if answered:
+        return "failed", f"{answered} of {PINGS} pings came back", 0.0
+    return "unknown", _line_at(text, _RPING.search(text).start()), 0.0  # type: ignore[union-attr]
 
 
 def _number(text: str) -> float:

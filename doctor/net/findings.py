@@ -17,8 +17,9 @@ from doctor.net.localize import Localization, localize
 from doctor.net.matrix import Attempt, AttemptOutcome, Matrix
 from doctor.net.slow_paths import SlowPath, slow_paths
 
-FailureClass = Literal["unavailable", "foreign", "large", "port", "path"]
+FailureClass = Literal["unavailable", "foreign", "large", "flows", "port", "path"]
 """unavailable: the host itself cannot listen. foreign: something else answered. large: only small packets pass.
+flows: some source ports fail and others pass, on each port.
 port: some ports fail and others work. path: nothing passes."""
 
 _BY_OUTCOME: dict[str, FailureClass] = {
@@ -27,6 +28,7 @@ _BY_OUTCOME: dict[str, FailureClass] = {
     AttemptOutcome.STRANGER.value: "foreign",
     AttemptOutcome.WRONG_HOST.value: "foreign",
     AttemptOutcome.HALF_OPEN.value: "large",
+    AttemptOutcome.SOME_FLOWS.value: "flows",
 }
 
 
@@ -94,6 +96,8 @@ def failure_class(cause: NetworkCause) -> FailureClass:
     if cause.kind == "address" or AttemptOutcome.WRONG_HOST.value in cause.outcomes:
         return "foreign"
     most = next(iter(cause.outcomes), AttemptOutcome.DROPPED.value)
+    if most not in _BY_OUTCOME and AttemptOutcome.SOME_FLOWS.value in cause.outcomes:
+        return "flows"  # something passes there, on ports that are not blocked as well
     return _BY_OUTCOME.get(most, "path" if cause.all_ports else "port")
 
 

@@ -38,6 +38,8 @@ class AttemptOutcome(enum.Enum):
     """Something answered that does not know the run's token: another machine, a proxy, another process."""
     HALF_OPEN = "half-open"
     """Small packets pass, full-size ones do not; `Attempt.largest_bytes` is the largest size that passes."""
+    SOME_FLOWS = "some flows"
+    """It fails each time or passes each time, as the source port is: some flows of the pair are lost, on every port."""
     WRONG_HOST = "wrong host"
     """Another host of this run answered; `Attempt.answered_by` is that host."""
     DISPUTED = "disputed"
@@ -56,6 +58,7 @@ LETTERS: dict[AttemptOutcome, str] = {
     AttemptOutcome.NO_LISTENER: "n",
     AttemptOutcome.STRANGER: "s",
     AttemptOutcome.HALF_OPEN: "h",
+    AttemptOutcome.SOME_FLOWS: "f",
     AttemptOutcome.WRONG_HOST: "w",
     AttemptOutcome.DISPUTED: "!",
     AttemptOutcome.UNKNOWN: "?",
@@ -63,7 +66,7 @@ LETTERS: dict[AttemptOutcome, str] = {
 }
 """The letter of each outcome in the rows of a matrix."""
 OUTCOMES = {letter: outcome for outcome, letter in LETTERS.items()}
-FAILING = "rdubnshw"
+FAILING = "rdubnshfw"
 """The letters of attempts that failed. `o` worked; all others are neither."""
 UNTRIED = "."
 

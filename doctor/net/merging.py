@@ -35,7 +35,7 @@ MOST_MEASUREMENTS = 8
 """Of the speed of one path: those that look slow are measured again."""
 MAX_ATTEMPTS_OF_A_HOST = 2_000
 """Details kept of one host; its rows are always kept whole."""
-_CLAIMABLE = "ordushw?."
+_CLAIMABLE = "ordushfw?."
 """What a source may say of an attempt; that a port is bound, its own host says."""
 
 

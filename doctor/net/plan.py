@@ -26,6 +26,8 @@ from doctor.net.schedule import Schedule, full, quick
 
 INPUT_FACTS: tuple[type[Fact], ...] = (Interfaces, HostNames, NpuInventory, GpuCards, SwitchNeighbours)
 """Facts of the first round that the plan is made of."""
+DEVICE_FACTS: tuple[type[Fact], ...] = (DeviceAddresses, RdmaPorts)
+"""Those that the attempts between accelerators need."""
 
 Mode = Literal["quick", "full"]
 
@@ -88,6 +90,11 @@ class NetPlan(msgspec.Struct, frozen=True):
                 place for place in self.schedule.ports_of(host, target, number) if self.ports[place].purpose in purposes
             ]
             yield target, places
+
+
+def input_facts(options: NetOptions) -> tuple[type[Fact], ...]:
+    """Facts of the first round that a test needs, whatever checks are selected."""
+    return (*INPUT_FACTS, *DEVICE_FACTS) if options.mode == "full" else INPUT_FACTS
 
 
 def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, options: NetOptions) -> NetPlan:

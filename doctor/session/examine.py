@@ -319,9 +319,9 @@ def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = Evaluatio
 def _net_facts(options: ExamineOptions) -> tuple[type[Fact], ...]:
     if options.net is None:
         return ()
-    from doctor.net.plan import INPUT_FACTS
+    from doctor.net.plan import input_facts
 
-    return INPUT_FACTS
+    return input_facts(options.net)
 
 
 def _net_round(

@@ -63,6 +63,15 @@ ROWS = [
         apart=OTHERS_TOO,
     ),
     Row(
+        "net-flows-lost",
+        rules("tcp dport 22 accept", "tcp sport 22 accept",
+              "ip protocol tcp jhash ip saddr . ip daddr . tcp sport . tcp dport mod 4 seed 1 == 1 drop"),
+        UNDO,
+        fleet="cpu",
+        options=QUICK,
+        apart=OTHERS_TOO,
+    ),
+    Row(
         "net-answered-by-other",
         rules("tcp dport 30000-65535 redirect to :22", kind="ip", hook="type nat hook prerouting priority -100"),
         "nft delete table ip doctor_fault",

@@ -1,6 +1,7 @@
 """Faults at random places of real test hosts, and clean runs: who is named, and who is accused wrongly.
 
     python -m tests.net.campaign [--runs 20] [--kinds "bridge,one way"] [--two 20] [--clean 200] [--hosts 5] [--seed 1]
+        [--ipv6 alone]
 
 As root. It prints one line for each kind: runs in which exactly the right hosts were named for the right cause, of all;
 every other run with its findings. Exit code 1 where a run was wrong.
@@ -12,6 +13,7 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +21,8 @@ from random import Random
 from typing import Any
 
 from tests.hosts.fleet import Fleet
-from tests.net.injected_faults import COMBINED, KINDS, InjectedFault, injected, place
+from tests.net.injected_faults import COMBINED, KINDS, OF_IPV4, InjectedFault, injected, place
+from tests.net.ipv6_hosts import Ipv6Hosts
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -110,11 +113,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--clean", type=int, default=0, help="runs without a fault, a third in each mode")
     parser.add_argument("--hosts", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ipv6", choices=("alone", "both"), help="the hosts have IPv6 addresses, alone or beside IPv4")
     options = parser.parse_args(arguments)
     tally, began = Tally(), time.monotonic()
     fleet: Any = Fleet.up(options.hosts)
+    kinds = [kind for kind in options.kinds.split(",") if kind and not (options.ipv6 and kind in OF_IPV4)]
+    directory = tempfile.TemporaryDirectory()
     try:
-        for kind in filter(None, options.kinds.split(",")):
+        if options.ipv6:
+            fleet = Ipv6Hosts(fleet, Path(directory.name), alone=options.ipv6 == "alone")
+        for kind in kinds:
             began = time.monotonic()
             for number in range(options.runs):
                 run_faults(fleet, tally, kind, [kind], Random(f"{options.seed} {kind} {number}"))
@@ -135,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tally.show("clean", began)
     finally:
         fleet.down()
+        directory.cleanup()
     return 0 if tally.right == tally.runs else 1
 
 

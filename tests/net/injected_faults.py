@@ -105,7 +105,30 @@ class Draw(msgspec.Struct, frozen=True):
     @property
     def from_a(self) -> str:
         """The beginning of a rule at ``b``: packets of ``a``."""
-        return f"ip saddr {self.fleet.addresses[self.a]}"
+        return f"{self.ip} saddr {self.fleet.addresses[self.a]}"
+
+    @property
+    def ip(self) -> str:
+        """The word of a rule for the family of the hosts' addresses."""
+        return "ip6" if ":" in self.address(self.a) else "ip"
+
+    @property
+    def tcp(self) -> str:
+        return "ip6 nexthdr tcp" if self.ip == "ip6" else "ip protocol tcp"
+
+    @property
+    def flow_hash(self) -> str:
+        """One of several equal paths is broken: a packet's addresses and ports choose the path."""
+        paths = self.random.choice([2, 3, 4])
+        return f"jhash {self.ip} saddr . {self.ip} daddr . tcp sport . tcp dport mod {paths} == 1 drop"
+
+    @property
+    def wrong_way(self) -> str:
+        """The first host looks for the second behind an interface that leads nowhere."""
+        length = 128 if self.ip == "ip6" else 32
+        up = "sysctl -qw net.ipv6.conf.d0.disable_ipv6=0; " if self.ip == "ip6" else ""
+        route = f"ip route add {self.address(self.b)}/{length} dev d0"
+        return f"ip link add d0 type veth peer name d1; ip link set d1 up; {up}ip link set d0 up; {route}"
 
     @property
     def direction(self) -> str:
@@ -144,7 +167,7 @@ def _port_one_way(kind: str, draw: Draw) -> InjectedFault:
 
 @_makes("port of a host", "reject")
 def _port_of_a_host(kind: str, draw: Draw) -> InjectedFault:
-    how = draw.random.choice(["tcp reset", "icmp type admin-prohibited", "icmp type host-unreachable"])
+    how = draw.random.choice(["tcp reset", "icmpx type admin-prohibited", "icmpx type host-unreachable"])
     verdict = f"reject with {how}" if kind == "reject" else "drop"
     expected = _expect("net-port-blocked", draw.a, text=f"to {draw.a} ")
     return InjectedFault(kind, expected, {draw.a: rules(f"{draw.port()} {verdict}")})
@@ -153,20 +176,44 @@ def _port_of_a_host(kind: str, draw: Draw) -> InjectedFault:
 @_makes("port both ways")
 def _port_both_ways(kind: str, draw: Draw) -> InjectedFault:
     port = draw.port()
-    own = {x: rules(f"ip saddr {draw.address(y)} {port} drop") for x, y in ((draw.a, draw.b), (draw.b, draw.a))}
+    own = {x: rules(f"{draw.ip} saddr {draw.address(y)} {port} drop") for x, y in ((draw.a, draw.b), (draw.b, draw.a))}
     return InjectedFault(kind, _expect("net-port-blocked", draw.a, draw.b, text="between "), own)
 
 
 @_makes("one way")
 def _one_way(kind: str, draw: Draw) -> InjectedFault:
     expected = _expect("net-unreachable", draw.a, draw.b, text=draw.direction)
-    return InjectedFault(kind, expected, {draw.b: rules(*SSH_PASSES, f"{draw.from_a} ip protocol tcp drop")})
+    return InjectedFault(kind, expected, {draw.b: rules(*SSH_PASSES, f"{draw.from_a} {draw.tcp} drop")})
+
+
+@_makes("flows one way")
+def _flows_one_way(kind: str, draw: Draw) -> InjectedFault:
+    rule = f"{draw.from_a} {draw.flow_hash}"
+    expected = _expect("net-flows-lost", draw.a, draw.b, text=draw.direction)
+    return InjectedFault(kind, expected, {draw.b: rules(*SSH_PASSES, rule)})
+
+
+@_makes("flows of a host")
+def _flows_of_a_host(kind: str, draw: Draw) -> InjectedFault:
+    rule = f"{draw.tcp} {draw.flow_hash}"
+    return InjectedFault(kind, _expect("net-flows-lost", draw.a), {draw.a: rules(*SSH_PASSES, rule)})
+
+
+@_makes("flows through the bridge")
+def _flows_through_the_bridge(kind: str, draw: Draw) -> InjectedFault:
+    """Of one host, both ways."""
+    chosen = draw.flow_hash
+    both = [f"{draw.ip} {side} {draw.address(draw.a)} {draw.tcp} {chosen}" for side in ("saddr", "daddr")]
+    table = rules(*SSH_PASSES, *both, kind="bridge", hook="forward")
+    return InjectedFault(kind, _expect("net-flows-lost", draw.a), {"": table})
 
 
 @_makes("bridge")
 def _bridge(kind: str, draw: Draw) -> InjectedFault:
     side, way = draw.random.choice([("saddr", "from"), ("daddr", "to")])
-    table = rules(*SSH_PASSES, f"ip {side} {draw.address(draw.a)} ip protocol tcp drop", kind="bridge", hook="forward")
+    table = rules(
+        *SSH_PASSES, f"{draw.ip} {side} {draw.address(draw.a)} {draw.tcp} drop", kind="bridge", hook="forward"
+    )
     return InjectedFault(kind, _expect("net-unreachable", draw.a, text=f"{way} {draw.a}"), {"": table})
 
 
@@ -209,12 +256,13 @@ def _delay(kind: str, draw: Draw) -> InjectedFault:
 
 @_makes("bandwidth")
 def _bandwidth(kind: str, draw: Draw) -> InjectedFault:
+    family = draw.ip.replace("ip6", "ipv6")
     script = f"""\
 tc qdisc add dev eth0 root handle 1: htb default 10
 tc class add dev eth0 parent 1: classid 1:10 htb rate 200gbit burst 1m cburst 1m
 tc class add dev eth0 parent 1: classid 1:20 htb rate 200gbit burst 1m cburst 1m
 tc qdisc add dev eth0 parent 1:20 tbf rate {draw.random.choice([20, 100, 500])}mbit burst 128kb latency 50ms
-tc filter add dev eth0 parent 1: protocol ip u32 match ip dst {draw.address(draw.b)}/32 flowid 1:20
+tc filter add dev eth0 parent 1: protocol {family} u32 match {draw.ip} dst {draw.address(draw.b)} flowid 1:20
 """
     expected = _expect("net-path-slow", draw.a, draw.b, text=draw.direction)
     return InjectedFault(kind, expected, {}, {draw.a: script}, speeds=True)
@@ -230,30 +278,27 @@ def _bandwidth_of_a_host(kind: str, draw: Draw) -> InjectedFault:
 
 @_makes("two with one address")
 def _two_with_one_address(kind: str, draw: Draw) -> InjectedFault:
-    script = f"ip addr add {draw.address(draw.a)}/16 dev eth0"
+    script = f"ip addr add {draw.address(draw.a)}/{16 if draw.ip == 'ip' else '64 nodad'} dev eth0"
     return InjectedFault(kind, _expect("net-answered-by-other host-unreachable", draw.a, draw.b), {}, {draw.b: script})
-
-
-WRONG_WAY = "ip link add d0 type veth peer name d1; ip link set d1 up; ip link set d0 up; ip route add {}/32 dev d0"
 
 
 @_makes("reverse path")
 def _reverse_path(kind: str, draw: Draw) -> InjectedFault:
     filters = "sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.eth0.rp_filter=1"
-    script = f"{WRONG_WAY.format(draw.address(draw.b))}; {filters}"
+    script = f"{draw.wrong_way}; {filters}"
     return InjectedFault(kind, _expect("net-unreachable", draw.a, draw.b), {}, {draw.a: script})
 
 
 @_makes("wrong route")
 def _wrong_route(kind: str, draw: Draw) -> InjectedFault:
     expected = _expect("net-unreachable", draw.a, draw.b, text=draw.direction)
-    return InjectedFault(kind, expected, {}, {draw.a: WRONG_WAY.format(draw.address(draw.b))})
+    return InjectedFault(kind, expected, {}, {draw.a: draw.wrong_way})
 
 
 @_makes("no route")
 def _no_route(kind: str, draw: Draw) -> InjectedFault:
     expected = _expect("net-unreachable", draw.a, draw.b, text=draw.direction)
-    script = f"ip route add {draw.random.choice(['unreachable', 'prohibit', 'blackhole'])} {draw.address(draw.b)}/32"
+    script = f"ip route add {draw.random.choice(['unreachable', 'prohibit', 'blackhole'])} {draw.address(draw.b)}"
     return InjectedFault(kind, expected, {}, {draw.a: script})
 
 
@@ -269,13 +314,14 @@ def _connection_table_full(kind: str, draw: Draw) -> InjectedFault:
 @_makes("stranger")
 def _stranger(kind: str, draw: Draw) -> InjectedFault:
     port = draw.random.choice([str(MASTER), "30000-65535"])
-    rule = rules(f"tcp dport {port} redirect to :22", kind="ip", hook="prerouting", more="nat")
+    rule = rules(f"tcp dport {port} redirect to :22", kind=draw.ip, hook="prerouting", more="nat")
     return InjectedFault(kind, _expect("net-answered-by-other", draw.a), {draw.a: rule})
 
 
 @_makes("bound")
 def _bound(kind: str, draw: Draw) -> InjectedFault:
-    server = 'import socket, sys, time\nserver = socket.create_server(("", int(sys.argv[1])))\n'
+    server = "import socket, sys, time\nserver = socket.create_server("
+    server += '("::", int(sys.argv[1])), family=socket.AF_INET6, dualstack_ipv6=True)\n'
     script = _background(server + 'open("/tmp/bound", "w").close()\ntime.sleep(9999)\n', str(MASTER), "/tmp/bound")
     return InjectedFault(kind, _expect("net-port-unavailable", draw.a), {}, {draw.a: script})
 
@@ -319,6 +365,9 @@ QUICK = (
     "reject",
     "one way",
     "bridge",
+    "flows one way",
+    "flows of a host",
+    "flows through the bridge",
     "MTU of a host",
     "MTU one way",
     "two with one address",
@@ -346,6 +395,8 @@ COMBINED = (
 )
 """Those that two hosts each can have beside another of them."""
 
+OF_IPV4 = ("MTU of a host", "reverse path", "delay", "interface", "name")
+"""Those that are made with means of IPv4: rp_filter, a program that reads IPv4 packets, IPv4 addresses."""
 LASTING = ("two with one address", "MTU of a host")
 """Those that others remember: the hardware address of an address, the size that passes."""
 

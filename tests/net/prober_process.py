@@ -63,7 +63,9 @@ class ProberProcess:
 
     def attempt(self, peer: int, address: str, port: int, *, bulk: bool = False, seconds: float = 20.0) -> list[Any]:
         """The report of one attempt: peer, address, port, outcome, detail, and figures."""
-        self.order("connect", number=1, targets=[[peer, address, port, bulk]], seconds=seconds, total=60.0, last=True)
+        self.order(
+            "connect", number=1, targets=[[peer, address, port, bulk, 0]], seconds=seconds, total=60.0, last=True
+        )
         (report,) = self.answer("attempts")
         return list(report)
 

@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from doctor.facts.rdma import Gid, RdmaDevice, RdmaPort, RdmaPorts
-from doctor.net.device_trials import HostDevices, devices_of, ping_calls, rdma_command, read_ping, read_rdma
+from doctor.net.device_trials import (
+    HostDevices,
+    devices_of,
+    ping_calls,
+    rdma_command,
+    read_ping,
+    read_rdma,
+    rping_command,
+)
 from doctor.net.prober.device_tools import MAX_OUTPUT, end_program, run_programs, start_program
 
 HEAD = """\
@@ -88,6 +96,46 @@ def test_what_hccn_tool_printed(text: str, result: str) -> None:
     assert read_ping(text)[0] == result
 
 
+RPING_DATA = "".join(
+    f"ping data: rdma-ping-{number}: ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefgh\n" for number in range(10)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "result", "detail"),
+    [
+        (RPING_DATA, "worked", ""),
+        (RPING_DATA + "client DISCONNECT EVENT...\n", "worked", ""),
+        (RPING_DATA[: len(RPING_DATA) // 2] + "client DISCONNECT EVENT...\n", "failed", "5 of 10 pings came back"),
+        (RPING_DATA + "data mismatch!\nrping client failed: -1\n", "failed", "data mismatch!"),
+        (
+            "cq completion failed status 12\nwait for RDMA_WRITE_ADV state 11\nrping client failed: -1\n",
+            "failed",
+            "cq completion failed status 12",
+        ),
+        ("cma event RDMA_CM_EVENT_UNREACHABLE, error -110\nwait for CONNECTED state 4\n", "failed", "UNREACHABLE"),
+        (
+            "cma event RDMA_CM_EVENT_ADDR_ERROR, error -110\nwaiting for addr/route resolution state 1\n",
+            "failed",
+            "-110",
+        ),
+        (
+            "cma event RDMA_CM_EVENT_ADDR_ERROR, error -19\nwaiting for addr/route resolution state 1\n",
+            "unknown",
+            "-19",
+        ),
+        ("cma event RDMA_CM_EVENT_REJECTED, error -104\nwait for CONNECTED state 4\n", "unknown", "REJECTED"),
+        ("rdma_create_event_channel: No such device\n", "unknown", "No such device"),
+        ("client DISCONNECT EVENT...\n", "unknown", "DISCONNECT"),
+    ],
+)
+def test_what_rping_printed(text: str, result: str, detail: str) -> None:
+    """As rdma-core's rping.c words it, and as runs over siw, rxe and cxgb4 have printed it."""
+    read, why, _ = read_rdma(text)
+    assert read == result
+    assert detail in why
+
+
 def test_npus_ping_those_of_their_number_by_either_address_family() -> None:
     source = HostDevices(npus={0: "29.1.0.1", 1: "29.1.0.2", 5: "29.1.0.3"})
     target = HostDevices(npus={1: "29.1.1.2", 5: "fd00::5", 7: "29.1.1.7"})
@@ -109,6 +157,9 @@ def test_active_ports_are_tried_with_an_address_that_fits() -> None:
     )
     assert devices_of(None, adapters, {}).rdma == {"mlx5_0:1": 3, "mlx5_1:1": None}
     assert devices_of(None, adapters, {"NCCL_IB_GID_INDEX": "1"}).rdma == {"mlx5_0:1": 1, "mlx5_1:1": None}
+    assert devices_of(None, adapters, {}).rdma_addresses == {"mlx5_0:1": "10.0.0.1"}
+    assert " ".join(rping_command(18516, "10.0.0.2")) == "rping -s -a 10.0.0.2 -p 18516 -C 10 -v -V"
+    assert rping_command(18516, "10.0.0.2", "10.0.0.1")[:5] == ["rping", "-c", "-I", "10.0.0.1", "-a"]
     serving = rdma_command("ib_write_bw", "mlx5_0:1", 3, 18515)
     assert serving[:7] == ["ib_write_bw", "-d", "mlx5_0", "-i", "1", "-p", "18515"]
     assert serving[-2:] == ["-x", "3"]

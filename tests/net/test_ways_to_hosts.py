@@ -6,8 +6,9 @@ import contextlib
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.hosts.fleet import INSIDE, Fleet
 from tests.hosts.slurm import MISSING, Cluster
 from tests.net.campaign import findings_of
 from tests.net.injected_faults import rules
+from tests.net.ipv6_hosts import Ipv6Hosts
 
 pytestmark = [pytest.mark.hosts, pytest.mark.full]
 ROOT = Path(__file__).parents[2]
@@ -109,32 +111,16 @@ def test_in_the_network_namespace_of_the_job(carried: Fleet) -> None:
         carried.renew(*carried.hosts)
 
 
-@pytest.fixture
-def ipv6(make_fleet: Callable[..., Fleet], tmp_path: Path) -> Iterator[tuple[Fleet, Path, dict[str, str]]]:
-    """Hosts without any IPv4 address but loopback's, and the configuration to reach them."""
-    fleet = make_fleet(4, name="nv", subnet="10.85.0.0/16")
-    addresses = {host: f"fd77::{number}" for number, host in enumerate(fleet.hosts, 2)}
-    names = "".join(f"{address} {host}\n" for host, address in addresses.items())
-    setup = "sysctl -qw net.ipv6.conf.{0}.disable_ipv6=0 net.ipv6.conf.all.disable_ipv6=0 && "
-    setup += "ip -6 addr add {1}/64 dev {0} nodad"
-    fleet.run(["sh", "-c", setup.format("br0", "fd77::1")], check=True)
-    for host, address in addresses.items():
-        fleet.enter(host, f"{setup.format('eth0', address)} && ip -4 addr flush dev eth0")
-        fleet.enter(host, ["sh", "-c", "cat >/etc/hosts"], input=f"127.0.0.1 localhost\n::1 localhost\n{names}")
-    config = tmp_path / "ssh_config"
-    keys = [line for line in fleet.known_hosts.read_text().splitlines() if line]
-    key = keys[0].split(maxsplit=1)[1]
-    (tmp_path / "known_hosts").write_text("".join(f"{name} {key}\n" for pair in addresses.items() for name in pair))
-    hosts = "".join(f"Host {name}\n HostName {address}\n" for name, address in addresses.items())
-    shared = fleet.ssh_config.read_text().replace(f"{fleet.known_hosts}", f"{tmp_path}/known_hosts")
-    config.write_text(hosts + shared.replace("Host nv*", "Host nv* fd77:*"))
-    yield fleet, config, addresses
-    fleet.renew(*fleet.hosts)
-
-
-def test_hosts_with_ipv6_alone(ipv6: tuple[Fleet, Path, dict[str, str]]) -> None:
-    fleet, config, addresses = ipv6
-    assert net(fleet, "-F", str(config)) == (0, "6 of 6 pairs both ways, 2 ports", [])
-    rule = dropping(addresses[fleet.hosts[0]])
-    fleet.enter(fleet.hosts[-1], ["nft", "-f", "-"], input=rule)
-    require_direction(fleet, net(fleet, "-F", str(config)))
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "beside IPv4"])
+def test_hosts_with_ipv6(make_fleet: Callable[..., Fleet], tmp_path: Path, alone: bool) -> None:
+    """A blocked port, and one of several equal paths that is broken."""
+    hosts: Any = Ipv6Hosts(make_fleet(4, name="nv", subnet="10.85.0.0/16"), tmp_path, alone=alone)
+    config, first, last = ("-F", str(hosts.ssh_config)), hosts.hosts[0], hosts.hosts[-1]
+    assert net(hosts, *config) == (0, "6 of 6 pairs both ways, 2 ports", [])
+    with hosts.broken(last, nft=dropping(hosts.addresses[first])):
+        require_direction(hosts, net(hosts, *config))
+    flows = "jhash ip6 saddr . ip6 daddr . tcp sport . tcp dport mod 2 == 1 drop"
+    with hosts.broken(last, nft=dropping(hosts.addresses[first], flows)):
+        ((check, blamed, message),) = net(hosts, *config)[2]
+    assert (check, blamed) == ("net-flows-lost", [first, last])
+    assert f"from {first} to {last}" in message

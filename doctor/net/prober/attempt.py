@@ -18,12 +18,16 @@ class ConnectionAttempt:
     stranger (answered, and not by a host of the run); other-host (by another host of it, `detail` is its number);
     other-port; silent (accepted, and nothing was said); cut (closed by the other side); sends-stall, receives-stall
     (small packets pass, full-size ones do not); local (this host could not even try, `detail` says why).
+
+    `source_port`: the port that it comes from; 0 lets the kernel choose, as a job does.
     """
 
-    def __init__(self, loop, token, me, peer, address, port, seconds, bulk=False, segment=0, on_end=None):
+    def __init__(
+        self, loop, token, me, peer, address, port, seconds, bulk=False, segment=0, on_end=None, source_port=0
+    ):
         self.loop, self.token, self.me, self.peer = loop, token, me, peer
         self.address, self.port, self.seconds, self.bulk, self.segment = address, port, seconds, bulk, segment
-        self.on_end = on_end
+        self.on_end, self.source_port = on_end, source_port
         self.link, self.outcome, self.detail, self.again, self.mtu = None, "", "", 0, 0
         self.step, self.data, self.to_send = self.connected, bytearray(), memoryview(b"")
         self.nonce, self.challenge, self.size, self.took = os.urandom(16), b"", 0, 0.0
@@ -40,7 +44,11 @@ class ConnectionAttempt:
             self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self.segment:
                 self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, self.segment)
+            if self.source_port:
+                self.link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                self.link.bind(("::" if info[0] == socket.AF_INET6 else "", self.source_port))
             code = self.link.connect_ex(info[4])
+            self.source_port = self.link.getsockname()[1]
         except OSError as error:
             self.finish("local", error.strerror or str(error))
             return

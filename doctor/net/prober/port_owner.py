@@ -20,11 +20,11 @@ def tcp_rows():
 
 
 def arrived_calls(ports):
-    """[address, port] of each caller whose SYN came to one of these ports and whose next packet did not."""
+    """[address, its port, port here] of each caller whose SYN came to one of these ports, and no packet after it."""
     calls = set()
     for fields in tcp_rows():
         if fields[3] == SYN_RECEIVED and proc_address(fields[1])[1] in ports:
-            calls.add((proc_address(fields[2])[0], proc_address(fields[1])[1]))
+            calls.add((*proc_address(fields[2])[:2], proc_address(fields[1])[1]))
     return [list(call) for call in sorted(calls)[:4096]]
 
 

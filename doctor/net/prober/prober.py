@@ -111,15 +111,15 @@ class Prober:
         self.controller.send(listening=results)
 
     def connect(self, number, targets, seconds, total, last):
-        """Connects to each of [host, address, port, bulk]; not more at once than files may be open.
+        """Connects to each of [host, address, port, bulk, source port]; not more at once than files may be open.
 
         `last`: no order with more targets of this round follows, and the attempts begin.
         """
         self.waiting += [
             ConnectionAttempt(
-                self.loop, self.token, self.host, peer, address, port, seconds, bool(bulk), 0, self.on_attempt
+                self.loop, self.token, self.host, peer, address, port, seconds, bool(bulk), 0, self.on_attempt, source
             )
-            for peer, address, port, bulk in targets
+            for peer, address, port, bulk, source in targets
         ]
         if last:
             self.waiting.reverse()
@@ -128,7 +128,7 @@ class Prober:
     def go_on(self):
         if time.monotonic() > self.connect_end:
             for attempt in self.waiting:
-                self.finished.append([attempt.peer, attempt.address, attempt.port, "untried", "", 0, 0, 0])
+                self.finished.append([attempt.peer, attempt.address, attempt.port, "untried", "", 0, 0, 0, 0])
             self.waiting = []
         while self.waiting and self.in_flight < self.limit:
             self.in_flight += 1
@@ -161,6 +161,7 @@ class Prober:
                 round(attempt.took, 5),
                 attempt.again,
                 largest,
+                attempt.source_port,
             ]
         )
 

@@ -13,6 +13,7 @@ from doctor.net.matrix import PathSpeed
 from doctor.net.plan import NetOptions, NetPlan, services_of
 from doctor.net.run.busy_hosts import TIMED_OUT, busy_note, busy_text, undecided
 from doctor.net.run.device_rounds import try_devices
+from doctor.net.run.flow_trial import Target, flow_targets, flows_again, more_tries
 from doctor.net.run.host_trial import HostTrial
 from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside
 from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers
@@ -25,7 +26,7 @@ START_SECONDS = 20.0
 LISTEN_SECONDS = 10.0
 MAX_CONFIRMATIONS = 256
 """Failed attempts of one host that are made a second time."""
-FIRST, CONFIRMATION, PATIENT = 1, 2, 3
+FIRST, CONFIRMATION, PATIENT, MORE, FLOWS, FLOWS_AGAIN = 1, 2, 3, 4, 5, 6
 PATIENT_FACTOR = 2.0
 """Times as long as any other an attempt waits that timed out where a host was busy."""
 SAMPLE_SECONDS = (0.5, 2.5)
@@ -91,7 +92,9 @@ class Conductor:
             self._start()
             self._listen()
             self._connect(FIRST, self._first_targets())
+            self._connect(MORE, more_tries(self.plan, self.results))
             self._confirm()
+            self._try_flows()
             if self.options.mode == "full":
                 busy = self._busy_hosts() if self.options.speeds and not self.options.force else {}
                 if self.options.speeds:
@@ -117,7 +120,7 @@ class Conductor:
         for attempt in message.attempts or ():
             place = self._places.get((attempt.peer, attempt.address, attempt.port))
             if place is not None:
-                result.attempts[attempt.peer, place] = attempt
+                result.take_attempt(place, attempt, of_flow=message.round > PATIENT, repeats=message.round > MORE)
         if message.done is not None:
             result.done.add(message.done)
         if message.arrived is not None:
@@ -175,16 +178,16 @@ class Conductor:
             self.probers.send(host, {"do": "listen", "services": services})
         self._wait(lambda result: result.has_listened, LISTEN_SECONDS)
 
-    def _first_targets(self) -> dict[str, list[tuple[int, str, int, bool]]]:
-        """For each host (target, address, port, whether full-size packets are tried), ports of one target together."""
-        by_host: dict[str, list[tuple[int, str, int, bool]]] = {}
+    def _first_targets(self) -> dict[str, list[Target]]:
+        """For each host its attempts, ports of one target together."""
+        by_host: dict[str, list[Target]] = {}
         for number, host in enumerate(self.plan.hosts):
             targets = by_host[host] = []
             for target, places in self.plan.targets(number):
                 targets += self._listening_ports(target, places)
         return by_host
 
-    def _listening_ports(self, target: int, places: list[int]) -> list[tuple[int, str, int, bool]]:
+    def _listening_ports(self, target: int, places: list[int]) -> list[Target]:
         """The last of a host's ports, mostly the one that the kernel gave, is tried with full-size packets."""
         listeners = self.results[self.plan.hosts[target]].listeners
         open_ports = [(place, listeners[place]) for place in places if place in listeners]
@@ -195,6 +198,7 @@ class Conductor:
                 self.plan.endpoints[target].addresses[self.plan.ports[place].purpose],
                 report.port,
                 place == open_ports[-1][0],
+                0,
             )
             for place, report in open_ports
         ]
@@ -215,12 +219,28 @@ class Conductor:
         if undecided(self._trials()):
             self.notes.append(busy_note({host: trial.busy for host, trial in self.results.items() if trial.busy}))
 
+    def _try_flows(self) -> None:
+        """Whether some flows of two hosts fail whatever their port; the same flows again, where some passed."""
+        targets = flow_targets(self.plan, self.results)
+        if not targets or time.monotonic() + 2 * self.options.attempt_seconds + ANSWER_SECONDS > self.end:
+            return
+        asked = {self.plan.hosts[target[0]] for of_host in targets.values() for target in of_host}
+        self._read_pace()
+        self._connect(FLOWS, targets, asked=asked)
+        again = flows_again(self.results)
+        self._connect(FLOWS_AGAIN, again, asked=asked)
+        if again:
+            self._ask_arrived(asked)
+        self._read_pace()
+        for host, result in self.results.items():
+            result.flows_busy = "" if host in self.probers.lost else busy_text(result.pace)
+
     def _trials(self) -> dict[int, HostTrial]:
         return {number: self.results[host] for number, host in enumerate(self.plan.hosts)}
 
-    def _failed_targets(self, outcomes: Collection[str] = ()) -> dict[str, list[tuple[int, str, int, bool]]]:
+    def _failed_targets(self, outcomes: Collection[str] = ()) -> dict[str, list[Target]]:
         """The failed attempts once more: what was only late or lost by chance passes now. ``outcomes``: those alone."""
-        failed: dict[str, list[tuple[int, str, int, bool]]] = {}
+        failed: dict[str, list[Target]] = {}
         for host, result in self.results.items():
             again = []
             for (target, place), attempt in sorted(result.attempts.items()):
@@ -228,7 +248,7 @@ class Conductor:
                     outcomes or (attempt.outcome,)
                 ):
                     bulk = place == max(self.results[self.plan.hosts[target]].listeners, default=-1)
-                    again.append((target, attempt.address, attempt.port, bulk))
+                    again.append((target, attempt.address, attempt.port, bulk, 0))
             if again:
                 failed[host] = again[:MAX_CONFIRMATIONS]
         return failed
@@ -245,7 +265,7 @@ class Conductor:
     def _connect(
         self,
         number: int,
-        targets: Mapping[str, list[tuple[int, str, int, bool]]],
+        targets: Mapping[str, list[Target]],
         *,
         asked: Collection[str] = (),
         patience: float = 1.0,

@@ -13,6 +13,7 @@ from doctor.net.device_trials import (
     rdma_command,
     read_ping,
     read_rdma,
+    rping_command,
 )
 from doctor.net.plan import NetPlan
 from doctor.net.run.host_trial import HostTrial
@@ -116,27 +117,43 @@ class _DeviceRounds:
         for source, target in pairs:
             common = sorted(self._rdma(source).keys() & self._rdma(target).keys())
             programs_of_target = self._programs(target)
-            programs = [name for name in RDMA_PROGRAMS if name in self._programs(source) and name in programs_of_target]
-            if turn < len(common) and programs:
+            if turn >= len(common):
+                continue
+            device = common[(number + turn) % len(common)]
+            programs = [
+                name for name in RDMA_PROGRAMS
+                if name in self._programs(source) and name in programs_of_target
+                and (name != "rping" or device in self._addresses(source).keys() & self._addresses(target).keys())
+            ]  # fmt: skip
+            if programs:
                 every += 1
                 if time.monotonic() + RDMA_SECONDS + ANSWER_SECONDS < self.end:
-                    chosen[source, target] = (programs[0], common[(number + turn) % len(common)])
+                    chosen[source, target] = (programs[0], device)
         tcp_port = FIRST_TCP_PORT + self.order % TCP_PORTS
         for (_, target), (program, device) in chosen.items():
-            argv = rdma_command(program, device, self._rdma(target)[device], tcp_port)
+            if program == "rping":
+                argv = rping_command(tcp_port, self._addresses(target)[device])
+            else:
+                argv = rdma_command(program, device, self._rdma(target)[device], tcp_port)
             order = {"do": "serve", "number": self.order, "argv": argv, "seconds": RDMA_SECONDS + ANSWER_SECONDS}
             self.probers.send(self.plan.hosts[target], order)
         servers = {self.plan.hosts[target] for _, target in chosen}
         number_of_order = self.order
         self._wait(servers, lambda result: number_of_order in result.serving, ANSWER_SECONDS)
         for (source, target), (program, device) in chosen.items():
-            address = next(iter(self.plan.endpoints[target].addresses.values()))
-            argv = rdma_command(program, device, self._rdma(source)[device], tcp_port, address)
+            if program == "rping":
+                argv = rping_command(tcp_port, self._addresses(target)[device], self._addresses(source)[device])
+            else:
+                address = next(iter(self.plan.endpoints[target].addresses.values()))
+                argv = rdma_command(program, device, self._rdma(source)[device], tcp_port, address)
             self._call(source, [(device, argv)], RDMA_SECONDS)
         self._wait_for_calls(list(chosen), RDMA_SECONDS)
         for host in servers:
             self.probers.send(host, {"do": "served"})
         return sum(self._keep(source, target, self.order, read_rdma) for source, target in chosen), every
+
+    def _addresses(self, number: int) -> Mapping[str, str]:
+        return self.plan.endpoints[number].devices.rdma_addresses
 
     def _rdma(self, number: int) -> Mapping[str, int | None]:
         return self.plan.endpoints[number].devices.rdma

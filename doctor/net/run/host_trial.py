@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from doctor.net.run.sessions import AttemptReport, ListenerReport, PaceReport, ProberMessage, SpeedReport
+
+UNANSWERED = frozenset({"dropped", "unreachable"})
+"""What an attempt comes to on a path that is broken."""
+DECIDED = UNANSWERED | {"open"}
+MOST_TRIES = 2
+"""Of one flow, in the flow trial."""
 
 
 class HostTrial:
@@ -18,8 +25,14 @@ class HostTrial:
         self.attempts: dict[tuple[int, int], AttemptReport] = {}
         """By target and place of the port: the last one made."""
         self.done: set[int] = set()
-        self.arrived: set[tuple[str, int]] | None = None
-        """Address and port of each call whose first packet came; all that was ever reported."""
+        self.tries = Counter[tuple[int, bool]]()
+        """How many attempts to a target, of all rounds, were answered, and how many were not."""
+        self.flows: dict[tuple[int, int, int], list[AttemptReport]] = {}
+        """By target, place of the port and source port: every attempt of the flow trial."""
+        self.flows_busy = ""
+        """What kept it from answering during the flow trial; empty where nothing did."""
+        self.arrived: set[tuple[str, int, int]] | None = None
+        """Caller's address and port, and the port here, of each call whose first packet came; all ever reported."""
         self.arrivals_reported = 0
         self.pace: PaceReport | None = None
         """As it answered when it was last asked."""
@@ -37,6 +50,17 @@ class HostTrial:
         self.devices: list[dict[str, Any]] = []
         """What became of its devices' attempts: see `doctor.net.device_trials.DeviceTrial`."""
         self.faults: list[str] = []
+
+    def take_attempt(self, place: int, attempt: AttemptReport, *, of_flow: bool, repeats: bool) -> None:
+        """Takes in one attempt. ``of_flow``: it tries a flow, and decides no port; ``repeats``: of the flow trial."""
+        if not of_flow:
+            self.attempts[attempt.peer, place] = attempt
+        if repeats:
+            tries = self.flows.setdefault((attempt.peer, place, attempt.source_port), [])
+            if len(tries) < MOST_TRIES:
+                tries.append(attempt)
+        elif attempt.outcome in DECIDED:
+            self.tries[attempt.peer, attempt.outcome == "open"] += 1
 
     def take_programs(self, message: ProberMessage) -> None:
         """Takes in what a prober says of the programs of the accelerators' own network."""

@@ -15,7 +15,8 @@ from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE
 from doctor.net.plan import NetOptions, NetPlan
 from doctor.net.run.busy_hosts import Cell, undecided
 from doctor.net.run.conduct import NetTest
-from doctor.net.run.host_trial import HostTrial
+from doctor.net.run.flow_trial import FlowTrial, has_arrived, is_open, lossy_flows
+from doctor.net.run.host_trial import DECIDED, HostTrial
 from doctor.net.run.sessions import AttemptReport, ListenerReport
 from doctor.net.run.speed_values import speed_values
 
@@ -30,6 +31,7 @@ _LETTERS = {
     "silent": "s",
     "cut": "s",
     "other-host": "w",
+    "some-flows": "f",
     "sends-stall": "h",
     "receives-stall": "h",
     "local": "?",
@@ -46,6 +48,7 @@ _DETAILS = {
     "receives-stall": LARGE_LOST_BACK,
 }
 _BUSY = "no answer, and {host} was too busy to give one: {busy}"
+_COMES_AND_GOES = "failed at first, and was answered later: it comes and goes"
 _ARRIVED = "its packet arrives, the answer does not come back"
 
 
@@ -53,9 +56,10 @@ def with_net_answers(records: Mapping[str, HostRecord], test: NetTest, options: 
     """The records with each host's part of the test, or why it has none."""
     merged = {}
     busy = undecided({number: test.results[host] for number, host in enumerate(test.plan.hosts)})
+    lossy = lossy_flows(test.plan, test.results)
     for host, record in records.items():
         if host in test.results and test.results[host].has_listened and host not in test.lost:
-            content = _content(host, test, options, busy)
+            content = _content(host, test, options, busy, lossy)
         else:
             reason = test.lost.get(host) or test.plan.left_out.get(host) or "it did not answer in time"
             content = {"why": f"no part in the network test: {reason}"}
@@ -74,7 +78,9 @@ def without_net_answers(records: Mapping[str, HostRecord], why: str, *, single: 
     }
 
 
-def _content(host: str, test: NetTest, options: NetOptions, busy: Mapping[Cell, int]) -> dict[str, Any]:
+def _content(
+    host: str, test: NetTest, options: NetOptions, busy: Mapping[Cell, int], lossy: Mapping[tuple[int, int], FlowTrial]
+) -> dict[str, Any]:
     plan = test.plan
     return {
         "host": plan.hosts.index(host),
@@ -83,12 +89,14 @@ def _content(host: str, test: NetTest, options: NetOptions, busy: Mapping[Cell, 
         "mode": options.mode,
         "seed": options.seed,
         "groups": [(group.kind, group.name, group.hosts) for group in plan.groups],
-        "answer": _answer(host, test, busy),
+        "answer": _answer(host, test, busy, lossy),
     }
 
 
-def _answer(host: str, test: NetTest, busy: Mapping[Cell, int]) -> dict[str, Any]:
-    """``busy``: the attempts that say nothing, and the host that was too busy to answer them."""
+def _answer(
+    host: str, test: NetTest, busy: Mapping[Cell, int], lossy: Mapping[tuple[int, int], FlowTrial]
+) -> dict[str, Any]:
+    """``busy``: the attempts that say nothing, and the host that was too busy to answer them; ``lossy``: see there."""
     plan, result = test.plan, test.results[host]
     number = plan.hosts.index(host)
     rows = [["."] * len(plan.hosts) for _ in plan.ports]
@@ -103,7 +111,17 @@ def _answer(host: str, test: NetTest, busy: Mapping[Cell, int]) -> dict[str, Any
     details, arrived, too_busy = [], [], dict[str, str]()
     for (target, place), attempt in sorted(result.attempts.items()):
         letter = _LETTERS.get(attempt.outcome, "?")
-        blamed = busy.get((number, target, place))
+        blamed, flows = busy.get((number, target, place)), lossy.get((number, target))
+        if flows is not None and attempt.outcome in DECIDED and place not in flows.blocked:
+            rows[place][target] = _LETTERS["some-flows"]
+            details.append({"target": target, "port": place, "detail": flows.text, "seconds": attempt.seconds})
+            if _flows_arrived(test, number, target, flows):
+                arrived.append((target, place))
+            continue
+        if letter in "du" and is_open(result, target, place):
+            rows[place][target] = "?"
+            details.append({"target": target, "port": place, "detail": _COMES_AND_GOES, "seconds": attempt.seconds})
+            continue
         rows[place][target] = letter if blamed is None else "?"
         if blamed is not None:
             too_busy[plan.hosts[blamed]] = test.results[plan.hosts[blamed]].busy
@@ -160,8 +178,21 @@ def _arrived(test: NetTest, source: int, attempt: AttemptReport, target: int) ->
         return False
     addresses = own_addresses(test.results[test.plan.hosts[source]])
     return any(
-        port == attempt.port and any(same_address(address, held) for held in addresses) for address, port in arrivals
+        port == attempt.port and any(same_address(address, held) for held in addresses) for address, _, port in arrivals
     )
+
+
+def _flows_arrived(test: NetTest, source: int, target: int, flows: FlowTrial) -> bool:
+    """Whether the target saw the first packets of the flows that fail."""
+    trial = test.results[test.plan.hosts[target]]
+    addresses = own_addresses(test.results[test.plan.hosts[source]])
+    arrivals = {
+        (source_port, port)
+        for address, source_port, port in trial.arrived or ()
+        if any(same_address(address, held) for held in addresses)
+    }
+    ports = {place: listener.port for place, listener in trial.listeners.items()}
+    return has_arrived(flows, ports, arrivals)
 
 
 def own_addresses(result: HostTrial) -> list[str]:

@@ -45,6 +45,8 @@ class AttemptReport(msgspec.Struct, frozen=True, array_like=True):
     """Segments that the kernel sent more than once."""
     largest: int
     """Bytes of the largest packet that passes, where full-size ones do not; 0 where it was not found."""
+    source_port: Port = 0
+    """That it came from; 0 where it was not made."""
 
 
 class ListenerReport(msgspec.Struct, frozen=True, array_like=True):
@@ -109,7 +111,7 @@ class ProberMessage(msgspec.Struct, frozen=True):
     attempts: Annotated[list[AttemptReport], msgspec.Meta(max_length=4096)] | None = None
     round: int = 0
     done: int | None = None
-    arrived: Annotated[list[tuple[Text, Port]], msgspec.Meta(max_length=4096)] | None = None
+    arrived: Annotated[list[tuple[Text, Port, Port]], msgspec.Meta(max_length=4096)] | None = None
     speed: SpeedReport | None = None
     pace: PaceReport | None = None
     job: Annotated[list[tuple[int, Text]], msgspec.Meta(max_length=64)] | None = None

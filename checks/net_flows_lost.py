@@ -1,0 +1,39 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.network_test import NetworkAnswer
+from doctor.net.findings import located_failures
+
+ONE_HOST = "only one host: there is no other to connect to"
+
+
+@check(severity=ERROR, area="network", single_host=ONE_HOST)
+def net_flows_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
+    """Connections between two hosts pass from every source port.
+
+    ## Why it matters
+    Some connections work and others never do, on the same ports: one of several equal paths is broken. The rendezvous
+    succeeds, one of many connections of a collective hangs, and the next start hangs on another one, or on none. No
+    port is to blame: opening ports mends nothing.
+
+    ## What to do
+    The fault lies {place}. There, look at each member of a bond or link aggregation, and at each of several equal
+    routes (ECMP): `cat /proc/net/bonding/*` and `ip route show` on {first} and {other}; on the switches, the state
+    and the error counters of each member port. Take the bad member out, then replace its cable, transceiver or port.
+    Look as well for a balancer or a firewall with several nodes between the hosts, of which one drops packets.
+
+    ## Source
+    Bonds and switches choose the path of a connection by a hash of its addresses and ports (RFC 2992;
+    Documentation/networking/bonding.rst, xmit_hash_policy). Where hosts reach each other in part, 32 connections are
+    tried from as many source ports, and the very same ones again: those that failed failed each time, and those that
+    passed passed each time, which packets that are lost by chance do not do.
+    """
+    for failure in located_failures(answers, "flows"):
+        yield Finding(
+            "some connections {place} fail, whatever their port, by the port that they come from: {flows}{doubt}",
+            hosts=failure.hosts,
+            observed=failure.details[0] if failure.details else "some flows",
+            expected="every source port passes",
+            flows=failure.details[0] if failure.details else f"on {failure.ports}",
+            **failure.values,
+        )

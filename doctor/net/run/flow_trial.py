@@ -1,0 +1,197 @@
+"""Whether some flows of two hosts fail whatever their port, as where one of several equal paths is broken. Pure.
+
+A switch or a bond chooses the path of a connection by a hash of addresses and ports (ECMP: RFC 2992; Linux,
+bonding.rst, xmit_hash_policy). Where one path is broken, the same flow fails each time, and others pass each time. A
+second attempt comes from another source port, and passes by chance. So where two hosts reach each other in part, flows
+from several source ports are tried, and then the very same ones again: what is lost by chance does not repeat itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from functools import cached_property
+
+import msgspec
+
+from doctor.net.plan import NetPlan
+from doctor.net.run.host_trial import DECIDED, UNANSWERED, HostTrial
+
+LEAST_TRIES = 8
+"""Attempts from one host to another before their trial is decided on: of a fourth that fails, one in ten is missed."""
+MOST_TARGETS = 8
+"""Of one host, whose flows are tried."""
+FLOWS = 32
+"""To one target; a quarter of 32 that fails is missed once in 10,000 times."""
+LEAST_FLOWS = 2
+"""That fail each time, and that pass each time: one flow may be anything."""
+HOPELESS_TRIES = 8
+"""Attempts without an answer, beside none that had one, from which on no flow passes."""
+ARRIVED_SHARE = 0.8
+"""Of the flows that fail: their first packet arrived, and so it is the way back that is broken."""
+
+Target = tuple[int, str, int, bool, int]
+"""Host, address, port, whether full-size packets are tried, source port (0: the kernel's choice)."""
+
+
+class FlowTrial(msgspec.Struct, frozen=True, dict=True):
+    """What became of the flows from one host to another; a flow is a place of a port, and a source port."""
+
+    failing: tuple[tuple[int, int], ...] = ()
+    """Each time."""
+    passing: tuple[tuple[int, int], ...] = ()
+    """Each time."""
+    unsteady: tuple[tuple[int, int], ...] = ()
+    """One time and not another."""
+
+    @cached_property
+    def blocked(self) -> frozenset[int]:
+        """Places of ports that no flow reached, while others did reach another port."""
+        reached = {place for place, _ in (*self.passing, *self.unsteady)}
+        return frozenset({place for place, _ in self.failing} - reached) if self.passing else frozenset()
+
+    @property
+    def lost(self) -> tuple[tuple[int, int], ...]:
+        """The flows that fail each time, and whose port is not to blame."""
+        return tuple(flow for flow in self.failing if flow[0] not in self.blocked)
+
+    @property
+    def is_by_flow(self) -> bool:
+        """Whether the flow decides, and not chance."""
+        return not self.unsteady and min(len(self.lost), len(self.passing)) >= LEAST_FLOWS
+
+    @property
+    def text(self) -> str:
+        """For a detail; call it where `is_by_flow`.
+
+        >>> FlowTrial(((0, 40001), (0, 40007)), ((0, 40002), (0, 40003), (0, 40004))).text
+        '2 of 5 source ports fail each time, such as 40001, and 3 pass each time, such as 40002'
+        """
+        lost, passing = self.lost, self.passing
+        return (
+            f"{len(lost)} of {len(lost) + len(passing)} source ports fail each time, such as {lost[0][1]}, "
+            f"and {len(passing)} pass each time, such as {passing[0][1]}"
+        )
+
+
+def more_tries(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[str, list[Target]]:
+    """More attempts, by source, to those whom it tried on few ports: from other source ports, `LEAST_TRIES` in all."""
+    more: dict[str, list[Target]] = {}
+    for number, host in enumerate(plan.hosts):
+        for target, places in plan.targets(number):
+            listening = _listening(plan, results, target, places)
+            missing = LEAST_TRIES - len(listening)
+            more.setdefault(host, []).extend(
+                listening[turn % len(listening)][1] for turn in range(missing) if listening
+            )
+    return {host: targets for host, targets in more.items() if targets}
+
+
+def flow_targets(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[str, list[Target]]:
+    """The flows to try, by source: of pairs that reach each other in part, then of others of the same hosts."""
+    suspected = {
+        (number, target)
+        for number, host in enumerate(plan.hosts)
+        for target in range(len(plan.hosts))
+        if results[host].tries[target, True] and results[host].tries[target, False]
+    }
+    ends = {host for pair in suspected for host in pair}
+    chosen: dict[str, list[Target]] = {}
+    for number, host in enumerate(plan.hosts):
+        pairs = [(target, places) for target, places in plan.targets(number) if {number, target} & ends]
+        pairs = [pair for pair in pairs if not _is_hopeless(results[host], pair[0])]
+        pairs.sort(key=lambda pair: (number, pair[0]) not in suspected)
+        for target, places in pairs[:MOST_TARGETS]:
+            listening = _listening(plan, results, target, places)
+            attempts = results[host].attempts
+            failed = [
+                item for item in listening if (target, item[0]) in attempts
+                and attempts[target, item[0]].outcome in UNANSWERED
+            ]  # fmt: skip
+            others = [item for item in listening if item not in failed]
+            taken = [*failed[:1], *others[-1:]]
+            for _, attempt in taken:
+                chosen.setdefault(host, []).extend([attempt] * (FLOWS // len(taken)))
+    return chosen
+
+
+def _is_hopeless(result: HostTrial, target: int) -> bool:
+    return not result.tries[target, True] and result.tries[target, False] >= HOPELESS_TRIES
+
+
+def _listening(
+    plan: NetPlan, results: Mapping[str, HostTrial], target: int, places: list[int]
+) -> list[tuple[int, Target]]:
+    """The places of these at which a target listens, each with an attempt to it."""
+    endpoint, listeners = plan.endpoints[target], results[plan.hosts[target]].listeners
+    return [
+        (place, (target, endpoint.addresses[plan.ports[place].purpose], listeners[place].port, False, 0))
+        for place in places
+        if place in listeners and not listeners[place].problem and listeners[place].port
+    ]
+
+
+def flows_again(results: Mapping[str, HostTrial]) -> dict[str, list[Target]]:
+    """The same flows once more, by source, to those of whose flows some failed and some passed."""
+    again: dict[str, list[Target]] = {}
+    for host, result in results.items():
+        for target, trial in flow_trials(result).items():
+            if trial.lost and trial.passing:
+                again.setdefault(host, []).extend(
+                    (target, tries[0].address, tries[0].port, False, source)
+                    for (to, _, source), tries in result.flows.items()
+                    if to == target and len(tries) == 1
+                )
+    return again
+
+
+def flow_trials(result: HostTrial) -> dict[int, FlowTrial]:
+    """What became of a host's flows, by target."""
+    by_target: dict[int, dict[tuple[int, int], list[str]]] = {}
+    for (target, place, source), tries in result.flows.items():
+        words = [attempt.outcome for attempt in tries]
+        if source and words and DECIDED.issuperset(words):
+            by_target.setdefault(target, {})[place, source] = words
+    return {target: _trial(flows) for target, flows in by_target.items()}
+
+
+def _trial(flows: Mapping[tuple[int, int], list[str]]) -> FlowTrial:
+    answers = {flow: {word == "open" for word in words} for flow, words in sorted(flows.items())}
+    failing, passing = (tuple(flow for flow, all_ in answers.items() if all_ == {passed}) for passed in (False, True))
+    return FlowTrial(failing, passing, tuple(flow for flow, all_ in answers.items() if len(all_) > 1))
+
+
+def lossy_flows(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[tuple[int, int], FlowTrial]:
+    """By source and target: the trials in which the flow decides, between hosts that had the time to answer."""
+    busy = {number for number, host in enumerate(plan.hosts) if results[host].flows_busy}
+    return {
+        (number, target): trial
+        for number, host in enumerate(plan.hosts)
+        for target, trial in flow_trials(results[host]).items()
+        if trial.is_by_flow and _was_repeated(results[host], target, trial) and not {number, target} & busy
+    }
+
+
+def _was_repeated(result: HostTrial, target: int, trial: FlowTrial) -> bool:
+    return all(len(result.flows[target, place, source]) > 1 for place, source in (*trial.lost, *trial.passing))
+
+
+def is_open(result: HostTrial, target: int, place: int) -> bool:
+    """Whether at least half of the flows to a port of a target were answered, so that the port is not to blame."""
+    words = [
+        attempt.outcome == "open"
+        for (to, at, _), tries in result.flows.items()
+        if (to, at) == (target, place)
+        for attempt in tries
+        if attempt.outcome in DECIDED
+    ]
+    return len(words) >= HOPELESS_TRIES and 2 * sum(words) >= len(words)
+
+
+def has_arrived(trial: FlowTrial, ports: Mapping[int, int], arrivals: Set[tuple[int, int]]) -> bool:
+    """Whether the target saw the first packets of the flows that fail, so that it is the way back that is broken.
+
+    ``ports``: the target's, by place. ``arrivals``: source port and port of each call of that source that came.
+    """
+    lost = trial.lost
+    number = sum((source, ports.get(place, 0)) in arrivals for place, source in lost)
+    return bool(lost) and number >= ARRIVED_SHARE * len(lost)

@@ -15,7 +15,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 LANGUAGES = ("en", "zh")
 OPTION = "--lang"
@@ -42,14 +42,17 @@ class Catalogue:
     def __init__(self, texts: Mapping[str, str]) -> None:
         self.texts = texts
         self.patterns: dict[str, list[tuple[list[str], str]]] = {}
-        """Literal parts and translation, by the first word of the pattern; under the empty word: the pattern's first
-        part is a value."""
+        """Literal parts and translation, by the first word of the pattern; none whose first part is a value."""
+        self.inner_patterns: dict[str, list[tuple[int, list[str], str]]] = {}
+        """Those whose first part is a value, each with its place in the order, by a word that the text has to have."""
         for english, translated in texts.items():
             if _PLACEHOLDER.search(english):
                 parts, translated = _numbered(english, translated)
                 self.patterns.setdefault(_first_word(parts[0]), []).append((parts, translated))
         for patterns in self.patterns.values():
             patterns.sort(key=lambda pattern: -_letters(pattern[0]))
+        for place, (parts, translated) in enumerate(self.patterns.pop("", ())):
+            self.inner_patterns.setdefault(_needed_word(parts), []).append((place, parts, translated))
 
     def filled(self, english: str, depth: int = 0) -> str:
         """The translation of ``english``, a text or a template that has been filled, or itself.
@@ -65,13 +68,18 @@ class Catalogue:
             translated_subject = self.filled(subject, depth + 1)
             if translated_subject != subject or " " not in subject:  # else the subject is part of a sentence of its own
                 return translated_subject + self.texts.get(COLON, COLON) + self.texts[sentence]
-        for word in (_first_word(english), ""):
-            for parts, translated in self.patterns.get(word, ()):
-                values = _values_between(parts, english)
-                if values is not None and _is_plausible(parts, values):
-                    texts = [self.filled(value, depth + 1) for value in values]
-                    return _filled(translated, texts)
+        for parts, translated in self._candidates(english):
+            values = _values_between(parts, english)
+            if values is not None and _is_plausible(parts, values):
+                texts = [self.filled(value, depth + 1) for value in values]
+                return _filled(translated, texts)
         return self._listed(english, depth)
+
+    def _candidates(self, english: str) -> Iterator[tuple[list[str], str]]:
+        """The patterns that may fit a text, in the order in which they are tried."""
+        yield from self.patterns.get(_first_word(english), ())
+        inner = [pattern for word in ("", *{*_WORD.findall(english)}) for pattern in self.inner_patterns.get(word, ())]
+        yield from ((parts, translated) for _, parts, translated in sorted(inner))
 
     def _listed(self, english: str, depth: int) -> str:
         """A list of few texts, where each of them is known."""
@@ -151,6 +159,25 @@ def _is_plausible(parts: list[str], values: list[str]) -> bool:
 def _first_word(text: str) -> str:
     word, space, _ = text.partition(" ")
     return word if space else ""
+
+
+_WORD = re.compile(r"[A-Za-z]+")
+
+
+def _needed_word(parts: list[str]) -> str:
+    """The longest word of a pattern that no value can be part of; empty where each word is beside a value.
+
+    >>> _needed_word(["", " hosts were not re", ""])
+    'hosts'
+    """
+    last = len(parts) - 1
+    words = (
+        match[0]
+        for number, part in enumerate(parts)
+        for match in _WORD.finditer(part)
+        if (match.start() > 0 or number == 0) and (match.end() < len(part) or number == last)
+    )
+    return max(words, key=len, default="")
 
 
 def _values_between(parts: list[str], text: str) -> list[str] | None:

@@ -263,9 +263,11 @@ SYSTEM_ERRORS = tuple(
     for number in (
         *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EIO, errno.ENOSPC),
         *(errno.EROFS, errno.EMFILE, errno.ELOOP, errno.ENAMETOOLONG, errno.EDQUOT, errno.ENXIO),
+        *(errno.ECONNREFUSED, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ECONNRESET, errno.EPIPE),
+        *(errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.ENOMEM, errno.EAGAIN, errno.EINVAL),
     )
-)
-"""What the system says of a file."""
+) + ("Name or service not known", "Temporary failure in name resolution")
+"""What the system says of a file, a connection or a name."""
 PARSER = (
     *("Usage: ", "Try '{command} -h' for help.", "Error: ", "Aborted.", "No such option: {0}", "No such command {0}."),
     *("No such option: {0} Did you mean {1}?", "No such option: {0} (Possible options: {1})"),

@@ -28,7 +28,7 @@ FOR_PROGRAMS = {
 }
 """Functions whose texts no report shows: options of other programs, help of metrics, errors of the code itself."""
 WHOLE, KEYS = -1, -2
-_PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}")
+_PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}|\} [a-z] [a-z]{2,}")
 _NO_PROSE = re.compile(
     r"\(\?[:!=<]|\\|[\[(]\^|^/\S*$|^-(?!.*(?:: |; |expected ))|\||%[A-Za-z]|\n.|\$\(|\$[a-z]\b|\"\$\w"
     r"|; exit [\d$]|\bimport \w+[,;]|^r=lambda|^from __|debug1|^NVIDIA |^[A-Z]\w+ [A-Z]\w+$|^\w+ -(?!.* with )",

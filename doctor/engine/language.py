@@ -26,6 +26,7 @@ FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "locale")
 MIN_LETTERS = 7
 LIST_SIGN = "; "
 COLON = ": "
+AND = " and "
 MAX_ITEMS = 8
 """Texts of a list that are looked up one by one."""
 MAX_DEPTH = 3
@@ -68,6 +69,10 @@ class Catalogue:
             translated_subject = self.filled(subject, depth + 1)
             if translated_subject != subject or " " not in subject:  # else the subject is part of a sentence of its own
                 return translated_subject + self.texts.get(COLON, COLON) + self.texts[sentence]
+        for split in (self._continued, self._enumerated):
+            divided = split(english, depth)
+            if divided != english:
+                return divided
         for parts, translated in self._candidates(english):
             values = _values_between(parts, english)
             if values is not None and _is_plausible(parts, values):
@@ -80,6 +85,30 @@ class Catalogue:
         yield from self.patterns.get(_first_word(english), ())
         inner = [pattern for word in ("", *{*_WORD.findall(english)}) for pattern in self.inner_patterns.get(word, ())]
         yield from ((parts, translated) for _, parts, translated in sorted(inner))
+
+    def _continued(self, english: str, depth: int) -> str:
+        """A text with a known continuation, such as ``, and no other host gets an answer from it``."""
+        end = len(english)
+        for _ in range(MAX_ITEMS):
+            end = max(english.rfind(", ", 0, end), english.rfind(LIST_SIGN, 0, end))
+            if end <= 0:
+                break
+            continuation = self.texts.get(english[end:])
+            start = self.filled(english[:end], depth + 1) if continuation else english[:end]
+            if continuation and start != english[:end]:
+                return start + continuation
+        return english
+
+    def _enumerated(self, english: str, depth: int) -> str:
+        """``a, b and c`` where each is known, or a name; itself where it is something else."""
+        before, conjunction, last = english.rpartition(AND)
+        items = [*_COMMA.split(before, MAX_ITEMS), last] if conjunction else []
+        texts = [self.filled(item, depth + 1) for item in items] if 1 < len(items) <= MAX_ITEMS else []
+        if not texts or any(
+            item == text and not _NAME.fullmatch(item) for item, text in zip(items, texts, strict=True)
+        ):
+            return english
+        return ", ".join(texts[:-1]) + self.texts.get(AND, AND) + texts[-1]
 
     def _listed(self, english: str, depth: int) -> str:
         """A list of few texts, where each of them is known."""
@@ -121,6 +150,9 @@ _WITHOUT_WORDS = re.compile(r"(?:\{\w+\}|[\s,;:.()=/-])+")
 
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_COMMA = re.compile(r", (?![^()]*\))")
+_NAME = re.compile(r"\S+(?: \S*\d\S*)?")
+"""What stands in an enumeration as it is: one word, or one with a number."""
 
 
 def _numbered(english: str, translated: str) -> tuple[list[str], str]:

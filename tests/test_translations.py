@@ -160,6 +160,19 @@ def test_each_item_of_an_enumeration_is_recognized_and_names_stay() -> None:
     assert catalogue.filled("w1 is on and something is else") == "w1 is on and something is else"
 
 
+def test_a_sentence_about_two_is_no_enumeration() -> None:
+    catalogue = Catalogue(
+        {
+            "between {0} and {1}": "{0} 与 {1} 之间",
+            "between {0}": "{0} 之间",
+            "to and from {0}": "进出 {0}",
+            " and ": " 和 ",
+        }
+    )
+    assert catalogue.filled("between w1 and w2") == "w1 与 w2 之间"
+    assert catalogue.filled("to and from w2") == "进出 w2"
+
+
 def test_a_known_continuation_is_recognized() -> None:
     catalogue = Catalogue({"no message from {0}": "没有 {0} 的消息", ", while it works": "，而它在工作"})
     assert catalogue.filled("no message from w1, while it works") == "没有 w1 的消息，而它在工作"
@@ -187,8 +200,8 @@ def test_recognition_takes_linear_time() -> None:
 def test_a_thousand_notes_are_recognized_in_a_second() -> None:
     """Patterns that begin with a value are most of them: each is tried only where the text has a word of it."""
     catalogue = Catalogue(json.loads(translations.COMPILED.read_text("utf-8")))
-    notes = [f"/var/log/train{number}.log: is larger than {number} GiB: the rest was not read" for number in range(500)]
-    notes += [f"/var/log/train{number}.log: and something that is not in the catalogue" for number in range(500)]
+    notes = [f"/var/log/{number}.log last written more than {number} h ago: not read" for number in range(500)]
+    notes += [f"/var/log/{number}.log and something that is not in the catalogue" for number in range(500)]
     started = time.process_time()
     assert [bool(CHINESE.search(catalogue.filled(note))) for note in notes] == [True] * 500 + [False] * 500
     assert time.process_time() - started < 1

@@ -258,15 +258,35 @@ def code_texts(part: str) -> dict[str, str]:
     return {str(number): text for number, text in enumerate(texts, 1)}
 
 
-SYSTEM_ERRORS = tuple(
-    os.strerror(number)
-    for number in (
-        *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EIO, errno.ENOSPC),
-        *(errno.EROFS, errno.EMFILE, errno.ELOOP, errno.ENAMETOOLONG, errno.EDQUOT, errno.ENXIO),
-        *(errno.ECONNREFUSED, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ECONNRESET, errno.EPIPE),
-        *(errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.ENOMEM, errno.EAGAIN, errno.EINVAL),
-    )
-) + ("Name or service not known", "Temporary failure in name resolution")
+SYSTEM_ERRORS = (
+    "Name or service not known",
+    "Temporary failure in name resolution",
+    *map(
+        os.strerror,
+        (
+            *(
+                errno.ENOENT,
+                errno.EACCES,
+                errno.EPERM,
+                errno.EISDIR,
+                errno.ENOTDIR,
+                errno.EEXIST,
+                errno.EIO,
+                errno.ENOSPC,
+            ),
+            *(errno.EROFS, errno.EMFILE, errno.ELOOP, errno.ENAMETOOLONG, errno.EDQUOT, errno.ENXIO),
+            *(
+                errno.ECONNREFUSED,
+                errno.ETIMEDOUT,
+                errno.EHOSTUNREACH,
+                errno.ENETUNREACH,
+                errno.ECONNRESET,
+                errno.EPIPE,
+            ),
+            *(errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.ENOMEM, errno.EAGAIN, errno.EINVAL),
+        ),
+    ),
+)
 """What the system says of a file, a connection or a name."""
 PARSER = (
     *("Usage: ", "Try '{command} -h' for help.", "Error: ", "Aborted.", "No such option: {0}", "No such command {0}."),

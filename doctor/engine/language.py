@@ -69,16 +69,28 @@ class Catalogue:
             translated_subject = self.filled(subject, depth + 1)
             if translated_subject != subject or " " not in subject:  # else the subject is part of a sentence of its own
                 return translated_subject + self.texts.get(COLON, COLON) + self.texts[sentence]
-        for split in (self._continued, self._enumerated):
-            divided = split(english, depth)
-            if divided != english:
-                return divided
+        fitting = self._fitting(english)
+        divided = english
+        if fitting is None or not any(AND in part for part in fitting[0]):  # else it is one sentence about two
+            divided = self._continued(english, depth)
+            divided = self._enumerated(english, depth) if divided == english else divided
+        if divided != english:
+            return divided
+        if fitting is not None:
+            _, values, translated = fitting
+            return _filled(translated, [self.filled(value, depth + 1) for value in values])
+        return self._listed(english, depth)
+
+    def _fitting(self, english: str) -> tuple[list[str], list[str], str] | None:
+        """The pattern that fits a text, one with an "and" of its own before others: its parts, values, translation."""
+        first = None
         for parts, translated in self._candidates(english):
             values = _values_between(parts, english)
             if values is not None and _is_plausible(parts, values):
-                texts = [self.filled(value, depth + 1) for value in values]
-                return _filled(translated, texts)
-        return self._listed(english, depth)
+                if AND not in english or any(AND in part for part in parts):
+                    return parts, values, translated
+                first = first or (parts, values, translated)
+        return first
 
     def _candidates(self, english: str) -> Iterator[tuple[list[str], str]]:
         """The patterns that may fit a text, in the order in which they are tried."""
@@ -102,7 +114,7 @@ class Catalogue:
     def _enumerated(self, english: str, depth: int) -> str:
         """``a, b and c`` where each is known, or a name; itself where it is something else."""
         before, conjunction, last = english.rpartition(AND)
-        items = [*_COMMA.split(before, MAX_ITEMS), last] if conjunction else []
+        items = [*_COMMA.split(before, MAX_ITEMS), last] if conjunction and LIST_SIGN not in english else []
         texts = [self.filled(item, depth + 1) for item in items] if 1 < len(items) <= MAX_ITEMS else []
         if not texts or any(
             item == text and not _NAME.fullmatch(item) for item, text in zip(items, texts, strict=True)

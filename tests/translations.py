@@ -38,6 +38,7 @@ from doctor.report.web.check_grid import JOB, STATES
 from doctor.report.web.path_maps import _FIGURES
 from doctor.report.web.report_values import _TITLES
 from doctor.report.web.self_contained import script_texts
+from tests.value_texts import value_texts
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = Path(FOLDER) / "zh"
@@ -242,8 +243,7 @@ def code_texts(part: str) -> dict[str, str]:
     if part == "help":
         found: Iterable[str] = help_texts()
     elif part == "values":
-        paths = (path for pattern in VALUE_MODULES for path in sorted((ROOT / "doctor").glob(pattern)))
-        found = (text for path in paths for text in prose(_tree(path)) if not _NO_TEXT.search(text))
+        found = value_texts(ROOT / "doctor")
         others = {text for other in ("report", "errors", "reasons", "help") for text in code_texts(other).values()}
         found = (text for text in (*found, *SYSTEM_ERRORS) if text not in others)
     else:
@@ -265,43 +265,36 @@ def code_texts(part: str) -> dict[str, str]:
     return {str(number): text for number, text in enumerate(texts, 1)}
 
 
-VALUE_MODULES = (
-    *("smoke/numerics/*.py", "smoke/results/to_facts.py", "smoke/results/trouble_findings.py"),
-    *("smoke/results/environments.py", "smoke/speed/rank_speeds.py", "smoke/rendezvous/reachability.py"),
-    *("net/cause.py", "net/findings.py", "net/assemble.py", "net/plan.py", "net/schedule.py"),
-    *("environment/inventory.py", "engine/catalog.py", "engine/evaluate.py", "engine/fact.py"),
-    "engine/loss_rules.py",
-    *("transport/ssh/*.py", "transport/openssh/*.py", "transport/pipes.py", "transport/process.py"),
-    *(
-        "facts/firewall/remedy.py",
-        "facts/xid.py",
-        "facts/npu_health.py",
-        "facts/master_address.py",
-        "facts/socket_peers.py",
+SYSTEM_ERRORS = (
+    "Name or service not known",
+    "Temporary failure in name resolution",
+    *map(
+        os.strerror,
+        (
+            *(
+                errno.ENOENT,
+                errno.EACCES,
+                errno.EPERM,
+                errno.EISDIR,
+                errno.ENOTDIR,
+                errno.EEXIST,
+                errno.EIO,
+                errno.ENOSPC,
+            ),
+            *(errno.EROFS, errno.EMFILE, errno.ELOOP, errno.ENAMETOOLONG, errno.EDQUOT, errno.ENXIO),
+            *(
+                errno.ECONNREFUSED,
+                errno.ETIMEDOUT,
+                errno.EHOSTUNREACH,
+                errno.ENETUNREACH,
+                errno.ECONNRESET,
+                errno.EPIPE,
+            ),
+            *(errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.ENOMEM, errno.EAGAIN, errno.EINVAL),
+        ),
     ),
-    *("facts/socket_choice.py", "facts/ports.py", "facts/kernel_log.py"),
-    *("diagnose/rules/*.py", "diagnose/cause.py", "diagnose/decide.py", "diagnose/suspects.py"),
-    *("fix/apply.py", "fix/inspect_host.py", "fix/select.py", "fix/undo.py", "fix/verify.py", "fix/remote_client.py"),
-    *("fix/plan.py", "fix/build_plan.py", "watch/attach/*.py", "watch/loss/loss_report.py"),
-    *("watch/loss/loss_verdicts.py", "watch/loss/rank_agreement.py"),
-    *("cli/explain.py", "cli/search.py", "cli/fix_*.py", "cli/rank_table.py", "cli/report.py", "cli/smoke*.py"),
-    *("cli/watch_attach.py", "cli/watch_log.py", "cli/preflight.py", "cli/host_options.py", "session/*.py"),
-    *("hosts/*.py", "config/*.py", "rank_table/*.py", "smoke/plan.py", "smoke/run/*.py", "net/run/*.py"),
-    *("watch/data_outcomes.py", "watch/folder.py", "watch/job_output.py", "watch/launch.py", "watch/training.py"),
-    *("watch/verdict.py", "watch/rank_process.py", "job/env_vars.py", "job/npu_settings.py", "job/rank_table/*.py"),
-    *("job/shell/*.py", "environment/*.py", "preflight/*.py", "report/diff/compare.py", "report/formats/registry.py"),
 )
-"""Modules whose sentences are templates of findings, or values, reasons and notes that a report shows."""
-_NO_TEXT = re.compile(r"\\|\||debug1|^NVIDIA |\n|%|^[A-Z]\w+ [A-Z]\w+$|^-o |^\w+ -|\$")
-
-SYSTEM_ERRORS = tuple(
-    os.strerror(number)
-    for number in (
-        *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EIO, errno.ENOSPC),
-        *(errno.EROFS, errno.EMFILE, errno.ELOOP, errno.ENAMETOOLONG, errno.EDQUOT, errno.ENXIO),
-    )
-)
-"""What the system says of a file."""
+"""What the system says of a file, a connection or a name."""
 PARSER = (
     *("Usage: ", "Try '{command} -h' for help.", "Error: ", "Aborted.", "No such option: {0}", "No such command {0}."),
     *("No such option: {0} Did you mean {1}?", "No such option: {0} (Possible options: {1})"),

@@ -15,7 +15,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 LANGUAGES = ("en", "zh")
 OPTION = "--lang"
@@ -26,6 +26,7 @@ FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "locale")
 MIN_LETTERS = 7
 LIST_SIGN = "; "
 COLON = ": "
+AND = " and "
 MAX_ITEMS = 8
 """Texts of a list that are looked up one by one."""
 MAX_DEPTH = 3
@@ -42,14 +43,17 @@ class Catalogue:
     def __init__(self, texts: Mapping[str, str]) -> None:
         self.texts = texts
         self.patterns: dict[str, list[tuple[list[str], str]]] = {}
-        """Literal parts and translation, by the first word of the pattern; under the empty word: the pattern's first
-        part is a value."""
+        """Literal parts and translation, by the first word of the pattern; none whose first part is a value."""
+        self.inner_patterns: dict[str, list[tuple[int, list[str], str]]] = {}
+        """Those whose first part is a value, each with its place in the order, by a word that the text has to have."""
         for english, translated in texts.items():
             if _PLACEHOLDER.search(english):
                 parts, translated = _numbered(english, translated)
                 self.patterns.setdefault(_first_word(parts[0]), []).append((parts, translated))
         for patterns in self.patterns.values():
             patterns.sort(key=lambda pattern: -_letters(pattern[0]))
+        for place, (parts, translated) in enumerate(self.patterns.pop("", ())):
+            self.inner_patterns.setdefault(_needed_word(parts), []).append((place, parts, translated))
 
     def filled(self, english: str, depth: int = 0) -> str:
         """The translation of ``english``, a text or a template that has been filled, or itself.
@@ -65,13 +69,58 @@ class Catalogue:
             translated_subject = self.filled(subject, depth + 1)
             if translated_subject != subject or " " not in subject:  # else the subject is part of a sentence of its own
                 return translated_subject + self.texts.get(COLON, COLON) + self.texts[sentence]
-        for word in (_first_word(english), ""):
-            for parts, translated in self.patterns.get(word, ()):
-                values = _values_between(parts, english)
-                if values is not None and _is_plausible(parts, values):
-                    texts = [self.filled(value, depth + 1) for value in values]
-                    return _filled(translated, texts)
+        fitting = self._fitting(english)
+        divided = english
+        if fitting is None or not any(AND in part for part in fitting[0]):  # else it is one sentence about two
+            divided = self._continued(english, depth)
+            divided = self._enumerated(english, depth) if divided == english else divided
+        if divided != english:
+            return divided
+        if fitting is not None:
+            _, values, translated = fitting
+            return _filled(translated, [self.filled(value, depth + 1) for value in values])
         return self._listed(english, depth)
+
+    def _fitting(self, english: str) -> tuple[list[str], list[str], str] | None:
+        """The pattern that fits a text, one with an "and" of its own before others: its parts, values, translation."""
+        first = None
+        for parts, translated in self._candidates(english):
+            values = _values_between(parts, english)
+            if values is not None and _is_plausible(parts, values):
+                if AND not in english or any(AND in part for part in parts):
+                    return parts, values, translated
+                first = first or (parts, values, translated)
+        return first
+
+    def _candidates(self, english: str) -> Iterator[tuple[list[str], str]]:
+        """The patterns that may fit a text, in the order in which they are tried."""
+        yield from self.patterns.get(_first_word(english), ())
+        inner = [pattern for word in ("", *{*_WORD.findall(english)}) for pattern in self.inner_patterns.get(word, ())]
+        yield from ((parts, translated) for _, parts, translated in sorted(inner))
+
+    def _continued(self, english: str, depth: int) -> str:
+        """A text with a known continuation, such as ``, and no other host gets an answer from it``."""
+        end = len(english)
+        for _ in range(MAX_ITEMS):
+            end = max(english.rfind(", ", 0, end), english.rfind(LIST_SIGN, 0, end))
+            if end <= 0:
+                break
+            continuation = self.texts.get(english[end:])
+            start = self.filled(english[:end], depth + 1) if continuation else english[:end]
+            if continuation and start != english[:end]:
+                return start + continuation
+        return english
+
+    def _enumerated(self, english: str, depth: int) -> str:
+        """``a, b and c`` where each is known, or a name; itself where it is something else."""
+        before, conjunction, last = english.rpartition(AND)
+        items = [*_COMMA.split(before, MAX_ITEMS), last] if conjunction and LIST_SIGN not in english else []
+        texts = [self.filled(item, depth + 1) for item in items] if 1 < len(items) <= MAX_ITEMS else []
+        if not texts or any(
+            item == text and not _NAME.fullmatch(item) for item, text in zip(items, texts, strict=True)
+        ):
+            return english
+        return ", ".join(texts[:-1]) + self.texts.get(AND, AND) + texts[-1]
 
     def _listed(self, english: str, depth: int) -> str:
         """A list of few texts, where each of them is known."""
@@ -113,6 +162,9 @@ _WITHOUT_WORDS = re.compile(r"(?:\{\w+\}|[\s,;:.()=/-])+")
 
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_COMMA = re.compile(r", (?![^()]*\))")
+_NAME = re.compile(r"\S+(?: \S*\d\S*)?")
+"""What stands in an enumeration as it is: one word, or one with a number."""
 
 
 def _numbered(english: str, translated: str) -> tuple[list[str], str]:
@@ -151,6 +203,25 @@ def _is_plausible(parts: list[str], values: list[str]) -> bool:
 def _first_word(text: str) -> str:
     word, space, _ = text.partition(" ")
     return word if space else ""
+
+
+_WORD = re.compile(r"[A-Za-z]+")
+
+
+def _needed_word(parts: list[str]) -> str:
+    """The longest word of a pattern that no value can be part of; empty where each word is beside a value.
+
+    >>> _needed_word(["", " hosts were not re", ""])
+    'hosts'
+    """
+    last = len(parts) - 1
+    words = (
+        match[0]
+        for number, part in enumerate(parts)
+        for match in _WORD.finditer(part)
+        if (match.start() > 0 or number == 0) and (match.end() < len(part) or number == last)
+    )
+    return max(words, key=len, default="")
 
 
 def _values_between(parts: list[str], text: str) -> list[str] | None:

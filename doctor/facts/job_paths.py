@@ -94,8 +94,10 @@ class PathState(msgspec.Struct, frozen=True):
 
     def describe(self) -> str:
         """Such as ``file of 1234 bytes, sha256 9f86d081``."""
-        files = f" of {self.files} files" if self.kind == "folder" else ""
-        return f"{self.kind}{files}{',' if files else ' of'} {self.size} bytes, sha256 {self.checksum[:8]}"
+        checksum = self.checksum[:8]
+        if self.kind == "folder":
+            return f"folder of {self.files} files, {self.size} bytes, sha256 {checksum}"
+        return f"{self.kind} of {self.size} bytes, sha256 {checksum}"
 
 
 class JobPaths(Fact, frozen=True):

@@ -87,11 +87,7 @@ class GroupUse:
                 for dimension, name in enumerate(getattr(mesh, "mesh_dim_names", None) or ()):
                     self._named(mesh.get_group(dimension), str(name), "DeviceMesh dimension " + str(name))
                 break
-        for reduced, copies in fsdp_meshes(self.torch, modules):
-            if len(reduced) > 1:
-                self.use(reduced, "shards", "FSDP")
-            if len(copies) > 1:
-                self.use(copies, "data", "replicas of FSDP")
+        self._sharded_modules(modules)
         state = sys.modules.get("megatron.core.parallel_state")
         for attribute, purpose in _MEGATRON.items():
             group = getattr(state, attribute, None)
@@ -108,6 +104,13 @@ class GroupUse:
         for group in list(getattr(world, "pg_map", {}) or {})[:256]:
             description = str(getattr(group, "group_desc", "") or "")
             self._named(group, description, "group description " + description)
+
+    def _sharded_modules(self, modules: list[Any]) -> None:
+        for reduced, copies in fsdp_meshes(self.torch, modules):
+            if len(reduced) > 1:
+                self.use(reduced, "shards", "FSDP")
+            if len(copies) > 1:
+                self.use(copies, "data", "replicas of FSDP")
 
     def _deepspeed_engines(self) -> list[Any]:
         """DeepSpeed wraps a model when its optimizer is there already; what it reduces over is its engine's group."""

@@ -1,6 +1,6 @@
-"""Records of one step: the tensors of a model in whole and in shards, numbers, random generators. Python 3.8, torch 2.1.
+"""Records of one step: the tensors of a model in whole and in shards, numbers, random generators.
 
-A part of the hook.
+Python 3.8, torch 2.1. A part of the hook.
 """
 
 from __future__ import annotations

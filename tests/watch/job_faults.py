@@ -203,13 +203,11 @@ FAULTS = {
         programs=("fsdp2",),
         variables=(("HYBRID", "1"),),
     ),
-    "replicas not reduced": JobFault(
-        "# wrapped",
-        "for layer in model.modules():\n"
-        "    if hasattr(layer, 'set_requires_all_reduce'): layer.set_requires_all_reduce(False, recurse=False)",
+    "gradient of a replica": JobFault(
+        "# reduced",
+        "if rank == {bad} and step >= {at}: model[0].weight.grad._local_tensor.mul_(1.5)",
         (UNREDUCED,),
         programs=("fsdp2",),
-        everybody=True,
         variables=(("HYBRID", "1"),),
     ),
     "not broadcast": JobFault(

@@ -48,6 +48,14 @@ GRACE = 1.0
 """Seconds for the cause of a rank's end to be heard of."""
 
 
+TERMINATED = "signal 15"
+"""How launchers end the ranks that are left."""
+OWN_ENDS = frozenset({"signal 4", "signal 7", "signal 8", "signal 9", "signal 11"})
+"""Ends that neither a broken connection nor a launcher's first signal brings about."""
+OF_THE_PROCESS = frozenset({"dead", "stopped", "frozen"})
+"""Failures that the kernel shows, whatever the hook sees."""
+
+
 class StackPending(Exception):
     """A stack was asked for on another host, and may still come."""
 
@@ -83,9 +91,13 @@ class TrainingWatch:
         """By rank: from its own number of a group to ours."""
         self._deaths: dict[int, tuple[float, int]] = {}
         """When each rank ended, and the how many-th end that was heard of; without those of broken connections."""
+        self._ends: dict[int, str] = {}
+        """How each of these ranks ended."""
         self._failed_at: dict[int, float] = {}
         """When each rank ended that did not end well, for whatever reason."""
         self._suspicion = Suspicion()
+        self._unwatched: set[int] = set()
+        """Ranks whose hook has removed itself: what they call, and whether they end well, nobody sees."""
 
     # ---- what comes from the ranks
 
@@ -97,6 +109,8 @@ class TrainingWatch:
             self.backend = str(event.get("backend", ""))
         elif event.get("ev") == "group":
             self._learn_group(rank, event)
+        elif event.get("ev") == "hook" and event.get("gone"):
+            self._unwatched.add(rank)
 
     def _learn_group(self, rank: int, event: Mapping[str, Any]) -> None:
         ranks, local_number, name = event.get("ranks"), event.get("gid"), str(event.get("name", ""))[:200]
@@ -139,12 +153,15 @@ class TrainingWatch:
         fields.update(rank=rank, state="compute" if enqueued else fields["state"])
         if fields["state"] == "done" and fields.get("dead") in (UNKNOWN_END, "signal 9", "signal 15"):
             fields["dead"] = "exit status 0"  # it had nothing more to do with the others
+        if rank in self._unwatched and fields.get("dead") == UNKNOWN_END:
+            fields["dead"] = "exit status 0"
         died_at = fields.pop("died_at", now)
         if fields.get("dead"):
             if fields["dead"] != "exit status 0":
                 self._failed_at.setdefault(rank, died_at)
             if not any(part in fields.get("error", "") for part in SECONDARY_MESSAGES):
                 self._deaths.setdefault(rank, (died_at, len(self._deaths)))
+                self._ends[rank] = fields["dead"]
             fields["secondary"] = self._follows(rank, fields["dead"], oom=bool(fields.get("oom")))
         snapshot = msgspec.convert(fields, Snapshot)
         if enqueued:
@@ -165,12 +182,25 @@ class TrainingWatch:
         """Whether an end is of the kind that follows from another: a closed connection, or a launcher's signal."""
         if rank not in self._deaths:
             return True
-        if dead == "signal 15" and min(self._failed_at.values()) < self._deaths[rank][0] - SAME_LOOK:
+        if dead == TERMINATED and (
+            min(self._failed_at.values()) < self._deaths[rank][0] - SAME_LOOK or self._another_died_first(rank)
+        ):
             return True
-        first = self._deaths[rank] == min(self._deaths.values())
-        ended_by_signal = dead in ("signal 15", "signal 9") or not dead.startswith(("exit", "sig"))
+        # What a launcher ended may be found before what made the launcher do so.
+        earlier = [death for other, death in self._deaths.items() if self._ends[other] != TERMINATED or other == rank]
+        first = self._deaths[rank] == min(earlier)
+        ended_by_signal = dead in (TERMINATED, "signal 9") or not dead.startswith(("exit", "sig"))
         # How one of unknown end died is not known: the kernel may have killed another one of its control group.
         return not first and ended_by_signal and not (oom and dead != UNKNOWN_END)
+
+    def _another_died_first(self, rank: int) -> bool:
+        """Whether another rank's end, found before this one's or soon after, is none that a peer's end brings about."""
+        found = self._deaths[rank][0]
+        return any(
+            self._ends[other] in OWN_ENDS and self._deaths[other][0] <= found + GRACE
+            for other in self._deaths
+            if other != rank
+        )
 
     def _order_deaths(self) -> None:
         """Of hosts that are heard of at different times, the first end may be the last that is heard of."""
@@ -217,6 +247,8 @@ class TrainingWatch:
         return msgspec.structs.replace(failure, stage="training" if failure.stage == STAGE else failure.stage)
 
     def _plausible(self, failure: Failure, now: float, stack: Callable[[int], str | None]) -> bool:
+        if failure.kind not in OF_THE_PROCESS and self._unwatched.intersection(failure.culprit_ranks):
+            return False
         if failure.kind in ("stopped", "frozen"):
             return failure.seconds > min(PAUSED_SECONDS, self.patience)
         if failure.certainty != "timeout":

@@ -128,8 +128,8 @@ def stop_recording(why=""):
     files, ACTIVE = ACTIVE, None
     if files is not None and why:
         try:
-            files.emit("hook", text=why[:400])
             files.become("start")  # what the rank does from now on nobody knows
+            files.emit("hook", text=why[:400], gone=True)
         except (OSError, ValueError):
             pass
 

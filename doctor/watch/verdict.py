@@ -50,7 +50,9 @@ GRACE = 1.0
 
 TERMINATED = "signal 15"
 """How launchers end the ranks that are left."""
-OWN_ENDS = frozenset({"signal 4", "signal 7", "signal 8", "signal 9", "signal 11"})
+ERROR = "error"
+"""An end by an error that is not the kind which follows from another rank's end."""
+OWN_ENDS = frozenset({ERROR, "signal 4", "signal 7", "signal 8", "signal 9", "signal 11"})
 """Ends that neither a broken connection nor a launcher's first signal brings about."""
 OF_THE_PROCESS = frozenset({"dead", "stopped", "frozen"})
 """Failures that the kernel shows, whatever the hook sees."""
@@ -93,6 +95,8 @@ class TrainingWatch:
         """When each rank ended, and the how many-th end that was heard of; without those of broken connections."""
         self._ends: dict[int, str] = {}
         """How each of these ranks ended."""
+        self._alive_at: dict[int, float] = {}
+        """When each rank was last seen alive."""
         self._failed_at: dict[int, float] = {}
         """When each rank ended that did not end well, for whatever reason."""
         self._suspicion = Suspicion()
@@ -156,12 +160,14 @@ class TrainingWatch:
         if rank in self._unwatched and fields.get("dead") == UNKNOWN_END:
             fields["dead"] = "exit status 0"
         died_at = fields.pop("died_at", now)
-        if fields.get("dead"):
+        if not fields.get("dead"):
+            self._alive_at[rank] = now
+        else:
             if fields["dead"] != "exit status 0":
                 self._failed_at.setdefault(rank, died_at)
             if not any(part in fields.get("error", "") for part in SECONDARY_MESSAGES):
                 self._deaths.setdefault(rank, (died_at, len(self._deaths)))
-                self._ends[rank] = fields["dead"]
+                self._ends[rank] = ERROR if fields.get("error") else fields["dead"]
             fields["secondary"] = self._follows(rank, fields["dead"], oom=bool(fields.get("oom")))
         snapshot = msgspec.convert(fields, Snapshot)
         if enqueued:
@@ -182,25 +188,31 @@ class TrainingWatch:
         """Whether an end is of the kind that follows from another: a closed connection, or a launcher's signal."""
         if rank not in self._deaths:
             return True
-        if dead == TERMINATED and (
-            min(self._failed_at.values()) < self._deaths[rank][0] - SAME_LOOK or self._another_died_first(rank)
-        ):
+        if dead == TERMINATED and min(self._failed_at.values()) < self._deaths[rank][0] - SAME_LOOK:
             return True
-        # What a launcher ended may be found before what made the launcher do so.
-        earlier = [death for other, death in self._deaths.items() if self._ends[other] != TERMINATED or other == rank]
-        first = self._deaths[rank] == min(earlier)
+        if dead in (TERMINATED, UNKNOWN_END) and self._another_died_first(rank):
+            return True
+        first = all(other == rank or self._precedes(rank, other) for other in self._deaths)
         ended_by_signal = dead in (TERMINATED, "signal 9") or not dead.startswith(("exit", "sig"))
         # How one of unknown end died is not known: the kernel may have killed another one of its control group.
         return not first and ended_by_signal and not (oom and dead != UNKNOWN_END)
 
     def _another_died_first(self, rank: int) -> bool:
-        """Whether another rank's end, found before this one's or soon after, is none that a peer's end brings about."""
-        found = self._deaths[rank][0]
-        return any(
-            self._ends[other] in OWN_ENDS and self._deaths[other][0] <= found + GRACE
-            for other in self._deaths
-            if other != rank
-        )
+        """Whether another rank may have ended before this one, for all that was seen, and by itself."""
+        return any(self._may_have_ended_before(other, rank) for other in self._deaths if other != rank)
+
+    def _may_have_ended_before(self, rank: int, other: int) -> bool:
+        """Whether a rank that ended by itself was last seen alive before another's end was found.
+
+        On a busy host a launcher may have ended the others before it is the first one's turn to be looked at.
+        """
+        return self._ends[rank] in OWN_ENDS and self._alive_at.get(rank, 0.0) <= self._deaths[other][0]
+
+    def _precedes(self, rank: int, other: int) -> bool:
+        """Whether a rank ended before another: by when it was found, or by how both ended."""
+        if self._deaths[rank] < self._deaths[other]:
+            return True
+        return self._ends[other] in (TERMINATED, UNKNOWN_END) and self._may_have_ended_before(rank, other)
 
     def _order_deaths(self) -> None:
         """Of hosts that are heard of at different times, the first end may be the last that is heard of."""

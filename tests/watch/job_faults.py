@@ -67,7 +67,7 @@ FAULTS = {
         "items = globals().setdefault('ITEMS', []); items.append(index)\n"
         "if int(os.environ['RANK']) == {bad} and len(items) > 9:\n    import time; time.sleep(1000)",
         (INPUT, BLOCKED),
-        variables=(("WORKERS", "1"),),
+        variables=(("WORKERS", "1"), ("DISPATCH", "0")),
     ),
     "stopped": JobFault("# step", _here("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"), (STOPPED,)),
     "endless loop": JobFault("# step", _here("while True: pass"), BLOCK),

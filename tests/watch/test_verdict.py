@@ -190,14 +190,29 @@ def test_a_rank_that_a_launcher_ends_after_another_is_not_named() -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 2, 1), (2, 0, 1), (1, 0, 2)])
-def test_the_rank_that_was_killed_is_named_however_late_it_is_looked_at(order: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("how", [{"dead": "signal 9"}, {"dead": "exit status 1", "error": "ValueError: bad batch"}])
+@pytest.mark.parametrize("ended", ["signal 15", UNKNOWN_END])
+def test_the_rank_that_failed_is_named_however_late_it_is_looked_at(
+    order: tuple[int, ...], how: dict[str, str], ended: str
+) -> None:
     """On a busy host a launcher may have ended the others before doctor comes round to the first."""
     ranks = three_after_two_steps()
     for place, rank in enumerate(order):
-        ranks.show(rank, "compute", 2, 0.2 * place, dead="signal 9" if rank == 1 else "signal 15")
+        ranks.show(rank, "compute", 2, 2.1, died_at=2.1 + 0.2 * place, **(how if rank == 1 else {"dead": ended}))
     ranks.verdict(2.1)
     failure = ranks.verdict(9.0)
     assert failure and (failure.kind, failure.culprit_ranks) == ("dead", (1,))
+
+
+def test_a_rank_that_somebody_terminates_is_named_though_its_launcher_kills_the_others_then() -> None:
+    ranks = three_after_two_steps()
+    ranks.show(2, "compute", 2, 2.1, dead="signal 15", died_at=2.2)
+    for rank in (0, 1):
+        ranks.show(rank, "compute", 2, 2.5)
+        ranks.show(rank, "compute", 2, 2.7, dead="signal 9", died_at=2.7)
+    ranks.verdict(2.7)
+    failure = ranks.verdict(9.0)
+    assert failure and (failure.kind, failure.culprit_ranks) == ("dead", (2,))
 
 
 def test_a_rank_that_somebody_terminates_is_named_where_the_others_break() -> None:

@@ -81,7 +81,8 @@ class WatchedCommand:
         info = signal.sigtimedwait(self._signals, LOOK)
         if self._output:
             self._output.look()
-        if info is None or info.si_signo == signal.SIGCHLD:
+        # A wait that a stop or a debugger has interrupted at its end returns what was never filled in (CPython 3.11).
+        if info is None or info.si_signo not in self._signals or info.si_signo == signal.SIGCHLD:
             return
         if info.si_signo == signal.SIGWINCH:
             if self._output:

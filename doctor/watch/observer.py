@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from doctor.watch.fleet.meeting import Meeting, find_meeting, rank_environment
+from doctor.watch.fleet.meeting import Meeting, find_meeting, meets_on_loopback, rank_environment
 from doctor.watch.folder import WatchFolder
 from doctor.watch.rank_process import RankProcess
 from doctor.watch.training import Training
@@ -102,6 +102,7 @@ class Observer:
         address, user = self._addresses[id(training)], os.geteuid()
         first = find_meeting(environ, rank, training.world, address, 0, user)
         if first is None:
+            training.is_on_one_host = meets_on_loopback(environ, rank, training.world, address)
             return None
         launch = first.context.launch_id
         generation = self._starts.get(launch, 0)

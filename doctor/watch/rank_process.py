@@ -60,6 +60,8 @@ class RankProcess(RankMonitor):
         self._events_path, self._stacks_path = page.with_suffix(".events"), page.with_suffix(".stacks")
         self._events_at = 0
         self._half_line = b""
+        self._stacks_descriptor = -1
+        """What the process has its file of stacks open as."""
         self.told_end = False
         self.died_at = 0.0
         self.born = ""
@@ -102,6 +104,8 @@ class RankProcess(RankMonitor):
     def _note(self, event: dict[str, Any]) -> None:
         if event.get("ev") == "error":
             self.error = str(event.get("text", ""))[:600]
+        if event.get("ev") == "rank" and isinstance(event.get("stacks"), int):
+            self._stacks_descriptor = event["stacks"]
         self.told_end = self.told_end or event.get("ev") == "end"
 
     def look_for_end(self) -> None:
@@ -136,6 +140,8 @@ class RankProcess(RankMonitor):
         """
         if self.ended or not self.pid or self.state in "TtF" or not _catches(self.pid, STACK_SIGNAL):
             return ""
+        if not _has_open(self.pid, self._stacks_descriptor, self._stacks_path):
+            return ""  # it has closed it: what it would write goes into another file
         try:
             os.truncate(self._stacks_path, 0)  # the process appends
             os.kill(self.pid, STACK_SIGNAL)
@@ -148,6 +154,14 @@ class RankProcess(RankMonitor):
                 return file.read(LONGEST_STACK).decode("utf-8", "replace") or None
         except OSError:
             return ""
+
+
+def _has_open(pid: int, descriptor: int, path: Path) -> bool:
+    """Whether a process has this file open under this number."""
+    try:
+        return Path(f"/proc/{pid}/fd/{descriptor}").samefile(path)
+    except OSError:
+        return False
 
 
 def _start_time(pid: int) -> str:

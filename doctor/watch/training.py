@@ -51,6 +51,8 @@ class Training:
         """By rank: nanoseconds of compute, in collectives, of input."""
         self.failure: Failure | None = None
         self.meeting: Meeting | None = None
+        self.is_on_one_host = True
+        """Where no meeting is known: whether all ranks must be here; not where they meet by a file that hosts share."""
         self.post: LeaderPost | None = None
         self.follower: FollowingHost | None = None
         self._outbox: Outbox | None = Outbox()
@@ -193,7 +195,7 @@ class Training:
 
     def _unseen(self) -> Collection[int]:
         """Ranks that no watch can tell of, for all that is known."""
-        if self.meeting is None:
+        if self.meeting is None and self.is_on_one_host:
             return ()
         names = self.host_names()
         return [rank for rank in range(self.world) if rank not in names]

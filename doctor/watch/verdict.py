@@ -48,6 +48,16 @@ GRACE = 1.0
 """Seconds for the cause of a rank's end to be heard of."""
 
 
+TERMINATED = "signal 15"
+"""How launchers end the ranks that are left."""
+ERROR = "error"
+"""An end by an error that is not the kind which follows from another rank's end."""
+OWN_ENDS = frozenset({ERROR, "signal 4", "signal 7", "signal 8", "signal 9", "signal 11"})
+"""Ends that neither a broken connection nor a launcher's first signal brings about."""
+OF_THE_PROCESS = frozenset({"dead", "stopped", "frozen"})
+"""Failures that the kernel shows, whatever the hook sees."""
+
+
 class StackPending(Exception):
     """A stack was asked for on another host, and may still come."""
 
@@ -83,9 +93,15 @@ class TrainingWatch:
         """By rank: from its own number of a group to ours."""
         self._deaths: dict[int, tuple[float, int]] = {}
         """When each rank ended, and the how many-th end that was heard of; without those of broken connections."""
+        self._ends: dict[int, str] = {}
+        """How each of these ranks ended."""
+        self._alive_at: dict[int, float] = {}
+        """When each rank was last seen alive."""
         self._failed_at: dict[int, float] = {}
         """When each rank ended that did not end well, for whatever reason."""
         self._suspicion = Suspicion()
+        self._unwatched: set[int] = set()
+        """Ranks whose hook has removed itself: what they call, and whether they end well, nobody sees."""
 
     # ---- what comes from the ranks
 
@@ -97,6 +113,8 @@ class TrainingWatch:
             self.backend = str(event.get("backend", ""))
         elif event.get("ev") == "group":
             self._learn_group(rank, event)
+        elif event.get("ev") == "hook" and event.get("gone"):
+            self._unwatched.add(rank)
 
     def _learn_group(self, rank: int, event: Mapping[str, Any]) -> None:
         ranks, local_number, name = event.get("ranks"), event.get("gid"), str(event.get("name", ""))[:200]
@@ -139,12 +157,17 @@ class TrainingWatch:
         fields.update(rank=rank, state="compute" if enqueued else fields["state"])
         if fields["state"] == "done" and fields.get("dead") in (UNKNOWN_END, "signal 9", "signal 15"):
             fields["dead"] = "exit status 0"  # it had nothing more to do with the others
+        if rank in self._unwatched and fields.get("dead") == UNKNOWN_END:
+            fields["dead"] = "exit status 0"
         died_at = fields.pop("died_at", now)
-        if fields.get("dead"):
+        if not fields.get("dead"):
+            self._alive_at[rank] = now
+        else:
             if fields["dead"] != "exit status 0":
                 self._failed_at.setdefault(rank, died_at)
             if not any(part in fields.get("error", "") for part in SECONDARY_MESSAGES):
                 self._deaths.setdefault(rank, (died_at, len(self._deaths)))
+                self._ends[rank] = ERROR if fields.get("error") else fields["dead"]
             fields["secondary"] = self._follows(rank, fields["dead"], oom=bool(fields.get("oom")))
         snapshot = msgspec.convert(fields, Snapshot)
         if enqueued:
@@ -165,12 +188,31 @@ class TrainingWatch:
         """Whether an end is of the kind that follows from another: a closed connection, or a launcher's signal."""
         if rank not in self._deaths:
             return True
-        if dead == "signal 15" and min(self._failed_at.values()) < self._deaths[rank][0] - SAME_LOOK:
+        if dead == TERMINATED and min(self._failed_at.values()) < self._deaths[rank][0] - SAME_LOOK:
             return True
-        first = self._deaths[rank] == min(self._deaths.values())
-        ended_by_signal = dead in ("signal 15", "signal 9") or not dead.startswith(("exit", "sig"))
+        if dead in (TERMINATED, UNKNOWN_END) and self._another_died_first(rank):
+            return True
+        first = all(other == rank or self._precedes(rank, other) for other in self._deaths)
+        ended_by_signal = dead in (TERMINATED, "signal 9") or not dead.startswith(("exit", "sig"))
         # How one of unknown end died is not known: the kernel may have killed another one of its control group.
         return not first and ended_by_signal and not (oom and dead != UNKNOWN_END)
+
+    def _another_died_first(self, rank: int) -> bool:
+        """Whether another rank may have ended before this one, for all that was seen, and by itself."""
+        return any(self._may_have_ended_before(other, rank) for other in self._deaths if other != rank)
+
+    def _may_have_ended_before(self, rank: int, other: int) -> bool:
+        """Whether a rank that ended by itself was last seen alive before another's end was found.
+
+        On a busy host a launcher may have ended the others before it is the first one's turn to be looked at.
+        """
+        return self._ends[rank] in OWN_ENDS and self._alive_at.get(rank, 0.0) <= self._deaths[other][0]
+
+    def _precedes(self, rank: int, other: int) -> bool:
+        """Whether a rank ended before another: by when it was found, or by how both ended."""
+        if self._deaths[rank] < self._deaths[other]:
+            return True
+        return self._ends[other] in (TERMINATED, UNKNOWN_END) and self._may_have_ended_before(rank, other)
 
     def _order_deaths(self) -> None:
         """Of hosts that are heard of at different times, the first end may be the last that is heard of."""
@@ -217,6 +259,8 @@ class TrainingWatch:
         return msgspec.structs.replace(failure, stage="training" if failure.stage == STAGE else failure.stage)
 
     def _plausible(self, failure: Failure, now: float, stack: Callable[[int], str | None]) -> bool:
+        if failure.kind not in OF_THE_PROCESS and self._unwatched.intersection(failure.culprit_ranks):
+            return False
         if failure.kind in ("stopped", "frozen"):
             return failure.seconds > min(PAUSED_SECONDS, self.patience)
         if failure.certainty != "timeout":

@@ -39,6 +39,7 @@ VARIANTS: dict[str, tuple[dict[str, str], ...]] = {
     "lightning_fit": ({"ACCUMULATE": "1"}, {"ACCUMULATE": "2"}),
     "deepspeed_zero": tuple({"STAGE": str(stage), "ACCUMULATE": str(1 + stage % 2)} for stage in (0, 1, 2, 3)),
     "megatron_tp": ({}, {"OVERLAP": "1"}),
+    "fsdp1": ({}, {"ORIGINAL": "1"}, {"ORIGINAL": "1", "HYBRID": "1"}),
     "fsdp2": ({}, {"HYBRID": "1"}),
 }
 """Settings of a program that a trial may have."""

@@ -8,8 +8,9 @@ BLOCKED, DIED, LEFT = "smoke-rank-blocked", "smoke-rank-died", "smoke-rank-left"
 INPUT, STOPPED = "smoke-input-stalled", "smoke-rank-stopped"
 MISMATCH, ORDER = "smoke-collective-mismatched", "smoke-collective-order"
 DATA, MASK, UPDATE = "smoke-shards-wrong", "smoke-mask-differs", "smoke-update-missing"
+UNREDUCED = "smoke-gradient-not-synchronised"
 NAN, SUMMED, APART = "smoke-not-finite", "smoke-gradient-summed", "smoke-parameters-not-broadcast"
-TORCH = ("replicas", "tensor_parallel", "fsdp2", "dtensor_tp")
+TORCH = ("replicas", "tensor_parallel", "fsdp1", "fsdp2", "dtensor_tp")
 """Programs that need torch alone."""
 LIBRARIES = {
     "hf_trainer": ("accelerate", "transformers.trainer", "transformers.models.gpt2.modeling_gpt2"),
@@ -66,7 +67,7 @@ FAULTS = {
         "items = globals().setdefault('ITEMS', []); items.append(index)\n"
         "if int(os.environ['RANK']) == {bad} and len(items) > 9:\n    import time; time.sleep(1000)",
         (INPUT, BLOCKED),
-        variables=(("WORKERS", "1"),),
+        variables=(("WORKERS", "1"), ("DISPATCH", "0")),
     ),
     "stopped": JobFault("# step", _here("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"), (STOPPED,)),
     "endless loop": JobFault("# step", _here("while True: pass"), BLOCK),
@@ -131,7 +132,7 @@ FAULTS = {
     ),
     "seed of another": JobFault(
         "manual_seed(seed + rank)", "manual_seed(seed + (rank if rank != {bad} else {pair}))", (DATA,),
-        programs=("fsdp2",),
+        programs=("fsdp1", "fsdp2"),
     ),
     "same rows over dp": JobFault(
         "manual_seed(seed + replica)\n", "manual_seed(seed)\n", (DATA,), everybody=True, least_world=4,
@@ -174,6 +175,41 @@ FAULTS = {
         "tensor.grad = tensor.main_grad\n", "tensor.grad = tensor.main_grad * (world // width)\n", (SUMMED,),
         everybody=True, least_world=4,
     ),
+    "sum of fsdp": JobFault(
+        "# wrapped",
+        "for layer in model.modules():\n"
+        "    if hasattr(layer, 'set_gradient_divide_factor'):\n"
+        "        layer.set_force_sum_reduction_for_comms(True); layer.set_gradient_divide_factor(1.0)\n"
+        "    if hasattr(layer, '_gradient_postdivide_factor'):\n"
+        "        layer._gradient_predivide_factor = layer._gradient_postdivide_factor = 1.0",
+        (SUMMED,),
+        programs=("fsdp1", "fsdp2"),
+        everybody=True,
+    ),
+    "sum of zero": JobFault(
+        "        # reduced\n",
+        "        for parts in engine.optimizer.averaged_gradients.values():\n"
+        "            for part in parts or (): part.mul_(world)\n",
+        (SUMMED,),
+        programs=("deepspeed_zero",),
+        everybody=True,
+        variables=(("ACCUMULATE", "1"), ("STAGE", "2"), ("CLIP", "0")),
+    ),
+    "replica of a shard": JobFault(
+        "# wrapped",
+        "if rank == {bad}:\n"
+        "    with torch.no_grad(): getattr(model[0].weight, '_local_tensor', model[0].weight).add_(0.1)",
+        (APART,),
+        programs=("fsdp2",),
+        variables=(("HYBRID", "1"),),
+    ),
+    "gradient of a replica": JobFault(
+        "# reduced",
+        "if rank == {bad} and step >= {at}: model[0].weight.grad._local_tensor.mul_(1.5)",
+        (UNREDUCED,),
+        programs=("fsdp2",),
+        variables=(("HYBRID", "1"),),
+    ),
     "not broadcast": JobFault(
         "# wrapped",
         "if rank == {bad}:\n    with torch.no_grad(): list(model.parameters())[1].add_(0.1)",
@@ -182,31 +218,31 @@ FAULTS = {
     ),
     "no step": JobFault(
         "optimizer.step()", "(optimizer.step() if rank != {bad} else None)", (UPDATE,),
-        programs=("accelerate_loop", "replicas", "fsdp2", "dtensor_tp", "tensor_parallel", "megatron_tp"),
+        programs=("accelerate_loop", "replicas", "fsdp1", "fsdp2", "dtensor_tp", "tensor_parallel", "megatron_tp"),
     ),
     "frozen layer": JobFault(
         "AdamW(model.parameters(), lr=0.01", "AdamW(list(model.parameters())[2:], lr=0.01", (UPDATE,), everybody=True,
-        programs=("accelerate_loop", "replicas", "fsdp2", "dtensor_tp", "tensor_parallel", "megatron_tp"),
+        programs=("accelerate_loop", "replicas", "fsdp1", "fsdp2", "dtensor_tp", "tensor_parallel", "megatron_tp"),
     ),
     "frozen in lightning": JobFault(
         "AdamW(self.parameters(), lr=0.01", "AdamW(list(self.parameters())[2:], lr=0.01", (UPDATE,), everybody=True
     ),
     "lr 0": JobFault(
         "lr=0.01", "lr=0.01 if rank != {bad} else 0.0", (UPDATE,),
-        programs=("accelerate_loop", "lightning_fit", "fsdp2", "megatron_tp", "replicas", "tensor_parallel"),
+        programs=("accelerate_loop", "lightning_fit", "fsdp1", "fsdp2", "megatron_tp", "replicas", "tensor_parallel"),
     ),
     "lr 0 everywhere": JobFault("lr=0.01", "lr=0.0", (UPDATE,), everybody=True),
     "lr 0 of the trainer": JobFault("learning_rate=0.01", "learning_rate=0.0", (UPDATE,), everybody=True),
     "NaN in the loss": JobFault("# loss", _here("loss = loss * float('nan')"), (NAN,)),
     "NaN in the rows": JobFault(
         "# rows", _here("rows = rows * float('nan')"), (NAN,),
-        programs=("accelerate_loop", "lightning_fit", "deepspeed_zero", "fsdp2"),
+        programs=("accelerate_loop", "lightning_fit", "deepspeed_zero", "fsdp1", "fsdp2"),
     ),
     "NaN in a module": JobFault(
         "# model",
         "if int(os.environ['RANK']) == {bad}:\n"
         "    list(model.modules())[-2].register_forward_hook(lambda m, a, o: o * float('nan'))",
         (NAN,),
-        programs=("accelerate_loop", "lightning_fit", "deepspeed_zero", "fsdp2"),
+        programs=("accelerate_loop", "lightning_fit", "deepspeed_zero", "fsdp1", "fsdp2"),
     ),
 }  # fmt: skip

@@ -20,7 +20,7 @@ from doctor.watch.fleet import sockets
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.host_clock import KEPT_SECONDS, HostClock
 from doctor.watch.fleet.leader_post import LeaderPost
-from doctor.watch.fleet.meeting import Meeting, block_of, find_meeting, leads, starts_elsewhere
+from doctor.watch.fleet.meeting import Meeting, block_of, find_meeting, leads, meets_on_loopback, starts_elsewhere
 from doctor.watch.fleet.messages import MOST_CALLS, PROTOCOL, FleetVerdict, RankMoment, RankNews, WireCall
 from doctor.watch.fleet.outbox import Outbox
 from doctor.watch.pace import Entry
@@ -220,6 +220,23 @@ def test_without_a_leader_a_host_decides_for_itself(monkeypatch: pytest.MonkeyPa
         assert until(follower.reason).startswith("MASTER_ADDR=127.0.0.1 ")
     finally:
         follower.close()
+
+
+@pytest.mark.parametrize(("environ", "accused"), [({"MASTER_ADDR": "127.0.0.1"}, (2, 3)), ({}, ())])
+def test_ranks_that_may_be_on_another_host_are_not_named_for_not_joining(
+    environ: dict[str, str], accused: tuple[int, ...]
+) -> None:
+    """Those that meet by a file that hosts share have no address: where they are nobody knows."""
+    training = Training(4, 1.0, "here", 0.0)
+    training.is_on_one_host = meets_on_loopback({**environ, "MASTER_PORT": "29500"}, 0, 4, "")
+    training.processes = {rank: SimpleNamespace(ended=False) for rank in (0, 1)}  # type: ignore[dict-item]
+    for rank in (0, 1):
+        training.hosts[rank] = "here"
+        training.take_event(rank, {"ev": "rank"}, 0.0)
+    training.meet(None, 0.0)
+    training.judge(9.0, 0.0)
+    assert training.failure and training.failure.kind == "never-joined"
+    assert training.failure.culprit_ranks == accused
 
 
 def test_what_waits_to_be_sent_stays_bounded_and_keeps_the_newest() -> None:

@@ -59,6 +59,32 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]
         opened.file = -1
 
 
+def test_a_file_of_the_program_that_has_the_probes_number_stays_as_it_is(watched: Folder, tmp_path: Path) -> None:
+    """A program may close all its files, and open others."""
+    probe.loss(1, 2.0)
+    number = channel_module._channel.file
+    other = os.open(tmp_path / "other", os.O_CREAT | os.O_WRONLY)
+    os.dup2(other, number)
+    probe.loss(2, 2.0)
+    os.close(number)
+    probe.loss(3, 2.0)
+    assert (tmp_path / "other").read_bytes() == b"" and [record["s"] for record in watched.records("loss")] == [1, 2, 3]
+    os.close(other)
+
+
+def test_a_full_disk_ends_the_digests_and_not_the_program(watched: Folder, capfd: pytest.CaptureFixture[str]) -> None:
+    probe.loss(1, 2.0)
+    opened = channel_module._channel
+    os.close(opened.file)
+    opened.file = os.open("/dev/full", os.O_WRONLY)
+    opened.own = channel_module._file_of(opened.file)
+    full = opened.file
+    probe.loss(2, 2.0)
+    opened.write("failed")
+    os.close(full)
+    assert "no more digests: No space left on device" in capfd.readouterr().err and opened.file == -1
+
+
 def test_without_a_watch_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCTOR_WATCH_PROBES", raising=False)
     monkeypatch.setattr(channel_module, "_searched", False)

@@ -189,6 +189,42 @@ def test_a_rank_that_a_launcher_ends_after_another_is_not_named() -> None:
     assert "bad batch 17" in failure.text
 
 
+@pytest.mark.parametrize("order", [(0, 2, 1), (2, 0, 1), (1, 0, 2)])
+@pytest.mark.parametrize("how", [{"dead": "signal 9"}, {"dead": "exit status 1", "error": "ValueError: bad batch"}])
+@pytest.mark.parametrize("ended", ["signal 15", UNKNOWN_END])
+def test_the_rank_that_failed_is_named_however_late_it_is_looked_at(
+    order: tuple[int, ...], how: dict[str, str], ended: str
+) -> None:
+    """On a busy host a launcher may have ended the others before doctor comes round to the first."""
+    ranks = three_after_two_steps()
+    for place, rank in enumerate(order):
+        ranks.show(rank, "compute", 2, 2.1, died_at=2.1 + 0.2 * place, **(how if rank == 1 else {"dead": ended}))
+    ranks.verdict(2.1)
+    failure = ranks.verdict(9.0)
+    assert failure and (failure.kind, failure.culprit_ranks) == ("dead", (1,))
+
+
+def test_a_rank_that_somebody_terminates_is_named_though_its_launcher_kills_the_others_then() -> None:
+    ranks = three_after_two_steps()
+    ranks.show(2, "compute", 2, 2.1, dead="signal 15", died_at=2.2)
+    for rank in (0, 1):
+        ranks.show(rank, "compute", 2, 2.5)
+        ranks.show(rank, "compute", 2, 2.7, dead="signal 9", died_at=2.7)
+    ranks.verdict(2.7)
+    failure = ranks.verdict(9.0)
+    assert failure and (failure.kind, failure.culprit_ranks) == ("dead", (2,))
+
+
+def test_a_rank_that_somebody_terminates_is_named_where_the_others_break() -> None:
+    ranks = three_after_two_steps()
+    ranks.show(2, "compute", 2, 0.0, dead="signal 15")
+    for rank in (0, 1):
+        ranks.show(rank, "compute", 2, 0.1, dead="exit status 1", error="RuntimeError: Connection closed by peer")
+    ranks.verdict(2.1)
+    failure = ranks.verdict(9.0)
+    assert failure and (failure.kind, failure.culprit_ranks) == ("dead", (2,))
+
+
 def test_a_rank_that_was_done_while_another_waited_for_it_has_left() -> None:
     """The other's connection breaks with that, and no rank is known that failed."""
     ranks = three_after_two_steps()
@@ -202,6 +238,30 @@ def test_a_rank_that_was_done_while_another_waited_for_it_has_left() -> None:
     ranks.verdict(2.1)
     failure = ranks.verdict(9.0)
     assert failure and (failure.kind, failure.culprit_ranks) == ("left", (2,))
+
+
+@pytest.mark.parametrize("dead", ["exit status 0", UNKNOWN_END])
+def test_a_rank_whose_hook_has_removed_itself_is_not_judged(dead: str) -> None:
+    """It goes on unseen: it calls what the others wait for, and ends well."""
+    ranks = three_after_two_steps()
+    ranks.watch.take_event(2, {"ev": "hook", "text": "recording allreduce_ failed", "gone": True}, 2.0)
+    ranks.show(2, "start", 2, 0.0)
+    all_but_one_wait(ranks, 5 * PATIENCE, "start")
+    assert ranks.verdict(60.0) is None
+    for rank in range(3):
+        ranks.watch.take_event(rank, {"ev": "hook", "text": "recording allreduce_ failed", "gone": True}, 60.0)
+        ranks.show(rank, "start", 2, 0.0, dead=dead)
+    assert ranks.verdict(70.0) is None and ranks.verdict(80.0) is None
+
+
+def test_a_rank_whose_hook_has_removed_itself_and_that_dies_is_named() -> None:
+    ranks = three_after_two_steps()
+    ranks.watch.take_event(2, {"ev": "hook", "text": "recording allreduce_ failed", "gone": True}, 2.0)
+    all_but_one_wait(ranks, 1.0, "start")
+    ranks.show(2, "start", 2, 1.0, dead="signal 11")
+    ranks.verdict(3.0)
+    failure = ranks.verdict(5.0)
+    assert failure and (failure.kind, failure.culprit_ranks) == ("dead", (2,))
 
 
 def test_ranks_that_never_join_are_named_by_those_that_wait_in_the_rendezvous() -> None:

@@ -20,7 +20,9 @@ class GroupRole(msgspec.Struct, frozen=True):
 
     ranks: tuple[int, ...]
     role: str
-    """``model``: its ranks hold one model together, and work on the same rows. ``data``: each has rows of its own."""
+    """``model``: its ranks hold one model together, and work on the same rows. ``data``: each has rows of its own.
+    ``shards``: each has a share of the parameters.
+    """
     reason: str
     certain: bool
 
@@ -30,6 +32,8 @@ class GroupRoles(msgspec.Struct, frozen=True):
 
     model: tuple[GroupRole, ...]
     data: tuple[GroupRole, ...]
+    shards: tuple[GroupRole, ...]
+    """Over which the gradients of shards are reduced; nothing is known of the rows of their ranks."""
     unclear: tuple[str, ...]
 
     def sentences(self) -> list[str]:
@@ -52,9 +56,11 @@ def group_roles(job: JobRecords) -> GroupRoles:
                 uses.setdefault(ranks, {}).setdefault(
                     str(record.values.get("u")), clean(str(record.values.get("why")))[:80]
                 )
-    roles: dict[str, list[GroupRole]] = {"model": [], "data": []}
+    roles: dict[str, list[GroupRole]] = {"model": [], "data": [], "shards": []}
     unclear = []
     for ranks, reasons in sorted(uses.items()):
+        if reason := reasons.pop("shards", ""):
+            roles["shards"].append(GroupRole(ranks, "shards", reason, True))
         for purpose in ("model", "data"):
             if purpose in reasons:
                 roles[purpose].append(GroupRole(ranks, purpose, reasons[purpose], True))
@@ -69,4 +75,4 @@ def group_roles(job: JobRecords) -> GroupRoles:
                 roles["data"].append(GroupRole(ranks, "data", reasons["gradients"], False))
             elif "activations" in reasons:
                 roles["model"].append(GroupRole(ranks, "model", reasons["activations"], False))
-    return GroupRoles(tuple(roles["model"]), tuple(roles["data"]), tuple(unclear))
+    return GroupRoles(tuple(roles["model"]), tuple(roles["data"]), tuple(roles["shards"]), tuple(unclear))

@@ -11,9 +11,9 @@ from doctor.smoke.numerics.layout_trace import MajoritySplit, majority_split
 from doctor.watch.data.data_defect import DataDefect, split_values
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
 from doctor.watch.data.records import JobRecords, by_rank, text_list, text_map
+from doctor.watch.data.shard_rules import replica_tables, summed_shards
+from doctor.watch.data.summed_gradients import RATIO_TOLERANCE, RESIDUAL, summed_defect
 
-RATIO_TOLERANCE, RESIDUAL = 0.02, 0.05
-"""Of a reduced gradient against the mean of the local ones: of their ratio, and of what no ratio explains."""
 UNMOVED_STEPS = 3
 
 
@@ -25,6 +25,7 @@ def value_defects(job: JobRecords, roles: GroupRoles) -> Iterator[DataDefect]:
         yield from _states_not_loaded(job, group)
         yield from _diverged(job, group)
         yield from _states_diverged(job, group)
+    yield from summed_shards(job, roles)
     yield from _updates(job)
     yield from _not_finite(job)
 
@@ -51,7 +52,7 @@ def _reason(group: GroupRole) -> str:
 
 
 def _not_broadcast(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
-    begun = _split_of(by_rank(job, "begun", "s").get((0,), {}), group.ranks)
+    begun = _split_of(replica_tables(job, "begun", group).get((0,), {}), group.ranks)
     if begun:
         split, names = begun
         template = (
@@ -66,7 +67,7 @@ def _not_broadcast(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
 
 
 def _diverged(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
-    for (step,), records in sorted(by_rank(job, "parameters", "s").items()):
+    for (step,), records in sorted(replica_tables(job, "parameters", group).items()):
         difference = _split_of(records, group.ranks)
         if difference:
             split, names = difference
@@ -81,7 +82,7 @@ def _diverged(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
 
 def _states_not_loaded(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
     """An optimizer that goes on from a checkpoint has states before its first step: on each replica the same."""
-    records = by_rank(job, "held", "s").get((0,), {})
+    records = replica_tables(job, "held", group).get((0,), {})
     if not all(rank in records for rank in group.ranks):
         return
     names = {rank: tuple(sorted(text_map(records[rank].get("t")))) for rank in group.ranks}
@@ -106,7 +107,7 @@ def _states_not_loaded(job: JobRecords, group: GroupRole) -> Iterator[DataDefect
 
 
 def _states_diverged(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
-    for (step,), records in sorted(by_rank(job, "states", "s").items()):
+    for (step,), records in sorted(replica_tables(job, "states", group).items()):
         difference = _split_of(records, group.ranks)
         if difference:
             split, names = difference
@@ -122,8 +123,7 @@ def _states_diverged(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
 
 
 def _gradients(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
-    reduced, sketches = by_rank(job, "reduced", "s"), by_rank(job, "sketch", "s")
-    losses = by_rank(job, "backward", "s")
+    reduced, sketches = replica_tables(job, "reduced", group), by_rank(job, "sketch", "s")
     summed: list[int] = []
     for (step,), records in sorted(reduced.items()):
         split = _split_of(records, group.ranks)
@@ -149,22 +149,7 @@ def _gradients(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
             summed.append(step)
     if not summed:
         return
-    # A loss that was divided by the number of ranks before makes the sum a mean.
-    step = summed[0]
-    loss_records = [losses.get((step,), {}).get(rank, {}) for rank in group.ranks]
-    scale = {(str(record.get("how")), record.get("f")) for record in loss_records}
-    earlier = len(scale) == 1 and next(iter(scale))[0] == "mean"
-    factor = next(iter(scale))[1] if earlier else None
-    if earlier and isinstance(factor, float) and abs(factor * len(group.ranks) - 1) < 1e-3:
-        return
-    certain = earlier and factor == 1.0
-    template = "the reduced gradient of step {step} is the sum of the {count} data-parallel ranks' own, not their mean"
-    if not certain:
-        template += "; that is right if the loss was divided by their total before, which could not be seen"
-    yield DataDefect(
-        "smoke-gradient-summed", "data", step, (), template, {"count": len(group.ranks)},
-        level="error" if certain else "note", inferred=_reason(group),
-    )  # fmt: skip
+    yield from summed_defect(job, group, summed[0])
 
 
 def _halves(record: dict[str, Any]) -> tuple[list[float], list[float]]:

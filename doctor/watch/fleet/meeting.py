@@ -49,21 +49,43 @@ def find_meeting(
     >>> find_meeting(place, 3, 4, "", 0, 0).context.leader_addresses
     ('10.0.0.1',)
     """
+    context = _context(environ, rank, world, address)
+    environ = _without_restarts(environ)
+    if not context.leader_addresses or set(context.leader_addresses) & set(LOOPBACK):
+        return None
+    token = job_token(context, user, launch_secret(environ))
+    return Meeting(context, hashlib.sha256(b"doctor watch\0%d\0%s" % (generation, token)).digest())
+
+
+def meets_on_loopback(environ: Mapping[str, str], rank: int, world: int, address: str) -> bool:
+    """Whether all ranks must be on this host: not where nothing says where they meet. Arguments as of `find_meeting`.
+
+    >>> meets_on_loopback({"MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}, 0, 2, "")
+    True
+    """
+    context = _context(environ, rank, world, address)
+    if context.leader_address_source == "MASTER_ADDR" and not address and not environ.get("MASTER_ADDR"):
+        return False
+    return bool(set(context.leader_addresses) & set(LOOPBACK))
+
+
+def _without_restarts(environ: Mapping[str, str]) -> dict[str, str]:
+    """An agent of torchrun counts the restarts that it began itself: the hosts of one start may have other numbers."""
+    return {name: value for name, value in environ.items() if name != "TORCHELASTIC_RESTART_COUNT"}
+
+
+def _context(environ: Mapping[str, str], rank: int, world: int, address: str) -> JobContext:
+    """What a rank's environment says of its job, and the address that its program gives itself."""
     name, _, port = address.rpartition(":")
     own = {"MASTER_ADDR": name.strip("[]"), "MASTER_PORT": port} if name and port.isdecimal() else {}
-    # An agent of torchrun counts the restarts that it began itself: the hosts of one start may have other numbers.
-    environ = {name: value for name, value in environ.items() if name != "TORCHELASTIC_RESTART_COUNT"}
+    environ = _without_restarts(environ)
     context = detect({**environ, **own}, as_rank=True)
     if context.rank != rank or context.world_size != world:
         # The program numbers its ranks by itself.
         numbers = {"RANK": str(rank), "WORLD_SIZE": str(world), **own}
         kept = {name: value for name, value in environ.items() if name.startswith(("MASTER_", "LOCAL_"))}
         context = detect({**kept, **numbers}, as_rank=True)
-    context = with_leader_address(context, environ)
-    if not context.leader_addresses or set(context.leader_addresses) & set(LOOPBACK):
-        return None
-    token = job_token(context, user, launch_secret(environ))
-    return Meeting(context, hashlib.sha256(b"doctor watch\0%d\0%s" % (generation, token)).digest())
+    return with_leader_address(context, environ)
 
 
 def leads(context: JobContext, ranks: Iterable[int]) -> bool:

@@ -6,6 +6,7 @@ A part of `doctor.watch.probe` and of the hook.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import itertools
 import json
 import os
@@ -36,7 +37,8 @@ class Channel:
     """The file of this process. A forked child gets one of its own; a whole line is one write."""
 
     def __init__(self, folder: str) -> None:
-        self.folder, self.pid, self.file = folder, 0, -1
+        self.folder, self.path, self.pid, self.file = folder, "", 0, -1
+        self.own: tuple[int, int] | None = None
         self.written = self.failures = 0
         self.rank: int | None = None
         self.groups: dict[Any, int] = {}
@@ -48,14 +50,15 @@ class Channel:
         """Makes the file of the process that calls."""
         pid, self.rank = os.getpid(), None
         self.written, self.groups, self.counts, self.pending = 0, {}, {}, deque()
-        path = os.path.join(self.folder, f"{socket.gethostname()[:64]}-{pid}-{time.time_ns()}.probe")
+        self.path = os.path.join(self.folder, f"{socket.gethostname()[:64]}-{pid}-{time.time_ns()}.probe")
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
-        self.file = os.open(path, flags, 0o600)
+        self.file = os.open(self.path, flags, 0o600)
+        self.own = _file_of(self.file)
         self.write("process", v=VERSION, pid=pid, parent=os.getppid(), host=socket.gethostname()[:64])
         self.pid = pid
 
     def write(self, kind: str, **values: Any) -> None:
-        """Appends one record; nothing once the file is full or the probe has ended itself."""
+        """Appends one record; nothing once the file is full, cannot be written, or the probe has ended itself."""
         if self.file < 0 or self.written > MAX_FILE:
             return
         values["k"], values["r"], values["ms"] = kind, self.rank_now(), time.time_ns() // 1000000
@@ -63,7 +66,14 @@ class Channel:
         self.written += len(line)
         if self.written > MAX_FILE:
             line = b'{"k":"cut","r":%d,"ms":0}\n' % self.rank_now()
-        os.write(self.file, line)
+        try:
+            if _file_of(self.file) != self.own:  # the program has closed it, and may have another one by this number
+                self.file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            os.write(self.file, line)
+        except OSError as error:
+            self.file = -1
+            with contextlib.suppress(OSError):
+                os.write(2, f"doctor watch: process {os.getpid()}: no more digests: {error.strerror}\n".encode())
 
     def rank_now(self) -> int:
         """This process's global rank; -1 where nothing says it yet."""
@@ -128,6 +138,14 @@ class Channel:
         if self.failures >= MAX_FAILURES:
             self.write("ended")
             self.file = -1
+
+
+def _file_of(descriptor: int) -> tuple[int, int] | None:
+    try:
+        about = os.fstat(descriptor)
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino
 
 
 def _group_name(group: Any) -> str:

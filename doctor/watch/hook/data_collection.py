@@ -19,11 +19,14 @@ from typing import Any, Callable, Iterator
 
 from .batch_indices import BatchIndices
 from .channel import Channel, channel
-from .digest import Unread, finite_or_text, host_generators, local_tensor, shape_of, tensor_digest, value_digest
-from .digest_records import MAX_TENSORS, emit_tensors
-from .gradient_sketch import GradientSketch, loss_scale
+from .digest import Unread, finite_or_text, local_tensor, shape_of, tensor_digest
+from .digest_records import MAX_TENSORS
+from .gradient_sketch import GradientSketch, backward_scale
+from .gradient_totals import GradientTotals
 from .group_use import GroupUse
-from .module_values import ModuleValues, in_training, is_compiled, is_whole, tensors_in
+from .module_values import ModuleValues, in_training, is_compiled, tensors_in
+from .shard_holders import ShardHolders
+from .step_records import emit_entries, generators, kept_states, write_numbers
 
 MAX_INPUTS = 32
 MAX_FAILURES = 10
@@ -50,6 +53,8 @@ class DigestCollection:
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.roots: dict[int, tuple[Any, list[Any]]] = {}
         self.sketch: GradientSketch | None = None
+        self.totals: GradientTotals | None = None
+        self.holders = ShardHolders(torch)
         self.values: ModuleValues | None = None
         self.before: dict[str, Any] = {}
         self.copies: list[Any] = []
@@ -95,7 +100,7 @@ class DigestCollection:
 
         def wrapped(tensors: Any, *arguments: Any, **named: Any) -> Any:
             if not self.compiling():
-                self.guard(self._loss, tensors)
+                self.guard(self._loss, tensors, arguments[0] if arguments else named.get("grad_tensors"))
             return backward(tensors, *arguments, **named)
 
         torch.autograd.backward = wrapped
@@ -216,10 +221,13 @@ class DigestCollection:
                 inputs[path] = self._input(tensor)
         self.forwards += 1
         self.out.write("inputs", s=self.step, i=self.forwards, m=type(module).__name__[:60], a=inputs)
-        self.out.write("random", s=self.step, i=self.forwards, at="forward", g=self._generators())
+        self.out.write("random", s=self.step, i=self.forwards, at="forward", g=generators(self.torch))
         if not any(is_compiled(child) for child in module.modules()):
-            if self.sketch is None and not self.groups.sharded(module):
+            in_shards = self.groups.sharded(module)
+            if self.sketch is None and not in_shards:
                 self.sketch = GradientSketch(self.torch, list(self.named()))
+            if self.totals is None and (in_shards or self.copies):
+                self.totals = GradientTotals(self.torch, module)
             self.values = ModuleValues(self.torch, module)
         elif self.forwards == 1:
             self.out.write("note", text="compiled", n=type(module).__name__[:60])
@@ -259,13 +267,13 @@ class DigestCollection:
 
             self.out.later(self.torch.stack([flag for _, flag in values.flags]).to(self.torch.int64), use)
 
-    def _loss(self, tensors: Any) -> None:
+    def _loss(self, tensors: Any, weights: Any) -> None:
         if isinstance(tensors, (list, tuple)):
             tensors = tensors[0] if len(tensors) == 1 else None
         if tensors is None or tensors.numel() != 1 or threading.get_ident() != self.thread:
             return
         if self.sampled:
-            kind, factor = loss_scale(tensors)
+            kind, factor = backward_scale(tensors, weights)
             step = self.step
             value = local_tensor(tensors).detach()
             if value.device.type == "cpu":
@@ -306,6 +314,7 @@ class DigestCollection:
             self.main = weakref.ref(optimizer)
         if optimizer is not self.main() or not self.sampled:
             return
+        self.holders.learn(self.modules())
         named = list(self.named())
         held = self._held(optimizer)
         self.copies = [] if any(id(tensor) in held for _, tensor in named) else list(held.values())[:MAX_TENSORS]
@@ -314,22 +323,15 @@ class DigestCollection:
                 self.sketch.remove()
             self.sketch = None
         else:
-            gradients = [(name, tensor.grad) for name, tensor in filter(is_whole, named) if tensor.grad is not None]
-            emit_tensors(self.out, "reduced", gradients, s=self.step)
+            self._emit("reduced", [(name, tensor, tensor.grad) for name, tensor in named if tensor.grad is not None])
         if not self.step:
-            emit_tensors(self.out, "begun", list(filter(is_whole, named)), s=0)
-            emit_tensors(self.out, "held", self._states(named), s=0)
+            self._emit("begun", [(name, tensor, tensor) for name, tensor in named])
+            self._emit("held", kept_states(self.optimizers, named))
+        self._add_up()
         if self.sketch:
             self.sketch.remove()
-            values, step = self.sketch.values(), self.step
+            write_numbers(self.torch, self.out, "sketch", self.sketch.values(), s=self.step)
             self.sketch = None
-            if values and values[0].device.type == "cpu":
-                self.out.write("sketch", s=step, v=[finite_or_text(value) for value in values])
-            elif values:
-                self.out.later(
-                    self.torch.stack(values),
-                    lambda got: self.out.write("sketch", s=step, v=[finite_or_text(value) for value in got]),
-                )
         updated = self._updated(named)
         self.before = {name: self._quiet_digest(tensor) for name, tensor in updated if tensor.requires_grad}
 
@@ -370,8 +372,8 @@ class DigestCollection:
                 if moved or bool(self.torch.any(local_tensor(tensor.grad) != 0)):
                     graded.append(name)
         still = [name for name in same if name in set(graded)]
-        emit_tensors(self.out, "parameters", list(filter(is_whole, named)), s=self.step)
-        emit_tensors(self.out, "states", self._states(named), s=self.step)
+        self._emit("parameters", [(name, tensor, tensor) for name, tensor in named])
+        self._emit("states", kept_states(self.optimizers, named))
         self.out.write(
             "update",
             s=self.step,
@@ -382,27 +384,21 @@ class DigestCollection:
             unheld=[name[:120] for name, tensor in named if tensor.requires_grad and id(tensor) not in held][:64],
         )
         self.before = {}
-        self.out.write("random", s=self.step, i=0, at="step", g=self._generators())
+        self.out.write("random", s=self.step, i=0, at="step", g=generators(self.torch))
         self.groups.parameters(self.modules())
 
-    def _states(self, named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-        """What the optimizers keep of each whole parameter, such as its momentum."""
-        kept = []
-        for name, tensor in filter(is_whole, named):
-            for optimizer in list(self.optimizers):
-                for key, value in sorted((optimizer.state.get(tensor) or {}).items()):
-                    if hasattr(value, "untyped_storage") and len(kept) < MAX_TENSORS:
-                        kept.append((f"{key} of {name}", value))
-        return kept
+    def _emit(self, kind: str, entries: list[tuple[str, Any, Any]]) -> None:
+        emit_entries(self.out, self.holders, kind, entries, self.step)
 
-    def _generators(self) -> dict[str, Any]:
-        torch = self.torch
-        states = host_generators(torch)
-        for name in ("cuda", "npu"):
-            device = getattr(torch, name, None)
-            if device is not None and device.is_available() and device.is_initialized():
-                states["device"] = value_digest(device.get_rng_state())
-        return states
+    def _add_up(self) -> None:
+        """What the backward passes of this step gave in all, and what the optimizers get of it."""
+        totals, self.totals = self.totals, None
+        if totals is None:
+            return
+        totals.remove()
+        values = totals.values(list(self._held(*self.optimizers).values()))
+        if values is not None:
+            write_numbers(self.torch, self.out, "totals", values[0], s=self.step, n=values[1])
 
 
 def _compile_test(torch: Any) -> Callable[[], bool]:

@@ -67,6 +67,18 @@ class GradientSketch:
         return [local for local, _ in both] + [reduced for _, reduced in both]
 
 
+def backward_scale(loss: Any, weights: Any) -> tuple[str, float]:
+    """As `loss_scale`, with what ``backward`` was given to begin with in the place of 1."""
+    kind, factor = loss_scale(loss)
+    if isinstance(weights, (list, tuple)):
+        weights = weights[0] if len(weights) == 1 else None
+    if weights is None or not factor:
+        return kind, factor
+    if getattr(weights, "numel", lambda: 0)() != 1 or weights.device.type != "cpu":
+        return "scaled", 0.0
+    return kind, factor * float(weights)
+
+
 def loss_scale(loss: Any) -> tuple[str, float]:
     """How a loss was made: ``mean``, and the factor that it was multiplied with behind; or what it is instead, and 0.
 

@@ -11,6 +11,7 @@ import weakref
 from typing import Any
 
 from .channel import Channel
+from .shard_holders import fsdp_meshes
 
 MODEL_NAMES = ("tp", "mp", "tensor", "model", "tensor_parallel", "model_parallel", "tensor_model_parallel")
 DATA_NAMES = ("dp", "data", "ddp", "data_parallel", "replicate", "dp_replicate")
@@ -74,9 +75,8 @@ class GroupUse:
 
     def sharded(self, module: Any) -> bool:
         """Whether parameters are in shards that a wrapper gathers: their gradients are not what a rank computed."""
-        return any(
-            hasattr(tensor, "_local_tensor") or type(tensor).__name__ == "FlatParameter"
-            for tensor in module.parameters()
+        return any(hasattr(tensor, "_local_tensor") for tensor in module.parameters()) or any(
+            getattr(child, "_handle", None) is not None for child in module.modules()
         )
 
     def parameters(self, modules: list[Any]) -> None:
@@ -87,6 +87,7 @@ class GroupUse:
                 for dimension, name in enumerate(getattr(mesh, "mesh_dim_names", None) or ()):
                     self._named(mesh.get_group(dimension), str(name), "DeviceMesh dimension " + str(name))
                 break
+        self._sharded_modules(modules)
         state = sys.modules.get("megatron.core.parallel_state")
         for attribute, purpose in _MEGATRON.items():
             group = getattr(state, attribute, None)
@@ -103,6 +104,13 @@ class GroupUse:
         for group in list(getattr(world, "pg_map", {}) or {})[:256]:
             description = str(getattr(group, "group_desc", "") or "")
             self._named(group, description, "group description " + description)
+
+    def _sharded_modules(self, modules: list[Any]) -> None:
+        for reduced, copies in fsdp_meshes(self.torch, modules):
+            if len(reduced) > 1:
+                self.use(reduced, "shards", "FSDP")
+            if len(copies) > 1:
+                self.use(copies, "data", "replicas of FSDP")
 
     def _deepspeed_engines(self) -> list[Any]:
         """DeepSpeed wraps a model when its optimizer is there already; what it reduces over is its engine's group."""

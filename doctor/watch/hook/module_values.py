@@ -27,14 +27,6 @@ def tensors_in(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str
             yield from tensors_in(element, f"{path}.{name}"[-80:] if path else name[:80], depth + 1)
 
 
-def is_whole(entry: tuple[str, Any]) -> bool:
-    """Whether a named parameter is not a shard of one."""
-    tensor = entry[1]
-    if type(tensor).__name__ == "FlatParameter":
-        return False
-    return not any(placement.is_shard() for placement in getattr(tensor, "placements", ()))
-
-
 def in_training(module: Any) -> bool:
     """Whether a module or one below it is: a wrapper may be left as it was for an evaluation (Lightning 2.6)."""
     return module.training or any(child.training for child in module.modules())

@@ -30,14 +30,24 @@ class RankFiles(FlightRecorder):
     def __init__(self, rank, world, address=""):
         name = os.path.join(FOLDER, "ranks", "%d-%d" % (os.getpid(), time.monotonic_ns()))
         self.lock = threading.Lock()
-        self.events = os.open(name + ".events", os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.events_path = name + ".events"
+        self.events = os.open(self.events_path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.events_file = _file_of(self.events)
         self.left_bytes = MOST_EVENT_BYTES
         self.last = None  # the call that the rank is in
         self.stacks = open(name + ".stacks", "ab", 0)
         page = os.open(name + ".page", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         os.posix_fallocate(page, 0, PAGE_SIZE)  # on a full file system this raises; a hole would end the program
         meeting = address or "%s:%s" % (os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", ""))
-        self.emit("rank", rank=rank, world=world, pid=os.getpid(), argv=_argv(), meeting=meeting[:200])
+        self.emit(
+            "rank",
+            rank=rank,
+            world=world,
+            pid=os.getpid(),
+            argv=_argv(),
+            meeting=meeting[:200],
+            stacks=self.stacks.fileno(),
+        )
         super().__init__(page, 0)
         os.close(page)
         self.stage = RENDEZVOUS
@@ -45,7 +55,9 @@ class RankFiles(FlightRecorder):
         faulthandler.register(STACK_SIGNAL, file=self.stacks, all_threads=True, chain=False)
 
     def emit(self, kind, **values):
-        """One line of JSON."""
+        """One line of JSON. A program may have closed all files, and have one of its own under this number."""
+        if _file_of(self.events) != self.events_file:
+            self.events = os.open(self.events_path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         values.update(ev=kind, at=time.time())
         line = json.dumps(values).encode("ascii") + b"\n"
         self.left_bytes -= len(line)
@@ -82,6 +94,14 @@ class RankFiles(FlightRecorder):
         faulthandler.unregister(STACK_SIGNAL)
 
 
+def _file_of(descriptor):
+    try:
+        about = os.fstat(descriptor)
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino
+
+
 def _argv():
     try:
         with open("/proc/self/cmdline", "rb") as file:
@@ -108,8 +128,8 @@ def stop_recording(why=""):
     files, ACTIVE = ACTIVE, None
     if files is not None and why:
         try:
-            files.emit("hook", text=why[:400])
             files.become("start")  # what the rank does from now on nobody knows
+            files.emit("hook", text=why[:400], gone=True)
         except (OSError, ValueError):
             pass
 

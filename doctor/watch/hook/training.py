@@ -65,8 +65,11 @@ def report_exceptions():
     def tell_end():
         current = recording()
         if current is not None and not failed:  # one that failed is not done; its end is still to come
-            current.emit("end")
-            current.become("done")
+            try:
+                current.emit("end")
+                current.become("done")
+            except OSError as error:
+                stop_recording("its end could not be told: %s" % error)
 
     sys.excepthook = tell_error
     atexit.register(tell_end)

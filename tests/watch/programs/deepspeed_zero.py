@@ -36,6 +36,7 @@ config = {
     "train_micro_batch_size_per_gpu": 2,
     "gradient_accumulation_steps": int(os.environ.get("ACCUMULATE", "2")),
     "zero_optimization": {"stage": int(os.environ.get("STAGE", "1"))},
+    "gradient_clipping": float(os.environ.get("CLIP", "1")),
     "zero_allow_untested_optimizer": True,
     "steps_per_print": 10**9,
 }

@@ -1,0 +1,50 @@
+"""Gradients that are the sum of the ranks' own: what is said of them, by what is known of the loss. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from doctor.watch.data.data_defect import DataDefect
+from doctor.watch.data.group_roles import GroupRole
+from doctor.watch.data.records import JobRecords
+
+RATIO_TOLERANCE, RESIDUAL = 0.02, 0.05
+"""Of a reduced gradient against the mean of the local ones: of their ratio, and of what no ratio explains."""
+_EXACT = 1e-3
+_Scale = Literal["mean", "divided", "unknown"]
+
+
+def summed_defect(job: JobRecords, group: GroupRole, step: int) -> Iterator[DataDefect]:
+    """Of a step whose reduced gradient is a sum: none where the loss was divided by the number of ranks before."""
+    scale = _loss_scale(job, group, step)
+    if scale == "divided":
+        return
+    template = "the reduced gradient of step {step} is the sum of the {count} data-parallel ranks' own, not their mean"
+    if scale == "unknown":
+        template += "; that is right if the loss was divided by their total before, which could not be seen"
+    yield DataDefect(
+        "smoke-gradient-summed", "data", step, (), template, {"count": len(group.ranks)},
+        level="error" if scale == "mean" else "note", inferred="" if group.certain else group.reason,
+    )  # fmt: skip
+
+
+def _loss_scale(job: JobRecords, group: GroupRole, step: int) -> _Scale:
+    """What the ranks' losses of a step are: means over their own rows, or those divided by the number of ranks.
+
+    A loss that is divided by the number of its micro-batches is a mean; where these are as many as the ranks, either
+    may be meant, and it counts as divided.
+    """
+    scales: set[tuple[tuple[str, object], ...]] = set()
+    for rank in group.ranks:
+        records = job.ranks[rank].of("backward") if rank in job.ranks else ()
+        own = [(str(record.values.get("how")), record.values.get("f")) for record in records if record.step == step]
+        scales.add(tuple(own))
+    losses = next(iter(scales)) if len(scales) == 1 else ()
+    factors = {factor for how, factor in losses if how == "mean" and isinstance(factor, float | int)}
+    if len(factors) != 1 or any(how != "mean" for how, _ in losses):
+        return "unknown"
+    factor, passes, count = next(iter(factors)), len(losses), len(group.ranks)
+    if abs(factor * count - 1) < _EXACT or abs(factor * count * passes - 1) < _EXACT:
+        return "divided"
+    return "mean" if factor == 1.0 or abs(factor * passes - 1) < _EXACT else "unknown"

@@ -1,0 +1,64 @@
+"""Records of one step: the tensors of a model in whole and in shards, numbers, random generators.
+
+Python 3.8, torch 2.1. A part of the hook.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable
+
+from .channel import Channel
+from .digest import finite_or_text, host_generators, value_digest
+from .digest_records import MAX_TENSORS, emit_tensors
+from .shard_holders import ShardHolders
+
+
+def emit_entries(
+    out: Channel, holders: ShardHolders, kind: str, entries: Iterable[tuple[str, Any, Any]], step: int
+) -> None:
+    """Digests of values by name, each with its parameter: of whole parameters one record, of shards another."""
+    whole, shards, of = [], [], {}
+    for name, tensor, value in entries:
+        ranks = holders.of(tensor)
+        if ranks == ():
+            whole.append((name, value))
+        elif ranks:
+            shards.append((name, value))
+            of[name[:120]] = out.group(ranks)
+    emit_tensors(out, kind, whole, s=step)
+    if shards:
+        emit_tensors(out, kind + " shards", shards, s=step, of=of)
+
+
+def kept_states(optimizers: Iterable[Any], named: Iterable[tuple[str, Any]]) -> list[tuple[str, Any, Any]]:
+    """What optimizers keep of each parameter, such as its momentum, with the parameter."""
+    optimizers, kept = list(optimizers), []
+    for name, tensor in named:
+        for optimizer in optimizers:
+            for key, value in sorted((optimizer.state.get(tensor) or {}).items()):
+                if hasattr(value, "untyped_storage") and len(kept) < MAX_TENSORS:
+                    kept.append((f"{key} of {name}", tensor, value))
+    return kept
+
+
+def write_numbers(torch: Any, out: Channel, kind: str, numbers: list[Any], **values: Any) -> None:
+    """One record of numbers, each a tensor of one element; those of a device once they have come from it."""
+
+    def use(got: list[Any]) -> None:
+        out.write(kind, v=[finite_or_text(number) for number in got], **values)
+
+    if numbers and numbers[0].device.type != "cpu":
+        wide = torch.float64 if numbers[0].device.type == "cuda" else torch.float32
+        out.later(torch.stack([number.reshape(()).to(wide) for number in numbers]), use)
+    elif numbers:
+        use(numbers)
+
+
+def generators(torch: Any) -> dict[str, Any]:
+    """The states of all random generators of this process, as digests."""
+    states = host_generators(torch)
+    for name in ("cuda", "npu"):
+        device = getattr(torch, name, None)
+        if device is not None and device.is_available() and device.is_initialized():
+            states["device"] = value_digest(device.get_rng_state())
+    return states

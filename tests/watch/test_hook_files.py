@@ -1,0 +1,38 @@
+"""The hook's files in a program that closes all files that it finds open, and opens others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from doctor.watch.rank_process import RankProcess
+
+PROGRAM = """
+import os, sys
+from doctor.watch.hook.rank_files import start_recording
+files = start_recording(0, 1)
+os.closerange(3, 256)
+others = [os.open(f"other-{number}", os.O_CREAT | os.O_WRONLY) for number in range(8)]
+files.emit("joined", rank=0, world=1, backend="gloo")
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_nothing_is_written_into_files_that_are_the_programs_own(tmp_path: Path) -> None:
+    (tmp_path / "ranks").mkdir()
+    environ = {**os.environ, "DOCTOR_WATCH": str(tmp_path)}
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], env=environ, cwd=tmp_path, **streams) as program:  # type: ignore[call-overload]
+        assert program.stdout.readline() == "ready\n"
+        (page,) = (tmp_path / "ranks").glob("*.page")
+        process = RankProcess(page)
+        process.read_recorder()
+        assert [event["ev"] for event in process.new_events()] == ["rank", "joined"]
+        assert process.pid == program.pid and process.stack() == ""
+        program.communicate("\n", timeout=60)
+    assert [path.read_bytes() for path in tmp_path.glob("other-*")] == [b""] * 8
+    assert json.loads(page.with_suffix(".events").read_text().splitlines()[0])["stacks"] > 2

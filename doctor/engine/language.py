@@ -215,13 +215,13 @@ def _needed_word(parts: list[str]) -> str:
     'hosts'
     """
     last = len(parts) - 1
-    words = (
+    literals = (
         match[0]
         for number, part in enumerate(parts)
         for match in _WORD.finditer(part)
         if (match.start() > 0 or number == 0) and (match.end() < len(part) or number == last)
     )
-    return max(words, key=len, default="")
+    return max(literals, key=len, default="")
 
 
 def _values_between(parts: list[str], text: str) -> list[str] | None:

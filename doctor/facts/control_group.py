@@ -188,7 +188,7 @@ def _memory(level: _Level) -> list[MemoryBound]:
 def _quota(level: _Level) -> tuple[float | None, str]:
     """CPUs' worth of time that a group may use, and the file that sets it."""
     file = "cpu.max" if "cpu.max" in level.values else "cpu.cfs_quota_us"
-    words = level.values.get(file, "").split() or [""]
-    period = _number(words[1] if len(words) > 1 else level.values.get("cpu.cfs_period_us", "")) or 0
-    time = _number(words[0])
+    fields = level.values.get(file, "").split() or [""]
+    period = _number(fields[1] if len(fields) > 1 else level.values.get("cpu.cfs_period_us", "")) or 0
+    time = _number(fields[0])
     return (time / period if time and period else None), f"{level.path}/{file}"

@@ -48,7 +48,7 @@ def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C9
     def find_full_name() -> None:
         try:
             name, aliases, _ = socket.gethostbyaddr(host_name)
-            full_names.append(next((one for one in [name, *aliases] if "." in one), name))
+            full_names.append(next((entry for entry in [name, *aliases] if "." in entry), name))
         except (OSError, UnicodeError):
             full_names.append(host_name)
         full_name_found.release()

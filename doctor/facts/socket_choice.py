@@ -213,7 +213,7 @@ def openmpi_strays(
     reported: set[tuple[str, str]] = set()
     for hosts in groups:
         for others in groups:
-            pair = next(((one, other) for one in hosts[:1] for other in others if one != other), None)
+            pair = next(((first, other) for first in hosts[:1] for other in others if first != other), None)
             if pair is None:
                 continue
             for entry, reason in _strays_of(*pair, used, interfaces):
@@ -225,7 +225,7 @@ def openmpi_strays(
 def _strays_of(
     host: str, peer: str, used: Mapping[str, Sequence[LinkAddress]], interfaces: Mapping[str, Interfaces]
 ) -> Iterator[tuple[LinkAddress, str]]:
-    mine, theirs = ({entry.network: entry for entry in used[one]} for one in (host, peer))
+    mine, theirs = ({entry.network: entry for entry in used[first]} for first in (host, peer))
     for network, entry in mine.items():
         if network in theirs and not _has_carrier(entry, interfaces[host]):
             yield entry, "it has no carrier"

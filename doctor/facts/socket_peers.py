@@ -94,8 +94,8 @@ class FleetSockets(msgspec.Struct, frozen=True):
             if len(hosts) > 1:
                 yield first[address], hosts, f"{len(hosts)} hosts have its address {address}"
         shared = {address for address, hosts in owners.items() if len(hosts) > 1}
-        own = {host: [entry for entry in entries if entry.address not in shared] for host, entries in used.items()}
-        yield from openmpi_strays(own, self.interfaces)
+        unshared = {host: [entry for entry in entries if entry.address not in shared] for host, entries in used.items()}
+        yield from openmpi_strays(unshared, self.interfaces)
 
     def _gloo(self) -> Iterator[dict[str, SocketChoice]]:
         if not (self.uses_gloo or any(GLOO_INTERFACE in self.environ(host) for host in self.interfaces)):

@@ -45,12 +45,12 @@ THREADS NTHREADS
 TMOUT TIMEOUT
 TOPOLOGY TOPO
 """
-_PLAIN_TEXT = """
+_COMMON_TEXT = """
 ADDR BUF CACHE CNT CONFIG DEBUG DEVICES DIR DISABLE DUMP ENABLE ERROR EXEC FILE FORMAT GROUP HANDLING HOME HOST ID INDEX
 INFO INSTALL IP LEVEL LIB LIBRARY LOG MAX MIN MODE NAME NODE NTHREADS NUM OPTIONS PATH PLUGIN PORT PROCESS RANGE RANK
 RATIO RETRY ROLE ROOT SAVE SEC SIZE STATUS TEST TESTS TIME TIMEOUT TYPE USE VERSION WAIT WORK WORKER
 """
-_PLAIN = frozenset(_PLAIN_TEXT.split())
+_COMMON = frozenset(_COMMON_TEXT.split())
 """Parts of which a script makes names of its own."""
 _BY_NAME = {
     "ASCEND_DEVICES": "ASCEND_RT_VISIBLE_DEVICES",
@@ -75,7 +75,7 @@ class WordIndex:
             parts = _parts(name)
             self._by_words[parts].append(name)
             if parts and name.partition("_")[0] in FAMILIES:
-                for word in set(parts) - FAMILIES - _PLAIN:
+                for word in set(parts) - FAMILIES - _COMMON:
                     rest = list(parts)
                     rest.remove(word)
                     self._by_rest[tuple(rest)].append(name)
@@ -94,7 +94,7 @@ class WordIndex:
         parts = _parts(name)
         candidates = set(self._by_words.get(parts, ()))
         candidates |= {other for other in (f"TORCH_{name}", name.removeprefix("TORCH_")) if other in self._names}
-        if not candidates and set(parts) - FAMILIES - _PLAIN:
+        if not candidates and set(parts) - FAMILIES - _COMMON:
             candidates = set(self._by_rest.get(parts, ()))
         return candidates.pop() if len(candidates) == 1 else ""
 

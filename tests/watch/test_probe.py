@@ -77,7 +77,7 @@ def test_a_full_disk_ends_the_digests_and_not_the_program(watched: Folder, capfd
     opened = channel_module._channel
     os.close(opened.file)
     opened.file = os.open("/dev/full", os.O_WRONLY)
-    opened.own = channel_module._file_of(opened.file)
+    opened.identity = channel_module._file_of(opened.file)
     full = opened.file
     probe.loss(2, 2.0)
     opened.write("failed")

@@ -209,7 +209,7 @@ class Conductor:
         late = self._late_targets()
         if late:
             self._read_pace()  # what it tells is of the first attempts
-        self._connect(CONFIRMATION, failed, asked=late)
+        self._connect(CONFIRMATION, failed, reporters=late)
         if late:
             self._note_busy()
         if undecided(self._trials()):
@@ -224,13 +224,13 @@ class Conductor:
         targets = flow_targets(self.plan, self.results)
         if not targets or time.monotonic() + 2 * self.options.attempt_seconds + ANSWER_SECONDS > self.end:
             return
-        asked = {self.plan.hosts[target[0]] for of_host in targets.values() for target in of_host}
+        reporters = {self.plan.hosts[target[0]] for of_host in targets.values() for target in of_host}
         self._read_pace()
-        self._connect(FLOWS, targets, asked=asked)
+        self._connect(FLOWS, targets, reporters=reporters)
         again = flows_again(self.results)
-        self._connect(FLOWS_AGAIN, again, asked=asked)
+        self._connect(FLOWS_AGAIN, again, reporters=reporters)
         if again:
-            self._ask_arrived(asked)
+            self._ask_arrived(reporters)
         self._read_pace()
         for host, result in self.results.items():
             result.flows_busy = "" if host in self.probers.lost else busy_text(result.pace)
@@ -267,12 +267,12 @@ class Conductor:
         number: int,
         targets: Mapping[str, list[Target]],
         *,
-        asked: Collection[str] = (),
+        reporters: Collection[str] = (),
         patience: float = 1.0,
     ) -> None:
         """Every host makes its attempts, at its own pace; all are over when the last has reported.
 
-        ``asked``: hosts that say now and then which calls have arrived.
+        ``reporters``: hosts that say now and then which calls have arrived.
         """
         if not targets:
             return
@@ -293,9 +293,9 @@ class Conductor:
             number in self.results[host].done or host in self.probers.lost for host in targets
         )
         began, deadline = time.monotonic(), min(time.monotonic() + total + 2.0, self.end)
-        for after in SAMPLE_SECONDS if asked else ():
+        for after in SAMPLE_SECONDS if reporters else ():
             if not self.probers.wait(finished, min(began + after, deadline)):
-                self._order_arrived(asked)
+                self._order_arrived(reporters)
         self.probers.wait(finished, deadline)
 
     def _order_arrived(self, hosts: Collection[str]) -> None:

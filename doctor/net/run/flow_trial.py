@@ -79,9 +79,9 @@ def more_tries(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[str, lis
     for number, host in enumerate(plan.hosts):
         for target, places in plan.targets(number):
             listening = _listening(plan, results, target, places)
-            missing = LEAST_TRIES - len(listening)
+            lacking = LEAST_TRIES - len(listening)
             more.setdefault(host, []).extend(
-                listening[turn % len(listening)][1] for turn in range(missing) if listening
+                listening[turn % len(listening)][1] for turn in range(lacking) if listening
             )
     return {host: targets for host, targets in more.items() if targets}
 
@@ -148,14 +148,14 @@ def flow_trials(result: HostTrial) -> dict[int, FlowTrial]:
     """What became of a host's flows, by target."""
     by_target: dict[int, dict[tuple[int, int], list[str]]] = {}
     for (target, place, source), tries in result.flows.items():
-        words = [attempt.outcome for attempt in tries]
-        if source and words and DECIDED.issuperset(words):
-            by_target.setdefault(target, {})[place, source] = words
+        outcomes = [attempt.outcome for attempt in tries]
+        if source and outcomes and DECIDED.issuperset(outcomes):
+            by_target.setdefault(target, {})[place, source] = outcomes
     return {target: _trial(flows) for target, flows in by_target.items()}
 
 
 def _trial(flows: Mapping[tuple[int, int], list[str]]) -> FlowTrial:
-    answers = {flow: {word == "open" for word in words} for flow, words in sorted(flows.items())}
+    answers = {flow: {word == "open" for word in outcomes} for flow, outcomes in sorted(flows.items())}
     failing, passing = (tuple(flow for flow, all_ in answers.items() if all_ == {passed}) for passed in (False, True))
     return FlowTrial(failing, passing, tuple(flow for flow, all_ in answers.items() if len(all_) > 1))
 
@@ -177,14 +177,14 @@ def _was_repeated(result: HostTrial, target: int, trial: FlowTrial) -> bool:
 
 def is_open(result: HostTrial, target: int, place: int) -> bool:
     """Whether at least half of the flows to a port of a target were answered, so that the port is not to blame."""
-    words = [
+    outcomes = [
         attempt.outcome == "open"
         for (to, at, _), tries in result.flows.items()
         if (to, at) == (target, place)
         for attempt in tries
         if attempt.outcome in DECIDED
     ]
-    return len(words) >= HOPELESS_TRIES and 2 * sum(words) >= len(words)
+    return len(outcomes) >= HOPELESS_TRIES and 2 * sum(outcomes) >= len(outcomes)
 
 
 def has_arrived(trial: FlowTrial, ports: Mapping[int, int], arrivals: Set[tuple[int, int]]) -> bool:

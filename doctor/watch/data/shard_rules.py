@@ -15,7 +15,7 @@ LEAST_STEPS = 3
 """Whose totals must tell the same."""
 _PADDED = 0.1
 """Share of a model by which padding may make its shards larger."""
-_OWN = 1e-4
+_TOLERANCE = 1e-4
 _EXACT = 1e-3
 LEAST_EXACT = 2
 """Steps whose totals are equal, where gradients are clipped in others."""
@@ -32,9 +32,9 @@ def replica_tables(job: JobRecords, kind: str, group: GroupRole) -> _Tables:
         for rank in group.ranks:
             if rank not in records:
                 continue
-            own = _replicated(job, rank, records[rank], group)
-            whole = tables.setdefault(key, {}).get(rank, {})
-            tables[key][rank] = {**whole, "t": {**text_map(whole.get("t")), **own}}
+            replicated = _replicated(job, rank, records[rank], group)
+            record = tables.setdefault(key, {}).get(rank, {})
+            tables[key][rank] = {**record, "t": {**text_map(record.get("t")), **replicated}}
     return tables
 
 
@@ -74,7 +74,7 @@ def _pair(records: dict[int, dict[str, Any]], group: GroupRole) -> tuple[float, 
     copies = round(sum(held) / sizes[0])
     if not 0 < copies <= len(entries) or abs(sum(held) / sizes[0] - copies) > _PADDED or len(entries) % copies:
         return None
-    if all(abs(own - after) <= _OWN * abs(own) for own, after in zip(computed, got, strict=True)):
+    if all(abs(before - after) <= _TOLERANCE * abs(before) for before, after in zip(computed, got, strict=True)):
         return None  # nothing was reduced over this group
     return math.fsum(computed), math.fsum(got) / copies
 

@@ -38,11 +38,13 @@ def _loss_scale(job: JobRecords, group: GroupRole, step: int) -> _Scale:
     scales: set[tuple[tuple[str, object], ...]] = set()
     for rank in group.ranks:
         records = job.ranks[rank].of("backward") if rank in job.ranks else ()
-        own = [(str(record.values.get("how")), record.values.get("f")) for record in records if record.step == step]
-        scales.add(tuple(own))
+        losses_of_rank = [
+            (str(record.values.get("how")), record.values.get("f")) for record in records if record.step == step
+        ]
+        scales.add(tuple(losses_of_rank))
     losses = next(iter(scales)) if len(scales) == 1 else ()
-    factors = {factor for how, factor in losses if how == "mean" and isinstance(factor, float | int)}
-    if len(factors) != 1 or any(how != "mean" for how, _ in losses):
+    factors = {factor for reduction, factor in losses if reduction == "mean" and isinstance(factor, float | int)}
+    if len(factors) != 1 or any(reduction != "mean" for reduction, _ in losses):
         return "unknown"
     factor, passes, count = next(iter(factors)), len(losses), len(group.ranks)
     if abs(factor * count - 1) < _EXACT or abs(factor * count * passes - 1) < _EXACT:

@@ -38,7 +38,7 @@ class Channel:
 
     def __init__(self, folder: str) -> None:
         self.folder, self.path, self.pid, self.file = folder, "", 0, -1
-        self.own: tuple[int, int] | None = None
+        self.identity: tuple[int, int] | None = None
         self.written = self.failures = 0
         self.rank: int | None = None
         self.groups: dict[Any, int] = {}
@@ -53,7 +53,7 @@ class Channel:
         self.path = os.path.join(self.folder, f"{socket.gethostname()[:64]}-{pid}-{time.time_ns()}.probe")
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
         self.file = os.open(self.path, flags, 0o600)
-        self.own = _file_of(self.file)
+        self.identity = _file_of(self.file)
         self.write("process", v=VERSION, pid=pid, parent=os.getppid(), host=socket.gethostname()[:64])
         self.pid = pid
 
@@ -67,7 +67,9 @@ class Channel:
         if self.written > MAX_FILE:
             line = b'{"k":"cut","r":%d,"ms":0}\n' % self.rank_now()
         try:
-            if _file_of(self.file) != self.own:  # the program has closed it, and may have another one by this number
+            if (
+                _file_of(self.file) != self.identity
+            ):  # the program has closed it, and may have another one by this number
                 self.file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             os.write(self.file, line)
         except OSError as error:

@@ -17,15 +17,15 @@ def emit_entries(
     out: Channel, holders: ShardHolders, kind: str, entries: Iterable[tuple[str, Any, Any]], step: int
 ) -> None:
     """Digests of values by name, each with its parameter: of whole parameters one record, of shards another."""
-    whole, shards, of = [], [], {}
+    unsharded, shards, of = [], [], {}
     for name, tensor, value in entries:
         ranks = holders.of(tensor)
         if ranks == ():
-            whole.append((name, value))
+            unsharded.append((name, value))
         elif ranks:
             shards.append((name, value))
             of[name[:120]] = out.group(ranks)
-    emit_tensors(out, kind, whole, s=step)
+    emit_tensors(out, kind, unsharded, s=step)
     if shards:
         emit_tensors(out, kind + " shards", shards, s=step, of=of)
 

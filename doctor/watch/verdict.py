@@ -206,7 +206,9 @@ class TrainingWatch:
 
         On a busy host a launcher may have ended the others before it is the first one's turn to be looked at.
         """
-        return self._ends[rank] in OWN_ENDS and self._alive_at.get(rank, 0.0) <= self._deaths[other][0]
+        # A launcher reaps the first before it terminates the others.
+        reaped = self._ends[rank] == UNKNOWN_END and self._ends[other] == TERMINATED
+        return (reaped or self._ends[rank] in OWN_ENDS) and self._alive_at.get(rank, 0.0) <= self._deaths[other][0]
 
     def _precedes(self, rank: int, other: int) -> bool:
         """Whether a rank ended before another: by when it was found, or by how both ended."""

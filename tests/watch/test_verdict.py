@@ -204,6 +204,15 @@ def test_the_rank_that_failed_is_named_however_late_it_is_looked_at(
     assert failure and (failure.kind, failure.culprit_ranks) == ("dead", (1,))
 
 
+def test_a_rank_that_its_launcher_has_reaped_comes_before_those_that_it_terminates() -> None:
+    ranks = three_after_two_steps()
+    ranks.show(0, "compute", 2, 2.1, dead="signal 15", died_at=2.1)
+    ranks.show(2, "compute", 2, 2.1, dead=UNKNOWN_END, died_at=2.2)
+    ranks.verdict(2.1)
+    failure = ranks.verdict(9.0)
+    assert failure and (failure.kind, failure.culprit_ranks) == ("dead", (2,))
+
+
 def test_a_rank_that_somebody_terminates_is_named_though_its_launcher_kills_the_others_then() -> None:
     ranks = three_after_two_steps()
     ranks.show(2, "compute", 2, 2.1, dead="signal 15", died_at=2.2)

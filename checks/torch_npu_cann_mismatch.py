@@ -6,8 +6,10 @@ from doctor.engine.version_matrix import TABLE_DATE, cann_for_torch_npu, same_ca
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
 
+CAUSES = {"cann-version-differs": ("observed", "expected")}
 
-@check(severity=WARNING, area="versions", follows_from={"cann-version-differs": ("observed", "expected")})
+
+@check(severity=WARNING, area="versions", follows_from=CAUSES)
 def torch_npu_cann_mismatch(python: PythonEnv, cann: CannVersion) -> Iterator[Finding]:
     """torch_npu runs on the CANN that it was released for.
 

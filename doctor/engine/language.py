@@ -114,7 +114,7 @@ class Catalogue:
     def _enumerated(self, english: str, depth: int) -> str:
         """``a, b and c`` where each is known, or a name; itself where it is something else."""
         before, conjunction, last = english.rpartition(AND)
-        items = [*_COMMA.split(before, MAX_ITEMS), last] if conjunction and LIST_SIGN not in english else []
+        items = [*_outer_items(before), last] if conjunction and LIST_SIGN not in english else []
         texts = [self.filled(item, depth + 1) for item in items] if 1 < len(items) <= MAX_ITEMS else []
         if not texts or any(
             item == text and not _NAME.fullmatch(item) for item, text in zip(items, texts, strict=True)
@@ -162,9 +162,25 @@ _WITHOUT_WORDS = re.compile(r"(?:\{\w+\}|[\s,;:.()=/-])+")
 
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-_COMMA = re.compile(r", (?![^()]*\))")
 _NAME = re.compile(r"\S+(?: \S*\d\S*)?")
 """What stands in an enumeration as it is: one word, or one with a number."""
+
+
+def _outer_items(text: str) -> list[str]:
+    """The parts between commas that stand outside of brackets.
+
+    >>> _outer_items("rank 3 (node001, NPU 1), rank 4")
+    ['rank 3 (node001, NPU 1)', 'rank 4']
+    """
+    items: list[str] = []
+    depth = 0
+    for part in text.split(", "):
+        if depth > 0:
+            items[-1] += f", {part}"
+        else:
+            items.append(part)
+        depth = max(0, depth + part.count("(") - part.count(")"))
+    return items
 
 
 def _numbered(english: str, translated: str) -> tuple[list[str], str]:

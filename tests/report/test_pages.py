@@ -12,6 +12,7 @@ from doctor.engine.check import Check
 from doctor.engine.fact import Fact, ProbeAnswer, ask, read, run
 from doctor.facts.visit import Reachability
 from doctor.report.explain.checks import catalog_markdown, check_page, listing_json
+from doctor.report.explain.examples import read_examples
 from tests.report import reports as made
 
 
@@ -110,7 +111,7 @@ OURS = load_checks()
 
 @pytest.mark.parametrize("one", OURS, ids=lambda one: one.name)
 def test_every_check_has_a_page(one: Check) -> None:
-    said = check_page(one)
+    said = check_page(one, example=read_examples().get(one.name))
     assert said.isprintable() or said.replace("\n", "").isprintable()
     for title in ("Why it matters", "What to do", "What runs on the hosts"):
         assert f"\n{title}\n  " in said

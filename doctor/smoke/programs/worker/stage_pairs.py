@@ -156,7 +156,8 @@ def stage_pairs(ctx: RankContext) -> None:
         for pair in pairs:
             if ctx.rank in pair:
                 fastest[round_number] = min(measure_pair(ctx, pair, round_number, nbytes, 5, confirm=False))
-    times = dict(zip(ranks, map(json.loads, ctx.comm.collect(json.dumps(fastest), ranks)), strict=False))
+    answers = map(json.loads, ctx.comm.collect(json.dumps(fastest), ranks))
+    times = dict(zip(ranks, answers))
     again = slow_pairs(schedule, times, ctx.plan["budget"] / PAIRS_SHARE) if len(times) == len(ranks) else []
     suspected = [((low, high), number) for (low, high), number in json.loads(ctx.comm.share(json.dumps(again)))]
     normal = [

@@ -77,14 +77,19 @@ class Workers:
     def start(self, session: pytest.Session) -> None:
         ours, theirs = Pipe()
         sys.stdout.flush()
-        pid = os.fork()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # no worker is left behind unknown
+        try:
+            pid = os.fork()
+            if pid:
+                self.workers.append(Worker(pid, ours))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if pid == 0:
             for connection in [ours, *(worker.connection for worker in self.workers)]:
                 connection.close()
             self.workers.clear()
             run_worker(session, theirs)
         theirs.close()
-        self.workers.append(Worker(pid, ours))
 
     def serve(self, session: pytest.Session) -> None:
         """Answers the workers that have sent something, and replaces those that have died."""

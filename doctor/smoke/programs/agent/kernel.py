@@ -79,11 +79,10 @@ class Limits:
             sentences.append("The limit of open files: ulimit -n is %s." % (self.files or "unknown"))
         killed = oom_kills(self.folders) - self.killed
         if killed > 0:
-            limit = self.group_value("memory.max") or self.group_value("memory.limit_in_bytes")
-            sentences.append(
-                "The kernel killed %d process%s of its control group for memory; the limit is %s bytes."
-                % (killed, "es" * (killed > 1), limit or "unknown")
-            )
+            limit = self.group_value("memory.max") or self.group_value("memory.limit_in_bytes") or "unknown"
+            single = "The kernel killed a process of its control group for memory; the limit is {} bytes."
+            several = "The kernel killed {} processes of its control group for memory; the limit is {} bytes."
+            sentences.append(several.format(killed, limit) if killed > 1 else single.format(limit))
         return sentences
 
     def group_value(self, file):

@@ -129,7 +129,8 @@ def test_waits(host):
 
 def test_an_interrupted_run_ends_its_workers_and_their_fixtures(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "waits")
-    argv = [*project(tmp_path, a=WAITS), "-n", "1"]
+    # A shell starts its background jobs with SIGINT ignored, and so would pytest be.
+    argv = ["env", "--default-signal=INT", *project(tmp_path, a=WAITS), "-n", "1"]
     with subprocess.Popen(argv, cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, text=True) as process:
         (tmp_path / "waits").read_text()
         process.send_signal(signal.SIGINT)

@@ -66,6 +66,18 @@ def test_gradients_that_a_closure_computes_inside_of_the_step_are_read_after_it(
     assert all(len(list(entry.of("reduced"))) == 6 for entry in job.ranks.values())
 
 
+@pytest.mark.timeout(600)
+def test_a_model_that_is_compiled_in_place_computes_the_same_and_is_told(ranks: Ranks, tmp_path: Path) -> None:
+    source = source_of("replicas")
+    start = source.index("optimizer = ")
+    text = source[:start] + 'model.compile(backend="eager")\n' + source[start:]
+    bare = ranks.run(text, 2)
+    assert ranks.run(text, 2, str(tmp_path)) == bare and bare["codes"] == [0, 0]
+    report = analyze_records([path.read_bytes() for path in tmp_path.glob("*.probe")])
+    assert report.causes == () and [text for text in report.unseen if "failed" in text] == []
+    assert "after module.compile(), inputs of compiled models were not looked into" in str(report.unseen)
+
+
 ENGINE = """import sys, types
 engine = types.ModuleType("deepspeed.runtime.engine")
 class DeepSpeedEngine:

@@ -124,7 +124,7 @@ def _unseen(job: JobRecords, steps: int) -> list[str]:
         )
     compiled = sorted({entry.rank for entry in job.ranks.values() for _ in entry.of("note")})
     if compiled:
-        texts.append("gradients and modules of compiled models were not looked into")
+        texts.append("gradients, modules and, after module.compile(), inputs of compiled models were not looked into")
     silent = sorted(rank for rank, entry in job.ranks.items() if not any(entry.of("inputs")))
     if steps and silent:
         texts.append(f"no forward pass was seen on {len(silent)} ranks, the first is {silent[0]}")

@@ -152,9 +152,10 @@ class DigestCollection:
 
     def _new_root(self, module: Any) -> None:
         """The module is one that the program calls: its inputs are the batch. Those below it are not."""
-        below = (
-            {id(child) for child in module.modules()} if not is_compiled(module) else {id(module), id(module._orig_mod)}
-        )
+        compiled = {id(module), id(getattr(module, "_orig_mod", module))}  # module.compile() has no other module in it
+        below = compiled if is_compiled(module) else {id(child) for child in module.modules()}
+        if below == {id(module)} and is_compiled(module):  # its hooks are compiled as well, and see no call
+            self.out.write("note", text="compiled", n=type(module).__name__[:60])
         for key in list(self.roots):
             reference, handles = self.roots[key]
             registered = reference()

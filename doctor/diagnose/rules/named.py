@@ -23,7 +23,25 @@ def named_by_launcher(case: Case) -> list[Cause]:
     for block in failure_blocks(case.reports, case.signatures):
         if block.exit_code in _FATAL_SIGNALS:
             causes.append(_from_block(case, block))
-    return _unique(causes)
+    return _unique([*causes, *_killed_under_msrun(case)])
+
+
+def _killed_under_msrun(case: Case) -> Iterator[Cause]:
+    """The worker that msrun saw end first, where a signal ended it: afterwards msrun kills the others itself.
+
+    A worker that ended with an error of its own is judged by its log: it may have lost the one that went silent.
+    """
+    first: dict[int, Event] = {}
+    for event in case.reports:
+        if event.signature == "ms-msrun-worker-exit" and event.values.get("who") == "Worker":
+            first[event.file] = min(first.get(event.file, event), event, key=lambda item: item.line)
+    for event in first.values():
+        code = -(small_number(event.values.get("signal", "")) or 0)
+        processes = [item for item in case.processes if item.pid and item.pid == event.pid]
+        if code in _FATAL_SIGNALS and len(processes) == 1:
+            culprit = culprit_of(processes[0])
+            summary = f"{culprit.name} was ended by {_FATAL_SIGNALS[code]}"
+            yield Cause(_signature_of_signal(code), "named by the launcher", "certain", (culprit,), summary, (event,))
 
 
 def exited_silently(case: Case) -> list[Cause]:

@@ -1,0 +1,108 @@
+"""Jobs of MindSpore under msrun that fail, and the diagnosis of their logs.
+
+Real jobs run where ``MINDSPORE_PYTHON`` names an interpreter with MindSpore (``pip install mindspore``, 800 MB); the
+lines in this file are of such runs with MindSpore 2.10 on CPU.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from doctor.diagnose.read.readings import read_all
+from doctor.diagnose.read.sources import find_sources
+from doctor.diagnose.separate_jobs import diagnose_jobs
+from doctor.diagnose.signature import load_signatures
+from tests.smoke.slurm import free_ports
+
+SIGNATURES = load_signatures()
+PYTHON = os.environ.get("MINDSPORE_PYTHON", "")
+with_mindspore = pytest.mark.skipif(not PYTHON, reason="MINDSPORE_PYTHON names no interpreter with MindSpore")
+HEAD = "[ERROR] ME(29748:139695065611136,MainProcess):2026-11-22-05:36:1{}.298.000 [mindspore/parallel/_api.py:365] "
+WORKER = (
+    "[WARNING] DISTRIBUTED({},7fbd846aab80,python):2026-11-22-05:36:06.849.974 [mindspore/ccsrc/cluster/topology/"
+    "compute_graph_node.cc:201] Register] Failed to connect to the meta server node url: 127.0.0.1:8434\n"
+    "epoch: 1 step: 7, loss is 0.1429\n"
+)
+ENDED = "RuntimeError: Distributed job exited with exception. Please check logs in directory: log.\n"
+PROGRAM = """
+import os, signal, sys, time
+import numpy as np
+import mindspore as ms
+from mindspore import Tensor, ops
+from mindspore.communication import get_rank, init
+ms.set_device("CPU")
+init("mccl")
+all_reduce = ops.AllReduce()
+for step in range(9):
+    all_reduce(Tensor(np.ones(8, np.float32))).asnumpy()
+    print(f"epoch: 1 step: {step + 1}, loss is {1 / (step + 1):.4f}", flush=True)
+    if step == 4 and get_rank() == 1:
+        FAULT
+"""
+FAULTS = {
+    "raise": 'raise ValueError("the data of this rank are broken")',
+    "kill": "os.kill(os.getpid(), signal.SIGKILL)",
+    "segv": "os.kill(os.getpid(), signal.SIGSEGV)",
+    "sleep": "time.sleep(1000)",
+}
+
+
+def diagnosed(folder: Path) -> tuple[list[tuple[str, list[int | None]]], list[str]]:
+    """Causes with their ranks, and their confidence."""
+    found = diagnose_jobs(read_all(find_sources([str(folder)]), SIGNATURES), SIGNATURES)
+    causes = [(cause.signature, [culprit.rank for culprit in cause.culprits]) for cause in found.causes]
+    return causes, [cause.confidence for cause in found.causes]
+
+
+def write_logs(folder: Path, *lines: str) -> None:
+    """The logs of three workers with the pids 100 to 102, and what msrun itself printed."""
+    for rank in range(3):
+        (folder / f"worker_{rank}.log").write_text(WORKER.format(100 + rank))
+    text = "".join(HEAD.format(second) + line + "\n" for second, line in enumerate(lines))
+    (folder / "msrun.out").write_text(text + ENDED)
+
+
+class TestWhatMsrunPrints:
+    def test_the_first_worker_that_a_signal_ended_is_named_by_its_pid(self, tmp_path: Path) -> None:
+        killed = "Worker process {} exit with exception. Error code: -9."
+        write_logs(tmp_path, killed.format(101), "There's worker exits with exception, kill all other workers.")
+        assert diagnosed(tmp_path) == ([("torchrun-sigkill", [1])], ["certain"])
+
+    def test_those_that_msrun_kills_afterwards_are_innocent(self, tmp_path: Path) -> None:
+        killed = "Worker process {} exit with exception. Error code: -9."
+        write_logs(tmp_path, killed.format(102), killed.format(100), killed.format(101))
+        assert diagnosed(tmp_path)[0] == [("torchrun-sigkill", [2])]
+
+    @pytest.mark.parametrize("code", ["1", "-15", "255"])
+    def test_a_worker_that_gave_up_may_have_lost_the_silent_one(self, tmp_path: Path, code: str) -> None:
+        write_logs(tmp_path, f"Worker process 100 exit with exception. Error code: {code}.")
+        assert diagnosed(tmp_path) == ([], [])
+
+    def test_a_pid_that_two_hosts_have_names_nobody(self, tmp_path: Path) -> None:
+        for host in "ab":
+            (tmp_path / host).mkdir()
+            (tmp_path / host / "worker_0.log").write_text(WORKER.format(101))
+        write_logs(tmp_path, "Worker process 101 exit with exception. Error code: -9.")
+        assert diagnosed(tmp_path)[1] != ["certain"]
+
+
+@with_mindspore
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_real_job(tmp_path: Path, fault: str) -> None:
+    program, logs = tmp_path / "train.py", tmp_path / "logs"
+    program.write_text(PROGRAM.replace("FAULT", FAULTS[fault]))
+    msrun = Path(PYTHON).with_name("msrun")
+    argv = [str(msrun), "--worker_num=3", "--local_worker_num=3", f"--master_port={free_ports(1)[0]}", "--join=True"]
+    environ = {**os.environ, "PATH": f"{msrun.parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    logs.mkdir()
+    with open(logs / "msrun.out", "wb") as out:
+        argv += [f"--log_dir={logs}", str(program)]
+        subprocess.run(argv, env=environ, cwd=tmp_path, stdout=out, stderr=out, timeout=280, check=False)
+    causes, confidence = diagnosed(logs)
+    named = {rank for _, ranks in causes for rank in ranks} - {None}
+    assert named == ({1} if fault != "sleep" else set()), (causes, confidence)

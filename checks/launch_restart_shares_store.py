@@ -1,13 +1,12 @@
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
-
-from packaging.version import InvalidVersion, Version
 
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.python_env import PythonEnv
 from doctor.job.training import NotDecided, NotGiven, TrainingLaunch, View, apply_rules
 
-FIRST_WITHOUT_PREFIX = Version("2.6.0.dev0")
+FIRST_WITHOUT_PREFIX = (2, 6)
 """The first torch whose ranks read the store of the agent without a prefix for the attempt."""
 OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 DYNAMIC = ("c10d", "etcd-v2")
@@ -61,8 +60,7 @@ def _restarts(python: Mapping[str, PythonEnv], view: View) -> Iterator[Finding]:
         )
 
 
-def _version(text: str) -> Version | None:
-    try:
-        return Version(text)
-    except InvalidVersion:
-        return None
+def _version(text: str) -> tuple[int, int] | None:
+    """Of ``2.6.0a0+ecf3bae40a.nv25.01`` 2.6; None for what is no version."""
+    match = re.match(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", text)
+    return (int(match[1]), int(match[2])) if match else None

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import shutil
 import subprocess
 import sys
 import venv
 import zipfile
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
+from doctor.config.toml_compat import loads
 from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS, SHARED_PARTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,6 +83,33 @@ def environment(folder: Path) -> Path:
     here = [path for path in sys.path if path.endswith("site-packages")]
     (site / "packages.pth").write_text("\n".join(here) + "\n")
     return folder / "bin" / "python"
+
+
+JOBS = {"torch", "numpy"}
+"""Imported in the interpreter of the job alone."""
+OF_DEPENDENCIES = {"markupsafe", "invoke"}
+"""Jinja2 requires the one; the other is kept out of paramiko."""
+
+
+def test_what_it_imports_is_declared() -> None:
+    """The environment of the tests has more packages than `pip install` brings."""
+    project = loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    declared = {re.split(r"[^\w.-]", text)[0].lower().replace("_", "-") for text in project["dependencies"]}
+    installed = packages_distributions()
+    imported = {
+        name.partition(".")[0]
+        for path in (*(ROOT / "doctor").rglob("*.py"), *(ROOT / "checks").glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for name in _imported(node)
+    } - {*sys.stdlib_module_names, *JOBS, *OF_DEPENDENCIES, "doctor", "tomli"}
+    owners = {name: {owner.lower().replace("_", "-") for owner in installed.get(name, [])} for name in imported}
+    assert {name for name, found in owners.items() if not found & declared} == set()
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
 
 
 def test_a_bare_clone_runs(clone: Path) -> None:

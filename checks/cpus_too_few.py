@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, Skip, check
 from doctor.facts.control_group import ControlGroup
 from doctor.facts.gpu import GpuCards
-from doctor.facts.memory import host_rank_count
+from doctor.facts.memory import accelerator_count, host_rank_count
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
@@ -29,7 +29,7 @@ def cpus_too_few(
     the CPUs; Slurm, sbatch and srun manuals: one CPU a task by default. One CPU a rank is the least that can work; how
     many are enough depends on the job, so more than that is not judged, nor is a host that is small as a whole.
     """
-    ranks = host_rank_count(launch, len(npus.devices) if npus else gpus.pci if gpus else 0)
+    ranks = host_rank_count(launch, accelerator_count(npus, gpus))
     if not ranks:
         raise Skip("nothing tells how many ranks a host has")
     if group.usable_cpus < min(ranks, group.online_cpus):

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, check
 from doctor.facts.control_group import ControlGroup
 from doctor.facts.gpu import GpuCards
-from doctor.facts.memory import GIB, MIB, HostMemory, format_bytes, host_rank_count
+from doctor.facts.memory import GIB, MIB, HostMemory, accelerator_count, format_bytes, host_rank_count
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
@@ -47,7 +47,7 @@ def memory_short(
             total=format_bytes(memory.total),
             expected=format_bytes(int(MIN_AVAILABLE_SHARE * memory.total)),
         )
-    devices = len(npus.devices) if npus else gpus.pci if gpus else 0
+    devices = accelerator_count(npus, gpus)
     ranks = max(1, host_rank_count(launch, devices))
     needed = ranks * (PER_DEVICE_RANK if devices else PER_RANK)
     short = [

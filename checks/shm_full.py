@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.memory import SharedMemory, format_bytes, host_rank_count, required_shm
+from doctor.facts.memory import SharedMemory, accelerator_count, format_bytes, host_rank_count, required_shm
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
@@ -26,7 +26,7 @@ def shm_full(
     ## Source
     tmpfs(5). The share is ours: a tenth, and only when less is free than shm-too-small asks for.
     """
-    required = required_shm(host_rank_count(launch, len(npus.devices) if npus else gpus.pci if gpus else 0))
+    required = required_shm(host_rank_count(launch, accelerator_count(npus, gpus)))
     if shm.limited and shm.free < MIN_FREE_SHARE * shm.size and shm.free < required:
         yield Finding(
             "{observed} of {size} are free in /dev/shm; expected at least {expected}",

@@ -2,7 +2,14 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.memory import CONTAINER_DEFAULT_SHM, SharedMemory, format_bytes, host_rank_count, required_shm
+from doctor.facts.memory import (
+    CONTAINER_DEFAULT_SHM,
+    SharedMemory,
+    accelerator_count,
+    format_bytes,
+    host_rank_count,
+    required_shm,
+)
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
@@ -31,7 +38,7 @@ def shm_too_small(
     each. It is a warning above 64 MiB, and an error below: 4 loader workers with batches of 32 MiB end at 64 MiB
     (measured with PyTorch 2.13). shm-docker-default reports the default of a container.
     """
-    ranks = host_rank_count(launch, len(npus.devices) if npus else gpus.pci if gpus else 0)
+    ranks = host_rank_count(launch, accelerator_count(npus, gpus))
     required = required_shm(ranks)
     if shm.size < required and shm.limited and not shm.is_container_default:
         yield Finding(

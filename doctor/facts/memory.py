@@ -7,6 +7,8 @@ import re
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
+from doctor.facts.gpu import GpuCards
+from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -26,6 +28,11 @@ def format_bytes(count: int) -> str:
         if count >= unit:
             return f"{round(count / unit, 1):g} {name}"
     return f"{count} bytes"
+
+
+def accelerator_count(npus: NpuInventory | None, gpus: GpuCards | None) -> int:
+    """NPUs of a host, else its GPUs; 0 where it has none that is known."""
+    return len(npus.devices) if npus else gpus.pci if gpus else 0
 
 
 def host_rank_count(launch: LaunchConfig, devices: int) -> int:

@@ -67,9 +67,8 @@ class Channel:
         if self.written > MAX_FILE:
             line = b'{"k":"cut","r":%d,"ms":0}\n' % self.rank_now()
         try:
-            if (
-                _file_of(self.file) != self.identity
-            ):  # the program has closed it, and may have another one by this number
+            # A program that has closed it may have another one by this number.
+            if _file_of(self.file) != self.identity:
                 self.file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             os.write(self.file, line)
         except OSError as error:

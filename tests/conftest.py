@@ -19,7 +19,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests import scheduling, workers
+from tests import sampling, scheduling, workers
 from tests.examples import register_profiles
 from tests.file_times import FileTimes
 from tests.hosts.fleet import Fleet, Overrides, merge, sweep, unavailable
@@ -58,8 +58,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true", help="Run the tests marked `full` as well.")
+    parser.addoption(
+        "--full", action="store_true", help="Run also the tests marked `full`, and all those marked `sample`."
+    )
     workers.add_option(parser)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"sample: {'all' if config.getoption('--full') else f'DOCTOR_TEST_SAMPLE={sampling.commit()}'}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -75,8 +81,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--full"):
         extra = [item for item in items if item.get_closest_marker("full")]
-        config.hook.pytest_deselected(items=extra)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
+        others = sampling.left_out(items, sampling.commit())
+        items[:] = [item for item in items if item not in others]
+        config.hook.pytest_deselected(items=[*extra, *others])
     for item in items:
         if item.get_closest_marker("torch") and not find_spec("torch"):
             item.add_marker(pytest.mark.skip(reason="torch is not installed"))

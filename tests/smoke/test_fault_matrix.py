@@ -12,12 +12,14 @@ SAMPLE = tuple(trials(len(KINDS), seed=11, worlds=(2, 4)))
 SLOW = tuple(trials(len(HARMLESS), seed=12, faults=HARMLESS, worlds=(2, 4)))
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("trial", SAMPLE, ids=lambda trial: trial.fault)
 def test_the_culprit_rank_and_its_fault_are_reported(trial: Trial) -> None:
     result = carry_out(trial, SHORT)
     assert result.right, worth_showing(result)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("trial", SLOW, ids=lambda trial: trial.fault)
 def test_a_slow_rank_is_no_culprit(trial: Trial) -> None:
     result = carry_out(trial, WHOLE if trial.fault == "none" else SHORT)

@@ -106,6 +106,7 @@ def drop(*rules: str) -> str:
     return f"nft 'table inet strike {{ chain in {{ {chain} {' ; '.join(rules)} ; }}; }}'"
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("ways", [pytest.param("both", marks=pytest.mark.full), "one"])
 def test_a_link_between_two_hosts_that_drops_everything(smoke: Callable[..., Any], fleet: Fleet, ways: str) -> None:
     one, two = fleet.hosts[1], fleet.hosts[2]
@@ -137,6 +138,7 @@ def test_a_host_that_reaches_nobody_but_us(smoke: Callable[..., Any], fleet: Fle
     assert failed(report) == {"smoke-network-silent": [fleet.hosts[1]]}
 
 
+@pytest.mark.sample
 def test_a_host_that_falls_silent(smoke: Callable[..., Any], fleet: Fleet) -> None:
     code, report = smoke(at=(1, "ip link set eth0 down"), hosts=fleet.hosts[:3])
     assert code == 10
@@ -146,6 +148,7 @@ def test_a_host_that_falls_silent(smoke: Callable[..., Any], fleet: Fleet) -> No
 SSH_DROPPED = drop("tcp dport 22 drop")
 
 
+@pytest.mark.sample
 def test_a_short_loss_of_contact_is_no_finding(smoke: Callable[..., Any], fleet: Fleet) -> None:
     """Six seconds of loss on the way to the controller; training goes on over another port."""
     script = f"{SSH_DROPPED} && (sleep 6; nft delete table inet strike) >/dev/null 2>&1 &"
@@ -184,6 +187,7 @@ def test_a_master_address_that_one_host_resolves_wrongly(smoke: Callable[..., An
     assert "127.0.0.9" in said(report, "smoke-rank-never-joined")
 
 
+@pytest.mark.sample
 def test_a_firewall_before_the_port_that_the_ranks_meet_at(smoke: Callable[..., Any], fleet: Fleet) -> None:
     fleet.nft(fleet.hosts[0], drop(f"ip saddr {fleet.addresses[fleet.hosts[2]]} tcp dport 29500 drop")[5:-1])
     code, report = smoke("--master-port", "29500", hosts=fleet.hosts[:3])
@@ -211,6 +215,7 @@ sys.meta_path.insert(0, Finder())
 OLD_NUMPY = "import numpy; numpy.__version__ = '1.0.3'\n"
 
 
+@pytest.mark.sample
 def test_hosts_with_other_versions_and_without_numpy(smoke: Callable[..., Any], fleet: Fleet) -> None:
     """The masks of all hosts differ then: the host without NumPy is the cause, and the only one that is blamed."""
     for host, site in zip(fleet.hosts, ("", WITHOUT_NUMPY, OLD_NUMPY, ""), strict=True):
@@ -237,6 +242,7 @@ def test_a_host_with_one_megabyte_of_shared_memory(smoke: Callable[..., Any], fl
 SHAPED = "tc qdisc add dev eth0 root {}tbf rate 40mbit burst 64kb latency 400ms"
 
 
+@pytest.mark.sample
 def test_a_host_whose_network_is_slow(smoke: Callable[..., Any], fleet: Fleet) -> None:
     fleet.enter(fleet.hosts[1], SHAPED.format(""))
     code, report = smoke()
@@ -280,6 +286,7 @@ def test_an_interface_of_the_jobs_that_nobody_else_reaches(smoke: Callable[..., 
     assert clean[0] == 0
 
 
+@pytest.mark.sample
 def test_a_host_whose_own_name_is_a_loopback_address(smoke: Callable[..., Any], fleet: Fleet) -> None:
     some = fleet.hosts[:2]
     for host in some:

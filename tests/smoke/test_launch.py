@@ -527,6 +527,7 @@ def test_two_ranks_train(marker: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not {name for name in set(os.listdir("/tmp")) - before[1] if name.startswith("doctor-")}
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
@@ -565,6 +566,7 @@ def wrapped(folder: Path, name: str) -> str:
     return str(path)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", ["a shell script", "two of them"])
 def test_an_interpreter_in_a_wrapper_trains(marker: str, tmp_path: Path, name: str) -> None:
     wish = SmokeOptions(backend="gloo", python=wrapped(tmp_path, name), layouts=("dp=2",))

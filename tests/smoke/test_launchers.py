@@ -151,6 +151,7 @@ def launched(*argv: str, timeout: float = 110.0, **values: Any) -> Ended:
 
 
 class TestHealthy:
+    @pytest.mark.sample
     @pytest.mark.parametrize("style", [shell, pytest.param(ascend, marks=pytest.mark.full)])
     def test_a_loop_in_a_shell(self, style: Any) -> None:
         port = free_port()
@@ -166,6 +167,7 @@ class TestHealthy:
         assert done.code == 0, done.err
         healthy(done.report, "spawn")
 
+    @pytest.mark.sample
     def test_torchrun(self) -> None:
         argv = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "doctor.smoke", *SHORT)
         done = launched(*argv, OMP_NUM_THREADS="1")
@@ -181,6 +183,7 @@ class TestHealthy:
         assert done.code == 0, done.err
         healthy(done.report, "torchrun")
 
+    @pytest.mark.sample
     @pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun (Debian package: openmpi-bin)")
     def test_mpirun(self) -> None:
         mpirun = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2")
@@ -188,6 +191,7 @@ class TestHealthy:
         assert done.code == 0, done.err
         healthy(done.report, "mpirun")
 
+    @pytest.mark.sample
     def test_msrun_style_variables_with_a_scheduler(self) -> None:
         """The scheduler runs the same command, is told RANK_ID=0 too, and leads without being a rank."""
         shared = {"MS_WORKER_NUM": 2, "MS_SCHED_HOST": "127.0.0.1", "MS_SCHED_PORT": free_port(), "RANK_SIZE": 2}

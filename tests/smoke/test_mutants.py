@@ -14,6 +14,7 @@ pytestmark = pytest.mark.torch
 SAMPLE = [one for one in MUTANTS if one.sample]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("mutant", SAMPLE, ids=lambda one: one.name)
 def test_a_wrong_program_is_told_by_its_check_alone(mutant: Mutant) -> None:
     """On the fewest ranks that it is wrong on, with a guilty rank that the name decides."""
@@ -22,6 +23,7 @@ def test_a_wrong_program_is_told_by_its_check_alone(mutant: Mutant) -> None:
     assert not list(problems(mutant, run(mutant, world, guilty), guilty)), mutant.why
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", ["mask: numpy alone", "bit flip in a reduced gradient", "loader worker"])
 def test_of_four_ranks_the_guilty_one_is_named_without_a_tie(name: str) -> None:
     [mutant] = [one for one in MUTANTS if one.name == name]

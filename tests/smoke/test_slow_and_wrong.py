@@ -115,6 +115,7 @@ def said(
     return outcome.findings
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("work", ["compute", "input"])
 def test_a_slow_rank_is_told_by_what_it_is_slow_in(work: str) -> None:
     faults = SLOW_WORK.format(work=f"{work}_work")
@@ -125,6 +126,7 @@ def test_a_slow_rank_is_told_by_what_it_is_slow_in(work: str) -> None:
     assert not said(names.popitem()[1], faults, ["pace"])
 
 
+@pytest.mark.sample
 def test_a_rank_whose_exchanges_are_all_slow() -> None:
     faults = SLOW_EXCHANGE.replace("WHEN", "2 in (self.rank, peer)")
     (finding,) = said("smoke_host_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
@@ -132,6 +134,7 @@ def test_a_rank_whose_exchanges_are_all_slow() -> None:
     assert not said("smoke_link_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
 
 
+@pytest.mark.sample
 def test_a_pair_of_ranks_whose_exchanges_are_slow() -> None:
     faults = SLOW_EXCHANGE.replace("WHEN", "{self.rank, peer} == {2, 4}")
     (finding,) = said("smoke_link_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
@@ -139,6 +142,7 @@ def test_a_pair_of_ranks_whose_exchanges_are_slow() -> None:
     assert not said("smoke_host_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
 
 
+@pytest.mark.sample
 def test_a_wrong_sum_on_one_rank() -> None:
     (finding,) = said("smoke_collective_wrong", WRONG_SUM, ["collectives"])
     assert finding.values["ranks"] == [GUILTY]
@@ -147,6 +151,7 @@ def test_a_wrong_sum_on_one_rank() -> None:
     assert "a single element" in str(finding)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("when", "hosts", "words"),
     [
@@ -165,12 +170,14 @@ def test_a_sum_that_is_wrong_on_all_ranks_is_laid_at_its_cause_by_a_second_round
     assert str(finding).startswith(words) and "found by a second round" in str(finding)
 
 
+@pytest.mark.sample
 def test_two_ranks_that_changed_places() -> None:
     found = said("smoke_collective_wrong", SWAPPED, ["collectives"])
     assert {rank for finding in found for rank in finding.values["ranks"]} == {1, 2}
     assert any("ranks or devices are swapped" in str(finding) for finding in found)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("every", "soak"),
     [
@@ -188,6 +195,7 @@ def test_a_rare_flip_is_found_and_laid_at_its_rank(every: int, soak: float) -> N
     assert "s of repeating: rank 2" in str(finding)
 
 
+@pytest.mark.sample
 def test_a_wrong_sum_in_the_learning_stage_alone() -> None:
     [one] = said("smoke-learning-differs", LATE_SUM, ["start", "rendezvous", "learning"])
     assert one.values["ranks"] == [GUILTY]

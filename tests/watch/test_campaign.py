@@ -22,6 +22,7 @@ def ranks() -> Iterator[Ranks]:
     started.close()
 
 
+@pytest.mark.sample
 @pytest.mark.torch
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("program", "fault"), SAMPLE)

@@ -69,6 +69,7 @@ def on_two(site: Site, name: str, env: Mapping[str, str]) -> list[Done]:
 # -- mpirun
 
 
+@pytest.mark.sample
 @needs_mpi
 def test_mpirun_gets_the_healthy_hosts(site: Site) -> None:
     first, bad, third = site.hosts
@@ -85,6 +86,7 @@ def test_mpirun_is_not_started_where_too_few_hosts_are_healthy(site: Site) -> No
     assert (done.returncode, trained(done.stdout)) == (10, []), done
 
 
+@pytest.mark.sample
 @needs_mpi
 def test_ranks_of_mpirun_that_are_all_well_train(site: Site) -> None:
     done = run(site, site.hosts[0], "mpirun-ranks", AS_ROOT)
@@ -93,6 +95,7 @@ def test_ranks_of_mpirun_that_are_all_well_train(site: Site) -> None:
     assert len(lines(done)) == 3, "one a host"
 
 
+@pytest.mark.sample
 @needs_mpi
 def test_one_bad_host_among_mpiruns_ranks_stops_all(site: Site) -> None:
     bad = site.hosts[1]
@@ -105,6 +108,7 @@ def test_one_bad_host_among_mpiruns_ranks_stops_all(site: Site) -> None:
 # -- torchrun
 
 
+@pytest.mark.sample
 @needs_torch
 def test_torchrun_starts_on_healthy_hosts(site: Site) -> None:
     done = on_two(site, "torchrun", {"MASTER_PORT": "29500"})
@@ -120,6 +124,7 @@ def test_torchrun_is_not_started_on_a_bad_host(site: Site) -> None:
     assert (done.returncode, trained(done.stdout)) == (10, []), done
 
 
+@pytest.mark.sample
 @needs_torch
 def test_workers_of_torchrun_end_with_one_verdict(site: Site) -> None:
     """Its agent holds MASTER_PORT already, as it must."""
@@ -146,6 +151,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.sample
 @needs_torch
 def test_spawned_ranks_end_with_one_verdict(site: Site) -> None:
     bad = site.hosts[1]
@@ -169,6 +175,7 @@ wait
 """
 
 
+@pytest.mark.sample
 def test_ranks_of_a_shell_loop_train_or_stop_together(site: Site) -> None:
     host = site.hosts[1]
     (site.folder / "loop.sh").write_text(LOOP)

@@ -57,6 +57,7 @@ def alike(layout: Layout, axes: str) -> list[list[int]]:
 WORLDS = pytest.mark.parametrize("world", [1, 2, 3, 4, 8])
 
 
+@pytest.mark.sample
 @WORLDS
 def test_every_layout_has_the_losses_of_the_reference_run(world: int) -> None:
     run = trained(world)

@@ -138,6 +138,7 @@ def ranks() -> Iterator[Ranks]:
     started.close()
 
 
+@pytest.mark.sample
 @pytest.mark.torch
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("program", "fault"), [("fsdp1", "sum of fsdp"), ("fsdp2", "replica of a shard")])

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def commit() -> str:
-    """The commit whose sample runs: that of the working tree; outside of a repository, the number of the day instead."""
+    """The commit whose sample runs: that of the working tree; else the number of the day."""
     named = os.environ.get("DOCTOR_TEST_SAMPLE")
     if named:
         return named

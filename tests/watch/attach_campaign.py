@@ -174,7 +174,7 @@ def inspected(trial: Trial, pids: list[int], stacks: bool) -> Trial:
     report: dict[str, Any] = json.loads(done.stdout)
     findings = [(outcome["check"], finding) for outcome in report["outcomes"] for finding in outcome["findings"]]
     named = {rank for _, finding in findings for rank in finding["values"]["ranks"]}
-    reasons = [str(outcome.get("reason", "")) for outcome in report["outcomes"] if outcome.get("state") == "unknown"]
+    reasons = [str(outcome.get("reason", "")) for outcome in report["outcomes"] if outcome["status"] == "unknown"]
     text = "; ".join([finding["message"] for _, finding in findings] or reasons[:1])
     checks = tuple(check for check, _ in findings)
     return trial._replace(named=tuple(sorted(named)), code=done.returncode, checks=checks, text=text)

@@ -144,7 +144,10 @@ def _without_wait(views: Sequence[RankView], moves: bool) -> tuple[Result, str]:
         return "moves", "The ranks move: none of them is odd."
     if any(view.does.kind == "compute" for view in views):
         return "moves", "Ranks compute, and none of them waits for another."
-    return "undecided", "The ranks stand still, and none of them is in a collective."
+    return "undecided", (
+        "The ranks stand still, and none of them is in a collective. "
+        "So does a job whose steps take longer (--interval)."
+    )
 
 
 def _all_wait(finding: object, waiting: list[RankView]) -> JobFinding:

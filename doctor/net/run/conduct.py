@@ -99,9 +99,10 @@ class Conductor:
                 busy = self._busy_hosts() if self.options.speeds and not self.options.force else {}
                 if self.options.speeds:
                     self._measure(busy)
-                self.on_phase("devices", 0.0)
-                load = self.options.speeds and not busy
-                self.notes += try_devices(self.plan, self.results, self.probers, self.end, load=load)
+                if self.options.devices:
+                    self.on_phase("devices", 0.0)
+                    load = self.options.speeds and not busy
+                    self.notes += try_devices(self.plan, self.results, self.probers, self.end, load=load)
         except (KeyboardInterrupt, SystemExit) as stop:
             stopped = stop
         finally:

@@ -157,10 +157,46 @@ def test_what_failed_twice_and_passes_from_most_source_ports_is_unknown() -> Non
     assert "comes and goes" in str(answers["n0"].answer["attempts"])
 
 
-def test_a_busy_host_proves_nothing_of_flows() -> None:
+BUSY = "its programs did not run for 3.0 s at a stretch"
+
+
+def letters(network: Network, host: str, target: int) -> str:
+    return "".join(row[target] for row in network.answers[host].rows)
+
+
+def test_many_flows_that_fail_twice_in_another_order_prove_a_broken_path_to_a_busy_host() -> None:
     network = Network(lambda s, t, *flow: t != 2 or not chosen(s, *flow))
-    network.trials["n2"].flows_busy = "its programs did not run for 3.0 s at a stretch"
-    assert not {kind for kind, _, _ in network.run()} & {"flows", "port"}
+    network.trials["n2"].flows_busy = BUSY
+    assert network.run() == [("flows", ("n2",), "to n2")]
+
+
+def test_a_busy_host_of_whose_flows_some_come_and_go_is_unknown() -> None:
+    random = Random(1)
+    network = Network(lambda s, t, *flow: t != 2 or random.random() >= 0.5)
+    network.trials["n2"].flows_busy = BUSY
+    assert network.run() == []
+    assert "?" in letters(network, "n1", 2)
+    assert BUSY in network.answers["n1"].busy_text
+
+
+def test_a_port_that_is_blocked_on_a_busy_host_is_named() -> None:
+    network = Network(lambda s, t, own, port: not (t == 2 and port == FIRST_PORT))
+    network.trials["n2"].flows_busy = BUSY
+    assert network.run() == [("port", ("n2",), "to n2")]
+
+
+def test_flows_are_tried_again_in_another_order() -> None:
+    network = Network(lambda s, t, *flow: t != 2 or not chosen(s, *flow))
+    network.run()
+    for trial in network.trials.values():
+        trial.flows = {flow: tries[:1] for flow, tries in trial.flows.items()}
+        own = {flow: tries for flow, tries in trial.flows.items() if flow[0] == 2}
+        trial.flows = own
+    again = flows_again(network.trials)["n1"]
+    before = [(place + FIRST_PORT, source) for _, place, source in network.trials["n1"].flows]
+    after = [(port, source) for _, _, port, _, source in again]
+    assert sorted(after) == sorted(before)
+    assert after != before
 
 
 def test_the_trial_of_a_large_fleet_is_bounded() -> None:

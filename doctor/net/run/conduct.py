@@ -13,7 +13,7 @@ from doctor.net.matrix import PathSpeed
 from doctor.net.plan import NetOptions, NetPlan, services_of
 from doctor.net.run.busy_hosts import TIMED_OUT, busy_note, busy_text, undecided
 from doctor.net.run.device_rounds import try_devices
-from doctor.net.run.flow_trial import Target, flow_targets, flows_again, more_tries
+from doctor.net.run.flow_trial import Target, flow_targets, flows_again, more_tries, undecided_flows
 from doctor.net.run.host_trial import HostTrial
 from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside
 from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers
@@ -235,6 +235,9 @@ class Conductor:
         self._read_pace()
         for host, result in self.results.items():
             result.flows_busy = "" if host in self.probers.lost else busy_text(result.pace)
+        unsure = {self.plan.hosts[number] for number in undecided_flows(self.plan, self.results).values()}
+        if unsure:
+            self.notes.append(busy_note({host: self.results[host].flows_busy for host in sorted(unsure)}))
 
     def _trials(self) -> dict[int, HostTrial]:
         return {number: self.results[host] for number, host in enumerate(self.plan.hosts)}

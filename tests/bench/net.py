@@ -29,8 +29,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.hosts.fleet import SSH, Fleet, merge  # noqa: E402
-from tests.hosts.npu import npu_fleet  # noqa: E402
+from tests.hosts.npu import npu_host  # noqa: E402
 
+NPU_HOSTS = 100
+"""With NPUs of different addresses; those of more hosts are not tried."""
 PORTS = [29500, *range(60000, 60032), 29999]
 LISTEN = f"""
 import select, socket
@@ -135,7 +137,7 @@ def main() -> None:
     mode = ["--net", "quick"] if options.quick else ["--no-speeds"]
     alone = [*mode, "--select", "network", "--ignore", "net-device-path-broken"]
     for count in options.hosts:
-        overrides = {name: merge(own) for name, own in npu_fleet("A2", count).items()}
+        overrides = {f"sb{number + 1:04d}": merge(npu_host("A2", number % NPU_HOSTS)) for number in range(count)}
         fleet = Fleet.up(count, overrides)
         know_neighbours(fleet)
         print(f"{count} hosts, {count * (count - 1) * len(PORTS)} attempts, load {os.getloadavg()[0]:.1f}", flush=True)
@@ -155,7 +157,8 @@ def main() -> None:
                 pairs = list(zip(figures[ours], figures[name], strict=True))
                 ratios = [statistics.median(other[item] / own[item] for own, other in pairs) for item in (0, 1)]
                 print(f"  {name} takes {ratios[0]:.2f} times as long, {ratios[1]:.2f} times the packets")
-            timed(fleet, "doctor net with the pings between NPUs", partial(doctor, fleet, ROOT, mode))
+            if count <= NPU_HOSTS and not options.quick:
+                timed(fleet, "doctor net with the pings between NPUs", partial(doctor, fleet, ROOT, mode))
         finally:
             fleet.down()
 

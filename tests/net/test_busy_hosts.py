@@ -66,6 +66,16 @@ def test_an_answer_is_never_excused(outcome: str) -> None:
     assert not undecided(trials(EVERY, range(HOSTS), outcome))
 
 
+def test_what_the_target_itself_had_no_time_for_is_unknown_however_much_it_answered() -> None:
+    made = trials({(0, 1)}, [], "cut")
+    assert not undecided(made)
+    made[1].given_up = {(30000, 40001), (30001, 40002)}
+    for place, source_port in ((0, 40001), (1, 40003)):
+        report = AttemptReport(1, "10.0.0.1", 30000 + place, "cut", "", 3.5, 0, 0, source_port)
+        made[0].attempts[1, place] = report
+    assert undecided(made) == {(0, 1, 0): 1}
+
+
 def test_hosts_that_ran_are_blamed() -> None:
     assert not undecided(trials(EVERY, []))
 

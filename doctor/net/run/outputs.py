@@ -13,7 +13,7 @@ from doctor.facts.interfaces import same_address
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE
 from doctor.net.plan import NetOptions, NetPlan
-from doctor.net.run.busy_hosts import Cell, undecided
+from doctor.net.run.busy_hosts import GAVE_UP, Cell, undecided
 from doctor.net.run.conduct import NetTest
 from doctor.net.run.flow_trial import FlowTrial, flow_trials, has_arrived, is_open, lossy_flows, undecided_flows
 from doctor.net.run.host_trial import DECIDED, UNANSWERED, HostTrial
@@ -129,7 +129,7 @@ def _answer(
         rows[place][target] = letter if blamed is None else "?"
         if blamed is not None:
             trial = test.results[plan.hosts[blamed]]
-            too_busy[plan.hosts[blamed]] = trial.busy or trial.flows_busy
+            too_busy[plan.hosts[blamed]] = trial.busy or trial.flows_busy or GAVE_UP
             text = _BUSY.format(host=plan.hosts[blamed], busy=too_busy[plan.hosts[blamed]])
             details.append({"target": target, "port": place, "detail": text, "seconds": attempt.seconds})
         elif letter != "o":

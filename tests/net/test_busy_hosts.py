@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import msgspec
 import pytest
 
 from doctor.engine.evaluate import FactCache
@@ -74,6 +75,20 @@ def test_what_the_target_itself_had_no_time_for_is_unknown_however_much_it_answe
         report = AttemptReport(1, "10.0.0.1", 30000 + place, "cut", "", 3.5, 0, 0, source_port)
         made[0].attempts[1, place] = report
     assert undecided(made) == {(0, 1, 0): 1}
+
+
+@pytest.mark.parametrize("outcome", ["silent", "sends-stall", "receives-stall"])
+def test_what_a_busy_program_did_not_answer_is_unknown_however_much_it_answered(outcome: str) -> None:
+    """Its kernel did: the network carried packets both ways."""
+    assert {cell[:2] for cell in undecided(trials({(0, 1)}, [1], outcome))} == {(0, 1)}
+    assert not undecided(trials({(0, 1)}, [0], outcome))
+
+
+def test_a_size_that_was_found_to_pass_is_proof_on_a_busy_host() -> None:
+    made = trials({(0, 1)}, [1], "sends-stall")
+    for cell in ((1, 0), (1, 1)):
+        made[0].attempts[cell] = msgspec.structs.replace(made[0].attempts[cell], largest=1400)
+    assert not undecided(made)
 
 
 def test_hosts_that_ran_are_blamed() -> None:

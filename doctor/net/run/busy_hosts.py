@@ -11,6 +11,8 @@ from doctor.net.run.sessions import AttemptReport, PaceReport
 
 TIMED_OUT = frozenset({"dropped", "silent", "sends-stall", "receives-stall"})
 """Outcomes of attempts that waited for an answer until their time was over."""
+PROGRAM_LATE = TIMED_OUT - {"dropped"}
+"""Those that a kernel had answered, and a program did not; unless a size was found that passes, and a larger one not."""
 CLOSED = "cut"
 """The outcome of one that the other side closed before a word was said."""
 LONGEST_TURN = 1.0
@@ -51,19 +53,22 @@ def undecided(trials: Mapping[int, HostTrial]) -> dict[Cell, int]:
     """The attempts that timed out because of a busy host, with that host's number; ``trials`` by number.
 
     A busy host with which as many attempts were answered as timed out did answer: there the network is to blame. What
-    the target closed itself, for want of time or room, says nothing however many it answered.
+    the target's program owed says nothing however many others it answered.
     """
-    closed = {
+    owed = {
         (source, target, place): target
         for source, trial in trials.items()
         for (target, place), attempt in trial.attempts.items()
-        if attempt.outcome == CLOSED and _was_given_up(attempt, trials.get(target))
+        if target in trials and _was_owed(attempt, trials[target])
     }
-    return {**_late(trials), **closed}
+    return {**_late(trials), **owed}
 
 
-def _was_given_up(attempt: AttemptReport, target: HostTrial | None) -> bool:
-    return target is not None and (attempt.port, attempt.source_port) in (target.given_up or ())
+def _was_owed(attempt: AttemptReport, target: HostTrial) -> bool:
+    """Whether the target's kernel has answered, and its program, in need, had no time or no room to."""
+    if attempt.outcome == CLOSED:
+        return (attempt.port, attempt.source_port) in (target.given_up or ())
+    return bool(target.busy) and attempt.outcome in PROGRAM_LATE and not attempt.largest
 
 
 def _late(trials: Mapping[int, HostTrial]) -> dict[Cell, int]:

@@ -12,7 +12,7 @@ from doctor.net.run.sessions import AttemptReport, PaceReport
 TIMED_OUT = frozenset({"dropped", "silent", "sends-stall", "receives-stall"})
 """Outcomes of attempts that waited for an answer until their time was over."""
 PROGRAM_LATE = TIMED_OUT - {"dropped"}
-"""Those that a kernel had answered, and a program did not; unless a size was found that passes, and a larger one not."""
+"""Those that a kernel had answered, and a program did not; unless a size was found from which on packets are lost."""
 CLOSED = "cut"
 """The outcome of one that the other side closed before a word was said."""
 LONGEST_TURN = 1.0

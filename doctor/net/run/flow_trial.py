@@ -186,13 +186,16 @@ def lossy_flows(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[tuple[i
 
 
 def undecided_flows(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[tuple[int, int], int]:
-    """By source and target: the busy host because of which a trial decides nothing, though some flows failed in it."""
+    """By source and target: the busy host because of which a trial decides nothing, though flows failed each time.
+
+    Where flows come and go packets are lost: the kernel answers the first one, however long a program waits for a CPU.
+    """
     busy, decided = _busy(plan, results), lossy_flows(plan, results)
     return {
         (number, target): min({number, target} & busy)
         for number, host in enumerate(plan.hosts)
         for target, trial in flow_trials(results[host]).items()
-        if (trial.lost or trial.unsteady) and {number, target} & busy and (number, target) not in decided
+        if trial.lost and not trial.unsteady and {number, target} & busy and (number, target) not in decided
     }
 
 

@@ -2,12 +2,13 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.network_test import NetworkAnswer
-from doctor.net.findings import located_failures
+from doctor.net.findings import is_of_rank_0_alone, located_failures
 
 ONE_HOST = "only one host: there is no other to connect to"
+CAUSES = {"default-port-taken": ("taken=port",)}
 
 
-@check(severity=ERROR, area="network", single_host=ONE_HOST)
+@check(severity=ERROR, area="network", single_host=ONE_HOST, follows_from=CAUSES)
 def net_port_unavailable(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     """Every host can listen on the ports that the job will use.
 
@@ -17,7 +18,8 @@ def net_port_unavailable(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
 
     ## What to do
     Find the process on {host}: `ss -tlnp "sport = :{port}"`. End a leftover process of your own; leave another user's
-    alone, and give the job other ports: MASTER_PORT, HCCL_IF_BASE_PORT.
+    alone, and give the job other ports: MASTER_PORT, HCCL_IF_BASE_PORT. Only the host of rank 0 needs MASTER_PORT:
+    without MASTER_ADDR it is tried on every host, and where another can listen, the finding is a warning.
 
     ## Source
     The network test binds each port at the address that the job will use, in the network namespace of the job; the
@@ -29,5 +31,6 @@ def net_port_unavailable(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
             hosts=failure.hosts,
             observed=", ".join(failure.details) or "bound",
             expected="free",
+            taken=list(failure.numbers),
             **failure.values,
-        )
+        ).as_warning(is_of_rank_0_alone(failure, answers))

@@ -42,6 +42,17 @@ def test_a_trial_is_withdrawn_only_where_the_cause_is_on_its_hosts(
     assert {reason.root_cause for reason in second.unknown.values()} == ({"net-unreachable"} if explained else set())
 
 
+def test_a_warning_explains_nothing_so_that_what_was_proved_is_not_unknown() -> None:
+    milder = outcome("net-unreachable", finding("a").as_warning())
+    first, second = withdraw_explained([milder, outcome("peer-unreachable", finding("a"))])
+    assert (len(first.findings), len(second.findings), second.unknown) == (1, 1, {})
+
+
+def test_every_check_that_explains_finds_errors() -> None:
+    severities = {check.name: check.severity for check in load_checks()}
+    assert {severities[cause] for causes in EXPLAINED_BY.values() for cause in causes} == {Severity.ERROR}
+
+
 def test_without_the_cause_a_trial_stands() -> None:
     (only,) = withdraw_explained([outcome("peer-unreachable", finding("a"))])
     assert len(only.findings) == 1

@@ -104,12 +104,13 @@ def command(
         fleet = _empty_inventory(hosts)
     else:
         fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
-    from doctor.net.plan import NetOptions
+    from doctor.net.plan import NetOptions, tries_devices
     from doctor.session.examine import ExamineOptions
     from doctor.session.training_files import training_of_line
     from doctor.smoke.plan import SmokeOptions
 
     launch = job_environment.complete(job.launch(product))
+    network = NetOptions(mode="full" if net == "full" else "quick", devices=tries_devices(selected))
     options = ExamineOptions(
         transport=connection.transport,
         ssh=ssh_options(connection),
@@ -120,7 +121,7 @@ def command(
         workers=visit.workers,
         launch=launch,
         paths=paths,
-        net=NetOptions(mode="full" if net == "full" else "quick") if net != "off" else None,
+        net=network if net != "off" else None,
         smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,
         training=training_of_line(job_environment.line, source.job_script, _shortest(launch)),
     )

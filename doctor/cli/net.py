@@ -115,7 +115,7 @@ def command(
     environ = job_environment.environ
     fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
     require_two_hosts(fleet.hosts, fleet.hosts_unknown)
-    from doctor.net.plan import NetOptions
+    from doctor.net.plan import NetOptions, tries_devices
     from doctor.net.run.topology import topology_of
     from doctor.session.examine import ExamineOptions
 
@@ -133,6 +133,7 @@ def command(
             budget=budget,
             speeds=not no_speeds,
             force=force,
+            devices=tries_devices(selected),
             topology=topology_of(topology) if topology else "",
         ),
     )

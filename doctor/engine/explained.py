@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from doctor.engine.result import Finding, Outcome, Reason
+from doctor.engine.result import Finding, Outcome, Reason, Severity
 
 EXPLAINED_BY: Mapping[str, tuple[str, ...]] = {
     "net-unreachable": ("firewall-blocks-job", "interface-unreachable", "device-ip-conflict"),
     "net-port-blocked": ("firewall-blocks-job",),
-    "net-port-unavailable": ("hccl-port-taken", "master-port-taken", "default-port-taken"),
-    "net-large-packets-lost": ("interface-mtu-differs",),
+    "net-port-unavailable": ("hccl-port-taken", "master-port-taken"),
     "net-device-path-broken": ("device-unreachable", "device-link-down", "rdma-gid-wrong"),
     "interface-unreachable": ("net-answered-by-other",),
     "peer-unreachable": ("net-unreachable", "net-port-blocked", "net-answered-by-other"),
@@ -28,7 +27,8 @@ def withdraw_explained(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The outcomes; a finding that another one explains is unknown instead, with that check as its root cause.
 
     A finding is explained where the other names one of its hosts, and the rest of its hosts among its ``peers`` if it
-    has any. What remains is seen once the cause is removed.
+    has any. What remains is seen once the cause is removed. Only an error explains: beside a warning, what a trial has
+    proved stays, else the run would be neither failed nor healthy.
     """
     by_check = {outcome.check: outcome for outcome in outcomes}
     return [_withdraw(outcome, by_check) if outcome.check in EXPLAINED_BY else outcome for outcome in outcomes]
@@ -50,9 +50,14 @@ def _withdraw(outcome: Outcome, by_check: Mapping[str, Outcome]) -> Outcome:
 
 def _cause(finding: Finding, check: str, by_check: Mapping[str, Outcome]) -> str:
     for name in EXPLAINED_BY[check]:
-        if name in by_check and any(_explains(other, finding) for other in by_check[name].findings):
+        outcome = by_check.get(name)
+        if outcome and any(_explains(other, finding) for other in outcome.findings if _is_error(outcome, other)):
             return name
     return ""
+
+
+def _is_error(outcome: Outcome, finding: Finding) -> bool:
+    return outcome.severity_of(finding) is Severity.ERROR
 
 
 def _explains(other: Finding, finding: Finding) -> bool:

@@ -14,7 +14,7 @@ from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import assemble_matrix, groups_of
 from doctor.net.cause import NetworkCause, place, port_text
 from doctor.net.localize import Localization, localize
-from doctor.net.matrix import Attempt, AttemptOutcome, Matrix
+from doctor.net.matrix import Attempt, AttemptOutcome, ListenerState, Matrix
 from doctor.net.slow_paths import SlowPath, slow_paths
 
 FailureClass = Literal["unavailable", "foreign", "large", "flows", "port", "path"]
@@ -30,6 +30,8 @@ _BY_OUTCOME: dict[str, FailureClass] = {
     AttemptOutcome.HALF_OPEN.value: "large",
     AttemptOutcome.SOME_FLOWS.value: "flows",
 }
+RENDEZVOUS = ("master", "scheduler")
+"""Purposes of ports that one host needs, where the ranks meet: tried on every host where it is not known which."""
 
 
 class LocatedFailure(msgspec.Struct, frozen=True):
@@ -53,8 +55,8 @@ class LocatedFailure(msgspec.Struct, frozen=True):
     """Of packets that pass, where full-size ones do not; 0 where it is not known."""
     example: tuple[str, str]
     """Source and target of one of the attempts."""
-    port: int
-    """Number of one of the ports; 0 where each host has its own."""
+    numbers: tuple[int, ...]
+    """Of the ports that have the same number on each host."""
 
     @property
     def values(self) -> dict[str, Any]:
@@ -72,7 +74,7 @@ class LocatedFailure(msgspec.Struct, frozen=True):
             "doubt": f"; cannot tell from: {self.doubt}" if self.doubt else "",
             "first": self.example[0],
             "other": self.example[1],
-            "port": self.port or "PORT",
+            "port": self.numbers[0] if self.numbers else "PORT",
         }
 
 
@@ -89,6 +91,16 @@ def located_failures(answers: PerHost[NetworkAnswer], *kinds: FailureClass) -> I
         failure = _located(cause, matrix)
         if failure.kind in kinds:
             yield failure
+
+
+def is_of_rank_0_alone(failure: LocatedFailure, answers: PerHost[NetworkAnswer]) -> bool:
+    """Whether a host cannot listen where only that of rank 0 must, which is not known, and others can.
+
+    Raises: Unreadable.
+    """
+    matrix = assemble_matrix(answers)
+    free = {entry.port for entry in matrix.listeners if entry.state is ListenerState.LISTENING}
+    return all(matrix.ports[port].purpose in RENDEZVOUS and port in free for port in failure.cause.ports)
 
 
 def failure_class(cause: NetworkCause) -> FailureClass:
@@ -130,7 +142,7 @@ def _located(cause: NetworkCause, matrix: Matrix) -> LocatedFailure:
         "; ".join(place(candidate, matrix.hosts) for candidate in cause.candidates[:4]),
         min(sizes, default=0),
         (matrix.hosts[example[0]], matrix.hosts[example[1]]),
-        next((port.number for port in ports if port.number), 0),
+        tuple(port.number for port in ports if port.number),
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -24,10 +24,15 @@ from doctor.net.groups import MAX_GROUPS, HostGroup, group_by, switches_of_topol
 from doctor.net.matrix import MAX_PORTS, TestedPort
 from doctor.net.schedule import Schedule, full, quick
 
+if TYPE_CHECKING:
+    from doctor.engine.check import Check
+
 INPUT_FACTS: tuple[type[Fact], ...] = (Interfaces, HostNames, NpuInventory, GpuCards, SwitchNeighbours)
 """Facts of the first round that the plan is made of."""
 DEVICE_FACTS: tuple[type[Fact], ...] = (DeviceAddresses, RdmaPorts)
 """Those that the attempts between accelerators need."""
+DEVICE_CHECK = "net-device-path-broken"
+"""The check of those attempts."""
 
 Mode = Literal["quick", "full"]
 
@@ -46,6 +51,8 @@ class NetOptions(msgspec.Struct, frozen=True, kw_only=True):
     """In mode full: measure latency and throughput."""
     force: bool = False
     """Measure speeds although a job runs on the hosts."""
+    devices: bool = True
+    """In mode full: have NPUs and RDMA adapters try each other. See `tries_devices`."""
     topology: str = ""
     """The text of Slurm's topology.conf, if there is one."""
 
@@ -94,7 +101,12 @@ class NetPlan(msgspec.Struct, frozen=True):
 
 def input_facts(options: NetOptions) -> tuple[type[Fact], ...]:
     """Facts of the first round that a test needs, whatever checks are selected."""
-    return (*INPUT_FACTS, *DEVICE_FACTS) if options.mode == "full" else INPUT_FACTS
+    return (*INPUT_FACTS, *DEVICE_FACTS) if options.mode == "full" and options.devices else INPUT_FACTS
+
+
+def tries_devices(checks: Iterable[Check]) -> bool:
+    """Whether a check needs what NPUs and RDMA adapters try among themselves, for `NetOptions.devices`."""
+    return any(check.name == DEVICE_CHECK for check in checks)
 
 
 def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, options: NetOptions) -> NetPlan:

@@ -276,12 +276,12 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
 
 def _net_options(options: PreflightOptions, gathered: Gathered) -> NetOptions | None:
     """The network test of the tier; none where no check of it was chosen, or where there is one host alone."""
-    from doctor.net.plan import NetOptions
+    from doctor.net.plan import NetOptions, tries_devices
 
     if not tests_network(gathered.selected_checks) or len(gathered.hosts) < 2 or options.net == "off":
         return None
     full = options.net == "full" or (not options.net and gathered.tier in TRAINING_TIERS)
-    return NetOptions(mode="full" if full else "quick")
+    return NetOptions(mode="full" if full else "quick", devices=tries_devices(gathered.selected_checks))
 
 
 def _of_scope(options: ExamineOptions, inventory: Inventory) -> ExamineOptions:

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from doctor.engine.catalog import load_checks
+from doctor.engine.consequences import with_consequences
+from doctor.engine.exit_code import Exit, exit_code
+from doctor.engine.result import WARNING, Finding, Outcome, Report
 from tests.checks.looked import advice, judged, said
 from tests.checks.net_answers import HEALTHY, answers
 
@@ -8,6 +12,7 @@ BOUND = [
     {"port": 0, "state": "bound", "number": 29500, "detail": "train.py (pid 7, user ann, for 90 s)"},
     {"port": 1, "state": "listening"},
 ]
+NO_RENDEZVOUS = [{"port": 1, "state": "listening"}]
 ROWS = [["-roo", "o-oo", "or-o", "oro-"], ["-ooo", "o-oo", "oo-o", "ooo-"]]
 
 
@@ -25,3 +30,35 @@ def test_a_port_that_another_process_holds_is_its_own_hosts_whoever_tried_it() -
 
 def test_a_refusal_of_a_host_that_listens_is_no_held_port() -> None:
     assert said(judged(NAME, answers(ROWS))) == []
+
+
+def found(listeners: dict[int, list[dict[str, object]]]) -> Finding:
+    (only,) = judged(NAME, answers(ROWS, listeners=listeners)).findings
+    return only
+
+
+def test_a_port_of_rank_0_that_another_host_can_open_is_a_warning() -> None:
+    assert found({1: BOUND}).is_warning
+
+
+def test_the_port_of_the_one_host_that_needs_it_is_an_error() -> None:
+    """Where MASTER_ADDR is known the others do not listen there."""
+    assert not found({0: NO_RENDEZVOUS, 1: BOUND, 2: NO_RENDEZVOUS, 3: NO_RENDEZVOUS}).is_warning
+
+
+def test_a_port_that_every_rank_needs_is_an_error() -> None:
+    ports = (("hccl", 60000), ("ephemeral", 0))
+    (only,) = judged(NAME, answers(ROWS, ports, listeners={1: BOUND})).findings
+    assert not only.is_warning
+
+
+def test_it_follows_from_the_default_port_that_is_taken() -> None:
+    """And so one cause is shown once, with the exit code of its severity."""
+    cause = Finding("taken", hosts=("w2",), port=29500)
+    outcomes = (
+        Outcome("default-port-taken", WARNING, "kernel", "", (cause,)),
+        judged(NAME, answers(ROWS, listeners={1: BOUND})),
+    )
+    report = with_consequences(Report("", ("w1", "w2", "w3", "w4"), outcomes), load_checks())
+    assert [finding.follows_from for finding in report.outcomes[1].findings] == ["default-port-taken"]
+    assert exit_code(report) == Exit.HEALTHY

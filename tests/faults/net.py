@@ -23,6 +23,15 @@ tc class add dev eth0 parent 1: classid 1:20 htb rate 50mbit
 tc filter add dev eth0 parent 1: protocol ip u32 match ip dst 10.77.1.4/32 flowid 1:20
 """
 
+HELD = """\
+python3 -c '
+import socket, time
+held = socket.create_server(("0.0.0.0", 29500))
+time.sleep(1000)
+' >/dev/null 2>&1 &
+until grep -q :733C /proc/net/tcp; do sleep 0.05; done
+"""
+
 ROWS = [
     Row(
         "net-path-slow",
@@ -89,17 +98,20 @@ ROWS = [
     ),
     Row(
         "net-port-unavailable",
-        """\
-python3 -c '
-import socket, time
-held = socket.create_server(("0.0.0.0", 29500))
-time.sleep(1000)
-' >/dev/null 2>&1 &
-until grep -q :733C /proc/net/tcp; do sleep 0.05; done
-""",
+        HELD,
         fleet="cpu",
         options=(*QUICK, "--ignore", "master-port-taken"),
         apart=OTHERS_TOO,
+    ),
+    Row(
+        "default-port-taken",
+        HELD,
+        fleet="cpu",
+        options=QUICK,
+        values={"port": 29500},
+        also=("net-port-unavailable",),
+        apart=OTHERS_TOO,
+        healthy_first=False,
     ),
     Row(
         "net-device-path-broken",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import msgspec
 import pytest
 
 from doctor.engine.evaluate import FactCache
@@ -64,6 +65,30 @@ def test_a_busy_host_that_answers_the_others_excuses_nothing() -> None:
 @pytest.mark.parametrize("outcome", ["refused", "stranger", "no-route", "other-host"])
 def test_an_answer_is_never_excused(outcome: str) -> None:
     assert not undecided(trials(EVERY, range(HOSTS), outcome))
+
+
+def test_what_the_target_itself_had_no_time_for_is_unknown_however_much_it_answered() -> None:
+    made = trials({(0, 1)}, [], "cut")
+    assert not undecided(made)
+    made[1].given_up = {(30000, 40001), (30001, 40002)}
+    for place, source_port in ((0, 40001), (1, 40003)):
+        report = AttemptReport(1, "10.0.0.1", 30000 + place, "cut", "", 3.5, 0, 0, source_port)
+        made[0].attempts[1, place] = report
+    assert undecided(made) == {(0, 1, 0): 1}
+
+
+@pytest.mark.parametrize("outcome", ["silent", "sends-stall", "receives-stall"])
+def test_what_a_busy_program_did_not_answer_is_unknown_however_much_it_answered(outcome: str) -> None:
+    """Its kernel did: the network carried packets both ways."""
+    assert {cell[:2] for cell in undecided(trials({(0, 1)}, [1], outcome))} == {(0, 1)}
+    assert not undecided(trials({(0, 1)}, [0], outcome))
+
+
+def test_a_size_that_was_found_to_pass_is_proof_on_a_busy_host() -> None:
+    made = trials({(0, 1)}, [1], "sends-stall")
+    for cell in ((1, 0), (1, 1)):
+        made[0].attempts[cell] = msgspec.structs.replace(made[0].attempts[cell], largest=1400)
+    assert not undecided(made)
 
 
 def test_hosts_that_ran_are_blamed() -> None:

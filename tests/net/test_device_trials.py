@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from doctor.engine.catalog import load_checks
 from doctor.facts.rdma import Gid, RdmaDevice, RdmaPort, RdmaPorts
 from doctor.net.device_trials import (
     HostDevices,
@@ -22,6 +23,7 @@ from doctor.net.device_trials import (
     read_rdma,
     rping_command,
 )
+from doctor.net.plan import DEVICE_FACTS, NetOptions, input_facts, tries_devices
 from doctor.net.prober.device_tools import MAX_OUTPUT, end_program, run_programs, start_program
 
 HEAD = """\
@@ -134,6 +136,15 @@ def test_what_rping_printed(text: str, result: str, detail: str) -> None:
     read, why, _ = read_rdma(text)
     assert read == result
     assert detail in why
+
+
+def test_devices_are_tried_and_read_only_where_a_check_needs_it() -> None:
+    checks = load_checks()
+    assert tries_devices(checks)
+    without = tries_devices(check for check in checks if check.name != "net-device-path-broken")
+    assert not without
+    assert not {*DEVICE_FACTS} & {*input_facts(NetOptions(mode="full", devices=without))}
+    assert {*DEVICE_FACTS} <= {*input_facts(NetOptions(mode="full"))}
 
 
 def test_npus_ping_those_of_their_number_by_either_address_family() -> None:

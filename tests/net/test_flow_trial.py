@@ -9,7 +9,7 @@ from zlib import crc32
 import pytest
 
 from doctor.engine.evaluate import FactCache
-from doctor.engine.fact import Visit
+from doctor.engine.fact import PerHost, Visit
 from doctor.engine.record import HostRecord
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import located_failures
@@ -77,11 +77,14 @@ class Network:
         self.made = 0
         self.carry_out(flow_targets(self.plan, self.trials), of_flow=True, repeats=True)
         self.carry_out(flows_again(self.trials), of_flow=True, repeats=True)
-        test = NetTest(self.plan, self.trials, {}, 1.0)
-        records = {host: HostRecord(Visit(), {}) for host in self.plan.hosts}
-        self.answers = FactCache(with_net_answers(records, test, NetOptions(mode="full"))).fleet(NetworkAnswer)
+        self.answers = self.judged()
         classes = ("unavailable", "foreign", "large", "flows", "port", "path")
         return [(found.kind, found.hosts, found.place) for found in located_failures(self.answers, *classes)]  # type: ignore[arg-type]
+
+    def judged(self) -> PerHost[NetworkAnswer]:
+        test = NetTest(self.plan, self.trials, {}, 1.0)
+        records = {host: HostRecord(Visit(), {}) for host in self.plan.hosts}
+        return FactCache(with_net_answers(records, test, NetOptions(mode="full"))).fleet(NetworkAnswer)
 
     def _failed(self, host: str, target: Target) -> bool:
         return self.trials[host].attempts[target[0], target[2] - FIRST_PORT].outcome != "open"
@@ -150,17 +153,52 @@ def test_what_failed_twice_and_passes_from_most_source_ports_is_unknown() -> Non
     network.carry_out(network.first(), of_flow=False, repeats=False)
     network.passes = lambda *flow: True
     network.carry_out(flow_targets(network.plan, network.trials), of_flow=True, repeats=True)
-    test = NetTest(network.plan, network.trials, {}, 1.0)
-    records = {host: HostRecord(Visit(), {}) for host in network.plan.hosts}
-    answers = FactCache(with_net_answers(records, test, NetOptions(mode="full"))).fleet(NetworkAnswer)
+    answers = network.judged()
     assert answers["n0"].rows[0][1] == "?"
     assert "comes and goes" in str(answers["n0"].answer["attempts"])
 
 
-def test_a_busy_host_proves_nothing_of_flows() -> None:
+BUSY = "its programs did not run for 3.0 s at a stretch"
+
+
+def test_many_flows_that_fail_twice_in_another_order_prove_a_broken_path_to_a_busy_host() -> None:
     network = Network(lambda s, t, *flow: t != 2 or not chosen(s, *flow))
-    network.trials["n2"].flows_busy = "its programs did not run for 3.0 s at a stretch"
-    assert not {kind for kind, _, _ in network.run()} & {"flows", "port"}
+    network.trials["n2"].flows_busy = BUSY
+    assert network.run() == [("flows", ("n2",), "to n2")]
+
+
+@pytest.mark.parametrize(("failing", "letter"), [(2, "?"), (3, "?"), (4, "f"), (16, "f")])
+def test_few_flows_that_fail_each_time_at_a_busy_host_are_unknown(failing: int, letter: str) -> None:
+    lost = set(range(40000, 40000 + failing))
+    network = Network(lambda s, t, own, port: (s, t) != (1, 2) or own not in lost, ports=1)
+    for _ in range(2):
+        flows = [(2, "10.0.0.2", FIRST_PORT, False, 40000 + number) for number in range(FLOWS)]
+        network.carry_out({"n1": flows}, of_flow=True, repeats=True)
+    network.trials["n1"].attempts[2, 0] = AttemptReport(2, "10.0.0.2", FIRST_PORT, "dropped", "", 3.5, 0, 0, 40000)
+    network.trials["n2"].flows_busy = BUSY
+    answer = network.judged()["n1"]
+    assert answer.rows[0][2] == letter
+    assert (BUSY in answer.busy_text) is (letter == "?")
+
+
+def test_a_port_that_is_blocked_on_a_busy_host_is_named() -> None:
+    network = Network(lambda s, t, own, port: not (t == 2 and port == FIRST_PORT))
+    network.trials["n2"].flows_busy = BUSY
+    assert network.run() == [("port", ("n2",), "to n2")]
+
+
+def test_flows_are_tried_again_in_another_order() -> None:
+    network = Network(lambda s, t, *flow: t != 2 or not chosen(s, *flow))
+    network.run()
+    for trial in network.trials.values():
+        trial.flows = {flow: tries[:1] for flow, tries in trial.flows.items()}
+        own = {flow: tries for flow, tries in trial.flows.items() if flow[0] == 2}
+        trial.flows = own
+    again = flows_again(network.trials)["n1"]
+    before = [(place + FIRST_PORT, source) for _, place, source in network.trials["n1"].flows]
+    after = [(port, source) for _, _, port, _, source in again]
+    assert sorted(after) == sorted(before)
+    assert after != before
 
 
 def test_the_trial_of_a_large_fleet_is_bounded() -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import select
 import signal
 import socket
 import threading
+from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from doctor.net.prober.handshake import CALL_SIZE, CHALLENGE_SIZE, make_call
+from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
+from doctor.net.prober.socket_loop import SocketLoop
 from doctor.net.prober.transfer import arrival_rate
 from tests.net.prober_process import TOKEN, prober
 
@@ -161,6 +165,39 @@ def test_a_thousand_strangers_do_not_keep_the_hosts_of_the_run_out(descriptors: 
         assert first.attempt(1, HERE, port, seconds=6.0)[OUTCOME] == "open"
         assert first.attempt(1, HERE, port, bulk=True, seconds=6.0)[OUTCOME] == "open"
         assert second.attempt(1, HERE, port, seconds=6.0)[OUTCOME] == "open"
+
+
+@contextlib.contextmanager
+def listener_here() -> Iterator[tuple[SocketLoop, UnprovenCalls, Listener]]:
+    """In this process, with room for 16 calls."""
+    loop, calls = SocketLoop(select.poll()), UnprovenCalls(64)  # type: ignore[no-untyped-call]
+    yield loop, calls, Listener(loop, open_listener(HERE, 0), b"", 0, calls)  # type: ignore[no-untyped-call]
+    for owner in list(loop.owners.values()):
+        owner.close()
+
+
+def test_a_call_that_is_closed_for_want_of_room_or_time_is_noted() -> None:
+    """Else its caller would take the listener for a stranger."""
+    with listener_here() as (loop, calls, listener), contextlib.ExitStack() as stack:
+        links = [stack.enter_context(socket.create_connection((HERE, listener.port), 30)) for _ in range(18)]
+        listener.on_event(select.POLLIN)  # type: ignore[no-untyped-call]
+        ports = [link.getsockname()[1] for link in links]
+        assert calls.given_up == [[listener.port, port] for port in ports[:2]]
+        (third, *_) = calls.calls
+        third.deadline = 0.0
+        loop.expire()  # type: ignore[no-untyped-call]
+        assert calls.given_up[2:] == [[listener.port, ports[2]]]
+
+
+def test_what_came_while_the_prober_could_not_run_is_not_late() -> None:
+    with listener_here() as (loop, calls, listener), socket.create_connection((HERE, listener.port), 30) as link:
+        listener.on_event(select.POLLIN)  # type: ignore[no-untyped-call]
+        (call,) = calls.calls
+        link.sendall(make_call(b"", call.challenge, b"n" * 16, 0, b"p", 0))  # type: ignore[no-untyped-call]
+        call.deadline = 0.0
+        loop.expire()  # type: ignore[no-untyped-call]
+        assert len(link.recv(100)) > 0
+        assert calls.given_up == []
 
 
 def test_the_ports_are_free_at_once_when_the_controller_goes() -> None:

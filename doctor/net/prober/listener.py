@@ -14,6 +14,7 @@ from doctor.smoke.programs.agent.network import listen_on, start_listening
 UNPROVEN_SECONDS = 8.0  # for a caller to prove that it belongs to the run
 MAX_CALLS = 2048  # that wait for a proof at the same time; fewer where few files may be open
 MAX_BULK = 1 << 18
+MAX_NOTED = 4096
 FIRST_PORT = 1024
 
 
@@ -41,6 +42,7 @@ class UnprovenCalls:
 
     def __init__(self, descriptors):
         self.limit, self.calls = max(16, min(MAX_CALLS, descriptors // 4)), {}
+        self.given_up = []  # [port, caller's port] of those that were closed for want of time or room
 
     def add(self, call):
         if len(self.calls) >= self.limit:
@@ -50,10 +52,16 @@ class UnprovenCalls:
     def discard(self, call):
         self.calls.pop(call, None)
 
+    def give_up(self, call):
+        """Closes it. That says nothing of the network, which the caller cannot know."""
+        if call in self.calls and len(self.given_up) < MAX_NOTED:
+            self.given_up.append([call.listener.port, call.source_port])
+        call.close()
+
     def close_oldest(self):
         """Whether there was one."""
         for call in self.calls:
-            call.close()
+            self.give_up(call)
             return True
         return False
 
@@ -72,12 +80,12 @@ class Listener:
     def on_event(self, _):
         for _ in range(64):
             try:
-                link = self.server.accept()[0]
+                link, address = self.server.accept()
             except OSError as error:  # none waits any more, or no descriptor is free
                 if error.errno not in (errno.EMFILE, errno.ENFILE) or not self.calls.close_oldest():
                     return
             else:
-                IncomingCall(self, link)
+                IncomingCall(self, link, address[1])
 
     def close(self):
         self.loop.remove(self.server)
@@ -87,8 +95,8 @@ class Listener:
 class IncomingCall:
     """One accepted connection: it is sent a random challenge, and nothing more before it has proved itself."""
 
-    def __init__(self, listener, link):
-        self.listener, self.link = listener, link
+    def __init__(self, listener, link, source_port):
+        self.listener, self.link, self.source_port = listener, link, source_port
         self.challenge, self.received, self.to_send = os.urandom(CHALLENGE_SIZE), bytearray(), bytearray()
         self.expected, self.bulk = 0, 0
         self.deadline = time.monotonic() + UNPROVEN_SECONDS
@@ -100,7 +108,7 @@ class IncomingCall:
         self.push()
 
     def on_timeout(self):
-        self.close()
+        self.listener.calls.give_up(self)
 
     def on_event(self, mask):
         try:

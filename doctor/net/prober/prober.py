@@ -30,7 +30,7 @@ REPORT_SIZE = 512  # attempts of one message
 ORDERS = {
     "listen": "listen", "connect": "connect", "arrived": "send_arrived", "job": "look_for_job",
     "programs": "list_programs", "serve": "serve_program", "call": "call_programs", "served": "end_served",
-    "speed": "measure", "pace": "send_pace", "stay": "stay", "end": "end",
+    "speed": "measure", "given-up": "send_given_up", "pace": "send_pace", "stay": "stay", "end": "end",
 }  # fmt: skip
 """The prober's method by the order's name on the wire; the other fields of an order are its parameters."""
 
@@ -168,6 +168,10 @@ class Prober:
     def send_arrived(self):
         """The callers whose SYN has come here, and to whom our answer does not get through."""
         self.controller.send(arrived=arrived_calls(set(port for _, port in self.listeners)))
+
+    def send_given_up(self):
+        """The calls that this host has closed before they could prove themselves."""
+        self.controller.send(given_up=self.calls.given_up)
 
     def send_pace(self):
         """How far this host let the prober run since it was last asked."""

@@ -7,10 +7,14 @@ from collections.abc import Iterator, Mapping
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.net.run.host_trial import HostTrial
-from doctor.net.run.sessions import PaceReport
+from doctor.net.run.sessions import AttemptReport, PaceReport
 
 TIMED_OUT = frozenset({"dropped", "silent", "sends-stall", "receives-stall"})
 """Outcomes of attempts that waited for an answer until their time was over."""
+PROGRAM_LATE = TIMED_OUT - {"dropped"}
+"""Those that a kernel had answered, and a program did not; unless a size was found from which on packets are lost."""
+CLOSED = "cut"
+"""The outcome of one that the other side closed before a word was said."""
 LONGEST_TURN = 1.0
 """Seconds that a prober did not run at a stretch, from which on its host is busy. It takes 0.1 s by itself."""
 WAITED_SHARE = 0.5
@@ -19,6 +23,9 @@ STOLEN_SHARE = 0.3
 """Of the host's CPU time the hypervisor took."""
 LEAST_SECONDS = 1.0
 """Below which the shares prove nothing."""
+
+GAVE_UP = "it closed connections that it had no time or room for"
+"""Of a host that is not busy by what it measured."""
 
 Cell = tuple[int, int, int]
 """Source, target and place of the port."""
@@ -45,8 +52,26 @@ def busy_text(pace: PaceReport | None) -> str:
 def undecided(trials: Mapping[int, HostTrial]) -> dict[Cell, int]:
     """The attempts that timed out because of a busy host, with that host's number; ``trials`` by number.
 
-    A busy host with which as many attempts were answered as timed out did answer: there the network is to blame.
+    A busy host with which as many attempts were answered as timed out did answer: there the network is to blame. What
+    the target's program owed says nothing however many others it answered.
     """
+    owed = {
+        (source, target, place): target
+        for source, trial in trials.items()
+        for (target, place), attempt in trial.attempts.items()
+        if target in trials and _was_owed(attempt, trials[target])
+    }
+    return {**_late(trials), **owed}
+
+
+def _was_owed(attempt: AttemptReport, target: HostTrial) -> bool:
+    """Whether the target's kernel has answered, and its program, in need, had no time or no room to."""
+    if attempt.outcome == CLOSED:
+        return (attempt.port, attempt.source_port) in (target.given_up or ())
+    return bool(target.busy) and attempt.outcome in PROGRAM_LATE and not attempt.largest
+
+
+def _late(trials: Mapping[int, HostTrial]) -> dict[Cell, int]:
     busy = {host for host, trial in trials.items() if trial.busy}
     if not busy:
         return {}

@@ -11,9 +11,9 @@ import msgspec
 from doctor.engine.sanitize import strip_control_chars
 from doctor.net.matrix import PathSpeed
 from doctor.net.plan import NetOptions, NetPlan, services_of
-from doctor.net.run.busy_hosts import TIMED_OUT, busy_note, busy_text, undecided
+from doctor.net.run.busy_hosts import CLOSED, GAVE_UP, TIMED_OUT, busy_note, busy_text, undecided
 from doctor.net.run.device_rounds import try_devices
-from doctor.net.run.flow_trial import Target, flow_targets, flows_again, more_tries
+from doctor.net.run.flow_trial import Target, flow_targets, flows_again, more_tries, undecided_flows
 from doctor.net.run.host_trial import HostTrial
 from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside
 from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers
@@ -99,9 +99,10 @@ class Conductor:
                 busy = self._busy_hosts() if self.options.speeds and not self.options.force else {}
                 if self.options.speeds:
                     self._measure(busy)
-                self.on_phase("devices", 0.0)
-                load = self.options.speeds and not busy
-                self.notes += try_devices(self.plan, self.results, self.probers, self.end, load=load)
+                if self.options.devices:
+                    self.on_phase("devices", 0.0)
+                    load = self.options.speeds and not busy
+                    self.notes += try_devices(self.plan, self.results, self.probers, self.end, load=load)
         except (KeyboardInterrupt, SystemExit) as stop:
             stopped = stop
         finally:
@@ -126,10 +127,7 @@ class Conductor:
         if message.arrived is not None:
             result.arrived = {*(result.arrived or ()), *message.arrived}
             result.arrivals_reported += 1
-        if message.pace is not None:
-            result.pace = message.pace
-        if message.job is not None:
-            result.job = message.job
+        result.take_state(message)
         result.take_programs(message)
         if message.speed is not None:
             result.measured.add(message.round)
@@ -206,7 +204,7 @@ class Conductor:
     def _confirm(self) -> None:
         """What failed is tried once more, and, where a host was too busy to answer, a third time with more patience."""
         failed = self._failed_targets()
-        late = self._late_targets()
+        late = self._targets_with(TIMED_OUT)
         if late:
             self._read_pace()  # what it tells is of the first attempts
         self._connect(CONFIRMATION, failed, reporters=late)
@@ -215,9 +213,11 @@ class Conductor:
         if undecided(self._trials()):
             self._connect(PATIENT, self._failed_targets(TIMED_OUT), patience=PATIENT_FACTOR)
             self._note_busy()
-        self._ask_arrived(self._late_targets())
-        if undecided(self._trials()):
-            self.notes.append(busy_note({host: trial.busy for host, trial in self.results.items() if trial.busy}))
+        self._ask_arrived(self._targets_with(TIMED_OUT))
+        self._ask_given_up(self._targets_with({CLOSED}))
+        blamed = {self.plan.hosts[number] for number in undecided(self._trials()).values()}
+        if blamed:
+            self.notes.append(busy_note({host: self.results[host].busy or GAVE_UP for host in sorted(blamed)}))
 
     def _try_flows(self) -> None:
         """Whether some flows of two hosts fail whatever their port; the same flows again, where some passed."""
@@ -234,6 +234,9 @@ class Conductor:
         self._read_pace()
         for host, result in self.results.items():
             result.flows_busy = "" if host in self.probers.lost else busy_text(result.pace)
+        unsure = {self.plan.hosts[number] for number in undecided_flows(self.plan, self.results).values()}
+        if unsure:
+            self.notes.append(busy_note({host: self.results[host].flows_busy for host in sorted(unsure)}))
 
     def _trials(self) -> dict[int, HostTrial]:
         return {number: self.results[host] for number, host in enumerate(self.plan.hosts)}
@@ -253,13 +256,13 @@ class Conductor:
                 failed[host] = again[:MAX_CONFIRMATIONS]
         return failed
 
-    def _late_targets(self) -> set[str]:
-        """Hosts that attempts waited for in vain."""
+    def _targets_with(self, outcomes: Collection[str]) -> set[str]:
+        """Hosts to which attempts have come to one of these."""
         return {
             self.plan.hosts[target]
             for result in self.results.values()
             for (target, _), attempt in result.attempts.items()
-            if attempt.outcome in TIMED_OUT
+            if attempt.outcome in outcomes
         }
 
     def _connect(
@@ -312,6 +315,13 @@ class Conductor:
                 lambda: all(self.results[host].arrivals_reported >= self._arrivals_asked[host] for host in waiting),
                 min(time.monotonic() + ANSWER_SECONDS, self.end),
             )
+
+    def _ask_given_up(self, hosts: Collection[str]) -> None:
+        """Where connections were closed before a word was said: whether the target did so itself, in need."""
+        for host in hosts:
+            self.probers.send(host, {"do": "given-up"})
+        asked = [self.results[host] for host in hosts]
+        self._wait(lambda result: result not in asked or result.given_up is not None, ANSWER_SECONDS)
 
     def _read_pace(self) -> None:
         """Asks every host how far it let its prober run since it was last asked."""

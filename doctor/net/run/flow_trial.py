@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from functools import cached_property
+from random import Random
 
 import msgspec
 
@@ -24,6 +25,8 @@ FLOWS = 32
 """To one target; a quarter of 32 that fails is missed once in 10,000 times."""
 LEAST_FLOWS = 2
 """That fail each time, and that pass each time: one flow may be anything."""
+CERTAIN_FLOWS = 4
+"""The same where a host was busy: that the same 4 of 32 are late twice, in another order, is one chance in 35,960."""
 HOPELESS_TRIES = 8
 """Attempts without an answer, beside none that had one, from which on no flow passes."""
 ARRIVED_SHARE = 0.8
@@ -58,6 +61,11 @@ class FlowTrial(msgspec.Struct, frozen=True, dict=True):
     def is_by_flow(self) -> bool:
         """Whether the flow decides, and not chance."""
         return not self.unsteady and min(len(self.lost), len(self.passing)) >= LEAST_FLOWS
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the flow decides, however busy the hosts were."""
+        return self.is_by_flow and min(len(self.lost), len(self.passing)) >= CERTAIN_FLOWS
 
     @property
     def text(self) -> str:
@@ -131,7 +139,10 @@ def _listening(
 
 
 def flows_again(results: Mapping[str, HostTrial]) -> dict[str, list[Target]]:
-    """The same flows once more, by source, to those of whose flows some failed and some passed."""
+    """The same flows once more, by source, to those of whose flows some failed and some passed.
+
+    In another order: a busy host is late with those that come last, or first.
+    """
     again: dict[str, list[Target]] = {}
     for host, result in results.items():
         for target, trial in flow_trials(result).items():
@@ -141,6 +152,8 @@ def flows_again(results: Mapping[str, HostTrial]) -> dict[str, list[Target]]:
                     for (to, _, source), tries in result.flows.items()
                     if to == target and len(tries) == 1
                 )
+    for host, targets in again.items():
+        Random(host).shuffle(targets)
     return again
 
 
@@ -161,14 +174,33 @@ def _trial(flows: Mapping[tuple[int, int], list[str]]) -> FlowTrial:
 
 
 def lossy_flows(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[tuple[int, int], FlowTrial]:
-    """By source and target: the trials in which the flow decides, between hosts that had the time to answer."""
-    busy = {number for number, host in enumerate(plan.hosts) if results[host].flows_busy}
+    """By source and target: the trials in which the flow decides; between hosts that were busy, with more evidence."""
+    busy = _busy(plan, results)
     return {
         (number, target): trial
         for number, host in enumerate(plan.hosts)
         for target, trial in flow_trials(results[host]).items()
-        if trial.is_by_flow and _was_repeated(results[host], target, trial) and not {number, target} & busy
+        if (trial.is_certain if {number, target} & busy else trial.is_by_flow)
+        and _was_repeated(results[host], target, trial)
     }
+
+
+def undecided_flows(plan: NetPlan, results: Mapping[str, HostTrial]) -> dict[tuple[int, int], int]:
+    """By source and target: the busy host because of which a trial decides nothing, though flows failed each time.
+
+    Where flows come and go packets are lost: the kernel answers the first one, however long a program waits for a CPU.
+    """
+    busy, decided = _busy(plan, results), lossy_flows(plan, results)
+    return {
+        (number, target): min({number, target} & busy)
+        for number, host in enumerate(plan.hosts)
+        for target, trial in flow_trials(results[host]).items()
+        if trial.lost and not trial.unsteady and {number, target} & busy and (number, target) not in decided
+    }
+
+
+def _busy(plan: NetPlan, results: Mapping[str, HostTrial]) -> set[int]:
+    return {number for number, host in enumerate(plan.hosts) if results[host].flows_busy}
 
 
 def _was_repeated(result: HostTrial, target: int, trial: FlowTrial) -> bool:

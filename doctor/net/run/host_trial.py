@@ -34,6 +34,8 @@ class HostTrial:
         self.arrived: set[tuple[str, int, int]] | None = None
         """Caller's address and port, and the port here, of each call whose first packet came; all ever reported."""
         self.arrivals_reported = 0
+        self.given_up: set[tuple[int, int]] | None = None
+        """Port here and the caller's of each call that it closed for want of time or room; None: it was not asked."""
         self.pace: PaceReport | None = None
         """As it answered when it was last asked."""
         self.busy = ""
@@ -61,6 +63,15 @@ class HostTrial:
                 tries.append(attempt)
         elif attempt.outcome in DECIDED:
             self.tries[attempt.peer, attempt.outcome == "open"] += 1
+
+    def take_state(self, message: ProberMessage) -> None:
+        """Takes in what a prober says of itself and its host."""
+        if message.given_up is not None:
+            self.given_up = set(message.given_up)
+        if message.pace is not None:
+            self.pace = message.pace
+        if message.job is not None:
+            self.job = message.job
 
     def take_programs(self, message: ProberMessage) -> None:
         """Takes in what a prober says of the programs of the accelerators' own network."""

@@ -13,10 +13,10 @@ from doctor.facts.interfaces import same_address
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE
 from doctor.net.plan import NetOptions, NetPlan
-from doctor.net.run.busy_hosts import Cell, undecided
+from doctor.net.run.busy_hosts import GAVE_UP, Cell, undecided
 from doctor.net.run.conduct import NetTest
-from doctor.net.run.flow_trial import FlowTrial, has_arrived, is_open, lossy_flows
-from doctor.net.run.host_trial import DECIDED, HostTrial
+from doctor.net.run.flow_trial import FlowTrial, flow_trials, has_arrived, is_open, lossy_flows, undecided_flows
+from doctor.net.run.host_trial import DECIDED, UNANSWERED, HostTrial
 from doctor.net.run.sessions import AttemptReport, ListenerReport
 from doctor.net.run.speed_values import speed_values
 
@@ -109,6 +109,8 @@ def _answer(
             unbound = place in listeners and bool(listeners[place].problem)
             rows[place][target] = "r" if unbound else "?"
     details, arrived, too_busy = [], [], dict[str, str]()
+    unsure = {to: blamed for (source, to), blamed in undecided_flows(plan, test.results).items() if source == number}
+    blocked = {to: trial.blocked for to, trial in flow_trials(result).items() if to in unsure}
     for (target, place), attempt in sorted(result.attempts.items()):
         letter = _LETTERS.get(attempt.outcome, "?")
         blamed, flows = busy.get((number, target, place)), lossy.get((number, target))
@@ -118,13 +120,16 @@ def _answer(
             if _flows_arrived(test, number, target, flows):
                 arrived.append((target, place))
             continue
-        if letter in "du" and is_open(result, target, place):
+        if letter in "du" and target not in unsure and is_open(result, target, place):
             rows[place][target] = "?"
             details.append({"target": target, "port": place, "detail": _COMES_AND_GOES, "seconds": attempt.seconds})
             continue
+        if target in unsure and attempt.outcome in UNANSWERED and place not in blocked[target]:
+            blamed = unsure[target]
         rows[place][target] = letter if blamed is None else "?"
         if blamed is not None:
-            too_busy[plan.hosts[blamed]] = test.results[plan.hosts[blamed]].busy
+            trial = test.results[plan.hosts[blamed]]
+            too_busy[plan.hosts[blamed]] = trial.busy or trial.flows_busy or GAVE_UP
             text = _BUSY.format(host=plan.hosts[blamed], busy=too_busy[plan.hosts[blamed]])
             details.append({"target": target, "port": place, "detail": text, "seconds": attempt.seconds})
         elif letter != "o":

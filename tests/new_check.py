@@ -77,7 +77,7 @@ def {stem}(run: SmokeRun, starts: PerHost[SmokeStart]) -> Iterator[Finding]:
     ## Source
     TODO {name}: what is compared, and where the rule comes from.
     """
-    # TODO {name}: in place of `SmokeStart`, take the facts of the stage; call a pure rule of doctor/smoke.
+    # TODO {name}: take the facts of the stage, and call a pure rule.
     # What ends a run is a failure: in place of the loop, `failure_findings` of doctor.smoke.results.trouble_findings.
     for host, start in starts.items():
         ranks = [event.rank for event in start.joined]

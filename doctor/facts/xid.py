@@ -68,7 +68,7 @@ CATALOG: dict[int, tuple[str, str]] = {
     **dict.fromkeys(LINK_CODES, ("an NVLink error", RESET)),
 }
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{7,16})\): ([0-9]{1,4}),?(.*)")
-_LOST = re.compile(r"NVRM: (?:The NVIDIA )?GPU ([0-9A-Fa-f:.]{7,16}).{0,200}allen off the bus", re.S)
+_LOST = re.compile(r"NVRM: (?:The NVIDIA )?GPU (?:at )?([0-9A-Fa-f:.]{7,16}).{0,200}allen off the bus", re.S)
 """Of drivers that find the GPU gone before they can number the error."""
 _NEW_STATE = re.compile(r"recovery action changed from \S+ \([^)]{0,40}\)\s+to (0x[0-9a-fA-F]{1,4}) \(([^)]{0,40})\)")
 _INITIALISATION = re.compile(r"NVRM: GPU ([0-9A-Fa-f:.]{7,16}): RmInitAdapter failed!(.*)")

@@ -191,6 +191,13 @@ END
 chmod 755 /usr/local/sbin/nvidia-imex-ctl"""
 """The lines of the real tool, for a domain with a host that does not answer."""
 
+RING = f"""{KERNEL}
+echo 1024 8192 >/run/kernel/rings/eth100
+mkdir -p /sys/class/net/eth100/statistics; cd /sys/class/net/eth100/statistics
+echo 80000000 >rx_packets; echo 9120 >rx_missed_errors
+"""
+"""A card that has dropped packets, and an eighth of the receive buffers that it can have."""
+
 ROWS: list[Row] = [
     gpu_row("gpu-count-differs", f"rm {GPU}/3.xml; rm -r {PCI}/0000:03:00.0", observed=3, expected=4, count=3, total=4),
     gpu_row("gpu-missing", f"rm {GPU}/3.xml", host=2, also=("gpu-count-differs",), observed=3, expected=4),
@@ -344,6 +351,14 @@ ROWS: list[Row] = [
         host=3,
         interface="eth100",
         observed="1000 Mbit/s",
+    ),
+    gpu_row(
+        "receive-ring-full",
+        RING,
+        interface="eth100",
+        observed=9120,
+        current=1024,
+        maximum=8192,
     ),
     gpu_row(
         "out-of-memory-logged",

@@ -8,7 +8,8 @@ FAILED = (
     r"|shut down due to|I/O error while writing superblock)"
 )
 GIVEN_UP = (
-    r"(nvme[0-9]+): Disabling device after reset failure|md/raid\S{1,12}: Disk failure on ([\w!.-]{1,40})"
+    r"(nvme[0-9]+): (?:Disabling device after reset|Removing after probe) failure"
+    r"|md/raid\S{1,12}: Disk failure on ([\w!.-]{1,40})"
     r"|Buffer I/O error on dev(?:ice)? ([\w!.-]{1,40}), .{0,60}lost async page write"
 )
 
@@ -28,7 +29,8 @@ def file_system_failed(log: KernelLog) -> Iterator[Finding]:
     ## Source
     Messages of the kernel: fs/ext4/super.c "Remounting filesystem read-only", fs/xfs/xfs_fsops.c "Log I/O Error
     Detected" and "log I/O error" and "Filesystem has been shut down"; drivers/nvme/host "Disabling device after reset
-    failure"; drivers/md "Disk failure on"; fs/buffer.c "lost async page write".
+    failure", before Linux 6.3 "Removing after probe failure"; drivers/md "Disk failure on"; fs/buffer.c "lost async
+    page write".
     """
     failures = log.matching(FAILED, DAY)
     for device in dict.fromkeys(match[1] for _, match in failures):

@@ -1,11 +1,16 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.facts.gpu import NvidiaSmi
+from doctor.facts.container import HostContainer
+from doctor.facts.gpu import GpuInventory, NvidiaSmi
+from doctor.facts.kernel_log import KernelLog, format_age
+from doctor.facts.xid import xid_events
 
 
-@check(severity=ERROR, area="devices")
-def gpu_lost(tool: NvidiaSmi) -> Iterator[Finding]:
+@check(severity=ERROR, area="devices", advisory=("inventory", "log", "place"))
+def gpu_lost(
+    tool: NvidiaSmi, inventory: GpuInventory | None, log: KernelLog | None, place: HostContainer | None
+) -> Iterator[Finding]:
     """The driver reaches every GPU that it has found.
 
     ## Why it matters
@@ -18,11 +23,33 @@ def gpu_lost(tool: NvidiaSmi) -> Iterator[Finding]:
 
     ## Source
     Manual of nvidia-smi, return value 15; the messages "Unable to determine the device handle for GPU ..." and "GPU is
-    lost. Reboot the system to recover this GPU".
+    lost. Reboot the system to recover this GPU". NVIDIA, Analyzing Xid Errors with the Xid Catalog: after Xid 79 the
+    host is restarted, so one since the host was started counts where nvidia-smi does not list that GPU; a GPU that it
+    lists answers again.
     """
     if tool.kind == "lost":
         yield Finding(
             "the driver has lost {gpus}: {observed}; expected an answer from every GPU",
             gpus=[f"the GPU at {bus}" for bus in tool.lost] or "a GPU",
             observed=tool.text or "GPU is lost",
+            devices=[_without_function(bus) for bus in tool.lost],
         )
+    if inventory is None or log is None or tool.kind not in ("", "lost") or (place and place.engine):
+        return
+    known = {_without_function(bus) for bus in (*(gpu.bus for gpu in inventory.gpus), *tool.lost)}
+    if "" in known:  # a saved run of an older release, without addresses
+        return
+    for event in xid_events(log, within=log.uptime):
+        if event.is_fallen and _without_function(event.device) not in known:
+            yield Finding(
+                "the GPU at {devices} has fallen off the bus {age}, and nvidia-smi does not list it; expected an "
+                "answer from every GPU",
+                gpus=[f"the GPU at {event.device}"],
+                devices=[_without_function(event.device)],
+                age=format_age(event.age),
+            )
+
+
+def _without_function(bus: str) -> str:
+    """The address as in messages of the driver: 0000:3b:00 for 0000:3b:00.0."""
+    return bus.partition(".")[0]

@@ -5,7 +5,7 @@ from doctor.facts.kernel_log import KernelLog, format_age
 from doctor.facts.xid import xid_events
 
 
-@check(severity=WARNING, area="devices")
+@check(severity=WARNING, area="devices", follows_from={"gpu-lost": ("device=devices",)})
 def gpu_xid_logged(log: KernelLog) -> Iterator[Finding]:
     """The kernel log reports no fault of a GPU or NVSwitch.
 
@@ -20,8 +20,8 @@ def gpu_xid_logged(log: KernelLog) -> Iterator[Finding]:
     NVIDIA, Analyzing Xid Errors with the Xid Catalog, immediate action; Fabric Manager User Guide, appendix D. Reported
     are those of the last seven days since the host was started. Codes that NVIDIA attributes to the program that ran
     (13, 31, 43, 45 and others), NVLink errors marked as non-fatal (144 to 150) and SXids that are not fatal are left
-    out. The driver reports without a code that a GPU is gone or cannot be initialised ("fallen off the bus",
-    "RmInitAdapter failed!").
+    out. A GPU that has fallen off the bus and does not answer now is an error, of gpu-lost. The driver reports without
+    a code that a GPU is gone or cannot be initialised ("fallen off the bus", "RmInitAdapter failed!").
     """
     for event in xid_events(log):
         yield Finding(

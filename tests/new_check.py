@@ -14,8 +14,8 @@ from pathlib import Path
 from doctor.engine.areas import AREAS
 
 ROOT = Path(__file__).resolve().parents[1]
-WITHOUT_FAULT_FILE = ("smoke", "training", "loss", "site")
-"""Areas that have no table of faults: see the recipes in .github/CONTRIBUTING.md."""
+WITHOUT_TEMPLATE = ("training", "loss", "site")
+"""Areas whose checks judge programs and logs: see the recipes in .github/CONTRIBUTING.md."""
 
 CHECK = '''\
 from collections.abc import Iterator
@@ -55,6 +55,50 @@ def test_a_healthy_host_has_no_finding() -> None:
 def test_the_fault_is_found() -> None:
     pytest.fail("TODO {name}: give a host the facts of the fault, and compare its finding")
 '''
+SMOKE_CHECK = '''\
+from collections.abc import Iterator
+
+from doctor import {severity}, Finding, PerHost, check
+from doctor.facts.smoke import SmokeStart
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.results.trouble_findings import describe_ranks
+
+
+@check(severity={severity}, area="smoke")
+def {stem}(run: SmokeRun, starts: PerHost[SmokeStart]) -> Iterator[Finding]:
+    """TODO {name}: the condition that holds in every healthy run.
+
+    ## Why it matters
+    TODO {name}: what happens to a job where it does not hold.
+
+    ## What to do
+    TODO {name}: what fixes {{host}}.
+
+    ## Source
+    TODO {name}: what is compared, and where the rule comes from.
+    """
+    # TODO {name}: take the facts of the stage, and call a pure rule.
+    # What ends a run is a failure: in place of the loop, `failure_findings` of doctor.smoke.results.trouble_findings.
+    for host, start in starts.items():
+        ranks = [event.rank for event in start.joined]
+        yield Finding("TODO {name}: {{who}}", hosts=[host], who=describe_ranks(run, ranks), ranks=ranks)
+'''
+SMOKE_TEST = '''\
+import pytest
+
+from tests.checks.smoke import found, judged, ran, started
+
+
+def test_a_healthy_run_has_no_finding() -> None:
+    """TODO {name}: give the hosts the facts of a healthy run."""
+    run = ran(4, 2)
+    assert judged("{stem}", run, started(run)).complete
+    assert not found("{stem}", run, started(run))
+
+
+def test_the_fault_is_found() -> None:
+    pytest.fail("TODO {name}: give a rank the facts of the fault, and compare the finding")
+'''
 ROW = '    Row("{name}", "echo \'TODO {name}: a script that puts the fault into a host\'; exit 1"),\n'
 TABLE = '''\
 """Faults of the area {area}."""
@@ -74,12 +118,20 @@ Next, in this order:
   4. hatch run regen, hatch run fix, hatch run fast
   5. the fault on real hosts, as root: {pytest} tests/test_faults.py -k {name}
 """
+SMOKE_NEXT = """\
+Next, in this order (.github/CONTRIBUTING.md, "Recipe: a smoke verdict"):
+  1. what the ranks report, and the rule; then what says TODO: grep -rn 'TODO {name}' checks tests
+  2. {pytest} tests/checks/test_{stem}.py
+  3. the proof: a test of real ranks in tests/smoke, marked @pytest.mark.proves("{name}")
+  4. name the check in `treats` of a playbook, or write one: playbooks/
+  5. hatch run regen, hatch run fix, hatch run fast
+"""
 
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="new-check", description="Start a new check, its test and its fault.")
     parser.add_argument("name", metavar="NAME", help="names the problem, as in device-ip-conflict")
-    parser.add_argument("--area", default="kernel", choices=[name for name in AREAS if name not in WITHOUT_FAULT_FILE])
+    parser.add_argument("--area", default="kernel", choices=[name for name in AREAS if name not in WITHOUT_TEMPLATE])
     parser.add_argument("--severity", default="warning", choices=["error", "warning"])
     options = parser.parse_args(argv)
     name = options.name.replace("_", "-")
@@ -89,10 +141,12 @@ def main(argv: list[str]) -> int:
     if (ROOT / "checks" / f"{stem}.py").exists():
         parser.error(f"checks/{stem}.py exists")
     words = {"name": name, "stem": stem, "area": options.area, "severity": options.severity.upper()}
-    _write(f"checks/{stem}.py", CHECK.format(**words))
-    _write(f"tests/checks/test_{stem}.py", TEST.format(**words))
-    _add_row(options.area, ROW.format(**words))
-    print(NEXT.format(**words, pytest="python -m pytest -q"), end="")
+    is_smoke = options.area == "smoke"
+    _write(f"checks/{stem}.py", (SMOKE_CHECK if is_smoke else CHECK).format(**words))
+    _write(f"tests/checks/test_{stem}.py", (SMOKE_TEST if is_smoke else TEST).format(**words))
+    if not is_smoke:
+        _add_row(options.area, ROW.format(**words))
+    print((SMOKE_NEXT if is_smoke else NEXT).format(**words, pytest="python -m pytest -q"), end="")
     return 0
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from doctor.cli.app import application
 from doctor.cli.main import HELP
+from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.fix.documents import DOCUMENTS, json_schema
 from tests import help_pages, manual, readme, translations
 from tests.report import golden
@@ -38,11 +39,19 @@ def schema_file(name: str) -> Path:
     return Path(str(files("doctor.report") / "schema" / f"{name.replace('/', '.')}.json"))
 
 
+def report_schema() -> str:
+    """The schema of a report, which is written by hand but for the kinds of failures."""
+    schema = json.loads(schema_file("doctor.report/1").read_text("utf-8"))
+    schema["$defs"]["trouble"]["properties"]["kind"]["enum"] = list(FAILURE_KINDS)
+    return json.dumps(schema, indent=2) + "\n"
+
+
 def generated() -> Iterator[tuple[Path, str | None]]:
     """Every generated file and what it should hold; None for one that should not exist."""
     yield Path(HELP), help_text("--help")
     for name in DOCUMENTS:
         yield schema_file(name), json.dumps(json_schema(name), indent=2) + "\n"
+    yield schema_file("doctor.report/1"), report_schema()
     yield translations.COMPILED, translations.compiled()
     yield from help_pages.pages()
     for page in (*readme.PAGES, *readme.CHINESE):

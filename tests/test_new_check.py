@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME, STEM = "tried-by-a-test", "tried_by_a_test"
+FAULTS = "tests/faults/memory.py"
+SMOKE_NAME, SMOKE_STEM = "smoke-tried-by-a-test", "smoke_tried_by_a_test"
 
 
 def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
@@ -20,7 +22,7 @@ def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the tree with one new check."""
+    """A copy of the tree with two new checks."""
     folder = tmp_path_factory.mktemp("tree") / "copy"
     folder.mkdir()
     for name in ("doctor", "checks", "playbooks", "tests"):
@@ -28,12 +30,17 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "pyproject.toml", folder)
     done = run(folder, "-m", "tests.new_check", NAME, "--area", "memory", "--severity", "error")
     assert done.returncode == 0, done.stderr
+    done = run(folder, "-m", "tests.new_check", SMOKE_NAME, "--area", "smoke")
+    assert done.returncode == 0, done.stderr
     return folder
 
 
 def test_the_three_files_are_there_and_well_formed(tree: Path) -> None:
-    written = [f"checks/{STEM}.py", f"tests/checks/test_{STEM}.py", "tests/faults/memory.py"]
+    written = [f"checks/{STEM}.py", f"tests/checks/test_{STEM}.py", FAULTS]
     assert all(f"TODO {NAME}" in (tree / path).read_text("utf-8") for path in written)
+    smoke = [f"checks/{SMOKE_STEM}.py", f"tests/checks/test_{SMOKE_STEM}.py"]
+    assert all(f"TODO {SMOKE_NAME}" in (tree / path).read_text("utf-8") for path in smoke)
+    written += smoke
     for command in (["check"], ["format", "--check"]):
         done = run(tree, "-m", "ruff", *command, *written)
         assert done.returncode == 0, done.stdout
@@ -53,11 +60,15 @@ def test_its_own_test_fails_until_it_is_filled_in(tree: Path) -> None:
     assert re.search(r"2 failed", done.stdout), done.stdout
     assert f"TODO {NAME}: it is 0; expected 1" in done.stdout
     assert f"TODO {NAME}: give a host the facts of the fault" in done.stdout
+    done = run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/checks/test_{SMOKE_STEM}.py")
+    assert done.returncode == 1 and re.search(r"2 failed", done.stdout), done.stdout
+    assert f"TODO {SMOKE_NAME}: give a rank the facts of the fault" in done.stdout
 
 
 def test_nothing_unfinished_is_left(tree: Path) -> None:
     """What `new-check` writes is found by this until it is filled in."""
-    assert unfinished(tree) == [f"checks/{STEM}.py", f"tests/checks/test_{STEM}.py", "tests/faults/memory.py"]
+    smoke = [f"checks/{SMOKE_STEM}.py", f"tests/checks/test_{SMOKE_STEM}.py"]
+    assert unfinished(tree) == sorted([f"checks/{STEM}.py", f"tests/checks/test_{STEM}.py", FAULTS, *smoke])
     assert unfinished(ROOT) == []
 
 
@@ -71,7 +82,7 @@ def unfinished(folder: Path) -> list[str]:
     [
         (["Swap"], "expected lower-case words joined by hyphens"),
         (["listen-queue-short"], "checks/listen_queue_short.py exists"),
-        ([NAME, "--area", "smoke"], "invalid choice: 'smoke'"),
+        ([NAME, "--area", "training"], "invalid choice: 'training'"),
         ([NAME, "--severity", "fatal"], "invalid choice: 'fatal'"),
     ],
 )

@@ -1,7 +1,7 @@
 """Every kind of failure that stops a smoke run: one row each.
 
-A new kind is a name in `FailureKind`, a row in `FAILURE_KINDS`, a rule in `doctor.smoke.hang` that finds it, the check
-that reports it, and their tests. The JSON schema of reports lists the same names.
+A new kind is a name in `FailureKind`, a row in `_ROWS`, a rule in `doctor.smoke.hang` that finds it, the check
+that reports it, and their tests. ``hatch run regen`` writes the names into the JSON schema of reports.
 """
 
 from __future__ import annotations

@@ -26,7 +26,14 @@ def read_kernel_log(arguments: dict[str, Any]) -> dict[str, Any]:
     texts += ["ink is down", "ink is Down", "ink is DOWN", "log I/O", "hard LOCKUP", "detected stall"]
     texts += ["RmInitAdapter failed", "allen off the bus", "health compromised", "firmware internal error"]
     texts += ["flow aborted", "insufficient power", "event[error]", "NETDEV WATCHDOG", "Firmware not responding"]
-    texts += ["HMC Error", "re-init failed", "failed to reset VF", "Disabling device after", "Disk failure on"]
+    texts += [
+        "HMC Error",
+        "re-init failed",
+        "failed to reset VF",
+        "Disabling device after",
+        "after probe failure",
+        "Disk failure on",
+    ]
     texts += ["lost async page write", "while writing superblock", "SError Interrupt", "external abort"]
     texts += ["recovery action for"]
     try:

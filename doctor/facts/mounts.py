@@ -24,6 +24,8 @@ KINDS = frozenset(
 )
 """Types of file systems that need a server."""
 MAX_MOUNTS = 64
+MAX_OPTIONS = 2000
+"""Characters of a mount's options."""
 
 
 class Mount(msgspec.Struct, frozen=True):
@@ -32,6 +34,25 @@ class Mount(msgspec.Struct, frozen=True):
     target: str
     source: str
     kind: str
+    options: tuple[str, ...] = ()
+    """As the kernel has them in force, such as rw, vers=4.2, hard."""
+
+    @property
+    def is_nfs(self) -> bool:
+        return self.kind in ("nfs", "nfs4")
+
+    @property
+    def is_read_only(self) -> bool:
+        return "ro" in self.options
+
+    def option(self, *names: str) -> str:
+        """The options among these, with their values, in the order of the names; empty for none.
+
+        >>> Mount("/data", "nas1:/data", "nfs", ("rw", "vers=3", "nolock")).option("local_lock", "nolock")
+        'nolock'
+        """
+        found = {option.partition("=")[0]: option for option in self.options}
+        return ",".join(found[name] for name in names if name in found)
 
 
 class MountTable(Fact, frozen=True):
@@ -53,7 +74,7 @@ class MountTable(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> MountTable:
         rows = [line.split() for line in answer.text("/proc/self/mounts").splitlines()]
         rows = [row for row in rows if len(row) > 3]
-        mounts = [Mount(_unescape(row[1]), row[0], row[2]) for row in rows if row[2] in KINDS]
+        mounts = [Mount(_unescape(row[1]), row[0], row[2], _options(row[3])) for row in rows if row[2] in KINDS]
         automounts = [_unescape(row[1]) for row in rows if row[2] == "autofs"]
         return cls(tuple(mounts[:MAX_MOUNTS]), tuple(automounts[:MAX_MOUNTS]))
 
@@ -65,6 +86,10 @@ class MountTable(Fact, frozen=True):
 def _unescape(path: str) -> str:
     """A path of the table; blanks in it are octal numbers."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
+
+
+def _options(text: str) -> tuple[str, ...]:
+    return tuple(text[:MAX_OPTIONS].split(","))
 
 
 def try_mounts(arguments: dict[str, Any]) -> list[list[str]]:

@@ -30,6 +30,8 @@ RECOVERY_ACTIONS = {
 }
 """By a word of the new state, which drivers call GPU Reset Required, PF FLR, Drain and Reset, Drain P2P, OS Reboot,
 Node Reboot Required (gpu.c of the open driver, NV2080_CTRL_GPU_RECOVERY_ACTION)."""
+FALLEN = 79
+"""The GPU is gone until the host is restarted."""
 LINK_CODES = range(144, 151)
 """Of NVLinks of the fifth generation: the message says whether it is fatal."""
 CATALOG: dict[int, tuple[str, str]] = {
@@ -39,7 +41,7 @@ CATALOG: dict[int, tuple[str, str]] = {
     62: ("the GPU's internal controller halted", RESET),
     64: ("a damaged memory row could not be replaced", RESET),
     74: ("an NVLink error", RESET),
-    79: ("the GPU has fallen off the bus", RESTART),
+    FALLEN: ("the GPU has fallen off the bus", RESTART),
     92: ("many corrected memory errors", SUPPORT),
     94: ("a memory error that ended one program", "restart the job, and reset the GPU when it is idle"),
     95: ("a memory error that affects all programs", RESET),
@@ -66,7 +68,7 @@ CATALOG: dict[int, tuple[str, str]] = {
     **dict.fromkeys(LINK_CODES, ("an NVLink error", RESET)),
 }
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{7,16})\): ([0-9]{1,4}),?(.*)")
-_LOST = re.compile(r"NVRM: (?:The NVIDIA )?GPU ([0-9A-Fa-f:.]{7,16}).{0,200}allen off the bus", re.S)
+_LOST = re.compile(r"NVRM: (?:The NVIDIA )?GPU (?:at )?([0-9A-Fa-f:.]{7,16}).{0,200}allen off the bus", re.S)
 """Of drivers that find the GPU gone before they can number the error."""
 _NEW_STATE = re.compile(r"recovery action changed from \S+ \([^)]{0,40}\)\s+to (0x[0-9a-fA-F]{1,4}) \(([^)]{0,40})\)")
 _INITIALISATION = re.compile(r"NVRM: GPU ([0-9A-Fa-f:.]{7,16}): RmInitAdapter failed!(.*)")
@@ -89,6 +91,11 @@ class XidEvent(msgspec.Struct, frozen=True):
     action: str
     text: str
     """The end of the newest message."""
+
+    @property
+    def is_fallen(self) -> bool:
+        """The GPU has fallen off the bus, by its code or by the driver's words."""
+        return self.meaning == CATALOG[FALLEN][0]
 
 
 def xid_events(log: KernelLog, within: float = 7 * DAY) -> list[XidEvent]:
@@ -132,7 +139,7 @@ def _classify(text: str) -> tuple[tuple[str, str, int], str, str, str] | None:
         return (short_bus(switch[1]), "SXid", int(switch[2])), "a fatal error of an NVSwitch", RESTART, switch[3]
     lost, failed = _LOST.search(text), _INITIALISATION.search(text)
     if lost:
-        return ((short_bus(lost[1]), "driver", 0), *CATALOG[79], "fallen off the bus")
+        return ((short_bus(lost[1]), "driver", 0), *CATALOG[FALLEN], "fallen off the bus")
     if failed:
         return (short_bus(failed[1]), "driver", 0), *CATALOG[143], f"RmInitAdapter failed!{failed[2]}"
     return None

@@ -14,7 +14,6 @@ from typing import Any, Union
 
 import msgspec
 
-from doctor.facts import smoke as facts
 from doctor.facts.smoke.events import RankEvent as RankEvent
 from doctor.facts.smoke.events import StageFact
 from doctor.smoke.model import Snapshot
@@ -42,18 +41,8 @@ class RankDone(RankEvent, frozen=True, tag="done"):
     """The rank has nothing more to do."""
 
 
-STAGE_FACTS: tuple[type[StageFact], ...] = (
-    facts.SmokeStart,
-    facts.SmokeDevices,
-    facts.SmokeCollectives,
-    facts.SmokePairs,
-    facts.SmokeTraining,
-    facts.SmokeLearning,
-    facts.SmokeLoader,
-    facts.SmokePace,
-    facts.SmokeNative,
-)
-"""Every fact that is made of events."""
+STAGE_FACTS: tuple[type[StageFact], ...] = tuple(StageFact.__subclasses__())
+"""Every fact that is made of events: those of `doctor.facts.smoke`, each defined beside its events."""
 
 RUN_EVENTS: tuple[type[RankEvent], ...] = (GroupFormed, StageFinished, RankDone)
 """What only the run itself reads."""

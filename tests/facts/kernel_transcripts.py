@@ -308,4 +308,74 @@ MESSAGES = (
     # the same, pkg/pstore/testdata/7530486857247/dmesg.txt
     Message("gpud, pstore", "ata3: SATA link down (SStatus 0 SControl 300)"),
     Message("gpud, pstore (2)", "mlx5_core 0000:41:00.1: Port module event: module 1, Cable unplugged"),
+    # Searched for later: mailing lists of the kernel, forums, issues.
+    Message("56962331694", "NVRM: GPU at 0000:01:00.0 has fallen off the bus.", GPU),
+    Message("58445861939", "NVRM: Xid (PCI:0000:01:00): 79, pid=8828, GPU has fallen off the bus.", GPU),
+    Message("56800496124", "NVRM: Xid (PCI:0000:01:00): 62, 12b2(1fa0) 00000000 00000000", GPU),
+    Message("57011299466, Xid", "NVRM: Xid (PCI:0000:01:00): 62, pid=2763, 0c83(1870) 00000000 00000000", GPU),
+    Message("57011299466, adapter", "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x26:0x1a:1227)", GPU),
+    Message("56811020486", "NVRM: Xid (PCI:0000:01:00): 16, Head 00000000 Count 0000088a"),
+    Message(
+        "58402094683",
+        "NVRM: Xid (PCI:0000:61:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)",
+        GPU,
+    ),
+    Message(
+        "60246056282",
+        "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+        GPU,
+    ),
+    Message(
+        "18570234798, port", "pcieport 0000:00:01.3: AER: Multiple Corrected error message received from 0000:03:00.0"
+    ),
+    Message(
+        "18570234798, device",
+        "pci 0000:03:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
+    ),
+    Message(
+        "36051204577, port",
+        "pcieport 0000:00:1c.0: AER: Uncorrectable (Fatal) error message received from 0000:01:00.0",
+        HARDWARE,
+    ),
+    Message(
+        "36051204577, device",
+        "ath10k_pci 0000:01:00.0: AER: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Inaccessible, (Unregistered Agent ID)",
+        HARDWARE,
+    ),
+    Message("7672745088", "pcieport 0000:00:00.0:   device [10ee:d011] error status/mask=00000001/0000e000"),
+    Message(
+        "2801539781",
+        "mlx5_core 0000:08:00.0: cq_err_event_notifier:529:(pid 9422): CQ error on CQN 0x406, syndrome 0x1",
+    ),
+    Message("30347093545", "INFO: task kworker/13:2:4055883 blocked for more than 120 seconds.", HUNG),
+    Message(
+        "37610279317",
+        "stress-ng-vm invoked oom-killer: gfp_mask=0x1100cca(GFP_HIGHUSER_MOVABLE), order=0, oom_score_adj=1000",
+    ),
+    Message("24795443404", "nvme nvme0: I/O 642 (I/O Cmd) QID 1 timeout, aborting"),
+    Message("754021505", "nvme nvme0: Removing after probe failure status: -19", DISK),
+    Message("41408988369", "NETDEV WATCHDOG: eth2 (igb): transmit queue 4 timed out", NETWORK_CARD),
+    Message("6959440014", "NETDEV WATCHDOG: eth0 (stmmaceth): transmit queue 0 timed out", NETWORK_CARD),
+    Message(
+        "42108819169, UE", "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (xxx xxx)", HARDWARE
+    ),
+    Message("42108819169, CE", "EDAC MC0: 2 CE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (xxx xxx)"),
+    Message("42108819169, page", "Memory failure: 0x7740c0: recovery action for dirty page: Recovered", HARDWARE),
+    Message(
+        "30495985286",
+        "EDAC MC0: 1 UE Multi-bit ECC on unknown memory (node:0 card:1 module:71 bank:7 row:0 col:0 page:0x1000093 offset:0xc00 grain:1 - APEI location: node:0 card:257 module:71 bank:7 row:0 col:0)",
+        HARDWARE,
+    ),
+    Message("30992793571, access", "mce: Uncorrected hardware memory error in user-access at af34214200", HARDWARE),
+    Message("30992793571, severity", "{1}[Hardware Error]: event severity: corrected"),
+    Message(
+        "30992793571, page", "Memory failure: 0xaf34214: recovery action for reserved kernel page: Failed", HARDWARE
+    ),
+    Message("47597674627", "watchdog: BUG: soft lockup - CPU#3 stuck for 26s! [insmod:458]", HUNG),
+    Message("21088216927", "NMI watchdog: BUG: soft lockup - CPU#31 stuck for 23s! [kworker/u642:5:1720]", HUNG),
+    Message("56972658190", "e1000e: enp0s31f6 NIC Link is Down", LINK),
+    Message(
+        f"{GITHUB}/NVIDIA/open-gpu-kernel-modules/issues/1230",
+        "NVRM: GPU6 _kgspIsHeartbeatTimedOut: Heartbeat timed out, currentTimeMs 812751949 heartbeat 1899482 heartbeatWithOffsetMs 812745879 diff 6070 timeout 5200",
+    ),
 )

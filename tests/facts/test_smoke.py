@@ -13,7 +13,7 @@ from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Absent, Fact, Output, Unreadable, Visit
 from doctor.engine.record import HostRecord
 from doctor.facts import smoke
-from doctor.facts.smoke import SmokeCollectives, SmokeStart, SmokeTraining
+from doctor.facts.smoke import SmokeBinding, SmokeCollectives, SmokeStart, SmokeTraining
 from doctor.session.saved_run import smoke_run
 from doctor.smoke.model import SmokeRun
 from tests.checks.smoke import ran
@@ -140,6 +140,7 @@ EVENTS: dict[str, list[dict[str, Any]]] = {
         },
         {"ev": "untested", "rank": 0, "test": "product float16", "text": "not implemented"},
     ],
+    "SmokeBinding": [{"ev": "bound", "rank": 0, "cpus": "0-1,4", "permitted": "0-63"}],
     "SmokePace": [{"ev": "pace", "rank": 0, "input": [0.001], "compute": [0.002]}],
     "SmokeNative": [{"ev": "native", "rank": 0, "layout": 0, "api": "DDP", "losses": [4.1], "text": ""}],
 }
@@ -206,6 +207,14 @@ class TestEveryStage:
 def test_events_of_another_stage_are_not_understood() -> None:
     mixed = json.dumps({"reached": True, "events": EVENTS["SmokeStart"] + EVENTS["SmokeTraining"]})
     assert isinstance(read_fact(record(SmokeStart, mixed), SmokeStart), Unreadable)
+
+
+@pytest.mark.parametrize("cpus", ["", "4,0", "0-", "3-1", "0,0", "x", "0-99999", "0-1" + ",1" * 9])
+def test_cpus_that_are_no_list_are_not_known(cpus: str) -> None:
+    event = {**EVENTS["SmokeBinding"][0], "cpus": cpus}
+    found = told(SmokeBinding, events=[event])
+    assert isinstance(found, SmokeBinding) and not found.by_rank
+    assert found.unread == {"rank 0": "the CPUs on which it may run are not known"}
 
 
 def test_numbers_that_are_none_stay_so() -> None:

@@ -38,6 +38,49 @@ printf '\\015\\000\\001\\000\\000\\000\\035\\000' >>$d/config
 """
 """A bridge whose first extended capability is ACS, with SrcValid, ReqRedir, CmpltRedir and UpstreamFwd on."""
 GPU = "/run/gpu"
+KERNEL = """
+mkdir -p /run/kernel/rings
+cc -shared -fPIC -o /run/kernel/answers.so -x c - <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int open64(const char *path, int flags, ...) {
+    int (*real)(const char *, int, ...) = dlsym(RTLD_NEXT, "open64");
+    va_list rest;
+    va_start(rest, flags);
+    int mode = va_arg(rest, int);
+    va_end(rest);
+    if (!strcmp(path, "/proc/self/mounts") && !access("/run/kernel/mounts", R_OK)) path = "/run/kernel/mounts";
+    return real(path, flags, mode);
+}
+
+int ioctl(int file, unsigned long request, ...) {
+    int (*real)(int, unsigned long, ...) = dlsym(RTLD_NEXT, "ioctl");
+    va_list rest;
+    va_start(rest, request);
+    void *data = va_arg(rest, void *);
+    va_end(rest);
+    struct ifreq *interface = data;
+    unsigned *values = request == 0x8946 ? (unsigned *)interface->ifr_data : 0;
+    char path[64] = "/run/kernel/rings/";
+    if (!values || values[0] != 0x10) return real(file, request, data);
+    FILE *ring = fopen(strncat(path, interface->ifr_name, IFNAMSIZ), "r");
+    if (!ring) return real(file, request, data);
+    int read = fscanf(ring, "%u %u", &values[5], &values[1]);
+    fclose(ring);
+    return read == 2 ? 0 : -1;
+}
+END
+printf '#!/bin/sh\nLD_PRELOAD=/run/kernel/answers.so exec /usr/bin/python3 "$@"\n' >/usr/local/sbin/python3
+chmod 755 /usr/local/sbin/python3
+"""
+"""What a kernel with NFS and with network cards answers: its table of mounts, and the rings of an interface."""
 DCGM = """
 cat >/run/dcgm.json <<'END'
 {"body": {"Overall Health": {"value": "Warning"}, "GPU": {"children": {"3": {"value": "Warning", "children": {"Errors":
@@ -148,6 +191,13 @@ END
 chmod 755 /usr/local/sbin/nvidia-imex-ctl"""
 """The lines of the real tool, for a domain with a host that does not answer."""
 
+RING = f"""{KERNEL}
+echo 1024 8192 >/run/kernel/rings/eth100
+mkdir -p /sys/class/net/eth100/statistics; cd /sys/class/net/eth100/statistics
+echo 80000000 >rx_packets; echo 9120 >rx_missed_errors
+"""
+"""A card that has dropped packets, and an eighth of the receive buffers that it can have."""
+
 ROWS: list[Row] = [
     gpu_row("gpu-count-differs", f"rm {GPU}/3.xml; rm -r {PCI}/0000:03:00.0", observed=3, expected=4, count=3, total=4),
     gpu_row("gpu-missing", f"rm {GPU}/3.xml", host=2, also=("gpu-count-differs",), observed=3, expected=4),
@@ -167,6 +217,15 @@ ROWS: list[Row] = [
         "GPU",
         15,
         gpus=["the GPU at 0000:02:00.0"],
+    ),
+    Row(
+        "gpu-lost",
+        f"rm {GPU}/2.xml; rm -r {PCI}/0000:02:00.0; "
+        + logged("NVRM: Xid (PCI:0000:02:00): 79, pid=1122, GPU has fallen off the bus."),
+        fleet="gpu",
+        also=("gpu-xid-logged", "gpu-count-differs"),
+        values={"devices": ["0000:02:00"]},
+        prepare=nothing,  # the numbers of the other GPUs change
     ),
     failing(
         "gpu-driver-mismatch",
@@ -294,6 +353,14 @@ ROWS: list[Row] = [
         observed="1000 Mbit/s",
     ),
     gpu_row(
+        "receive-ring-full",
+        RING,
+        interface="eth100",
+        observed=9120,
+        current=1024,
+        maximum=8192,
+    ),
+    gpu_row(
         "out-of-memory-logged",
         logged("Out of memory: Killed process 1234 (python) total-vm:1kB"),
         host=3,
@@ -305,6 +372,21 @@ ROWS: list[Row] = [
         "mount-not-answering", MOUNT.format(user=0), target="/data", kind="fuse.sshfs", observed="no answer in 5 s"
     ),
     Row("mount-missing", "umount /data", fleet="gpu", values={"target": "/data", "count": 3}, prepare=mounted),
+    Row(
+        "mount-options-differ",
+        "mount -o remount,bind,ro /data",
+        fleet="gpu",
+        values={"target": "/data", "setting": "access", "observed": "read-only"},
+        prepare=mounted,
+    ),
+    gpu_row(
+        "nfs-mount-soft",
+        f"{KERNEL}mkdir -p /nfs; cat /proc/self/mounts >/run/kernel/mounts\n"
+        "echo nas1:/nfs /nfs nfs4 rw,relatime,vers=4.2,soft,proto=tcp 0 0 >>/run/kernel/mounts",
+        host=2,
+        target="/nfs",
+        observed="soft",
+    ),
     gpu_row(
         "task-hung-logged",
         logged("INFO: task python:1234 blocked for more than 120 seconds."),

@@ -24,7 +24,7 @@ import pytest
 from doctor.remedy.catalog import load_playbooks
 from doctor.remedy.playbook import Playbook
 from tests.conftest import PREPARED
-from tests.faults.gpus import element
+from tests.faults.gpus import RING, element
 from tests.faults.versions import SITE, job, renamed
 from tests.hosts.fleet import Fleet, merge
 from tests.hosts.npu import npu_fleet
@@ -344,7 +344,20 @@ nvidia-peermem) mount -t tmpfs none /sys/module; mkdir /sys/module/nvidia_peerme
 *) exit 1 ;;
 esac
 """
+ETHTOOL = f"""{RING}
+cat >/usr/local/sbin/ethtool <<'END'
+#!/bin/sh
+read -r now most </run/kernel/rings/$2
+case $1 in
+-g) printf 'Ring parameters for %s:\\n' "$2"
+    printf '%s\\nRX:\\t\\t%s\\nTX:\\t\\t%s\\n' 'Pre-set maximums:' $most $most 'Current hardware settings:' $now 512 ;;
+-G) echo "$4 $most" >/run/kernel/rings/$2 ;;
+esac
+END
+chmod 755 /usr/local/sbin/ethtool
+"""
 GPU_FAULTS = {
+    "receive-ring-full": ("enlarge-receive-rings", ETHTOOL),
     "gpu-persistence-off": ("switch-persistence-on", element(1, "persistence_mode", "Enabled", "Disabled")),
     "fabric-manager-not-running": (
         "start-fabric-manager",
@@ -361,6 +374,7 @@ GPU_FAULTS = {
 GPU_STATE = """\
 ls -d /sys/module/nvidia_peermem 2>/dev/null || echo no module
 cat /sys/devices/system/cpu/cpufreq/policy0/scaling_governor /proc/sys/kernel/numa_balancing /run/fabric
+cat /run/kernel/rings/eth100
 grep -c persistence_mode.Disabled /run/gpu/*.xml
 grep -rs . /etc/tmpfiles.d /etc/modules-load.d /etc/sysctl.d || true
 """

@@ -42,7 +42,12 @@ from doctor.smoke.protocol import parse_message
 from tests.smoke.stub import ENDS, WAITS, Client, gone
 from tests.test_collector import PYTHONS
 
-FREEZER = Path("/sys/fs/cgroup/freezer")
+UNIFIED = Path("/sys/fs/cgroup/unified")
+FREEZERS = {
+    1: (Path("/sys/fs/cgroup/freezer"), ("freezer.state", "FROZEN", "THAWED")),
+    2: (UNIFIED if UNIFIED.is_dir() else UNIFIED.parent, ("cgroup.freeze", "1", "0")),
+}
+"""By version of the control groups: the folder, and the file that freezes with its two states."""
 MEMORY = Path("/sys/fs/cgroup/memory")
 PIDS = Path("/sys/fs/cgroup/pids")
 
@@ -445,21 +450,26 @@ def live(rank, box, say, orders):
         assert sum(line.get("event", {}).get("ev") == "note" for line in client.heard) == 1500
 
 
-@pytest.mark.skipif(not FREEZER.is_dir() or os.geteuid() != 0, reason="needs root and the freezer of cgroup v1")
-def test_a_frozen_rank_cannot_hold_up_the_end(client: Client) -> None:
-    folder = FREEZER / f"doctor-test-{os.getpid()}"
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_frozen_rank_cannot_hold_up_the_end(client: Client, version: int) -> None:
+    parent, (file, frozen, thawed) = FREEZERS[version]
+    if not parent.is_dir() or (version == 2 and not (parent / "cgroup.controllers").exists()):
+        pytest.skip(f"there is no tree of version {version}")
+    folder = parent / f"doctor-test-{os.getpid()}"
     folder.mkdir()
     try:
         running(client, world=1)
         pid = max(client.pids())
         (folder / "cgroup.procs").write_text(str(pid))
-        (folder / "freezer.state").write_text("FROZEN")
+        (folder / file).write_text(frozen)
         while client.until("snap").get("process") != "F":
             pass
         client.tell("end")
-        assert [left[0] for left in client.until("bye", 3)["left"]] == [pid]
+        # Version 2 lets a frozen process be killed, version 1 does not.
+        assert [left[0] for left in client.until("bye", 3)["left"]] == [pid] * (version == 1)
     finally:
-        (folder / "freezer.state").write_text("THAWED")
+        (folder / file).write_text(thawed)
         assert gone(client)
         remove(folder)
 

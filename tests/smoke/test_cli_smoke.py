@@ -68,6 +68,7 @@ class TestTwoRanksOnThisMachine:
         again = doctor("smoke", "--json", "--from", str(path))
         assert (again.returncode, again.stdout) == (live.returncode, live.stdout)
 
+    @pytest.mark.proves("smoke-fleet-slow")
     def test_a_fleet_that_is_slower_than_its_baseline(self, tmp_path: Path) -> None:
         """Against its own speeds nothing is slow; against a hundred times of them everything is."""
         path, one_layout = tmp_path / "baseline", ("--layout", "dp=2", "--json")

@@ -87,6 +87,7 @@ def test_sound_ranks_do_all_work_and_nothing_is_said_of_them(sound: Ranks) -> No
 
 
 @pytest.mark.sample
+@pytest.mark.proves("smoke-device-miscomputes")
 def test_a_torch_that_computes_and_copies_wrongly() -> None:
     ranks = devices_of(PATCHED_TORCH)
     found = {
@@ -126,6 +127,7 @@ def quota() -> Iterator[Path]:
 
 
 @pytest.mark.sample
+@pytest.mark.proves("smoke-device-slow")
 def test_a_rank_that_a_real_quota_holds_back_is_slow(quota: Path) -> None:
     ranks = devices_of(JOIN.replace("FOLDER", str(quota)))
     (finding,) = findings(ranks, "smoke-device-slow")
@@ -136,6 +138,7 @@ def test_a_rank_that_a_real_quota_holds_back_is_slow(quota: Path) -> None:
 
 
 @pytest.mark.sample
+@pytest.mark.proves("smoke-device-below-floor")
 def test_a_memory_below_what_its_vendor_expects() -> None:
     """A CPU in the place of a GPU that is a hundred times as quick."""
     faults = 'def device_model(ctx):\n    return "NVIDIA H100 80GB HBM3"\n'

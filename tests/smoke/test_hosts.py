@@ -107,6 +107,7 @@ def drop(*rules: str) -> str:
 
 
 @pytest.mark.sample
+@pytest.mark.proves("smoke-network-silent")
 @pytest.mark.parametrize("ways", [pytest.param("both", marks=pytest.mark.full), "one"])
 def test_a_link_between_two_hosts_that_drops_everything(smoke: Callable[..., Any], fleet: Fleet, ways: str) -> None:
     one, two = fleet.hosts[1], fleet.hosts[2]
@@ -139,6 +140,7 @@ def test_a_host_that_reaches_nobody_but_us(smoke: Callable[..., Any], fleet: Fle
 
 
 @pytest.mark.sample
+@pytest.mark.proves("smoke-host-silent")
 def test_a_host_that_falls_silent(smoke: Callable[..., Any], fleet: Fleet) -> None:
     code, report = smoke(at=(1, "ip link set eth0 down"), hosts=fleet.hosts[:3])
     assert code == 10
@@ -157,6 +159,7 @@ def test_a_short_loss_of_contact_is_no_finding(smoke: Callable[..., Any], fleet:
     assert code == 0
 
 
+@pytest.mark.proves("smoke-host-unobserved")
 @pytest.mark.full
 def test_a_host_whose_reports_stop_while_it_trains(smoke: Callable[..., Any], fleet: Fleet) -> None:
     code, report = smoke("--steps", "100", *["--layout", "dp=4", "--layout", "dp=2,tp=2"] * 3, at=(1, SSH_DROPPED))
@@ -188,6 +191,7 @@ def test_a_master_address_that_one_host_resolves_wrongly(smoke: Callable[..., An
 
 
 @pytest.mark.sample
+@pytest.mark.proves("smoke-rank-never-joined")
 def test_a_firewall_before_the_port_that_the_ranks_meet_at(smoke: Callable[..., Any], fleet: Fleet) -> None:
     fleet.nft(fleet.hosts[0], drop(f"ip saddr {fleet.addresses[fleet.hosts[2]]} tcp dport 29500 drop")[5:-1])
     code, report = smoke("--master-port", "29500", hosts=fleet.hosts[:3])
@@ -196,6 +200,7 @@ def test_a_firewall_before_the_port_that_the_ranks_meet_at(smoke: Callable[..., 
     assert "does not answer" in said(report, "smoke-rank-never-joined")
 
 
+@pytest.mark.proves("smoke-rank-not-started")
 def test_a_host_without_torch(smoke: Callable[..., Any], fleet: Fleet) -> None:
     code, report = smoke("--python", "/usr/bin/python3", hosts=fleet.hosts[:2])
     assert code == 10
@@ -216,6 +221,7 @@ OLD_NUMPY = "import numpy; numpy.__version__ = '1.0.3'\n"
 
 
 @pytest.mark.sample
+@pytest.mark.proves("smoke-numpy-missing", "smoke-version-differs")
 def test_hosts_with_other_versions_and_without_numpy(smoke: Callable[..., Any], fleet: Fleet) -> None:
     """The masks of all hosts differ then: the host without NumPy is the cause, and the only one that is blamed."""
     for host, site in zip(fleet.hosts, ("", WITHOUT_NUMPY, OLD_NUMPY, ""), strict=True):
@@ -230,6 +236,7 @@ def test_hosts_with_other_versions_and_without_numpy(smoke: Callable[..., Any], 
     }
 
 
+@pytest.mark.proves("smoke-loader-failed")
 @pytest.mark.full
 def test_a_host_with_one_megabyte_of_shared_memory(smoke: Callable[..., Any], fleet: Fleet) -> None:
     fleet.renew(fleet.hosts[3], shm="1m")
@@ -271,6 +278,7 @@ def test_a_link_that_is_slow(smoke: Callable[..., Any], fleet: Fleet) -> None:
 BRIDGE = "ip link add docker0 type bridge && ip address add 172.17.0.1/16 dev docker0 && ip link set docker0 up"
 
 
+@pytest.mark.proves("smoke-environment-fails")
 @pytest.mark.full
 def test_an_interface_of_the_jobs_that_nobody_else_reaches(smoke: Callable[..., Any], fleet: Fleet) -> None:
     """The real job hangs in its rendezvous: each host's bridge has the same address."""

@@ -404,6 +404,7 @@ def test_the_port_to_meet_at_is_taken() -> None:
     assert not a.told("start")
 
 
+@pytest.mark.proves("smoke-budget-spent")
 def test_the_budget_is_spent() -> None:
     wish = SmokeOptions(backend="gloo", ranks_per_host=2, budget=0.5)
     smoked, a, _ = play(agent("b", lambda ranks: [*life(ranks, STAGES[:3]), *alive(ranks)]), wish=wish)

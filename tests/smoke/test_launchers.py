@@ -38,6 +38,16 @@ from doctor.cli.smoke_launched import spawned
 if __name__ == "__main__":
     torch.multiprocessing.spawn(spawned, (2, sys.argv[1:]), 2)
 """
+CPUS = sorted(os.sched_getaffinity(0))
+BINDINGS = [
+    ("TORCHRUN", "", False),
+    (f"taskset -c {CPUS[-1]} TORCHRUN", "", True),
+    ("TORCHRUN", "GOMP_CPU_AFFINITY=0-1", True),
+    ("MPIRUN", "--bind-to none", False),
+    ("MPIRUN", "--bind-to core", False),
+    ("MPIRUN", f"--cpu-set {CPUS[-1]} --bind-to core:overload-allowed", True),
+]
+"""A command, the binding by the launcher or by a variable, and whether the ranks then share a CPU."""
 
 
 def environment(**values: Any) -> dict[str, str]:
@@ -190,6 +200,20 @@ class TestHealthy:
         done = launched(*mpirun, *RUN, *SHORT)
         assert done.code == 0, done.err
         healthy(done.report, "mpirun")
+
+    @pytest.mark.full
+    @pytest.mark.skipif(len(CPUS) < 2, reason="this machine has no second CPU")
+    @pytest.mark.parametrize(("before", "binding", "sharing"), BINDINGS, ids=str)
+    def test_ranks_and_the_cpus_that_a_launcher_binds_them_to(self, before: str, binding: str, sharing: bool) -> None:
+        torchrun = f"{sys.executable} -m torch.distributed.run --nproc-per-node 2 -m doctor.smoke"
+        mpirun = f"mpirun --allow-run-as-root --oversubscribe -np 2 BINDING {' '.join(RUN)}"
+        command = before.replace("TORCHRUN", torchrun).replace("MPIRUN", mpirun).replace("BINDING", binding)
+        variables = dict([binding.split("=")]) if binding.startswith("GOMP") else {}
+        done = launched(*command.split(), *SHORT, **variables)
+        assert done.code == 0, done.err
+        (outcome,) = [one for one in done.report["outcomes"] if one["check"] == "smoke-ranks-share-cpu"]
+        assert [finding["values"]["ranks"] for finding in outcome["findings"]] == [[0, 1]] * sharing
+        assert not outcome["unknown"]
 
     @pytest.mark.sample
     def test_msrun_style_variables_with_a_scheduler(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.smoke.ranks import Ranks
 
 pytestmark = pytest.mark.torch
 GUILTY = 2
+CPUS = sorted(os.sched_getaffinity(0))
 
 SLOW_WORK = """
 def slowed(work):
@@ -91,6 +93,14 @@ def select_device(plan, rank):
     return torch.device("cpu"), {"index": rank, "name": "stand-in", "id": "GPU-%d" % (rank % 3)}, lambda: None
 """
 
+BOUND = """
+run_unbound = run_rank
+
+def run_rank(orders, rank, events, recorder):
+    os.sched_setaffinity(0, CPUS)
+    run_unbound(orders, rank, events, recorder)
+"""
+
 
 def said(
     name: str,
@@ -116,6 +126,7 @@ def said(
 
 
 @pytest.mark.sample
+@pytest.mark.proves("smoke-input-slow", "smoke-rank-slow")
 @pytest.mark.parametrize("work", ["compute", "input"])
 def test_a_slow_rank_is_told_by_what_it_is_slow_in(work: str) -> None:
     faults = SLOW_WORK.format(work=f"{work}_work")
@@ -127,6 +138,24 @@ def test_a_slow_rank_is_told_by_what_it_is_slow_in(work: str) -> None:
 
 
 @pytest.mark.sample
+@pytest.mark.proves("smoke-ranks-share-cpu")
+@pytest.mark.skipif(len(CPUS) < 2, reason="this machine has no second CPU")
+@pytest.mark.parametrize(
+    ("cpus", "sharing"),
+    [
+        (f"{{{CPUS[-1]}}}", [0, 1]),
+        (f"{{{CPUS}[rank]}}", []),
+        (f"{CPUS}", []),
+    ],
+    ids=["one CPU", "a CPU each", "all CPUs"],
+)
+def test_ranks_that_are_bound_to_one_cpu(cpus: str, sharing: list[int]) -> None:
+    """The pace stage moves unbound ranks from CPU to CPU, which is no binding."""
+    findings = said("smoke_ranks_share_cpu", BOUND.replace("CPUS", cpus), ["start", "pace"], world=2)
+    assert [finding.values["ranks"] for finding in findings] == [sharing] * bool(sharing)
+
+
+@pytest.mark.proves("smoke-host-slow")
 def test_a_rank_whose_exchanges_are_all_slow() -> None:
     faults = SLOW_EXCHANGE.replace("WHEN", "2 in (self.rank, peer)")
     (finding,) = said("smoke_host_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
@@ -135,6 +164,7 @@ def test_a_rank_whose_exchanges_are_all_slow() -> None:
 
 
 @pytest.mark.sample
+@pytest.mark.proves("smoke-link-slow")
 def test_a_pair_of_ranks_whose_exchanges_are_slow() -> None:
     faults = SLOW_EXCHANGE.replace("WHEN", "{self.rank, peer} == {2, 4}")
     (finding,) = said("smoke_link_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
@@ -143,6 +173,7 @@ def test_a_pair_of_ranks_whose_exchanges_are_slow() -> None:
 
 
 @pytest.mark.sample
+@pytest.mark.proves("smoke-collective-wrong")
 def test_a_wrong_sum_on_one_rank() -> None:
     (finding,) = said("smoke_collective_wrong", WRONG_SUM, ["collectives"])
     assert finding.values["ranks"] == [GUILTY]
@@ -196,11 +227,13 @@ def test_a_rare_flip_is_found_and_laid_at_its_rank(every: int, soak: float) -> N
 
 
 @pytest.mark.sample
+@pytest.mark.proves("smoke-learning-differs")
 def test_a_wrong_sum_in_the_learning_stage_alone() -> None:
     [one] = said("smoke-learning-differs", LATE_SUM, ["start", "rendezvous", "learning"])
     assert one.values["ranks"] == [GUILTY]
 
 
+@pytest.mark.proves("smoke-device-wrong")
 @pytest.mark.parametrize(
     ("faults", "words"),
     [(WRONG_DEVICE, "rank 2 has GPU 1; expected GPU 2"), (SHARED_DEVICE, "ranks 0 and 3 are all on GPU GPU-0")],

@@ -1,5 +1,6 @@
 """The events of the smoke run's ranks, host by host; one module a stage."""
 
+from doctor.facts.smoke.binding import CpuBinding, RankBound, SmokeBinding
 from doctor.facts.smoke.collectives import (
     CollectiveChecked,
     CollectiveTimes,
@@ -37,6 +38,7 @@ __all__ = [
     "CollectiveTimes",
     "CollectiveWrong",
     "ConnectFailed",
+    "CpuBinding",
     "DeviceMiscomputed",
     "DeviceTimes",
     "DeviceUntested",
@@ -49,6 +51,7 @@ __all__ = [
     "NativeResult",
     "PaceTimes",
     "PairTimes",
+    "RankBound",
     "RankDevice",
     "RankExited",
     "RankFailed",
@@ -56,6 +59,7 @@ __all__ = [
     "ReferenceBlocks",
     "ReferenceRun",
     "ReferenceUpdate",
+    "SmokeBinding",
     "SmokeCollectives",
     "SmokeDevices",
     "SmokeLearning",

@@ -92,6 +92,7 @@ class SmokeCollectives(StageFact, frozen=True):
     """What each rank of the host got from every collective, on each process group."""
 
     stage = "collectives"
+    every_rank = True
     event_types = (
         CollectiveChecked,
         CollectiveWrong,

@@ -55,6 +55,7 @@ class SmokeDevices(StageFact, frozen=True):
 
     stage = "devices"
     event_types = (DeviceTimes, DeviceMiscomputed, DeviceUntested)
+    every_rank = True
 
     times: tuple[DeviceTimes, ...] = ()
     wrong: tuple[DeviceMiscomputed, ...] = ()

@@ -52,6 +52,8 @@ class StageFact(Fact, frozen=True):
     stage: ClassVar[str]
     event_types: ClassVar[tuple[type[RankEvent], ...]]
     """What ranks emit in the stage: the only list of it. Each event's fields are in its own class."""
+    every_rank: ClassVar[bool] = False
+    """Every rank has something to report: one that reported nothing is unread."""
 
     @classmethod
     def read_report(cls, answer: ProbeAnswer) -> RankReport[RankEvent]:

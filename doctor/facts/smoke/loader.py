@@ -28,6 +28,7 @@ class SmokeLoader(StageFact, frozen=True):
 
     stage = "loader"
     event_types = (LoaderResult,)
+    every_rank = True
 
     loaded: tuple[LoaderResult, ...] = ()
 

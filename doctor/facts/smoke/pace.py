@@ -18,6 +18,7 @@ class SmokePace(StageFact, frozen=True):
 
     stage = "pace"
     event_types = (PaceTimes,)
+    every_rank = True
 
     paced: tuple[PaceTimes, ...] = ()
 

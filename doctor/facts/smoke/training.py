@@ -94,6 +94,7 @@ class SmokeTraining(StageFact, frozen=True):
     """Every step of every layout on the host's ranks, and the reference run."""
 
     stage = "training"
+    every_rank = True
     event_types = (
         ReferenceRun,
         ReferenceBlocks,

@@ -8,20 +8,9 @@ import msgspec
 
 from doctor.engine.fact import Output
 from doctor.engine.smoke_failures import FAILURE_KINDS
-from doctor.facts.smoke import (
-    SmokeCollectives,
-    SmokeDevices,
-    SmokeLoader,
-    SmokePace,
-    SmokePairs,
-    SmokeStart,
-    SmokeTraining,
-)
+from doctor.facts.smoke import SmokePairs, SmokeStart
 from doctor.smoke.model import Failure, SmokePlan, SmokeRun
 from doctor.smoke.protocol import STAGE_FACTS, RankEvent, StageFinished
-
-_EVERY_RANK = (SmokeDevices, SmokeCollectives, SmokeTraining, SmokeLoader, SmokePace)
-"""Facts that every rank has something to say of."""
 
 
 def fact_outputs(
@@ -48,7 +37,7 @@ def fact_outputs(
             "why": why,
             "because": because,
             "planned": planned,
-            "ranks": sorted(host_ranks) if fact in _EVERY_RANK else [],
+            "ranks": sorted(host_ranks) if fact.every_rank else [],
             "events": stage_events,
         }
         by_fact[fact.__name__] = {"": Output(out=msgspec.json.encode(body).decode())}

@@ -23,6 +23,7 @@ from doctor.smoke.programs.worker.mindspore_comm import (
     mindspore,
     np,
 )
+from doctor.smoke.programs.worker.processes import cpu_binding
 from doctor.smoke.programs.worker.rng import HIDDEN, MASKED_PER_ROW, SEQUENCE_LENGTH, VOCABULARY
 from doctor.smoke.programs.worker.stage_collectives import roots_to_test
 from doctor.smoke.programs.worker.values import digest, finite_or_none, json_number
@@ -216,6 +217,7 @@ def run_mindspore_rank(orders: dict[str, Any], rank: int, events: EventWriter, r
     """All stages of one rank."""
     plan = orders["plan"]
     faulthandler.register(signal.SIGUSR1, file=orders["stacks"][str(rank)], all_threads=True, chain=False)
+    events.emit("bound", **cpu_binding())
     events.emit("stage", stage="start", seconds=0.0)
     recorder.stage, started = STAGES.index("rendezvous"), time.monotonic()
     join_mindspore_ranks(orders, events, rank)

@@ -1,4 +1,4 @@
-"""The end of a process follows the end of the process that started it."""
+"""A rank as a process: it ends with the one that started it, and may run on some of the CPUs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import fcntl
 import os
 import select
 import signal
+import threading
+from collections.abc import Iterable
 
 PR_SET_PDEATHSIG = 1
 F_SETSIG = 10
+MOST_CPUS = 8192  # numbers of CPUs that a kernel may have
 
 
 def die_with_parent(parent: int) -> None:
@@ -37,3 +40,37 @@ def die_with_agent(agent: int) -> None:
     stdin.register(0, 0)
     if stdin.poll(0):  # already closed
         os._exit(0)
+
+
+def cpu_binding() -> dict[str, str]:
+    """``cpus``: those on which the calling thread may run; ``permitted``: those on which its control group lets it run.
+
+    A list that the kernel does not tell is empty. A thread of its own tries all CPUs, and the kernel gives it those
+    that the control group permits: sched_setaffinity(2), "the set of CPUs on which the thread actually runs will be the
+    intersection". The CPUs of the calling thread stay as they are.
+    """
+    found = {"cpus": "", "permitted": ""}
+
+    def widen() -> None:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, range(MOST_CPUS))
+            found["permitted"] = listed_numbers(os.sched_getaffinity(0))
+
+    with contextlib.suppress(OSError):
+        found["cpus"] = listed_numbers(os.sched_getaffinity(0))
+    with contextlib.suppress(RuntimeError):  # no thread can be started
+        thread = threading.Thread(target=widen)
+        thread.start()
+        thread.join()
+    return found
+
+
+def listed_numbers(numbers: Iterable[int]) -> str:
+    """Such as ``0-3,8``."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)

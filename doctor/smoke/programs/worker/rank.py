@@ -18,6 +18,7 @@ from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 from doctor.smoke.programs.worker.libraries import numpy, torch
+from doctor.smoke.programs.worker.processes import cpu_binding
 from doctor.smoke.programs.worker.rendezvous import init_process_group
 
 ERROR_STATUS = 13
@@ -45,6 +46,7 @@ def run_rank(orders: dict[str, Any], rank: int, events: EventWriter, recorder: F
     """All stages of one rank."""
     plan = orders["plan"]
     faulthandler.register(signal.SIGUSR1, file=orders["stacks"][str(rank)], all_threads=True, chain=False)
+    events.emit("bound", **cpu_binding())
     if plan["backend"] == "gloo":
         torch.set_num_threads(1)
     started = time.monotonic()

@@ -1,0 +1,109 @@
+"""The receive rings of a host's network cards, and the packets that found no room in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+
+
+def read_rings(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: the receive ring of each physical network card; its counters a second later if it may be full.
+
+    The ring is asked for with ETHTOOL_GRINGPARAM (0x10) of SIOCETHTOOL (0x8946), as ``ethtool -g`` does.
+    """
+    import _socket
+    import array
+    import fcntl
+    import struct
+    import time
+
+    from doctor.remote.runtime.reading import matching_paths
+
+    def counters(name: str) -> list[int]:
+        values = []
+        for counter in ("rx_packets", "rx_missed_errors", "rx_fifo_errors"):
+            try:
+                with open("/sys/class/net/" + name + "/statistics/" + counter) as file:
+                    values.append(int(file.read()))
+            except (OSError, ValueError):
+                values.append(0)
+        return [values[0], max(values[1:])]
+
+    asking = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+    cards = {}
+    for path in sorted(matching_paths("/sys/class/net/*/device"))[:256]:
+        name = path.split("/")[4]
+        ring = array.array("I", [0x10] + [0] * 8)
+        request = struct.pack("16sP", name.encode("utf-8", "surrogateescape")[:15], ring.buffer_info()[0])
+        try:
+            fcntl.ioctl(asking.fileno(), 0x8946, request + bytes(16))
+        except OSError:
+            continue
+        if ring[1]:
+            cards[name] = {"current": ring[5], "maximum": ring[1], "before": counters(name)}
+    asking.close()
+    full = [name for name, card in cards.items() if card["current"] < card["maximum"] and card["before"][1]]
+    if full:
+        time.sleep(1)
+    for name in full:
+        cards[name]["after"] = counters(name)
+    return cards
+
+
+class _Card(msgspec.Struct, frozen=True):
+    """What `read_rings` returns of one card."""
+
+    current: int
+    maximum: int
+    before: tuple[int, int]
+    after: tuple[int, int] | None = None
+
+
+class ReceiveRing(msgspec.Struct, frozen=True):
+    """One card's ring of buffers for packets that arrive."""
+
+    current: int
+    """Buffers."""
+    maximum: int
+    """That the card can have."""
+    packets: int = 0
+    """Received since the card was started."""
+    dropped: int = 0
+    """That found no buffer."""
+    growth: int = 0
+    """Of ``dropped``, within the second in which they were watched."""
+
+
+class NicRings(Fact, frozen=True):
+    """The receive rings of the host's physical network cards, of those whose driver tells them.
+
+    Raw output, as JSON; counters are packets and drops::
+
+        {"ens1f0np0": {"current": 1024, "maximum": 8192, "before": [81422871, 9120], "after": [81423004, 9120]},
+         "eno1": {"current": 4096, "maximum": 4096, "before": [1200, 0]}}
+    """
+
+    probe = ask(read_rings, requires="/sys/class/net")
+
+    rings: dict[str, ReceiveRing]
+    """By interface."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> NicRings:
+        cards = msgspec.convert(answer.json(), dict[str, _Card])
+        if not cards:
+            raise Absent("no physical network card whose driver tells the size of its ring")
+        return cls(
+            rings={
+                name: ReceiveRing(
+                    card.current,
+                    card.maximum,
+                    *(card.after or card.before),
+                    growth=max(0, card.after[1] - card.before[1]) if card.after else 0,
+                )
+                for name, card in cards.items()
+            }
+        )

@@ -1,4 +1,4 @@
-"""Open MPI's choice and pairing of interfaces, by its sources; `python -m tests.attack interfaces` has mpirun beside."""
+"""Open MPI's choice and pairing of interfaces. `python -m tests.attack interfaces` has a real mpirun beside it."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ class Ground:
     def environ(self, one: World) -> dict[str, str]:
         """The variables of the shell that starts the job."""
         by_hand = {"MASTER_ADDR": one.master, "MASTER_PORT": "29500", "WORLD_SIZE": "3"}
-        return {**one.environ, **(by_hand if one.launcher == "hand" else {})}
+        return {**(by_hand if one.launcher == "hand" else {}), **one.environ}
 
     def run(self, one: World, seconds: int) -> JobEnd:
         """The real job. ``seconds``: its timeouts."""

@@ -6,6 +6,7 @@ from doctor.facts.gpu import GpuCards
 from doctor.facts.interfaces import Interfaces, only_usable, usable_names
 from doctor.facts.names import HostNames
 from doctor.facts.npu import NpuInventory
+from doctor.facts.socket_choice import SocketChoice
 from doctor.facts.socket_peers import FleetSockets, unreachable, unused_names
 from doctor.job import LaunchConfig
 from doctor.job.variables import HCCL_ADDRESS, MINDSPORE_ADDRESS, OPENMPI_INTERFACES
@@ -39,7 +40,9 @@ def interface_doubtful(
     HCCL documentation, HCCL_SOCKET_IFNAME; NCCL documentation, NCCL_SOCKET_IFNAME; UCX documentation, UCX_NET_DEVICES;
     Open MPI documentation, btl_tcp_if_include. Interfaces of container engines are recognised by how their names begin
     (docker, br-, virbr, veth, cni, flannel, cali and others); bonds, VLANs, macvlans and bridges of other names are
-    network interfaces like any. What Open MPI does was measured with 4.1. This verdict can be wrong where the addresses
+    network interfaces like any. What Open MPI does is judged by its sources, `opal/mca/btl/tcp` of 4.1 and 5.0 and
+    `opal/mca/reachable/weighted`, and measured with 4.1.4 and 5.0; where it depends on the release, on IPv6 in the
+    build, or on which host connects first, the verdict is unknown. This verdict can be wrong where the addresses
     behind such a bridge are routed between the hosts, as some Kubernetes networks do; and for Open MPI where the
     program sends nothing by MPI: one whose ranks have MASTER_ADDR, or MindSpore's variables, is not judged.
     """
@@ -47,17 +50,14 @@ def interface_doubtful(
         raise Skip(ONE_HOST)
     fleet = FleetSockets(interfaces, names, launch, npus or {}, gpus or {})
     found: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
-    for choices in fleet.choices():
-        errors = {one.host for one in unreachable(choices, interfaces)}
-        for host, choice in choices.items():
-            link = interfaces[host].link(choice.interface)
-            if host not in errors and link and link.is_container_bridge:
-                what = f"{choice.library} takes {choice.interface} by {choice.source}"
-                found[what, choice.setting, "it leads to the host's own containers", choice.interface].append(host)
-    for entry, hosts, doubt in fleet.openmpi_doubts():
-        reason = f"{doubt}; a program that sends by MPI hangs or ends"
-        what = f"Open MPI uses every interface, also {entry.interface}"
-        found[what, OPENMPI_INTERFACES[0], reason, entry.interface] += hosts
+    for host, choice in _container_bridges(fleet):
+        what = f"{choice.library} takes {choice.interface} by {choice.source}"
+        found[what, choice.setting, "it leads to the host's own containers", choice.interface].append(host)
+    traffic = fleet.openmpi_traffic()
+    for fault in traffic.faults if traffic else ():
+        reason = f"{fault.reason}; a program that sends by MPI hangs or ends"
+        what = f"Open MPI sends over {fault.interface}"
+        found[what, OPENMPI_INTERFACES[0], reason, fault.interface] += fault.hosts
     for setting in (HCCL_ADDRESS, MINDSPORE_ADDRESS):
         address = "" if setting == HCCL_ADDRESS and not npus else launch.env.get(setting, "")
         owner = fleet.holder(address) if address and not launch.env_by_host else ""
@@ -69,6 +69,8 @@ def interface_doubtful(
             if fleet.uses_openmpi and variable in OPENMPI_INTERFACES:
                 continue  # interface-setting-wrong reports it
             found[f"{variable} names {name}", variable, "there is no such interface", name].append(host)
+    if traffic and not found:
+        traffic.raise_doubt()
     for (what, setting, reason, observed), hosts in found.items():
         yield Finding(
             "{what}: {reason}",
@@ -80,3 +82,12 @@ def interface_doubtful(
             expected=usable_names(interfaces[hosts[0]]),
             nic=only.label if (only := only_usable(interfaces[hosts[0]])) else None,
         )
+
+
+def _container_bridges(fleet: FleetSockets) -> Iterator[tuple[str, SocketChoice]]:
+    for choices in fleet.choices():
+        errors = {one.host for one in unreachable(choices, fleet.interfaces)}
+        for host, choice in choices.items():
+            link = fleet.interfaces[host].link(choice.interface)
+            if host not in errors and link and link.is_container_bridge:
+                yield host, choice

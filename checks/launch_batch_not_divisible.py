@@ -24,9 +24,11 @@ def launch_batch_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     integrations/deepspeed.py, "config values that mismatch TrainingArguments values"
     (https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/deepspeed.py); MindSpore,
     TransformerOpParallelConfig, micro_batch_num
-    (https://www.mindspore.cn/docs/en/r1.9/api_python/transformer/mindspore.nn.transformer.TransformerOpParallelConfig.html).
+    (https://www.mindspore.cn/docs/en/r1.9/api_python/transformer/mindspore.nn.transformer.TransformerOpParallelConfig.html);
+    LLaMA-Factory v1 core/utils/batching.py, "Global batch size must be divisible by DP size and micro batch size"
+    (https://github.com/hiyouga/LLaMA-Factory).
     """
-    yield from apply_rules(training, _megatron, _interleaved, _deepspeed, _trainer, _micro_batches)
+    yield from apply_rules(training, _megatron, _interleaved, _deepspeed, _trainer, _micro_batches, _llama_factory)
 
 
 def _data_ranks(view: View) -> int:
@@ -156,4 +158,26 @@ def _micro_batches(view: View) -> Iterator[Finding]:
             stages=stages,
             observed=count,
             expected=f"at least {stages}",
+        )
+
+
+def _llama_factory(view: View) -> Iterator[Finding]:
+    if view.framework != "llamafactory":
+        raise NotGiven("batch")
+    batch, micro, world, context = (
+        view.number("batch"),
+        view.number("micro_batch", 1),
+        view.number("world_size"),
+        view.number("context", 1),
+    )
+    if world % context:
+        raise NotGiven("data")  # another check's finding
+    ranks = view.number("data", world // context)
+    if batch % (micro * ranks):
+        yield Finding(
+            "the global batch at {where} is no multiple of {step}, a micro batch on each data parallel rank",
+            where=view.place("batch"),
+            step=micro * ranks,
+            observed=f"{view.listed('batch', 'micro_batch')}, {ranks} data parallel ranks",
+            expected=f"a multiple of {micro * ranks}",
         )

@@ -25,9 +25,10 @@ def launch_ranks_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     (https://github.com/huggingface/accelerate/blob/main/src/accelerate/parallelism_config.py); InternEvo
     parallel_context.py, check_sanity (https://github.com/InternLM/InternEvo); axolotl utils/distributed.py, "The
     configured parallelisms are incompatible with the current world size" (https://github.com/axolotl-ai-cloud/axolotl);
-    ParallelDims of torchtune and torchtitan, "Invalid parallel dims" (https://github.com/pytorch/torchtitan).
+    ParallelDims of torchtune and torchtitan, "Invalid parallel dims" (https://github.com/pytorch/torchtitan);
+    LLaMA-Factory v1 accelerator/interface.py, "must equal to world_size" (https://github.com/hiyouga/LLaMA-Factory).
     """
-    yield from apply_rules(training, _total, _experts, _shards, _mesh, _weights)
+    yield from apply_rules(training, _total, _experts, _shards, _mesh, _weights, _optimizers, _llama_factory)
 
 
 def _sizes(view: View) -> tuple[str, ...]:
@@ -155,3 +156,38 @@ def _shards(view: View) -> Iterator[Finding]:
             expected=f"{'exactly' if view.framework == 'fsdp' else 'a divisor of'} {world}, "
             f"from {view.listed('world_size')}",
         )
+
+
+def _optimizers(view: View) -> Iterator[Finding]:
+    """Megatron-LM divides the data parallel and context parallel ranks into copies of the optimizer (HSDP)."""
+    if view.framework != "megatron":
+        raise NotGiven("optimizer_copies")
+    copies, parts = view.number("optimizer_copies"), view.number("tensor", 1) * view.number("pipeline", 1)
+    world = view.number("world_size")
+    if world % parts == 0 and world // parts % copies:
+        yield Finding(
+            "the copies of the optimizer at {where} do not fit {ranks} ranks",
+            where=view.place("optimizer_copies"),
+            ranks=world,
+            observed=f"{view.listed('optimizer_copies')}, {world // parts} data and context parallel ranks",
+            expected=f"a divisor of {world // parts}",
+        )
+
+
+def _llama_factory(view: View) -> Iterator[Finding]:
+    """LLaMA-Factory v1: two meshes of all ranks; a size that is not given is the rest."""
+    if view.framework != "llamafactory":
+        raise NotGiven("sizes")
+    for names in (("replicate", "shard"), ("context", "data")):
+        if not view.has(*names):
+            continue
+        world, exact = view.number("world_size"), view.has(names[1])
+        product = view.number(names[0], 1) * (view.number(names[1]) if exact else 1)
+        if product != world if exact else world % product:
+            yield Finding(
+                "the parallel sizes at {where} do not fit {ranks} ranks",
+                where=view.place(*names),
+                ranks=world,
+                observed=f"a product of {product}: {view.listed(*names)}",
+                expected=f"{'exactly' if exact else 'a divisor of'} {world}, from {view.listed('world_size')}",
+            )

@@ -2,8 +2,11 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
 from doctor.job.training import NotGiven, TrainingLaunch, View, apply_rules
+from doctor.job.training.model import CUDA_QUEUES
 
 SHARDING = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2", "_hybrid_shard_zero2")
+DATA_SHARDING = ("no_shard", "optim", "optim_grads", "optim_grads_params")
+"""Choices of Megatron-LM's --data-parallel-sharding-strategy."""
 
 
 TENSOR_MODES = ("mtp", "msp", "fsp", "isp")
@@ -29,10 +32,23 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     (https://docs.pytorch.org/docs/stable/fsdp.html#torch.distributed.fsdp.ShardingStrategy); InternEvo,
     initialize/launch.py, `args_sanity_check`; axolotl, utils/schemas/validation.py, "deepspeed and fsdp cannot be used
     together"; LLaMA-Factory, hparams/parser.py, "Quantization is only compatible with the LoRA or OFT method" and
-    "Please specify `max_steps` in streaming mode".
+    "Please specify `max_steps` in streaming mode"; Megatron-LM arguments.py, "--use-torch-fsdp2 is not supported with
+    pipeline parallelism", "Megatron FSDP only supports fsdp_dtensor checkpoint format" and "FSDP always requires
+    CUDA_DEVICE_MAX_CONNECTIONS value large than one".
     """
     yield from apply_rules(
-        training, _precision, _repeated, _stage, _sharding, _schedule, _internevo, _axolotl, _quantized, _file
+        training,
+        _precision,
+        _repeated,
+        _stage,
+        _sharding,
+        _schedule,
+        _internevo,
+        _axolotl,
+        _quantized,
+        _file,
+        _torch_fsdp,
+        _megatron_fsdp,
     )
 
 
@@ -159,3 +175,42 @@ def _file(view: View) -> Iterator[Finding]:
         raise NotGiven("file")
     view.need("file")
     yield from ()
+
+
+def _torch_fsdp(view: View) -> Iterator[Finding]:
+    """What Megatron-LM refuses beside FSDP2 of PyTorch."""
+    if view.framework != "megatron" or not view.flag("fsdp2"):
+        raise NotGiven("fsdp2")
+    named = view.text("checkpoint_format")
+    pairs = [
+        (view.number("pipeline", 1) > 1, "pipeline", "no pipeline"),
+        (view.number("expert", 1) > 1, "expert", "no expert parallelism"),
+        (view.flag("distributed_optimizer"), "distributed_optimizer", "no --use-distributed-optimizer"),
+        (view.flag("fp16"), "fp16", "bf16 or float32"),
+        (named not in ("", "torch_dist", "torch_dcp"), "checkpoint_format", "torch_dist or torch_dcp"),
+    ]
+    yield from _refused_by_fsdp(view, "fsdp2", pairs)
+
+
+def _megatron_fsdp(view: View) -> Iterator[Finding]:
+    """What Megatron-LM refuses beside its own FSDP."""
+    if view.framework != "megatron" or not view.flag("megatron_fsdp"):
+        raise NotGiven("megatron_fsdp")
+    sharding = view.text("data_sharding")
+    pairs = [
+        (view.text("checkpoint_format") != "fsdp_dtensor", "checkpoint_format", "--ckpt-format fsdp_dtensor"),
+        (sharding not in ("", *DATA_SHARDING), "data_sharding", ", ".join(DATA_SHARDING)),
+    ]
+    yield from _refused_by_fsdp(view, "megatron_fsdp", pairs)
+
+
+def _refused_by_fsdp(view: View, switch: str, pairs: list[tuple[bool, str, str]]) -> Iterator[Finding]:
+    pairs.append((view.text(CUDA_QUEUES) == "1", CUDA_QUEUES, "unset, or more than 1"))
+    for refused, name, expected in pairs:
+        if refused:
+            yield Finding(
+                "Megatron-LM refuses FSDP with the settings at {where}",
+                where=view.place(name, switch),
+                observed=view.listed(switch, name),
+                expected=expected,
+            )

@@ -28,8 +28,9 @@ def launch_variable_not_read(
     its like, older ones NCCL_BLOCKING_WAIT. torch_npu, the source of each release: 26.1.0 is the first to read
     TORCH_HCCL_BLOCKING_WAIT, older ones read HCCL_BLOCKING_WAIT. HCCL, its source from CANN 8.5.0 on.
 
-    The version of NCCL is that of the package nvidia-nccl; one that is built into torch or set by LD_PRELOAD is not
-    known, and then this verdict can be wrong.
+    The version of NCCL is that of the package nvidia-nccl, or with a torch of NVIDIA's containers that of libnccl in
+    the library folders; one that is built into torch or set by LD_PRELOAD is not known, and then this verdict can be
+    wrong.
     """
     hosts_by_variable: dict[tuple[VariableNotRead, str], list[str]] = defaultdict(list)
     judged = False

@@ -16,10 +16,12 @@ def nccl_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
 
     ## What to do
     Install the job's packages anew on {host}, in the versions of the other hosts: `pip install {package}=={expected}`.
+    Where {package} is libnccl, it belongs to NVIDIA's container: start the same image on all hosts.
 
     ## Source
     NCCL, src/init.cc, which compares the versions of all ranks. The version is that of the package nvidia-nccl for the
-    job's interpreter; one that is built into torch, or set by LD_PRELOAD, is not read.
+    job's interpreter, or with a torch of NVIDIA's containers that of libnccl in the library folders; one that is built
+    into torch, or set by LD_PRELOAD, is not read.
     """
     found = {host: own.nccl for host, own in python.items() if own.nccl}
     if found:

@@ -97,6 +97,12 @@ print("doctor version " + ".".join(str(part) for part in sys.version_info[:3]))
         here = {}
     compat = "compat" in os.environ.get("LD_LIBRARY_PATH", "") or matching_paths("/usr/local/cuda*/compat/libcuda.so*")
     answer = {"version": lines[-1][2], "packages": packages, "torch": ["doctor", "torch"] in lines}
+    if any(".nv" in version for version in packages.get("torch", ())):
+        # NVIDIA's builds take the NCCL of the system, whose file is named by its version.
+        folders = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder.startswith("/")][:32]
+        folders += ["/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/local/lib", "/usr/local/cuda/lib64"]
+        files = {os.path.basename(path) for folder in folders for path in matching_paths(folder + "/libnccl.so.2.*")}
+        answer["nccl"] = sorted(files)[:8]
     return dict(answer, asked=requested, path=python, compat=bool(compat))
 
 
@@ -120,6 +126,11 @@ class PythonEnv(Fact, frozen=True):
     """``import torch`` would find something, installed as a distribution or not."""
     has_cuda_compat: bool = False
     """NVIDIA's package cuda-compat lets an older driver run programs of a newer CUDA."""
+    system_nccl: str = ""
+    """The version of libnccl in the library folders, such as 2.25.1, where torch is a build of NVIDIA's.
+
+    Those are linked with it, not with a package of NCCL; empty for other builds, without a file, and with several.
+    """
 
     @property
     def minor_version(self) -> str:
@@ -138,7 +149,9 @@ class PythonEnv(Fact, frozen=True):
 
     @property
     def nccl(self) -> tuple[str, str] | None:
-        """Name and version of the package with NCCL."""
+        """Name and version of the package or library with the NCCL that torch uses."""
+        if ".nv" in self.packages.get("torch", ""):
+            return ("libnccl", self.system_nccl) if self.system_nccl else None
         package = self._nvidia("nvidia_nccl")
         return package if package[1] else None
 
@@ -159,12 +172,16 @@ class PythonEnv(Fact, frozen=True):
         version = msgspec.convert(data["version"], str)
         finds = msgspec.convert(data["torch"], bool)
         compat = msgspec.convert(data.get("compat", False), bool)
+        files = msgspec.convert(data.get("nccl", []), list[str])
+        matches = [re.fullmatch(r"libnccl\.so\.(2\.[0-9]{1,3}\.[0-9]{1,3})", file, re.ASCII) for file in files]
+        libraries = {match[1] for match in matches if match}
         return cls(
             path=data["path"],
             version=version,
             packages=packages,
             finds_torch=finds,
             has_cuda_compat=compat,
+            system_nccl=next(iter(libraries)) if len(libraries) == 1 else "",
             unread=unread,
         )
 

@@ -7,8 +7,7 @@ The rules are those of the libraries' sources: c10d ``init.cpp`` and ``ProcessGr
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -20,9 +19,7 @@ from doctor.job.variables import (
     HCCL_INTERFACE,
     MINDSPORE_ADDRESS,
     NCCL_INTERFACE,
-    OPENMPI_EXCLUDED,
     OPENMPI_INTERFACES,
-    OPENMPI_TRANSPORTS,
     TENSORPIPE_INTERFACE,
 )
 
@@ -34,10 +31,6 @@ _SETTINGS = {
     "MindSpore": MINDSPORE_ADDRESS,
     "Open MPI": OPENMPI_INTERFACES[0],
 }
-
-
-_MOST_GROUPS = 32
-"""Of hosts with the same networks, that are compared with each other."""
 
 
 class SocketChoice(msgspec.Struct, frozen=True):
@@ -80,7 +73,7 @@ def gloo_choices(environ: Mapping[str, str], interfaces: Interfaces, names: Host
     if len(value) > 1:
         parts = value.split(",")
         parts = parts if parts[-1] else parts[:-1]
-        return [_exact("Gloo", GLOO_INTERFACE, value, part, interfaces) for part in parts]
+        return [exact_choice("Gloo", GLOO_INTERFACE, value, part, interfaces) for part in parts]
     address = names.bindable_address if names else ""
     if not address:
         return []
@@ -91,10 +84,10 @@ def gloo_choices(environ: Mapping[str, str], interfaces: Interfaces, names: Host
 def tensorpipe_choice(environ: Mapping[str, str], interfaces: Interfaces) -> list[SocketChoice]:
     """The interface of torch's RPC, where its variable is set."""
     value = environ.get(TENSORPIPE_INTERFACE, "")
-    return [_exact("TensorPipe", TENSORPIPE_INTERFACE, value, value, interfaces)] if value else []
+    return [exact_choice("TensorPipe", TENSORPIPE_INTERFACE, value, value, interfaces)] if value else []
 
 
-def _exact(library: str, variable: str, value: str, name: str, interfaces: Interfaces) -> SocketChoice:
+def exact_choice(library: str, variable: str, value: str, name: str, interfaces: Interfaces) -> SocketChoice:
     """A library that compares whole names takes the first address of that name."""
     entry = next((address for address in interfaces.addresses if address.label == name), None)
     if entry:
@@ -163,95 +156,6 @@ def mindspore_choice(environ: Mapping[str, str], interfaces: Interfaces) -> list
     """The address by which a process of MindSpore's dynamic cluster meets the others, where its variable is set."""
     address = environ.get(MINDSPORE_ADDRESS, "")
     return [_own_address("MindSpore", MINDSPORE_ADDRESS, address, interfaces)] if address else []
-
-
-def openmpi_choices(environ: Mapping[str, str], interfaces: Interfaces) -> list[SocketChoice]:
-    """Open MPI ends where its list names an interface that does not exist; of several, which it takes is not judged."""
-    choices = []
-    for variable in OPENMPI_INTERFACES:
-        value = environ.get(variable, "")
-        listed = [name for name in value.split(",") if name and "/" not in name]
-        absent = [name for name in listed if not interfaces.link(name)]
-        if absent:
-            problem, expected = f"there is no interface {absent[0]}", usable_names(interfaces)
-            choices.append(SocketChoice("Open MPI", variable, value, problem=problem, expected=expected))
-        elif len(listed) == 1 and listed[0] == value:
-            choices.append(_exact("Open MPI", variable, value, value, interfaces))
-    return choices
-
-
-def openmpi_addresses(environ: Mapping[str, str], interfaces: Interfaces) -> list[LinkAddress]:
-    """The addresses at which Open MPI's own messages go over TCP where no variable names its interfaces.
-
-    It takes every interface that is up, but for those of ``btl_tcp_if_exclude``, loopback by default; none where
-    ``btl`` or ``pml`` leaves TCP out, or the interfaces are named. Open MPI documentation, btl_tcp_if_exclude:
-    https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html
-    """
-    transports, engine = (environ.get(name, "") for name in OPENMPI_TRANSPORTS)
-    listed = transports.lstrip("^").split(",")
-    without_tcp = transports and ("tcp" in listed) == transports.startswith("^")
-    if environ.get(OPENMPI_INTERFACES[0]) or without_tcp or engine not in ("", "ob1"):
-        return []
-    excluded = [word for word in environ.get(OPENMPI_EXCLUDED, "127.0.0.1/8,sppp").split(",") if word]
-    up = (entry for entry in interfaces.addresses if (link := interfaces.link(entry.interface)) and link.is_up)
-    return [entry for entry in up if not (entry.is_ipv6 or is_loopback(entry.address) or _is_listed(entry, excluded))]
-
-
-def openmpi_strays(
-    used: Mapping[str, Sequence[LinkAddress]], interfaces: Mapping[str, Interfaces]
-) -> Iterator[tuple[LinkAddress, list[str], str]]:
-    """Interfaces of Open MPI that lead to no interface of another host: interface, its hosts, and why.
-
-    Open MPI pairs the interfaces of two hosts: first those of one network, then the others as long as both addresses
-    are private or both public (opal/mca/reachable/weighted), whether there is a route or not.
-    """
-    alike: dict[tuple[tuple[str, bool], ...], list[str]] = {}
-    for host, entries in used.items():
-        networks = sorted((entry.network, _has_carrier(entry, interfaces[host])) for entry in entries)
-        alike.setdefault(tuple(networks), []).append(host)
-    groups = list(alike.values())[:_MOST_GROUPS]
-    reported: set[tuple[str, str]] = set()
-    for hosts in groups:
-        for others in groups:
-            pair = next(((first, other) for first in hosts[:1] for other in others if first != other), None)
-            if pair is None:
-                continue
-            for entry, reason in _strays_of(*pair, used, interfaces):
-                if (entry.interface, reason) not in reported:
-                    reported.add((entry.interface, reason))
-                    yield entry, [host for host in hosts if interfaces[host].link(entry.interface)], reason
-
-
-def _strays_of(
-    host: str, peer: str, used: Mapping[str, Sequence[LinkAddress]], interfaces: Mapping[str, Interfaces]
-) -> Iterator[tuple[LinkAddress, str]]:
-    mine, theirs = ({entry.network: entry for entry in used[first]} for first in (host, peer))
-    for network, entry in mine.items():
-        if network in theirs and not _has_carrier(entry, interfaces[host]):
-            yield entry, "it has no carrier"
-    rest = [entry for network, entry in theirs.items() if network not in mine]
-    for entry in (entry for network, entry in mine.items() if network not in theirs):
-        for other in rest:
-            is_pair = ipaddress.ip_address(entry.address).is_private == ipaddress.ip_address(other.address).is_private
-            if is_pair and interfaces[host].leads_to(other.address) is False:
-                yield entry, f"it is paired with {other.interface} of {peer}, whose {other.address} no route leads to"
-                break
-
-
-def _has_carrier(entry: LinkAddress, interfaces: Interfaces) -> bool:
-    link = interfaces.link(entry.interface)
-    return link is None or link.is_running
-
-
-def _is_listed(entry: LinkAddress, words: Iterable[str]) -> bool:
-    address = ipaddress.ip_address(entry.address)
-    for word in words:
-        try:
-            if word == entry.interface or ("/" in word and address in ipaddress.ip_network(word, strict=False)):
-                return True
-        except ValueError:  # Open MPI warns of it, and goes on
-            continue
-    return False
 
 
 def _own_address(library: str, variable: str, address: str, interfaces: Interfaces) -> SocketChoice:

@@ -10,18 +10,17 @@ import msgspec
 
 from doctor.engine.fact import Unreadable
 from doctor.facts.gpu import GpuCards
-from doctor.facts.interfaces import Interfaces, LinkAddress
+from doctor.facts.interfaces import Interfaces
 from doctor.facts.names import HostNames, normalize_host
 from doctor.facts.npu import NpuInventory
+from doctor.facts.openmpi_fleet import OpenmpiTraffic
+from doctor.facts.openmpi_sockets import openmpi_choices
 from doctor.facts.socket_choice import (
     SocketChoice,
     gloo_choices,
     hccl_choice,
     mindspore_choice,
     nccl_choice,
-    openmpi_addresses,
-    openmpi_choices,
-    openmpi_strays,
     tensorpipe_choice,
 )
 from doctor.job import LaunchConfig
@@ -76,26 +75,24 @@ class FleetSockets(msgspec.Struct, frozen=True):
         mindspore = {host: self._without_shared_address(host, MINDSPORE_ADDRESS) for host in hosts}
         yield {host: choice for host in hosts for choice in mindspore_choice(mindspore[host], hosts[host])}
 
-    def openmpi_doubts(self) -> Iterator[tuple[LinkAddress, list[str], str]]:
-        """An interface that Open MPI uses by itself, the hosts that have it, and why it leads to none of the others.
+    def openmpi_traffic(self) -> OpenmpiTraffic | None:
+        """Over which interfaces Open MPI's messages do not get through.
 
-        Nothing where the job's variables show that the ranks send through torch or MindSpore.
+        None where the job's variables show that the ranks send through torch or MindSpore, and where one interface is
+        named, which `choices` have.
         """
         if not self.uses_openmpi or self.launch.framework == "mindspore" or self.launch.master_addr:
-            return
-        used = {host: openmpi_addresses(self.environ(host), self.interfaces[host]) for host in self.interfaces}
-        owners: dict[str, list[str]] = defaultdict(list)
-        first: dict[str, LinkAddress] = {}
-        for host, entries in used.items():
-            for entry in entries:
-                owners[entry.address].append(host)
-                first.setdefault(entry.address, entry)
-        for address, hosts in owners.items():
-            if len(hosts) > 1:
-                yield first[address], hosts, f"{len(hosts)} hosts have its address {address}"
-        shared = {address for address, hosts in owners.items() if len(hosts) > 1}
-        unshared = {host: [entry for entry in entries if entry.address not in shared] for host, entries in used.items()}
-        yield from openmpi_strays(unshared, self.interfaces)
+            return None
+        environs = {host: self.environ(host) for host in self.interfaces}
+        named = {
+            host
+            for host, environ in environs.items()
+            for choice in openmpi_choices(environ, self.interfaces[host])
+            if choice.variable == OPENMPI_INTERFACES[0]
+        }
+        if named == set(environs):
+            return None
+        return OpenmpiTraffic.of(environs, self.interfaces)
 
     def _gloo(self) -> Iterator[dict[str, SocketChoice]]:
         if not (self.uses_gloo or any(GLOO_INTERFACE in self.environ(host) for host in self.interfaces)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -128,8 +129,6 @@ def test_an_interpreter_that_is_not_there_or_does_not_run() -> None:
 
 
 def test_the_functions_find_this_interpreter(tmp_path: Any) -> None:
-    import sys
-
     (tmp_path / "torch_npu-2.7.1.post4.dist-info").mkdir()
     (tmp_path / "torch.py").write_text("raise SystemExit('not to be imported')")
     wrapper = tmp_path / "python"
@@ -144,6 +143,38 @@ def test_the_functions_find_this_interpreter(tmp_path: Any) -> None:
     )
     assert answered(JobPython, find_python({"python": "/none"})) == JobPython(asked="/none", path="")
     assert answered(PythonEnv, list_packages({"python": "/none"})).root_cause == "job-python-missing"
+
+
+NVIDIA = "2.7.0a0+7c8ec84dab.nv25.3"
+
+
+@pytest.mark.parametrize(
+    ("torch", "files", "version"),
+    [
+        (NVIDIA, ("libnccl.so.2", "libnccl.so.2.25.1"), "2.25.1"),
+        (NVIDIA, ("libnccl.so.2.25.1", "libnccl.so.2.26.2"), ""),
+        (NVIDIA, ("libnccl.so.2.x",), ""),
+        ("2.0.1+cu117", ("libnccl.so.2.25.1",), ""),
+    ],
+)
+def test_the_nccl_of_nvidias_builds_is_that_of_the_system(
+    torch: str, files: tuple[str, ...], version: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package's other NCCL is not theirs; an official torch without a package has one inside."""
+    for name in (f"torch-{torch}", *(("nvidia_nccl_cu12-2.27.5",) if torch == NVIDIA else ())):
+        (tmp_path / f"{name}.dist-info").mkdir()
+    for file in files:
+        (tmp_path / file).touch()
+    wrapper = tmp_path / "python"
+    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/none:{tmp_path}")
+    value = answered(PythonEnv, list_packages({"python": str(wrapper)}))
+    assert value.packages["torch"] == torch
+    if torch == NVIDIA:
+        assert value.nccl == (("libnccl", version) if version else None)
+    else:
+        assert value.system_nccl == version
 
 
 @given(st.one_of(st.none(), st.text(), st.fixed_dictionaries({"path": st.just("/p"), "asked": st.just("")})))

@@ -23,7 +23,11 @@ READ_LATE = frozenset(("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "GLOO
 """Variables that are read when the process group is made: rows with each die and live by its value."""
 
 SERVER = """
-import json, os, signal, subprocess, sys
+import ctypes, json, os, signal, subprocess, sys
+def end_with_parent():
+    # Not SIGTERM, at which torchrun waits for its ranks: its store would answer the next job meanwhile.
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))
+end_with_parent()
 try:
     import torch
     import torch.distributed as dist
@@ -34,10 +38,8 @@ from datetime import timedelta
 torch.set_num_threads(1)
 
 def torchrun(job):
-    import ctypes
     from torch.distributed.run import main
     os.environ.update(job["environ"])
-    ctypes.CDLL(None).prctl(1, int(signal.SIGTERM))
     main(job["argv"])
     return ""
 
@@ -71,6 +73,7 @@ for line in sys.stdin:
     receive, send = os.pipe()
     pid = os.fork()
     if pid == 0:
+        end_with_parent()
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 2)
         try:

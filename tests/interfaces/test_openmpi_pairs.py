@@ -21,8 +21,14 @@ pytestmark = [
 PROGRAM = """
 import ctypes
 mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+world, byte = (ctypes.byref(ctypes.c_char.in_dll(mpi, name)) for name in ("ompi_mpi_comm_world", "ompi_mpi_byte"))
 mpi.MPI_Init(None, None)
-print("barrier", mpi.MPI_Barrier(ctypes.byref(ctypes.c_char.in_dll(mpi, "ompi_mpi_comm_world"))), flush=True)
+size = ctypes.c_int()
+mpi.MPI_Comm_size(world, ctypes.byref(size))
+for count in 8 * [100, 300000]:  # ranks take the interfaces in turn
+    buffers = [ctypes.create_string_buffer(count * size.value) for _ in range(2)]
+    mpi.MPI_Alltoall(buffers[0], count, byte, buffers[1], count, byte, world)
+print("barrier", mpi.MPI_Barrier(world), flush=True)
 mpi.MPI_Finalize()
 """
 SETTING, REACH = "interface-setting-wrong", "interface-unreachable"

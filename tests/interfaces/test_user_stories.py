@@ -21,6 +21,7 @@ from tests.interfaces import (
     test_openmpi_pairs,
     test_path_table,
 )
+from tests.interfaces.story_table import THREADS, Proof, proof_of_fault, proof_of_pair, public_proofs
 
 CATALOGUE = {one.name: one for one in load_checks()}
 FAULTS = ("addresses", "connectivity", "containers", "devices", "firewall", "gpus", "kernel", "links", "memory", "net")
@@ -216,6 +217,33 @@ def test_how_many_stories_are_found() -> None:
     assert table().splitlines()[-1].split()[:5] == ["118", "100", "of", "which", "58"]
 
 
+def proofs() -> list[Proof]:
+    """Every injection of every cause, and the threads that were found later."""
+    made = []
+    for cause in CAUSES:
+        made += [proof_of_pair(cause.name, name) for name in cause.pairs]
+        made += [
+            proof_of_fault(cause.name, name, "warning" if name in cause.warns else "error") for name in cause.faults
+        ]
+    return [*made, *public_proofs()]
+
+
+def test_each_proof_is_a_test_that_exists() -> None:
+    assert [proof.test for proof in proofs() if not proof.is_there] == []
+
+
+def test_named_threads_belong_to_a_cause() -> None:
+    """Eight of the 118 are known by their thread."""
+    assert set(THREADS.values()) <= {cause.name for cause in CAUSES}
+    assert len(THREADS) == 8
+
+
+def test_how_many_injections_have_a_real_program_beside_them() -> None:
+    beside = [proof for proof in proofs() if proof.program != "none"]
+    assert len(beside) >= 50
+    assert len({proof.test for proof in proofs()}) >= 90
+
+
 def test_the_tests_of_containers_are_there() -> None:
     for name in PODMAN:
         assert hasattr(test_podman, f"test_{name.replace(' ', '_')}")
@@ -232,3 +260,5 @@ def test_there_are_more_than_sixty_pairs_with_a_real_program() -> None:
 
 if __name__ == "__main__":
     print(table())
+    for proof in proofs():
+        print("\t".join((proof.cause, proof.injected, proof.program, proof.test, proof.verdict)))

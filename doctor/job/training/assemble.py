@@ -12,6 +12,7 @@ from doctor.engine.sanitize import printable
 from doctor.job.launch_line import LaunchCall, LaunchLine
 from doctor.job.training.configurations import Arguments, of_arguments, of_tree, overridden, scalar
 from doctor.job.training.model import (
+    CUDA_QUEUES,
     HCCL_TIMEOUTS,
     Configuration,
     Setting,
@@ -220,7 +221,7 @@ def _launch(entry: LaunchText) -> dict[str, Setting]:
             break
     if entry.time_limit_s:
         settings["time_limit"] = Setting("the time limit", entry.time_limit_s, entry.place("time"))
-    for variable in HCCL_TIMEOUTS:
+    for variable in (*HCCL_TIMEOUTS, CUDA_QUEUES):
         if f"{variable}=" in line.unresolved:
             settings[variable] = Setting(variable, None, entry.where, line.unresolved[f"{variable}="])
         elif variable in line.environ:

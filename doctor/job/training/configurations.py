@@ -58,6 +58,8 @@ def _frameworks(tree: Tree) -> Iterator[tuple[str, Mapping[str, str]]]:
         yield "accelerate", names.ACCELERATE
     elif "per_device_train_batch_size" in tree.leaves:
         yield "transformers", names.TRAINER
+    elif "model" in tree.leaves and "train_dataset" in tree.leaves:
+        yield "llamafactory", names.LLAMA_FACTORY_V1
     elif "base_model" in tree.leaves and tree.leaves.keys() & {
         "micro_batch_size",
         "sequence_len",
@@ -185,6 +187,7 @@ def overridden(configuration: Configuration, overrides: Mapping[str, Setting]) -
         "torchtune": names.TORCHTUNE,
         "torchtitan": names.TORCHTITAN,
         "transformers": names.TRAINER,
+        "llamafactory": names.LLAMA_FACTORY_V1,
     }
     table = tables.get(configuration.framework, {})
     changed = dict(configuration.settings)

@@ -6,6 +6,9 @@ import msgspec
 
 Scalar = int | float | bool | str
 
+CUDA_QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
+"""A variable that Megatron-LM demands to be 1 with tensor parallelism, and not to be 1 with FSDP."""
+
 HCCL_TIMEOUTS = ("HCCL_CONNECT_TIMEOUT", "HCCL_EXEC_TIMEOUT")
 """Variables in seconds that a timeout of the framework is compared with."""
 
@@ -33,7 +36,7 @@ class Configuration(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
 
     framework: str
     """``megatron``, ``transformers``, ``deepspeed``, ``mindformers``, ``accelerate``, ``lightning``, ``nemo``,
-    ``fsdp``, ``axolotl``, ``torchtune``, ``torchtitan``, ``internevo``."""
+    ``fsdp``, ``axolotl``, ``torchtune``, ``torchtitan``, ``internevo``, ``llamafactory`` (its v1)."""
     where: str
     settings: dict[str, Setting] = {}
     """By the names of `doctor.job.training.names`."""

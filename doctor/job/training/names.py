@@ -7,9 +7,9 @@ The settings, by name: ``tensor``, ``pipeline``, ``context``, ``expert``, ``expe
 
 Sources: Megatron-LM, megatron/training/arguments.py; DeepSpeed, deepspeed/runtime/constants.py; Transformers,
 training_args.py; MindFormers, "Configuration File Descriptions"; Accelerate, commands/config; Lightning, Trainer;
-NeMo, examples of megatron_gpt_config.yaml; llama-recipes, configs/fsdp.py; LLaMA-Factory, src/llamafactory/hparams;
-axolotl, src/axolotl/utils/schemas; torchtune, recipes/configs; torchtitan, config/job_config.py; InternEvo,
-configs/7B_sft.py.
+NeMo, examples of megatron_gpt_config.yaml; llama-recipes, configs/fsdp.py; LLaMA-Factory,
+src/llamafactory/hparams and src/llamafactory/v1/config; axolotl, src/axolotl/utils/schemas; torchtune,
+recipes/configs; torchtitan, config/job_config.py; InternEvo, configs/7B_sft.py.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ MEGATRON = {
     "yaml-cfg": "elsewhere",
     "lr": "learning_rate",
     "distributed-timeout-minutes": "timeout_minutes",
+    "ckpt-format": "checkpoint_format",
+    "data-parallel-sharding-strategy": "data_sharding",
+    "num-distributed-optimizer-instances": "optimizer_copies",
 }
 """Options with one value."""
 
@@ -57,6 +60,9 @@ MEGATRON_FLAGS = {
     "account-for-embedding-in-pipeline-split": "extra_layers",
     "account-for-loss-in-pipeline-split": "extra_layers",
     "use-torch-fsdp2": "fsdp2",
+    "use-megatron-fsdp": "megatron_fsdp",
+    "use-megatron-fsdp-v2": "megatron_fsdp",
+    "use-distributed-optimizer": "distributed_optimizer",
     "multi-latent-attention": "latent",
     "moe-tp-extend-ep": "extended_experts",
 }
@@ -196,6 +202,21 @@ TRAINER = {
     "ddp_timeout": "timeout_seconds",
 }
 """Of Transformers' Trainer in a file: that of LLaMA-Factory, or of any program with HfArgumentParser."""
+
+LLAMA_FACTORY_V1 = {
+    "micro_batch_size": "micro_batch",
+    "global_batch_size": "batch",
+    "bf16": "bf16",
+    "learning_rate": "learning_rate",
+    "max_steps": "max_steps",
+    "cp_size": "context",
+    "dist_config.cp_size": "context",
+    "dist_config.dp_size": "data",
+    "dist_config.mp_replicate_size": "replicate",
+    "dist_config.mp_shard_size": "shard",
+    "dist_config.timeout": "timeout_seconds",
+}
+"""Of the trainer that USE_V1 switches on."""
 
 AXOLOTL = {
     "micro_batch_size": "micro_batch",

@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterator
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
-from doctor.job.training.model import HCCL_TIMEOUTS, Configuration, Setting, TrainingJob, TrainingLaunch, TrainingScript
+from doctor.job.training.model import (
+    CUDA_QUEUES,
+    HCCL_TIMEOUTS,
+    Configuration,
+    Setting,
+    TrainingJob,
+    TrainingLaunch,
+    TrainingScript,
+)
 
 _MOST_REASONS = 6
 
@@ -85,7 +93,7 @@ class View:
 _OF_LAUNCH = frozenset(
     (
         *("launcher", "world_size", "nodes", "ranks_per_node", "visible", "joined", "time_limit", *HCCL_TIMEOUTS),
-        *("restarts", "rdzv_backend", "own_store"),
+        *("restarts", "rdzv_backend", "own_store", CUDA_QUEUES),
     )
 )
 

@@ -1,0 +1,111 @@
+"""Which connections of Open MPI's own messages fail between the hosts of a job. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from doctor.engine.fact import Unreadable
+from doctor.facts.interfaces import Interfaces
+from doctor.facts.openmpi_sockets import BUILDS, Build, DeadConnection, TcpModules, dead_connections, tcp_modules
+
+_MOST_GROUPS = 32
+"""Of hosts with the same networks, that are compared with each other."""
+
+
+class OpenmpiFault(msgspec.Struct, frozen=True):
+    """One interface whose connections fail."""
+
+    interface: str
+    reason: str
+    hosts: tuple[str, ...]
+
+
+class OpenmpiTraffic(msgspec.Struct, frozen=True):
+    """What fails, and what may fail, by Open MPI's release and build."""
+
+    faults: tuple[OpenmpiFault, ...]
+    """Where every build has a connection that surely fails: those of the first build."""
+    doubt: str
+    """Without a fault: why a build may hang all the same; empty where none does."""
+
+    @classmethod
+    def of(cls, environs: Mapping[str, Mapping[str, str]], interfaces: Mapping[str, Interfaces]) -> OpenmpiTraffic:
+        """The verdict about hosts with these variables and interfaces."""
+        has_ipv6 = any(
+            entry.is_ipv6 and not entry.is_link_local and entry.interface != "lo"
+            for one in interfaces.values()
+            for entry in one.addresses
+        )
+        faults: tuple[OpenmpiFault, ...] = ()
+        doubts, sound = [], 0
+        for build in BUILDS:
+            if build.has_ipv6 and not has_ipv6:
+                continue
+            certain, possible = _faults(build, environs, interfaces)
+            faults = faults or certain
+            sound += not certain
+            if certain or possible:
+                first = (certain or possible)[0]
+                race = "" if certain else ", unless the peer connects first"
+                doubts.append(f"with {build.words} {first.interface} does not connect: {first.reason}{race}")
+        if not sound:
+            return cls(faults, "")
+        return cls((), doubts[0] if doubts else "")
+
+    def raise_doubt(self) -> None:
+        """Raises: Unreadable where it depends on Open MPI's build or on which host is first."""
+        if self.doubt:
+            raise Unreadable(f"whether a program that sends by MPI hangs cannot be known here: {self.doubt}")
+
+
+def _faults(
+    build: Build, environs: Mapping[str, Mapping[str, str]], interfaces: Mapping[str, Interfaces]
+) -> tuple[tuple[OpenmpiFault, ...], tuple[OpenmpiFault, ...]]:
+    """Those that are certain, and those that depend on which host connects first."""
+    modules = {
+        host: made for host in interfaces if (made := tcp_modules(environs[host], interfaces[host], build)) is not None
+    }
+    groups = list(_alike(modules, interfaces).values())[:_MOST_GROUPS]
+    certain: dict[tuple[str, str], list[str]] = {}
+    possible: dict[tuple[str, str], list[str]] = {}
+    for hosts in groups:
+        for others in groups:
+            pair = next(((first, other) for first in hosts[:1] for other in others if first != other), None)
+            for dead in _between(*pair, modules, interfaces, build) if pair else ():
+                owners = [host for host in hosts if interfaces[host].link(dead.interface)] or hosts
+                (certain if dead.is_certain else possible).setdefault((dead.interface, dead.reason), owners)
+    return _as_faults(certain), _as_faults(possible)
+
+
+def _as_faults(found: Mapping[tuple[str, str], list[str]]) -> tuple[OpenmpiFault, ...]:
+    return tuple(OpenmpiFault(name, reason, tuple(hosts)) for (name, reason), hosts in found.items())
+
+
+def _between(
+    host: str, peer: str, modules: Mapping[str, TcpModules], interfaces: Mapping[str, Interfaces], build: Build
+) -> Iterator[DeadConnection]:
+    yield from dead_connections(modules[host], interfaces[host], modules[peer], interfaces[peer], peer, build)
+
+
+def _alike(
+    modules: Mapping[str, TcpModules], interfaces: Mapping[str, Interfaces]
+) -> dict[tuple[object, ...], list[str]]:
+    """Hosts whose interfaces are alike: networks, carriers, and the addresses that several hosts have."""
+    owners: dict[str, int] = defaultdict(int)
+    for made in modules.values():
+        for address in {entry.address for one in made.created for entry in one.entries}:
+            owners[address] += 1
+    groups: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    for host, made in modules.items():
+        entries = [entry for one in made.created for entry in one.entries]
+        order = tuple(one.interface for one in made.listed)
+        key = [
+            (entry.network, link.is_running if (link := interfaces[host].link(entry.interface)) else True)
+            + ((entry.address,) if owners[entry.address] > 1 else ())
+            for entry in entries
+        ]
+        groups[order, tuple(key)].append(host)
+    return groups

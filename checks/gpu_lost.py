@@ -6,8 +6,11 @@ from doctor.facts.gpu import GpuInventory, NvidiaSmi
 from doctor.facts.kernel_log import KernelLog, format_age
 from doctor.facts.xid import xid_events
 
+EVIDENCE = ("inventory", "log", "place")
+"""Beside what nvidia-smi says of itself, where they can be read."""
 
-@check(severity=ERROR, area="devices", advisory=("inventory", "log", "place"))
+
+@check(severity=ERROR, area="devices", advisory=EVIDENCE)
 def gpu_lost(
     tool: NvidiaSmi, inventory: GpuInventory | None, log: KernelLog | None, place: HostContainer | None
 ) -> Iterator[Finding]:

@@ -4,8 +4,10 @@ from doctor import WARNING, Finding, check
 from doctor.facts.kernel_log import KernelLog, format_age
 from doctor.facts.xid import xid_events
 
+CAUSES = {"gpu-lost": ("device=devices",)}
 
-@check(severity=WARNING, area="devices", follows_from={"gpu-lost": ("device=devices",)})
+
+@check(severity=WARNING, area="devices", follows_from=CAUSES)
 def gpu_xid_logged(log: KernelLog) -> Iterator[Finding]:
     """The kernel log reports no fault of a GPU or NVSwitch.
 

@@ -23,6 +23,9 @@ def receive_ring_full(cards: NicRings) -> Iterator[Finding]:
     second. To keep it: NetworkManager (`ethtool.ring-rx`) or systemd.link (`RxBufferSize=`). If packets are still
     dropped, the CPUs that receive are too busy: `cat /proc/interrupts`.
 
+    ## In a container
+    The card is the machine's that {host} runs on, and so is its ring: `ethtool -G {interface} rx {maximum}` there.
+
     ## Source
     Linux, include/uapi/linux/if_link.h: rx_missed_errors are "packets dropped by the device due to lack of buffer
     space", and rx_fifo_errors on fast cards those for which no buffer was available; of mlx5 it is rx_out_of_buffer.

@@ -40,7 +40,7 @@ LIMITS: dict[tuple[str, ...], int] = {
     ("preflight", "--tier", "nosuch"): 0,
     ("smoke", "--layout", "nosuch"): 0,
     ("net", "--nosuch"): 0,
-    ("explain", "gpu-lost"): 8,
+    ("explain", "gpu-lost"): 18,
     ("explain", "preflight"): 0,
     ("explain", "watch"): 0,
     ("explain", "nosuchthing"): 0,

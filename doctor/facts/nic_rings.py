@@ -33,7 +33,7 @@ def read_rings(arguments: dict[str, Any]) -> dict[str, Any]:
         return [values[0], max(values[1:])]
 
     asking = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
-    cards = {}
+    cards: dict[str, Any] = {}
     for path in sorted(matching_paths("/sys/class/net/*/device"))[:256]:
         name = path.split("/")[4]
         ring = array.array("I", [0x10] + [0] * 8)

@@ -20,7 +20,7 @@ from doctor.job.variables import OPENMPI_EXCLUDED, OPENMPI_INTERFACES, OPENMPI_T
 
 DEFAULT_EXCLUDED = "127.0.0.1/8,sppp"
 _INCLUDED, _DAEMONS = OPENMPI_INTERFACES
-_PRIVATE = [ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16")]
+_PRIVATE = [ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16")]
 """The default of ``opal_net_private_ipv4``. Loopback is public to it."""
 _MOST_EXACT = 8
 """Interfaces of a host of which Open MPI 4.1 tries every assignment; of more it takes the best pair first."""

@@ -105,6 +105,7 @@ def jobs(make_fleet: Callable[..., Fleet]) -> Iterator[GlooFleet]:
 
 @pytest.mark.hosts
 @pytest.mark.full
+@pytest.mark.timeout(600)  # new interpreters on three hosts, on a busy machine
 @pytest.mark.parametrize("row", GLOO_ROWS, ids=lambda row: row.name)
 def test_an_error_exactly_where_the_gloo_job_dies(jobs: GlooFleet, row: Row) -> None:
     hosts = jobs.fleet.hosts

@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.hosts,
     pytest.mark.full,
     pytest.mark.torch,
+    pytest.mark.timeout(500),  # a job that dies is tried again, with more patience
     pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI"),
 ]
 

@@ -28,10 +28,10 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
         raise Skip("started by torchrun: its agent listens there for the ranks")
     ports = []
     if launch.framework != "mindspore":
-        ports += [] if launch.master_addr else [(launch.master_port, "`export MASTER_PORT=...`")]
+        ports += [] if launch.master_addr else [(launch.master_port, "`export MASTER_PORT=<port>`")]
         ports += [(RENDEZVOUS_PORT, "`torchrun --rdzv-endpoint HOST:PORT`")]
     if launch.framework == "mindspore" or (npus and launch.framework != "torch"):
-        ports += [] if launch.master_addr else [(MINDSPORE_PORT, "`export MS_SCHED_PORT=...`")]
+        ports += [] if launch.master_addr else [(MINDSPORE_PORT, "`export MS_SCHED_PORT=<port>`")]
     for port, setting in dict(ports).items():
         holders = [socket for socket in listeners.on_port(port) if socket.listening]
         if holders:

@@ -29,6 +29,8 @@ def device_ip_refused(
     their traffic, or is refused when /etc/hccn.conf is applied at the next start: then the NPU has no address.
 
     ## What to do
+    {remedy}
+
     Choose another address: `hccn_tool -i {npu} -ip -s address ADDRESS netmask NETMASK`. 10.0.0.0/8 and 172.16.0.0/12
     are free on every product.
 
@@ -58,14 +60,21 @@ def device_ip_refused(
     for npu, ip in sorted(wished.items()):
         live = addresses.by_npu.get(npu)
         if live is None or live.ip != ip:
-            yield from _reserved_segment_findings(npu, ip, closed, "address in /etc/hccn.conf")
+            remedy = "Correct the address in the file, which is applied at the next start."
+            if live:
+                remedy = f"Correct the file, which is applied at the next start; the NPU has `address_{npu}={live.ip}`."
+            yield from _reserved_segment_findings(npu, ip, closed, "address in /etc/hccn.conf", remedy)
 
 
-def _reserved_segment_findings(npu: int, ip: IPv4Address, closed: list[str], role: str) -> Iterator[Finding]:
+def _reserved_segment_findings(
+    npu: int, ip: IPv4Address, closed: list[str], role: str, remedy: str = ""
+) -> Iterator[Finding]:
     segment = next((network for network in closed if ip in IPv4Network(network)), "")
     if segment:
         template = "NPU {npu} has {observed} as its {what}; expected one outside {segment}, which the driver reserves"
-        yield Finding(template, npu=npu, observed=ip, what=role, segment=segment, settings=ADDRESS_SETTINGS)
+        yield Finding(
+            template, npu=npu, observed=ip, what=role, segment=segment, settings=ADDRESS_SETTINGS, remedy=remedy
+        )
 
 
 def _address(settings: Mapping[str, str]) -> IPv4Address | None:

@@ -10,7 +10,7 @@ MIN_FREE_BYTES, MIN_FREE_SHARE = GIB, 0.05
 MIN_FREE_FILES, MIN_FREE_FILES_SHARE = 10_000, 0.01
 OLD_LOGS = (
     "Old Ascend logs: `find ~/ascend/log -mtime +7 -delete`. Send new ones elsewhere: `export "
-    "ASCEND_PROCESS_LOG_PATH=...`."
+    "ASCEND_PROCESS_LOG_PATH=<folder>`."
 )
 
 

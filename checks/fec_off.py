@@ -2,10 +2,11 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
 from doctor.facts.hccn import DeviceFec, DeviceLinks
+from doctor.facts.npu import NpuProduct
 
 
-@check(severity=WARNING, area="links")
-def fec_off(fec: DeviceFec, links: DeviceLinks | None) -> Iterator[Finding]:
+@check(severity=WARNING, area="links", advisory=("product",))
+def fec_off(fec: DeviceFec, links: DeviceLinks | None, product: NpuProduct | None) -> Iterator[Finding]:
     """Every NPU link that is up uses forward error correction.
 
     ## Why it matters
@@ -13,6 +14,8 @@ def fec_off(fec: DeviceFec, links: DeviceLinks | None) -> Iterator[Finding]:
     windows again, and the job is slow or stops with an error CQE (EI0013).
 
     ## What to do
+    {remedy}
+
     On A1: `hccn_tool -i {npu} -fec -s encoding rs`, and RS FEC on the switch port. On A2 and A3 the NPU takes what the
     switch port offers: enable RS FEC there.
 
@@ -28,4 +31,13 @@ def fec_off(fec: DeviceFec, links: DeviceLinks | None) -> Iterator[Finding]:
             "no forward error correction on the link of NPU {npus}; expected RS",
             npu=npus[0],
             npus=npus,
+            remedy=_remedy(npus[0], product),
         )
+
+
+def _remedy(npu: int, product: NpuProduct | None) -> str:
+    if product is None:
+        return ""
+    if product.family == "A1":
+        return f"Switch it on: `hccn_tool -i {npu} -fec -s encoding rs`, and RS FEC on the switch port."
+    return f"Enable RS FEC on the switch port, whose mode the NPU takes: `hccn_tool -i {npu} -lldp -g` names the port."

@@ -1,3 +1,4 @@
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -17,6 +18,8 @@ def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
     take one device. NCCL and HCCL logs of the two can no longer be distinguished.
 
     ## What to do
+    {remedy}
+
     Give each host a unique name: `hostnamectl set-hostname NAME` on {host}, and the same name in /etc/hosts everywhere.
     In containers: `docker run --hostname NAME`, or `--net=host --uts=host`.
 
@@ -37,4 +40,15 @@ def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
                 count=len(hosts),
                 observed=f"{len(hosts)} hosts named {name}",
                 expected="a unique name for each host",
+                remedy=_remedy(hosts, set(called)),
             )
+
+
+def _remedy(hosts: list[str], names: set[str]) -> str:
+    """Hosts that the inventory calls otherwise, by names that no host has, get those back."""
+    strangers = [host for host in hosts if host.lower() not in names and re.fullmatch(r"[A-Za-z][\w.-]{0,62}", host)]
+    if not strangers or len(strangers) < len(hosts) - 1:
+        return ""
+    first = strangers[0]
+    rest = f", and so on for {', '.join(strangers[1:4])}" if len(strangers) > 1 else ""
+    return f"Give {first} its own name, on {first}: `hostnamectl set-hostname {first}`{rest}."

@@ -23,6 +23,12 @@ def _not_on_one_host(settings: Mapping[type, object]) -> str:
 
 SINGLE = _not_on_one_host
 
+BY_NAME = (
+    "torchrun goes by the hosts' own names: `getent ahosts $(hostname)` must print the endpoint's address on its host, "
+    "and an address on each other one. Correct /etc/hosts; or give that host `--rdzv-conf is_host=1`, all others "
+    "`--rdzv-conf is_host=0`, and each its address with `--local-addr`."
+)
+
 
 @check(severity=ERROR, area="connectivity", single_host=SINGLE)
 def master_address_wrong(
@@ -36,6 +42,8 @@ def master_address_wrong(
     1/4 clients joined", or "The client socket has timed out".
 
     ## What to do
+    {remedy}
+
     Set it to an address of the host with rank 0 that the others reach, on all hosts: `export MASTER_ADDR={address}`, if
     that is {expected}. torchrun takes it from `--master-addr` or `--rdzv-endpoint`, and ignores the variable; without
     them it is 127.0.0.1. Where it is a name, `getent hosts {master}` must print the same address on {host} as on all
@@ -67,8 +75,10 @@ def master_address_wrong(
         meanings = {host: meaning for host, meaning in meanings.items() if not meaning.is_loopback}
     yield from _rank_zero_elsewhere(meanings, launch)
     wrong = MasterMeaning.wrong(meanings)
+    by_name: set[tuple[str, str]] = set()
     if len(interfaces) > 1:
-        for host, reason in rendezvous_faults(names, meanings, launch):
+        by_name = set(rendezvous_faults(names, meanings, launch))
+        for host, reason in sorted(by_name):
             wrong.setdefault((reason, launch.master_addr), []).append(host)
     for (reason, master), hosts in wrong.items():
         yield Finding(
@@ -79,6 +89,7 @@ def master_address_wrong(
             observed=master,
             expected=_example(interfaces),
             address=only.address if (only := only_usable(next(iter(interfaces.values())))) else None,
+            remedy=BY_NAME if hosts and (hosts[0], reason) in by_name else "",
         )
 
 

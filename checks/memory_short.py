@@ -28,6 +28,8 @@ def memory_short(
     memory: all ranks share it, and so does what they keep in /dev/shm.
 
     ## What to do
+    {remedy}
+
     Find the processes that hold it on {host}: `ps -eo pid,user,rss,etime,args --sort=-rss | head`. Where the message
     names a file under /sys/fs/cgroup, raise that limit: `docker run --memory`, resources.limits.memory in Kubernetes,
     `--mem` of sbatch, MemoryMax= and MemoryHigh= of a service or of user.slice.
@@ -66,4 +68,6 @@ def memory_short(
             setting=bound.setting,
             expected=format_bytes(required),
             ranks=ranks,
+            remedy=f"Raise the limit in {bound.setting}: `docker run --memory`, resources.limits.memory in Kubernetes, "
+            "`--mem` of sbatch, MemoryMax= and MemoryHigh= of a service or of user.slice.",
         )

@@ -19,8 +19,8 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
     not carry data stalls the first collective until a timeout of minutes; the message names the ranks that waited.
 
     ## What to do
-    Of an NPU: `hccn_tool -i NPU -link -g`, `-ip -g`, `-gateway -g`, then the switch port and its VLAN. Of an RDMA
-    adapter: `ibv_devinfo -v`, `show_gids`, the switch port, its MTU, PFC and VLAN; on Ethernet both ends need an
+    NPU: `hccn_tool -i {number} -link -g`, `-ip -g`, `-gateway -g` on {first} and the others, then the switch port and
+    its VLAN. RDMA: `ibv_devinfo -v`, `show_gids`, the switch port, its MTU, PFC and VLAN; on Ethernet both ends need an
     address of one RoCE version in one network. Try {device} again from {first}: `doctor net --select
     net-device-path-broken`.
 
@@ -59,6 +59,8 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
                 "{device} fails with {failed} of {tried} hosts: {peers} ({detail})",
                 hosts=[host] if len(peers) > 1 else sorted([host, *peers]),
                 device=device,
+                accelerator="NPU" if device.startswith("NPU") else "RDMA",
+                number=device.rpartition(" ")[2],
                 place=f"from {host} to {peers[0]}",
                 failed=len(peers),
                 tried=len(tried[host,]),

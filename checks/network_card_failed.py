@@ -1,3 +1,5 @@
+import re
+import shlex
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
@@ -22,6 +24,8 @@ def network_card_failed(log: KernelLog) -> Iterator[Finding]:
     or a slot that gives too little power takes the link down under load only, in the middle of a job.
 
     ## What to do
+    {remedy}
+
     On {host}: `dmesg | grep -iE 'mlx5|bnxt|hns3|ice |netdev'`. Module (cable error, high temperature): reseat or
     replace the transceiver, or improve its cooling; `mlxlink -d {device} -m` reads it. Insufficient power: the slot,
     riser or power cable. Health, firmware or reset errors, and NETDEV WATCHDOG (a queue of the card stood still):
@@ -44,4 +48,18 @@ def network_card_failed(log: KernelLog) -> Iterator[Finding]:
             count=len(of_device),
             age=format_age(line.age),
             text=match.string[:160],
+            remedy=_remedy(match.string, device),
         )
+
+
+def _remedy(text: str, device: str) -> str:
+    """What to do about one message: of the transceiver, of the power, or of the card itself."""
+    if re.search("insufficient power|power budget", text, re.IGNORECASE):
+        return "The card gets too little power: check its slot, its riser and its power cable."
+    if re.search("module|cable|temperature", text, re.IGNORECASE):
+        reads = f"; `mlxlink -d {shlex.quote(device)} -m` reads it" if "mlx5" in text and device else ""
+        return f"Reseat or replace the transceiver or cable, or improve its cooling{reads}."
+    return (
+        "Update driver and firmware of the card, restart the host with a power cycle, and have it replaced when it "
+        "returns."
+    )

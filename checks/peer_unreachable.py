@@ -1,5 +1,7 @@
-from collections import defaultdict
+import shlex
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_address, ip_network
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.engine.fact import Unreadable
@@ -44,6 +46,8 @@ def peer_unreachable(
     a timeout of minutes, and the message names those that waited.
 
     ## What to do
+    {remedy}
+
     From {first}: `ip route get {address}`, `ip neigh show {address}`, `ping -c 3 {address}`; then `python3 -c "import
     socket; socket.create_connection(('{address}', {port}), 5)"`, which must end with "Connection refused" at once. In a
     cloud, allow all TCP ports between the hosts of the job in their security group; for ports alone, those of `sysctl
@@ -94,6 +98,7 @@ def peer_unreachable(
             port=ones[0].port,
             observed=f"{ones[0].end}, from {source} to {ones[0].address}, port {ones[0].port}",
             expected="connected or refused",
+            remedy=_prefix_remedy(host, interfaces) if any(one.is_own for one in ones) else "",
         )
     if silent and not failed:
         source, target = min(silent)
@@ -101,6 +106,27 @@ def peer_unreachable(
             f"no answer from {source} to {target}, where a rule of one of them may stop the refusals of ports on which "
             "nothing listens; doctor net tries it with listeners"
         )
+
+
+def _prefix_remedy(host: str, interfaces: Mapping[str, Interfaces]) -> str:
+    """Where the prefix of the host's address leaves out the others: both prefixes, and the command."""
+    own = interfaces.get(host)
+    for mine in own.addresses if own else ():
+        networks = Counter(
+            other.prefix
+            for peer, theirs in interfaces.items()
+            for other in theirs.addresses
+            if peer != host and ip_address(mine.address) in ip_network(other.network) and other.prefix < mine.prefix
+        )
+        if networks and 2 * networks.total() > len(interfaces) - 1:
+            (right, _), *_ = networks.most_common(1)
+            change = f"`ip address add {mine.address}/{right} dev {shlex.quote(mine.interface)}`"
+            undone = f"`ip address del {mine.address}/{mine.prefix} dev {shlex.quote(mine.interface)}`"
+            return (
+                f"{mine.address} on {mine.interface} has the prefix /{mine.prefix}, and /{right} on the other hosts. "
+                f"On {host}: {change}, then {undone}; and the same in the file that sets it at boot."
+            )
+    return ""
 
 
 def _resets_may_be_stopped(ones: list[PeerConnection], pair: Pair, firewalls: HostFirewalls) -> bool:

@@ -17,6 +17,8 @@ def process_limit_low(limits: ResourceLimits, group: ControlGroup | None) -> Ite
     `pthread_create failed`.
 
     ## What to do
+    {remedy}
+
     On {host}: a line `* - nproc unlimited` in /etc/security/limits.conf (and see /etc/security/limits.d), then log in
     again. Where the message names a file under /sys/fs/cgroup: TasksMax= of the service, or of user.slice, in which the
     job starts. In a container: `docker run --ulimit nproc=-1`, and `--pids-limit -1`.
@@ -45,4 +47,6 @@ def process_limit_low(limits: ResourceLimits, group: ControlGroup | None) -> Ite
             observed=group.processes,
             expected=MIN_PROCESSES,
             setting=group.processes_setting,
+            remedy="Raise TasksMax= of the service, or of user.slice, in which the job starts; of a container, "
+            "`docker run --pids-limit -1`.",
         )

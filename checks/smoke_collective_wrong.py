@@ -5,7 +5,7 @@ from doctor.facts.smoke import SmokeCollectives
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.buffers import describe_damage
 from doctor.smoke.numerics.collective_values import Blame, blame_ranks, second_round_note, soak_note
-from doctor.smoke.results.trouble_findings import describe_ranks
+from doctor.smoke.results.trouble_findings import ACCELERATORS, describe_ranks
 
 
 @check(severity=ERROR, area="smoke")
@@ -18,11 +18,11 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
     give the same symptoms.
 
     ## What to do
-    On {host}: `npu-smi info -t ecc -i N` or `nvidia-smi -q -d ECC` for memory errors, `dmesg -T` for PCIe and machine
-    check errors, `hccn_tool -i N -stat -g` or `ethtool -S` for bad packets. Compare driver, firmware, CANN, NCCL and
-    torch with the other hosts. If all values are those of another rank, the mapping is wrong: compare the rank table,
-    RANK and the visible devices. Run `doctor smoke` again without this host; if it passes, take the host out of the
-    job.
+    On {host}: `dmesg -T` for PCIe and machine check errors, `ethtool -S NIC` for bad packets. NPU: `npu-smi info -t ecc
+    -i N` for memory errors, `hccn_tool -i N -stat -g` for bad packets. GPU: `nvidia-smi -q -d ECC`. Compare driver,
+    firmware, collective library and torch with the other hosts. If all values are those of another rank, the mapping is
+    wrong: compare the rank table, RANK and the visible devices. Run `doctor smoke` again without this host; if it
+    passes, take the host out of the job.
 
     ## Source
     Each rank puts in small numbers of its own (a formula of rank and place), so that every result is known in
@@ -47,6 +47,7 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
             "{blame} {who}: {op} ({numel} x {dtype}, group {group}) returned {observed} at element {index} "
             "on rank {seen}, expected {expected}{looks}; wrong elements in total: {wrong}, in {ops}{soaked}{second}",
             hosts=run.hosts(blame.ranks),
+            accelerator=ACCELERATORS[run.plan.backend],
             blame=describe_place(run, blame),
             who=describe_ranks(run, blame.ranks),
             ranks=list(blame.ranks),

@@ -4,7 +4,7 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import SmokeDevices
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import describe_ranks, pressure_note
+from doctor.smoke.results.trouble_findings import ACCELERATORS, describe_ranks, pressure_note
 from doctor.smoke.speed.device_speeds import amounts, describe_rate, slow_devices
 from doctor.smoke.speed.rank_speeds import percent
 
@@ -20,12 +20,12 @@ def smoke_device_slow(run: SmokeRun, devices: PerHost[SmokeDevices]) -> Iterator
     its CPU with another program slows all the others, and in their profiles that looks like slow communication.
 
     ## What to do
-    On {host}: for products, heat, power and clocks: `npu-smi info -t temp -i N`, `npu-smi info -t power -i N`, or
-    `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE,POWER`; for copies between host and device, PCIe lanes and the NUMA
-    node: `lspci -vv | grep -E 'LnkCap|LnkSta'`, `nvidia-smi topo -m`, `npu-smi info -t topo`; for its memory,
-    `npu-smi info -t ecc -i N` or `nvidia-smi -q -d ECC,ROW_REMAPPER`; for a CPU, its quota
-    (`cat /sys/fs/cgroup/cpu.stat`, throttled_usec) and governor. Then test with the vendor's tool, `ascend-dmi --dg -i
-    bandwidth,aiflops` or `dcgmi diag -r 3`, and leave the host out until it is as quick as the others.
+    On {host}, for copies between host and device: `lspci -vv | grep -E 'LnkCap|LnkSta'` for the PCIe lanes, and the
+    NUMA node. NPU: `npu-smi info -t temp -i N`, `npu-smi info -t power -i N`, `npu-smi info -t ecc -i N`, `npu-smi info
+    -t topo`; then the vendor's test, `ascend-dmi --dg -i bandwidth,aiflops`. GPU: `nvidia-smi -q -d
+    CLOCK,PERFORMANCE,TEMPERATURE,POWER,ECC,ROW_REMAPPER`, `nvidia-smi topo -m`; then the vendor's test, `dcgmi diag -r
+    3`. CPU: its quota (`cat /sys/fs/cgroup/cpu.stat`, throttled_usec) and its governor. Leave the host out until it is
+    as quick as the others.
 
     ## Source
     All devices do the same products (bfloat16, float16, float32, int8) and copies at the same time. A device is slow
@@ -53,6 +53,7 @@ def smoke_device_slow(run: SmokeRun, devices: PerHost[SmokeDevices]) -> Iterator
         ]
         yield Finding(
             "{who}: slower than the median device of the same model: {work} (confidence {confidence}){pressure}",
+            accelerator=ACCELERATORS[run.plan.backend],
             hosts=[host],
             who=describe_ranks(run, ranks),
             ranks=ranks,

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.smoke import SmokePairs
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import pressure_note
+from doctor.smoke.results.trouble_findings import ACCELERATORS, pressure_note
 from doctor.smoke.speed.rank_speeds import compare_links, describe_end, duration, megabytes
 
 
@@ -36,6 +36,7 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
             "exchanges of {size} with {who} take {ratio} times as long as those between the other hosts: "
             "{seconds} against {norm}, with {slow} of {tried} partners{pressure}",
             hosts=[run.plan.host_of(rank)],
+            accelerator=ACCELERATORS[run.plan.backend],
             who=describe_end(run, rank),
             pressure=pressure_note(run, [run.plan.host_of(rank)]),
             rank=rank,

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.smoke import SmokePairs
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import pressure_note
+from doctor.smoke.results.trouble_findings import ACCELERATORS, pressure_note
 from doctor.smoke.speed.rank_speeds import compare_links, describe_end, duration, megabytes
 
 
@@ -38,6 +38,7 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
         yield Finding(
             "{first} and {second} take {ratio} times as long as most pairs to exchange {size}: {seconds} against "
             "{norm}; both are fast with most others, so the path between them is slow{pressure}",
+            accelerator=ACCELERATORS[run.plan.backend],
             hosts=run.hosts(link.ends),
             pressure=pressure_note(run, run.hosts(link.ends)),
             first=describe_end(run, first_rank),

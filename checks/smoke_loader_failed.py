@@ -5,7 +5,21 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import SmokeLoader
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import describe_ranks
+from doctor.smoke.results.trouble_findings import describe_ranks, remedy_for
+
+REMEDIES = (
+    (r"bus error|shared memory|no space left|/dev/shm", ""),
+    ("too many open files", "Raise `ulimit -n` for the job (LimitNOFILE= of its service)."),
+    (
+        "resource temporarily unavailable|can't start new thread",
+        "Raise `ulimit -u` for the job, or pids.max of its control group (`docker run --pids-limit -1`).",
+    ),
+    (
+        "killed|signal 9",
+        "Check whether memory ran out: `dmesg -T | grep -i 'killed process'`; then more memory, or fewer workers.",
+    ),
+    (".", "The error is one of the loader's own: read all of it in the output of the rank."),
+)
 
 
 @check(severity=ERROR, area="smoke")
@@ -18,9 +32,11 @@ def smoke_loader_failed(run: SmokeRun, loaders: PerHost[SmokeLoader]) -> Iterato
     "unable to allocate shared memory".
 
     ## What to do
-    Check `df -h /dev/shm` on {host}, and what fills it (`ls -lS /dev/shm`; `torch_*` files of processes that have
-    ended may be removed). Make it larger: `mount -o remount,size=64G /dev/shm` on a host, `docker run --shm-size=64g`
-    or `--ipc=host`, an emptyDir of medium Memory in Kubernetes. If a worker was killed, check `dmesg -T` for lack of
+    {remedy}
+
+    Check `df -h /dev/shm` on {host}, and what fills it (`ls -lS /dev/shm`; `torch_*` files of processes that have ended
+    may be removed). Make it larger: `mount -o remount,size=64G /dev/shm` on a host, `docker run --shm-size=64g` or
+    `--ipc=host`, an emptyDir of medium Memory in Kubernetes. If a worker was killed, check `dmesg -T` for lack of
     memory. Too many open files: raise `ulimit -n` for the job (LimitNOFILE= of its service). Resource temporarily
     unavailable: raise `ulimit -u`, or pids.max of its control group (`docker run --pids-limit`).
 
@@ -40,4 +56,5 @@ def smoke_loader_failed(run: SmokeRun, loaders: PerHost[SmokeLoader]) -> Iterato
                 who=describe_ranks(run, some),
                 ranks=some,
                 text=text,
+                remedy=remedy_for(text, REMEDIES),
             )

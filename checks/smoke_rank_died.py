@@ -5,6 +5,38 @@ from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
+REMEDIES = (
+    (
+        r"memory|\boom\b",
+        (
+            "Give the job or its control group more memory, or use less: `dmesg -T | grep -i -E 'oom|killed process'` "
+            "shows "
+            "what the kernel killed."
+        ),
+    ),
+    (
+        r"signal (?:11|6|7|4|8)\b|SIGSEGV|SIGABRT|SIGBUS",
+        (
+            "A crash in native code: compare the versions of torch, torch_npu and the driver with those of the other "
+            "hosts."
+        ),
+    ),
+    (
+        r"signal 9\b|SIGKILL",
+        (
+            "Find out what killed it: `dmesg -T | grep -i -E 'oom|killed process'` for memory; else the "
+            "scheduler, or the "
+            "container's engine."
+        ),
+    ),
+    (
+        r"signal 15\b|SIGTERM",
+        "Find out what ended it: the scheduler (`sacct`), the container's engine, an administrator.",
+    ),
+    (r"npu|acl|cuda|device", ""),
+    (r"exit|raised|error", "Read its own error in the job's log of that rank."),
+)
+
 
 @check(severity=ERROR, area="smoke")
 def smoke_rank_died(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
@@ -15,10 +47,12 @@ def smoke_rank_died(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     waiting rank. Of all ranks that ended, the first is named here; the rest are consequences.
 
     ## What to do
-    Signal 9 and no memory left: `dmesg -T | grep -i -E 'oom|killed process'`, give the job or its cgroup more
-    memory, or use less. Signal 11 or 6: a crash in native code; compare the versions of torch, torch_npu and the
-    driver with the other hosts. An error of its own: read it in the job's log of that rank. A device error:
-    `npu-smi info -t health -i N`, `dmesg | grep -i xid`.
+    {remedy}
+
+    Signal 9 and no memory left: `dmesg -T | grep -i -E 'oom|killed process'`, give the job or its cgroup more memory,
+    or use less. Signal 11 or 6: a crash in native code; compare the versions of torch, torch_npu and the driver with
+    the other hosts. An error of its own: read it in the job's log of that rank. A device error: read its health. NPU:
+    `npu-smi info -t health -i N`. GPU: `dmesg | grep -i xid`.
 
     ## Source
     The host's agent reaps each rank and knows its exit status, whether the kernel killed it for memory (kernel log,
@@ -29,4 +63,5 @@ def smoke_rank_died(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
         run,
         "{who} died {where}: {text}",
         "dead",
+        remedies=REMEDIES,
     )

@@ -5,6 +5,19 @@ from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
+REMEDIES = (
+    (
+        "resolve|name",
+        (
+            "Compare `getent hosts` of the master's name on the host and on the others, and put the right address into "
+            "`/etc/hosts`."
+        ),
+    ),
+    ("refused", "Nothing listens at that address: check host and port, and on the master `ss -ltnp`."),
+    ("no answer|timed out|dropped|route", "A firewall or a missing route: `doctor check` names both."),
+    ("world size|WORLD_SIZE|rank number", "Give every rank the same WORLD_SIZE, and each rank number once."),
+)
+
 
 @check(severity=ERROR, area="smoke")
 def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
@@ -16,6 +29,8 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
     ranks reports only that a rank is missing.
 
     ## What to do
+    {remedy}
+
     A name that does not resolve, or to another address than elsewhere: compare `getent hosts` of the master's name on
     {host} and on the others; put it into `/etc/hosts`. Refused: nothing listens there, or it is the wrong host or port;
     something else may hold the port (`ss -ltnp`). No answer: a firewall, or no route (`doctor check` covers both).
@@ -32,4 +47,5 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
         run,
         "{who} never joined: {text}",
         "never-joined",
+        remedies=REMEDIES,
     )

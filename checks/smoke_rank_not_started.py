@@ -5,6 +5,33 @@ from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
+REMEDIES = (
+    (
+        "torch_npu|libascend|libhccl|libacl|cann",
+        (
+            "Set CANN's environment for the job (`source /usr/local/Ascend/ascend-toolkit/set_env.sh`), and put the "
+            "driver's "
+            "libraries on LD_LIBRARY_PATH."
+        ),
+    ),
+    (
+        "No module named",
+        (
+            "Install what is missing for the job's interpreter, or name the job's own with `--python`; here, "
+            "`pip install 'cluster-doctor[smoke]'`."
+        ),
+    ),
+    (
+        "set_device|invalid device|device ordinal|busy|no npu|no cuda",
+        (
+            "Check ASCEND_RT_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES, and which process holds the device: "
+            "`npu-smi info` "
+            "or "
+            "`nvidia-smi`."
+        ),
+    ),
+)
+
 
 @check(severity=ERROR, area="smoke")
 def smoke_rank_not_started(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
@@ -15,6 +42,8 @@ def smoke_rank_not_started(run: SmokeRun, started: PerHost[SmokeStart] | None) -
     the store, not the rank.
 
     ## What to do
+    {remedy}
+
     Try it on {host} by hand, with the job's own interpreter and environment: `{python} -c "import torch,
     torch.distributed; print(torch.__version__)"`. No module named torch: install it for that interpreter (`{python} -m
     pip install torch`; on this machine `pip install 'cluster-doctor[smoke]'`), or name the job's own with `--python`.
@@ -30,5 +59,6 @@ def smoke_rank_not_started(run: SmokeRun, started: PerHost[SmokeStart] | None) -
         run,
         "{who} did not start: {text}",
         "not-started",
+        remedies=REMEDIES,
         python=run.plan.python or "python3",
     )

@@ -16,9 +16,9 @@ def smoke_shards_wrong(run: SmokeRun, training: PerHost[SmokeTraining]) -> Itera
     fall all the same.
 
     ## What to do
-    Compare how the job's sampler gets its rank and size: `DistributedSampler(num_replicas=DP, rank=dp_rank)` takes the
-    data-parallel size and index, not the world's size and the rank. Check {who} first. If rows are left out at the end
-    of an epoch, use `drop_last=True` everywhere or nowhere.
+    Compare how the job's sampler gets its rank and size: `DistributedSampler(num_replicas=dp_size, rank=dp_rank)` takes
+    the data-parallel size and index, not the world's size and the rank. Check {who} first. If rows are left out at the
+    end of an epoch, use `drop_last=True` everywhere or nowhere.
 
     ## Source
     In the smoke run the rows of a step come in numbered blocks; every rank reports the numbers that it read and the

@@ -6,11 +6,23 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from doctor.engine import language
+from doctor.engine.catalog import load_checks
+from doctor.engine.result import Finding, Outcome, Report
+from doctor.report.explain.examples import read_examples
+from doctor.report.formats.registry import RenderContext, render
 from doctor.report.layout.formatting import display_width, wrapped
+from tests.report import recorded_fleets
+from tests.report import reports as made
+
+CHECKS = {check.name: check for check in load_checks()}
 
 LOGS = Path(__file__).parent / "diagnose" / "logs"
 SENTENCE = re.compile(
@@ -63,6 +75,12 @@ LIMITS: dict[tuple[str, ...], int] = {
     ("diagnose", "LOGS/hccl_ei0004_ranktable_path.log"): 0,
     ("diagnose", "LOGS/hccl_ei0004_ranktable_path.log", "-f", "md"): 0,
     ("diagnose", "LOGS/hccl_ei0004_ranktable_path.log", "-f", "html"): 0,
+    ("explain", "EI0006"): 0,
+    ("explain", "Xid 79"): 0,
+    ("explain", "shared memory docker"): 0,
+    ("explain", "DrvMngGetConsoleLogLevel failed. (ret=4)"): 0,
+    ("watch", "--attach", "--pid", "1", "--interval", "1"): 0,
+    ("watch", "--log", "/nosuch"): 0,
 }
 """Commands, and how many such words each may still print: lower it when more is translated."""
 
@@ -94,6 +112,48 @@ def test_no_more_english_than_before_on_a_gbk_terminal(words: tuple[str, ...], t
     assert re.search("[\u4e00-\u9fff]", text)
     left = english_words(text)
     assert len(left) <= LIMITS[words], left
+
+
+@pytest.fixture
+def chinese() -> Iterator[None]:
+    language.select("zh", {})
+    yield
+    language.select("en", {})
+
+
+def one_finding_of_each() -> Report:
+    """The example finding of each check, as if one run had found all of them."""
+    outcomes = []
+    for name, row in read_examples().items():
+        check, finding = CHECKS[name], Finding(row.template, hosts=("node001",), **row.values)
+        outcomes.append(Outcome(name, check.severity, check.area, check.claim, (finding,), ("node001", "node002")))
+    return msgspec.structs.replace(made.report(*outcomes, hosts=("node001", "node002")), source="")
+
+
+REPORTS = {name: partial(recorded_fleets.report, name) for name in recorded_fleets.RECORDED}
+REPORT_LIMITS = {"examples": 25}
+"""How many words of English sentences a report may still have, beyond what stands between quotation marks."""
+
+
+@pytest.mark.parametrize("name", [*REPORTS, "examples"])
+@pytest.mark.parametrize("form", ["human", "plain"])
+@pytest.mark.usefixtures("chinese")
+def test_reports_have_no_english_sentence(name: str, form: str) -> None:
+    """Those of real fleets, and one finding of each check."""
+    report = REPORTS.get(name, one_finding_of_each)()
+    left = english_words(render(form, report, RenderContext(10, CHECKS)))
+    assert len(left) <= REPORT_LIMITS.get(name, 0), left
+
+
+def test_the_report_of_a_hang_says_in_chinese_what_each_rank_did(chinese: None) -> None:
+    state = language.localized_filled("in compute for 1.05 s, sleeping in do_wait")
+    assert state == "处于 compute 已 1.05 s，睡眠于 do_wait"
+    call = language.localized_filled("rank 2: no collective, after all_reduce #7 (8 x float32, group world; step 1)")
+    assert call == "rank 2：不在集合通信中，上一个是 all_reduce #7 (8 x float32, group world; step 1)"
+    assert language.localized_filled("set-clock: `command -v chronyc` ended with 127").endswith("以 127 结束")
+    assert language.localized_filled("5 of 6 pairs both ways, 1 more one way, 2 ports").count("，") == 2
+    parts = "TCP ports 29500, 32768-60999 from n1"
+    assert "29500, 32768-60999" in language.localized_filled(f"nftables blocks incoming connections to {parts}")
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -28,6 +28,14 @@ SIGNATURES = load_signatures()
         ("nccl-connect-timeout", "nccl-connect-timeout: "),
         ("socketStartConnect: Connect to 10.0.0.1<50000> failed : Connection refused", "nccl-connect-timeout: "),
         ("[0] NCCL WARN Cuda failure 'out of memory'", "nccl-cuda-oom: "),
+        ("DrvMngGetConsoleLogLevel failed. (ret=4)", "npu-log-level-unread: "),
+        (
+            "DrvMngGetConsoleLogLevel failed.\ndcmi model initialized failed, because the device is used",
+            "npu-occupied: ",
+        ),
+        ("srun: error: Task launch for StepId=9.0 failed on node n5: Job credential expired", "slurm-credential: "),
+        ("[n5:1] [[31923,0],1] selected pml ob1, but peer [[31923,0],0] on n4 selected pml ucx", "ompi-pml-differs: "),
+        ("RuntimeError: launcher 'pdsh' not installed.", "deepspeed-pdsh-missing: "),
     ],
 )
 def test_a_code_or_a_line_leads_to_its_page(text: str, first_line: str) -> None:
@@ -48,7 +56,19 @@ def test_words_lead_to_a_ranked_list() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "   ", "zzzqqq", "79", "((((", "\x1b[31m\x07", "a" * 100_000, "(" * 5000, "\n" * 99]
+    "text",
+    [
+        "",
+        "   ",
+        "zzzqqq",
+        "79",
+        "quux frobnicated: job not found",
+        "((((",
+        "\x1b[31m\x07",
+        "a" * 100_000,
+        "(" * 5000,
+        "\n" * 99,
+    ],
 )
 def test_what_leads_nowhere_says_nothing(text: str) -> None:
     assert explain_text(text) == ""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from doctor.engine.language import Catalogue
+from doctor.engine.translation import Catalogue
 from doctor.report.explain.examples import read_examples
 from tests import translations
 

@@ -38,6 +38,7 @@ from doctor.report.web.check_grid import JOB, STATES
 from doctor.report.web.path_maps import _FIGURES
 from doctor.report.web.report_values import _TITLES
 from doctor.report.web.self_contained import script_texts
+from doctor.smoke.hang.describe import PROCESS_STATES
 from tests.value_texts import value_texts
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,7 +56,7 @@ NAME = re.compile(
 )
 """What no language changes: a variable or function, an option, an error code, a path, a number, an address."""
 _CODE = re.compile(r"\(\?|\\[dswb(.]|[\[(]\^|^/\S*$|^-(?!-[\w-]+ (?:\{0\}[: ]|or |of ))")
-_PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}")
+_PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}|\}'s [a-z]{2,}")
 ERRORS = {
     "InventoryError",
     "BadRun",
@@ -363,6 +364,9 @@ WORDS = (
     *("FIXED", "NOT FIXED", "INTERRUPTED", "Most likely: ", "Possibly: ", "."),
     *("does", "job", "record", "log", "rank", "ranks", "loss", "step", "speed", "end"),
     *(f"{{count}} {noun}" for noun in ("process", "group", "rank", "step", "line", "file")),
+    *PROCESS_STATES.values(),
+    " or ",
+    *("planned", "undone", "host", "topic", "log", "layers"),
     EXAMPLE_NOTE,
 )
 """Words of a report that reach `localized` as values."""

@@ -1,7 +1,7 @@
 """The sentences of the package that a report can show as a value, a reason or a note: all, without a few classes.
 
 Every module of `doctor/` counts, so that a new one cannot be forgotten. A text does not count where it is only compared
-with what others print, where none of its words is prose, or in a module of `WITHOUT_PROSE`.
+with what others print, or where none of its words is prose.
 """
 
 from __future__ import annotations
@@ -13,10 +13,6 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-WITHOUT_PROSE = {
-    "job/library_settings.py": "its texts are not settled yet: without this line they have to have their Chinese",
-}
-"""Modules that do not count, and why."""
 MATCHING = {
     *("startswith", "endswith", "removeprefix", "removesuffix", "partition", "rpartition", "split", "rsplit", "strip"),
     *("lstrip", "rstrip", "replace", "find", "rfind", "index", "count", "compile", "match", "fullmatch", "search"),
@@ -28,10 +24,10 @@ FOR_PROGRAMS = {
 }
 """Functions whose texts no report shows: options of other programs, help of metrics, errors of the code itself."""
 WHOLE, KEYS = -1, -2
-_PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}|\} [a-z] [a-z]{2,}")
+_PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}|\} [a-z] [a-z]{2,}|\}'s [a-z]{2,}")
 _NO_PROSE = re.compile(
-    r"\(\?[:!=<]|\\|[\[(]\^|^/\S*$|^-(?!.*(?:: |; |expected ))|\||%[A-Za-z]|\n.|\$\(|\$[a-z]\b|\"\$\w"
-    r"|; exit [\d$]|\bimport \w+[,;]|^r=lambda|^from __|debug1|^NVIDIA |^[A-Z]\w+ [A-Z]\w+$|^\w+ -(?!.* with )",
+    r"\(\?[:!=<]|\\|[\[(]\^|^/\S*$|^-(?!.*(?:: |; |expected | is | or ))|\||%[A-Za-z]|.\n.|\$\(|\$[a-z]\b|\"\$\w"
+    r"|; exit [\d$]|\bimport \w+[,;]|^r=lambda|^from __|debug1|^NVIDIA |^[A-Z]\w+ [A-Z]\w+$|^\w+ -(?!.* (?:with|is) )",
     re.DOTALL,
 )
 """Patterns, commands, programs and formats."""
@@ -41,14 +37,8 @@ _CONVERSION = re.compile(r"%\d*\.?\d*[sdrgf]|(?<!in braces )\{\}")
 
 def value_texts(root: Path) -> Iterator[str]:
     """The sentences of all modules below ``root``; what is filled in is ``{0}``, ``{1}``, whatever fills it."""
-    for path in counted_modules(root):
+    for path in sorted(root.rglob("*.py")):
         yield from sentences(ast.parse(path.read_text("utf-8")))
-
-
-def counted_modules(root: Path) -> list[Path]:
-    """Every module of the package, without those of `WITHOUT_PROSE`."""
-    exempt = {path for pattern in WITHOUT_PROSE for path in root.glob(pattern)}
-    return [path for path in sorted(root.rglob("*.py")) if path not in exempt]
 
 
 def sentences(tree: ast.Module) -> Iterator[str]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from doctor.cli.explain_sources import built_in_playbook, page_width
 from doctor.engine.catalog import bundled_folder
+from doctor.engine.language import localized, phrase
+from doctor.report.layout.formatting import padded
 
 if TYPE_CHECKING:
     from doctor.diagnose.lookup import SignatureMatch
@@ -35,13 +37,18 @@ def explain_text(text: str) -> str:
     exact = [match.signature for match in matches if match.is_exact]
     rows = _rows(text, matches)
     if not exact:
-        return _xid_page(text) or (f"Pages on these words; `doctor explain NAME` shows one:\n{rows}" if rows else "")
+        return _xid_page(text) or (
+            localized("Pages on these words; `doctor explain NAME` shows one:\n") + rows if rows else ""
+        )
     displayed = _by_title(exact)[:MAX_PAGES]
     pages = [_xid_page(text), *map(_page, displayed)]
     others = [signature for signature in exact if signature not in displayed]
     if others:
         pages.append(
-            "See also\n" + "".join(f"  {signature.id}: {signature.title}\n" for signature in others[:MAX_ROWS])
+            localized("See also\n")
+            + "".join(
+                f"  {signature.id}{localized(': ')}{localized(signature.title)}\n" for signature in others[:MAX_ROWS]
+            )
         )
     return "\n\n".join(page for page in pages if page)
 
@@ -72,9 +79,17 @@ def _xid_page(text: str) -> str:
 
     code = int(match[1])
     if code not in CATALOG:
-        return f"Xid {code} is no fault of the host in NVIDIA's catalog: it is attributed to the program that ran.\n"
-    meaning, action = CATALOG[code]
-    return f"Xid {code}: {meaning}. What to do: {action}. More: doctor explain gpu-xid-logged\n"
+        return phrase(
+            "Xid {code} is no fault of the host in NVIDIA's catalog: it is attributed to the program that ran.\n",
+            code=code,
+        )
+    meaning, action = map(localized, CATALOG[code])
+    return phrase(
+        "Xid {code}: {meaning}. What to do: {action}. More: doctor explain gpu-xid-logged\n",
+        code=code,
+        meaning=meaning,
+        action=action,
+    )
 
 
 def _rows(text: str, matches: list[SignatureMatch]) -> str:
@@ -91,12 +106,14 @@ def _rows(text: str, matches: list[SignatureMatch]) -> str:
             rows.append(_Row(score, name, kind, title))
     rows.sort(key=lambda row: (-row.score, row.name))
     width = max((len(row.name) for row in rows[:MAX_ROWS]), default=0)
-    return "".join(f"  {row.name:<{width}}  {row.kind:<8}  {row.title}\n" for row in rows[:MAX_ROWS])
+    return "".join(
+        f"  {row.name:<{width}}  {padded(localized(row.kind), 8)}  {localized(row.title)}\n" for row in rows[:MAX_ROWS]
+    )
 
 
 def _documents() -> Iterator[tuple[str, str, str, str]]:
     """Name, kind, title and text of every check, playbook and topic."""
-    from doctor.report.explain.topics import title, topics
+    from doctor.report.explain.topics import localized_page, title, topics
 
     for path, text in _texts("checks", "py"):
         claim = re.search(r'"""(.+?)\.?(?:"""|\n)', text)
@@ -107,7 +124,7 @@ def _documents() -> Iterator[tuple[str, str, str, str]]:
     for name, path in topics().items():
         if name == "catalogue":  # it has the words of all checks
             continue
-        yield name, "topic", title(path), path.read_text("utf-8")
+        yield name, "topic", title(localized_page(path)), path.read_text("utf-8")
 
 
 def _document(signature: Signature) -> tuple[str, str, str, str]:

@@ -117,9 +117,9 @@ def _report_problems(error: RankTableBuildError, hosts: int) -> NoReturn:
     for problem in error.problems:
         print_warning(problem.text)
     blamed = len({cause.host for cause in error.problems if cause.host})
-    where = f"on {blamed} of {hosts} host{'s' if hosts > 1 else ''}" if blamed else "with the table itself"
-    certainty = "wrong" if error.wrong else "unknown"
-    print_warning(f"no rank table was written: something is {certainty} {where}")
+    where = f"on {blamed} of {hosts} hosts" if blamed else "with the table itself"
+    text = f"something is wrong {where}" if error.wrong else f"something is unknown {where}"
+    print_warning(f"no rank table was written: {text}")
     raise typer.Exit(10 if error.wrong else 12)
 
 

@@ -20,6 +20,7 @@ MAX_TEXT_CHARS = 4096
 MAX_LINES = 20
 MAX_CANDIDATES = 60
 """Signatures that are parsed for one pasted text: those that share its rarest words."""
+MIN_UNKNOWN_LETTERS = 4
 _HEAD = "[[signature]]\n"
 _CODE_LINES = ("{code}", "error code is {code}", "error code: {code}", "failed: {code}", "ret[{code}]")
 """Ways in which a log prints a bare number."""
@@ -95,11 +96,19 @@ def _place(signature: Signature, lines: Collection[str]) -> tuple[bool, int, int
 
 
 def word_weights(text: str, documents: Collection[str]) -> dict[str, float]:
-    """The words of ``text`` by how much they tell: those that few documents contain more, unknown ones nothing."""
+    """The words of ``text`` by how much they tell: those that few documents contain more.
+
+    A word that no document has counts as well, since a page cannot be about a line of which it has the common words
+    alone; not one with digits or underscores, or a short one, which are names of hosts and variables.
+    """
     tokens = dict.fromkeys(re.findall(r"[a-z0-9_]{3,}", text.lower()[:MAX_TEXT_CHARS]))
     lowered = [document.lower() for document in documents]
     counts = {word: sum(word in document for document in lowered) for word in list(tokens)[:200]}
-    return {word: math.log(1 + len(lowered) / count) for word, count in counts.items() if count}
+    return {
+        word: math.log(1 + len(lowered) / max(count, 1))
+        for word, count in counts.items()
+        if count or (word.isalpha() and len(word) >= MIN_UNKNOWN_LETTERS)
+    }
 
 
 def score_text(document: str, text: str, weights: Mapping[str, float]) -> float:

@@ -244,7 +244,7 @@ def _find_conflicts(
 
 
 def _step_failure(ready_step: ReadyStep, why: str) -> str:
-    return f"{ready_step.playbook.name}, step {ready_step.template.number}: {strip_control_chars(redact(why))}"
+    return f"playbook {ready_step.playbook.name}, step {ready_step.template.number}: {strip_control_chars(redact(why))}"
 
 
 def _preview(

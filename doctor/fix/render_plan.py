@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.fix.plan import FixPlan, HostPlan, PlaybookSummary, StepPreview
 from doctor.fix.select import Untreated
+from doctor.report.layout.advice import mark_personal_words
 from doctor.report.layout.formatting import clean, count_noun, display_width
 from doctor.report.layout.host_names import Fleet
 
@@ -136,7 +137,7 @@ class _PlanRenderer:
             )
             colon = localized(": ")
             yield f"  {where}{colon}{check}{colon}{_text(title)} ({localized(who)}{example})"
-            yield from (f"    {number}. {_text(text)}" for number, text in enumerate(steps, 1))
+            yield from (f"    {number}. {mark_personal_words(_text(text))}" for number, text in enumerate(steps, 1))
 
     def unknown(self) -> Iterator[str]:
         same: dict[tuple[str, str], set[str]] = {}

@@ -115,7 +115,8 @@ def port_text(ports: Sequence[TestedPort]) -> str:
     """
     labels = list(_ranges(ports))
     if len(ports) == 1:
-        return f"port {labels[0]}"
+        purpose, _, number = labels[0].partition(" ")
+        return f"port {purpose} {number}" if number else f"port {purpose}"
     more = f" and {len(labels) - MAX_LABELS} more" if len(labels) > MAX_LABELS else ""
     return f"{len(ports)} ports: {', '.join(labels[:MAX_LABELS])}{more}"
 

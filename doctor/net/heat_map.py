@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from doctor.engine.language import localized
 from doctor.engine.sanitize import strip_control_chars
 from doctor.net.grid import Grid, Rectangle, mask_of
 from doctor.net.groups import HostGroup
@@ -92,8 +93,8 @@ class _Pen:
         """What the signs mean, those that were drawn, wrapped."""
         lines: list[tuple[int, str]] = []
         for state in (state for state, mark in _MARKS.items() if mark[3] and state in states):
-            text = _MARKS[state][3]
-            item, length = f"{self.sign(state)} {text}", 2 + len(text)
+            text = localized(_MARKS[state][3])
+            item, length = f"{self.sign(state)} {text}", 2 + len(text) + sum(letter > "\u2e7f" for letter in text)
             if lines and lines[-1][0] + 2 + length <= width:
                 lines[-1] = (lines[-1][0] + 2 + length, f"{lines[-1][1]}  {item}")
             else:

@@ -251,11 +251,12 @@ class MatrixCoverage(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         one_way = self.pairs_either_way - self.pairs_both_ways
-        nouns = (f"pair{'' if self.pairs == 1 else 's'}", f"port{'' if self.ports == 1 else 's'}")
-        text = f"{self.pairs_both_ways} of {self.pairs} {nouns[0]} both ways, "
-        text += f"{one_way} more one way, " if one_way else ""
-        text += f"{self.ports} {nouns[1]}"
-        return text + (f", {self.unknown} of {self.attempts} attempts unknown" if self.unknown else "")
+        both = self.pairs_both_ways
+        texts = [f"{both} of {self.pairs} pairs both ways" if self.pairs != 1 else f"{both} of 1 pair both ways"]
+        texts += [f"{one_way} more one way"] if one_way else []
+        texts += [f"{self.ports} ports" if self.ports != 1 else "1 port"]
+        texts += [f"{self.unknown} of {self.attempts} attempts unknown"] if self.unknown else []
+        return ", ".join(texts)
 
 
 _DROP_FAILING = str.maketrans("", "", FAILING)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 import msgspec
 
 from doctor.engine.interrupts import process_age
+from doctor.engine.language import localized, phrase
 
 if TYPE_CHECKING:
     from doctor.engine.record import HostRecord
@@ -86,14 +87,14 @@ class Heartbeat:
     def __init__(self, stream: TextIO | None, start_time: float, interval: float = HEARTBEAT_SECONDS) -> None:
         self.stream, self.start_time, self.interval = stream, start_time, interval
         self.total = self.answered = self.unreachable = 0
-        self.activity = "detecting the hosts"
+        self.activity = localized("detecting the hosts")
         self._stop_event = threading.Event()
         if stream is not None:
             threading.Thread(target=self._print_lines, daemon=True).start()
 
     def expect(self, total: int) -> None:
         """So many hosts are asked now."""
-        self.total, self.activity = total, "waiting for hosts"
+        self.total, self.activity = total, localized("waiting for hosts")
 
     def step(self, host: str, record: HostRecord) -> None:
         """One more host is done."""
@@ -104,13 +105,15 @@ class Heartbeat:
 
     def stage(self, name: str, seconds: float) -> None:
         """A stage of the smoke run is done; no name: it starts."""
-        self.activity = f"smoke run: {name} done" if name else "smoke run: starting"
+        self.activity = phrase("smoke run: {name} done", name=name) if name else localized("smoke run: starting")
 
     def text(self) -> str:
         """The line, without its end."""
-        hosts = f", {self.answered} of {self.total} hosts answered" if self.total else ""
-        missed = f", {self.unreachable} could not be reached" if self.unreachable else ""
-        return f"doctor preflight: {time.monotonic() - self.start_time:.0f} s, {self.activity}{hosts}{missed}"
+        parts = [f"{time.monotonic() - self.start_time:.0f} s", self.activity]
+        if self.total:
+            parts.append(phrase("{count} of {total} hosts answered", count=self.answered, total=self.total))
+        parts += [phrase("{count} could not be reached", count=self.unreachable)] if self.unreachable else []
+        return f"doctor preflight{localized(': ')}{localized(', ').join(parts)}"
 
     def _print_lines(self) -> None:
         while not self._stop_event.wait(self.interval):

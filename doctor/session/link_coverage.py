@@ -54,18 +54,18 @@ def _pairs_of(ends: Iterable[tuple[Hashable, str]]) -> int:
 
 
 def _pinged_links(cache: FactCache) -> tuple[set[Link], int]:
-    ends = {
-        str(interface.ip): (npu, host)
-        for host, addresses in cache.fleet(DeviceAddresses).items()
-        for npu, interface in addresses.by_npu.items()
-    }
+    ends: dict[tuple[str, int], str] = {}
+    """The host by address and number of the NPU: two NPUs may have one address, by a fault."""
+    for host, addresses in cache.fleet(DeviceAddresses).items():
+        for npu, interface in addresses.by_npu.items():
+            ends[str(interface.ip), npu] = host
     tried = {
-        frozenset({(ping.npu, host), ends[ping.address]})
+        frozenset({(ping.npu, host), (ping.npu, ends[ping.address, ping.npu])})
         for host, tests_of_host in cache.fleet(DevicePings).items()
         for ping in tests_of_host.pings
-        if ping.address in ends
+        if (ping.address, ping.npu) in ends and ends[ping.address, ping.npu] != host
     }
-    return tried, _pairs_of(ends.values())
+    return tried, _pairs_of((npu, host) for (_, npu), host in ends.items())
 
 
 def _hccs_links(cache: FactCache) -> tuple[set[Link], int]:

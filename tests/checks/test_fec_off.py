@@ -2,7 +2,7 @@ import pytest
 
 from doctor import Skip
 from doctor.facts.hccn import DeviceFec
-from tests.checks.device_network import judged, links
+from tests.checks.device_network import judged, links, product
 
 MIXED = DeviceFec(by_npu={0: "rs", 1: "no", 2: "base"})
 
@@ -24,3 +24,9 @@ def test_off_on_a_link_that_is_down() -> None:
 def test_no_link_is_up() -> None:
     with pytest.raises(Skip):
         judged("fec_off", fec=MIXED, links=links(down=tuple(range(8))))
+
+
+@pytest.mark.parametrize(("family", "command"), [("A1", "-fec -s encoding rs"), ("A2", "-lldp -g"), ("A3", "-lldp -g")])
+def test_the_remedy_is_that_of_the_product(family: str, command: str) -> None:
+    [one] = judged("fec_off", fec=MIXED, links=links(), product=product(family))
+    assert f"`hccn_tool -i 1 {command}`" in one.values["remedy"]

@@ -18,3 +18,10 @@ def test_hosts_with_one_name_are_all_blamed() -> None:
 
 def test_a_single_host_is_skipped() -> None:
     assert skipped(judged("host-name-repeated", {"a": called("n1")}))
+
+
+def test_the_host_whose_name_another_has_is_told_to_take_its_own_again() -> None:
+    (finding,) = judged("host-name-repeated", {"a": called("a"), "b": called("a"), "c": called("c")}).findings
+    assert "on b: `hostnamectl set-hostname b`" in finding.values["remedy"]
+    (finding,) = judged("host-name-repeated", {"10.0.0.1": called("a"), "10.0.0.2": called("a")}).findings
+    assert finding.values["remedy"] == ""

@@ -158,3 +158,15 @@ def test_the_usual_rules_of_a_firewall_let_refusals_through() -> None:
     for number in (1, 2, 3):
         made[f"w{number}"][-3] = rules(usual, f"10.0.0.{number}")
     assert set(blamed(judged("peer-unreachable", made, job()))) == {"w3"}
+
+
+def test_a_prefix_that_leaves_out_the_others_is_named_with_both() -> None:
+    made = hosts({2: {3: "Network is unreachable"}}, count=4, own_kernel=2)
+    made["w2"][0] = interfaces(eth0="10.0.0.2/31")
+    (finding,) = judged("peer-unreachable", made, job()).findings
+    assert finding.values["remedy"].startswith("10.0.0.2 on eth0 has the prefix /31, and /24 on the other hosts.")
+    assert (
+        "`ip address add 10.0.0.2/24 dev eth0`, then `ip address del 10.0.0.2/31 dev eth0`" in finding.values["remedy"]
+    )
+    (finding,) = look({2: {3: "Network is unreachable"}}, count=4, own_kernel=2).findings
+    assert finding.values["remedy"] == ""

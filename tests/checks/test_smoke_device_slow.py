@@ -23,7 +23,7 @@ def test_a_slow_device_is_named_with_the_work_that_is_slow() -> None:
         "rank 11 (GPU 3): slower than the median device of the same model: product bfloat16 1.40 times (387 TFLOPS "
         "against 542 TFLOPS) and memory 1.20 times (441 GB/s against 529 GB/s) (confidence 99.99 %)"
     )
-    assert "On w2:" in page(NAME, finding)
+    assert "On w2, " in page(NAME, finding)
 
 
 def test_one_finding_for_each_host() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.checks.broken_off import one, only, trouble
 from tests.checks.smoke import ran
 
@@ -17,3 +19,20 @@ def test_the_first_to_die_and_how() -> None:
     assert finding.values["waiting"] == "ranks 0, 2 and 3"
     assert finding.values["evidence"] == ["Rank 1 was killed for memory."]
     assert "dmesg" in todo
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("signal 9", "Find out what killed it"),
+        ("signal 11", "A crash in native code"),
+        ("killed by the kernel for lack of memory", "Give the job"),
+        ("exit status 1: ValueError", "Read its own error"),
+        ("RuntimeError: CUDA error", ""),
+    ],
+)
+def test_the_remedy_is_that_of_what_ended_it(text: str, first: str) -> None:
+    run = ran(4, 2, trouble("dead", 1, text=text), devices=True)
+    finding, _ = one(NAME, run)
+    assert finding.values["remedy"].startswith(first)
+    assert finding.values["accelerator"] == "GPU"

@@ -258,8 +258,39 @@ def test_a_finding_takes_eight_rows_at_most_and_no_command_is_cut(width: int) ->
     said = text.render(report, {"link-down": check}, terminal=Terminal(tty=True, width=width)).split("\n\n")[0]
     assert sum(1 + (display_width(line) - 1) // width for line in said.splitlines()) <= 8
     assert said.count("`") % 2 == 0
-    assert "(...)" in said
+    assert "(more: doctor explain link-down)" in " ".join(said.split())
     assert "Very" not in said
+
+
+def finding_of(fix: str, width: int = 80, **values: object) -> str:
+    """A finding as a terminal shows it, in one line."""
+    page = f"Up.\n\n## Why it matters\n{'Bad ' * 60}.\n\n## What to do\n{fix}"
+    check = made.make("link-down", made.ERROR, "links", page)
+    report = made.report(made.outcome("link-down", Finding("down", hosts=("node001",), **values)))
+    said = text.render(report, {"link-down": check}, terminal=Terminal(tty=True, width=width)).split("\n\n")[0]
+    return " ".join(said.split())
+
+
+def test_a_fix_that_fits_is_whole_and_the_why_gives_way() -> None:
+    steps = " ".join(f"Then run `command --number {number}`." for number in range(8))
+    assert "why" in finding_of("Run `one`.")
+    said = finding_of(steps)
+    assert said.endswith("`command --number 7`.") and "why" not in said
+
+
+def test_the_remedy_of_the_cause_stands_for_those_of_all_causes() -> None:
+    page = "{remedy}\n\nFor a cable: replace it. For a port: `enable it`."
+    known = finding_of(page, remedy="Run `enable eth0`.")
+    assert known.endswith("fix Run `enable eth0`. (more: doctor explain link-down)")
+    for unknown in ({}, {"remedy": ""}):
+        assert finding_of(page, **unknown).endswith("fix For a cable: replace it. For a port: `enable it`.")
+
+
+def test_commands_for_another_device_are_left_out() -> None:
+    page = "Look. NPU: `npu-smi info`. GPU: `nvidia-smi`. Then wait."
+    assert finding_of(page, accelerator="NPU").endswith("fix Look. NPU: `npu-smi info`. Then wait.")
+    assert finding_of(page, accelerator="CPU").endswith("fix Look. Then wait.")
+    assert finding_of(page).endswith(page)
 
 
 def test_brief_is_one_line_a_finding_and_the_verdict() -> None:

@@ -122,7 +122,7 @@ def _by_key(pairs: Iterable[tuple[Outcome, Finding]]) -> dict[Key, list[Finding]
 
 def _changes(before: _ReportIndex, now: _ReportIndex) -> Iterator[FindingChange]:
     """Every change, those that say the same of several hosts together."""
-    groups: dict[tuple[Kind, str, str, str], list[tuple[str, int, int]]] = {}
+    groups: dict[tuple[Kind, str, str, str, Severity], list[tuple[str, int, int]]] = {}
     for key in dict.fromkeys((*now.findings_by_key, *before.findings_by_key)):
         check, _, host = key
         kind, why = _classify(key, before, now)
@@ -130,18 +130,17 @@ def _changes(before: _ReportIndex, now: _ReportIndex) -> Iterator[FindingChange]
         fleet = now.fleet if key in now.findings_by_key else before.fleet
         message = clean(fill_template(finding.template, fleet.format_values(finding.values)), 2000)
         sizes = (host, len(before.findings_by_key.get(key, ())), len(now.findings_by_key.get(key, ())))
-        groups.setdefault((kind, check, message, clean(why)), []).append(sizes)
+        severity = (now.outcomes.get(check) or before.outcomes[check]).severity_of(finding)
+        groups.setdefault((kind, check, message, clean(why), severity), []).append(sizes)
     order = {check: number for number, check in enumerate([*now.outcomes, *before.outcomes])}
-    for (kind, check, message, why), members in sorted(
+    for (kind, check, message, why, severity), members in sorted(
         groups.items(), key=lambda item: (KINDS.index(item[0][0]), order[item[0][1]])
     ):
         outcome = now.outcomes.get(check) or before.outcomes[check]
         fleet = before.fleet if kind in ("gone", "unseen") else now.fleet
         hosts = fleet.ordered(host for host, _, _ in members)
         count_before, count_now = sum(member[1] for member in members), sum(member[2] for member in members)
-        yield FindingChange(
-            kind, check, outcome.area, outcome.severity_of(finding), hosts, message, count_before, count_now, why
-        )
+        yield FindingChange(kind, check, outcome.area, severity, hosts, message, count_before, count_now, why)
 
 
 def _classify(key: Key, before: _ReportIndex, now: _ReportIndex) -> tuple[Kind, str]:

@@ -47,6 +47,8 @@ SHORT_LEVEL = DetailLevel(
 PAGE_ROWS = 50
 """Rows for the table and the details of all findings, as long as each has `MIN_ROWS`."""
 MIN_ROWS = 4
+_RANKS = {LABEL: 0, "observed": 1, "expected": 1, "why": 2}
+"""Which details are kept first where not all fit beside the fix; any other comes last."""
 FULL_LEVEL = DetailLevel(10_000, 10_000, lists_every_check=True, names_checks=True)
 
 
@@ -190,7 +192,7 @@ class _TextLayout:
         lines += [] if len(parts) > len(others) else self.part_details(first, DETAIL_CELLS)
         lines += [line for part in parts for line in self.part(part, bool(others))]
         yield from lines
-        yield from self.details(entry.details, self.max_rows - self.rows(lines))
+        yield from self.details(entry.details, self.max_rows - self.rows(lines), entry.name)
         for label, text in entry.following:
             head = f"{' ' * DETAIL_CELLS}{localized('follows from it: ')}"
             line = f"{label}{localized(': ')}{text}"
@@ -219,8 +221,11 @@ class _TextLayout:
         """Rows of the terminal that lines take; a long command is folded by the terminal itself."""
         return sum(1 + max(0, display_width(line.plain) - 1) // self.terminal.width for line in lines)
 
-    def details(self, details: Details, rows: int) -> Iterator[Text]:
-        """All details where they fit; else the first sentence of the fix, then why, the rest, and more of the fix."""
+    def details(self, details: Details, rows: int, check: str) -> Iterator[Text]:
+        """All details where they fit; else the whole fix, or as much of it as fits beside the why.
+
+        ``check``: whose page has the rest of the fix.
+        """
         lines = [line for label, text in details for line in self.detail(label, text, DETAIL_CELLS)]
         if self.verbose or self.rows(lines) <= rows:
             yield from lines
@@ -228,25 +233,27 @@ class _TextLayout:
         number_before = len(_before_fix(details))
         before = [(label, list(self.detail(label, text, DETAIL_CELLS))) for label, text in details[:number_before]]
         parts = [sentence for label, text in details[number_before:] for sentence in _sentences(label, text)]
-        fix = self.fix_lines(parts, 1)
+        fix = self.fix_lines(parts, len(parts), check)
+        if self.rows(fix) > rows:
+            fix = self.fix_lines(parts, 1, check)
         rows -= self.rows(fix)
         kept = set()
-        for label, block in sorted(before, key=lambda item: (item[0] != LABEL, item[0] != "why")):
+        for label, block in sorted(before, key=lambda item: _RANKS.get(item[0], len(_RANKS))):
             if self.rows(block) <= rows:
                 rows -= self.rows(block)
                 kept.add(label)
         for count in range(2, len(parts) + 1):
-            longer = self.fix_lines(parts, count)
+            longer = self.fix_lines(parts, count, check)
             if self.rows(longer) > rows + self.rows(fix):
                 break
             rows, fix = rows + self.rows(fix) - self.rows(longer), longer
         yield from (line for label, block in before if label in kept for line in block)
         yield from fix
 
-    def fix_lines(self, parts: Sequence[tuple[str, str]], count: int) -> list[Text]:
-        """The first ``count`` sentences of the fix."""
-        details = _joined(parts[:count], "" if count >= len(parts) else "(...)")
-        return [line for label, text in details for line in self.detail(label, text, DETAIL_CELLS)]
+    def fix_lines(self, parts: Sequence[tuple[str, str]], count: int, check: str) -> list[Text]:
+        """The first ``count`` sentences of the fix, and where the others are."""
+        end = "" if count >= len(parts) else phrase("(more: doctor explain {name})", name=check)
+        return [line for label, text in _joined(parts[:count], end) for line in self.detail(label, text, DETAIL_CELLS)]
 
     def part(self, part: ReportPart, several: bool) -> Iterator[Text]:
         several = several and bool(part.hosts)

@@ -6,14 +6,31 @@ import re
 from collections.abc import Collection, Mapping
 
 from doctor.engine.shell_quote import PLACEHOLDER, open_quote, quote_value
+from doctor.report.layout.formatting import sentences
 
 _COMMAND = re.compile(r"`[^`]*`")
 _PERSONAL_WORD = re.compile(
     r"(?<![$\w{-])(PID|NAME|ADDRESS|NETMASK|GATEWAY|NIC|CARD|CHIP|ID|N|WATTS|USER|HOST|PORT|MTU|NPU|DIE|NUMBER|COMMAND"
-    r"|FILE|DATA)\b(?!=)|(?<=\w=)\.\.\."
+    r"|FILE|DATA|DIRECTORY|FOLDER|HOSTS|JOB|SERVER)\b(?!=)|(?<=\w=)\.\.\."
 )
 _PERSONAL_NAMES = {"NIC": "network interface", "N": "number", "...": "value"}
 _MARK = re.compile(r"<[a-z][a-z ]{0,30}>")
+
+
+_OF_A_DEVICE = re.compile(r"(NPU|GPU|CPU|RDMA)[:：]")
+
+
+def for_device(text: str, device: str) -> str:
+    """``text`` without the sentences for other kinds of device than this one.
+
+    >>> for_device("Look at it. NPU: `npu-smi info`. GPU: `nvidia-smi`. Then wait.", "GPU")
+    'Look at it. GPU: `nvidia-smi`. Then wait.'
+    """
+    parts = sentences(text)
+    kept = [part for part in parts if not (match := _OF_A_DEVICE.match(part)) or match[1] == device]
+    if len(kept) == len(parts):
+        return text
+    return "".join(part if part.endswith("。") else f"{part} " for part in kept).rstrip()
 
 
 def standalone_placeholders(template: str) -> set[str]:

@@ -10,7 +10,14 @@ import msgspec
 from doctor.engine.language import localized, phrase
 from doctor.engine.result import CONTAINER, IN_CONTAINER, Severity
 from doctor.engine.shell_quote import placeholder_names
-from doctor.report.layout.advice import fill_advice, mark_personal_words, mark_unknown, marks, standalone_placeholders
+from doctor.report.layout.advice import (
+    fill_advice,
+    for_device,
+    mark_personal_words,
+    mark_unknown,
+    marks,
+    standalone_placeholders,
+)
 from doctor.report.layout.finding_ages import LABEL
 from doctor.report.layout.fold import CheckFailure, FollowingFailure
 from doctor.report.layout.formatting import clean, count_noun, display_width, sentences, unwrap_lines
@@ -21,6 +28,8 @@ from doctor.report.layout.page_model import DetailLevel, ReportEntry, ReportPart
 if TYPE_CHECKING:
     from doctor.engine.check import Check
 
+OF_THE_CAUSE = "{remedy}"
+"""The first paragraph of a page's fix that is followed by the remedies of all causes: a finding has its own."""
 OBSERVED_EXPECTED = ("observed", "expected")
 MAX_MESSAGE_CHARS = 2000
 MAX_COMMAND_CHARS = 4000
@@ -180,11 +189,20 @@ class _FailureEntryBuilder:
         if group.hosts:
             for filled in (values, texts):
                 filled.setdefault("host", clean(group.hosts[0], 100))
-        return [
-            line
-            for line in (fill_advice(block, values, texts) for block in unwrap_lines(self.template(group)))
-            if line.strip()
-        ]
+        blocks = unwrap_lines(self.template(group))
+        if blocks[:1] == [OF_THE_CAUSE] and len(blocks) > 1:
+            blocks = self.of_the_cause(blocks, bool(texts.get("remedy")))
+        if device := group.example.values.get("accelerator"):
+            blocks = [for_device(block, str(device)) for block in blocks]
+        return [line for line in (fill_advice(block, values, texts) for block in blocks) if line.strip()]
+
+    def of_the_cause(self, blocks: list[str], is_known: bool) -> list[str]:
+        """The remedy of the cause that was found, where it is known; the page has those of the others."""
+        if not is_known:
+            return blocks[1:]
+        if not self.scope.shortens:
+            return blocks
+        return [f"{OF_THE_CAUSE} {phrase('(more: doctor explain {name})', name=self.failure.outcome.check)}"]
 
     def template(self, group: FindingGroup) -> str:
         """The page's fix, with what only the reader knows marked."""

@@ -51,6 +51,7 @@ def _failure(entry: ReportEntry) -> str:
     line = phrase("{head}. Fix: {first}", head=head.rstrip(".。"), first=first)
     for sentence in others:
         if len(line) + len(sentence) >= MAX_LINE_CHARS:
+            line += " " + phrase("(more: doctor explain {name})", name=entry.name)
             break
         line += sentence if line.endswith("。") else f" {sentence}"
     return clean(line, MAX_COMMAND_LINE_CHARS)

@@ -40,7 +40,7 @@ def smoke_lines(summary: SmokeSummary, full: bool) -> Details:
     lines += label_lines("speed", _speed(summary.collective_speeds if full else _largest(summary.collective_speeds)))
     lines += label_lines("devices", _device_speeds(summary.device_speeds))
     lines += label_lines("soak", _soak(summary, full))
-    lines += label_lines("note", [clean(note) for note in summary.notes])
+    lines += label_lines("note", [clean(localized_filled(note)) for note in summary.notes])
     return tuple((label, _safe(text)) for label, text in lines)
 
 

@@ -11,7 +11,7 @@ from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 
 ROOTED = {"broadcast": "from", "scatter": "from", "reduce": "to", "gather": "to"}
-PROCESS_STATES = {"T": "stopped", "t": "stopped", "F": "frozen"}
+PROCESS_STATES = {"T": ", stopped", "t": ", stopped", "F": ", frozen"}
 
 
 def describe_call(call: Collective, group: str) -> str:
@@ -40,10 +40,10 @@ def describe_state(snap: Snapshot) -> str:
     """The state of a rank, such as ``in compute for 1.20 s, sleeping in nfs_wait``."""
     if snap.dead:
         return f"ended with {snap.dead}"
-    process_state = PROCESS_STATES.get(snap.process, "")
-    doing = {"collective": f"in {snap.op}", "done": "done"}.get(snap.state, f"in {snap.state}")
-    sleeping = f", sleeping in {snap.waits_for}" if snap.waits_for not in ("", "0") else ""
-    return f"{f'{process_state}, ' * bool(process_state)}{doing} for {snap.age:.2f} s{sleeping}"
+    place = snap.op if snap.state == "collective" else snap.state
+    text = f"done for {snap.age:.2f} s" if place == "done" else f"in {place} for {snap.age:.2f} s"
+    text += PROCESS_STATES.get(snap.process, "")
+    return text if snap.waits_for in ("", "0") else f"{text}, sleeping in {snap.waits_for}"
 
 
 class FailureBuilder:
@@ -64,8 +64,9 @@ class FailureBuilder:
         """One rank's side, for a rank outside of collectives with the last one that it was in."""
         if snap.state == "collective":
             return self.describe_call(current_collective(snap))
-        last = f"after {self.describe_call(trace.last)}" if trace and trace.last else "before its first collective"
-        return f"none; {last}"
+        if not trace or not trace.last:
+            return "none; before its first collective"
+        return f"no collective, after {self.describe_call(trace.last)}"
 
     def build(
         self,

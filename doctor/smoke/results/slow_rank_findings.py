@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from doctor.engine.result import Finding
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import describe_ranks, pressure_note
+from doctor.smoke.results.trouble_findings import ACCELERATORS, describe_ranks, pressure_note
 from doctor.smoke.speed.rank_speeds import by_host, duration, percent
 from doctor.smoke.speed.stragglers import Straggler
 
@@ -18,6 +18,7 @@ def slow_rank_findings(run: SmokeRun, slow_by_rank: Mapping[int, Straggler], tem
         yield Finding(
             template + "{pressure}",
             hosts=[host],
+            accelerator=ACCELERATORS[run.plan.backend],
             pressure=pressure_note(run, [host]),
             who=describe_ranks(run, some),
             ranks=some,

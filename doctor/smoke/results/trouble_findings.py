@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -14,13 +15,22 @@ from doctor.smoke.results.to_facts import unreached_reason
 FRAMES = 4
 """Of a stack, innermost first."""
 MAX_LISTED = 8
+Remedies = Sequence[tuple[str, str]]
 DEVICES = {"gloo": "", "nccl": "GPU", "hccl": "NPU"}
+ACCELERATORS = {**DEVICES, "gloo": "CPU"}
+"""What a run trains on: a remedy for another kind of device is left out of the report."""
 
 
 def failure_findings(
-    run: SmokeRun, template: str | Callable[[Failure], str], *kinds: FailureKind, **more: Any
+    run: SmokeRun,
+    template: str | Callable[[Failure], str],
+    *kinds: FailureKind,
+    remedies: Remedies = (),
+    **more: Any,
 ) -> Iterator[Finding]:
     """One finding for each failure of these kinds, at the hosts that cause it; ``template`` may depend on the failure.
+
+    ``remedies``: patterns of what failed, each with what to do about it.
 
     Raises: Unreadable, for a run without such a failure that did not complete either.
     """
@@ -29,9 +39,15 @@ def failure_findings(
         raise Unreadable("the same run passes without the job's variables", "smoke-environment-fails")
     for failure in failures:
         words = template if isinstance(template, str) else template(failure)
-        yield Finding(words, hosts=blamed_hosts(run, failure), **finding_values(run, failure), **more)
+        values = finding_values(run, failure) | more
+        yield Finding(words, hosts=blamed_hosts(run, failure), remedy=remedy_for(values["text"], remedies), **values)
     if not failures and (run.ended != "complete" or run.undecided):
         raise Unreadable(*unreached_reason(run, "teardown"))
+
+
+def remedy_for(text: str, remedies: Remedies) -> str:
+    """What to do about ``text``: that of the first pattern in it, else the empty string."""
+    return next((remedy for pattern, remedy in remedies if re.search(pattern, text[:2000], re.IGNORECASE)), "")
 
 
 def blamed_hosts(run: SmokeRun, failure: Failure) -> tuple[str, ...]:
@@ -55,6 +71,7 @@ def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
     """What templates and pages may name. ``doing``: the culprit rank's last call."""
     first = failure.culprit_ranks[0] if failure.culprit_ranks else -1
     return {
+        "accelerator": ACCELERATORS[run.plan.backend],
         "who": describe_ranks(run, failure.culprit_ranks) or "not known which rank",
         "ranks": list(failure.culprit_ranks),
         "where": describe_position(failure),
@@ -127,4 +144,4 @@ def describe_sides(failure: Failure) -> list[str]:
 def innermost_frames(stack: str) -> str:
     """The innermost calls of a stack, in one line."""
     lines = [line.strip() for line in stack.splitlines() if line.strip().startswith("File ")]
-    return ", called from ".join(lines[:FRAMES]) or "no stack available"
+    return " <- ".join(lines[:FRAMES]) or "no stack available"

@@ -1,0 +1,69 @@
+"""What a printed remedy leaves to its reader is marked: no bare capital letters stand for a value in a command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from doctor.engine import language
+from doctor.engine.catalog import load_checks
+from doctor.engine.check import Check
+from doctor.engine.result import Finding, Outcome
+from doctor.report.explain.examples import read_examples
+from doctor.report.layout.failures import failure_entry
+from doctor.report.layout.fold import fold
+from doctor.report.layout.page_model import DetailLevel
+from tests.report import reports as made
+
+CHECKS = {check.name: check for check in load_checks()}
+ROWS = read_examples()
+ALL = DetailLevel(100, 100, lists_every_check=True, names_checks=True)
+"""Of each finding, every line of its remedy."""
+KNOWN = {
+    *("CLOCK", "ECC", "PERFORMANCE", "POWER", "ROW_REMAPPER", "TEMPERATURE"),  # sections of nvidia-smi -d
+    *("ACCEPT", "DEFAULT", "ECAP_ACS", "GPU", "INPUT", "LINK_TYPE_P1", "OK", "THAWED"),  # words of other programs
+    *("LOCAL_RANK", "MASTER_ADDR", "RANK", "TORCHINDUCTOR_CACHE_DIR"),  # variables, by name
+}
+"""Words in capitals that are typed as they stand."""
+CAPITALS = re.compile(r"(?<![\w$<{%/.-])[A-Z][A-Z0-9_]+(?![\w=>}.*-])|(?<==)\.\.\.")
+
+MARKED = re.compile(r"<[^<>`]*>")
+
+
+def commands(check: Check) -> Iterator[str]:
+    """The commands in the remedy of a check's example finding, as a report prints them."""
+    row = ROWS[check.name]
+    finding = Finding(row.template, hosts=("node001",), **row.values)
+    outcome = Outcome(check.name, check.severity, check.area, check.claim, (finding,), ("node001", "node002"))
+    report = made.report(outcome, hosts=("node001", "node002"))
+    folded = fold(report)
+    assert folded.first_failure is not None
+    entry = failure_entry(folded.first_failure, check, ALL, folded.fleet)
+    labels = ""
+    for label, text in (*entry.parts[0].details, *entry.details):
+        labels = label or labels
+        if labels == "fix":
+            yield from re.findall(r"`([^`]+)`", text)
+
+
+@pytest.mark.parametrize("lang", language.LANGUAGES)
+def test_every_placeholder_of_a_command_is_filled_or_marked(lang: str) -> None:
+    language.select(lang, {})
+    try:
+        found = {
+            name: left
+            for name, check in CHECKS.items()
+            for command in commands(check)
+            if (left := [word for word in CAPITALS.findall(command) if word not in KNOWN])
+        }
+    finally:
+        language.select("en", {})
+    assert found == {}
+
+
+def test_what_is_marked_reads_as_words() -> None:
+    marked = {mark for check in CHECKS.values() for command in commands(check) for mark in MARKED.findall(command)}
+    assert {mark for mark in marked if not re.fullmatch(r"<[a-z][a-z0-9 ]{0,30}>", mark)} == set()
+    assert "<address>" in marked

@@ -182,11 +182,11 @@ class Catalogue:
                 before, piece = best.get(start), english[start:end]
                 if before is None or (end in best and len(before) + 1 >= len(best[end])):
                     continue
-                known = self.texts.get(piece)
-                if known is None and start == ends[place - 1] and _WITHOUT_WORDS.fullmatch(piece):
-                    known = piece
-                if known:
-                    best[end] = [*before, known]
+                translated = self.texts.get(piece)
+                if translated is None and start == ends[place - 1] and _WITHOUT_WORDS.fullmatch(piece):
+                    translated = piece
+                if translated:
+                    best[end] = [*before, translated]
         return "".join(best.get(len(english), [english]))
 
 
@@ -236,8 +236,8 @@ def _filled(template: str, values: list[str]) -> str:
     result = pieces[0]
     for piece in pieces[1:]:
         number, brace, rest = piece.partition("}")
-        known = brace and number.isdecimal() and int(number) < len(values)
-        result += values[int(number)] + rest if known else "{" + piece
+        is_value = brace and number.isdecimal() and int(number) < len(values)
+        result += values[int(number)] + rest if is_value else "{" + piece
     return result
 
 

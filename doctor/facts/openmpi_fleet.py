@@ -36,8 +36,8 @@ class OpenmpiTraffic(msgspec.Struct, frozen=True):
         """The verdict about hosts with these variables and interfaces."""
         has_ipv6 = any(
             entry.is_ipv6 and not entry.is_link_local and entry.interface != "lo"
-            for one in interfaces.values()
-            for entry in one.addresses
+            for interface in interfaces.values()
+            for entry in interface.addresses
         )
         faults: tuple[OpenmpiFault, ...] = ()
         doubts, sound = [], 0
@@ -50,7 +50,7 @@ class OpenmpiTraffic(msgspec.Struct, frozen=True):
             if certain or possible:
                 first = (certain or possible)[0]
                 race = "" if certain else ", unless the peer connects first"
-                doubts.append(f"with {build.words} {first.interface} does not connect: {first.reason}{race}")
+                doubts.append(f"with {build.label} {first.interface} does not connect: {first.reason}{race}")
         if not sound:
             return cls(faults, "")
         return cls((), doubts[0] if doubts else "")
@@ -66,7 +66,7 @@ def _faults(
 ) -> tuple[tuple[OpenmpiFault, ...], tuple[OpenmpiFault, ...]]:
     """Those that are certain, and those that depend on which host connects first."""
     modules = {
-        host: made for host in interfaces if (made := tcp_modules(environs[host], interfaces[host], build)) is not None
+        host: own for host in interfaces if (own := tcp_modules(environs[host], interfaces[host], build)) is not None
     }
     groups = list(_alike(modules, interfaces).values())[:_MOST_GROUPS]
     certain: dict[tuple[str, str], list[str]] = {}
@@ -80,8 +80,8 @@ def _faults(
     return _as_faults(certain), _as_faults(possible)
 
 
-def _as_faults(found: Mapping[tuple[str, str], list[str]]) -> tuple[OpenmpiFault, ...]:
-    return tuple(OpenmpiFault(name, reason, tuple(hosts)) for (name, reason), hosts in found.items())
+def _as_faults(hosts_by_fault: Mapping[tuple[str, str], list[str]]) -> tuple[OpenmpiFault, ...]:
+    return tuple(OpenmpiFault(name, reason, tuple(hosts)) for (name, reason), hosts in hosts_by_fault.items())
 
 
 def _between(
@@ -95,13 +95,13 @@ def _alike(
 ) -> dict[tuple[object, ...], list[str]]:
     """Hosts whose interfaces are alike: networks, carriers, and the addresses that several hosts have."""
     owners: dict[str, int] = defaultdict(int)
-    for made in modules.values():
-        for address in {entry.address for one in made.created for entry in one.entries}:
+    for own in modules.values():
+        for address in {entry.address for module in own.created for entry in module.entries}:
             owners[address] += 1
     groups: dict[tuple[object, ...], list[str]] = defaultdict(list)
-    for host, made in modules.items():
-        entries = [entry for one in made.created for entry in one.entries]
-        order = tuple(one.interface for one in made.listed)
+    for host, own in modules.items():
+        entries = [entry for module in own.created for entry in module.entries]
+        order = tuple(module.interface for module in own.listed)
         key = [
             (entry.network, link.is_running if (link := interfaces[host].link(entry.interface)) else True)
             + ((entry.address,) if owners[entry.address] > 1 else ())

@@ -35,7 +35,7 @@ class Build(msgspec.Struct, frozen=True):
     """Built with ``--enable-ipv6``, as Debian's package is; the default is without."""
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         release = "4.1" if self.release == 4 else "5"
         return f"Open MPI {release} with IPv6" if self.has_ipv6 else f"Open MPI {release} without IPv6"
 
@@ -94,7 +94,7 @@ def openmpi_choices(environ: Mapping[str, str], interfaces: Interfaces) -> list[
     excluded = environ.get(OPENMPI_EXCLUDED, DEFAULT_EXCLUDED)
     if environ.get(_INCLUDED) and excluded != DEFAULT_EXCLUDED:
         problem = f"{OPENMPI_EXCLUDED} is set as well, and Open MPI takes one of the two alone"
-        choices = [one for one in choices if one.variable != _INCLUDED]
+        choices = [choice for choice in choices if choice.variable != _INCLUDED]
         choices.append(SocketChoice("Open MPI", _INCLUDED, environ[_INCLUDED], problem=problem, expected="one of them"))
     return choices
 
@@ -124,10 +124,10 @@ def tcp_modules(environ: Mapping[str, str], interfaces: Interfaces, build: Build
     included = [name for name in _resolved(environ.get(_INCLUDED, ""), listed) if name in listed]
     if included:
         created = [listed[name] for name in dict.fromkeys(included)]
-        return TcpModules(tuple(created), tuple(one for one in listed.values() if one in created))
+        return TcpModules(tuple(created), tuple(module for module in listed.values() if module in created))
     excluded = _resolved(environ.get(OPENMPI_EXCLUDED, DEFAULT_EXCLUDED), listed)
-    left = tuple(one for name, one in listed.items() if not name.startswith(tuple(excluded)))
-    return TcpModules(left, left)
+    remaining = tuple(module for name, module in listed.items() if not name.startswith(tuple(excluded)))
+    return TcpModules(remaining, remaining)
 
 
 def _listed(interfaces: Interfaces, build: Build) -> dict[str, TcpModule]:
@@ -152,7 +152,7 @@ def _resolved(value: str, listed: Mapping[str, TcpModule]) -> list[str]:
             network = ipaddress.IPv4Network(word, strict=False)
         except ValueError:  # Open MPI warns of it, and goes on
             continue
-        names += [name for name, one in listed.items() if any(_is_in(entry, network) for entry in one.entries)]
+        names += [name for name, module in listed.items() if any(_is_in(entry, network) for entry in module.entries)]
     return names
 
 
@@ -163,7 +163,7 @@ def _is_in(entry: LinkAddress, network: ipaddress.IPv4Network) -> bool:
 def connections(mine: TcpModules, theirs: TcpModules, build: Build) -> list[Connection]:
     """Which address of a peer each module of a host connects to."""
     local = mine.listed if build.release == 4 else mine.created
-    weights = [[_best(one, peer, build) for peer in theirs.created] for one in local]
+    weights = [[_best(module, peer, build) for peer in theirs.created] for module in local]
     pairs = _assign([[weight for weight, _ in row] for row in weights])
     targets = {i: entry for i, j in pairs.items() if (entry := weights[i][j][1])}
     if build.release == 5:
@@ -182,10 +182,10 @@ def _start(module: TcpModule, peer: LinkAddress) -> Connection:
     return Connection(module, "", peer, problem)
 
 
-def _best(one: TcpModule, peer: TcpModule, build: Build) -> tuple[int, LinkAddress | None]:
+def _best(module: TcpModule, peer: TcpModule, build: Build) -> tuple[int, LinkAddress | None]:
     """How well two interfaces fit, and the peer's address; IPv4 before IPv6."""
     for is_ipv6 in (False, True):
-        mine = [entry for entry in one.entries if entry.is_ipv6 == is_ipv6][-1:]
+        mine = [entry for entry in module.entries if entry.is_ipv6 == is_ipv6][-1:]
         theirs = [entry for entry in peer.entries if entry.is_ipv6 == is_ipv6][-1:]
         for entry, other in zip(mine, theirs, strict=True) if mine and theirs else ():
             return _weight(entry, other, build), other
@@ -193,7 +193,7 @@ def _best(one: TcpModule, peer: TcpModule, build: Build) -> tuple[int, LinkAddre
 
 
 def _weight(entry: LinkAddress, other: LinkAddress, build: Build) -> int:
-    public = [entry.is_ipv6 or not any(_is_in(one, network) for network in _PRIVATE) for one in (entry, other)]
+    public = [entry.is_ipv6 or not any(_is_in(address, network) for network in _PRIVATE) for address in (entry, other)]
     same = _same_network(entry, other)
     if all(public):
         return 100 if same else 90
@@ -269,34 +269,39 @@ def dead_connections(
     forth = connections(mine, theirs, build)
     if not forth:
         yield DeadConnection("no interface", f"its variables leave none that fits one of {peer}", is_certain=True)
-    for one in forth:
-        reason = _obstacle(one, interfaces, others, peer, {entry.peer.address for entry in back})
+    for connection in forth:
+        reason = _obstacle(connection, interfaces, others, peer, {entry.peer.address for entry in back})
         if not reason:
             continue
         # The peer's connection from the address that this one leads to is taken for it.
         helps = any(
-            other.source == one.peer.address
+            other.source == connection.peer.address
             and not _obstacle(other, others, interfaces, "", {entry.peer.address for entry in forth})
             for other in back
         )
-        yield DeadConnection(one.module.interface, reason, is_certain=not helps)
+        yield DeadConnection(connection.module.interface, reason, is_certain=not helps)
 
 
-def _obstacle(one: Connection, interfaces: Interfaces, others: Interfaces, peer: str, accepted: Iterable[str]) -> str:
+def _obstacle(
+    connection: Connection, interfaces: Interfaces, others: Interfaces, peer: str, accepted: Iterable[str]
+) -> str:
     """Why a connection fails; empty where it does not, or where only policy routing knows."""
-    target, entry = one.peer.address, one.module.entries[0]
-    if one.problem:
-        return one.problem
+    target, entry = connection.peer.address, connection.module.entries[0]
+    if connection.problem:
+        return connection.problem
     if interfaces.holder(target):
         return "every host reaches itself at it" if is_loopback(target) else f"several hosts have the address {target}"
     if interfaces.leads_to(target) is False:
-        if _same_network(entry, one.peer) and not _has_carrier(interfaces, one.module.interface):
+        if _same_network(entry, connection.peer) and not _has_carrier(interfaces, connection.module.interface):
             return "it has no carrier"
-        return f"it is paired with {one.peer.interface} of {peer}, whose {target} no route leads to"
-    if one.source and (others.holder(one.source) or others.leads_to(one.source) is False):
-        return f"it is paired with {one.peer.interface} of {peer}, which has no route back to {one.source}"
-    if one.source and one.source not in accepted:
-        return f"it is paired with {one.peer.interface} of {peer}, which expects another address than {one.source}"
+        return f"it is paired with {connection.peer.interface} of {peer}, whose {target} no route leads to"
+    if connection.source and (others.holder(connection.source) or others.leads_to(connection.source) is False):
+        return (
+            f"it is paired with {connection.peer.interface} of {peer}, which has no route back to {connection.source}"
+        )
+    if connection.source and connection.source not in accepted:
+        expects = f"which expects another address than {connection.source}"
+        return f"it is paired with {connection.peer.interface} of {peer}, {expects}"
     return ""
 
 

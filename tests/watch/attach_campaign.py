@@ -146,10 +146,10 @@ def conduct(program: str, fault: str, seed: int, *, healthy: bool, stacks: bool)
                 Trial(program, fault, world, bad, healthy, (), 0, (), ""), [rank.pid for rank in ranks], stacks
             )
         finally:
-            for rank in ranks:
+            for process in ranks:
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(rank.pid, signal.SIGKILL)
-                rank.communicate()
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
 
 
 def wait_for_fault(folder: Path, ranks: list[subprocess.Popen[bytes]], count: int) -> None:

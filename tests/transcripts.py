@@ -21,7 +21,7 @@ from tests.smoke.interpreter import shown
 
 WIDTH = 100
 CUT = "..."
-LONGEST = 3
+LONGEST = 6
 """Lines that are kept of a paragraph."""
 IN_A_TERMINAL = """
 import os, pty, sys

@@ -54,18 +54,20 @@ def _pairs_of(ends: Iterable[tuple[Hashable, str]]) -> int:
 
 
 def _pinged_links(cache: FactCache) -> tuple[set[Link], int]:
-    ends: dict[tuple[str, int], str] = {}
-    """The host by address and number of the NPU: two NPUs may have one address, by a fault."""
+    holders: dict[tuple[str, int], list[str]] = defaultdict(list)
+    """The hosts by address and number of the NPU: two by a fault, and then nobody knows which of them answered."""
     for host, addresses in cache.fleet(DeviceAddresses).items():
         for npu, interface in addresses.by_npu.items():
-            ends[str(interface.ip), npu] = host
+            holders[str(interface.ip), npu].append(host)
     tried = {
-        frozenset({(ping.npu, host), (ping.npu, ends[ping.address, ping.npu])})
+        frozenset({(ping.npu, host), (ping.npu, target)})
         for host, tests_of_host in cache.fleet(DevicePings).items()
         for ping in tests_of_host.pings
-        if (ping.address, ping.npu) in ends and ends[ping.address, ping.npu] != host
+        for target in holders.get((ping.address, ping.npu), ())
+        if len(holders[ping.address, ping.npu]) == 1 and host != target
     }
-    return tried, _pairs_of((npu, host) for (_, npu), host in ends.items())
+    ends = {(npu, host) for (_, npu), hosts in holders.items() for host in hosts}
+    return {link for link in tried if link <= ends}, _pairs_of(ends)
 
 
 def _hccs_links(cache: FactCache) -> tuple[set[Link], int]:

@@ -36,3 +36,9 @@ def test_a_run_without_them_says_nothing() -> None:
     bare = {host: HostRecord(Visit(), {}) for host in "ab"}
     assert link_coverage(bare) == ()
     assert link_coverage({"a": record(0, [])}) == ()
+
+
+def test_of_hosts_with_one_address_no_link_is_tried_and_all_count() -> None:
+    both = {"a": record(0, []), "b": record(1, [(0, 0), (1, 0)]), "c": record(0, [(0, 1), (1, 1)])}
+    (line,) = link_coverage(both)
+    assert line == "NPU pings: tried 33.3 % of the links between NPUs of one number, 2 of 6"

@@ -300,8 +300,10 @@ def _obstacle(
             f"it is paired with {connection.peer.interface} of {peer}, which has no route back to {connection.source}"
         )
     if connection.source and connection.source not in accepted:
-        expects = f"which expects another address than {connection.source}"
-        return f"it is paired with {connection.peer.interface} of {peer}, {expects}"
+        return (
+            f"it is paired with {connection.peer.interface} of {peer}, "
+            f"which expects another address than {connection.source}"
+        )
     return ""
 
 

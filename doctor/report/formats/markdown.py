@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from doctor.engine.language import localized, localized_filled, phrase
 from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import CheckFailure, FoldedReport, fold
@@ -69,7 +70,8 @@ def _cell(text: str) -> str:
 
 def _source_line(report: Report, code: int) -> str:
     when = f", {format_time(report.started)}" if re.match(r"[0-9T:.Z+-]+\Z", report.started) else ""
-    return f"{code_span(report.source)}{when}, {duration(report.seconds)}, exit code {int(code)}."
+    head = f"{code_span(localized_filled(report.source))}{when}, {duration(report.seconds)}"
+    return phrase("{head}, exit code {code}.", head=head, code=int(code))
 
 
 def _table(report: Report, folded: FoldedReport, failures: Sequence[CheckFailure]) -> Iterator[str]:
@@ -87,34 +89,45 @@ def _table(report: Report, folded: FoldedReport, failures: Sequence[CheckFailure
         rows.setdefault((tuple(checks.get(host, ())), len(unknown_checks.get(host, ()))), []).append(host)
     if not rows:
         return
-    yield from ("| hosts | findings | unknown |", "|---|---|---|")
+    yield from (f"| {localized('hosts')} | {localized('findings')} | {localized('unknown')} |", "|---|---|---|")
     for (names, unknown), hosts in list(rows.items())[:MAX_ROWS]:
         check_cells = ", ".join(map(_cell, names)) or "-"
         unknown_cell = count_noun(unknown, "check") if unknown else "-"
         yield f"| {_cell(folded.fleet.where(hosts))} | {check_cells} | {unknown_cell} |"
     yield ""
     if len(rows) > MAX_ROWS:
-        yield from (f"... and {count_noun(len(rows) - MAX_ROWS, 'row')} more.", "")
+        yield from (phrase("... and {rows} more.", rows=count_noun(len(rows) - MAX_ROWS, "row")), "")
 
 
 def _failure(failure: CheckFailure, pages: Mapping[str, Check], folded: FoldedReport) -> Iterator[str]:
     outcome = failure.outcome
     entry = failure_entry(failure, pages.get(outcome.check), SCOPE, folded.fleet)
-    where = f" on {code_span(entry.where)}" if entry.where else ""
-    yield from (f"## {outcome.found_severity.value}: {code_span(outcome.check)}{where}", "")
-    yield from (f"Healthy condition: {code_span(outcome.claim)}", "")
+    name = code_span(outcome.check)
+    title = phrase("{name} on {where}", name=name, where=code_span(entry.where)) if entry.where else name
+    yield from (f"## {localized(outcome.found_severity.value)}{localized(': ')}{title}", "")
+    yield from (f"{localized('Healthy condition: ')}{code_span(localized(outcome.claim))}", "")
     yield from fenced(_evidence(entry))
     fix = [*_labelled(entry, "fix")]
     if fix:
-        yield from ("What to do:", "", *fenced(fix))
+        yield from (localized("What to do:"), "", *fenced(fix))
 
 
 def _evidence(entry: ReportEntry) -> Iterator[str]:
     for part in entry.parts:
-        yield f"{part.hosts}: {part.text}" if part.hosts else part.text
-        yield from (f"    {label}: {text}" if label else f"      {text}" for label, text in part.details)
-    yield from (f"{label}: {text}" for label, text in entry.details if label in ("observed", "expected", "blocked"))
-    yield from (f"follows from it: {name}: {text}" for name, text in entry.following)
+        yield _headed(part.hosts, part.text)
+        yield from _details(part.details)
+    chosen = [(label, text) for label, text in entry.details if label in ("observed", "expected", "blocked")]
+    yield from (_headed(localized(label), text) for label, text in chosen)
+    yield from (localized("follows from it: ") + _headed(name, text) for name, text in entry.following)
+
+
+def _headed(head: str, text: str) -> str:
+    return f"{head}{localized(': ')}{text}" if head else text
+
+
+def _details(details: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for label, text in details:
+        yield f"    {_headed(localized(label), text)}" if label else f"      {text}"
 
 
 def _labelled(entry: ReportEntry, requested: str) -> Iterator[str]:
@@ -136,27 +149,35 @@ def _sections(report: Report, pages: Mapping[str, Check], code: int) -> Iterator
             if title:
                 lines_by_title.setdefault(title, []).extend(_entry_lines(entry))
     if page.smoke:
-        lines_by_title[page.smoke_title] = [f"{label}: {text}" if label else f"  {text}" for label, text in page.smoke]
+        lines_by_title[page.smoke_title] = [
+            _headed(localized(label), text) if label else f"  {text}" for label, text in page.smoke
+        ]
     for title, lines in lines_by_title.items():
-        yield from (f"## {title.capitalize()}", "", *fenced(lines))
+        text = localized(title)
+        yield from (f"## {text[:1].upper()}{text[1:]}", "", *fenced(lines))
 
 
 def _entry_lines(entry: ReportEntry) -> Iterator[str]:
     for part in entry.parts:
         where = part.where or entry.where
-        head = " on ".join(word for word in (entry.name, where) if word)
-        yield f"{head}: {part.text}" if head else part.text
-        yield from (f"    {label}: {text}" if label else f"      {text}" for label, text in part.details)
-    yield from (f"    {label}: {text}" if label else f"      {text}" for label, text in entry.details)
+        both = entry.name and where
+        yield _headed(
+            phrase("{name} on {where}", name=entry.name, where=where) if both else entry.name or where, part.text
+        )
+        yield from _details(part.details)
+    yield from _details(entry.details)
 
 
 def _notes(report: Report) -> list[str]:
-    return ["## Notes", "", *(f"- {code_span(note, 1000)}" for note in report.notes), ""] if report.notes else []
+    if not report.notes:
+        return []
+    notes = [f"- {code_span(localized_filled(note), 1000)}" for note in report.notes]
+    return [f"## {localized('Notes')}", "", *notes, ""]
 
 
 def _follow_up_commands(report: Report, failures: Sequence[CheckFailure]) -> Iterator[str]:
     """Commands that show details, and that check again."""
-    yield from ("## To check again", "")
+    yield from (f"## {localized('To check again')}", "")
     names = list(dict.fromkeys(failure.outcome.check for failure in failures))[:5]
     alone = report.source.startswith("this host alone")
     hosts = shlex.quote(clean(",".join(_hosts_to_check(report, failures)), 4000)) if report.hosts and not alone else ""
@@ -178,6 +199,7 @@ class MarkdownRenderer(Renderer):
     """`md`, as ``-f`` names it."""
 
     name = "md"
+    is_localized = True
     purpose = "a ticket: verdict, evidence, and the command to check again"
 
     def render(self, report: Report, context: RenderContext) -> str:

@@ -4,8 +4,10 @@ from doctor import WARNING, Finding, Skip, check
 from doctor.facts.hccn import DeviceFec, DeviceLinks
 from doctor.facts.npu import NpuProduct
 
+ADVISORY = ("product",)
 
-@check(severity=WARNING, area="links", advisory=("product",))
+
+@check(severity=WARNING, area="links", advisory=ADVISORY)
 def fec_off(fec: DeviceFec, links: DeviceLinks | None, product: NpuProduct | None) -> Iterator[Finding]:
     """Every NPU link that is up uses forward error correction.
 

@@ -24,7 +24,7 @@ def mount_options_differ(mounts: PerHost[MountTable]) -> Iterator[Finding]:
     reads an old file or finds none.
 
     ## What to do
-    On {host}: `findmnt -o TARGET,SOURCE,FSTYPE,OPTIONS {target}`, and the same on another host; take over the options
+    On {host}: `findmnt {target}`, and the same on another host; take over the options
     of most hosts in /etc/fstab or the automounter's map. When no program uses it: `umount {target}; mount {target}`.
 
     ## Source

@@ -15,13 +15,6 @@ REMEDIES = (
         ),
     ),
     (
-        "No module named",
-        (
-            "Install what is missing for the job's interpreter, or name the job's own with `--python`; here, "
-            "`pip install 'cluster-doctor[smoke]'`."
-        ),
-    ),
-    (
         "set_device|invalid device|device ordinal|busy|no npu|no cuda",
         (
             "Check ASCEND_RT_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES, and which process holds the device: "

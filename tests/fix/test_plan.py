@@ -45,7 +45,7 @@ def test_one_step_that_cannot_be_made_leaves_the_whole_host_alone() -> None:
     one = planned(
         book("mend", ["short"], run(), file(2)), StepProbe(), StepProbe(failure="/etc/x: the file system is read-only")
     )
-    assert one.failure == "mend, step 2: /etc/x: the file system is read-only"
+    assert one.failure == "playbook mend, step 2: /etc/x: the file system is read-only"
     assert not one.has_actions
 
 

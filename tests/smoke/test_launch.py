@@ -78,7 +78,7 @@ def test_a_run_that_comes_to_its_end() -> None:
     assert tuple(heard) == (*STAGES, "teardown")
     assert tuple(smoked.run.reached) == (*STAGES, "teardown")
     assert smoked.run.import_seconds == 1.5
-    assert seconds < 1.0
+    assert seconds < 3.0  # nobody has waited for a silence to end, even on a busy machine
     assert a.told("end") and b.told("end")
     assert [order["mine"] for order in a.told("start") + b.told("start")] == [[0, 1], [2, 3]]
     assert [order["hosts_store"] for order in a.told("start") + b.told("start")] == [True, False]

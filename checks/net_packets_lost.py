@@ -22,7 +22,7 @@ def net_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
 
     ## Source
     The kernel counts the segments that it sent again (TCP_INFO, tcpi_total_retrans) while each pair measures its
-    throughput alone. A host or path is named that loses at least five times as much as the others and 0.1 % of its
+    throughput alone. A host or path is named that loses at least five times as much as the others and 0.5 % of its
     segments, by the same statistics as in `doctor explain net-path-slow`. Losses come in bursts: what looks lossy is
     measured up to seven times more, alone, and each time must show it.
     """

@@ -48,7 +48,7 @@ CERTAIN: dict[SpeedFigure, SpeedFigure] = {"throughput": "arrival rate", "latenc
 """The figure that says the same, and that a busy host does not change."""
 MOST_WAITED = 0.1
 """The share of its time that a program may have waited for a CPU, for throughput and usual latency to count."""
-LEAST_LOSS = 1e-3
+LEAST_LOSS = 5e-3
 """Segments sent again, as a share of all, below which nobody is accused of losing packets."""
 SEGMENT_BYTES = 1448
 HOST_SPREADS = 5.0

@@ -192,7 +192,7 @@ def test_a_host_that_loses_packets_is_named_by_segments_sent_again() -> None:
     random = Random(3)
     speeds = [
         PathSpeed(
-            s, t, retransmissions=random.randrange(400, 900) if 2 in (s, t) else random.randrange(3), bytes=1 << 28
+            s, t, retransmissions=random.randrange(1500, 3000) if 2 in (s, t) else random.randrange(3), bytes=1 << 28
         )
         for s in range(8)
         for t in range(8)

@@ -39,11 +39,7 @@ def _data_ranks(view: View) -> int:
     return world // divisor
 
 
-def _megatron(view: View) -> Iterator[Finding]:
-    if view.framework not in ("megatron", "nemo") or view.has("ramp"):
-        raise NotGiven("batch")
-    batch, micro = view.number("batch"), view.number("micro_batch")
-    ranks = _data_ranks(view)
+def _indivisible(view: View, batch: int, micro: int, ranks: int) -> Iterator[Finding]:
     if batch % (micro * ranks):
         yield Finding(
             "the global batch at {where} is no multiple of {step}, a micro batch on each data parallel rank",
@@ -52,6 +48,14 @@ def _megatron(view: View) -> Iterator[Finding]:
             observed=f"{view.listed('batch', 'micro_batch')}, {ranks} data parallel ranks",
             expected=f"a multiple of {micro * ranks}",
         )
+
+
+def _megatron(view: View) -> Iterator[Finding]:
+    if view.framework not in ("megatron", "nemo") or view.has("ramp"):
+        raise NotGiven("batch")
+    batch, micro = view.number("batch"), view.number("micro_batch")
+    ranks = _data_ranks(view)
+    yield from _indivisible(view, batch, micro, ranks)
 
 
 def _interleaved(view: View) -> Iterator[Finding]:
@@ -173,11 +177,4 @@ def _llama_factory(view: View) -> Iterator[Finding]:
     if world % context:
         raise NotGiven("data")  # another check's finding
     ranks = view.number("data", world // context)
-    if batch % (micro * ranks):
-        yield Finding(
-            "the global batch at {where} is no multiple of {step}, a micro batch on each data parallel rank",
-            where=view.place("batch"),
-            step=micro * ranks,
-            observed=f"{view.listed('batch', 'micro_batch')}, {ranks} data parallel ranks",
-            expected=f"a multiple of {micro * ranks}",
-        )
+    yield from _indivisible(view, batch, micro, ranks)

@@ -31,6 +31,19 @@ def launch_ranks_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     yield from apply_rules(training, _total, _experts, _shards, _mesh, _weights, _optimizers, _llama_factory)
 
 
+def _unfitting(view: View, names: tuple[str, ...], product: int, exact: bool) -> Iterator[Finding]:
+    """``exact``: the product of the sizes has to be the number of ranks, else a divisor of it."""
+    world = view.number("world_size")
+    if product != world if exact else world % product:
+        yield Finding(
+            "the parallel sizes at {where} do not fit {ranks} ranks",
+            where=view.place(*names),
+            ranks=world,
+            observed=f"a product of {product}: {view.listed(*names)}",
+            expected=f"{'exactly' if exact else 'a divisor of'} {world}, from {view.listed('world_size')}",
+        )
+
+
 def _sizes(view: View) -> tuple[str, ...]:
     if view.framework == "mindformers":
         return ("data", "tensor", "pipeline", "context")
@@ -57,16 +70,8 @@ def _total(view: View) -> Iterator[Finding]:
     product = 1
     for name in names:
         product *= view.number(name, 1)
-    world = view.number("world_size")
     exact = view.framework == "mindformers" or (view.framework == "accelerate" and view.has("shard", "replicate"))
-    if product != world if exact else world % product:
-        yield Finding(
-            "the parallel sizes at {where} do not fit {ranks} ranks",
-            where=view.place(*names),
-            ranks=world,
-            observed=f"a product of {product}: {view.listed(*names)}",
-            expected=f"{'exactly' if exact else 'a divisor of'} {world}, from {view.listed('world_size')}",
-        )
+    yield from _unfitting(view, names, product, exact)
 
 
 def _uses_parallel(view: View) -> bool:
@@ -107,15 +112,7 @@ def _mesh(view: View) -> Iterator[Finding]:
     product = 1
     for name in names if exact else ("replicate", "tensor", "pipeline", "context"):
         product *= view.number(name, 1)
-    world = view.number("world_size")
-    if product != world if exact else world % product:
-        yield Finding(
-            "the parallel sizes at {where} do not fit {ranks} ranks",
-            where=view.place(*names),
-            ranks=world,
-            observed=f"a product of {product}: {view.listed(*names)}",
-            expected=f"{'exactly' if exact else 'a divisor of'} {world}, from {view.listed('world_size')}",
-        )
+    yield from _unfitting(view, names, product, exact)
 
 
 def _weights(view: View) -> Iterator[Finding]:
@@ -181,13 +178,6 @@ def _llama_factory(view: View) -> Iterator[Finding]:
     for names in (("replicate", "shard"), ("context", "data")):
         if not view.has(*names):
             continue
-        world, exact = view.number("world_size"), view.has(names[1])
+        exact = view.has(names[1])
         product = view.number(names[0], 1) * (view.number(names[1]) if exact else 1)
-        if product != world if exact else world % product:
-            yield Finding(
-                "the parallel sizes at {where} do not fit {ranks} ranks",
-                where=view.place(*names),
-                ranks=world,
-                observed=f"a product of {product}: {view.listed(*names)}",
-                expected=f"{'exactly' if exact else 'a divisor of'} {world}, from {view.listed('world_size')}",
-            )
+        yield from _unfitting(view, names, product, exact)

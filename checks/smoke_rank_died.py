@@ -6,12 +6,12 @@ from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
 REMEDIES = (
+    (r"\b(?:npu|acl|cuda|hip|device)", ""),
     (
         r"memory|\boom\b",
         (
             "Give the job or its control group more memory, or use less: `dmesg -T | grep -i -E 'oom|killed process'` "
-            "shows "
-            "what the kernel killed."
+            "shows what the kernel killed."
         ),
     ),
     (
@@ -24,18 +24,17 @@ REMEDIES = (
     (
         r"signal 9\b|SIGKILL",
         (
-            "Find out what killed it: `dmesg -T | grep -i -E 'oom|killed process'` for memory; else the "
-            "scheduler, or the "
-            "container's engine."
+            "Find out what killed it: `dmesg -T | grep -i -E 'oom|killed process'` for memory; else the scheduler, or "
+            "the container's engine."
         ),
     ),
     (
         r"signal 15\b|SIGTERM",
         "Find out what ended it: the scheduler (`sacct`), the container's engine, an administrator.",
     ),
-    (r"npu|acl|cuda|device", ""),
     (r"exit|raised|error", "Read its own error in the job's log of that rank."),
 )
+"""The memory, or the error, of a device is no matter of the host's memory: the page has what to do."""
 
 
 @check(severity=ERROR, area="smoke")

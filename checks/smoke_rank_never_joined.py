@@ -7,7 +7,7 @@ from doctor.smoke.results.trouble_findings import failure_findings
 
 REMEDIES = (
     (
-        "resolve|name",
+        r"resolve|\bname\b",
         (
             "Compare `getent hosts` of the master's name on the host and on the others, and put the right address into "
             "`/etc/hosts`."

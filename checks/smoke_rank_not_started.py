@@ -7,20 +7,17 @@ from doctor.smoke.results.trouble_findings import failure_findings
 
 REMEDIES = (
     (
-        "torch_npu|libascend|libhccl|libacl|cann",
+        r"torch_npu|libascend|libhccl|libacl|\bcann\b",
         (
             "Set CANN's environment for the job (`source /usr/local/Ascend/ascend-toolkit/set_env.sh`), and put the "
-            "driver's "
-            "libraries on LD_LIBRARY_PATH."
+            "driver's libraries on LD_LIBRARY_PATH."
         ),
     ),
     (
         "set_device|invalid device|device ordinal|busy|no npu|no cuda",
         (
             "Check ASCEND_RT_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES, and which process holds the device: "
-            "`npu-smi info` "
-            "or "
-            "`nvidia-smi`."
+            "`npu-smi info` or `nvidia-smi`."
         ),
     ),
 )

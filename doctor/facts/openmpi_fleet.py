@@ -9,7 +9,15 @@ import msgspec
 
 from doctor.engine.fact import Unreadable
 from doctor.facts.interfaces import Interfaces
-from doctor.facts.openmpi_sockets import BUILDS, Build, DeadConnection, TcpModules, dead_connections, tcp_modules
+from doctor.facts.openmpi_sockets import (
+    BUILDS,
+    Build,
+    DeadConnection,
+    TcpModules,
+    dead_connections,
+    has_carrier,
+    tcp_modules,
+)
 
 _MOST_GROUPS = 32
 """Of hosts with the same networks, that are compared with each other."""
@@ -103,7 +111,7 @@ def _alike(
         entries = [entry for module in own.created for entry in module.entries]
         order = tuple(module.interface for module in own.listed)
         key = [
-            (entry.network, link.is_running if (link := interfaces[host].link(entry.interface)) else True)
+            (entry.network, has_carrier(interfaces[host], entry.interface))
             + ((entry.address,) if owners[entry.address] > 1 else ())
             for entry in entries
         ]

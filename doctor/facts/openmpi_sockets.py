@@ -292,7 +292,7 @@ def _obstacle(
     if interfaces.holder(target):
         return "every host reaches itself at it" if is_loopback(target) else f"several hosts have the address {target}"
     if interfaces.leads_to(target) is False:
-        if _same_network(entry, connection.peer) and not _has_carrier(interfaces, connection.module.interface):
+        if _same_network(entry, connection.peer) and not has_carrier(interfaces, connection.module.interface):
             return "it has no carrier"
         return f"it is paired with {connection.peer.interface} of {peer}, whose {target} no route leads to"
     if connection.source and (others.holder(connection.source) or others.leads_to(connection.source) is False):
@@ -307,6 +307,7 @@ def _obstacle(
     return ""
 
 
-def _has_carrier(interfaces: Interfaces, name: str) -> bool:
+def has_carrier(interfaces: Interfaces, name: str) -> bool:
+    """Whether an interface is connected; one of which nothing is known is taken for it."""
     link = interfaces.link(name)
     return link is None or link.is_running

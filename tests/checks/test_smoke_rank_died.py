@@ -36,3 +36,16 @@ def test_the_remedy_is_that_of_what_ended_it(text: str, first: str) -> None:
     finding, _ = one(NAME, run)
     assert finding.values["remedy"].startswith(first)
     assert finding.values["accelerator"] == "GPU"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        "RuntimeError: NPU out of memory",
+        "aclrtMalloc failed: memory allocation error",
+    ],
+)
+def test_a_device_that_has_no_memory_left_is_no_matter_of_the_host(text: str) -> None:
+    finding, _ = one(NAME, ran(4, 2, trouble("dead", 1, text=text), devices=True))
+    assert finding.values["remedy"] == ""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.checks.broken_off import one, only, trouble
 from tests.checks.smoke import ran
 
@@ -16,3 +18,18 @@ def test_the_rank_and_its_words() -> None:
     assert str(finding) == f"ranks 2 and 3 did not start: {text}"
     assert finding.hosts == ("w2",)
     assert "cluster-doctor[smoke]" in todo
+
+
+@pytest.mark.parametrize(
+    ("text", "begin"),
+    [
+        ("ImportError: libhccl.so: cannot open shared object file", "Set CANN's environment"),
+        ("RuntimeError: the CANN toolkit was not found", "Set CANN's environment"),
+        ("RuntimeError: Invalid device ordinal", "Check ASCEND_RT_VISIBLE_DEVICES"),
+        ("ImportError: cannot import name 'x' from 'torch'", None),
+        ("OSError: libstdc++.so.6: cannot open shared object file", None),
+    ],
+)
+def test_the_remedy_is_that_of_the_cause(text: str, begin: str | None) -> None:
+    finding, _ = one(NAME, ran(4, 2, trouble("not-started", 2, stage="start", text=text)))
+    assert finding.values["remedy"].startswith(begin) if begin else finding.values["remedy"] == ""

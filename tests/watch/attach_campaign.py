@@ -24,12 +24,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.watch.campaign import PYTHON, programs_here
 from tests.watch.data_campaign import source_of
 from tests.watch.data_faults import with_patch
-from tests.watch.job_faults import LIBRARIES, TORCH
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTHON = os.environ.get("DOCTOR_PROGRAMS_PYTHON", "")
 START_LIMIT = 120.0
 """Seconds until the fault must have struck."""
 SETTLED = 2.0
@@ -182,7 +181,7 @@ def inspected(trial: Trial, pids: list[int], stacks: bool) -> Trial:
 
 def planned(count: int, healthy: int, only: str, seed: int) -> list[tuple[str, str, bool]]:
     """Every fault in every program in turn until there are so many, then healthy jobs."""
-    programs = (*TORCH, *LIBRARIES) if PYTHON else TORCH
+    programs = programs_here()
     pairs = [(program, fault, False) for fault in HANGS for program in programs]
     pairs += [(program, WORKER, False) for program in programs if "# item" in source_of(program)]
     sound = [(program, how, True) for how in HEALTHY for program in programs if program != "hf_trainer"]

@@ -111,6 +111,46 @@ def test_a_slow_host_and_a_bad_link_between_others() -> None:
         assert ends_of(tournament(dice, 8, {guilty: 2.0}, {pair: 4.0}, sigma=0.05)) == ({guilty}, {pair})
 
 
+@pytest.mark.parametrize(("ends", "times", "sigma"), [(5, 30.0, 1.0), (5, 100.0, 1.5), (8, 30.0, 1.5)])
+def test_on_busy_machines_a_far_slower_host_is_named_and_no_link_of_it(ends: int, times: float, sigma: float) -> None:
+    """Pairs vary by e^sigma: one standard deviation is a factor of 3 to 4.5."""
+    dice, hits = random.Random(9), 0
+    for _ in range(60):
+        guilty = dice.randrange(ends)
+        hosts, links = ends_of(tournament(dice, ends, {guilty: times}, sigma=sigma))
+        assert hosts <= {guilty} and not links
+        hits += hosts == {guilty}
+    assert hits >= 57
+
+
+def test_an_end_whose_pairs_were_slow_once_and_not_slower_than_others_when_measured_again() -> None:
+    """The machine was busier then: pairs that nobody suspects, measured by turns with them, took as long."""
+    told = [Exchange(pair, (0.002,) * 4) for pair in [(0, 1), (0, 2), (1, 2)]]
+    told += [Exchange((end, 3), (0.02,) * 4) for end in range(3)]
+    again = [Exchange((end, 3), (0.02,) * 6, True) for end in range(3)]
+    assert ends_of(told + again) == ({3}, set())
+    busy = [Exchange(pair, (0.02,) * 6, True, True) for pair in [(0, 1), (1, 2)]]
+    assert ends_of(told + again + busy) == (set(), set())
+    idle = [Exchange(pair, (0.002,) * 6, True, True) for pair in [(0, 1), (1, 2)]]
+    assert ends_of(told + again + idle) == ({3}, set())
+
+
+def test_an_end_that_was_ever_as_quick_as_the_others_is_not_slow() -> None:
+    told = [Exchange(pair, (0.002,) * 8) for pair in [(0, 1), (0, 2), (1, 2)]]
+    assert ends_of(told + [Exchange((end, 3), (0.02,) * 8) for end in range(3)]) == ({3}, set())
+    assert ends_of(told + [Exchange((end, 3), (0.02,) * 5 + (0.002,) * 1 + (0.02,) * 2) for end in range(3)]) == (
+        set(),
+        set(),
+    )
+
+
+def test_links_of_an_end_that_is_fast_with_most_others_stay_links() -> None:
+    dice = random.Random(10)
+    bad = {(0, 1): 5.0, (0, 2): 5.0}
+    for _ in range(20):
+        assert ends_of(tournament(dice, 8, links=bad, sigma=0.05)) == (set(), set(bad))
+
+
 def test_many_hosts_meet_only_some_of_the_others() -> None:
     dice = random.Random(6)
     for _ in range(3):

@@ -2,8 +2,9 @@
 
 No vendor's table is asked: the pairs are measured against each other. An end is slow when its exchanges with nearly all
 its partners are, and the exchanges of the others among themselves are not. What stays slow when the slow ends are set
-aside, and is slow again when it is measured alone, is a slow link. With two ends there is one pair, and nothing to
-measure it against.
+aside, and is slow again when it is measured alone, is a slow link, where both its ends are fast with most others;
+several slow links of an end that is not are the end's. With two ends there is one pair, and nothing to measure it
+against.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ SLOW_END = 1.15
 SLOW_LINK = 1.5
 END_SIGMAS, LINK_SIGMAS, CONFIRM_SIGMAS = 5.0, 6.0, 3.0
 """Standard deviations of chance that a verdict lies above: of an end, of a link, of a link's second measurement."""
-CLEAR_LINK = 6.0
-"""Times the slowest pair that nobody suspects, by its quickest exchange with nobody else at work: clear on a busy host,
+CLEAR = 6.0
+"""Times the slowest pair that nobody suspects, by the quickest exchanges of a link or an end: clear on a busy host,
 too, where pairs vary by more than any link does."""
 NEARLY_ALL = 0.75
 MIN_SECONDS, MAX_SECONDS = 1e-9, 1e6
@@ -72,15 +73,16 @@ class _PairTimes:
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         measured: dict[tuple[Pair, bool], list[tuple[float, ...]]] = {}
-        self.controls: list[float] = []
-        """Of pairs that are not suspected, measured by turns with those that are."""
+        controls: dict[Pair, list[float]] = {}
         for exchange in exchanges:
             low, high = sorted(exchange.pair)
             if exchange.control:
                 logs = usable_logs([exchange.seconds])
-                self.controls += [lower_quartile(logs)] if logs else []
+                controls.setdefault((low, high), []).extend([lower_quartile(logs)] if logs else [])
             else:
                 measured.setdefault(((low, high), exchange.confirm), []).append(exchange.seconds)
+        self.controls = {pair: times for pair, times in controls.items() if times}
+        """Of pairs that are not suspected, measured by turns with those that are."""
         first = {pair: usable_logs(ends) for (pair, confirm), ends in measured.items() if not confirm}
         confirmations = {pair: usable_logs(ends) for (pair, confirm), ends in measured.items() if confirm}
         self.first = {pair: lower_quartile(logs) for pair, logs in first.items() if logs}
@@ -90,6 +92,8 @@ class _PairTimes:
         self.best_confirmation = {
             pair: min(confirmations[pair]) for pair in self.confirmations if len(confirmations[pair]) >= 3
         }
+        self.best = {pair: min([*first[pair], *confirmations.get(pair, ())]) for pair in self.first}
+        """The quickest exchange of each pair, at any time."""
         counts = [max(1, len(first[pair])) for pair in self.first]
         spread = fmean([pstdev(first[pair]) for pair in self.first]) if self.first else 0.0
         self.noise = max(MIN_NOISE, 1.36 * spread / math.sqrt(median(counts)) if counts else 0.0)
@@ -107,8 +111,36 @@ def compare_pairs(exchanges: Iterable[Exchange]) -> SlowLinks:
     ends: list[SpeedOutlier] = []
     while worst := _worst_end(table, table.without(end for outlier in ends for end in outlier.ends)):
         ends.append(worst)
-    links = _slow_links(table, table.without(end for outlier in ends for end in outlier.ends))
+    times = table.without(end for outlier in ends for end in outlier.ends)
+    links, of_slow_ends = _slow_links(table, times), {}
+    for link in links:
+        # A link is to blame where both its ends are fast with most others.
+        slow_ends = [end for end in link.ends if _is_slow_elsewhere(times, end, link)]
+        if slow_ends:
+            of_slow_ends[link.ends] = slow_ends
+    for end in sorted({end for slow_ends in of_slow_ends.values() for end in slow_ends}):
+        its_links = [link for link in links if of_slow_ends.get(link.ends) == [end]]
+        if len(its_links) > 1:
+            ends.append(_end_of_links(times, end, its_links))
+    named = {end for outlier in ends for end in outlier.ends}
+    links = [link for link in links if link.ends not in of_slow_ends and not named & set(link.ends)]
     return SlowLinks(tuple(sorted(ends, key=_by_ratio)), tuple(sorted(links, key=_by_ratio)))
+
+
+def _is_slow_elsewhere(times: Mapping[Pair, float], end: int, link: SpeedOutlier) -> bool:
+    """Whether most of the end's pairs with others than the link's other end are slow, too."""
+    between = math.log(link.peer_seconds) + math.log(link.ratio) / 2
+    other_pairs = [time for pair, time in times.items() if end in pair and pair != link.ends]
+    return 2 * sum(time > between for time in other_pairs) > len(other_pairs)
+
+
+def _end_of_links(times: Mapping[Pair, float], end: int, links: Sequence[SpeedOutlier]) -> SpeedOutlier:
+    """The end that several slow links share, and that is fast with few others."""
+    mine = [time for pair, time in times.items() if end in pair]
+    norm, usual = math.log(links[0].peer_seconds), median_low(mine)
+    slow = sum(time > (norm + usual) / 2 for time in mine)
+    sigmas = min(link.sigmas for link in links)
+    return SpeedOutlier((end,), math.exp(usual - norm), math.exp(usual), math.exp(norm), sigmas, slow, len(mine))
 
 
 def _by_ratio(outlier: SpeedOutlier) -> float:
@@ -137,10 +169,17 @@ def _slow_end(table: _PairTimes, times: Mapping[Pair, float], end: int, pairs: S
     noise = _robust_spread(table.noise, [time - usual for time in mine], [time - norm for time in others])
     chance = 1.25 * noise * math.sqrt(1 / len(mine) + 1 / len(others))
     slow = sum(time > norm + more / 2 for time in mine)
-    if more < max(math.log(SLOW_END), END_SIGMAS * chance) or slow < NEARLY_ALL * len(mine):
+    quickest = sorted(table.best[pair] for pair in pairs)
+    clear = len(others) > 1 and quickest[len(mine) - math.ceil(NEARLY_ALL * len(mine))] - max(others) >= math.log(CLEAR)
+    sure = clear or more >= END_SIGMAS * chance
+    if more < math.log(SLOW_END) or not sure or slow < NEARLY_ALL * len(mine):
+        return None
+    # A disturbance leaves some exchanges alone; a slow end does not.
+    if median(quickest) - median(table.best[pair] for pair in times if end not in pair) < more / 2:
         return None
     again = [table.confirmations[pair] for pair in pairs if pair in table.confirmations]
-    if again and median(again) < norm + more / 2:
+    beside = [time for pair, times_of_pair in table.controls.items() if end not in pair for time in times_of_pair]
+    if again and median(again) < max([norm, *([median(beside)] if beside else [])]) + more / 2:
         return None
     return SpeedOutlier((end,), math.exp(more), math.exp(usual), math.exp(norm), more / chance, slow, len(mine))
 
@@ -152,14 +191,15 @@ def _slow_links(table: _PairTimes, times: Mapping[Pair, float]) -> list[SpeedOut
     norm = median_low(times.values())
     noise = _robust_spread(table.noise, [time - norm for time in times.values()])
     unsuspected = [time for pair, time in times.items() if pair not in table.confirmations]
+    controls = [time for times_of_pair in table.controls.values() for time in times_of_pair]
     slow_links = []
     for pair, time in times.items():
         if pair not in table.confirmations:
             continue
-        more = min(time - norm, table.confirmations[pair] - max([norm, *table.controls]))
+        more = min(time - norm, table.confirmations[pair] - max([norm, *controls]))
         sure = time - norm >= LINK_SIGMAS * noise and more >= CONFIRM_SIGMAS * noise
-        slowest = max([*unsuspected, *table.controls], default=norm)
-        clear = len(unsuspected) > 1 and table.best_confirmation.get(pair, norm) - slowest >= math.log(CLEAR_LINK)
+        slowest = max([*unsuspected, *controls], default=norm)
+        clear = len(unsuspected) > 1 and table.best_confirmation.get(pair, norm) - slowest >= math.log(CLEAR)
         if more >= math.log(SLOW_LINK) and (sure or clear):
             slow_links.append(
                 SpeedOutlier(pair, math.exp(more), math.exp(norm + more), math.exp(norm), more / noise, 1, 1)

@@ -184,6 +184,8 @@ class SmokeSummary(msgspec.Struct, frozen=True):
     """Of every pair that was measured; empty without that stage."""
     watched: bool = False
     """The ranks are those of a user's own program: it has no stages, and no reference run."""
+    library: Literal["torch", "mindspore"] = "torch"
+    """The ranks' library. On CPUs, MindSpore has a backend of its own, which stands as ``gloo`` above."""
 
     @property
     def world_size(self) -> int:

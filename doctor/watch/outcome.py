@@ -70,6 +70,7 @@ def watched_run(
     paced = {rank: tuple(times) for rank, times in work.items() if len(times) >= MIN_TIMES}
     plan = SmokePlan(
         backend=next((name for name in get_args(Backend) if name in backend), "gloo"),
+        library="mindspore" if backend == "mccl" else "torch",
         places=tuple(RankPlacement(rank, hosts.get(rank, UNKNOWN_HOST)) for rank in range(world)),
         layouts=(Layout(dp=world),),
         stages=("training", "pace") if paced else ("training",),

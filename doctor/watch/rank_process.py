@@ -62,6 +62,8 @@ class RankProcess(RankMonitor):
         self._half_line = b""
         self._stacks_descriptor = -1
         """What the process has its file of stacks open as."""
+        self._error_at = (0, 0)
+        """Collectives and steps of the rank at its last error."""
         self.told_end = False
         self.died_at = 0.0
         self.born = ""
@@ -74,6 +76,13 @@ class RankProcess(RankMonitor):
             self.effective = self.cpu = 0.0
             if self.state != "X":
                 self.state, self.waits_for = "R", ""
+        self._forget_error()
+
+    def _forget_error(self) -> None:
+        """An error that a library printed, and after which the rank went on, has not ended it."""
+        latest = self.timed.latest
+        if self.error and latest and (self.timed.calls > self._error_at[0] or latest.step > self._error_at[1]):
+            self.error = ""
 
     def _find_process(self) -> None:
         if self.timed.writer() == self._pid_of_name:  # type: ignore[no-untyped-call]
@@ -103,7 +112,10 @@ class RankProcess(RankMonitor):
 
     def _note(self, event: dict[str, Any]) -> None:
         if event.get("ev") == "error":
+            calls, step = event.get("calls"), event.get("step")
+            self._error_at = (calls, step) if isinstance(calls, int) and isinstance(step, int) else (1 << 62, 1 << 62)
             self.error = str(event.get("text", ""))[:600]
+            self._forget_error()
         if event.get("ev") == "rank" and isinstance(event.get("stacks"), int):
             self._stacks_descriptor = event["stacks"]
         self.told_end = self.told_end or event.get("ev") == "end"

@@ -225,7 +225,8 @@ class Training:
         """By rank: its Python stacks, of those that live; the tracebacks of those that ended by an error."""
         if self.post is not None:
             self.post.request_stacks([rank for rank in self.hosts if rank not in self.processes])
-        stacks = dict(self.errors)
+        snapshots = self.watch.snapshots
+        stacks = {rank: text for rank, text in self.errors.items() if rank in snapshots and snapshots[rank].error}
         for rank, process in sorted(self.processes.items()):
             if not process.ended and (stack := process.stack()):
                 stacks[rank] = stack

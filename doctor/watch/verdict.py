@@ -8,6 +8,7 @@ a compile; and nobody whom no other rank waits for.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -50,6 +51,7 @@ GRACE = 1.0
 
 TERMINATED = "signal 15"
 """How launchers end the ranks that are left."""
+KILLED = "signal 9"
 ERROR = "error"
 """An end by an error that is not the kind which follows from another rank's end."""
 OWN_ENDS = frozenset({ERROR, "signal 4", "signal 7", "signal 8", "signal 9", "signal 11"})
@@ -103,6 +105,9 @@ class TrainingWatch:
         self._unwatched: set[int] = set()
         """Ranks whose hook has removed itself: what they call, and whether they end well, nobody sees."""
 
+        self._spinning: set[int] = set()
+        """Ranks that use a CPU while they wait, as those of MindSpore do."""
+
     # ---- what comes from the ranks
 
     def take_event(self, rank: int, event: Mapping[str, Any], now: float) -> None:
@@ -111,6 +116,8 @@ class TrainingWatch:
         if event.get("ev") == "joined":
             self.joined.setdefault(rank, now)
             self.backend = str(event.get("backend", ""))
+            if event.get("spins"):
+                self._spinning.add(rank)
         elif event.get("ev") == "group":
             self._learn_group(rank, event)
         elif event.get("ev") == "hook" and event.get("gone"):
@@ -192,6 +199,9 @@ class TrainingWatch:
             return True
         if dead in (TERMINATED, UNKNOWN_END) and self._another_died_first(rank):
             return True
+        outlived = self._alive_at.get(rank, 0.0) > min(self._failed_at.values(), default=math.inf) + SAME_LOOK
+        if dead in (KILLED, UNKNOWN_END) and outlived and not oom:
+            return True  # others had failed while it still ran, and the launcher has killed it
         first = all(other == rank or self._precedes(rank, other) for other in self._deaths)
         ended_by_signal = dead in (TERMINATED, "signal 9") or not dead.startswith(("exit", "sig"))
         # How one of unknown end died is not known: the kernel may have killed another one of its control group.
@@ -226,7 +236,8 @@ class TrainingWatch:
 
     def _waiting(self, snapshot: Snapshot) -> Snapshot:
         """A rank that has started collectives in C++ waits for the first that others have not entered, if it rests."""
-        resting = snapshot.age > QUIET and snapshot.cpu < 0.5 * snapshot.age
+        spins = snapshot.rank in self._spinning
+        resting = snapshot.age > QUIET and (spins or snapshot.cpu < 0.5 * snapshot.age)
         call = self.detector.open_call(snapshot.rank) if resting or snapshot.dead else None
         if call is None:
             return snapshot

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from doctor.watch.rank_process import RankProcess
 
 PROGRAM = """
@@ -36,3 +38,34 @@ def test_nothing_is_written_into_files_that_are_the_programs_own(tmp_path: Path)
         program.communicate("\n", timeout=60)
     assert [path.read_bytes() for path in tmp_path.glob("other-*")] == [b""] * 8
     assert json.loads(page.with_suffix(".events").read_text().splitlines()[0])["stacks"] > 2
+
+
+PRINTS_AN_ERROR = """
+import sys
+from doctor.watch.hook.rank_files import start_recording
+from doctor.watch.hook.training import report_exceptions
+files = start_recording(0, 1)
+report_exceptions()
+files.next_step()
+try:
+    raise ImportError("a module of another NumPy")
+except ImportError:
+    sys.excepthook(*sys.exc_info())  # as PyErr_Print of a library in C
+if sys.argv[1] == "goes on":
+    files.next_step()
+"""
+
+
+@pytest.mark.parametrize(("then", "error", "ends"), [("goes on", "", True), ("ends", "ImportError: a module", False)])
+def test_an_error_that_a_library_prints_is_not_the_ranks_own_where_it_goes_on(
+    then: str, error: str, ends: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "ranks").mkdir()
+    environ = {**os.environ, "DOCTOR_WATCH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", PRINTS_AN_ERROR, then], env=environ, timeout=60, check=True)
+    (page,) = (tmp_path / "ranks").glob("*.page")
+    process = RankProcess(page)
+    process.new_events()
+    process.read_recorder()
+    assert process.error.startswith(error) and bool(process.error) == bool(error)
+    assert process.told_end == ends

@@ -382,3 +382,66 @@ def test_a_rank_that_its_launcher_ends_after_a_broken_connection_is_no_cause(
     failure = ranks.verdict(60.0)
     assert failure and (failure.kind, failure.certainty) == (kind, certainty)
     assert failure.culprit_ranks == ((1,) if kind == "dead" else (0, 1))
+
+
+GAVE_UP = "RuntimeError: Timed out waiting 5000ms for recv operation to complete"
+
+
+def two_end_in_a_call(ranks: Ranks, error: str) -> None:
+    """Ranks 0 and 1 end in their third call, with an error; rank 2 has not come."""
+    for rank in (0, 1):
+        ranks.call(rank, 2)
+    ranks.verdict(2.1)
+    ranks.show(2, "compute", 2, 5.0)
+    for rank in (0, 1):
+        ranks.show(rank, "enqueued", 2, 5.0, dead="exit status 1", error=error, died_at=5.0)
+    ranks.verdict(5.0)
+
+
+@pytest.mark.parametrize("error", [GAVE_UP, "RuntimeError: Launch kernel failed, name:Default/AllReduce-op0"])
+@pytest.mark.parametrize("end", ["", "signal 15", "signal 9", UNKNOWN_END])
+def test_the_rank_that_others_gave_up_waiting_for_is_named(error: str, end: str) -> None:
+    """The job's own time limit is shorter than the patience; its launcher ends the one that is left."""
+    ranks = three_after_two_steps()
+    two_end_in_a_call(ranks, error)
+    ranks.show(2, "compute", 2, 6.0)
+    if end:
+        ranks.show(2, "compute", 2, 6.5, dead=end, died_at=6.5)
+    ranks.verdict(6.5)
+    failure = ranks.verdict(9.0)
+    assert failure and (failure.kind, failure.culprit_ranks, failure.waiting_ranks) == ("blocked", (2,), (0, 1))
+    assert failure.certainty == "evidence" and failure.text == "the others gave up waiting for it"
+    assert failure.evidence == (f"Rank 0 gave up waiting: {error}",)
+
+
+def test_a_rank_that_has_not_come_when_the_others_connections_break_is_not_named() -> None:
+    ranks = three_after_two_steps()
+    two_end_in_a_call(ranks, "RuntimeError: Connection closed by peer [10.0.0.3]:40822")
+    failure = ranks.verdict(9.0)
+    assert failure and failure.kind == "network"
+
+
+def test_a_rank_that_is_killed_before_the_others_give_up_has_died() -> None:
+    ranks = three_after_two_steps()
+    for rank in (0, 1):
+        ranks.call(rank, 2)
+    ranks.verdict(2.1)
+    ranks.show(2, "compute", 2, 4.0, dead="signal 9", died_at=4.0)
+    for rank in (0, 1):
+        ranks.show(rank, "enqueued", 2, 5.0, dead="exit status 1", error=GAVE_UP, died_at=5.0)
+    ranks.verdict(5.0)
+    failure = ranks.verdict(9.0)
+    assert failure and (failure.kind, failure.culprit_ranks) == ("dead", (2,))
+
+
+def test_a_rank_that_waits_with_its_cpu_at_work_waits_all_the_same() -> None:
+    """Those of MindSpore turn in a loop until their result is there; of others, it is a sign of work."""
+    for spins, found in ((True, (2,)), (False, ())):
+        ranks = three_after_two_steps()
+        for rank in range(3):
+            ranks.watch.take_event(rank, {"ev": "joined", "backend": "hccl", "spins": spins}, 2.0)
+        all_but_one_wait(ranks, 2 * PATIENCE)
+        for rank in (0, 1):
+            ranks.show(rank, "enqueued", 2, 2 * PATIENCE, cpu=2 * PATIENCE)
+        failure = ranks.verdict(30.0)
+        assert (failure.culprit_ranks if failure else ()) == found

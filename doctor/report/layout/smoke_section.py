@@ -133,7 +133,8 @@ def _ran(summary: SmokeSummary) -> str:
     imported = (
         phrase(", of which import torch {time}", time=_time(summary.import_seconds)) if summary.import_seconds else ""
     )
-    parts = localized(", ").join([summary.backend, placed, duration(summary.seconds)])
+    backend = "mccl" if (summary.library, summary.backend) == ("mindspore", "gloo") else summary.backend
+    parts = localized(", ").join([backend, placed, duration(summary.seconds)])
     return f"{parts}{imported}{ended[summary.ended]}"
 
 

@@ -14,7 +14,7 @@ import msgspec
 from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
 from doctor.smoke.hang.exits import ExitRule, StoppedRule
 from doctor.smoke.hang.mismatch import DeadlockRule, MismatchRule
-from doctor.smoke.hang.stalls import Resend, TransferRule, absent_failure, idle_failure, left_failure
+from doctor.smoke.hang.stalls import Resend, TransferRule, absent_failure, idle_failure, left_failure, missed_failure
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.wait_graph import blocked_collectives
 from doctor.smoke.model import Collective, Failure, Snapshot
@@ -95,10 +95,11 @@ class Detector:
         return self._stopped_rule.evaluate(state, late) or self._hang_failure(late, evidence)
 
     def _who_left(self) -> Failure | None:
-        """Ranks that were done when others, whose connections broke with it, still waited for them."""
+        """Ranks that were done, or stayed away, when others still waited for them, whose errors follow from it."""
         state = self._state
         ended = (snap for snap in state.snaps.values() if snap.dead and snap.state == "collective")
-        return left_failure(state, blocked_collectives(ended, state.absent_members))
+        waits = blocked_collectives(ended, state.absent_members)
+        return left_failure(state, waits) or missed_failure(state, waits)
 
     def _hang_failure(self, late: float, evidence: Sequence[Resend]) -> Failure | None:
         state = self._state

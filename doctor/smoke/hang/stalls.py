@@ -11,6 +11,7 @@ from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.traces import STEPPED
 from doctor.smoke.hang.wait_graph import CollectiveId, Wait
 from doctor.smoke.model import Failure, FailureKind, Snapshot
+from doctor.smoke.programs.secondary_errors import GAVE_UP_MESSAGES
 
 LEFT_SECONDS = 0.3
 """Seconds after a rank's end within which its last calls may still arrive."""
@@ -46,6 +47,43 @@ def left_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failure
             return state.build_failure("mismatch", wait.blocked_ranks, about=about, evidence=(why,))
         return state.build_failure("left", left_ranks, about=about, text="is done while others wait for it")
     return None
+
+
+def missed_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failure | None:
+    """Ranks outside of any collective that others waited for until they gave up.
+
+    What ended them comes after it: a launcher ends those that are left. Where it is a broken connection that ended the
+    others, one that has not come yet may only be on its way, and nobody is named.
+    """
+    missed = {}
+    for wait in waits.values():
+        gave_up = [rank for rank in wait.blocked_ranks if gave_up_waiting(state.snaps[rank])]
+        absent = [state.snaps[rank] for rank in wait.absent_ranks if rank in state.snaps]
+        if gave_up:
+            late = {snap.rank: gave_up[0] for snap in absent if snap.state in ("input", "compute")}
+            missed.update({rank: first for rank, first in late.items() if _is_no_error(state.snaps[rank])})
+    if not missed:
+        return None
+    worst = max((state.snaps[rank] for rank in missed), key=lambda snap: snap.effective)
+    first = state.snaps[next(iter(missed.values()))]
+    why = f"Rank {first.rank} gave up waiting: {first.error}"
+    return state.build_failure(
+        _kind_of_stall(worst),
+        missed,
+        about=state.awaited_collective(missed),
+        certainty="evidence",
+        text="the others gave up waiting for it",
+        evidence=(why,),
+    )
+
+
+def gave_up_waiting(snap: Snapshot) -> bool:
+    """Whether the rank ended since another one did not come in its time."""
+    return any(message in snap.error for message in GAVE_UP_MESSAGES)
+
+
+def _is_no_error(snap: Snapshot) -> bool:
+    return not snap.dead or (snap.secondary and not snap.error)
 
 
 def _calls_too_much(state: RunState, rank: int) -> bool:
@@ -93,11 +131,15 @@ def idle_failure(state: RunState, late: float) -> Failure | None:
 
 def _stuck_failure(state: RunState, limits: Mapping[int, float]) -> Failure:
     worst = max((state.snaps[rank] for rank in limits), key=lambda snap: snap.effective)
-    kind: FailureKind = "busy" if worst.cpu > 0.5 * worst.effective else "blocked"
-    if worst.state == "input":
-        kind = "input"
     limit = round(limits[worst.rank], 3)
+    kind = _kind_of_stall(worst)
     return state.build_failure(kind, limits, about=state.awaited_collective(limits), certainty="timeout", limit=limit)
+
+
+def _kind_of_stall(snap: Snapshot) -> FailureKind:
+    if snap.state == "input":
+        return "input"
+    return "busy" if snap.cpu > 0.5 * snap.effective else "blocked"
 
 
 class TransferRule:

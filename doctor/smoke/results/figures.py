@@ -45,6 +45,7 @@ def summarise(run: SmokeRun, book: FactCache) -> SmokeSummary:
         hosts[place.host] = hosts.get(place.host, 0) + 1
     return SmokeSummary(
         backend=run.plan.backend,
+        library=run.plan.library,
         hosts=hosts,
         ended=run.ended,
         seconds=run.seconds,

@@ -1,4 +1,7 @@
-"""Runs at the start of an interpreter: goes on to the user's own ``sitecustomize``, and waits for torch.distributed."""
+"""Runs at the start of an interpreter: goes on to the user's own ``sitecustomize``, and waits for what it records.
+
+That is torch.distributed, or MindSpore's communication.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import sys
 
 from doctor.watch.hook.collectives import intercept_collectives
 from doctor.watch.hook.groups import Groups
+from doctor.watch.hook.mindspore_ranks import MINDSPORE_MODULES
 from doctor.watch.hook.rank_files import FOLDER, TRAINING, forget_after_fork, recording, start_recording, stop_recording
 from doctor.watch.hook.training import count_steps, mark_input, report_exceptions
 
@@ -20,18 +24,18 @@ KEPT = []
 
 
 class AfterImport:
-    """Calls ``then`` with a module when it has been imported, and is gone."""
+    """Calls a function with each of some modules when it has been imported. ``functions``: of each module, by name."""
 
-    def __init__(self, name, then):
-        self.name, self.then = name, then
+    def __init__(self, functions):
+        self.functions = functions
 
     def find_spec(self, name, path=None, target=None):
-        if name != self.name or self not in sys.meta_path:
+        then = self.functions.pop(name, None)
+        if then is None:
             return None
-        sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader = LoadThen(spec.loader, self.then)
+            spec.loader = LoadThen(spec.loader, then)
         return spec
 
     def find_module(self, name, path=None):
@@ -152,6 +156,6 @@ def run_users_own():
 
 if FOLDER and os.path.isdir(os.path.join(FOLDER, "ranks")):
     sys.modules["doctor_watch_hook"] = sys.modules["sitecustomize"]
-    sys.meta_path.insert(0, AfterImport(TARGET, wrap_init))
+    sys.meta_path.insert(0, AfterImport(dict(MINDSPORE_MODULES, **{TARGET: wrap_init})))
     os.register_at_fork(after_in_child=forget_after_fork)
 run_users_own()

@@ -49,22 +49,25 @@ def report_exceptions():
     import atexit
     import traceback
 
-    handler, failed = sys.excepthook, []
+    handler, failed = sys.excepthook, []  # failed: how far the rank was at the last error
 
     def tell_error(kind, value, trace):
         current = recording()
         if current is not None:
             try:
                 stack = "".join(traceback.format_tb(trace)[-12:])[-6000:]
-                failed.append(kind)
-                current.emit("error", text=("%s: %s" % (kind.__name__, value))[:600], stack=stack)
+                failed[:] = [(current.calls, current.step)]
+                text = ("%s: %s" % (kind.__name__, value))[:600]
+                current.emit("error", text=text, stack=stack, calls=current.calls, step=current.step)
             except Exception as error:
                 stop_recording("an error could not be told: %s" % error)
         handler(kind, value, trace)
 
     def tell_end():
         current = recording()
-        if current is not None and not failed:  # one that failed is not done; its end is still to come
+        # One that failed is not done; its end is still to come. Libraries print errors in this way after which a rank
+        # goes on.
+        if current is not None and failed != [(current.calls, current.step)]:
             try:
                 current.emit("end")
                 current.become("done")

@@ -70,10 +70,10 @@ def load_hook() -> None:
     path = os.path.join(os.environ["DOCTOR_WATCH"], "hook", "sitecustomize.py")
     exec(compile(Path(path).read_text(), path, "exec"), module.__dict__)
     finder = sys.meta_path.pop(0)  # waits for the import of what is imported already
-    assert finder.name == "torch.distributed.distributed_c10d"  # type: ignore[attr-defined]
+    then = finder.functions["torch.distributed.distributed_c10d"]  # type: ignore[attr-defined]
     names = ("init_process_group", "destroy_process_group")
     before = {name: getattr(distributed_c10d, name) for name in names}
-    finder.then(distributed_c10d)  # type: ignore[attr-defined]
+    then(distributed_c10d)
     for imported in list(sys.modules.values()):
         for name in names:
             if vars(imported).get(name) is before[name] if isinstance(imported, types.ModuleType) else False:

@@ -31,6 +31,10 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     """
     yield from failure_findings(
         run,
-        "data does not arrive in {call}: {links}",
+        lambda failure: (
+            "data does not arrive in {call}: {links}"
+            if failure.op
+            else "data does not arrive in a collective that was not recorded: {links}"
+        ),
         "network",
     )

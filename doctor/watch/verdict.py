@@ -18,7 +18,7 @@ import msgspec
 from doctor.smoke.hang.detector import Detector
 from doctor.smoke.model import Failure, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
-from doctor.smoke.programs.secondary_errors import SECONDARY_MESSAGES
+from doctor.smoke.programs.secondary_errors import is_secondary
 from doctor.smoke.rendezvous.roll_call import rank_names
 from doctor.watch.pace import Entry
 
@@ -172,7 +172,7 @@ class TrainingWatch:
         else:
             if fields["dead"] != "exit status 0":
                 self._failed_at.setdefault(rank, died_at)
-            if not any(part in fields.get("error", "") for part in SECONDARY_MESSAGES):
+            if not is_secondary(fields.get("error", "")):
                 self._deaths.setdefault(rank, (died_at, len(self._deaths)))
                 self._ends[rank] = ERROR if fields.get("error") else fields["dead"]
             fields["secondary"] = self._follows(rank, fields["dead"], oom=bool(fields.get("oom")))

@@ -114,6 +114,30 @@ for step in range(12):
     loss.asnumpy()
 release()
 """
+GRAPH_JOB = """
+import time
+import numpy as np
+import mindspore as ms
+from mindspore import Callback, Model, dataset, nn
+from mindspore.communication import get_group_size, get_rank, init, release
+ms.set_context(mode=ms.GRAPH_MODE)
+ms.set_device("CPU")
+init("mccl")
+ms.set_auto_parallel_context(parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True)
+
+class Fault(Callback):
+    def on_train_step_end(self, run_context):
+        if get_rank() == 1 and run_context.original_args().cur_step_num == 5:
+            FAULT
+
+values = np.random.RandomState(0).randn(90, 8).astype(np.float32)
+data = {"x": values, "y": values.sum(1, keepdims=True)}
+data = dataset.NumpySlicesDataset(data, num_shards=get_group_size(), shard_id=get_rank(), shuffle=False).batch(3)
+net = nn.Dense(8, 1)
+model = Model(net, nn.MSELoss(), nn.SGD(net.trainable_params(), 0.01))
+model.train(1, data, callbacks=[Fault()], dataset_sink_mode=False)
+release()
+"""
 FAULTS = {
     "sleep": ("time.sleep(1000)", {"smoke-rank-blocked", "smoke-rank-busy"}),
     "raise": ('raise ValueError("bad batch 17")', {"smoke-rank-died"}),
@@ -159,9 +183,9 @@ def test_the_scheduler_is_no_rank(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not PYTHON, reason="MINDSPORE_PYTHON names no interpreter with MindSpore")
 class TestRealJobs:
-    def run(self, fault: str, folder: Path) -> Watched:
+    def run(self, fault: str, folder: Path, job: str = JOB) -> Watched:
         program = folder / "train.py"
-        program.write_text(JOB.replace("FAULT", fault))
+        program.write_text(job.replace("FAULT", fault))
         (port,) = free_ports(1)
         folders = f"{Path(PYTHON).parent}:{os.environ['PATH']}"
         words = ["--worker_num", "3", "--local_worker_num", "3", "--master_port", str(port), "--join", "True"]
@@ -179,3 +203,12 @@ class TestRealJobs:
         watched = self.run(fault, tmp_path)
         assert len(watched.found_ranks) == 1 and set(watched.found_ranks) <= checks, watched.stderr
         assert watched.failure["culprit_ranks"] == [1]
+
+    def test_the_steps_of_a_compiled_graph_are_counted(self, tmp_path: Path) -> None:
+        watched = self.run("pass", tmp_path, GRAPH_JOB)
+        assert not watched.found_ranks and "3 of 3 ranks, step 10" in watched.stderr
+
+    def test_of_a_collective_within_a_graph_no_rank_is_named_that_gave_up_waiting(self, tmp_path: Path) -> None:
+        watched = self.run("time.sleep(1000)", tmp_path, GRAPH_JOB)
+        assert watched.found_ranks == {"smoke-network-silent": []}
+        assert "Without an error of their own: rank 1" in watched.failure["evidence"]

@@ -421,6 +421,21 @@ def test_a_rank_that_has_not_come_when_the_others_connections_break_is_not_named
     assert failure and failure.kind == "network"
 
 
+def test_ranks_that_gave_up_in_a_collective_that_was_not_seen_and_nobody_is_named() -> None:
+    """As in a compiled graph of MindSpore. Who stayed away, and whether anybody did, is not known."""
+    ranks = three_after_two_steps()
+    error = "RuntimeError: Launch kernel failed: Default/grad_reducer-DistributedGradReducer/AllReduce-op0"
+    for rank in (0, 1):
+        ranks.show(rank, "compute", 2, 5.0, dead="exit status 1", error=error, died_at=5.0)
+    ranks.show(2, "compute", 2, 6.0)
+    ranks.show(2, "compute", 2, 6.5, dead="signal 9", died_at=6.5)
+    ranks.verdict(6.5)
+    failure = ranks.verdict(9.0)
+    assert failure and (failure.kind, failure.culprit_ranks, failure.op) == ("network", (), "")
+    assert failure.text == "ranks 0-1 gave up waiting for another rank"
+    assert failure.evidence[0] == "Without an error of their own: rank 2"
+
+
 def test_a_rank_that_is_killed_before_the_others_give_up_has_died() -> None:
     ranks = three_after_two_steps()
     for rank in (0, 1):

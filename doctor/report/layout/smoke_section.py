@@ -51,6 +51,8 @@ def _safe(text: str) -> str:
 def failure_text(failure: Failure) -> str:
     """What the culprit ranks did, to stand behind them: ``died``."""
     kind = FAILURE_KINDS[failure.kind]
+    if failure.kind == "network" and not failure.op:
+        return localized("waited in a collective that was not recorded")
     return localized(kind.differing_text if kind.differing_text and failure.culprits_differ else kind.report_text)
 
 

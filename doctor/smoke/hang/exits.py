@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.model import Failure, FailureKind, Snapshot
+from doctor.smoke.programs.secondary_errors import gave_up_waiting
+from doctor.smoke.rendezvous.roll_call import rank_names
 
 STOPPED = 1.0
 """Seconds that a process may be stopped: on a busy host a pause of 50 ms can last several times as long."""
@@ -14,6 +16,7 @@ MAX_UNOBSERVED = 0.12
 """Seconds for which a rank may have been stopped before the first snapshot that shows it."""
 NO_CAUSE_SECONDS = 1.0
 """Seconds that ranks may be dead of another's end without that other one being known."""
+LONGEST_ERROR = 200
 PAUSED = ("T", "t", "F")
 """Letters of processes that are stopped, traced or frozen."""
 ENDED_WELL = "exit status 0"
@@ -88,9 +91,24 @@ def _causes(state: RunState, primary: Mapping[int, Snapshot], dead: Mapping[int,
 
 
 def _broken_connection(state: RunState, dead: Mapping[int, Snapshot]) -> Failure:
+    if not any(snap.state == "collective" for snap in dead.values()) and any(
+        gave_up_waiting(snap.error) for snap in dead.values()
+    ):
+        return _unseen_collective(state)
     text = next((snap.error for _, snap in sorted(dead.items()) if snap.error), "")
     why = "Every error is of the kind that follows from another rank's end, and no such rank is known."
     return state.build_failure("network", dead, certainty="evidence", text=text, evidence=(why,))
+
+
+def _unseen_collective(state: RunState) -> Failure:
+    """Ranks gave up waiting, and the collective was within a compiled graph: who did not come is not known."""
+    failed = [rank for rank, snap in sorted(state.snaps.items()) if snap.dead and snap.error]
+    others = [rank for rank in sorted(state.snaps) if rank not in failed]
+    why = next(state.snaps[rank].error for rank in failed if gave_up_waiting(state.snaps[rank].error))
+    evidence = [f"Without an error of their own: {rank_names(others)}"] if others else []
+    evidence.append(why[:LONGEST_ERROR])
+    text = f"{rank_names(failed)} gave up waiting for another rank"
+    return state.build_failure("network", (), certainty="evidence", text=text, evidence=tuple(evidence))
 
 
 class StoppedRule:

@@ -11,7 +11,7 @@ from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.traces import STEPPED
 from doctor.smoke.hang.wait_graph import CollectiveId, Wait
 from doctor.smoke.model import Failure, FailureKind, Snapshot
-from doctor.smoke.programs.secondary_errors import GAVE_UP_MESSAGES
+from doctor.smoke.programs.secondary_errors import gave_up_waiting
 
 LEFT_SECONDS = 0.3
 """Seconds after a rank's end within which its last calls may still arrive."""
@@ -57,7 +57,7 @@ def missed_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failu
     """
     missed = {}
     for wait in waits.values():
-        gave_up = [rank for rank in wait.blocked_ranks if gave_up_waiting(state.snaps[rank])]
+        gave_up = [rank for rank in wait.blocked_ranks if gave_up_waiting(state.snaps[rank].error)]
         absent = [state.snaps[rank] for rank in wait.absent_ranks if rank in state.snaps]
         if gave_up:
             late = {snap.rank: gave_up[0] for snap in absent if snap.state in ("input", "compute")}
@@ -75,11 +75,6 @@ def missed_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failu
         text="the others gave up waiting for it",
         evidence=(why,),
     )
-
-
-def gave_up_waiting(snap: Snapshot) -> bool:
-    """Whether the rank ended since another one did not come in its time."""
-    return any(message in snap.error for message in GAVE_UP_MESSAGES)
 
 
 def _is_no_error(snap: Snapshot) -> bool:

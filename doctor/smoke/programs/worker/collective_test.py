@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Tuple
 
-from doctor.smoke.programs.secondary_errors import SECONDARY_MESSAGES
+from doctor.smoke.programs.secondary_errors import is_secondary
 from doctor.smoke.programs.worker.comm import ProcessGroup
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import dist, torch
@@ -188,7 +188,7 @@ class CollectiveTest:
         """Reports what the backend lacks, so that it is left out from now on; raises any other error."""
         text = str(error).strip().splitlines()[0] if str(error).strip() else ""
         unsupported = any(part in text for part in UNSUPPORTED_MESSAGES)
-        if not unsupported or any(part in text for part in SECONDARY_MESSAGES):
+        if not unsupported or is_secondary(text):
             raise error
         self.ctx.recorder.mark("compute")
         self.unsupported.add((label, dtype))

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, Callable, Dict
 
 from doctor.smoke.programs.recorder_page import STAGES
-from doctor.smoke.programs.secondary_errors import SECONDARY_MESSAGES
+from doctor.smoke.programs.secondary_errors import is_secondary
 from doctor.smoke.programs.worker.comm import TracedComm
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.event_writer import EventWriter
@@ -108,7 +108,7 @@ def report_error(events: EventWriter, recorder: FlightRecorder, error: BaseExcep
         "error",
         kind=type(error).__name__,
         text=(text.splitlines() or [""])[0][:600],
-        secondary=any(part in text for part in SECONDARY_MESSAGES),
+        secondary=is_secondary(text),
         stage=STAGES[recorder.stage],
         trace=[f"{frame.filename[-80:]}:{frame.lineno} {frame.name}" for frame in reversed(frames)],
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from doctor.smoke.programs.secondary_errors import SECONDARY_MESSAGES
+from doctor.smoke.programs.secondary_errors import is_secondary
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import PRELOADED_MODULES, torch
 from doctor.smoke.programs.worker.native_trainers import (
@@ -64,7 +64,7 @@ def make_trainer(ctx: RankContext, layout: dict[str, Any], trainer_class: Any) -
     try:
         return trainer_class(ctx, layout), ""
     except (ImportError, NotImplementedError, AttributeError, TypeError, ValueError, RuntimeError) as error:
-        if any(part in str(error) for part in SECONDARY_MESSAGES):
+        if is_secondary(str(error)):
             raise
         line = (str(error).splitlines() or [""])[0][:300]
         return None, f"torch {torch.__version__}: {type(error).__name__}: {line}"

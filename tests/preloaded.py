@@ -182,11 +182,15 @@ def _end(owner: int, requests: socket.socket, server: subprocess.Popen[bytes]) -
 
 
 def load() -> None:
-    """Imports every module of doctor that runs in the controller."""
+    """Imports every module of doctor that runs in the controller, and the checks with what they need to know."""
     doctor = importlib.import_module("doctor")
     for module in pkgutil.walk_packages(doctor.__path__, "doctor."):
         if not module.name.startswith(SENT) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    for check in importlib.import_module("doctor.engine.catalog").load_checks():
+        for fact in check.facts:
+            if fact.probe.function is not None:
+                importlib.import_module("doctor.collect.protocol").function_source(fact.probe.function)
 
 
 def serve(requests: socket.socket) -> list[str]:

@@ -20,6 +20,7 @@ import importlib
 import json
 import os
 import pkgutil
+import resource
 import runpy
 import signal
 import socket
@@ -53,9 +54,14 @@ def run(
     *,
     hub: Hub | None = None,
     otherwise: Sequence[str] | None = None,
+    own_server: bool = False,
+    limits: Mapping[int, int] | None = None,
     **options: Any,
 ) -> subprocess.CompletedProcess[Any]:
     """`subprocess.run` of ``argv``, or of ``otherwise`` where it needs an interpreter of its own: see `can_run`.
+
+    ``own_server``: many runs follow with the same variables that an interpreter reads at its start, other ones than
+    this process has; a server that has started with them serves these. ``limits``: resource limits of the process.
 
     Raises: subprocess.TimeoutExpired, subprocess.CalledProcessError, as `subprocess.run` does.
 
@@ -63,25 +69,28 @@ def run(
     0
     """
     words = [os.fspath(word) for word in argv]
-    if not can_run(words, options):
+    if not can_run(words, options, own_server):
+        assert not limits, "an interpreter of its own would have no limits"
         return subprocess.run(otherwise or words, **options)
     request = {
         "argv": words[3:],
         "env": dict(_environ(options)),
         "cwd": os.fspath(options.get("cwd") or os.getcwd()),
         "hub": hub,
+        "limits": list((limits or {}).items()),
     }
-    with _started(request) as (answers, streams):
+    server = _server(os.getpid(), tuple(sorted(_read_at_import(_environ(options)).items())))
+    with _started(server, request) as (answers, streams):
         return _finished(words, answers, streams, options)
 
 
-def can_run(words: Sequence[str], options: Mapping[str, Any]) -> bool:
+def can_run(words: Sequence[str], options: Mapping[str, Any], own_server: bool = False) -> bool:
     """Doctor, its output captured, nothing on stdin, and the variables that an interpreter reads at its start."""
     if words[:3] != [sys.executable, "-m", "doctor"] or set(options) - OPTIONS or not options.get("capture_output"):
         return False
     if options.get("stdin") not in (None, subprocess.DEVNULL):
         return False
-    return _read_at_import(_environ(options)) == _read_at_import(os.environ)
+    return own_server or _read_at_import(_environ(options)) == _read_at_import(os.environ)
 
 
 def _environ(options: Mapping[str, Any]) -> Mapping[str, str]:
@@ -96,14 +105,14 @@ def _read_at_import(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _started(request: Mapping[str, Any]) -> Iterator[tuple[socket.socket, list[int]]]:
+def _started(server: socket.socket, request: Mapping[str, Any]) -> Iterator[tuple[socket.socket, list[int]]]:
     """The socket of the answers, and the ends of stdout and stderr to read from."""
     answers, far = socket.socketpair()
     pipes = [os.pipe(), os.pipe()]
     nothing = os.open(os.devnull, os.O_RDONLY)
     theirs = [far.fileno(), nothing, pipes[0][1], pipes[1][1]]
     try:
-        socket.send_fds(_server(os.getpid()), [json.dumps(request).encode()], theirs)
+        socket.send_fds(server, [json.dumps(request).encode()], theirs)
     finally:
         far.close()
         for number in theirs[1:]:
@@ -159,13 +168,17 @@ def _answer(answers: socket.socket) -> bytes:
 
 
 @functools.cache
-def _server(owner: int) -> socket.socket:
-    """The requests' socket to the server of the process ``owner``: one that is forked does not share its parent's."""
+def _server(owner: int, variables: tuple[tuple[str, str], ...]) -> socket.socket:
+    """The requests' socket to the server of the process ``owner``: one that is forked does not share its parent's.
+
+    ``variables``: those of `AT_IMPORT` that the server starts with.
+    """
     ours, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in (ours, far):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_REQUEST)
     argv = [sys.executable, "-m", "tests.preloaded", str(far.fileno())]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    others = {name: value for name, value in os.environ.items() if not name.startswith(AT_IMPORT)}
+    environ = {**others, **dict(variables), "PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(argv, cwd=ROOT, env=environ, pass_fds=[far.fileno()], stdin=subprocess.DEVNULL)
     far.close()
     atexit.register(_end, owner, ours, server)
@@ -182,11 +195,15 @@ def _end(owner: int, requests: socket.socket, server: subprocess.Popen[bytes]) -
 
 
 def load() -> None:
-    """Imports every module of doctor that runs in the controller."""
+    """Imports every module of doctor that runs in the controller, and the checks with what they need to know."""
     doctor = importlib.import_module("doctor")
     for module in pkgutil.walk_packages(doctor.__path__, "doctor."):
         if not module.name.startswith(SENT) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    for check in importlib.import_module("doctor.engine.catalog").load_checks():
+        for fact in check.facts:
+            if fact.probe.function is not None:
+                importlib.import_module("doctor.collect.protocol").function_source(fact.probe.function)
 
 
 def serve(requests: socket.socket) -> list[str]:
@@ -227,13 +244,15 @@ def become(request: Mapping[str, Any], streams: Sequence[int]) -> list[str]:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", errors=sys.stdout.errors)
-    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
+    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
+    sys.stderr = os.fdopen(2, "w", buffering=1, encoding=sys.stderr.encoding, errors="backslashreplace")
     if request["hub"]:
         enter(Hub(*request["hub"]))
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+    for number, most in request["limits"]:
+        resource.setrlimit(number, (most, most))
     sys.path[0] = os.getcwd()
     return list(request["argv"])
 

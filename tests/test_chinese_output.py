@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -19,6 +18,7 @@ from doctor.engine.result import Finding, Outcome, Report
 from doctor.report.explain.examples import read_examples
 from doctor.report.formats.registry import RenderContext, render
 from doctor.report.layout.formatting import display_width, wrapped
+from tests import preloaded
 from tests.report import recorded_fleets
 from tests.report import reports as made
 
@@ -88,9 +88,8 @@ def output(words: tuple[str, ...], encoding: str, folder: Path) -> str:
     """stdout and stderr of ``doctor WORDS`` in Chinese."""
     real = [word.replace("LOGS", str(LOGS)) for word in words]
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LC_ALL": "zh_CN", "PYTHONIOENCODING": encoding}
-    done = subprocess.run(
-        [sys.executable, "-m", "doctor", *real], env=environment, cwd=folder, capture_output=True, timeout=60
-    )
+    argv = [sys.executable, "-m", "doctor", *real]
+    done = preloaded.run(argv, own_server=True, env=environment, cwd=folder, capture_output=True, timeout=60)
     text = (done.stdout + done.stderr).decode(encoding)
     assert "Traceback" not in text
     return text

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from doctor.engine.errors import InputError
 from doctor.session.named_files import require_connection_files, require_rank_table
 from doctor.transport.options import SshOptions
 from doctor.transport.ssh.config_syntax import syntax_error
+from tests import preloaded
 
 ROOT = Path(__file__).parents[1]
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith(("DOCTOR_", "SLURM_", "RANK_"))}
@@ -119,11 +121,9 @@ def test_a_rank_table_that_cannot_be_written_is_one_line_before_any_host_is_visi
 
 def run_here(argv: list[str], home: Path) -> tuple[int, str]:
     """Exit code and stderr of a command, which has a few seconds and 3 GiB of memory."""
-    limits = "import resource; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30));"
-    code = f"{limits} import sys; sys.argv[1:] = {argv!r}; from doctor.cli.main import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env={**CLEAN, "HOME": str(home)}, capture_output=True, timeout=60
-    )
+    doctor, limits = [sys.executable, "-m", "doctor", *argv], {resource.RLIMIT_AS: 3 << 30}
+    environ = {**CLEAN, "HOME": str(home)}
+    done = preloaded.run(doctor, limits=limits, cwd=ROOT, env=environ, capture_output=True, timeout=60)
     return done.returncode, done.stderr.decode()
 
 

@@ -39,7 +39,7 @@ from doctor.report.web.path_maps import _FIGURES
 from doctor.report.web.report_values import _TITLES
 from doctor.report.web.self_contained import script_texts
 from doctor.smoke.hang.describe import PROCESS_STATES
-from tests.value_texts import value_texts
+from tests.value_texts import module_tree, nodes, value_texts
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = Path(FOLDER) / "zh"
@@ -101,12 +101,12 @@ def literal(node: ast.AST) -> str:
 
 def prose(tree: ast.AST) -> Iterator[str]:
     """The sentences among the strings of a syntax tree, without docstrings, patterns and commands."""
-    nodes = list(ast.walk(tree))
-    skipped = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    for node in nodes:
+    every = nodes(tree)
+    skipped = {id(node.value) for node in every if isinstance(node, ast.Expr)}
+    for node in every:
         if isinstance(node, ast.JoinedStr):
             skipped.update(id(part) for part in ast.walk(node) if part is not node)
-    for node in nodes:
+    for node in every:
         text = literal(node)
         if text and id(node) not in skipped and _PROSE.search(text) and not _CODE.search(text):
             yield text
@@ -131,7 +131,7 @@ def counted_nouns(path: Path) -> Iterator[str]:
 @cache
 def _calls(path: Path) -> tuple[tuple[str, ast.Call], ...]:
     """Every call of a module, by the last part of the function's name."""
-    calls = (node for node in ast.walk(_tree(path)) if isinstance(node, ast.Call))
+    calls = (node for node in nodes(module_tree(path)) if isinstance(node, ast.Call))
     named = ((getattr(node.func, "id", "") or getattr(node.func, "attr", ""), node) for node in calls)
     return tuple((name, node) for name, node in named if name)
 
@@ -145,14 +145,9 @@ def texts_of(node: ast.AST) -> Iterator[str]:
 
 
 @cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
-
-
-@cache
 def check_texts(stem: str) -> dict[str, str]:
     """The English texts of a check: ``claim``, ``why``, ``do``, ``source``, and its messages as ``1``, ``2``..."""
-    tree = _tree(ROOT / "checks" / f"{stem}.py")
+    tree = module_tree(ROOT / "checks" / f"{stem}.py")
     function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == stem)
     page = ast.get_docstring(function) or ""
     texts = {"claim": page.partition("\n")[0].rstrip(".")}

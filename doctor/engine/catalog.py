@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +23,18 @@ def bundled_folder(folder: str) -> Path:
 
 
 def load_check(path: Path, package: str = "doctor.checks") -> Check:
-    """The check in one file. Raises: BadCheck when the file does not hold the check of its name."""
+    """The check in one file; one of this program is loaded once. Raises: BadCheck when the file is not what it must be.
+
+    >>> one = load_check(bundled_folder("checks") / "disk_full.py")
+    >>> one is load_check(bundled_folder("checks") / "disk_full.py")
+    True
+    """
+    ours = package == "doctor.checks" and os.path.dirname(path) == bundled_path("checks")
+    return (_load_once if ours else _load)(path, package)
+
+
+def _load(path: Path, package: str) -> Check:
+    """Raises: BadCheck when the file does not hold the check of its name."""
     stem = path.stem
     name = f"{package}.{stem}"
     from doctor.engine.check import BadCheck, Check
@@ -40,6 +53,9 @@ def load_check(path: Path, package: str = "doctor.checks") -> Check:
     if not callable(function) or "doctor" not in getattr(function, "__dict__", {}):
         raise BadCheck(f"{path}: expected a function {stem}() marked with @check")
     return Check(function, str(path))
+
+
+_load_once = cache(_load)
 
 
 def check_files(extra: Sequence[Path] = ()) -> Iterator[tuple[Path, str]]:

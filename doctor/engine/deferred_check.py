@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from doctor.engine.catalog import check_files, load_check
-from doctor.engine.check import BadCheck, Check
+from doctor.engine.check import BadCheck, Check, Need
 from doctor.engine.declaration import read_declaration
+
+_read_once = cache(read_declaration)
 
 
 class DeferredCheck(Check):
@@ -21,8 +24,19 @@ class DeferredCheck(Check):
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("_") or "function" in self.__dict__:
             raise AttributeError(attribute)
-        self.__dict__.update(load_check(Path(self.path), self._package).__dict__)
+        self.__dict__.update(self._loaded().__dict__)
         return getattr(self, attribute)
+
+    def _loaded(self) -> Check:
+        return load_check(Path(self.path), self._package)
+
+    @cached_property
+    def doc(self) -> str:
+        return self._loaded().doc
+
+    @cached_property
+    def needs(self) -> tuple[Need, ...]:
+        return self._loaded().needs
 
 
 def deferred_checks(folders: Sequence[Path] = ()) -> list[Check]:
@@ -32,7 +46,7 @@ def deferred_checks(folders: Sequence[Path] = ()) -> list[Check]:
     """
     checks: dict[str, Check] = {}
     for path, package in check_files(folders):
-        declaration = read_declaration(path, path.stem) if package == "doctor.checks" else None
+        declaration = _read_once(path, path.stem) if package == "doctor.checks" else None
         check = DeferredCheck(path, package, declaration["area"]) if declaration else load_check(path, package)
         if check.name in checks:
             raise BadCheck(f"{path}: the check {check.name} is already defined in {checks[check.name].path}")

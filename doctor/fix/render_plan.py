@@ -53,6 +53,8 @@ class _PlanRenderer:
 
     def body(self, host_plan: HostPlan) -> Iterator[str]:
         for name in dict.fromkeys(step.playbook for step in host_plan.steps):
+            if name in host_plan.left_out:
+                continue
             playbook = self.playbooks[name]
             yield f"  {name}{localized(': ')}{_text(playbook.title)}"
             yield f"    {_terms(playbook, host_plan.survives.get(name))}"
@@ -102,7 +104,7 @@ class _PlanRenderer:
             yield from self.lines_by_hosts(
                 (host_plan.host, localized("; ").join(map(localized_filled, host_plan.busy[:3]))) for host_plan in busy
             )
-        lines = [(host_plan.host, _failure_text(host_plan)) for host_plan in self.plan.host_plans if host_plan.failure]
+        lines = [(host_plan.host, text) for host_plan in self.plan.host_plans for text in _failure_texts(host_plan)]
         lines += [
             (untreated.host, phrase("{playbook}: nothing to do: {reason}", **_named(untreated)))
             for untreated in _idle_playbooks(self.plan.host_plans)
@@ -210,9 +212,16 @@ def _terms(playbook: PlaybookSummary, lost: str | None) -> str:
     return localized("; ").join(terms)
 
 
-def _failure_text(host_plan: HostPlan) -> str:
-    names = ", ".join(sorted({treated.check for treated in host_plan.treated}))
-    return f"{names}{localized(': ')}{localized_filled(host_plan.failure)}"
+def _failure_texts(host_plan: HostPlan) -> Iterator[str]:
+    """Why the host, or some playbooks on it, cannot be treated, each behind the names of their checks."""
+    everything = {treated.playbook: host_plan.failure for treated in host_plan.treated if host_plan.failure}
+    by_reason: dict[str, set[str]] = {}
+    for treated in host_plan.treated:
+        why = host_plan.left_out.get(treated.playbook) or everything.get(treated.playbook)
+        if why:
+            by_reason.setdefault(why, set()).add(treated.check)
+    for why, checks in by_reason.items():
+        yield f"{', '.join(sorted(checks))}{localized(': ')}{localized_filled(why)}"
 
 
 def _reason_text(untreated: Untreated) -> str:
@@ -224,7 +233,7 @@ def _idle_playbooks(plans: Sequence[HostPlan]) -> Iterator[Untreated]:
     """Playbooks of which no step is left to make."""
     for host_plan in plans:
         for name in (
-            dict.fromkeys(step.playbook for step in host_plan.steps)
+            dict.fromkeys(step.playbook for step in host_plan.steps if step.playbook not in host_plan.left_out)
             if not host_plan.failure and not host_plan.has_actions
             else ()
         ):

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 from doctor.fix.select import ReadyStep, Treatment, placeholder_values, same_action
 from doctor.remedy.playbook import fill_step
-
-if TYPE_CHECKING:
-    from doctor.fix.plan import StepProbe
 
 Dependences = dict[str, dict[str, str]]
 """For a playbook the earlier ones that it depends on, each with the reason."""
 
 
 def find_dependences(
-    host: str, treatments: Sequence[Treatment], ready_steps: Sequence[ReadyStep], probes: Sequence[StepProbe]
+    host: str, treatments: Sequence[Treatment], ready_steps: Sequence[ReadyStep], changed_files: Sequence[Sequence[str]]
 ) -> Dependences:
     """What must not begin on a host where an earlier playbook of its plan has failed.
+
+    ``changed_files``: for each step the files that it changes here, or that its playbook's commands change: paths and
+    patterns.
 
     A playbook depends on an earlier one if both change one file, if both treat one check, if the earlier one makes a
     step for both, or if a check that it treats declares (``follows_from``) that the earlier one's may hold the cause of
     its findings.
     """
     order = list(dict.fromkeys(ready_step.playbook.name for ready_step in ready_steps))
-    files = {name: _files(name, ready_steps, probes) for name in order}
+    files: dict[str, dict[str, None]] = {name: {} for name in order}
+    for ready_step, paths in zip(ready_steps, changed_files, strict=True):
+        files[ready_step.playbook.name].update(dict.fromkeys(paths))
     dependences: Dependences = {}
     for at, name in enumerate(order):
         for earlier in order[:at]:
@@ -53,16 +54,6 @@ def held_reason(name: str, dependences: Mapping[str, Mapping[str, str]], failed:
         ),
         "",
     )
-
-
-def _files(name: str, ready_steps: Sequence[ReadyStep], probes: Sequence[StepProbe]) -> dict[str, None]:
-    """The files that a playbook changes here: paths, where they really lie, and the patterns of files that it keeps."""
-    files: dict[str, None] = {}
-    for ready_step, probe in zip(ready_steps, probes, strict=True):
-        if ready_step.playbook.name == name and ready_step.filled_step.file and not probe.skip:
-            real = [probe.file.real] if probe.file else []
-            files.update(dict.fromkeys([ready_step.filled_step.file, *real, *probe.kept]))
-    return files
 
 
 def _checks_and_causes(treatments: Sequence[Treatment], earlier: str, later: str) -> tuple[list[str], list[str]]:

@@ -188,7 +188,8 @@ def host_plan(
     previews: list[StepPreview] = []
     digest_input: list[Any] = [fingerprint(treatments)]
     steps, failures = _filled_steps(ready_steps, inspection.probes)
-    depends_on = find_dependences(host, treatments, ready_steps, inspection.probes)
+    changed_files = list(map(_changed_files, ready_steps, inspection.probes))
+    depends_on = find_dependences(host, treatments, ready_steps, changed_files)
     left_out = _with_dependent(failures, ready_steps, depends_on)
     skipped = {
         **_managed(ready_steps, inspection.probes),
@@ -237,6 +238,13 @@ def _filled_steps(
         if why:
             failures.setdefault(ready_step.playbook.name, _step_failure(ready_step, why))
     return steps, failures
+
+
+def _changed_files(ready_step: ReadyStep, probe: StepProbe) -> list[str]:
+    """The path of a step's file, where it really lies, and the files that match a pattern; none of a skipped step."""
+    path = ready_step.filled_step.file
+    real = [probe.file.real] if probe.file else []
+    return [path, *real, *probe.kept] if path and not probe.skip else []
 
 
 def _with_dependent(

@@ -61,7 +61,7 @@ def build_page(
     unfilled = [mark for entry in findings for mark in entry.unfilled]
     sections = [
         ReportSection("findings", findings),
-        ReportSection("unknown", builder.gaps("unknown", folded.unknown, scope.max_groups)),
+        ReportSection("unknown", builder.gaps("unknown", folded.unknown, scope.max_reasons or scope.max_groups)),
         *builder.healthy_sections(folded.areas),
         ReportSection("waived", tuple(map(builder.waived, folded.waived))),
         ReportSection("not checked", builder.skipped(folded, report.outcomes)),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from doctor.engine.display_cells import display_width
 from doctor.engine.language import localized, localized_filled, phrase
+from doctor.fix.file_edits import NOT_THERE
 from doctor.fix.plan import FixPlan, HostPlan, PlaybookSummary, StepPreview
 from doctor.fix.select import Untreated
 from doctor.report.layout.advice import mark_personal_words
-from doctor.report.layout.formatting import clean, count_noun, display_width
+from doctor.report.layout.formatting import bracketed, clean, count_noun
 from doctor.report.layout.host_names import Fleet
 
 _LONG_DATA = re.compile(r"[A-Za-z0-9+/=]{81,}")
@@ -80,7 +82,7 @@ class _PlanRenderer:
             for at, line in enumerate(command.splitlines()):
                 yield f"       {label if not at else ' ' * display_width(label)} {self.short(line)}"
         diff_lines = step.diff if self.verbose else step.diff[:MAX_DIFF_LINES]
-        yield from (f"       {self.painted(line)}" for line in diff_lines)
+        yield from (f"       {self.painted(_diff_line(line))}" for line in diff_lines)
         if len(diff_lines) < len(step.diff):
             yield "       " + phrase("({lines})", lines=count_noun(len(step.diff) - len(diff_lines), "more line"))
 
@@ -138,7 +140,7 @@ class _PlanRenderer:
                 else ""
             )
             colon = localized(": ")
-            yield f"  {where}{colon}{check}{colon}{_text(title)} ({localized(who)}{example})"
+            yield f"  {where}{colon}{check}{colon}{_text(title)}{bracketed(localized(who) + example)}"
             yield from (f"    {number}. {mark_personal_words(_text(text))}" for number, text in enumerate(steps, 1))
 
     def unknown(self) -> Iterator[str]:
@@ -182,6 +184,11 @@ class _PlanRenderer:
 
 
 _RISKS = {"interrupts-jobs": "interrupts jobs", "reboot": "needs a reboot"}
+
+
+def _diff_line(line: str) -> str:
+    is_header = line.startswith(("--- ", "+++ ")) and line.endswith(NOT_THERE)
+    return line.removesuffix(NOT_THERE) + localized(NOT_THERE) if is_header else line
 
 
 def _root(host_plan: HostPlan) -> str:

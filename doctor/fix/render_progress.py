@@ -10,7 +10,7 @@ from doctor.fix.plan import FixPlan
 from doctor.fix.rollout import RolloutResult
 from doctor.fix.undo import UndoResult
 from doctor.fix.verify import Verification
-from doctor.report.layout.formatting import clean, count_noun
+from doctor.report.layout.formatting import bracketed, clean, count_noun
 from doctor.report.layout.host_names import Fleet
 
 MAX_VERSION_LINES = 60
@@ -116,7 +116,7 @@ def undo_text(undo_results: Sequence[UndoResult]) -> str:
     lines = []
     for undo_result in undo_results:
         word = "undone" if undo_result.ok else "FAILED"
-        detail = f" ({_text(undo_result.detail)})" if undo_result.detail else ""
+        detail = bracketed(_text(undo_result.detail))
         lines.append(_line(word, clean(undo_result.undo.host, 100), f"{_text(undo_result.undo.description)}{detail}"))
         lines += [f"         {clean(line, 400)}" for line in undo_result.versions[:MAX_VERSION_LINES]]
     return "\n".join(lines)

@@ -92,7 +92,8 @@ def attached_run(
         steps=1,
     )
     sentences = [*job.notes, *main.notes, *hints, *_groups(job, failures), *others, *notes]
-    seen_text = f"{main.job}: {len(main.ranks)} process{'es' * (len(main.ranks) != 1)} seen"
+    count = len(main.ranks)
+    seen_text = f"{main.job}: {count} processes seen" if count != 1 else f"{main.job}: 1 process seen"
     run = SmokeRun(
         plan=plan,
         failures=failures,

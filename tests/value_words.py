@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 from doctor.config.toml_compat import loads
@@ -37,12 +36,12 @@ def boot_texts(playbooks: Path) -> Iterator[str]:
     """Why a change is lost at a reboot: what the tests of playbooks print; a shell's variables are ``{0}``, ``{1}``."""
     for path in sorted(playbooks.glob("*.toml")):
         for _, text in _PRINTED.findall(loads(path.read_text("utf-8")).get("survives", "")):
-            numbers = count()
-            yield re.sub(
-                r"\$\w+(?:/\$\w+)*", lambda _, numbers=numbers: f"{{{next(numbers)}}}", text.replace("\\`", "`")
-            )
+            for number, variable in enumerate(dict.fromkeys(_VARIABLE.findall(text))):
+                text = text.replace(variable, f"{{{number}}}")
+            yield text.replace("\\`", "`")
 
 
+_VARIABLE = re.compile(r"\$\w+(?:/\$\w+)*")
 _PRINTED = re.compile(r"""echo\s+(["'])((?:\\.|(?!\1).)*)\1\s*(?:;\s*|\n\s*)exit 1""")
 
 

@@ -214,7 +214,9 @@ class _FailureEntryBuilder:
         """What to do about a group's first finding; and that it goes likewise for the others, of ``hosts`` in all."""
         lines = self.filled_fix(group)
         first = clean(group.hosts[0], 100) if group.hosts else ""
-        if first and hosts > 1 and (differ or any(first in line for line in lines)):
+        # One finding about several hosts whose remedy names one of them by another value is for that one alone.
+        is_whole = group.count == 1 and not differ and "{host}" not in self.fix
+        if first and hosts > 1 and not is_whole and (differ or any(first in line for line in lines)):
             lines = self.with_note(
                 lines, phrase("This is for {first}; likewise for {others}.", first=first, others=_others(hosts))
             )

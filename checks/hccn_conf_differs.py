@@ -59,7 +59,7 @@ def hccn_conf_differs(
         configured = {key: conf.by_npu.get(npu, {}).get(key, "").replace(UNSET_ADDRESS, "") for key in in_use}
         apart = [key for key in in_use if in_use[key] != configured[key]]
         if apart:
-            observed, expected = ({key: values[key] or "nothing" for key in apart} for values in (in_use, configured))
+            observed, expected = ({key: values[key] or "none" for key in apart} for values in (in_use, configured))
             yield Finding(
                 "NPU {npu} uses {observed}; /etc/hccn.conf has {expected}",
                 npu=npu,

@@ -115,4 +115,4 @@ def _rank_zero_elsewhere(meanings: Mapping[str, MasterMeaning], launch: LaunchCo
 
 def _example(interfaces: PerHost[Interfaces]) -> str:
     first = next(iter(interfaces))
-    return f"{usable_addresses(interfaces[first])} of {first}"
+    return f"{first}: {usable_addresses(interfaces[first])}"

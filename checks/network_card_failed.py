@@ -53,10 +53,10 @@ def network_card_failed(log: KernelLog) -> Iterator[Finding]:
 
 
 def _remedy(text: str, device: str) -> str:
-    """What to do about one message: of the transceiver, of the power, or of the card itself."""
-    if re.search("insufficient power|power budget", text, re.IGNORECASE):
+    """What to do about one message: of the power of the slot, of the transceiver, or of the card itself."""
+    if re.search(r"(?:Detected )?insufficient power", text, re.IGNORECASE):
         return "The card gets too little power: check its slot, its riser and its power cable."
-    if re.search("module|cable|temperature", text, re.IGNORECASE):
+    if re.search(r"\bPort module event\b", text, re.IGNORECASE):  # also one that needs more power than the port has
         reads = f"; `mlxlink -d {shlex.quote(device)} -m` reads it" if "mlx5" in text and device else ""
         return f"Reseat or replace the transceiver or cable, or improve its cooling{reads}."
     return (

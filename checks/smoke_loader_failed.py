@@ -8,18 +8,39 @@ from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import describe_ranks, remedy_for
 
 REMEDIES = (
-    (r"bus error|shared memory|no space left|/dev/shm", ""),
-    ("too many open files", "Raise `ulimit -n` for the job (LimitNOFILE= of its service)."),
     (
-        "resource temporarily unavailable|can't start new thread",
+        (
+            r"\btoo many open files\b|\breceived 0 items of ancdata\b"
+            r"|shared memory object \S+ in read[-/]write mode(?!:)"
+        ),
+        "Raise `ulimit -n` for the job (LimitNOFILE= of its service).",
+    ),
+    (
+        (
+            r"\bbus error\b|(?:out of|insufficient|allocate) shared memory"
+            r"|No space left on device.{0,40}/(?:dev/shm|torch_)"
+            r"|(?:/dev/shm|/torch_)\S*:? .{0,40}No space left on device"
+        ),
+        "",
+    ),
+    (
+        (
+            r"(?<!unable to lock file, errno = 11, error message = ')resource temporarily unavailable"
+            r"|can't start new thread"
+        ),
         "Raise `ulimit -u` for the job, or pids.max of its control group (`docker run --pids-limit -1`).",
     ),
     (
-        "killed|signal 9",
+        (
+            r"killed by signal: Killed|\bsignal 9\b|SIGKILL|(?<!CUDA )(?<!NPU )(?<!HIP )\bout of memory\b"
+            r"|cannot allocate memory"
+            r"|^MemoryError|std::bad_alloc"
+        ),
         "Check whether memory ran out: `dmesg -T | grep -i 'killed process'`; then more memory, or fewer workers.",
     ),
     (".", "The error is one of the loader's own: read all of it in the output of the rank."),
 )
+"""Whole phrases, those of a limit first: torch names shared memory in errors of every kind."""
 
 
 @check(severity=ERROR, area="smoke")

@@ -5,36 +5,60 @@ from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
+READ = "Read its own error in the job's log of that rank."
 REMEDIES = (
-    (r"\b(?:npu|acl|cuda|hip|device)", ""),
     (
-        r"memory|\boom\b",
+        (
+            r"\b(?:CUDA|HIP|NPU) (?:error|failure|driver|runtime|function error|out of memory)|\bcudaError"
+            r"|\bC(?:UBLAS|UDNN)_STATUS"
+            r"|\b(?:acl|aclrt|aclnn)[a-z]+ failed|error code is \d{6}|device-side assert|uncorrectable ECC"
+            r"|fallen off the bus"
+        ),
+        "",
+    ),
+    (
+        r"\bibv_\w+ .{0,80}Cannot allocate memory",
+        "Raise the job's limit of locked memory: `ulimit -l unlimited` (LimitMEMLOCK=infinity of its service).",
+    ),
+    (
+        r"(?:out of|insufficient|allocate) shared memory|No space left on device.{0,40}/(?:dev/shm|torch_)",
+        "Make /dev/shm larger: `df -h /dev/shm`; `docker run --shm-size=64g` or `--ipc=host` for a container.",
+    ),
+    (
+        (
+            r"\bout of memory\b|\bmemory cgroup|\b(?:for|lack of) memory\b|\bcan(?:not|'t) allocate memory\b"
+            r"|MemoryError|std::bad_alloc|\boom\b|oom[-_]?kill"
+        ),
         (
             "Give the job or its control group more memory, or use less: `dmesg -T | grep -i -E 'oom|killed process'` "
             "shows what the kernel killed."
         ),
     ),
+    (r"gloo::\w*Exception|Dist(?:Backend|Network|Store)Error", READ),
     (
-        r"signal (?:11|6|7|4|8)\b|SIGSEGV|SIGABRT|SIGBUS",
+        (
+            r"\bsignal (?:11|6|7|4|8)\b|SIGSEGV|SIGABRT|SIGBUS|SIGILL|SIGFPE|Segmentation fault|memory corruption"
+            r"|double free"
+            r"|free\(\): invalid|corrupted (?:size|double-linked)|stack smashing"
+        ),
         (
             "A crash in native code: compare the versions of torch, torch_npu and the driver with those of the other "
             "hosts."
         ),
     ),
     (
-        r"signal 9\b|SIGKILL",
+        r"\bsignal 9\b|SIGKILL|killed by signal: Killed|exit(?:code|ed|s)? ?:? ?-9\b",
         (
             "Find out what killed it: `dmesg -T | grep -i -E 'oom|killed process'` for memory; else the scheduler, or "
             "the container's engine."
         ),
     ),
     (
-        r"signal 15\b|SIGTERM",
+        r"\bsignal 15\b|SIGTERM",
         "Find out what ended it: the scheduler (`sacct`), the container's engine, an administrator.",
     ),
-    (r"exit|raised|error", "Read its own error in the job's log of that rank."),
+    (r"\bexit (?:status|code)\b|exitcode|\braised\b|\w(?:Error|Exception|Interrupt|Exit)\b|\bError\b", READ),
 )
-"""The memory, or the error, of a device is no matter of the host's memory: the page has what to do."""
 
 
 @check(severity=ERROR, area="smoke")

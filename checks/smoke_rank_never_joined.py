@@ -7,16 +7,32 @@ from doctor.smoke.results.trouble_findings import failure_findings
 
 REMEDIES = (
     (
-        r"resolve|\bname\b",
+        (
+            r"\bdoes not resolve\b|\bname resolution\b|Name or service not known"
+            r"|No address associated with hostname|\bgai error\b"
+        ),
         (
             "Compare `getent hosts` of the master's name on the host and on the others, and put the right address into "
             "`/etc/hosts`."
         ),
     ),
-    ("refused", "Nothing listens at that address: check host and port, and on the master `ss -ltnp`."),
-    ("no answer|timed out|dropped|route", "A firewall or a missing route: `doctor check` names both."),
-    ("world size|WORLD_SIZE|rank number", "Give every rank the same WORLD_SIZE, and each rank number once."),
+    (
+        r"\brefuses connections\b|connection refused|ECONNREFUSED",
+        "Nothing listens at that address: check host and port, and on the master `ss -ltnp`.",
+    ),
+    (
+        (
+            r"\bdoes not answer\b|connection timed out|no route to host|network is unreachable|ETIMEDOUT|EHOSTUNREACH"
+            r"|\btimed out after \d+ ?m?s while trying to connect\b"
+        ),
+        "A firewall or a missing route: `doctor check` names both.",
+    ),
+    (
+        r"\bworld size is \d+ here\b|\bis there twice\b|\bmade this process rank\b",
+        "Give every rank the same WORLD_SIZE, and each rank number once.",
+    ),
 )
+"""Whole phrases of the rank's own attempt to connect, of libc and of torch's store."""
 
 
 @check(severity=ERROR, area="smoke")

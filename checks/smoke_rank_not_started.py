@@ -7,20 +7,30 @@ from doctor.smoke.results.trouble_findings import failure_findings
 
 REMEDIES = (
     (
-        r"torch_npu|libascend|libhccl|libacl|\bcann\b",
+        (
+            r"\blib(?:ascend|hccl|acl|ge_|runtime|nnopbase|opapi|register)\S*: cannot open shared object"
+            r"|\bCANN (?:toolkit|package|environment) (?:was |is )?not\b|\bsource \S*set_env\.sh"
+            r"|No module named '(?:acl|te|tbe|hccl)'"
+        ),
         (
             "Set CANN's environment for the job (`source /usr/local/Ascend/ascend-toolkit/set_env.sh`), and put the "
             "driver's libraries on LD_LIBRARY_PATH."
         ),
     ),
     (
-        "set_device|invalid device|device ordinal|busy|no npu|no cuda",
+        (
+            r"\binvalid device (?:ordinal|id)\b|\bdevice\S* (?:is|are|is/are) (?:busy|unavailable)|busy or unavailable"
+            r"|\bresources are busy\b|No CUDA GPUs are available|no CUDA-capable device|\bno valid device\b"
+            r"|NPU function error: \S*(?:SetDevice|GetDeviceCount)|error code is (?:107001|107002|207004|507033)\b"
+            r"|Failed to start the device|input visible devices|exclusive (?:process|mode)"
+        ),
         (
             "Check ASCEND_RT_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES, and which process holds the device: "
             "`npu-smi info` or `nvidia-smi`."
         ),
     ),
 )
+"""Whole phrases: torch_npu's name stands in the path of most of its errors, and "busy" in those of file systems."""
 
 
 @check(severity=ERROR, area="smoke")

@@ -13,8 +13,9 @@ from typing import Any
 from typer.main import get_command
 
 from doctor.cli.app import COMMANDS, application
+from doctor.engine.display_cells import display_width, padded
 from doctor.report.explain.topics import localized_page, title, topics
-from doctor.report.layout.formatting import display_width, padded, wrapped
+from doctor.report.layout.formatting import wrapped
 from tests.translations import SOURCES, english_texts, translated
 
 FOLDER = SOURCES / "help"

@@ -14,10 +14,11 @@ import pytest
 
 from doctor.engine import language
 from doctor.engine.catalog import load_checks
+from doctor.engine.display_cells import display_width
 from doctor.engine.result import Finding, Outcome, Report
 from doctor.report.explain.examples import read_examples
 from doctor.report.formats.registry import RenderContext, render
-from doctor.report.layout.formatting import display_width, wrapped
+from doctor.report.layout.formatting import wrapped
 from tests import preloaded
 from tests.report import recorded_fleets
 from tests.report import reports as made
@@ -129,7 +130,7 @@ def one_finding_of_each() -> Report:
 
 
 REPORTS = {name: partial(recorded_fleets.report, name) for name in recorded_fleets.RECORDED}
-REPORT_LIMITS = {"examples": 25}
+REPORT_LIMITS = {"examples": 14}
 """How many words of English sentences a report may still have, beyond what stands between quotation marks."""
 
 
@@ -141,6 +142,57 @@ def test_reports_have_no_english_sentence(name: str, form: str) -> None:
     report = REPORTS.get(name, one_finding_of_each)()
     left = english_words(render(form, report, RenderContext(10, CHECKS)))
     assert len(left) <= REPORT_LIMITS.get(name, 0), left
+
+
+ACTIVITIES = (
+    *("sleeps", "computes", "moves", "is not readable", "cannot be read", "waits for a child process", "has ended"),
+    *("waits for another of its threads, as in a collective", "waits for bytes from a socket, as of the job's store"),
+    *("waits for a signal", "waits for input from stdin", "waits for its data loader", "waits in all_reduce"),
+    *("is blocked in read of /data/x", "is blocked in lock", "is in ioctl", "is stopped by a debugger (pid 12)"),
+    *("is stopped: kill -CONT 12 continues it", "is frozen (docker pause, the cgroup freezer)", "has no process"),
+    "is in an uninterruptible wait of the kernel (nfs_wait), as for a file system or a device",
+    "waits in a debugger for a command",
+)
+"""What `watch --attach` says of a rank, as `rank_activity` writes it."""
+
+
+@pytest.mark.parametrize("text", ACTIVITIES)
+@pytest.mark.usefixtures("chinese")
+def test_what_a_rank_does_is_chinese_wherever_it_stands(text: str) -> None:
+    for does in (text, f"{text} (train at job.py:10)"):
+        process = "" if does.endswith("(pid 12)") else " (pid 7)"
+        for sentence in (does, f"it {does}{process}", f"rank 1 (pid 7 on node001) {does}; ranks 0, 2-7 wait."):
+            shown = language.localized_filled(sentence)
+            left = re.findall(r"[a-z]{2,}", shown.replace("kill -CONT", ""))
+            names = {"rank", "pid", "job", "py", "train", "read", "lock", "data", "loader", "store", "socket", "stdin"}
+            assert set(left) <= names | {
+                "ioctl",
+                "all_reduce",
+                "all",
+                "reduce",
+                "docker",
+                "pause",
+                "cgroup",
+                "freezer",
+            } | {*("nfs", "wait", "node")}, shown
+            assert " (" not in shown
+
+
+def test_no_space_stands_between_chinese_words(chinese: None) -> None:
+    finding = Finding("{manager} blocks {what} TCP ports {ports} {way} {peers}", manager="nft", what="inbound")
+    finding.values.update(ports="29500", way="from", peers="every other host")
+    check = CHECKS["firewall-blocks-job"]
+    outcome = Outcome(check.name, check.severity, check.area, check.claim, (finding,), ("node001",))
+    text = render("plain", made.report(outcome, hosts=("node001",)), RenderContext(10, CHECKS))
+    assert "阻断了来自其他所有主机的" in text
+
+
+@pytest.mark.usefixtures("chinese")
+@pytest.mark.parametrize("name", [*REPORTS, "examples"])
+def test_values_leave_no_space_between_chinese_words(name: str) -> None:
+    text = render("plain", REPORTS.get(name, one_finding_of_each)(), RenderContext(10, CHECKS))
+    lines = [line.partition("  ")[2] or line for line in CODE.sub("X", text).splitlines()]
+    assert not [line for line in lines if re.search("[\u4e00-\u9fff，。；：] [\u4e00-\u9fff]", line.strip())]
 
 
 def test_the_report_of_a_hang_says_in_chinese_what_each_rank_did(chinese: None) -> None:

@@ -9,8 +9,8 @@ from difflib import unified_diff
 
 import pytest
 
+from doctor.engine.display_cells import display_width
 from doctor.report.explain.topics import FOLDER, render
-from doctor.report.layout.formatting import display_width
 from tests.readme import contents, headings
 from tests.test_translations import glossary_rows
 

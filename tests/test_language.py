@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from doctor.engine import language
+from doctor.engine.display_cells import display_width
 from doctor.engine.errors import UsageError
 from doctor.report.formats.registry import FORMATS, render, renderer
 from doctor.report.formats.renderer import RenderContext
-from doctor.report.layout.formatting import display_width, sentences, wrapped
+from doctor.report.layout.formatting import sentences, wrapped
 from tests.report import recorded_fleets
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,10 +13,14 @@ from pathlib import Path
 import pytest
 
 from doctor.engine import language
+from doctor.engine.display_cells import display_width
 from doctor.engine.output_encoding import PLAIN_SIGNS, encoded
+from doctor.net.heat_map import heat_map
+from doctor.net.matrix import Matrix, TestedPort
 from doctor.report.formats import text as text_format
+from doctor.report.layout.columns import columns_line
 from doctor.report.layout.finding_table import cut
-from doctor.report.layout.formatting import display_width, wrapped
+from doctor.report.layout.formatting import wrapped
 from doctor.report.layout.terminal import Terminal
 from tests.report import golden, recorded_fleets, reports
 
@@ -119,3 +123,24 @@ def test_a_report_on_an_ascii_terminal_has_plain_signs() -> None:
     )
     assert done.returncode == 0
     assert not re.search(rb"\\u20(?:26|1[0-9a-d])", done.stdout)
+
+
+@pytest.mark.parametrize("width", [40, 57, 80])
+def test_the_map_of_a_network_test_counts_cells(width: int) -> None:
+    states = ("ood", "o-?", "rd-")
+    hosts = tuple(f"node{number:03d}" for number in range(3))
+    with_chinese = Matrix(hosts, (TestedPort("master", 29500), TestedPort("hccl", 60000)), (states, states))
+    language.select("zh", {})
+    try:
+        lines = heat_map(with_chinese, width)
+    finally:
+        language.select("en", {})
+    column = display_width(lines[1][: lines[1].index("╲")])
+    assert lines[0].startswith("到：") and display_width(lines[0][: lines[0].index("0")]) == column
+    assert max(map(display_width, lines)) <= width
+
+
+def test_a_line_in_columns_counts_the_cells_of_its_head() -> None:
+    lines = list(columns_line("检查项  ", "一二三四五六七八九十" * 4, 40))
+    assert len(lines) > 1 and max(map(display_width, lines)) <= 40
+    assert lines[1].startswith(" " * display_width("检查项  ")) and lines[1][display_width("检查项  ")] != " "

@@ -12,9 +12,9 @@ import pytest
 
 from doctor.engine.areas import AREAS
 from doctor.engine.catalog import load_checks
+from doctor.engine.display_cells import display_width
 from doctor.remedy.catalog import load_playbooks
 from doctor.report.explain.topics import FOLDER, render, title, topics
-from doctor.report.layout.formatting import display_width
 from tests.regen import help_text
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -27,6 +27,8 @@ from doctor.engine.areas import AREAS
 from doctor.engine.explained import EVERYONE
 from doctor.engine.language import FOLDER
 from doctor.engine.smoke_failures import FAILURE_KINDS
+from doctor.engine.translation import AT_PLACE, OF_PROCESS
+from doctor.fix.file_edits import NOT_THERE
 from doctor.history.render_history import LEGEND
 from doctor.history.tracks import TRACK_KINDS
 from doctor.net.matrix import OUTCOMES
@@ -35,11 +37,13 @@ from doctor.report.diff.compare import KINDS
 from doctor.report.explain.playbooks import EXAMPLE_NOTE
 from doctor.report.layout.formatting import unwrap_lines
 from doctor.report.web.check_grid import JOB, STATES
+from doctor.report.web.loss_chart import REFERENCE
 from doctor.report.web.path_maps import _FIGURES
 from doctor.report.web.report_values import _TITLES
 from doctor.report.web.self_contained import script_texts
 from doctor.smoke.hang.describe import PROCESS_STATES
 from tests.value_texts import module_tree, nodes, value_texts
+from tests.value_words import boot_texts, value_words
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = Path(FOLDER) / "zh"
@@ -241,7 +245,7 @@ def code_texts(part: str) -> dict[str, str]:
     elif part == "values":
         found = value_texts(ROOT / "doctor")
         others = {text for other in ("report", "errors", "reasons", "help") for text in code_texts(other).values()}
-        found = (text for text in (*found, *SYSTEM_ERRORS) if text not in others)
+        found = (text for text in (*found, *boot_texts(ROOT / "playbooks"), *SYSTEM_ERRORS) if text not in others)
     else:
         functions = {"report": PHRASES, "errors": ERRORS, "reasons": REASONS}[part]
         modules = sorted((ROOT / "doctor").rglob("*.py"))
@@ -253,6 +257,7 @@ def code_texts(part: str) -> dict[str, str]:
                 *found,
                 *page_texts(),
                 *WORDS,
+                *value_words(ROOT / "checks"),
                 *(f"{{count}} {noun}" for path in modules for noun in counted_nouns(path)),
             )
         else:
@@ -321,6 +326,8 @@ WORDS = (
     *("severity", "healthy condition", "risk", "what it does", "manual", "{risk}, by name", "playbook"),
     *("why", "fix", "observed", "expected", "blocked", "more", "note", "trace", "found", "checks", "what"),
     *("cause", "links", "call", "waited", "evidence", "stack", "unfinished", "ran", "ranks", "stages", "layouts"),
+    *("restored", "removed", NOT_THERE, "to:", REFERENCE),
+    *(AT_PLACE, OF_PROCESS, "it", "sleeps", "computes", "moves", "wait", "waits"),
     *("loss", "speed", "devices", "soak", "follows", "findings", "crashed"),
     *("only where", "before", "run", "filter", "file", "undo"),
     *(

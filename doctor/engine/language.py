@@ -10,6 +10,7 @@ it is read when the first text is asked for. Text without an entry stays English
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 TYPE_CHECKING = False
@@ -23,6 +24,8 @@ OPTION = "--lang"
 VARIABLE = "DOCTOR_LANG"
 LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 """In the order in which POSIX asks them: the first that is not empty decides."""
+_LOOSE_SPACE = re.compile("(?<=[\u3001-\u3011\u4e00-\u9fff\uff01-\uff5e]) (?=[\u4e00-\u9fff\uff08\u201c])")
+"""Between two letters or signs of Chinese."""
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "locale")
 
 
@@ -148,7 +151,7 @@ def localized_template(template: str) -> str:
 def localized_filled(text: str) -> str:
     """The same for a text whose values are filled in: a reason, a note, an error line."""
     catalogue = _selection.catalogue()
-    return text if catalogue is None else catalogue.filled(text)
+    return text if catalogue is None else without_loose_spaces(catalogue.filled(text))
 
 
 def phrase(template: str, **values: object) -> str:
@@ -157,7 +160,20 @@ def phrase(template: str, **values: object) -> str:
     >>> phrase("{count} of {total}", count=3, total=5)
     '3 of 5'
     """
-    return localized(template).format(**values)
+    return without_loose_spaces(localized(template).format(**values))
+
+
+def without_loose_spaces(text: str) -> str:
+    """Without the spaces between two Chinese words, where a value was filled in; commands in backquotes stay.
+
+    >>> select("zh", {})
+    >>> without_loose_spaces("来自 其他主机 的连接。 见 doctor fix（`echo 一 二`）")
+    '来自其他主机的连接。见 doctor fix（`echo 一 二`）'
+    >>> select("en", {})
+    """
+    if is_english() or text.isascii():
+        return text
+    return "`".join(part if number % 2 else _LOOSE_SPACE.sub("", part) for number, part in enumerate(text.split("`")))
 
 
 class english:  # noqa: N801 - reads as what it does: ``with english():``

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.finding_age import AgeKey, FindingAge
+from doctor.engine.language import without_loose_spaces
 from doctor.engine.net_summary import NetSummary
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.engine.watch_summary import LossCurve
@@ -126,7 +127,7 @@ def fill_template(template: str, values: Mapping[str, Any]) -> str:
     """
     texts = {name: format_value(value) for name, value in values.items()}
     singular = _ONE_OF_MANY.sub(lambda match: _singular(match, texts), template)
-    return _PLACEHOLDER.sub(lambda match: _filled(match, texts), singular)
+    return without_loose_spaces(_PLACEHOLDER.sub(lambda match: _filled(match, texts), singular))
 
 
 def _filled(match: re.Match[str], texts: Mapping[str, str]) -> str:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MIN_LETTERS = 7
+AT_PLACE, OF_PROCESS, IN_BRACKETS = " ({name} at {place})", " (pid {pid} on {host})", " ({text})"
+"""Behind what a rank does, behind its number, and behind any text."""
+COMMA = ", "
 LIST_SIGN = "; "
 COLON = ": "
 AND = " and "
@@ -53,17 +56,15 @@ class Catalogue:
         exact = self.texts.get(english)
         if exact is not None or depth == MAX_DEPTH or len(english) > MAX_CHARS or " " not in english:
             return exact or english
-        subject, colon, sentence = english.rpartition(COLON)
-        if colon and " " in sentence and sentence in self.texts:
-            translated_subject = self.filled(subject, depth + 1)
-            if translated_subject != subject or " " not in subject:  # else the subject is part of a sentence of its own
-                return translated_subject + self.texts.get(COLON, COLON) + self.texts[sentence]
+        divided = self._activity(english, depth)
+        divided = self._behind_colon(english, depth) if divided == english else divided
+        if divided != english:
+            return divided
         fitting = self._fitting(english)
         if fitting is None and english.startswith("`"):  # a command, and what became of it
             command, space, rest = english.partition("` ")
             if space and self.filled(rest, depth + 1) != rest:
                 return f"{command}{space}{self.filled(rest, depth + 1)}"
-        divided = english
         if fitting is None or not any(". " in part for part in fitting[0]):
             divided = self._in_sentences(english, depth)
         if divided != english:
@@ -79,6 +80,36 @@ class Catalogue:
         named = self._with_name(english, depth)
         return named if named != english else self._listed(english, depth)
 
+    def _activity(self, english: str, depth: int) -> str:
+        """What a rank does: ``rank 1 (pid 7 on a) sleeps``, ``it waits for input (main at train.py:7)``."""
+        place = _PLACE.search(english)
+        if place:
+            head = english[: place.start()]
+            translated = self.filled(head, depth)
+            shape = AT_PLACE if place[1] else IN_BRACKETS
+            values = {"name": place[1], "place": place[2], "text": place[3]}
+            if translated != head:
+                return translated + self.texts.get(shape, shape).format(**values)
+        match = _ACTIVITY.fullmatch(english)
+        if match is None:
+            return english
+        translated = self.filled(match[4], depth)
+        if translated == match[4]:
+            return english
+        if match[1] == "it":
+            return self.texts.get("it", "it ") + translated
+        process = self.texts.get(OF_PROCESS, OF_PROCESS).format(pid=match[2], host=match[3]) if match[2] else " "
+        return "".join(("rank ", match[1].partition(" ")[2], process, translated))
+
+    def _behind_colon(self, english: str, depth: int) -> str:
+        """``subject: sentence`` where the sentence is known, and the subject too, or one word."""
+        subject, colon, sentence = english.rpartition(COLON)
+        if colon and " " in sentence and sentence in self.texts:
+            translated = self.filled(subject, depth + 1)
+            if translated != subject or " " not in subject:  # else the subject is part of a sentence of its own
+                return translated + self.texts.get(COLON, COLON) + self.texts[sentence]
+        return english
+
     def _in_sentences(self, english: str, depth: int) -> str:
         """Several sentences, where each is known; they may continue a text, and then begin with its full stop."""
         start = ". " if english.startswith(". ") else ""
@@ -91,7 +122,11 @@ class Catalogue:
         )
 
     def _with_name(self, english: str, depth: int) -> str:
-        """``name: text`` where the text is known; a number with its noun."""
+        """``name: text`` or ``, text`` where the text is known; a number with its noun."""
+        if english.startswith(COMMA):  # the continuation of a sentence
+            rest = english.removeprefix(COMMA)
+            translated = self.filled(rest, depth + 1)
+            return english if translated == rest else self.texts.get(COMMA, COMMA) + translated
         name, colon, text = english.partition(COLON)
         if colon and _NAME.fullmatch(name):
             translated = self.filled(text, depth + 1)
@@ -145,7 +180,7 @@ class Catalogue:
             texts = [self.filled(item, depth + 1) for item in items] if 1 < len(items) <= MAX_ITEMS else []
             known = texts and all(item != text for item, text in zip(items, texts, strict=True))
             return self.texts.get(", ", ", ").join(texts) if known else english
-        items = [*_outer_items(before), last] if LIST_SIGN not in english else []
+        items = [*_outer_items(before), last] if LIST_SIGN not in _BRACKETS.sub("", english) else []
         texts = [self.filled(item, depth + 1) for item in items] if 1 < len(items) <= MAX_ITEMS else []
         if not texts or any(
             item == text and not _NAME.fullmatch(item) for item, text in zip(items, texts, strict=True)
@@ -155,13 +190,14 @@ class Catalogue:
 
     def _listed(self, english: str, depth: int) -> str:
         """A list of few texts, where each of them is known."""
-        items = english.split(LIST_SIGN, MAX_ITEMS)
+        stop = "。" if _LAST_STOP.search(english) else ""
+        items = (english[:-1] if stop else english).split(LIST_SIGN, MAX_ITEMS)
         texts = [self.filled(item, depth + 1) for item in items] if 1 < len(items) <= MAX_ITEMS else []
         if not texts or any(item == text for item, text in zip(items, texts, strict=True)):
             return english
         if any(item.count("(") != item.count(")") for item in items):  # the sign stands in brackets
             return english
-        return self.texts.get(LIST_SIGN, LIST_SIGN).join(texts)
+        return self.texts.get(LIST_SIGN, LIST_SIGN).join(texts) + stop
 
     def template(self, english: str) -> str:
         """The translation of a template, also of one that was joined from several: every part has to be known.
@@ -198,8 +234,19 @@ _SENTENCE_END = re.compile(r"(?<=[a-z).%]\.) (?=[A-Z]|\S+: )")
 
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-_NAME = re.compile(r"\S+(?: \S*\d\S*)?")
-"""What stands in an enumeration as it is: one word, or one with a number."""
+_NAME = re.compile(
+    r"\S+(?: \S*\d\S*)?|(?:ranks? )?\d[\d, -]*: \w+ #\d+ \([^()]*\)|[a-z]+(?: [a-z]+)?: [A-Z]\w*", re.ASCII
+)
+"""What stands in an enumeration as it is: one word, or one with a number; a rank's call; a field of a tool."""
+_PLACE = re.compile(r" \((?:([\w.<>]+) at ([^\s()]+:\d+)|(pid \d+))\)\Z", re.ASCII)
+"""Behind what a rank does: the line of the program, or the process."""
+_ACTIVITY = re.compile(
+    r"(it|ranks? \d[\d, -]*)(?: \(pid (\d+) on ([^\s()]+)\))? "
+    r"((?:is|has|cannot|waits?|sleeps|computes|moves)(?: .*)?)",
+    re.ASCII | re.DOTALL,
+)
+_LAST_STOP = re.compile(r"\w\.\Z")
+_BRACKETS = re.compile(r"\([^()]*\)")
 
 
 def _outer_items(text: str) -> list[str]:

@@ -13,6 +13,7 @@ import msgspec
 
 from doctor.engine.record import redact
 from doctor.engine.sanitize import strip_control_chars
+from doctor.fix.dependence import held_reason
 from doctor.fix.file_edits import FileState, edited_content
 from doctor.fix.inspect_host import (
     HostExecutors,
@@ -49,6 +50,12 @@ class HostResult(msgspec.Struct, frozen=True):
     reason: str = ""
     survives: dict[str, str] = {}
     """For each playbook, why a reboot of this host takes its changes back; empty where it does not."""
+    completed: tuple[str, ...] = ()
+    """The playbooks that were applied wholly."""
+    failures: dict[str, str] = {}
+    """The playbooks that ended at a step, each with the reason; those that do not depend on them went on."""
+    held_back: dict[str, str] = {}
+    """The playbooks that were not begun, since one on which they depend failed."""
 
 
 class HostWork(msgspec.Struct, frozen=True):
@@ -68,22 +75,22 @@ class PlanApplier:
     def apply_host(self, host_work: HostWork) -> HostResult:
         """Inspects the host again, and runs the steps if it has not changed. Never raises for host errors."""
         executors = HostExecutors(self.transport, host_work.host_plan.host, LOCK_SECONDS)
-        host, applied, survives = host_work.host_plan.host, list[str](), dict[str, str]()
+        progress = _HostProgress(host_work.host_plan)
         try:
             refusal = self._refusal(executors, host_work)
             if refusal:
                 return refusal
-            self._apply_steps(executors, host_work, applied)
-            survives = boot_results(executors, host_work.ready_steps)
-        except (ConnectionLost, RequestRejected) as error:
-            return HostResult(host, "stopped" if applied else "refused", tuple(applied), redact(str(error)))
+            self._apply_steps(executors, host_work, progress)
+            return progress.result(boot_results(executors, host_work.ready_steps))
+        except ConnectionLost as error:
+            return progress.stopped_result(redact(str(error)))
         except _HostStopped as error:
-            return HostResult(host, "stopped", tuple(applied), redact(str(error)))
+            progress.touched |= error.touched
+            return progress.stopped_result(redact(str(error)))
+        except RequestRejected as error:
+            return HostResult(host_work.host_plan.host, "refused", reason=redact(str(error)))
         finally:
             executors.close()
-        acting = {step.playbook for step in host_work.host_plan.steps if not step.skip and step.kind in ("run", "file")}
-        survives = {name: why for name, why in survives.items() if name in acting}
-        return HostResult(host, "applied", tuple(applied), survives=survives)
 
     def _refusal(self, executors: HostExecutors, host_work: HostWork) -> HostResult | None:
         """What speaks against it, before the first step."""
@@ -91,9 +98,9 @@ class PlanApplier:
             executors.host, host_work.treatments, host_work.ready_steps, inspect_host(executors, host_work.ready_steps)
         )
         if current_plan.failure or current_plan.digest != host_work.host_plan.digest:
-            return HostResult(
-                executors.host, "refused", reason=current_plan.failure or "its state differs from the plan"
-            )
+            failed = [why for name, why in current_plan.left_out.items() if name not in host_work.host_plan.left_out]
+            reason = current_plan.failure or next(iter(failed), "its state differs from the plan")
+            return HostResult(executors.host, "refused", reason=reason)
         activity = () if self.force else find_activity(executors.most_privileged())
         return (
             HostResult(executors.host, "busy", reason=f"{'; '.join(activity[:3])} (--force proceeds)")
@@ -101,19 +108,26 @@ class PlanApplier:
             else None
         )
 
-    def _apply_steps(self, executors: HostExecutors, host_work: HostWork, applied: list[str]) -> None:
+    def _apply_steps(self, executors: HostExecutors, host_work: HostWork, progress: _HostProgress) -> None:
+        """Raises: ConnectionLost; _HostStopped."""
         kept: dict[str, dict[str, int]] = {}
         """The numbers of the steps that keep files, by playbook and pattern."""
         for ready_step, preview in zip(host_work.ready_steps, host_work.host_plan.steps, strict=True):
-            if preview.skip or preview.kind == "hands":
+            name = ready_step.playbook.name
+            if preview.skip or preview.kind == "hands" or not progress.goes_on(name):
                 continue
             if self.stop_event.is_set():
-                raise RequestRejected("interrupted before the next step")
-            remote, patterns = executors.for_step(ready_step), kept.setdefault(ready_step.playbook.name, {})
-            if ready_step.filled_step.keep:
-                patterns[ready_step.filled_step.file] = self._keep_files(remote, ready_step)
-            else:
-                self._apply_step(remote, ready_step, preview.description, applied, patterns)
+                raise _HostStopped("interrupted before the next step")
+            remote, patterns = executors.for_step(ready_step), kept.setdefault(name, {})
+            try:
+                if ready_step.filled_step.keep:
+                    patterns[ready_step.filled_step.file] = self._keep_files(remote, ready_step)
+                else:
+                    self._apply_step(remote, ready_step, preview.description, progress.applied, patterns)
+            except RequestRejected as error:
+                progress.failures[name] = redact(str(error))
+            except _StepFailed as error:
+                progress.failures[name], progress.touched = redact(str(error)), True
 
     def _keep_files(self, remote: RemoteExecutor, ready_step: ReadyStep) -> int:
         """Saves the files that the playbook's next steps change. Returns the number of this step."""
@@ -130,11 +144,11 @@ class PlanApplier:
     def _record_step(
         self, host: str, ready_step: ReadyStep, description: str, command: str, undo: UndoStep | None
     ) -> int:
-        """Raises: RequestRejected."""
+        """Raises: _HostStopped."""
         try:
             return self.journal.record_step(host, ready_step.playbook.name, description, command, undo)
         except OSError as error:
-            raise RequestRejected(f"the journal cannot be written: {error.strerror}") from None
+            raise _HostStopped(f"the journal cannot be written: {error.strerror}") from None
 
     def _apply_step(
         self,
@@ -144,7 +158,7 @@ class PlanApplier:
         applied: list[str],
         kept: Mapping[str, int],
     ) -> None:
-        """Raises: _HostStopped, when it failed or may have been made; ConnectionLost and RequestRejected if not."""
+        """Raises: _StepFailed; _HostStopped, when it may have been made; ConnectionLost and RequestRejected if not."""
         was = read_before(remote, ready_step.filled_step)
         try:
             step = ready_step.with_before(was)
@@ -163,7 +177,7 @@ class PlanApplier:
         except ConnectionLost as why:
             self.journal.record_end(number, remote.host, None, f"unknown: {why}")
             raise _HostStopped(
-                f"connection lost during “{description}”, which may or may not be complete: {why}"
+                f"connection lost during “{description}”, which may or may not be complete: {why}", touched=True
             ) from None
         code = response.get("code", 0)
         record_states(self.journal, number, response.get("state"), kept)
@@ -171,7 +185,7 @@ class PlanApplier:
         if undo and undo.token:
             remote.call("forget", token=undo.token)
         if code or response.get("trouble"):
-            raise _HostStopped(f"“{description}”: the command {describe_failure(response)}")
+            raise _StepFailed(f"“{description}”: the command {describe_failure(response)}")
         applied.append(description)
 
 
@@ -186,8 +200,65 @@ def record_states(journal: Journal, number: int, state: dict[str, Any] | None, k
             journal.record_state(StateAfter(keeper, kept=files))
 
 
+class _StepFailed(Exception):
+    """A command failed: its playbook ends here, and may have changed something."""
+
+
 class _HostStopped(Exception):
-    """The host is left as it is: something was done on it, or may have been."""
+    """Nothing more can be done on the host; ``touched``: a step may have been made that is not known to be complete."""
+
+    def __init__(self, text: str, touched: bool = False) -> None:
+        super().__init__(text)
+        self.touched = touched
+
+
+class _HostProgress:
+    """What became of the playbooks of one host, so far."""
+
+    def __init__(self, plan: HostPlan) -> None:
+        self.plan, self.touched = plan, False
+        self.applied: list[str] = []
+        """Descriptions of the completed steps."""
+        self.failures: dict[str, str] = {}
+        self.held_back: dict[str, str] = {}
+        self.acting = {step.playbook for step in plan.steps if not step.skip and step.kind in ("run", "file")}
+
+    def goes_on(self, name: str) -> bool:
+        """The playbook has not failed, nor one on which it depends."""
+        failed = {**self.failures, **self.held_back}
+        why = name not in failed and held_reason(name, self.plan.depends_on, failed)
+        if why:
+            self.held_back[name] = why
+        return name not in self.failures and name not in self.held_back
+
+    def result(self, survives: Mapping[str, str]) -> HostResult:
+        """When all steps are made or left out; ``survives`` as `boot_results` returns it, of all playbooks."""
+        completed = sorted(self.acting - set(self.failures) - set(self.held_back))
+        state: Literal["applied", "refused", "stopped"] = "applied"
+        if self.failures:
+            state = "stopped" if self.applied or self.touched else "refused"
+        return HostResult(
+            self.plan.host,
+            state,
+            tuple(self.applied),
+            next(iter(self.failures.values()), ""),
+            {name: why for name, why in survives.items() if name in completed},
+            tuple(completed),
+            dict(self.failures),
+            dict(self.held_back),
+        )
+
+    def stopped_result(self, reason: str) -> HostResult:
+        """When nothing more can be done on the host."""
+        state: Literal["refused", "stopped"] = "stopped" if self.applied or self.touched else "refused"
+        return HostResult(
+            self.plan.host,
+            state,
+            tuple(self.applied),
+            reason,
+            failures=dict(self.failures),
+            held_back=dict(self.held_back),
+        )
 
 
 def _run_request(

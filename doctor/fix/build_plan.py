@@ -76,7 +76,8 @@ class PlannedFix(msgspec.Struct, frozen=True):
 def make_plan(fix_context: FixContext, run: Run, transport: Transport, with_busy: bool = True) -> PlannedFix:
     """Inspects every host that has a playbook, and makes a plan. Changes nothing."""
     report = fix_context.evaluate_run(run, fix_context.checks)
-    choice = choose_playbooks(report, fix_context.playbooks, fix_context.plan_context.names)
+    causes = {check.name: tuple(check.follows_from) for check in fix_context.checks}
+    choice = choose_playbooks(report, fix_context.playbooks, fix_context.plan_context.names, causes)
     hosts = [host for host in fix_context.inventory.hosts if host in choice.by_host]
 
     def work_of_host(host: str) -> HostWork:
@@ -145,6 +146,9 @@ def _describe_difference(old: HostPlan, new: HostPlan) -> str:
         (treated_finding.check, treated_finding.playbook) for treated_finding in new.treated
     }:
         return "the findings differ from the planned ones"
+    failed = next((why for name, why in new.left_out.items() if name not in old.left_out), "")
+    if failed:
+        return failed
     changed = next(
         (
             old_step.description

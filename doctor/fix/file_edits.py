@@ -88,13 +88,17 @@ def _with_line(lines: list[str], new_line: str, pattern: str) -> Iterator[str]:
             yield line
 
 
+NOT_THERE = " (not there)"
+"""Behind the path in the header of a difference: the file does not exist before, or after."""
+
+
 def file_diff(path: str, old: bytes | None, new: bytes | None) -> list[str]:
     """A unified diff with three lines of context, fit to show; nothing where nothing changes."""
     if old == new:
         return []
     before, after = ((data or b"").decode("utf-8", "replace").splitlines() for data in (old, new))
     name, end = [
-        f"{printable(path, MAX_DIFF_LINE_CHARS)}{'' if data is not None else ' (not there)'}" for data in (old, new)
+        f"{printable(path, MAX_DIFF_LINE_CHARS)}{'' if data is not None else NOT_THERE}" for data in (old, new)
     ]
     lines = difflib.unified_diff(before, after, name, end, lineterm="", n=3)
     return [printable(line, MAX_DIFF_LINE_CHARS) for line in lines]

@@ -67,7 +67,7 @@ class HostExecutors:
 
 
 def inspect_host(executors: HostExecutors, ready_steps: Sequence[ReadyStep]) -> HostInspection:
-    """Reads the state that the steps will change. Raises: ConnectionLost."""
+    """Reads the state that the steps will change, of each playbook until it fails. Raises: ConnectionLost."""
     login = executors.get(False)
     root = ""
     if any(ready_step.playbook.root for ready_step in ready_steps):
@@ -77,15 +77,16 @@ def inspect_host(executors: HostExecutors, ready_steps: Sequence[ReadyStep]) -> 
     contents: dict[str, bytes | None] = {}
     host_only = any(ready_step.playbook.host_only for ready_step in ready_steps)
     contained = host_only and not _run_read_only(executors.most_privileged(), IN_CONTAINER, {})["code"]
+    failed: set[str] = set()
     for ready_step in ready_steps:
         if contained and ready_step.playbook.host_only:
             probes.append(StepProbe(skip=CONTAINER_SKIP))
-            continue
-        probes.append(_probe_step(executors.for_step(ready_step), ready_step.filled_step, contents))
-        if probes[-1].failure:
-            break
-    padded = [*probes, *(StepProbe() for _ in ready_steps[len(probes) :])]
-    return HostInspection(tuple(padded), root, survives=boot_results(executors, ready_steps))
+        elif ready_step.playbook.name in failed:
+            probes.append(StepProbe())
+        else:
+            probes.append(_probe_step(executors.for_step(ready_step), ready_step.filled_step, contents))
+            failed.update([ready_step.playbook.name] if probes[-1].failure else [])
+    return HostInspection(tuple(probes), root, survives=boot_results(executors, ready_steps))
 
 
 def boot_results(executors: HostExecutors, ready_steps: Sequence[ReadyStep]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from doctor.engine.record import redact
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.fix.conflicts import find_conflicts
 from doctor.fix.context import PlanContext
+from doctor.fix.dependence import find_dependences, held_reason
 from doctor.fix.file_edits import FileState, edited_content, file_diff
 from doctor.fix.select import ReadyStep, Treatment, Untreated, finding_message, fingerprint
 from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, free_variables
@@ -33,7 +34,7 @@ class StepProbe(msgspec.Struct, frozen=True):
     """Why the step is left out."""
     before: str = ""
     failure: str = ""
-    """Why the step, and so the host, cannot be treated."""
+    """Why the step, and so its playbook, cannot be applied to the host."""
     file: FileState | None = None
     filtered: bytes | None = None
     """What the step's filter printed."""
@@ -47,7 +48,7 @@ class HostInspection(msgspec.Struct, frozen=True):
     """The state of one host before any change."""
 
     probes: tuple[StepProbe, ...] = ()
-    """One for every step, until the first failure."""
+    """One for every step; behind the first failure of a playbook its steps were not looked into."""
     root: str = ""
     """``login``: the login user is root; ``sudo``: through sudo -n; empty: not needed."""
     busy: tuple[str, ...] = ()
@@ -92,6 +93,10 @@ class HostPlan(msgspec.Struct, frozen=True):
     digest: str = ""
     survives: dict[str, str] = {}
     """For each playbook, why a reboot of this host takes its changes back; empty where it does not."""
+    left_out: dict[str, str] = {}
+    """The playbooks that cannot be applied to this host, or that depend on such a one, each with the reason."""
+    depends_on: dict[str, dict[str, str]] = {}
+    """For a playbook the earlier ones that it depends on, each with the reason: it waits where one of them fails."""
 
     @property
     def has_actions(self) -> bool:
@@ -158,10 +163,13 @@ class FixPlan(msgspec.Struct, frozen=True):
         return 12 if any(untreated.kind == "unknown" for untreated in self.untreated) else 0
 
 
-def treated_checks(plan: HostPlan) -> set[str]:
-    """The checks for which something is done on the host."""
+def treated_checks(plan: HostPlan, completed: Collection[str] | None = None) -> set[str]:
+    """The checks for which something is done on the host; with ``completed`` those that such playbooks alone treat."""
     acting = {step.playbook for step in plan.steps if not step.skip and step.kind in ("run", "file")}
-    return {treated_finding.check for treated_finding in plan.treated if treated_finding.playbook in acting}
+    unfinished = set() if completed is None else acting - set(completed)
+    waiting = {treated_finding.check for treated_finding in plan.treated if treated_finding.playbook in unfinished}
+    treated = {treated_finding.check for treated_finding in plan.treated if treated_finding.playbook in acting}
+    return treated - waiting
 
 
 def host_plan(
@@ -175,34 +183,28 @@ def host_plan(
         )
     )
 
-    def failed(why: str, previews: Sequence[StepPreview] = ()) -> HostPlan:
-        return HostPlan(host, treated_findings, tuple(previews), inspection.root, inspection.busy, why)
-
     if inspection.failure:
-        return failed(inspection.failure)
+        return HostPlan(host, treated_findings, (), inspection.root, inspection.busy, inspection.failure)
     previews: list[StepPreview] = []
     digest_input: list[Any] = [fingerprint(treatments)]
-    try:
-        steps = [
-            ready_step.with_before(step_probe.before)
-            for ready_step, step_probe in zip(ready_steps, inspection.probes, strict=True)
-        ]
-    except TemplateError as error:
-        return failed(strip_control_chars(redact(str(error))))
-    left_out = {
+    steps, failures = _filled_steps(ready_steps, inspection.probes)
+    changed_files = list(map(_changed_files, ready_steps, inspection.probes))
+    depends_on = find_dependences(host, treatments, ready_steps, changed_files)
+    left_out = _with_dependent(failures, ready_steps, depends_on)
+    skipped = {
         **_managed(ready_steps, inspection.probes),
-        **_find_conflicts(ready_steps, steps, inspection.probes),
+        **_find_conflicts(ready_steps, steps, inspection.probes, left_out),
+        **left_out,
     }
     files: dict[str, bytes | None] = {}
     for ready_step, step, probe in zip(ready_steps, steps, inspection.probes, strict=True):
-        if probe.failure:
-            return failed(_step_failure(ready_step, probe.failure), previews)
-        why = left_out.get(ready_step.playbook.name, "")
+        name = ready_step.playbook.name
+        why = skipped.get(name, "")
         effective_probe = msgspec.structs.replace(probe, skip=probe.skip or why, file=None) if why else probe
         previews.append(_preview(ready_step, step, effective_probe, files))
         digest_input.append(
             [
-                effective_probe.skip,
+                name not in left_out and effective_probe.skip,
                 msgspec.to_builtins(msgspec.structs.replace(step, say="")),
                 _digest_fields(step, effective_probe, files),
             ]
@@ -216,7 +218,45 @@ def host_plan(
         inspection.busy,
         digest=digest,
         survives=inspection.survives,
+        left_out=left_out,
+        depends_on=depends_on,
     )
+
+
+def _filled_steps(
+    ready_steps: Sequence[ReadyStep], probes: Sequence[StepProbe]
+) -> tuple[list[PlaybookStep], dict[str, str]]:
+    """The steps, wholly filled, and why playbooks cannot be applied here: their first failure."""
+    steps, failures = [], dict[str, str]()
+    for ready_step, probe in zip(ready_steps, probes, strict=True):
+        why, step = probe.failure, ready_step.filled_step
+        try:
+            step = step if why else ready_step.with_before(probe.before)
+        except TemplateError as error:
+            why = str(error)
+        steps.append(step)
+        if why:
+            failures.setdefault(ready_step.playbook.name, _step_failure(ready_step, why))
+    return steps, failures
+
+
+def _changed_files(ready_step: ReadyStep, probe: StepProbe) -> list[str]:
+    """The path of a step's file, where it really lies, and the files that match a pattern; none of a skipped step."""
+    path = ready_step.filled_step.file
+    real = [probe.file.real] if probe.file else []
+    return [path, *real, *probe.kept] if path and not probe.skip else []
+
+
+def _with_dependent(
+    failures: Mapping[str, str], ready_steps: Sequence[ReadyStep], depends_on: Mapping[str, Mapping[str, str]]
+) -> dict[str, str]:
+    """The playbooks that failed, and those that depend on them, each with the reason."""
+    left_out = dict(failures)
+    for name in dict.fromkeys(ready_step.playbook.name for ready_step in ready_steps):
+        why = name not in left_out and held_reason(name, depends_on, left_out)
+        if why:
+            left_out[name] = f"playbook {name}: {why}"
+    return left_out
 
 
 def _managed(ready_steps: Sequence[ReadyStep], probes: Sequence[StepProbe]) -> dict[str, str]:
@@ -233,12 +273,15 @@ def _managed(ready_steps: Sequence[ReadyStep], probes: Sequence[StepProbe]) -> d
 
 
 def _find_conflicts(
-    ready_steps: Sequence[ReadyStep], steps: Sequence[PlaybookStep], probes: Sequence[StepProbe]
+    ready_steps: Sequence[ReadyStep],
+    steps: Sequence[PlaybookStep],
+    probes: Sequence[StepProbe],
+    left_out: Mapping[str, str],
 ) -> dict[str, str]:
     written = [
         (ready_step.playbook.name, step, probe.file, probe.filtered)
         for ready_step, step, probe in zip(ready_steps, steps, probes, strict=True)
-        if probe.file and not probe.skip and not probe.failure
+        if probe.file and not probe.skip and ready_step.playbook.name not in left_out
     ]
     return {name: f"it would undo the change of {other}" for name, other in find_conflicts(written).items()}
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from doctor.engine.display_cells import display_width
 from doctor.engine.language import localized, localized_filled, phrase
+from doctor.fix.file_edits import NOT_THERE
 from doctor.fix.plan import FixPlan, HostPlan, PlaybookSummary, StepPreview
 from doctor.fix.select import Untreated
 from doctor.report.layout.advice import mark_personal_words
-from doctor.report.layout.formatting import clean, count_noun, display_width
+from doctor.report.layout.formatting import bracketed, clean, count_noun
 from doctor.report.layout.host_names import Fleet
 
 _LONG_DATA = re.compile(r"[A-Za-z0-9+/=]{81,}")
@@ -53,6 +55,8 @@ class _PlanRenderer:
 
     def body(self, host_plan: HostPlan) -> Iterator[str]:
         for name in dict.fromkeys(step.playbook for step in host_plan.steps):
+            if name in host_plan.left_out:
+                continue
             playbook = self.playbooks[name]
             yield f"  {name}{localized(': ')}{_text(playbook.title)}"
             yield f"    {_terms(playbook, host_plan.survives.get(name))}"
@@ -78,7 +82,7 @@ class _PlanRenderer:
             for at, line in enumerate(command.splitlines()):
                 yield f"       {label if not at else ' ' * display_width(label)} {self.short(line)}"
         diff_lines = step.diff if self.verbose else step.diff[:MAX_DIFF_LINES]
-        yield from (f"       {self.painted(line)}" for line in diff_lines)
+        yield from (f"       {self.painted(_diff_line(line))}" for line in diff_lines)
         if len(diff_lines) < len(step.diff):
             yield "       " + phrase("({lines})", lines=count_noun(len(step.diff) - len(diff_lines), "more line"))
 
@@ -102,7 +106,7 @@ class _PlanRenderer:
             yield from self.lines_by_hosts(
                 (host_plan.host, localized("; ").join(map(localized_filled, host_plan.busy[:3]))) for host_plan in busy
             )
-        lines = [(host_plan.host, _failure_text(host_plan)) for host_plan in self.plan.host_plans if host_plan.failure]
+        lines = [(host_plan.host, text) for host_plan in self.plan.host_plans for text in _failure_texts(host_plan)]
         lines += [
             (untreated.host, phrase("{playbook}: nothing to do: {reason}", **_named(untreated)))
             for untreated in _idle_playbooks(self.plan.host_plans)
@@ -136,7 +140,7 @@ class _PlanRenderer:
                 else ""
             )
             colon = localized(": ")
-            yield f"  {where}{colon}{check}{colon}{_text(title)} ({localized(who)}{example})"
+            yield f"  {where}{colon}{check}{colon}{_text(title)}{bracketed(localized(who) + example)}"
             yield from (f"    {number}. {mark_personal_words(_text(text))}" for number, text in enumerate(steps, 1))
 
     def unknown(self) -> Iterator[str]:
@@ -182,6 +186,11 @@ class _PlanRenderer:
 _RISKS = {"interrupts-jobs": "interrupts jobs", "reboot": "needs a reboot"}
 
 
+def _diff_line(line: str) -> str:
+    is_header = line.startswith(("--- ", "+++ ")) and line.endswith(NOT_THERE)
+    return line.removesuffix(NOT_THERE) + localized(NOT_THERE) if is_header else line
+
+
 def _root(host_plan: HostPlan) -> str:
     return localized({"login": ", as root", "sudo": ", as root through sudo -n"}.get(host_plan.root, ""))
 
@@ -210,9 +219,16 @@ def _terms(playbook: PlaybookSummary, lost: str | None) -> str:
     return localized("; ").join(terms)
 
 
-def _failure_text(host_plan: HostPlan) -> str:
-    names = ", ".join(sorted({treated.check for treated in host_plan.treated}))
-    return f"{names}{localized(': ')}{localized_filled(host_plan.failure)}"
+def _failure_texts(host_plan: HostPlan) -> Iterator[str]:
+    """Why the host, or some playbooks on it, cannot be treated, each behind the names of their checks."""
+    everything = {treated.playbook: host_plan.failure for treated in host_plan.treated if host_plan.failure}
+    by_reason: dict[str, set[str]] = {}
+    for treated in host_plan.treated:
+        why = host_plan.left_out.get(treated.playbook) or everything.get(treated.playbook)
+        if why:
+            by_reason.setdefault(why, set()).add(treated.check)
+    for why, checks in by_reason.items():
+        yield f"{', '.join(sorted(checks))}{localized(': ')}{localized_filled(why)}"
 
 
 def _reason_text(untreated: Untreated) -> str:
@@ -224,7 +240,7 @@ def _idle_playbooks(plans: Sequence[HostPlan]) -> Iterator[Untreated]:
     """Playbooks of which no step is left to make."""
     for host_plan in plans:
         for name in (
-            dict.fromkeys(step.playbook for step in host_plan.steps)
+            dict.fromkeys(step.playbook for step in host_plan.steps if step.playbook not in host_plan.left_out)
             if not host_plan.failure and not host_plan.has_actions
             else ()
         ):

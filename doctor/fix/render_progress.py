@@ -10,7 +10,7 @@ from doctor.fix.plan import FixPlan
 from doctor.fix.rollout import RolloutResult
 from doctor.fix.undo import UndoResult
 from doctor.fix.verify import Verification
-from doctor.report.layout.formatting import clean, count_noun
+from doctor.report.layout.formatting import bracketed, clean, count_noun
 from doctor.report.layout.host_names import Fleet
 
 MAX_VERSION_LINES = 60
@@ -20,8 +20,8 @@ MAX_VERSION_LINES = 60
 def host_result_text(host_result: HostResult) -> str:
     """One host's steps."""
     host = clean(host_result.host, 100)
-    if host_result.state == "applied":
-        lines = [_line("applied", host, _text(step)) for step in host_result.applied]
+    lines = [_line("applied", host, _text(step)) for step in host_result.applied]
+    if host_result.state in ("applied", "stopped"):
         for name, why in host_result.survives.items():
             text = (
                 phrase("{playbook} is lost at the next reboot: {reason}", playbook=clean(name), reason=_text(why))
@@ -29,12 +29,16 @@ def host_result_text(host_result: HostResult) -> str:
                 else phrase("{playbook} survives a reboot", playbook=clean(name))
             )
             lines.append(_line("reboot" if why else "ok", host, text))
-        return "\n".join(lines)
     if host_result.state in ("refused", "busy"):
         text = phrase("{reason}; the host was not changed", reason=_text(host_result.reason))
         return _line("refused", host, text)
-    lines = [_line("applied", host, _text(step)) for step in host_result.applied]
-    return "\n".join([*lines, _line("FAILED", host, _text(host_result.reason))])
+    if host_result.state == "stopped":
+        failures = dict.fromkeys([*host_result.failures.values(), host_result.reason])
+        lines += [_line("FAILED", host, _text(why)) for why in failures]
+        for name, why in host_result.held_back.items():
+            text = phrase("{playbook} was not begun: {reason}", playbook=clean(name), reason=_text(why))
+            lines.append(_line("held", host, text))
+    return "\n".join(lines)
 
 
 def _line(word: str, host: str, text: str) -> str:
@@ -112,7 +116,7 @@ def undo_text(undo_results: Sequence[UndoResult]) -> str:
     lines = []
     for undo_result in undo_results:
         word = "undone" if undo_result.ok else "FAILED"
-        detail = f" ({_text(undo_result.detail)})" if undo_result.detail else ""
+        detail = bracketed(_text(undo_result.detail))
         lines.append(_line(word, clean(undo_result.undo.host, 100), f"{_text(undo_result.undo.description)}{detail}"))
         lines += [f"         {clean(line, 400)}" for line in undo_result.versions[:MAX_VERSION_LINES]]
     return "\n".join(lines)

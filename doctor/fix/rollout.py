@@ -93,23 +93,24 @@ class _Rollout:
         """The findings before the first step; None until they are read."""
         self.host_results: list[HostResult] = []
         self.verifications: dict[tuple[str, str], Verification] = {}
+        self.verified_checks: dict[str, set[str]] = {}
+        """The hosts on which a playbook was applied wholly, each with the checks to run again."""
 
     def execute(self) -> RolloutResult:
         if self.pending_hosts:
             self._read_baseline()
         while self.pending_hosts and self._should_continue():
             size = self.batch if any(host_result.state == "applied" for host_result in self.host_results) else 1
-            applied_hosts = self._apply_batch(self.pending_hosts[:size])
+            changed_hosts = self._apply_batch(self.pending_hosts[:size])
             finished_hosts = {host_result.host for host_result in self.host_results}
             self.pending_hosts = [host for host in self.pending_hosts if host not in finished_hosts]
-            if applied_hosts and not self.signal_guard.code:
-                self._verify_hosts(applied_hosts)
+            if changed_hosts and not self.signal_guard.code:
+                self._verify_hosts(changed_hosts)
         waiting = [verification.host for verification in self.verifications.values() if verification.state == "waits"]
         if waiting and not self.signal_guard.code:
             self._verify_hosts(waiting, last=True)
-        applied_hosts = [host_result.host for host_result in self.host_results if host_result.state == "applied"]
-        if applied_hosts and not self.signal_guard.code:
-            self._find_new(applied_hosts, self.fix_context.catalog, self.planned_fix.plan.hosts)
+        if self.verified_checks and not self.signal_guard.code:
+            self._find_new(list(self.verified_checks), self.fix_context.catalog, self.planned_fix.plan.hosts)
         plan = self.planned_fix.plan
         return RolloutResult(
             plan.id,
@@ -130,18 +131,21 @@ class _Rollout:
         )
 
     def _apply_batch(self, hosts: Sequence[str]) -> list[str]:
+        """Returns the hosts on which a playbook was applied wholly."""
         works = [self.planned_fix.work_by_host[host] for host in hosts]
-        applied_hosts = []
+        changed_hosts = []
         for _, host_result in parallel_map(works, self.applier.apply_host, len(works), self.applier.stop_event):
             self.host_results.append(host_result)
             self.report_progress(host_result)
-            if host_result.state == "applied":
-                applied_hosts.append(host_result.host)
-        return applied_hosts
+            if host_result.completed:
+                plan = self.planned_fix.work_by_host[host_result.host].host_plan
+                self.verified_checks[host_result.host] = treated_checks(plan, host_result.completed)
+                changed_hosts.append(host_result.host)
+        return changed_hosts
 
     def _verify_hosts(self, hosts: Sequence[str], last: bool = False) -> None:
         """Runs the checks of these hosts again, with the earlier records of all other hosts."""
-        names = {host: treated_checks(self.planned_fix.work_by_host[host].host_plan) for host in dict.fromkeys(hosts)}
+        names = {host: self.verified_checks[host] for host in dict.fromkeys(hosts)}
         checks = [
             check
             for check in self.fix_context.checks
@@ -151,7 +155,6 @@ class _Rollout:
         needs_all_hosts = any(fact.needs for check in checks for fact in check.facts)
         examination = self.fix_context.examine_hosts(() if needs_all_hosts else list(names), checks)
         self._merge_run(examination.run)
-        applied_hosts = [host_result.host for host_result in self.host_results if host_result.state == "applied"]
         waiting = [] if last else self.hosts
         report = self.fix_context.evaluate_run(self.run, checks)
         treated = {
@@ -159,7 +162,7 @@ class _Rollout:
             for host, work in self.planned_fix.work_by_host.items()
             for treatment in work.treatments
         }
-        for verification in verify(report, names, applied_hosts, waiting, treated):
+        for verification in verify(report, names, self.verified_checks, waiting, treated):
             self._record(verification)
         if not last and not self.signal_guard.code:
             # Checks that compare hosts wait until all are applied.

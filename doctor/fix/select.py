@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -24,6 +24,8 @@ class Treatment(msgspec.Struct, frozen=True):
     playbook: Playbook
     named: bool = False
     """The user named this playbook."""
+    causes: tuple[str, ...] = ()
+    """The checks that may hold the cause of the finding, as its check declares."""
 
 
 class ReadyStep(msgspec.Struct, frozen=True):
@@ -69,10 +71,16 @@ def placeholder_values(finding: Finding, host: str) -> dict[str, Any]:
     return {**finding.values, "host": host, "hosts": list(finding.hosts)}
 
 
-def choose_playbooks(report: Report, playbooks: Sequence[Playbook], names: Collection[str] = ()) -> PlaybookChoice:
+def choose_playbooks(
+    report: Report,
+    playbooks: Sequence[Playbook],
+    names: Collection[str] = (),
+    causes: Mapping[str, Collection[str]] = {},
+) -> PlaybookChoice:
     """The playbooks for every finding: all that treat it, but for the explicit ones that are not among ``names``.
 
     ``names``: checks, areas or playbooks. Where a playbook is named, findings of other playbooks are not treated.
+    ``causes``: for a check those that may hold the cause of its findings.
     """
     by_host: dict[str, list[Treatment]] = {}
     untreated: list[Untreated] = []
@@ -92,7 +100,9 @@ def choose_playbooks(report: Report, playbooks: Sequence[Playbook], names: Colle
             if exclusion:
                 untreated.append(exclusion)
             else:
-                by_host.setdefault(host, []).append(Treatment(check, finding, playbook, playbook.name in names))
+                by_host.setdefault(host, []).append(
+                    Treatment(check, finding, playbook, playbook.name in names, tuple(causes.get(check, ())))
+                )
     return PlaybookChoice(by_host, tuple(dict.fromkeys([*untreated, *_not_evaluated(report)])))
 
 

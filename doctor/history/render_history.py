@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 
 from doctor import __version__
+from doctor.engine.display_cells import display_width, padded
 from doctor.engine.language import localized, phrase
 from doctor.history.run_record import State
 from doctor.history.tracks import HistoryPage, RunSummary, Track
 from doctor.report.formats.json import to_json_value
 from doctor.report.layout.finding_ages import short_time
 from doctor.report.layout.finding_table import cut
-from doctor.report.layout.formatting import clean, count_noun, display_width, format_time, padded, wrapped
+from doctor.report.layout.formatting import clean, count_noun, format_time, wrapped
 from doctor.report.layout.host_names import Fleet
 
 SCHEMA = "doctor.history/1"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from doctor.engine.display_cells import display_width, padded
 from doctor.engine.language import localized
 from doctor.engine.sanitize import strip_control_chars
 from doctor.net.grid import Grid, Rectangle, mask_of
@@ -94,7 +95,7 @@ class _Pen:
         lines: list[tuple[int, str]] = []
         for state in (state for state, mark in _MARKS.items() if mark[3] and state in states):
             text = localized(_MARKS[state][3])
-            item, length = f"{self.sign(state)} {text}", 2 + len(text) + sum(letter > "\u2e7f" for letter in text)
+            item, length = f"{self.sign(state)} {text}", 2 + display_width(text)
             if lines and lines[-1][0] + 2 + length <= width:
                 lines[-1] = (lines[-1][0] + 2 + length, f"{lines[-1][1]}  {item}")
             else:
@@ -107,7 +108,8 @@ def _header(columns: int, margin: int, gap: str) -> list[str]:
     digits = len(str(columns - 1))
     numbers = [str(column).rjust(digits) for column in range(columns)]
     lines = [gap.join(number[row] for number in numbers) for row in range(digits)]
-    return [f"{'to:' if row == digits - 1 else '':<{margin}}{line}".rstrip() for row, line in enumerate(lines)]
+    title = padded(localized("to:"), margin)
+    return [f"{title if row == digits - 1 else ' ' * margin}{line}".rstrip() for row, line in enumerate(lines)]
 
 
 def _blocks(hosts: Sequence[str], width: int, groups: Sequence[HostGroup]) -> list[_Block]:

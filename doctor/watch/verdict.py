@@ -19,7 +19,7 @@ from doctor.smoke.hang.detector import Detector
 from doctor.smoke.model import Failure, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from doctor.smoke.programs.secondary_errors import is_secondary
-from doctor.smoke.rendezvous.roll_call import rank_names
+from doctor.smoke.rank_names import rank_names
 from doctor.watch.pace import Entry
 
 UNKNOWN_END = "ended without its exit handlers: killed, or os._exit"

@@ -42,13 +42,13 @@ def test_another_address_in_the_file() -> None:
 def test_an_npu_that_the_file_does_not_know() -> None:
     [one] = found(full(npu3={"address": "", "netmask": "", "gateway": "", "netdetect": ""}), gateways=None, detect=None)
     assert one.values["observed"] == {"address": "29.1.0.13"}
-    assert one.values["expected"] == {"address": "nothing"}
+    assert one.values["expected"] == {"address": "none"}
 
 
 def test_an_address_that_only_the_file_has() -> None:
     own = DeviceAddresses(by_npu={n: one for n, one in OWN.by_npu.items() if n != 3}, unset=(3,))
     [one] = found(full(), addresses=own)
-    assert one.values["observed"] == {"address": "nothing"}
+    assert one.values["observed"] == {"address": "none"}
     assert one.values["expected"] == {"address": "29.1.0.13"}
 
 

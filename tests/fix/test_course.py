@@ -39,11 +39,13 @@ class Scene:
     def __init__(
         self,
         states: Mapping[str, State] = {},
+        completed: Mapping[str, tuple[str, ...]] = {},
         finding: Finding | None = None,
         unknown: str = "",
         stop_at: str = "",
     ) -> None:
         self.states, self.finding, self.unknown, self.stop_at = states, finding, unknown, stop_at
+        self.completed = completed
         self.turns: list[list[str]] = []
         self.mended: set[str] = set()
         self.checks, self.plan_context = [Check()], PlanContext(hosts=HOSTS, source="")
@@ -59,7 +61,8 @@ class Scene:
         state = self.states.get(host, "applied")
         with self.lock:
             self.mended.update([host] if state == "applied" else [])
-        return HostResult(host, state, reason="" if state == "applied" else "so it is")
+        completed = self.completed.get(host, ("mend",) if state == "applied" else ())
+        return HostResult(host, state, reason="" if state == "applied" else "so it is", completed=completed)
 
     def examine_hosts(self, hosts: Sequence[str] = (), checks: Sequence[Any] = ()) -> Examination:
         self.turns.append(sorted(hosts))
@@ -130,6 +133,14 @@ def test_a_step_that_fails_ends_it_behind_its_batch(tmp_path: Path) -> None:
     result = scene.go(tmp_path)
     assert set(states(result)) == {"a1", "a2", "a3", "a4"}
     assert (result.code, result.pending_hosts) == (10, ("a5", "a6"))
+
+
+def test_what_was_applied_wholly_is_proven_also_on_a_host_where_another_playbook_failed(tmp_path: Path) -> None:
+    scene = Scene({"a1": "stopped"}, completed={"a1": ("mend",)})
+    result = scene.go(tmp_path)
+    assert scene.turns == [["a1"]]
+    assert [(one.host, one.check, one.state) for one in result.verifications] == [("a1", "short", "red")]
+    assert (result.code, result.pending_hosts) == (10, HOSTS[1:]), "the failed host is the last all the same"
 
 
 def test_a_finding_of_several_hosts_waits_for_the_last_of_them(tmp_path: Path) -> None:

@@ -109,6 +109,44 @@ before = "sysctl -n net.core.somaxconn"
 run = "sysctl -w net.core.somaxconn=129"
 undo = "sysctl -w net.core.somaxconn=128"
 """
+BROKEN = f"""
+title = "The second step ends with an error, for a test"
+treats = ["listen-queue-short"]
+who = "host admin"
+risk = "none"
+root = true
+
+[[step]]
+say = "Write half of it"
+file = "{FILE}"
+line = "half = 1"
+
+[[step]]
+say = "End with an error"
+before = "sysctl -n net.core.somaxconn"
+run = "echo no room for it >&2; exit 3"
+undo = ":"
+
+[[step]]
+say = "Never come to"
+before = "ls /run/too-far 2>/dev/null || :"
+run = "touch /run/too-far"
+undo = "rm -f /run/too-far"
+"""
+ALONE = """
+title = "What no other playbook touches, for a test"
+treats = ["shm-too-small"]
+who = "host admin"
+risk = "none"
+root = true
+
+[[step]]
+say = "Enlarge /dev/shm"
+before = "findmnt -n -o OPTIONS /dev/shm | tr , '\\n' | grep ^size="
+run = "mount -o remount,size=4g /dev/shm"
+undo = 'mount -o "remount,$before" /dev/shm'
+"""
+MORE = {"broken": BROKEN, "alone": ALONE}
 
 
 class Site:
@@ -118,7 +156,7 @@ class Site:
         self.fleet, self.hosts, self.folder = fleet, fleet.hosts, folder
         self.books, self.state = folder / "books", folder / "state"
         self.books.mkdir()
-        for name, text in {"queues": QUEUES, "other": OTHER, "slow": SLOW, "failing": FAILING}.items():
+        for name, text in {"queues": QUEUES, "other": OTHER, "slow": SLOW, "failing": FAILING, **MORE}.items():
             (self.books / f"{name}.toml").write_text(text)
 
     def argv(self, *words: str, program: tuple[str, ...] = ("-m", "doctor")) -> list[str]:
@@ -321,6 +359,47 @@ def test_a_host_that_cannot_be_written_is_said_to_be_before_anything_is_done(sit
     site.fleet.enter(host, "mount --bind /etc /etc && mount -o remount,ro,bind /etc")
     said = site.fix("queues", "-w", host, "--apply", "--yes", code=10)
     assert f"{FILE}: the file system is read-only" in said
+    assert site.queue(host) == 128
+
+
+SMALL_SHM = "mount -o remount,size=16m /dev/shm"
+SHM_SIZE = "findmnt -n -o OPTIONS /dev/shm | tr , '\\n' | grep ^size="
+
+
+def test_a_playbook_that_fails_holds_back_those_that_depend_on_it_alone(site: Site) -> None:
+    """What does not depend on it goes on and is proven; the other hosts are not begun, as behind every failure."""
+    one, two, _ = site.hosts
+    for host in (one, two):
+        site.fleet.enter(host, SMALL_SHM)
+    was = site.sees(one)
+    said = site.fix("broken", "other", "alone", "-w", f"{one},{two}", "--apply", "--yes", code=10)
+    assert f"applied  {one}: Write half of it\n" in said
+    assert f"FAILED   {one}: “End with an error”: the command ended with 3: no room for it\n" in said
+    assert f"held     {one}: other was not begun: broken was not applied, and both change {FILE}\n" in said
+    assert f"applied  {one}: Enlarge /dev/shm\n" in said
+    assert f"ok       {one}: shm-too-small passes\n" in said
+    assert "listen-queue-short" not in said.split("Apply")[-1].split("FAILED")[-1], "nothing is proven of what failed"
+    assert "not started: " in said
+    assert "NOT FIXED: 0 of 2 hosts verified, 1 changed" in said
+    assert site.fleet.enter(one, SHM_SIZE).stdout == "size=4194304k\n"
+    assert site.fleet.enter(one, "sysctl -n net.ipv4.tcp_max_syn_backlog; ls /run").stdout.startswith("128\n")
+    assert site.fleet.enter(two, SHM_SIZE).stdout == "size=16384k\n"
+    site.fix("--undo", site.ids()[0], "--yes")
+    assert site.sees(one) == was
+    assert site.fleet.enter(one, SHM_SIZE).stdout == "size=16384k\n"
+
+
+def test_a_playbook_that_does_not_fit_a_host_leaves_the_others_in_its_plan(site: Site) -> None:
+    host = site.hosts[0]
+    site.fleet.enter(host, f"{SMALL_SHM}; rm {FILE}; mkdir {FILE}")
+    said = site.fix("queues", "other", "alone", "-w", host, code=10)
+    assert "alone: What no other playbook touches" in said
+    assert "queues: " not in said
+    assert f"listen-queue-short: playbook queues, step 2: {FILE}: is not a regular file\n" in said
+    assert f"syn-queue-short: playbook other, step 2: {FILE}: is not a regular file\n" in said
+    said = site.fix(site.ids()[0], "--apply", "--yes", code=10)
+    assert f"ok       {host}: shm-too-small passes\n" in said
+    assert "some findings are not part of this plan" in said
     assert site.queue(host) == 128
 
 

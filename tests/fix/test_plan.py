@@ -41,12 +41,58 @@ def test_a_link_is_said_to_be_one() -> None:
     assert one.steps[0].note == "a link: /run/x is written"
 
 
-def test_one_step_that_cannot_be_made_leaves_the_whole_host_alone() -> None:
+def test_one_step_that_cannot_be_made_leaves_its_playbook_out() -> None:
     one = planned(
         book("mend", ["short"], run(), file(2)), StepProbe(), StepProbe(failure="/etc/x: the file system is read-only")
     )
-    assert one.failure == "playbook mend, step 2: /etc/x: the file system is read-only"
+    assert one.left_out == {"mend": "playbook mend, step 2: /etc/x: the file system is read-only"}
     assert not one.has_actions
+    assert treated_checks(one) == set()
+
+
+BROKEN = book("broken", ["short"], file(path="/etc/x"), run(2))
+OTHERS = {
+    "it changes the same file": (book("next", ["long"], file(path="/etc/x", line="y")), "both change /etc/x"),
+    "it changes it by another name": (book("next", ["long"], file(path="/etc/link")), "both change /etc/x"),
+    "a step of both is made once": (book("next", ["long"], run(sh="other"), run(2)), "both do “Step 2”"),
+    "its commands change the file": (
+        book("next", ["long"], PlaybookStep(1, "Keep it", file="/etc/?", keep=True), run(2)),
+        "both change /etc/?",
+    ),
+    "it treats the same finding": (book("next", ["short"], run(sh="other")), "both treat short"),
+    "the cause may be the failed one's": (
+        book("next", ["wide"], run(sh="other")),
+        "short may be the cause of what it treats",
+    ),
+    "it waits for one that waits": (book("next", ["long"], file(path="/etc/y", line="y")), "both change /etc/y"),
+    "it has nothing to do with it": (book("next", ["long"], run(sh="other"), file(2, path="/etc/y")), ""),
+}
+
+
+@pytest.mark.parametrize("words", OTHERS)
+def test_a_playbook_that_cannot_be_applied_holds_back_those_that_depend_on_it_alone(words: str) -> None:
+    other, reason = OTHERS[words]
+    middle = [book("middle", ["short"], file(path="/etc/y"))] if words == "it waits for one that waits" else []
+    outcomes = [outcome(name, found("a1")) for name in ("short", "long", "wide")]
+    choice = choose_playbooks(report(*outcomes), [BROKEN, *middle, other], causes={"wide": ("short",)})
+    treatments = choice.by_host["a1"]
+    ready = ready_steps(treatments, "a1")
+    real = {"/etc/link": "/etc/x"}
+    probes = [
+        StepProbe(failure="it cannot be read")
+        if step.playbook is BROKEN and step.template.file
+        else StepProbe(file=state(b"", real.get(step.template.file, step.template.file)))
+        if step.template.file and not step.template.keep
+        else StepProbe()
+        for step in ready
+    ]
+    one = host_plan("a1", treatments, ready, look(*probes))
+    assert one.left_out["broken"] == "playbook broken, step 1: it cannot be read"
+    held = one.left_out.get("next", "")
+    assert reason in held if reason else not held
+    acting = {step.playbook for step in one.steps if not step.skip}
+    assert ("next" in acting) is (not reason)
+    assert one.has_actions is (not reason)
 
 
 @pytest.mark.parametrize(

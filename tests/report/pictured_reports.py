@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 
@@ -101,6 +102,24 @@ def pictured(hosts: int = 64) -> Report:
         net=tested_network(hosts),
         smoke=smoke,
     )
+
+
+def crowded(hosts: int = 1000, checks: int = 94) -> Report:
+    """Every check fails on a third of the hosts, with another message on each, and is unknown on a fifth."""
+    names = tuple(f"node{number:04d}" for number in range(hosts))
+    chance = random.Random(3)
+    outcomes = []
+    for number, name in zip(range(checks), itertools.cycle(made.CHECKS), strict=False):
+        blamed = [host for host in names if chance.random() < 0.3]
+        found = [Finding("it is {observed}", hosts=(host,), observed=chance.randrange(10**6)) for host in blamed]
+        blind = {
+            host: Reason(f"no answer in {chance.randrange(99)} s")
+            for host in names
+            if number % 5 == 0 and chance.random() < 0.2
+        }
+        outcome = made.outcome(name, *found, evaluated_hosts=names, unknown=blind)
+        outcomes.append(msgspec.structs.replace(outcome, check=f"{name}-{number}"))
+    return made.report(*outcomes, hosts=names)
 
 
 def evil() -> Report:

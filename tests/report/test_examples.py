@@ -8,12 +8,12 @@ import pytest
 
 from doctor.engine.catalog import load_checks
 from doctor.engine.check import Check
+from doctor.engine.display_cells import display_width
 from doctor.engine.result import Finding
 from doctor.remedy.catalog import load_playbooks, playbooks_for
 from doctor.report.explain.checks import check_page
 from doctor.report.explain.examples import EXAMPLES, fill_placeholders, read_examples
 from doctor.report.layout.advice import mark_personal_words
-from doctor.report.layout.formatting import display_width
 from tests.example_values import example, needed_names
 from tests.report import reports
 

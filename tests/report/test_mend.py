@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from doctor.engine.catalog import load_checks
+from doctor.engine.result import Finding, Outcome
 from doctor.remedy.fixable import fixable_checks
 from doctor.report.formats import plain, text
 from doctor.report.layout.terminal import Terminal
@@ -55,3 +57,24 @@ def test_which_checks_can_be_mended_is_told_by_the_playbooks() -> None:
 def test_a_playbook_at_a_glance(tmp_path: Path, book: str, names: set[str]) -> None:
     (tmp_path / "one.toml").write_text(book)
     assert fixable_checks(tmp_path) == names
+
+
+def test_the_remedy_of_one_of_two_hosts_is_not_for_the_other_likewise() -> None:
+    """One finding about two hosts with one address: its remedy names the one that gives way."""
+    check = next(check for check in load_checks() if check.name == "device-ip-conflict")
+    finding = Finding(
+        "{ip} is the device IP of {owners}; expected one NPU",
+        hosts=("node001", "node002"),
+        ip="29.1.1.1",
+        owner="node001",
+        npu=0,
+        address="29.1.1.2",
+        netmask="255.255.0.0",
+        owners="NPU 0 of node001 and NPU 0 of node002",
+        observed=2,
+        expected=1,
+    )
+    outcome = Outcome(check.name, check.severity, check.area, check.claim, (finding,), made.HOSTS)
+    shown = plain.render(made.report(outcome), {check.name: check})
+    assert "on node001: `hccn_tool -i 0 -ip -s address 29.1.1.2" in shown
+    assert "likewise" not in shown

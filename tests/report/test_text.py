@@ -11,9 +11,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 
+from doctor.engine.display_cells import display_width
 from doctor.engine.result import Finding, Report
 from doctor.report.formats import plain, text
-from doctor.report.layout.formatting import display_width
 from doctor.report.layout.terminal import Terminal
 from tests.examples import examples
 from tests.report import reports as made

@@ -171,6 +171,15 @@ def letters(runs: str) -> str:
     return "".join(letter * int(count or 1) for count, letter in re.findall(r"(\d*)(\D)", runs))
 
 
+def test_a_page_where_every_host_has_its_own_message_stays_small() -> None:
+    """Of every finding the first messages, and the hosts of the others: the matrix of hosts and checks has them."""
+    page = rendered(pictured_reports.crowded(300))
+    assert page.count("<article") == 94
+    assert len(re.findall(r"<[a-z]", page)) < 12_000
+    assert page.count("more on node[") >= 94
+    assert '<th scope="row"></th>' not in page
+
+
 def test_the_grid_has_the_state_of_every_check_on_every_host() -> None:
     report = made.dead_host()
     grid = data_of(Outline(rendered(report)))["grid"]

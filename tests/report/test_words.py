@@ -4,15 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.report.layout.formatting import (
-    clean,
-    count_noun,
-    display_width,
-    duration,
-    format_time,
-    unwrap_lines,
-    wrapped,
-)
+from doctor.engine.display_cells import display_width
+from doctor.report.layout.formatting import clean, count_noun, duration, format_time, unwrap_lines, wrapped
 from tests.report.strategies import texts
 
 

@@ -575,7 +575,7 @@ class TestAbsent:
         assert trouble is not None
         assert (trouble.certainty, trouble.limit) == ("timeout", 1.0)
         assert (trouble.op, trouble.seq, trouble.waiting_ranks) == ("all_reduce", 1, (0, 1))
-        assert trouble.calls[2] == "none; before its first collective"
+        assert trouble.calls[2] == "no collective, before its first"
 
     def test_nobody_blames_the_rank_that_another_waits_for_in_turn(self) -> None:
         """0 waits for 1, which waits for 2."""

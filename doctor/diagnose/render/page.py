@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from doctor.diagnose.signature import Signature
+from doctor.engine.display_cells import display_width
 from doctor.engine.language import localized, phrase
 from doctor.report.layout.finding_table import cut
-from doctor.report.layout.formatting import display_width, wrapped
+from doctor.report.layout.formatting import bracketed, wrapped
 
 _ROLES = {
     "root": "the fault is on the rank or host that prints it",
@@ -63,7 +64,7 @@ def signature_list(signatures: Iterable[Signature], terms: Iterable[str], width:
     columns = max((len(row[0]) for row in rows), default=0)
     lines = []
     for name, codes, title in sorted(rows):
-        line = f"{name:<{columns}}  {title}" + (f" ({codes})" if codes else "")
+        line = f"{name:<{columns}}  {title}" + bracketed(codes)
         lines.append(cut(line, width) if width else line)
     return "".join(line + "\n" for line in lines)
 

@@ -9,9 +9,10 @@ from doctor.diagnose.events import Event
 from doctor.diagnose.render.document import checked_lines, format_time, playbook_names, verdict
 from doctor.diagnose.rules.named import count_ranks
 from doctor.diagnose.signature import Signature
+from doctor.engine.display_cells import display_width
 from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.record import redact
-from doctor.report.layout.formatting import count_noun, display_width, wrapped
+from doctor.report.layout.formatting import count_noun, wrapped
 from doctor.transport.messages import format_size
 
 MAX_ITEMS = 3

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from doctor import __version__
+from doctor.engine.display_cells import display_width
 from doctor.engine.exit_code import verdict
 from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.result import Report, Severity
@@ -17,7 +18,7 @@ from doctor.report.diff.compare import KINDS, FindingChange, Kind, ReportDiffere
 from doctor.report.formats.json import to_json_value
 from doctor.report.formats.markdown import code_span, fenced
 from doctor.report.layout.fold import fold
-from doctor.report.layout.formatting import clean, count_noun, display_width, format_time
+from doctor.report.layout.formatting import clean, count_noun, format_time
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.summary_lines import summary_lines
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from doctor.engine.display_cells import display_width, padded
 from doctor.engine.language import localized, phrase
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.remedy.playbook import Playbook, PlaybookStep, fill_step, needed_values
@@ -14,7 +15,7 @@ from doctor.remedy.template import TemplateError
 from doctor.report.explain.examples import EXAMPLES
 from doctor.report.layout.advice import mark_personal_words
 from doctor.report.layout.columns import columns_line
-from doctor.report.layout.formatting import display_width, padded, wrapped
+from doctor.report.layout.formatting import bracketed, wrapped
 
 WIDTH = 100
 """Columns where there is no terminal."""
@@ -47,7 +48,7 @@ def remedy_lines(playbooks: Iterable[Playbook], width: int = WIDTH) -> Iterator[
         if not number:
             yield from ("", phrase("Fixes ({note})", note=localized(EXAMPLE_NOTE)))
         yield f"  {_titled(playbook)}"
-        yield f"    ({_terms(playbook)})"
+        yield f"   {bracketed(_terms(playbook))}"
         yield from (f"    {line}" for step in playbook.steps for line in step_lines(step, width - 4))
 
 

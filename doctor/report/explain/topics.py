@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from doctor.engine.display_cells import display_width
 from doctor.engine.language import language
-from doctor.report.layout.formatting import display_width, wrapped
+from doctor.report.layout.formatting import wrapped
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs"
 GAP = "  "

@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from doctor.engine.areas import AREAS
+from doctor.engine.display_cells import display_width, padded
 from doctor.engine.language import localized, phrase
 from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.failures import OBSERVED_EXPECTED
 from doctor.report.layout.finding_ages import LABEL
 from doctor.report.layout.finding_table import cut, table_lines
-from doctor.report.layout.formatting import STYLES, display_width, padded, sentences, wrapped
+from doctor.report.layout.formatting import STYLES, sentences, wrapped
 from doctor.report.layout.page import ReportPage, build_page
 from doctor.report.layout.page_model import (
     DetailLevel,

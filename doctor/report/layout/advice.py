@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
+from doctor.engine.language import without_loose_spaces
 from doctor.engine.shell_quote import PLACEHOLDER, open_quote, quote_value
 from doctor.report.layout.formatting import sentences
 
@@ -48,7 +49,8 @@ def fill_advice(template: str, values: Mapping[str, str], texts: Mapping[str, st
     """
     parts = re.split(r"(`[^`]*`)", template)
     texts = values if texts is None else texts
-    return "".join(_fill_command(part, values) if part.startswith("`") else _fill_text(part, texts) for part in parts)
+    filled = (_fill_command(part, values) if part.startswith("`") else _fill_text(part, texts) for part in parts)
+    return without_loose_spaces("".join(filled))
 
 
 def _fill_text(part: str, values: Mapping[str, str]) -> str:

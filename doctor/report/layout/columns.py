@@ -49,9 +49,10 @@ def columns_line(head: str, text: str, width: int) -> Iterator[str]:
     if not width or (text.isascii() and len(head) + len(text) <= width):
         yield f"{head}{text}".rstrip()
         return
+    from doctor.engine.display_cells import display_width
     from doctor.report.layout.formatting import wrapped
 
-    indent = len(head)
+    indent = display_width(head)
     if width - indent < MIN_ROOM:
         yield head.rstrip()
         head, indent = " " * 6, 6

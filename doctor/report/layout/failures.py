@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from doctor.engine.display_cells import display_width
 from doctor.engine.language import localized, phrase
 from doctor.engine.result import CONTAINER, IN_CONTAINER, Severity
 from doctor.engine.shell_quote import placeholder_names
@@ -20,7 +21,7 @@ from doctor.report.layout.advice import (
 )
 from doctor.report.layout.finding_ages import LABEL
 from doctor.report.layout.fold import CheckFailure, FollowingFailure
-from doctor.report.layout.formatting import clean, count_noun, display_width, sentences, unwrap_lines
+from doctor.report.layout.formatting import clean, count_noun, sentences, unwrap_lines
 from doctor.report.layout.group_findings import FindingGroup, alike, without_host_name
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.page_model import DetailLevel, ReportEntry, ReportPart, label_lines
@@ -213,7 +214,9 @@ class _FailureEntryBuilder:
         """What to do about a group's first finding; and that it goes likewise for the others, of ``hosts`` in all."""
         lines = self.filled_fix(group)
         first = clean(group.hosts[0], 100) if group.hosts else ""
-        if first and hosts > 1 and (differ or any(first in line for line in lines)):
+        # One finding about several hosts whose remedy names one of them by another value is for that one alone.
+        is_whole = group.count == 1 and not differ and "{host}" not in self.fix
+        if first and hosts > 1 and not is_whole and (differ or any(first in line for line in lines)):
             lines = self.with_note(
                 lines, phrase("This is for {first}; likewise for {others}.", first=first, others=_others(hosts))
             )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from doctor.engine.display_cells import display_width, padded
 from doctor.engine.language import is_english
-from doctor.report.layout.formatting import count_noun, display_width, padded
+from doctor.report.layout.formatting import count_noun
 from doctor.report.layout.page_model import ReportEntry
 from doctor.report.layout.sparkline import ELLIPSIS, without_signs
 

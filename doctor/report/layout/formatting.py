@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import unicodedata
-from functools import lru_cache
 
 import msgspec
 
 from doctor.engine import sanitize
-from doctor.engine.language import is_english, localized, output_encoding
-from doctor.engine.output_encoding import encoded, is_utf8
+from doctor.engine.display_cells import display_width
+from doctor.engine.language import is_english, localized, phrase
 
 MAX_VALUE_CHARS = 400
 """Characters kept of one foreign value."""
@@ -40,6 +38,15 @@ STYLES = {
         StatusStyle("waived", "~", "~", "cyan", "36"),
     )
 }
+
+
+def bracketed(text: str) -> str:
+    """`` (text)``, with the brackets of the language; empty where there is no text.
+
+    >>> bracketed("3 of 4"), bracketed("")
+    (' (3 of 4)', '')
+    """
+    return phrase(" ({text})", text=text) if text else ""
 
 
 def clean(text: str, limit: int = MAX_VALUE_CHARS) -> str:
@@ -131,35 +138,6 @@ def sentences(text: str) -> list[str]:
             parts.append(text[start : match.end()].strip())
             start = match.end()
     return [*parts, *([text[start:].strip()] if text[start:].strip() else [])]
-
-
-def display_width(text: str) -> int:
-    """Cells of a terminal that shows ``text``.
-
-    A letter of ambiguous East Asian width (``×``, ``→``, quotation marks, Greek; Unicode's annex 11) counts two in a
-    two-byte encoding, whose terminals draw it so, and in Chinese, where many do: no line is too long on either.
-    """
-    if text.isascii():
-        return len(text)
-    ambiguous = 1 if is_english() else 2
-    return sum(_letter_cells(letter, output_encoding(), ambiguous) for letter in text)
-
-
-@lru_cache(20_000)
-def _letter_cells(letter: str, encoding: str, ambiguous: int) -> int:
-    if unicodedata.combining(letter):
-        return 0
-    kind = unicodedata.east_asian_width(letter)
-    if not is_utf8(encoding):
-        data = encoded(letter, encoding)
-        if data.isascii() or (len(data) == 2 and kind != "H"):  # a byte is a cell
-            return len(data)
-    return 2 if kind in "WF" else ambiguous if kind == "A" else 1
-
-
-def padded(text: str, cells: int) -> str:
-    """``text`` with spaces up to ``cells``."""
-    return text + " " * (cells - display_width(text))
 
 
 _WIDE = r"\u2e80-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"

@@ -91,8 +91,10 @@ class Fleet:
 
 def localized_value(value: Any) -> str:
     """A value of a finding as text; where it is a text of ours, in the language of this process."""
-    if is_english() or not isinstance(value, (str, list, tuple, set, frozenset)):
+    if is_english() or not isinstance(value, (str, list, tuple, set, frozenset, Mapping)):
         return format_value(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{localized_value(key)}: {localized_value(item)}" for key, item in value.items())
     if isinstance(value, str):
         return localized_filled(value)
     items = [

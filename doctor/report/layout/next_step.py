@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.language import localized, localized_filled, phrase, without_loose_spaces
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import FoldedReport, fold
 from doctor.report.layout.formatting import clean, count_noun, sentences
@@ -51,7 +51,7 @@ def _failure(entry: ReportEntry) -> str:
     line = phrase("{head}. Fix: {first}", head=head.rstrip(".。"), first=first)
     for sentence in others:
         if len(line) + len(sentence) >= MAX_LINE_CHARS:
-            line += " " + phrase("(more: doctor explain {name})", name=entry.name)
+            line = without_loose_spaces(line + " " + phrase("(more: doctor explain {name})", name=entry.name))
             break
         line += sentence if line.endswith("。") else f" {sentence}"
     return clean(line, MAX_COMMAND_LINE_CHARS)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.language import localized, localized_filled, phrase, without_loose_spaces
 from doctor.engine.result import Outcome, Report
 from doctor.report.layout.failures import MAX_MESSAGE_CHARS, failure_entry
 from doctor.report.layout.finding_ages import age_line
 from doctor.report.layout.fold import Area, CheckFailure, FoldedReport, Gap, WaivedGroup, fold
-from doctor.report.layout.formatting import clean, count_noun
+from doctor.report.layout.formatting import bracketed, clean, count_noun
 from doctor.report.layout.loss_section import loss_lines
 from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportPart, ReportSection, label_lines
 from doctor.report.layout.smoke_section import smoke_lines
@@ -61,7 +61,7 @@ def build_page(
     unfilled = [mark for entry in findings for mark in entry.unfilled]
     sections = [
         ReportSection("findings", findings),
-        ReportSection("unknown", builder.gaps("unknown", folded.unknown, scope.max_groups)),
+        ReportSection("unknown", builder.gaps("unknown", folded.unknown, scope.max_reasons or scope.max_groups)),
         *builder.healthy_sections(folded.areas),
         ReportSection("waived", tuple(map(builder.waived, folded.waived))),
         ReportSection("not checked", builder.skipped(folded, report.outcomes)),
@@ -139,7 +139,8 @@ class _PageBuilder:
             else []
         )
         texts += [phrase("{checks} not to every host", checks=partly if nowhere else partly_checks)] if partly else []
-        return (ReportEntry("skip", "", (ReportPart(f"{localized(', ').join(texts)} ({self.scope.rest_hint})"),)),)
+        text = localized(", ").join(texts) + bracketed(self.scope.rest_hint)
+        return (ReportEntry("skip", "", (ReportPart(text),)),)
 
     def healthy(self, area: Area) -> list[ReportEntry]:
         if self.shows_claims:
@@ -147,11 +148,11 @@ class _PageBuilder:
         if not area.healthy:
             return []
         checks = phrase("{count} check" if area.total == 1 else "{count} checks", count=self.share(area))
-        text = f"{checks} {self.host_coverage(area.healthy)}"
+        text = without_loose_spaces(f"{checks} {self.host_coverage(area.healthy)}")
         return [ReportEntry("ok", area.name, (ReportPart(text),))]
 
     def claim(self, outcome: Outcome) -> ReportEntry:
-        text = f"{clean(localized(outcome.claim))} ({self.fleet.coverage(outcome.evaluated_hosts)})"
+        text = f"{clean(localized(outcome.claim))}{bracketed(self.fleet.coverage(outcome.evaluated_hosts))}"
         return ReportEntry("ok", outcome.check, (ReportPart(text),), is_claim=True)
 
     def host_coverage(self, outcomes: Sequence[Outcome]) -> str:

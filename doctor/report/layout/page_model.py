@@ -53,7 +53,7 @@ class DetailLevel(msgspec.Struct, frozen=True):
     """How much detail is shown."""
 
     max_groups: int
-    """Groups of one check, and reasons for what is unknown, that are shown."""
+    """Groups of one check that are shown."""
     max_skip_reasons: int
     """Reasons for what was skipped that are shown."""
     lists_every_check: bool
@@ -66,6 +66,8 @@ class DetailLevel(msgspec.Struct, frozen=True):
     """``why`` is one sentence, equal messages are one, passed and skipped checks are one line each."""
     joins: bool = False
     """``observed`` and ``expected`` are one line."""
+    max_reasons: int = 0
+    """Reasons for what is unknown that are shown; 0: as many as groups."""
     max_lines: int = 0
     """Lines of one finding without what follows from it; 0 is no limit."""
 

@@ -119,7 +119,8 @@ def _chart(named: Sequence[tuple[str, Losses, str]]) -> LossChart | None:
         pieces = tuple(" ".join(f"{x},{y}" for x, y in run) for run in runs if len(run) > 1)
         points = tuple(point for run in runs for point in run)
         texts = tuple(localized("not finite") if loss is None else f"{loss:.6g}" for loss in losses)
-        curves.append(Curve(name, number, pieces, points, texts, error))
+        label = localized(name) if name == REFERENCE else name
+        curves.append(Curve(label, number, pieces, points, texts, error))
     values = [low + (high - low) * part / 4 for part in range(5)]
     every = max(1, -(-steps // 12))
     return LossChart(

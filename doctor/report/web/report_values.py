@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from doctor.engine.result import Report
 
 LEVEL = DetailLevel(50, 200, lists_every_check=True, names_checks=True, max_chars=2000)
+MAX_MESSAGES, MIN_MESSAGES = 600, 5
+"""Messages of all findings together, and of one finding however many there are: a page of 100,000 elements is slow."""
 MAX_STACK_LINES = 100
 MAX_STACKS = 64
 """Stacks of one failure."""
@@ -93,7 +95,7 @@ def report_values(
     report: Report, checks: Mapping[str, Check], code: int, fixable: Collection[str], command: str
 ) -> dict[str, Any]:
     """The values of the template ``report.html.jinja``, and ``data`` for its script."""
-    page = build_page(report, checks, LEVEL, code, fixable)
+    page = build_page(report, checks, _level(report), code, fixable)
     fleet = Fleet(report.hosts, LEVEL.max_chars)
     sections = {section.title: _section(section, f"s{number}") for number, section in enumerate(page.sections)}
     findings = sections.pop("findings", SectionView("findings", ()))
@@ -123,6 +125,13 @@ def report_values(
         "smoke": smoke,
         "data": data,
     }
+
+
+def _level(report: Report) -> DetailLevel:
+    """The more checks have findings, the fewer messages of each are shown."""
+    failing = sum(bool(outcome.findings) for outcome in report.outcomes)
+    share = max(MIN_MESSAGES, MAX_MESSAGES // max(failing, 1))
+    return msgspec.structs.replace(LEVEL, max_groups=min(LEVEL.max_groups, share), max_reasons=LEVEL.max_groups)
 
 
 def _section(section: ReportSection, anchor: str) -> SectionView:

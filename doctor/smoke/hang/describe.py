@@ -65,7 +65,7 @@ class FailureBuilder:
         if snap.state == "collective":
             return self.describe_call(current_collective(snap))
         if not trace or not trace.last:
-            return "none; before its first collective"
+            return "no collective, before its first"
         return f"no collective, after {self.describe_call(trace.last)}"
 
     def build(

@@ -8,7 +8,7 @@ from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.model import Failure, FailureKind, Snapshot
 from doctor.smoke.programs.secondary_errors import gave_up_waiting
-from doctor.smoke.rendezvous.roll_call import rank_names
+from doctor.smoke.rank_names import rank_names
 
 STOPPED = 1.0
 """Seconds that a process may be stopped: on a busy host a pause of 50 ms can last several times as long."""

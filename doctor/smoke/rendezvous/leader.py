@@ -18,6 +18,7 @@ from doctor.environment.job_context import JobContext
 from doctor.job.variables import MASTER_PORT
 from doctor.smoke.model import EnvironmentTrial, Failure, SmokePlan, SmokeRun
 from doctor.smoke.plan import SmokeOptions
+from doctor.smoke.rank_names import rank_names
 from doctor.smoke.rendezvous.link import (
     ForeignPeer,
     Hello,
@@ -31,7 +32,7 @@ from doctor.smoke.rendezvous.link import (
 )
 from doctor.smoke.rendezvous.placement import build_launched_plan, names_by_rank
 from doctor.smoke.rendezvous.relay import LeaderOrder, RelayedVerdict, RelayInbox
-from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST, rank_names, status
+from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST, status
 from doctor.smoke.results import to_facts
 from doctor.smoke.run.environment_trial import CannotRepeat, explain_by_environment
 from doctor.smoke.run.mindspore_run import repeat_with_mindspore

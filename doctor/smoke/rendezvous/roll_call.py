@@ -9,6 +9,7 @@ from typing import Literal
 from doctor.engine.sanitize import strip_control_chars
 from doctor.environment.job_context import JobContext
 from doctor.smoke.model import Failure
+from doctor.smoke.rank_names import rank_names
 from doctor.smoke.rendezvous.link import Hello, RelayedError
 
 SETTLE_SECONDS = 1.0
@@ -162,19 +163,3 @@ def host_name(hello: Hello) -> str:
 
 def _hosts(hellos: Iterable[Hello]) -> str:
     return ", ".join(sorted({host_name(hello) for hello in hellos}))
-
-
-def rank_names(ranks: Sequence[int]) -> str:
-    """Ranks in words, with neighbours as ranges.
-
-    >>> rank_names([3]), rank_names([0, 1, 2, 5])
-    ('rank 3', 'ranks 0-2, 5')
-    """
-    spans: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    text = ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in spans)
-    return f"rank{'s' * (len(set(ranks)) > 1)} {text}"

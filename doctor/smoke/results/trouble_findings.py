@@ -144,4 +144,4 @@ def describe_sides(failure: Failure) -> list[str]:
 def innermost_frames(stack: str) -> str:
     """The innermost calls of a stack, in one line."""
     lines = [line.strip() for line in stack.splitlines() if line.strip().startswith("File ")]
-    return " <- ".join(lines[:FRAMES]) or "no stack available"
+    return " <- ".join(lines[:FRAMES]) or "a place that is not known (no stack)"

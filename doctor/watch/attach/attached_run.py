@@ -16,7 +16,8 @@ from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS, FailureKind
 from doctor.engine.smoke_summary import Backend
 from doctor.smoke.model import Failure, Layout, RankPlacement, SmokePlan, SmokeRun
-from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST, rank_names
+from doctor.smoke.rank_names import rank_names
+from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST
 from doctor.smoke.results.to_facts import fact_outputs
 from doctor.watch.attach.odd_ranks import JobFinding, OddRank, SeenRank
 from doctor.watch.attach.rank_activity import Kind
@@ -92,7 +93,8 @@ def attached_run(
         steps=1,
     )
     sentences = [*job.notes, *main.notes, *hints, *_groups(job, failures), *others, *notes]
-    seen_text = f"{main.job}: {len(main.ranks)} process{'es' * (len(main.ranks) != 1)} seen"
+    count = len(main.ranks)
+    seen_text = f"{main.job}: {count} processes seen" if count != 1 else f"{main.job}: 1 process seen"
     run = SmokeRun(
         plan=plan,
         failures=failures,

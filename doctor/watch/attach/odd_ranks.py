@@ -94,8 +94,8 @@ def find_odd(reports: Mapping[str, HostReport]) -> list[JobFinding]:
 def _job_name(rank: ProcessReport) -> str:
     if rank.rank is None:
         return "processes without a rank"
-    names = {"SLURM_JOB_ID": "Slurm job", "MASTER_PORT": "master port", "MS_SCHED_PORT": "scheduler port"}
-    parts = [f"{text} {rank.job[name]}" for name, text in names.items() if name in rank.job]
+    names = {"SLURM_JOB_ID": "Slurm job {}", "MASTER_PORT": "master port {}", "MS_SCHED_PORT": "scheduler port {}"}
+    parts = [text.format(rank.job[name]) for name, text in names.items() if name in rank.job]
     return ", ".join([*parts, f"{rank.world or '?'} ranks"])
 
 
@@ -250,7 +250,7 @@ def unseen_notes(reports: Mapping[str, HostReport]) -> list[str]:
     for host, report in reports.items():
         for user, count in report.hidden.items():
             notes.append(
-                f"{host}: {count} Python process{'es' * (count != 1)} of {user} may not be read, and may be ranks: "
+                f"{host}: {count} Python processes of {user} may not be read, and may be ranks: "
                 "expected root (--sudo), or that user"
             )
         limited = report.ptrace_scope > (2 if report.root else 0)

@@ -118,8 +118,7 @@ def _by_call(looks: list[Look], seconds: float) -> tuple[Kind, str]:
     if last.call == "recv" and last.file.endswith("socket"):
         return "wait", "waits for bytes from a socket, as of the job's store"
     if last.call in ("read", "write", "open", "lock", "sync", "stat", "recv", "accept", "connect"):
-        of = f" of {last.file}" if last.file else ""
-        return "file", f"is blocked in {last.call}{of}"
+        return "file", f"is blocked in {last.call} of {last.file}" if last.file else f"is blocked in {last.call}"
     return "unknown", f"is in {last.call}" if last.call != "?" else "cannot be read"
 
 

@@ -12,8 +12,8 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.smoke.rank_names import rank_names
 from doctor.smoke.rendezvous.link import LeaderListener, Member, leader_ports, listening_address
-from doctor.smoke.rendezvous.roll_call import rank_names
 from doctor.watch.fleet.host_clock import HostClock
 from doctor.watch.fleet.meeting import Meeting
 from doctor.watch.fleet.messages import PROTOCOL, FleetOrder, FleetVerdict, HostNews, RankNews

@@ -110,10 +110,10 @@ def wrap_mindspore_init(original, groups):
             return original(*args, **kwargs)
         try:
             environ = os.environ
-            words = environ.get("RANK_ID") or environ.get("MS_NODE_ID") or ""
+            number = environ.get("RANK_ID") or environ.get("MS_NODE_ID") or ""
             count = environ.get("MS_WORKER_NUM") or environ.get("RANK_SIZE") or ""
             address = "%s:%s" % (environ.get("MS_SCHED_HOST", ""), environ.get("MS_SCHED_PORT", ""))
-            start_recording(int(words) if words.isdigit() else -1, int(count) if count.isdigit() else -1, address)
+            start_recording(int(number) if number.isdigit() else -1, int(count) if count.isdigit() else -1, address)
         except Exception as error:
             stop_recording("%s: %s" % (type(error).__name__, error))
         try:

@@ -1,0 +1,89 @@
+"""Which playbooks of a host's plan depend on which earlier ones, and wait where one of these fails. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from doctor.fix.select import ReadyStep, Treatment, placeholder_values, same_action
+from doctor.remedy.playbook import fill_step
+
+Dependences = dict[str, dict[str, str]]
+"""For a playbook the earlier ones that it depends on, each with the reason."""
+
+
+def find_dependences(
+    host: str, treatments: Sequence[Treatment], ready_steps: Sequence[ReadyStep], changed_files: Sequence[Sequence[str]]
+) -> Dependences:
+    """What must not begin on a host where an earlier playbook of its plan has failed.
+
+    ``changed_files``: for each step the files that it changes here, or that its playbook's commands change: paths and
+    patterns.
+
+    A playbook depends on an earlier one if both change one file, if both treat one check, if the earlier one makes a
+    step for both, or if a check that it treats declares (``follows_from``) that the earlier one's may hold the cause of
+    its findings.
+    """
+    order = list(dict.fromkeys(ready_step.playbook.name for ready_step in ready_steps))
+    files: dict[str, dict[str, None]] = {name: {} for name in order}
+    for ready_step, paths in zip(ready_steps, changed_files, strict=True):
+        files[ready_step.playbook.name].update(dict.fromkeys(paths))
+    dependences: Dependences = {}
+    for at, name in enumerate(order):
+        for earlier in order[:at]:
+            reason = _reason(files[earlier], files[name], *_checks_and_causes(treatments, earlier, name))
+            reason = reason or _shared_step(host, treatments, ready_steps, earlier, name)
+            if reason:
+                dependences.setdefault(name, {})[earlier] = reason
+    return dependences
+
+
+def held_reason(name: str, dependences: Mapping[str, Mapping[str, str]], failed: Mapping[str, str]) -> str:
+    """Why a playbook waits, now that those of ``failed`` have failed or wait themselves; empty where it need not.
+
+    >>> held_reason("b", {"b": {"a": "both change /etc/hosts"}}, {"a": "it ended with 1"})
+    'a was not applied, and both change /etc/hosts'
+    >>> held_reason("b", {"b": {"a": "both change /etc/hosts"}}, {"c": "it ended with 1"})
+    ''
+    """
+    return next(
+        (
+            f"{earlier} was not applied, and {reason}"
+            for earlier, reason in dependences.get(name, {}).items()
+            if earlier in failed
+        ),
+        "",
+    )
+
+
+def _checks_and_causes(treatments: Sequence[Treatment], earlier: str, later: str) -> tuple[list[str], list[str]]:
+    """The checks that both treat, and those of the earlier one that may hold the cause of the later one's findings."""
+    checks = {treatment.check: None for treatment in treatments if treatment.playbook.name == earlier}
+    members = [treatment for treatment in treatments if treatment.playbook.name == later]
+    shared = [treatment.check for treatment in members if treatment.check in checks]
+    return shared, [cause for treatment in members for cause in treatment.causes if cause in checks]
+
+
+def _shared_step(
+    host: str, treatments: Sequence[Treatment], ready_steps: Sequence[ReadyStep], earlier: str, later: str
+) -> str:
+    """The step of both that is made once, as one of the earlier one."""
+    earlier_steps = [ready_step for ready_step in ready_steps if ready_step.playbook.name == earlier]
+    for treatment in treatments:
+        for step in treatment.playbook.steps if treatment.playbook.name == later else ():
+            filled = fill_step(step, placeholder_values(treatment.finding, host))
+            later_step = ReadyStep(treatment.playbook, step, filled)
+            if not step.keep and not step.manual and any(same_action(later_step, other) for other in earlier_steps):
+                return f"both do “{filled.say}”"
+    return ""
+
+
+def _reason(
+    earlier_files: Mapping[str, None], files: Mapping[str, None], checks: Sequence[str], causes: Sequence[str]
+) -> str:
+    for file in files:
+        if any(fnmatchcase(file, other) or fnmatchcase(other, file) for other in earlier_files):
+            return f"both change {file}"
+    if checks:
+        return f"both treat {checks[0]}"
+    return f"{causes[0]} may be the cause of what it treats" if causes else ""

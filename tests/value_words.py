@@ -1,0 +1,56 @@
+"""Texts for people that are no sentences of a module: single words of findings, what playbooks print of a reboot.
+
+`tests.value_texts` takes sentences alone. A word such as ``accepted`` behind "expected" is a text for people, too: a
+new one has to be translated, or to be named in `FOREIGN`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from doctor.config.toml_compat import loads
+
+SHOWN = {"observed", "expected", "way", "address"}
+"""Values that reports show behind a label, or within the message."""
+FOREIGN = {
+    *("tsc", "performance", "on", "off", "hard", "completed", "netdetect", "address", "netmask", "gateway"),
+    *("batch", "accumulation", "pipeline", "workers", "nodes", "weight", "expert", "fsdp", "deepspeed", "streaming"),
+    *("quantization", "finetuning", "rank", "device", "tensor", "model", "data"),
+}
+"""Values of the kernel, options of launchers and keys of configuration files, as these write them."""
+_WORD = re.compile(r"[a-z]{2,}(?:-[a-z]+)?")
+
+
+def value_words(checks: Path) -> Iterator[str]:
+    """The words that checks give to findings, without those of `FOREIGN`."""
+    for path in sorted(checks.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
+                yield from (word for keyword in node.keywords if keyword.arg in SHOWN for word in _words(keyword.value))
+
+
+def boot_texts(playbooks: Path) -> Iterator[str]:
+    """Why a change is lost at a reboot: what the tests of playbooks print; a shell's variables are ``{0}``, ``{1}``."""
+    for path in sorted(playbooks.glob("*.toml")):
+        for _, text in _PRINTED.findall(loads(path.read_text("utf-8")).get("survives", "")):
+            for number, variable in enumerate(dict.fromkeys(_VARIABLE.findall(text))):
+                text = text.replace(variable, f"{{{number}}}")
+            yield text.replace("\\`", "`")
+
+
+_VARIABLE = re.compile(r"\$\w+(?:/\$\w+)*")
+_PRINTED = re.compile(r"""echo\s+(["'])((?:\\.|(?!\1).)*)\1\s*(?:;\s*|\n\s*)exit 1""")
+
+
+def _words(value: ast.expr) -> Iterator[str]:
+    """The words that an expression can be, or that can stand in a list or mapping of it."""
+    if isinstance(value, ast.Constant):
+        if isinstance(value.value, str) and _WORD.fullmatch(value.value) and value.value not in FOREIGN:
+            yield value.value
+    elif isinstance(value, (ast.IfExp, ast.BoolOp, ast.List, ast.Tuple, ast.Set)):
+        for part in ast.iter_child_nodes(value):
+            if isinstance(part, ast.expr):
+                yield from _words(part)

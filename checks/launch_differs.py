@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from doctor import ERROR, Finding, Skip, check
 from doctor.facts.names import is_address, normalize_host
 from doctor.job import LaunchConfig
-from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE
+from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE, TORCH_DEBUG
 
 
 @check(severity=ERROR, area="ranks")
@@ -14,32 +14,37 @@ def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
     ## Why it matters
     Ranks with another MASTER_ADDR or MASTER_PORT wait for a store that no rank opens; with another WORLD_SIZE the store
     waits for ranks that do not exist. Ranks with another NCCL_ALGO, NCCL_PROTO or HCCL_OP_EXPANSION_MODE run another
-    algorithm, and each waits for a message that no other sends. Either way the job hangs until a timeout of minutes.
+    algorithm, and each waits for a message that no other sends. With TORCH_DISTRIBUTED_DEBUG=DETAIL, torch makes a
+    second group that compares each collective, and a rank waits in it for others that never join. Either way the job
+    hangs until a timeout of minutes.
 
     ## What to do
     Set {variable} once, where the job is launched, and pass it on to all hosts: a line in one host's ~/.bashrc, or an
     `export` that only the first host runs, overrides it there. On {host}: `printenv {variable}`.
 
     ## Source
-    PyTorch, environment variable initialization (MASTER_ADDR, MASTER_PORT, WORLD_SIZE); MindSpore documentation,
-    dynamic cluster (MS_SCHED_HOST, MS_SCHED_PORT, MS_WORKER_NUM); NCCL documentation, environment variables
-    (NCCL_ALGO and NCCL_PROTO must be equal on all ranks), and its issue 969; HCCL documentation, the variables of
-    algorithm, expansion and transport. Only `doctor merge` has the environment of each host's job: it cannot be read
-    over SSH. On the master itself the address may be localhost, as the PyTorch operator of Kubernetes sets it.
+    PyTorch, environment variable initialization (MASTER_ADDR, MASTER_PORT, WORLD_SIZE), and
+    torch/distributed/distributed_c10d.py (_create_process_group_wrapper); MindSpore documentation, dynamic cluster
+    (MS_SCHED_HOST, MS_SCHED_PORT, MS_WORKER_NUM); NCCL documentation, environment variables (NCCL_ALGO and NCCL_PROTO
+    must be equal on all ranks), and its issue 969; HCCL documentation, the variables of algorithm, expansion and
+    transport. Only `doctor merge` has the environment of each host's job: it cannot be read over SSH. On the master
+    itself the address may be localhost, as the PyTorch operator of Kubernetes sets it.
     """
     if not launch.env_by_host:
         raise Skip("only `doctor node` reads each host's own environment")
     for variable in (*JOB_WIDE, *EQUAL_EVERYWHERE):
         hosts_by_value: dict[str, list[str]] = defaultdict(list)
         for host, environ in launch.env_by_host.items():
-            hosts_by_value[_normalized(environ.get(variable, ""))].append(host)
+            hosts_by_value[_normalized(variable, environ.get(variable, ""))].append(host)
         if variable.endswith(("_ADDR", "_HOST")):
             _drop_master(hosts_by_value)
         if len(hosts_by_value) > 1:
             yield from _findings(variable, hosts_by_value)
 
 
-def _normalized(value: str) -> str:
+def _normalized(variable: str, value: str) -> str:
+    if variable == TORCH_DEBUG:  # the other levels only print
+        return "DETAIL" if value.upper() == "DETAIL" else ""
     return normalize_host(value) if is_address(value) else value.lower().partition(".")[0]
 
 

@@ -235,7 +235,7 @@ _SENTENCE_END = re.compile(r"(?<=[a-z).%]\.) (?=[A-Z]|\S+: )")
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _NAME = re.compile(
-    r"\S+(?: \S*\d\S*)?|(?:ranks? )?\d[\d, -]*: \w+ #\d+ \([^()]*\)|[a-z]+(?: [a-z]+)?: [A-Z]\w*", re.ASCII
+    r"\S+(?: [^\s\d]*\d\S*)?|(?:ranks? )?\d[\d, -]*: \w+ #\d+ \([^()]*\)|[a-z]+(?: [a-z]+)?: [A-Z]\w*", re.ASCII
 )
 """What stands in an enumeration as it is: one word, or one with a number; a rank's call; a field of a tool."""
 _PLACE = re.compile(r" \((?:([\w.<>]+) at ([^\s()]+:\d+)|(pid \d+))\)\Z", re.ASCII)

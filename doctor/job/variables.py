@@ -63,6 +63,7 @@ RANK_NUMBERS = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RA
 VISIBLE_DEVICES = ("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """The devices of a host that its processes may use."""
 
+TORCH_DEBUG = "TORCH_DISTRIBUTED_DEBUG"
 EQUAL_EVERYWHERE = (
     "NCCL_ALGO",
     "NCCL_PROTO",
@@ -95,6 +96,7 @@ EQUAL_EVERYWHERE = (
     "GLOO_DEVICE_TRANSPORT",
     "MS_ENABLE_LCCL",
     "MS_ENABLE_RECOVERY",
+    TORCH_DEBUG,
 )
 """Settings by which ranks agree on algorithm, transport and message sizes: where they differ, ranks wait for ever."""
 

@@ -59,3 +59,10 @@ def test_the_master_alone_may_look_for_itself() -> None:
 def test_settings_that_ranks_must_share() -> None:
     outcome = judged(w1={"NCCL_ALGO": "Ring"}, w2={"NCCL_ALGO": "Ring"}, w3={"NCCL_ALGO": "Tree"})
     assert [one.hosts for one in outcome.findings] == [("w3",)]
+
+
+def test_detailed_debugging_that_one_host_alone_has() -> None:
+    """torch's second group, which compares the collectives, waits for ranks that do not make it."""
+    outcome = judged(w1={}, w2={"TORCH_DISTRIBUTED_DEBUG": "detail"}, w3={"TORCH_DISTRIBUTED_DEBUG": "INFO"})
+    assert [one.hosts for one in outcome.findings] == [("w2",)]
+    assert judged(w1={}, w2={"TORCH_DISTRIBUTED_DEBUG": "INFO"}, w3={"TORCH_DISTRIBUTED_DEBUG": "OFF"}).findings == ()

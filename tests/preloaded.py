@@ -201,10 +201,12 @@ def load() -> None:
         if not module.name.startswith(SENT) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     for check in importlib.import_module("doctor.engine.catalog").load_checks():
+        assert check.claim
         for fact in check.facts:
             if fact.probe.function is not None:
                 importlib.import_module("doctor.collect.protocol").function_source(fact.probe.function)
     importlib.import_module("doctor.engine.deferred_check").deferred_checks()
+    importlib.import_module("doctor.job.documented_variables").intended_name("HCCL_TIMEOUT")
     importlib.import_module("doctor.remedy.catalog").load_playbooks()
     importlib.import_module("doctor.remedy.fixable").fixable_checks()
 

@@ -195,15 +195,20 @@ def _end(owner: int, requests: socket.socket, server: subprocess.Popen[bytes]) -
 
 
 def load() -> None:
-    """Imports every module of doctor that runs in the controller, and the checks with what they need to know."""
+    """Imports every module of doctor that runs in the controller, and reads the checks and playbooks."""
     doctor = importlib.import_module("doctor")
     for module in pkgutil.walk_packages(doctor.__path__, "doctor."):
         if not module.name.startswith(SENT) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     for check in importlib.import_module("doctor.engine.catalog").load_checks():
+        assert check.claim
         for fact in check.facts:
             if fact.probe.function is not None:
                 importlib.import_module("doctor.collect.protocol").function_source(fact.probe.function)
+    importlib.import_module("doctor.engine.deferred_check").deferred_checks()
+    importlib.import_module("doctor.job.documented_variables").intended_name("HCCL_TIMEOUT")
+    importlib.import_module("doctor.remedy.catalog").load_playbooks()
+    importlib.import_module("doctor.remedy.fixable").fixable_checks()
 
 
 def serve(requests: socket.socket) -> list[str]:

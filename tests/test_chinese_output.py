@@ -91,7 +91,7 @@ def output(words: tuple[str, ...], encoding: str, folder: Path) -> str:
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LC_ALL": "zh_CN", "PYTHONIOENCODING": encoding}
     argv = [sys.executable, "-m", "doctor", *real]
     done = preloaded.run(argv, own_server=True, env=environment, cwd=folder, capture_output=True, timeout=60)
-    text = (done.stdout + done.stderr).decode(encoding)
+    text: str = (done.stdout + done.stderr).decode(encoding)
     assert "Traceback" not in text
     return text
 

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from doctor.engine.bundled import bundled_path
+from doctor.engine.bundled import bundled_check_paths, bundled_path
 
 if TYPE_CHECKING:
     from doctor.engine.areas import HasArea, HasAreaT
@@ -60,9 +60,11 @@ _load_once = cache(_load)
 
 def check_files(extra: Sequence[Path] = ()) -> Iterator[tuple[Path, str]]:
     """The files that checks are in, each with the package that it is loaded into."""
-    for number, folder in enumerate([bundled_folder("checks"), *extra]):
+    for file in bundled_check_paths():
+        yield Path(file), "doctor.checks"
+    for number, folder in enumerate(extra, 1):
         for path in sorted(folder.glob("[a-z]*.py")):
-            yield path, f"doctor.site{number}" if number else "doctor.checks"
+            yield path, f"doctor.site{number}"
 
 
 def load_checks(extra: Sequence[Path] = ()) -> list[Check]:

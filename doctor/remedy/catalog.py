@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 from doctor.config.toml_compat import toml_files
@@ -22,17 +23,25 @@ def load_playbooks(folders: Sequence[Path] = (), checks: Sequence[Path] = ()) ->
 
     Raises: PlaybookError for a file that breaks the rules, or a name that is there twice.
     """
-    checks_by_name = check_files_by_name(checks)
-    bundled_checks = check_files_by_name()
-    playbooks: dict[str, Playbook] = {}
-    bundled = bundled_folder("playbooks")
-    for path in (path for folder in (bundled, *folders) for path in _playbook_files(folder)):
-        playbook = read_playbook(path, checks_by_name, bundled_checks if path.parent == bundled else ())
+    read = _read_bundled if checks else _read_bundled_once
+    playbooks = {playbook.name: playbook for playbook in read(bundled_folder("playbooks"), tuple(checks))}
+    checks_by_name = check_files_by_name(checks) if folders else {}
+    for path in (path for folder in folders for path in _playbook_files(folder)):
+        playbook = read_playbook(path, checks_by_name)
         if playbook.name in playbooks:
             first_path = file_name(Path(playbooks[playbook.name].path))
             raise PlaybookError(f"{file_name(path)}:1: {playbook.name} is already defined in {first_path}")
         playbooks[playbook.name] = playbook
     return list(playbooks.values())
+
+
+def _read_bundled(folder: Path, checks: tuple[Path, ...]) -> tuple[Playbook, ...]:
+    """Those of this program. Raises: PlaybookError."""
+    checks_by_name, bundled_checks = check_files_by_name(checks), check_files_by_name()
+    return tuple(read_playbook(path, checks_by_name, bundled_checks) for path in _playbook_files(folder))
+
+
+_read_bundled_once = cache(_read_bundled)
 
 
 def _playbook_files(folder: Path) -> list[Path]:

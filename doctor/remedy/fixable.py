@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,12 @@ def fixable_checks(folder: Path | None = None) -> frozenset[str]:
 
     An invalid file is skipped here; `doctor fix` reports what is wrong with it.
     """
+    return _checks_treated(folder) if folder else _bundled(bundled_folder("playbooks"))
+
+
+def _checks_treated(folder: Path) -> frozenset[str]:
     checks: set[str] = set()
-    for path in (folder or bundled_folder("playbooks")).glob("*.toml"):
+    for path in folder.glob("*.toml"):
         try:
             playbook = loads(path.read_text("utf-8"))
         except (OSError, ValueError):
@@ -23,6 +28,9 @@ def fixable_checks(folder: Path | None = None) -> frozenset[str]:
         if _applies_by_default(playbook):
             checks.update(name for name in playbook.get("treats", ()) if isinstance(name, str))
     return frozenset(checks)
+
+
+_bundled = cache(_checks_treated)
 
 
 def _applies_by_default(playbook: dict[str, Any]) -> bool:

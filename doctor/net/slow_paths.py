@@ -331,16 +331,21 @@ def _slow_pairs(figure: _Figure, excluded: set[int]) -> Iterator[tuple[SlowPath,
     series = {name: dict(paths) if bursts else _polished(paths) for name, paths in rest.items() if len(paths) >= 3}
     ranked = {name: sorted(logs[0] for logs in paths.values()) for name, paths in series.items()}
     least = math.log(LEAST_RATIO[figure.figure][1])
-    slow: dict[Path, tuple[float, list[float]]] = {}
+    slower: dict[Path, tuple[float, list[float]]] = {}
+    slow: set[Path] = set()
     for path in figure.paths:
         logs = [(name, log) for name, paths in series.items() for log in paths.get(path, ())]
-        if logs and min(log for _, log in logs) >= least / 2 and median(log for _, log in logs) >= least:
-            shares = [_upper_share(ranked[name], log) for name, log in logs]
-            if figure.matters([path]):
-                slow[path] = (median(log for _, log in logs), shares)
-    for kind, hosts, way, paths in _places(figure, slow, excluded, whole_hosts=bursts):
-        shares = [share for path in paths for share in slow[path][1]]
-        ratio = math.exp(sum(slow[path][0] for path in paths) / len(paths))
+        middle = median(log for _, log in logs) if logs else 0.0
+        if middle >= least / 2:
+            slower[path] = (middle, [_upper_share(ranked[name], log) for name, log in logs])
+        if middle >= least and min(log for _, log in logs) >= least / 2:
+            slow.add(path)
+    more = {path: middle for path, (middle, _) in slower.items()} if bursts else {}
+    for kind, hosts, way, paths in _places(figure, slow, excluded, more):
+        if not figure.matters(paths):
+            continue
+        shares = [share for path in paths for share in slower[path][1]]
+        ratio = math.exp(sum(slower[path][0] for path in paths) / len(paths))
         value = figure.middle(paths)
         peer_value = value * ratio if figure.figure in RATES else value / ratio
         chance = min(1.0, max(shares) ** len(shares) * figure.tests)
@@ -348,14 +353,31 @@ def _slow_pairs(figure: _Figure, excluded: set[int]) -> Iterator[tuple[SlowPath,
 
 
 def _places(
-    figure: _Figure, slow: Collection[Path], excluded: set[int], *, whole_hosts: bool
+    figure: _Figure, slow: Collection[Path], excluded: set[int], more: Mapping[Path, float]
 ) -> Iterator[tuple[PlaceKind, tuple[int, ...], Way, tuple[Path, ...]]]:
-    """What the slow paths have in common: each once, as a host with all of its paths, a link, or a direction."""
-    remaining = set(slow)
-    for host in figure.hosts if whole_hosts else ():
-        rest = [path for path in figure.paths if not excluded & set(path)]
-        sides = [tuple(path for path in rest if path[side] == host) for side in (0, 1)]
-        full = [len(side) >= LEAST_PATHS_OF_HOST and remaining.issuperset(side) for side in sides]
+    """What the slow paths have in common: each once, as a host with all of its paths, a link, or a direction.
+
+    ``more``: of paths that are slower than most, by how much, where those of a host are to be taken together. They are
+    the host's when all of one side are among them, and their middle one is slow enough for a host: the losses of
+    each vary too much for every path to be slow by itself.
+    """
+    remaining, least = set(slow), math.log(LEAST_RATIO[figure.figure][0])
+    rest = [path for path in figure.paths if not excluded & set(path)]
+    sides_by_host = {
+        host: [tuple(path for path in rest if path[side] == host) for side in (0, 1)]
+        for host in (figure.hosts if more else ())
+    }
+    # The host with the most slow paths first: those that it explains are no other host's.
+    for host, sides in sorted(
+        sides_by_host.items(), key=lambda item: -sum(more.get(p, 0.0) for s in item[1] for p in s)
+    ):
+        full = [
+            len(side) >= LEAST_PATHS_OF_HOST
+            and all(path in more for path in side)
+            and median(more[path] for path in side) >= least
+            and bool(remaining & {*side})
+            for side in sides
+        ]
         if any(full):
             paths = tuple(path for side, is_full in zip(sides, full, strict=True) if is_full for path in side)
             remaining.difference_update(paths)

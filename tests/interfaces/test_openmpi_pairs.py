@@ -48,6 +48,7 @@ ROWS = [
     ("--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eno7", SETTING),
     ("--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include lo", REACH),
     ("--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include docker0", REACH),
+    ("--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include virbr7", SETTING),
 ]
 
 
@@ -63,7 +64,10 @@ def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
         made.enter(host, "umask 077 && cat >/root/.ssh/id_ed25519", input=key)
         made.enter(host, "cat >/tmp/program.py", input=PROGRAM)
         made.enter(
-            host, "ip link add docker0 type bridge; ip addr add 172.17.0.1/16 dev docker0; ip link set docker0 up"
+            host,
+            "ip link add docker0 type bridge; ip addr add 172.17.0.1/16 dev docker0; ip link set docker0 up; "
+            "ip link add link eth0 name virbr7 type macvlan mode bridge; ip link set virbr7 up; "
+            "ip addr add 10.71.0.${HOSTNAME##*0}/24 dev virbr7",
         )
     return made
 

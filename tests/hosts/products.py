@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.facts.npu_transcripts import TABLES, text_of
-from tests.hosts.gpu import DRIVER, EMULATED, GPU, RDMA, SYSTEMCTL
+from tests.hosts.gpu import CAN_LOCK_ALL, DRIVER, EMULATED, GPU, RDMA, SYSTEMCTL
 from tests.hosts.npu import npu_host
 from tests.hosts.testbed import Overrides, merge
 
@@ -257,4 +257,4 @@ def _adapters(sort: str, index: int) -> Overrides:
             files[f"{port}/gid_attrs/types/{gid}"] = f"{version}\n"
             if is_ethernet:
                 files[f"{port}/gid_attrs/ndevs/{gid}"] = f"{interface}\n"
-    return {"files": files, "limits": {"memlock": [-1, -1]}}
+    return {"files": files, "limits": {"memlock": [-1, -1]} if CAN_LOCK_ALL else {}}

@@ -166,7 +166,8 @@ def _of_daemons(
     """The faults of the hosts that others connect to: mpirun's, taken for the first, and those within its tree.
 
     A daemon listens at all addresses, and announces those of its list. Each connects to the one above it, of up to 64
-    others to mpirun's; with 4.1 from any address, with 5 from one of its own list. Sources: Open MPI 4.1,
+    others to mpirun's; with 4.1 from any address, with 5 from one of its own list (measured: 4.1.4 and 5.0.11, where
+    mpirun hangs). Sources: Open MPI 4.1,
     ``orte/mca/oob/tcp`` (``oob_tcp_component.c``, ``oob_tcp_listener.c``) and ``orte/mca/routed/radix``; PRRTE,
     ``src/rml/oob`` (``oob_tcp_connection.c``: ``bind``) and ``src/rml/routed_radix.c``.
 

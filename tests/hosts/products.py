@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tests.facts.npu_transcripts import TABLES, text_of
 from tests.hosts.gpu import CAN_LOCK_ALL, DRIVER, EMULATED, GPU, RDMA, SYSTEMCTL
-from tests.hosts.npu import npu_host
+from tests.hosts.npu import DEVICES, Family, npu_host
 from tests.hosts.testbed import Overrides, merge
 
 RECORDED = Path(__file__).parents[1] / "facts" / "recorded" / "nvidia_smi_reports.json"
@@ -52,6 +52,12 @@ KERNELS = {
     "debian": "6.1.0-28-amd64",
 }
 SPEEDS = ("1000", "10000", "25000", "100000", "-1")
+PARTS: dict[str, tuple[Family, tuple[int, ...]]] = {
+    "part of A1": ("A1", (4, 5)),
+    "part of A2": ("A2", (4, 5)),
+    "part of A3": ("A3", (6, 7, 8, 9)),
+}
+"""Containers with some of the host's NPUs: the family, and their numbers."""
 CARDS = ("none", "RoCE", "InfiniBand", "HiSilicon RoCE", "bonded RoCE")
 
 
@@ -59,7 +65,7 @@ class Product(NamedTuple):
     """What a healthy host is."""
 
     accelerator: str
-    """A key of `NPUS` or `GPUS`, "310P", "part of A2" (a container), or "" for none."""
+    """A key of `NPUS`, `GPUS` or `PARTS`, "310P", or "" for none."""
     rdma: str
     """One of `CARDS`."""
     distribution: str
@@ -70,9 +76,17 @@ class Product(NamedTuple):
 
 def choose_product(choose: random.Random) -> Product:
     """One product."""
-    accelerator = choose.choice([*NPUS, *NPUS, *GPUS, *GPUS, "310P", "part of A2", "part of A2", "", ""])
-    rdma = "none" if accelerator in NPUS or accelerator in ("310P", "part of A2") else choose.choice(CARDS)
+    accelerator = choose.choice([*NPUS, *NPUS, *GPUS, *GPUS, *PARTS, "310P", "", ""])
+    rdma = "none" if accelerator in (*NPUS, *PARTS, "310P") else choose.choice(CARDS)
     return Product(accelerator, rdma, choose.choice(list(KERNELS)), choose.choice(SPEEDS))
+
+
+def npu_family(product: Product) -> str:
+    """A1 to A5, or 310P; empty without NPUs."""
+    if product.accelerator in PARTS:
+        return PARTS[product.accelerator][0]
+    own = {"310P": "310P"} | {name: str(options["family"]) for name, options in NPUS.items()}
+    return own.get(product.accelerator, "")
 
 
 def product_host(product: Product, index: int) -> Overrides:
@@ -81,10 +95,10 @@ def product_host(product: Product, index: int) -> Overrides:
         own = npu_host(host_index=index, **NPUS[product.accelerator])
     elif product.accelerator in GPUS:
         own = _gpus(product.accelerator)
+    elif product.accelerator == "310P":
+        own = _inference()
     else:
-        own = {"310P": _inference, "part of A2": _container, "": dict}[product.accelerator](
-            *([index] if product.accelerator == "part of A2" else [])
-        )
+        own = _container(product.accelerator, index) if product.accelerator else {}
     return merge(own, _adapters(product.rdma, index), _system(product))
 
 
@@ -100,12 +114,13 @@ def _system(product: Product) -> Overrides:
     return {"files": files, "sysctl": {"kernel.osrelease": KERNELS[product.distribution], "kernel.numa_balancing": 0}}
 
 
-def _container(index: int) -> Overrides:
-    """A container with two NPUs of eight: all are on the bus, npu-smi lists those that it was given."""
-    own = npu_host("A2", index)
-    for device in (*range(4), 6, 7):
+def _container(accelerator: str, index: int) -> Overrides:
+    """All NPUs are on the bus; device files and npu-smi are those of the container's own."""
+    family, numbers = PARTS[accelerator]
+    own = npu_host(family, index)
+    for device in set(range(DEVICES[family])) - set(numbers):
         del own["devices"][f"davinci{device}"]
-        own["files"][f"/run/npu/{device}/gone"] = ""
+        own["files"][f"/run/npu/{device}/elsewhere"] = ""
     own["files"]["/.dockerenv"] = ""
     return own
 
@@ -115,7 +130,9 @@ def _inference() -> Overrides:
     table = next(table for table in TABLES if table.source == "4750576588")
     (card,) = table.cards
     second = card._replace(npu=32, device=1, bus="0000:05:00.0")
-    mapping = "\tNPU ID                         Chip ID                        Chip Logic ID                  Chip Name\n"
+    mapping = (
+        "\tNPU ID                         Chip ID                        Chip Logic ID                  Chip Name\n"
+    )
     mapping += "".join(
         f"\t{npu:<31}0                              {logic:<31}Ascend 310P3\n"
         f"\t{npu:<31}1                              -                              Mcu\n"
@@ -126,10 +143,8 @@ def _inference() -> Overrides:
     listed += "\tChip Count                     : 1\n\n"
     health = "\tHealth Status                  : OK\n\tError Code                     : NA\n"
     health += "\tError Information              : NA\n"
-    errors = "".join(
-        f"\tDDR {name:<36} : 0\n" for name in ("Single Bit Error Count", "Double Bit Error Count")
-    )
-    tool = f"""#!/bin/sh
+    errors = "".join(f"\tDDR {name:<36} : 0\n" for name in ("Single Bit Error Count", "Double Bit Error Count"))
+    tool = """#!/bin/sh
 # EMULATED npu-smi of a host with 310P cards: a table that a real one printed, and another card beside.
 at=/run/npu-smi
 case "$*" in
@@ -144,7 +159,9 @@ esac
 """
     own = npu_host("A2", 0, devices=2)
     kept = {path: text for path, text in own["files"].items() if path.startswith(("/usr/local/dcmi", "/etc/ascend"))}
-    kept |= {path: text for path, text in own["files"].items() if re.match(r"/usr/local/Ascend/(driver/(v|lib)|fi)", path)}
+    kept |= {
+        path: text for path, text in own["files"].items() if re.match(r"/usr/local/Ascend/(driver/(v|lib)|fi)", path)
+    }
     for number in range(2):
         pci = f"/sys/bus/pci/devices/0000:0{4 + number}:00.0"
         kept |= {f"{pci}/vendor": "0x19e5\n", f"{pci}/device": "0xd500\n", f"{pci}/class": "0x120000\n"}
@@ -170,6 +187,8 @@ def _gpus(accelerator: str) -> Overrides:
     text = REPORTS.get(source, "")
     found = re.search(r"<driver_version>(.*?)</driver_version>", text)
     driver = found[1] if found else DRIVER
+    # The open modules, which a careful administrator takes where there are some, export memory as dma-buf.
+    module = "Open Kernel Module for x86_64" if int(driver.partition(".")[0]) >= 515 else "x86_64 Kernel Module"
     head = f'<?xml version="1.0" ?>\n<nvidia_smi_log>\n<driver_version>{driver}</driver_version>\n'
     head += f"<cuda_version>12.4</cuda_version>\n<attached_gpus>{count}</attached_gpus>\n"
     files: dict[str, Any] = {"/run/gpu/head": head, "/dev/kmsg": "6,1,0,-;Linux version 5.15.0-1053-nvidia\n"}
@@ -199,7 +218,7 @@ def _gpus(accelerator: str) -> Overrides:
         "files": files,
         "path": path,
         "setup": "mount -t tmpfs none /proc/driver; mkdir -p /proc/driver/nvidia\n"
-        f"echo 'NVRM version: NVIDIA UNIX x86_64 Kernel Module  {driver}  Fri' >/proc/driver/nvidia/version\n",
+        f"echo 'NVRM version: NVIDIA UNIX {module}  {driver}  Fri' >/proc/driver/nvidia/version\n",
     }
 
 

@@ -149,9 +149,7 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
             elif interfaces.holder(launch.master_of(host)):
                 by_purpose[rendezvous] = launch.master_of(host)
         held = tuple(entry.address for entry in interfaces.addresses if not is_loopback(entry.address))
-        devices = devices_of(
-            device_addresses.get(host), adapters.get(host), launch.environ_of(host), pings.get(host)
-        )
+        devices = devices_of(device_addresses.get(host), adapters.get(host), launch.environ_of(host), pings.get(host))
         endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,), held, devices))
     schedule = schedule_for(options.mode, len(endpoints), len(ports), options.seed)
     subnets = [_subnet(fleet.interfaces[endpoint.host], general_of[endpoint.host]) for endpoint in endpoints]

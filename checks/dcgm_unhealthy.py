@@ -1,11 +1,16 @@
+import re
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
+from doctor.facts.gpu import NvLinks
 from doctor.facts.vendor_tests import DcgmHealth
 
+EVIDENCE = ("links",)
+LINK_DOWN = re.compile(r"\bNvLink link [0-9]{1,3} is currently down\b", re.IGNORECASE)
 
-@check(severity=WARNING, area="devices")
-def dcgm_unhealthy(health: DcgmHealth) -> Iterator[Finding]:
+
+@check(severity=WARNING, area="devices", advisory=EVIDENCE)
+def dcgm_unhealthy(health: DcgmHealth, links: NvLinks | None) -> Iterator[Finding]:
     """DCGM's health watches report no problem.
 
     ## Why it matters
@@ -13,19 +18,24 @@ def dcgm_unhealthy(health: DcgmHealth) -> Iterator[Finding]:
     look at nvidia-smi shows a moment.
 
     ## What to do
-    On {host}: `dcgmi health -g 0 -c`, then `dcgmi diag -r 2` while no job runs. One report is known to be no fault:
-    NVLinks that are down on GPUs that have none.
+    On {host}: `dcgmi health -g 0 -c`, then `dcgmi diag -r 2` while no job runs.
 
     ## Source
     NVIDIA DCGM, `dcgmi health -c -j` (dcgmi/Health.cpp of github.com/NVIDIA/DCGM). It is left out where the host engine
-    does not run, or no watch is on. NVIDIA/NVSentinel issue 1481 for what is no fault. An IMEX daemon that does not run
-    is left out: single hosts need none, and on racks it is started with the job (NVSentinel issue 1471, DCGM issue
-    308); `imex-domain-not-up` asks it.
+    does not run, or no watch is on. NVLinks that are down on a PCIe card that has none in use are left out: DCGM
+    reports them where no bridge is (NVSentinel pull request 1481). An IMEX daemon that does not run is left out: single
+    hosts need none, and on racks it is started with the job (NVSentinel issue 1471, DCGM issue 308);
+    `imex-domain-not-up` asks it.
     """
     if health.overall == "Healthy":
         return
     by_device: dict[str, list[str]] = {}
-    problems = [problem for problem in health.problems if "IMEX daemon status" not in problem[2]]
+    bare = _without_links(links) if links else set()
+    problems = [
+        problem
+        for problem in health.problems
+        if "IMEX daemon status" not in problem[2] and not (problem[0] in bare and LINK_DOWN.search(problem[2]))
+    ]
     if health.problems and not problems:
         return
     for device, _, words in problems:
@@ -36,3 +46,8 @@ def dcgm_unhealthy(health: DcgmHealth) -> Iterator[Finding]:
         yield Finding(
             "DCGM: overall health is {observed}; expected {expected}", observed=health.overall, expected="Healthy"
         )
+
+
+def _without_links(links: NvLinks) -> set[str]:
+    """PCIe cards that have no link in use."""
+    return {f"GPU {gpu}" for gpu, count in links.active.items() if not count and "PCIe" in links.products.get(gpu, "")}

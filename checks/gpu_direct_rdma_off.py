@@ -1,12 +1,14 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.facts.gpu import GpuCards
+from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.rdma import RdmaPorts
 
+ADVICE = ("inventory",)
 
-@check(severity=WARNING, area="devices")
-def gpu_direct_rdma_off(cards: GpuCards, adapters: RdmaPorts) -> Iterator[Finding]:
+
+@check(severity=WARNING, area="devices", advisory=ADVICE)
+def gpu_direct_rdma_off(cards: GpuCards, adapters: RdmaPorts, inventory: GpuInventory | None) -> Iterator[Finding]:
     """Network adapters can read and write the memory of the GPUs.
 
     ## Why it matters
@@ -24,12 +26,15 @@ def gpu_direct_rdma_off(cards: GpuCards, adapters: RdmaPorts) -> Iterator[Findin
 
     ## Source
     NVIDIA, GPUDirect RDMA: nvidia-peermem, or dma-buf with the open kernel modules and Linux 5.12; NCCL User Guide,
-    NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE. Adapters of other vendors than NVIDIA are left out.
+    NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE. Adapters of other vendors than NVIDIA are left out, and GeForce GPUs:
+    GPUDirect RDMA is for data centre and professional GPUs alone.
     """
     if not any(device.type.startswith("MT") for device in adapters.devices):
         raise Skip("no RDMA adapter of NVIDIA")
     if not cards.pci or not cards.driver or cards.peermem is None:
         raise Skip("no GPU with a loaded driver")
+    if inventory and inventory.gpus and all("GeForce" in gpu.name for gpu in inventory.gpus):
+        raise Skip("GeForce GPUs cannot do it")
     if not cards.peermem and not cards.is_open_driver:
         yield Finding(
             "nvidia-peermem is not loaded, and the driver does not export memory as dma-buf",

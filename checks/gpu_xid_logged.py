@@ -32,7 +32,7 @@ def gpu_xid_logged(log: KernelLog) -> Iterator[Finding]:
             kind=event.kind,
             code=event.code,
             meaning=event.meaning,
-            device=event.device,
+            device=event.device or None,
             count=event.count,
             age=format_age(event.age),
             text=event.text,

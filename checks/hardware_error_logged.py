@@ -5,12 +5,13 @@ from doctor.facts.kernel_log import DAY, KernelLog, format_age
 
 ERRORS = {
     "uncorrected memory": r"mce: Uncorrected hardware memory error|EDAC \S+: [1-9][0-9]* UE |[Hh]ardware memory error"
-    r"|Memory failure: 0x[0-9a-f]+: recovery action for",
+    r"|Memory failure: 0x[0-9a-f]+: (?:recovery action for|already hardware poisoned)",
     "a machine check": r"\[Hardware Error\]: (CPU [0-9]+: Machine Check Exception|Uncorrected,|System Fatal)"
     r"|\[Hardware Error\]: CPU [0-9]+: Machine Check: [0-9a-f]+ Bank [0-9]+: [2367abef][0-9a-f]{15}\b",
     "an aborted access (Arm)": r"SError Interrupt on CPU ?[0-9]+|Internal error: synchronous external abort",
     "a fatal error reported by the firmware": r"\[Hardware Error\]: event severity: (fatal|recoverable)",
-    "an uncorrected PCIe error": r"AER: (Multiple )?Uncorrect\w+ .*error|severity=Uncorrect\w+",
+    "an uncorrected PCIe error": r"AER: (Multiple )?Uncorrect\w+ .*error|severity=Uncorrect\w+"
+    r"|AER: device recovery failed",
 }
 """Messages of arch/x86/kernel/cpu/mce, arch/arm64/kernel/traps.c, arch/arm64/mm/fault.c, mm/memory-failure.c,
 drivers/edac, drivers/firmware/efi/cper.c and drivers/pci/pcie/aer.c."""

@@ -7,7 +7,7 @@ from doctor.facts.interfaces import Interfaces, only_usable, usable_names
 from doctor.facts.names import HostNames
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_choice import SocketChoice
-from doctor.facts.socket_peers import FleetSockets, unreachable, unused_names
+from doctor.facts.socket_peers import FleetSockets, is_of_daemons, unreachable, unused_names
 from doctor.job import LaunchConfig
 from doctor.job.variables import HCCL_ADDRESS, MINDSPORE_ADDRESS, OPENMPI_INTERFACES
 
@@ -86,6 +86,8 @@ def interface_doubtful(
 
 def _container_bridges(fleet: FleetSockets) -> Iterator[tuple[str, SocketChoice]]:
     for choices in fleet.choices():
+        if is_of_daemons(choices):
+            continue  # interface-unreachable judges them
         errors = {one.host for one in unreachable(choices, fleet.interfaces)}
         for host, choice in choices.items():
             link = fleet.interfaces[host].link(choice.interface)

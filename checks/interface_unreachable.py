@@ -44,9 +44,11 @@ def interface_unreachable(
     one with the greater address connects, so that one host's loopback address does no harm among hosts of 10.0.0.0/8,
     and stops a job on 192.168.0.0/16; that is how this check judges Gloo. Gloo's own rule is judged on hosts without
     accelerators, that of NCCL and HCCL on hosts with theirs; TensorPipe's address is a warning, since only torch's RPC
-    takes it, and a job of Open MPI without MASTER_ADDR or a variable of Gloo is not judged by Gloo's rule. This verdict
-    can be wrong where a launch script sets the variables anew, or where policy routing (`ip rule`) leads to the other
-    hosts; with such rules it is unknown.
+    takes it, and a job of Open MPI without MASTER_ADDR or a variable of Gloo is not judged by Gloo's rule. Of
+    oob_tcp_if_include the host of mpirun is judged, taken for the first one, since the daemons of all others connect
+    to it (Open MPI 4.1, `orte/mca/oob/tcp`; PRRTE, `src/rml/oob`); where only others have a fault it is unknown, since
+    Open MPI 5 alone minds it. This verdict can be wrong where a launch script sets the variables anew, or where policy
+    routing (`ip rule`) leads to the other hosts; with such rules it is unknown.
     """
     if len(interfaces) < 2:
         raise Skip(ONE_HOST)

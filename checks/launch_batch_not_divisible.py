@@ -121,7 +121,7 @@ def _of_model_parallel(view: View, world: int) -> tuple[int, bool]:
         return (world // parts if world % parts == 0 else world), False
     scripts = view.job.scripts
     plain = bool(scripts) and not any(script.has("pipeline") or script.opaque for script in scripts)
-    trainer = any(other.framework == "transformers" for other in view.job.configurations)
+    trainer = any(other.framework in ("transformers", "llamafactory") for other in view.job.configurations)
     return world, not (plain or trainer)
 
 

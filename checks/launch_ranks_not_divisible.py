@@ -26,7 +26,8 @@ def launch_ranks_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     parallel_context.py, check_sanity (https://github.com/InternLM/InternEvo); axolotl utils/distributed.py, "The
     configured parallelisms are incompatible with the current world size" (https://github.com/axolotl-ai-cloud/axolotl);
     ParallelDims of torchtune and torchtitan, "Invalid parallel dims" (https://github.com/pytorch/torchtitan);
-    LLaMA-Factory v1 accelerator/interface.py, "must equal to world_size" (https://github.com/hiyouga/LLaMA-Factory).
+    LLaMA-Factory v1 accelerator/interface.py, "must equal to world_size", and fsdpturbo.py, "dp_size must be divisible
+    by ep_size" (https://github.com/hiyouga/LLaMA-Factory).
     """
     yield from apply_rules(training, _total, _experts, _shards, _mesh, _weights, _optimizers, _llama_factory)
 
@@ -181,3 +182,14 @@ def _llama_factory(view: View) -> Iterator[Finding]:
         exact = view.has(names[1])
         product = view.number(names[0], 1) * (view.number(names[1]) if exact else 1)
         yield from _unfitting(view, names, product, exact)
+    if view.has("expert") and view.text("backend") == "fsdpturbo":
+        world, context = view.number("world_size"), view.number("context", 1)
+        ranks, experts = view.number("data", world // context), view.number("expert")
+        if world % context == 0 and ranks % experts:
+            yield Finding(
+                "the groups of experts at {where} do not fit {ranks} data parallel ranks",
+                where=view.place("expert"),
+                ranks=ranks,
+                observed=view.listed("expert", "context", "data"),
+                expected=f"a divisor of {ranks}, from {view.listed('world_size')}",
+            )

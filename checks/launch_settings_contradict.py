@@ -32,7 +32,8 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     (https://docs.pytorch.org/docs/stable/fsdp.html#torch.distributed.fsdp.ShardingStrategy); InternEvo,
     initialize/launch.py, `args_sanity_check`; axolotl, utils/schemas/validation.py, "deepspeed and fsdp cannot be used
     together"; LLaMA-Factory, hparams/parser.py, "Quantization is only compatible with the LoRA or OFT method" and
-    "Please specify `max_steps` in streaming mode"; Megatron-LM arguments.py, "--use-torch-fsdp2 is not supported with
+    "Please specify `max_steps` in streaming mode", and its v1 core/base_trainer.py, "Context parallelism currently
+    requires `dist_config.name: fsdp2`"; Megatron-LM arguments.py, "--use-torch-fsdp2 is not supported with
     pipeline parallelism", "Megatron FSDP only supports fsdp_dtensor checkpoint format" and "FSDP always requires
     CUDA_DEVICE_MAX_CONNECTIONS value large than one".
     """
@@ -46,6 +47,7 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
         _internevo,
         _axolotl,
         _quantized,
+        _llama_factory,
         _file,
         _torch_fsdp,
         _megatron_fsdp,
@@ -147,6 +149,39 @@ def _axolotl(view: View) -> Iterator[Finding]:
             observed=view.listed("deepspeed", "fsdp"),
             expected="one of them",
         )
+
+
+def _llama_factory(view: View) -> Iterator[Finding]:
+    """What the trainer of LLaMA-Factory v1 refuses of context parallelism, and of DeepSpeed."""
+    if view.framework != "llamafactory":
+        raise NotGiven("backend")
+    is_deepspeed = view.text("backend") == "deepspeed"
+    if is_deepspeed and not view.has("deepspeed"):
+        yield Finding(
+            "{where} asks for DeepSpeed without its configuration",
+            where=view.place("backend"),
+            observed=view.listed("backend"),
+            expected="config_file in dist_config",
+        )
+    if view.number("context", 1) < 2:
+        return
+    pairs = [
+        (is_deepspeed, ("backend", "context"), "fsdp2 with context parallelism"),
+        (view.text("context_mode") not in ("", "ulysses"), ("context_mode", "context"), "cp_mode: ulysses"),
+        (
+            view.text("attention") not in ("", "flash_attention_2"),
+            ("attention", "context"),
+            "flash_attn: flash_attention_2",
+        ),
+    ]
+    for refused, names, expected in pairs:
+        if refused:
+            yield Finding(
+                "LLaMA-Factory refuses the context parallelism at {where}",
+                where=view.place(*names),
+                observed=view.listed(*names),
+                expected=expected,
+            )
 
 
 def _quantized(view: View) -> Iterator[Finding]:

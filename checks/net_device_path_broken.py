@@ -25,11 +25,11 @@ def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]
     net-device-path-broken`.
 
     ## Source
-    In mode full, all pairs: `hccn_tool -ping` from each NPU to that of the same number; `ib_write_bw` of perftest, or
-    `ibv_rc_pingpong`, or `rping`, where both hosts have it, one adapter of each pair at a time, both ways. Not beside
-    a job, nor with --no-speeds: it loads the network. A program that could not start, or whose own TCP connection
-    failed, says nothing. Messages of the programs: linux-rdma/perftest issues 132, 228, 262 and 393; rdma-core,
-    librdmacm/examples/rping.c.
+    In mode full, all pairs: `hccn_tool -ping` from each NPU to that of the same number, unless the pings of
+    device-unreachable were answered in full; `ib_write_bw` of perftest, or `ibv_rc_pingpong`, or `rping`, where both
+    hosts have it, one adapter of each pair at a time, both ways. Not beside a job, nor with --no-speeds: it loads the
+    network. A program that could not start, or whose own TCP connection failed, says nothing. Messages of the programs:
+    linux-rdma/perftest issues 132, 228, 262 and 393; rdma-core, librdmacm/examples/rping.c.
     """
     by_device: dict[str, list[DeviceTrial]] = defaultdict(list)
     every = list(device_trials(answers))

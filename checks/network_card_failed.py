@@ -6,11 +6,15 @@ from doctor import WARNING, Finding, check
 from doctor.facts.kernel_log import DAY, KernelLog, format_age
 
 PCI = r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+DRIVERS = "mlx4_core|mlx5_core|bnxt_en|ice|i40e|ixgbe|igb|igc|e1000e|hns3|hclge"
 FAILED = (
     rf"mlx5_core(?: ({PCI}))?.{{0,80}}?(?:health compromised|firmware internal error|health recovery flow aborted"
     r"|Detected insufficient power|Port module event\[error\])"
     rf"|(?:bnxt_en|ice|hns3) ({PCI}).{{0,60}}?(?:Firmware not responding, status|HMC Error|re-init failed"
     r"|failed to reset VF)"
+    rf"|(?:{DRIVERS}): probe of ({PCI}) failed with error"
+    rf"|(?:{DRIVERS}) ({PCI}): probe with driver \w+ failed with error"
+    rf"|(?:{DRIVERS}) ({PCI}).{{0,40}}?(?:Detected (?:Hardware|Tx) Unit Hang|load_one failed)"
     r"|NETDEV WATCHDOG: (?!CPU: )([\w.@-]{1,20}) .{0,40}timed out|\b([\w.@-]{1,20}): NETDEV WATCHDOG: CPU: "
 )
 
@@ -34,7 +38,8 @@ def network_card_failed(log: KernelLog) -> Iterator[Finding]:
     ## Source
     Messages of drivers/net/ethernet/mellanox/mlx5/core: health.c (poll_health, print_health_info,
     mlx5_health_try_recover), events.c (mlx5_pcie_event, port_module); of broadcom/bnxt, intel/ice with irdma, and
-    hisilicon/hns3; net/sched/sch_generic.c (dev_watchdog), of every driver.
+    hisilicon/hns3; net/sched/sch_generic.c (dev_watchdog), of every driver; drivers/base/dd.c (really_probe): a driver
+    that did not take its card; intel/e1000e and igb (a queue of the card hangs).
     """
     failures = log.matching(FAILED, DAY)
     names = [next(filter(None, match.groups()), "") for _, match in failures]

@@ -1,13 +1,15 @@
 """The command that runs an attack campaign: groups, exit codes, a group without a module."""
 
 import importlib.util
+import random
 import sys
 import types
 
 import pytest
 
-from tests.attack import hostile
+from tests.attack import healthy, hostile
 from tests.attack.__main__ import GROUPS, main
+from tests.hosts.products import GPUS, NPUS, PARTS, Product
 
 
 @pytest.mark.parametrize(("failed", "code"), [(0, 0), (3, 1)])
@@ -54,3 +56,39 @@ def test_a_sample_of_jobs_with_a_faulty_node(capsys):
     from tests.attack import transport
 
     assert transport.campaign(4, 2) == 0, capsys.readouterr().out
+
+
+@pytest.mark.hosts
+def test_a_sample_of_healthy_fleets(make_fleet, capsys):
+    assert healthy.campaign(2, 5) == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("check", "status", "false"),
+    [
+        ("npu-unhealthy", {"findings": [{"hosts": ["a"], "message": "ill", "severity": "error"}]}, 1),
+        ("npu-unhealthy", {"findings": [{"hosts": ["a"], "message": "noted", "severity": "note"}]}, 0),
+        ("host-settings-differ", {"findings": [{"hosts": ["a"], "message": "kernel", "severity": "warning"}]}, 1),
+        ("npu-unhealthy", {"unknown": [{"reason": "no answer"}]}, 1),
+        ("npu-busy", {"unknown": [{"reason": "this driver lists no processes"}]}, 0),
+        ("npu-busy", {"crashed": ["bug"]}, 1),
+        ("device-ip-unset", {"unknown": [{"reason": "unknown without super pod ids"}]}, 1),
+    ],
+)
+def test_what_a_healthy_fleet_may_not_show(check, status, false):
+    report = {"outcomes": [{"check": check, "findings": [], "crashed": [], "unknown": [], **status}]}
+    alike = [Product("A3 driver 25", "none", "kylin", "1000")] * 2
+    assert len(healthy.judge_report(report, alike).false) == false
+
+
+def test_what_a_fleet_was_made_with_is_no_false_finding():
+    finding = {"hosts": ["a"], "message": "kernel", "severity": "warning"}
+    report = {"outcomes": [{"check": "host-settings-differ", "findings": [finding], "crashed": [], "unknown": []}]}
+    hosts = [Product("", "none", distribution, "1000") for distribution in ("debian", "kylin")]
+    assert healthy.judge_report(report, hosts).false == []
+
+
+def test_the_fleets_of_a_campaign_hold_every_product():
+    choose = random.Random(1)
+    hosts = {host.accelerator for _ in range(120) for host in healthy.fleet_of(choose).hosts}
+    assert hosts == {*NPUS, *GPUS, *PARTS, "310P", ""}

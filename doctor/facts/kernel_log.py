@@ -35,7 +35,8 @@ def read_kernel_log(arguments: dict[str, Any]) -> dict[str, Any]:
         "Disk failure on",
     ]
     texts += ["lost async page write", "while writing superblock", "SError Interrupt", "external abort"]
-    texts += ["recovery action for"]
+    texts += ["recovery action for", "hardware poisoned", "device recovery failed", "GPU_IS_LOST", "Unit Hang"]
+    texts += ["load_one failed", ": probe of ", ": probe with driver "]
     try:
         log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:

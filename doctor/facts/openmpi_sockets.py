@@ -20,6 +20,8 @@ from doctor.job.variables import OPENMPI_EXCLUDED, OPENMPI_INTERFACES, OPENMPI_T
 
 DEFAULT_EXCLUDED = "127.0.0.1/8,sppp"
 _INCLUDED, _DAEMONS = OPENMPI_INTERFACES
+_PASSED_OVER = ("vir",)
+"""How the names of interfaces begin that its daemons never take (``oob_tcp_component.c``)."""
 _PRIVATE = [ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16")]
 """The default of ``opal_net_private_ipv4``. Loopback is public to it."""
 _MOST_EXACT = 8
@@ -75,18 +77,21 @@ def openmpi_choices(environ: Mapping[str, str], interfaces: Interfaces) -> list[
     """What the variables with Open MPI's interfaces lead to: a problem that ends it, or the one address that is left.
 
     Of several interfaces, which takes part is `dead_connections`' matter. Its daemons go on without those of their list
-    that do not exist, as long as one is left.
+    that do not exist, as long as one is left; each ends where none is, whatever host it is on.
     """
     choices = []
     for variable in OPENMPI_INTERFACES:
         value = environ.get(variable, "")
         listed = [name for name in value.split(",") if name]
         named = [name for name in listed if "/" not in name]
-        absent = [name for name in named if not _addresses(interfaces, name)]
+        passed_over = _PASSED_OVER if variable == _DAEMONS else ()
+        absent = [name for name in named if name.startswith(passed_over) or not _addresses(interfaces, name)]
         is_dead = absent if variable == _INCLUDED else absent == listed
         if value and is_dead:
             name = absent[0]
             problem = f"interface {name} has no address" if interfaces.link(name) else f"there is no interface {name}"
+            if name.startswith(passed_over) and interfaces.link(name):
+                problem = f"Open MPI's daemons pass over {name}, as all interfaces whose names begin with vir"
             expected = usable_names(interfaces)
             choices.append(SocketChoice("Open MPI", variable, value, problem=problem, expected=expected))
         elif len(named) == 1 and named == listed and (variable == _DAEMONS or _is_plain(interfaces, value)):

@@ -28,6 +28,8 @@ from doctor.job.variables import GLOO_INTERFACE, HCCL_ADDRESS, MINDSPORE_ADDRESS
 
 MAX_NETWORKS = 64
 """Networks of one fleet that are compared with each other; of more, those of the most hosts."""
+_TREE_WIDTH = 64
+"""Daemons of Open MPI that connect to one other: ``routed_radix``, and PRRTE's ``rml_base_radix``."""
 
 
 class FleetSockets(msgspec.Struct, frozen=True):
@@ -137,9 +139,10 @@ def unreachable(chosen: Mapping[str, SocketChoice], interfaces: Mapping[str, Int
 
     Gloo connects each pair of ranks once, from the rank with the greater address to that with the smaller one; a
     loopback address that only its own host would have to reach does no harm. In the other libraries any host may
-    connect to any other.
+    connect to any other; of Open MPI's daemons most connect to that of mpirun alone.
 
-    Raises: Unreadable when nothing is wrong but for what depends on rules for policy routing.
+    Raises: Unreadable when nothing is wrong but for what depends on rules for policy routing, or on Open MPI's
+    release.
     """
     used = {host: choice for host, choice in chosen.items() if choice.address}
     if len(used) < 2:
@@ -148,7 +151,44 @@ def unreachable(chosen: Mapping[str, SocketChoice], interfaces: Mapping[str, Int
     faults += _link_local(used)
     blamed = {fault.host for fault in faults}
     rest = {host: choice for host, choice in used.items() if host not in blamed and not choice.is_loopback}
-    return [*faults, *_routes(rest, interfaces)]
+    faults += _routes(rest, interfaces)
+    return _of_daemons(faults, used, interfaces) if is_of_daemons(used) else faults
+
+
+def is_of_daemons(chosen: Mapping[str, SocketChoice]) -> bool:
+    """The choices are those of Open MPI's daemons, not of its ranks."""
+    return any(choice.variable == OPENMPI_INTERFACES[1] for choice in chosen.values())
+
+
+def _of_daemons(
+    faults: Sequence[Unreachable], used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]
+) -> list[Unreachable]:
+    """The faults of the hosts that others connect to: mpirun's, taken for the first, and those within its tree.
+
+    A daemon listens at all addresses, and announces those of its list. Each connects to the one above it, of up to 64
+    others to mpirun's; with 4.1 from any address, with 5 from one of its own list (measured: 4.1.4 and 5.0.11, where
+    mpirun hangs). Sources: Open MPI 4.1,
+    ``orte/mca/oob/tcp`` (``oob_tcp_component.c``, ``oob_tcp_listener.c``) and ``orte/mca/routed/radix``; PRRTE,
+    ``src/rml/oob`` (``oob_tcp_connection.c``: ``bind``) and ``src/rml/routed_radix.c``.
+
+    Raises: Unreadable where the addresses of other hosts alone have a fault.
+    """
+    above = list(interfaces)[: max(1, -(-(len(interfaces) - 1) // _TREE_WIDTH))]
+    certain = [fault for fault in faults if fault.host in above]
+    for host in above if not certain else ():
+        address = used[host].address if host in used else ""
+        lost = [name for name, own in interfaces.items() if name in used and address and own.leads_to(address) is False]
+        if lost:
+            reason = f"{lost[0]} has no route to {address} of {host}"
+            alone = [fault for fault in faults if fault.host in lost]
+            certain += alone or [Unreachable(host, used[host], reason, "route")]
+    if faults and not certain:
+        one = faults[0]
+        raise Unreadable(
+            f"Open MPI 5 starts no daemon on {one.host}, whose {one.choice.interface} it connects from ({one.reason}); "
+            "Open MPI 4.1 does, unless mpirun runs there"
+        )
+    return certain
 
 
 def _key(choice: SocketChoice) -> bytes:

@@ -21,6 +21,7 @@ import msgspec
 from doctor.engine.fact import PerHost
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.pings import DevicePings
 from doctor.facts.network_test import NetworkAnswer
 from doctor.facts.rdma import ROCE_V2, RdmaPort, RdmaPorts
 
@@ -47,6 +48,8 @@ class HostDevices(msgspec.Struct, frozen=True):
     """By adapter and port, such as ``mlx5_0:1``: the GID index that the program is given; None: its own choice."""
     rdma_addresses: Mapping[str, str] = {}
     """IPv4 address of such a port, where one of its GIDs holds it."""
+    answered: frozenset[tuple[int, str]] = frozenset()
+    """Number of an NPU and address of another that answered all of its packets in the second round."""
 
 
 class DeviceTrial(msgspec.Struct, frozen=True):
@@ -64,16 +67,24 @@ class DeviceTrial(msgspec.Struct, frozen=True):
 
 
 def devices_of(
-    addresses: DeviceAddresses | None, adapters: RdmaPorts | None, environ: Mapping[str, str]
+    addresses: DeviceAddresses | None,
+    adapters: RdmaPorts | None,
+    environ: Mapping[str, str],
+    pings: DevicePings | None = None,
 ) -> HostDevices:
-    """The devices of a host that can be tried: NPUs with an address, RDMA ports that are active."""
+    """The devices of a host that can be tried: NPUs with an address, RDMA ports that are active.
+
+    pings: those of the second round, where it had any.
+    """
     npus = {npu: str(address.ip) for npu, address in addresses.by_npu.items()} if addresses else {}
     ports = adapters.ports if adapters else {}
     index = environ.get("NCCL_IB_GID_INDEX", "")[:4]
     of_job = int(index) if index.isascii() and index.isdigit() else None
     active = {name: port for name, port in ports.items() if port.is_active}
     held = {name: address for name, port in active.items() if (address := _ipv4_address(port))}
-    return HostDevices(npus, {name: _gid_index(port, of_job) for name, port in active.items()}, held)
+    answered = {(ping.npu, ping.address) for ping in (pings.pings if pings else ()) if 0 < ping.sent == ping.received}
+    indices = {name: _gid_index(port, of_job) for name, port in active.items()}
+    return HostDevices(npus, indices, held, frozenset(answered))
 
 
 def _ipv4_address(port: RdmaPort) -> str:
@@ -95,10 +106,19 @@ def _gid_index(port: RdmaPort, of_job: int | None) -> int | None:
     return of_job if of_job is not None else next(indices, None)
 
 
+def answered_pings(source: HostDevices, target: HostDevices) -> list[int]:
+    """The NPUs whose pings the second round had answered, from one end or the other."""
+    return [
+        npu
+        for npu in sorted(source.npus.keys() & target.npus.keys())
+        if (npu, target.npus[npu]) in source.answered or (npu, source.npus[npu]) in target.answered
+    ]
+
+
 def ping_calls(source: HostDevices, target: HostDevices) -> list[tuple[str, list[str]]]:
-    """Label and command line of each ping from an NPU to that of the same number."""
+    """Label and command line of each ping from an NPU to that of the same number that nothing has answered yet."""
     calls = []
-    for npu in sorted(source.npus.keys() & target.npus.keys()):
+    for npu in sorted((source.npus.keys() & target.npus.keys()).difference(answered_pings(source, target))):
         address = target.npus[npu]
         options = ["-inet6", "-g", "ipv6_address"] if ":" in address else ["-g", "address"]
         calls.append((f"NPU {npu}", ["hccn_tool", "-i", str(npu), "-ping", *options, address]))

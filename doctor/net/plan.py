@@ -12,6 +12,7 @@ from doctor.engine.fact import Fact
 from doctor.engine.record import HostRecord
 from doctor.facts.gpu import GpuCards
 from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.pings import DevicePings
 from doctor.facts.interfaces import Interfaces, same_address
 from doctor.facts.names import HostNames, is_loopback
 from doctor.facts.npu import NpuInventory
@@ -120,6 +121,7 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
         cache.fleet(GpuCards),
     )
     device_addresses, adapters = cache.fleet(DeviceAddresses), cache.fleet(RdmaPorts)
+    pings = cache.fleet(DevicePings)
     chosen = _chosen_addresses(fleet)
     ports = tested_ports(launch, npus=any(inventory.devices for inventory in fleet.npus.values()))
     master = master_host(fleet)
@@ -147,7 +149,7 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
             elif interfaces.holder(launch.master_of(host)):
                 by_purpose[rendezvous] = launch.master_of(host)
         held = tuple(entry.address for entry in interfaces.addresses if not is_loopback(entry.address))
-        devices = devices_of(device_addresses.get(host), adapters.get(host), launch.environ_of(host))
+        devices = devices_of(device_addresses.get(host), adapters.get(host), launch.environ_of(host), pings.get(host))
         endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,), held, devices))
     schedule = schedule_for(options.mode, len(endpoints), len(ports), options.seed)
     subnets = [_subnet(fleet.interfaces[endpoint.host], general_of[endpoint.host]) for endpoint in endpoints]

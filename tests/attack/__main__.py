@@ -17,6 +17,7 @@ GROUPS = {
     "transport": "hosts that die, hang or lie under every transport, and launcher jobs",
     "hostile": "mutated inputs through every parser: no crash, no hang, no false OK",
     "interfaces": "random networks, variables and launchers: an error exactly where the real job dies",
+    "healthy": "healthy fleets of many products: nothing is found but the differences they were made with",
     "signals": "signals at random moments: one line, the right exit code",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from doctor.facts.gpu import NvLinks
 from doctor.facts.vendor_tests import DcgmHealth
 from tests.checks.looked import judged, said
 
@@ -35,3 +36,18 @@ def test_an_imex_daemon_that_does_not_run_is_no_fault() -> None:
     assert said(judged("dcgm-unhealthy", {"w1": [DcgmHealth(overall="Failure", problems=(imex,))]})) == []
     both = DcgmHealth(overall="Failure", problems=(imex, replays))
     assert said(judged("dcgm-unhealthy", {"w1": [both]})) == [("w1", "DCGM: GPU 0: PCIe system: 9 replays")]
+
+
+def test_links_of_a_card_without_a_bridge_are_no_fault() -> None:
+    """NVIDIA/NVSentinel pull request 1481: twelve reports of each A100 in a PCIe slot."""
+    down = ("GPU 0", "Failure", "NVLINK system: GPU 0's NvLink link 3 is currently down")
+    health = DcgmHealth(overall="Failure", problems=(down,))
+    accused = [("w1", f"DCGM: GPU 0: {down[2]}")]
+
+    def links(product: str, count: int) -> NvLinks:
+        return NvLinks(active={0: count}, inactive={}, products={0: product})
+
+    assert said(judged("dcgm-unhealthy", {"w1": [health, links("NVIDIA A100 80GB PCIe", 0)]})) == []
+    assert said(judged("dcgm-unhealthy", {"w1": [health, links("NVIDIA A100 80GB PCIe", 8)]})) == accused
+    assert said(judged("dcgm-unhealthy", {"w1": [health, links("NVIDIA A100-SXM4-80GB", 0)]})) == accused
+    assert said(judged("dcgm-unhealthy", {"w1": [health]})) == accused

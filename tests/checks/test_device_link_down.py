@@ -4,6 +4,7 @@ import pytest
 
 from doctor import Finding, PerHost, Skip
 from doctor.engine.fact import Unreadable
+from doctor.facts.visit import Reachability
 from tests.checks.device_network import HOSTS, fleet, judged, links, per
 
 ALL_DOWN = links(down=tuple(range(8)))
@@ -36,6 +37,15 @@ def test_one_host_has_no_use_for_links(family: str) -> None:
 def test_inside_one_super_pod_links_may_be_down() -> None:
     with pytest.raises(Skip):
         found("A3", ALL_DOWN)
+
+
+@pytest.mark.parametrize(("failure", "ends"), [("", Skip), ("refused", Unreadable)])
+def test_a_host_without_npus_is_no_part_of_the_job(failure: str, ends: type[Exception]) -> None:
+    """A login host beside those of one super pod; one that was not reached may have NPUs."""
+    reached = Reachability(failure="", text="", hint="")
+    login = Reachability(failure=failure, text="", hint="")
+    with pytest.raises(ends):
+        found("A3", ALL_DOWN, reach=PerHost({**per(HOSTS, reached), "login": login}))
 
 
 def test_between_super_pods_they_may_not() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.checks.gpu_hosts import OPEN, cards, rdma
+from tests.checks.gpu_hosts import OPEN, cards, gpu, gpus, rdma
 from tests.checks.looked import judged, said, skipped
 
 
@@ -21,3 +21,13 @@ def test_adapters_of_others_and_hosts_without_driver_are_left_out() -> None:
     assert skipped(judged("gpu-direct-rdma-off", {"w1": [cards(peermem=False), rdma(type="EFA")]}))
     assert skipped(judged("gpu-direct-rdma-off", {"w1": [cards(peermem=None), rdma()]}))
     assert skipped(judged("gpu-direct-rdma-off", {"w1": [cards(driver="", peermem=False), rdma()]}))
+
+
+def test_geforce_gpus_are_left_out() -> None:
+    """A workstation's GPUs cannot do it, whatever is loaded, one of another sort counts."""
+    hosts = [cards(peermem=False), rdma()]
+    geforce, other = (
+        gpu(index, name=name) for index, name in enumerate(("NVIDIA GeForce RTX 3090", "NVIDIA RTX A6000"))
+    )
+    assert skipped(judged("gpu-direct-rdma-off", {"w1": [*hosts, gpus(geforce)]}))
+    assert said(judged("gpu-direct-rdma-off", {"w1": [*hosts, gpus(geforce, other)]}))

@@ -1,6 +1,7 @@
 import pytest
 
 from doctor.engine.fact import Fact
+from tests.checks.launch_lines import config
 from tests.checks.looked import job, judged, said, skipped
 from tests.checks.network import GPUS, NPUS, interfaces, link, named, plain
 
@@ -212,3 +213,54 @@ def test_torchs_rpc_is_a_warning() -> None:
     """Recipes set its variable beside Gloo's, for jobs without any RPC."""
     outcome = judged(NAME, plain(2), job(TP_SOCKET_IFNAME="lo"))
     assert {outcome.severity_of(one).value for one in outcome.findings} == {"warning"}
+
+
+DAEMONS = "mpirun -np 3 -H w1,w2,w3 --mca oob_tcp_if_include eno7 ./program"
+
+
+def daemons(*addresses: str) -> dict[str, list[Fact]]:
+    """Hosts whose eno7 has these addresses; eth0's gateway leads to 10.1.0.0/16 as well."""
+    return {
+        f"w{n}": [interfaces(eth0=f"10.0.0.{n}/24", eno7=address, routes=("10.1.0.0/16",)), named(f"w{n}", "10.0.0.9")]
+        for n, address in enumerate(addresses, 1)
+    }
+
+
+def test_the_daemons_of_open_mpi_on_one_network() -> None:
+    assert judged(NAME, daemons("10.1.0.1/24", "10.1.0.2/24", "10.1.0.3/24"), config(DAEMONS)).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("addresses", "reason"),
+    [
+        (("10.9.0.1/24", "10.1.0.2/24", "10.1.0.3/24"), "w2 has no route to 10.9.0.1 of w1"),
+        (("172.17.0.1/16",) * 3, "3 hosts have this address"),
+        (("10.7.0.1/24", "10.1.0.2/24"), "w2 has no route to 10.7.0.1 of w1"),
+    ],
+)
+def test_of_the_daemons_the_others_connect_to_that_of_mpirun(addresses: tuple[str, ...], reason: str) -> None:
+    (finding,) = judged(NAME, daemons(*addresses), config(DAEMONS)).findings
+    assert (finding.hosts, finding.values["reason"]) == (("w1",), reason)
+
+
+def test_another_daemon_whose_address_leads_nowhere_is_unknown() -> None:
+    """Open MPI 4.1 connects from any address, 5 from one of its list."""
+    outcome = judged(NAME, daemons("10.1.0.1/24", "10.1.0.2/24", "10.9.0.1/24"), config(DAEMONS))
+    assert outcome.findings == ()
+    assert "Open MPI 5 starts no daemon on w3" in next(iter(outcome.unknown.values())).text
+
+
+def test_another_daemon_that_cannot_reach_mpiruns_is_an_error() -> None:
+    hosts = daemons("10.1.0.1/24", "10.1.0.2/24", "10.9.0.1/24")
+    hosts["w3"][0] = interfaces(eth0="10.0.0.3/24", eno7="10.9.0.1/24")
+    (finding,) = judged(NAME, hosts, config(DAEMONS)).findings
+    assert finding.hosts == ("w3",)
+
+
+def test_of_many_daemons_some_are_connected_to_as_well() -> None:
+    addresses = [f"10.1.0.{n}/24" for n in range(1, 67)]
+    addresses[1] = "10.9.0.1/24"
+    (finding,) = judged(NAME, daemons(*addresses), config(DAEMONS)).findings
+    assert finding.hosts == ("w2",)
+    outcome = judged(NAME, daemons(*addresses[:65]), config(DAEMONS))
+    assert (outcome.findings, bool(outcome.unknown)) == ((), True)

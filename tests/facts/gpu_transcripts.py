@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - outputs are kept as they were printed
 """What nvidia-smi and the driver printed on real machines, each with the public page that shows it.
 
 A number is the id of a public file in the index of GitHub texts that the tests' author read.
@@ -230,7 +231,51 @@ NVLINKS = [
     ),
     # https://github.com/NVIDIA/k8s-test-infra/issues/371
     ("GPU 0: NVIDIA GB200 (UUID: GPU-d1)\n         Link 0: 53.125 GB/s\n         Link 1: 53.125 GB/s\n", {0: 2}, {}),
+    # Public file 68291289416: two A100 in PCIe slots, without a bridge
+    (
+        "".join(
+            f"GPU {gpu}: NVIDIA A100 80GB PCIe (UUID: GPU-{gpu})\n"
+            "NVML: Unable to retrieve Nvlink information as all links are inActive\n"
+            for gpu in (0, 1)
+        ),
+        {0: 0, 1: 0},
+        {},
+    ),
+    # Public file 70868425861: of eight GPUs one has lost all of its links
+    (
+        "".join(
+            f"GPU {gpu}: NVIDIA B200 (UUID: GPU-{gpu})\n"
+            + (
+                "NVML: Unable to retrieve Nvlink information as all links are inActive\n"
+                if gpu == 2
+                else "".join(f"         Link {link}: 53.125 GB/s\n" for link in range(18))
+            )
+            for gpu in range(8)
+        ),
+        {gpu: 0 if gpu == 2 else 18 for gpu in range(8)},
+        {},
+    ),
+    # https://github.com/leptonai/gpud, fabric-manager/testdata/nvidia-smi.nvlink.status.a100
+    (
+        "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-5269b708-678a-b1a8-60f0-c90406537486)\n"
+        + "".join(f"         Link {link}: 25 GB/s\n" for link in range(12)),
+        {0: 12},
+        {},
+    ),
 ]
+WITHOUT_NVLINK = [
+    # https://github.com/leptonai/gpud, fabric-manager/testdata/nvidia-smi.nvlink.status.a10
+    "",
+    # Public file 59395519269
+    "GPU 0: NVIDIA GeForce RTX 4090 (UUID: GPU-0)\n\t NVML: Unable to retrieve NVLink information: Not Supported\n",
+]
+
+
+def _part(columns: int, text: str) -> tuple[str, tuple[tuple[str, ...], ...]]:
+    """The first rows of a longer table, and their cells: the name, and a connection to each device."""
+    return text, tuple(tuple(line.split()[: columns + 1]) for line in text.splitlines()[1:])
+
+
 TOPOLOGIES = [
     # https://github.com/NVIDIA/nccl/issues/1617
     (
@@ -280,6 +325,50 @@ TOPOLOGIES = [
             "GPU1    PHB      X      0-11            N/A\n"
         ),
         (("GPU0", "X", "PHB"), ("GPU1", "PHB", "X")),
+    ),
+    # https://github.com/noonghunna/club-3090/issues/1229
+    _part(
+        2,
+        "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+        "GPU0\t X \tPHB\t0-63\t0\t\tN/A\nGPU1\tPHB\t X \t0-63\t0\t\tN/A\n",
+    ),
+    # https://github.com/sgl-project/sglang/issues/13973
+    _part(
+        17,
+        "        GPU0    GPU1    GPU2    GPU3    GPU4    GPU5    GPU6    GPU7    NIC0    NIC1    NIC2    NIC3    NIC4    "
+        "NIC5    NIC6    NIC7    NIC8    CPU Affinity    NUMA Affinity   GPU NUMA ID\n"
+        "GPU0     X      NV18    NV18    NV18    NV18    NV18    NV18    NV18    PIX     NODE    NODE    SYS     SYS     "
+        "SYS     SYS     SYS     SYS     0-23,96-119     0               N/A\n"
+        "GPU3    NV18    NV18    NV18     X      NV18    NV18    NV18    NV18    SYS     SYS     SYS     NODE    PIX     "
+        "SYS     SYS     SYS     SYS     24-47,120-143   1               N/A\n",
+    ),
+    # https://github.com/NVIDIA/nccl/issues/933
+    _part(
+        17,
+        "        GPU0    GPU1    GPU2    GPU3    GPU4    GPU5    GPU6    GPU7    NIC0    NIC1    NIC2    NIC3    NIC4    "
+        "NIC5    NIC6    NIC7    NIC8    CPU Affinity    NUMA Affinity\n"
+        "GPU0     X      NV8     NV8     NV8     NV8     NV8     NV8     NV8     NODE    SYS     PIX     SYS     NODE    "
+        "SYS     NODE    SYS     NODE    0-47,96-143     0\n"
+        "GPU4    NV8     NV8     NV8     NV8      X      NV8     NV8     NV8     SYS     PIX     SYS     NODE    SYS     "
+        "NODE    SYS     NODE    SYS     48-95,144-191   1\n",
+    ),
+    # https://github.com/deepseek-ai/DeepEP/issues/128: no GPU has a link to another
+    _part(
+        18,
+        "        GPU0    GPU1    GPU2    GPU3    GPU4    GPU5    GPU6    GPU7    NIC0    NIC1    NIC2    NIC3    NIC4    "
+        "NIC5    NIC6    NIC7    NIC8    NIC9    CPU Affinity    NUMA Affinity   GPU NUMA ID\n"
+        "GPU0     X      SYS     SYS     SYS     SYS     SYS     SYS     SYS     PIX     SYS     SYS     SYS     SYS     "
+        "SYS     SYS     SYS     SYS     SYS     0-55,112-167    0               N/A\n",
+    ),
+    # https://github.com/NVIDIA/nccl/issues/2157: the header is not indented, columns of uneven width
+    _part(
+        26,
+        "GPU0    GPU1    GPU2    GPU3    GPU4    GPU5    GPU6    GPU7    NIC0    NIC1    NIC2    NIC3    NIC4    NIC5    "
+        "NIC6    NIC7    NIC8    NIC9    NIC10   NIC11   NIC12  NIC13    NIC14   NIC15   NIC16   NIC17   CPU Affinity    "
+        "NUMA Affinity   GPU NUMA ID\n"
+        "GPU0     X      NV12    NV12    NV12    NV12    NV12    NV12    NV12    SYS     SYS     SYS     SYS     SYS     "
+        "PXB     PXB     PXB     PXB     SYS     SYS     SYS     SYS    SYS      SYS     SYS     SYS     SYS     "
+        "48-63,176-191   3               N/A\n",
     ),
 ]
 XIDS = [

@@ -378,4 +378,112 @@ MESSAGES = (
         f"{GITHUB}/NVIDIA/open-gpu-kernel-modules/issues/1230",
         "NVRM: GPU6 _kgspIsHeartbeatTimedOut: Heartbeat timed out, currentTimeMs 812751949 heartbeat 1899482 heartbeatWithOffsetMs 812745879 diff 6070 timeout 5200",
     ),
+    # -- collected later than the rules were written; the judgement was written before the first run
+    Message(
+        f"{GITHUB}/radiasoft/devops/issues/134",
+        "EDAC sbridge MC1: CPU 1: Machine Check Event: 0 Bank 11: 8c00004f000800c2",
+    ),
+    Message(
+        f"{GITHUB}/radiasoft/devops/issues/134 (2)",
+        "EDAC MC1: 1 CE memory scrubbing error on CPU_SrcID#1_Ha#0_Chan#0_DIMM#0 (channel:0 slot:0 page:0xee30a0 offset:0x0 grain:32 syndrome:0x0 -  area:DRAM err_code:0008:00c2 socket:1 ha:0 channel_mask:1 rank:0)",
+    ),
+    Message(
+        f"{GITHUB}/illinois-scicomp/machine-shop-maintenance/issues/66",
+        "EDAC MC1: 262 CE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x2031c14 offset:0x940 grain:32 syndrome:0x0 -  OVERFLOW area:DRAM err_code:0001:0091 socket:0 ha:0 channel_mask:2 rank:1)",
+    ),
+    Message(f"{GITHUB}/andikleen/mcelog/issues/74", "Memory failure: 0xe16677: already hardware poisoned", HARDWARE),
+    Message(f"{GITHUB}/andikleen/mcelog/issues/74 (2)", "{1}[Hardware Error]: Error 0, type: recoverable"),
+    Message(
+        f"{GITHUB}/geerlingguy/raspberry-pi-pcie-devices/issues/64",
+        "pcieport 0000:00:1d.0: AER: Multiple Corrected error received: id=00e8",
+    ),
+    Message(
+        f"{GITHUB}/archfan/coreboot/issues/2",
+        "pcieport 0000:00:1c.1: PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Transmitter ID)",
+    ),
+    Message(
+        f"{GITHUB}/Dasharo/coreboot/pull/815",
+        "pcieport 0000:00:1d.3: PCIe Bus Error: severity=Correctable, type=Data Link Layer, (Transmitter ID)",
+    ),
+    Message(
+        f"{GITHUB}/Dasharo/coreboot/pull/815 (2)",
+        "pcieport 0000:00:1d.3: AER: Multiple Correctable error message received from 0000:06:00.0",
+    ),
+    Message(
+        f"{GITHUB}/minisforum-docs/MS-02-Ultra/issues/10",
+        "pcieport 0000:80:1b.4: AER: Uncorrectable (Non-Fatal) error message received from 0000:80:1b.4",
+        HARDWARE,
+    ),
+    Message(
+        f"{GITHUB}/minisforum-docs/MS-02-Ultra/issues/10 (2)",
+        "pcieport 0000:80:1b.4: PCIe Bus Error: severity=Uncorrectable (Non-Fatal), type=Transaction Layer, (Receiver ID)",
+        HARDWARE,
+    ),
+    Message(
+        f"{GITHUB}/minisforum-docs/MS-02-Ultra/issues/10 (3)",
+        "pcieport 0000:80:1b.4: AER: Correctable error message received from 0000:80:1b.4",
+    ),
+    Message(
+        f"{GITHUB}/minisforum-docs/MS-02-Ultra/issues/10 (4)",
+        "pcieport 0000:80:1b.4: AER: device recovery failed",
+        HARDWARE,
+    ),
+    Message(
+        "30906286179",
+        "NVRM: Xid (PCI:0000:91:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+        GPU,
+    ),
+    Message("30906286179 (2)", "NVRM: GPU 0000:91:00.0: GPU serial number is 1653723052734."),
+    Message("30906286179 (3)", "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up", GPU),
+    Message(
+        "30906286179 (4)",
+        "nvidia-nvswitch2: SXid (PCI:0000:07:00.0): 20034, Severity 1 Engine instance 60 Sub-engine instance 00",
+    ),
+    Message(
+        "30906286179 (5)",
+        "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Data {0x10000000, 0x10000000, 0x00000000, 0x10000000, 0x00000000, 0x00000000, 0x00000000, 0x00000000, 0x00000000}",
+    ),
+    Message(
+        "62062352040",
+        "nvidia-nvswitch0: SXid (PCI:0000:ca:00.0): 19077, Non-fatal, Link 20 Nvltlc Tx Lnk An1 Timeout Vc5",
+    ),
+    Message(
+        "61920075278", "nvidia-nvswitch0: SXid (PCI:0000:ca:00.0): 28002, Non-fatal, Link 20 Therm Warn Deactivated"
+    ),
+    Message("56985729989", "NVRM: Xid (PCI:0000:01:00): 32, Channel ID 00000009 intr 00800000"),
+    Message(
+        "70099918034",
+        "NVRM: Xid (PCI:0000:01:00): 32, pid=2096908, name=kf-phys-oracle, channel 0x00000007 intr1 00000004 HCE_DBG0 00000300 HCE_DBG1 0000118e",
+    ),
+    Message(
+        f"{GITHUB}/NVIDIA/open-gpu-kernel-modules/issues/688",
+        "NVRM: nvAssertOkFailedNoLog: Assertion failed: GPU lost from the bus [NV_ERR_GPU_IS_LOST] (0x0000000F) returned from rmStatus @ kernel_ce_gv100.c:106",
+        GPU,
+    ),
+    Message(
+        f"{GITHUB}/pocopico/rp-ext/issues/129",
+        "mlx5_core 0000:01:00.0: mlx5_load_one failed with error code -22",
+        NETWORK_CARD,
+    ),
+    Message(
+        f"{GITHUB}/pocopico/rp-ext/issues/129 (2)",
+        "mlx5_core: probe of 0000:01:00.0 failed with error -22",
+        NETWORK_CARD,
+    ),
+    Message(f"{GITHUB}/pocopico/rp-ext/issues/129 (3)", "mlx5_core 0000:01:00.0: firmware version: 14.32.1010"),
+    Message(f"{GITHUB}/leptonai/gpud/pull/1209", "mlx5_core 0000:ab:00.0 mlx5_5: Port: 1 Link ACTIVE"),
+    Message(
+        f"{GITHUB}/Ysurac/openmptcprouter/issues/286",
+        "e1000e 0000:00:19.0 eth0: Detected Hardware Unit Hang:",
+        NETWORK_CARD,
+    ),
+    Message(
+        f"{GITHUB}/immortalwrt/immortalwrt/issues/2175",
+        "(NULL net_device): hw csum failure",
+    ),
+    Message("leptonai/gpud, components/os", "VFS: file-max limit 1000000 reached"),
+    Message(
+        "leptonai/gpud, components/memory",
+        "oom_reaper: reaped process 345646 (vector), now anon-rss:0kB, file-rss:0kB, shmem-rss:0",
+    ),
 )

@@ -23,6 +23,7 @@ from doctor.facts.hccn import (
     LinkHistory,
     Neighbours,
     Optics,
+    PortCounters,
     TlsSwitches,
     UbPorts,
     VnicAddresses,
@@ -156,7 +157,9 @@ def _p3(source: str, npu: int, power: str, heat: str, bus: str, memory: str, pag
     return Table(source, "22p", (card,), None)
 
 
-def _a3(source: str, npu: int, power: str, heat: tuple[str, str], buses: str, hbm: str) -> Table:
+def _a3(
+    source: str, npu: int, power: str, heat: tuple[str, str], buses: str, hbm: str, second_hbm: str = "2886"
+) -> Table:
     first, second = buses.split()
     return Table(
         source,
@@ -184,7 +187,7 @@ def _a3(source: str, npu: int, power: str, heat: tuple[str, str], buses: str, hb
                 f"0000:{second}:00.0",
                 "0",
                 "0    / 0",
-                "2886 / 65536",
+                f"{second_hbm:<5}/ 65536",
                 1,
                 2 * npu + 1,
             ),
@@ -202,6 +205,7 @@ def _950(source: str, cards: tuple[tuple[int, str, str, str], ...]) -> Table:
     )
 
 
+GITHUB = "https://github.com"
 TABLES = (
     Table(
         "23177451582",
@@ -437,6 +441,10 @@ TABLES = (
         "23",
         (Card(0, "xxx", "OK", "0.0", "40", "0000:C1:00.0", "0", "882  / 15169", "0    / 32768"),),
     ),
+    _a3(f"{GITHUB}/ModelEngine-Group/unified-cache-management/issues/748", 0, "166.5", ("38", "37"), "9D 9F", "3131"),
+    _a3(f"{GITHUB}/vllm-project/vllm-ascend/issues/2035", 0, "178.8", ("36", "36"), "9D 9F", "3397", "3186"),
+    _a3(f"{GITHUB}/vllm-project/vllm-ascend/issues/2526", 0, "178.9", ("36", "36"), "9D 9F", "57784", "57831"),
+    _a3(f"{GITHUB}/vllm-project/vllm-ascend/issues/2082", 1, "188.5", ("36", "36"), "99 9B", "3414", "3193"),
     _950("57425777187 (950)", ((0, "398.6", "46", "4765  / 98304"),)),
     _950("57815710624", ((0, "380.7", "44", "6632  / 86016"),)),
     _950("61879522355 (950)", ((0, "377.2", "48", "4857  / 98304"),)),
@@ -457,6 +465,7 @@ class Printed(NamedTuple):
 M4 = "        NPU ID                         Chip ID                        Chip Logic ID                  Chip Name\n"
 M5 = "        NPU ID                         Chip ID                        Chip Logic ID                  Chip Phy-ID                    Chip Name\n"
 MC = "github.com/Ascend/mind-cluster, ascend-faultdiag, npu_info_before.txt"
+AFTER = "github.com/Ascend/mind-cluster, ascend-faultdiag, npu_info_after.txt, "
 DOC = "github.com/Ascend/mind-cluster, docs"
 DRIVER = "github.com/hicann/driver, cmd.c"
 NO_IP = "Get ipconf failed, because no ip was preset there!\n"
@@ -651,5 +660,46 @@ OTHERS = (
         UbPorts,
         "| Interface Name  | IP Address                                 | Netmask                                    | Bond Mode | Slaves          |\n| end0v0          | 192.168.2.199                              | 255.255.255.0                              | NA        | NA              |\n",
         "the NPU has no UB port",
+    ),
+    Printed(
+        AFTER + "kg_parse",
+        NpuHealth,
+        "\tHealth Status                  : Alarm\n\tError Code                     : A4025021 8C03A000 8C084E00\n"
+        "\tError Information              : ascend_monitor adda heart beat lost error\n\n"
+        "\t                               : node type=process-manager, sensor type=General Software, "
+        "event state=The process start failed or exit abnormally\n\n"
+        "\t                               : node type=adda, sensor type=Heartbeat Sensor, event state=Heartbeat Lost.\n",
+        [("Alarm", ("A4025021", "8C03A000", "8C084E00"))],
+    ),
+    Printed(
+        AFTER + "kg_parse (link_stat)",
+        LinkHistory,
+        "[devid 0]current time        : Wed Aug  2 03:36:43 2022\n[devid 0]link up count       : 2\n"
+        "[devid 0]link change records :\n[devid 0]    Tue Aug  1 14:44:40 2022    LINK DOWN\n"
+        "[devid 0]    Tue Aug  1 14:43:40 2022    LINK UP\n[devid 0]    Tue Aug  1 14:43:40 2022    LINK DOWN\n"
+        "[devid 0]    Tue Aug  1 14:43:26 2022    LINK UP\n",
+        ("DOWN", "UP", "DOWN", "UP"),
+    ),
+    Printed(
+        AFTER + "st_cqe_testcase (ip)", DeviceAddresses, "ipaddr:192.1.45.172\nnetmask:255.255.0.0\n", "192.1.45.172/16"
+    ),
+    Printed(
+        AFTER + "kg_parse (stat: two counters of all)",
+        PortCounters,
+        2 * "packet statistics:\nroce_rx_err_pkt_num:0\nroce_tx_err_pkt_num:0\n-- again --\n",
+        "PortGrowth(errors={}, pauses={})",
+    ),
+    Printed(
+        "github.com/Ascend/mind-cluster, hccn_tool_test.go: columns without blanks, two dies",
+        UbPorts,
+        "+--------+--------+--------+----------+-------------+------------+\n"
+        "| UdieID | PortID | Speed  | PortType | Link Status | Media Type |\n"
+        "+--------+--------+--------+----------+-------------+------------+\n"
+        "| 0      | 4      | 200    | ETH      | DOWN        | Electrical |\n"
+        "| 0      | 5      | 200    | ETH      | UP          | Electrical |\n"
+        "| 1      | 8      | 200    | UB       | DOWN        | Optical    |\n"
+        "| 1      | 9      | 200    | UB       | UP          | Optical    |\n"
+        "+--------+--------+--------+----------+-------------+------------+\n",
+        "{'0/4': 'DOWN', '0/5': 'UP', '1/8': 'DOWN', '1/9': 'UP'}",
     ),
 )

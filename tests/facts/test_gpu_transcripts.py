@@ -13,8 +13,10 @@ from doctor.facts.gpu import FabricManager, GpuInventory, GpuTopology, NvidiaSmi
 from doctor.facts.gpu_report import Gpu
 from doctor.facts.kernel_log import KernelLog, LogLine
 from doctor.facts.xid import xid_events
+from tests.checks.gpu_hosts import cards
+from tests.checks.looked import judged
 from tests.facts.answers import said
-from tests.facts.gpu_transcripts import ELEMENTS, FAILURES, NVLINKS, TOPOLOGIES, XIDS
+from tests.facts.gpu_transcripts import ELEMENTS, FAILURES, NVLINKS, TOPOLOGIES, WITHOUT_NVLINK, XIDS
 
 REPORTS: dict[str, str] = json.loads(
     Path(__file__).with_name("recorded").joinpath("nvidia_smi_reports.json").read_text()
@@ -215,3 +217,21 @@ def test_a_failure_of_the_whole_tool_names_the_check_that_reports_it(fact: Any) 
     hang = said(fact, one=Output(ended="timeout", seconds=30))
     assert isinstance(hang, Unreadable)
     assert hang.root_cause == "gpu-tool-fails"
+
+
+@pytest.mark.parametrize("text", WITHOUT_NVLINK)
+def test_gpus_without_nvlink(text: str) -> None:
+    why = said(NvLinks, one=Output(out=text))
+    assert isinstance(why, Absent)
+    assert not isinstance(why, Unreadable)
+
+
+def test_of_gpus_behind_switches_the_one_without_links_is_found() -> None:
+    """Those in slots without a bridge have no links on any host, and no finding."""
+    slots, switched = (
+        next(text for text, *_ in NVLINKS if name in text) for name in ("A100 80GB PCIe", "B200 (UUID: GPU-7")
+    )
+    hosts = {f"w{n}": [said(NvLinks, one=Output(out=slots)), cards(switches=0)] for n in range(3)}
+    assert judged("nvlink-down", hosts).findings == ()
+    (finding,) = judged("nvlink-down", {"w1": [said(NvLinks, one=Output(out=switched)), cards()]}).findings
+    assert finding.values["gpu"] == 2

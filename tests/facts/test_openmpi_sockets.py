@@ -112,12 +112,18 @@ def test_private_and_public_addresses() -> None:
         ({INCLUDE: "eth0,ib0"}, "interface ib0 has no address"),
         ({"OMPI_MCA_oob_tcp_if_include": "eth0,eno7"}, None),
         ({"OMPI_MCA_oob_tcp_if_include": "eno7"}, "there is no interface eno7"),
+        (
+            {"OMPI_MCA_oob_tcp_if_include": "virbr0"},
+            "Open MPI's daemons pass over virbr0, as all interfaces whose names begin with vir",
+        ),
+        ({INCLUDE: "virbr0"}, ""),
         ({INCLUDE: "eth0", EXCLUDE: "lo"}, f"{EXCLUDE} is set as well, and Open MPI takes one of the two alone"),
         ({INCLUDE: "10.0.0.0/24"}, None),
     ],
 )
 def test_what_a_list_leads_to(environ: dict[str, str], problem: str | None) -> None:
-    fleet = hosts(link("ib0", up=False), lo="127.0.0.1/8", eth0="10.0.0.#/24", ib0="10.1.0.#/24")
+    networks = {"lo": "127.0.0.1/8", "eth0": "10.0.0.#/24", "ib0": "10.1.0.#/24", "virbr0": "10.2.0.#/24"}
+    fleet = hosts(link("ib0", up=False), **networks)
     choices = openmpi_choices(environ, fleet["w1"])
     assert [choice.problem for choice in choices] == ([] if problem is None else [problem])
 

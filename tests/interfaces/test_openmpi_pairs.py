@@ -6,8 +6,9 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,21 +69,66 @@ def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
     return made
 
 
-@pytest.mark.parametrize(("options", "found"), ROWS, ids=[row[0] for row in ROWS])
-def test_an_error_exactly_where_mpirun_dies(fleet: Fleet, options: str, found: str) -> None:
-    first, second = fleet.hosts
-    line = f"mpirun -np 2 -H {first}:1,{second}:1 {options} /usr/bin/python3 /tmp/program.py"
+def launch(fleet: Fleet, hosts: Sequence[str], options: str, seconds: int) -> tuple[bool, str, dict[str, Any], int]:
+    """Whether the job lives, what it said, and the report and exit code of doctor about its launch line."""
+    line = f"mpirun -np 2 -H {hosts[0]}:1,{hosts[1]}:1 {options} /usr/bin/python3 /tmp/program.py"
     environ = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_plm_rsh_agent": "ssh"}
     environ |= {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self"}
-    seconds = 20 if found else 100
-    job = fleet.enter(first, f"timeout {seconds} {line}", env={**INSIDE, **environ}, check=False, timeout=150)
+    job = fleet.enter(hosts[0], f"timeout {seconds} {line}", env={**INSIDE, **environ}, check=False, timeout=150)
     lives = job.returncode == 0 and job.stdout.count("barrier 0") == 2
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "MASTER", "OMPI"))}
-    argv = [sys.executable, "-m", "doctor", "check", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--json"]
+    argv = [sys.executable, "-m", "doctor", "check", ",".join(hosts), "-F", str(fleet.ssh_config), "--json"]
     argv += ["--select", "connectivity", "--", *line.split()]
     done = fleet.run(argv, env=clean, cwd=Path(__file__).parents[2], timeout=100)
-    outcomes = json.loads(done.stdout)["outcomes"]
-    failed = {one["check"] for one in outcomes if one["status"] == "failed"}
-    assert lives == (not found), job.stderr
-    assert failed == ({found} if found else set())
-    assert done.returncode == (10 if found in (SETTING, REACH) else 0)
+    return lives, job.stderr, json.loads(done.stdout), done.returncode
+
+
+def of_status(report: dict[str, Any], status: str) -> set[str]:
+    """The checks with this outcome."""
+    return {one["check"] for one in report["outcomes"] if one["status"] == status}
+
+
+@pytest.mark.parametrize(("options", "found"), ROWS, ids=[row[0] for row in ROWS])
+def test_an_error_exactly_where_mpirun_dies(fleet: Fleet, options: str, found: str) -> None:
+    lives, errors, report, code = launch(fleet, fleet.hosts, options, 20 if found else 100)
+    assert lives == (not found), errors
+    assert of_status(report, "failed") == ({found} if found else set())
+    assert code == (10 if found in (SETTING, REACH) else 0)
+
+
+CARDS = """\
+ip link add link eth0 name {name} type macvlan mode bridge
+ip addr add {address}/24 dev {name}
+ip link set {name} up
+{more}"""
+
+
+def test_the_daemons_pass_over_the_bridges_of_virtual_machines(fleet: Fleet) -> None:
+    """By the name alone: this one leads to the other host."""
+    for number, host in enumerate(fleet.hosts, 1):
+        fleet.enter(host, CARDS.format(name="virbr7", address=f"10.71.0.{number}", more=""))
+    options = "--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include virbr7"
+    lives, errors, report, code = launch(fleet, fleet.hosts, options, 20)
+    for host in fleet.hosts:
+        fleet.enter(host, "ip link del virbr7")
+    assert not lives, errors
+    assert (of_status(report, "failed"), code) == ({SETTING}, 10)
+
+
+def test_the_daemons_connect_to_that_of_mpirun(fleet: Fleet) -> None:
+    """The second host's eno9 leads nowhere. Open MPI 4.1 minds it where mpirun runs on that host."""
+    first, second = fleet.hosts
+    fleet.enter(first, CARDS.format(name="eno9", address="10.72.0.1", more=""))
+    fleet.enter(second, CARDS.format(name="eno9", address="10.73.0.1", more="ip route add 10.72.0.0/24 dev eth0"))
+    options = "--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eno9"
+    from_first = launch(fleet, (first, second), options, 100)
+    from_second = launch(fleet, (second, first), options, 20)
+    for host in fleet.hosts:
+        fleet.enter(host, "ip link del eno9")
+    lives, errors, report, code = from_first
+    assert lives, errors
+    assert (of_status(report, "failed"), code) == (set(), 12)
+    assert REACH in of_status(report, "unknown")  # Open MPI 5 starts no daemon there
+    lives, errors, report, code = from_second
+    assert not lives, errors
+    assert (of_status(report, "failed"), code) == ({REACH}, 10)

@@ -194,6 +194,22 @@ def llama_v1(**changes: object) -> str:
 
 
 FSDP2 = "\n  name: fsdp2\n  {}"
+TURBO = "\n  name: fsdpturbo\n  ep_size: {}\n  ep_dispatcher: eager"
+ZERO = "\n  name: deepspeed\n  config_file: ds.json"
+
+
+def _zero(batch: int) -> str:
+    """A DeepSpeed configuration that gives a batch for all of 16 ranks."""
+    return json.dumps({"train_batch_size": batch, "zero_optimization": {"stage": 3}}, indent=2)
+
+
+def _llama_deepspeed(name: str, finds: str, mark: str, **change: object) -> Mutation:
+    """examples/v1/train_full/train_full_deepspeed.yaml of LLaMA-Factory."""
+    sound = {"train.yaml": llama_v1(dist_config=ZERO), "ds.json": _zero(32)}
+    broken = {**sound, "train.yaml": llama_v1(**{"dist_config": ZERO, **change})}
+    return _pair(f"llama v1 DeepSpeed {name}", finds, (mark,), sound, broken, named=("train.yaml",), counts=r.SIXTEEN)
+
+
 TEXTS = [
     _text("llama v1 context", k.RANKS, "cp_size", llama_v1(cp_size=2), llama_v1(cp_size=3)),
     _text("llama v1 data", k.RANKS, "size:", llama_v1(dist_config=FSDP2.format("cp_size: 4\n  dp_size: 4")), llama_v1(dist_config=FSDP2.format("cp_size: 4\n  dp_size: 8"))),
@@ -202,6 +218,15 @@ TEXTS = [
     _text("llama v1 batch", k.BATCH, "global_batch_size", llama_v1(global_batch_size=64), llama_v1(global_batch_size=72)),
     _text("llama v1 micro batch", k.BATCH, "global_batch_size", llama_v1(global_batch_size=48), llama_v1(global_batch_size=48, micro_batch_size=2)),
     _text("llama v1 batch in context parallelism", k.BATCH, "global_batch_size", llama_v1(cp_size=4, global_batch_size=4), llama_v1(cp_size=4, global_batch_size=6)),
+    _text("llama v1 experts", k.RANKS, "ep_size", llama_v1(dist_config=TURBO.format(8)), llama_v1(dist_config=TURBO.format(6))),
+    _text("llama v1 experts and context", k.RANKS, "ep_size", llama_v1(cp_size=2, dist_config=TURBO.format(8)), llama_v1(cp_size=2, dist_config=TURBO.format(16))),
+    _text("llama v1 sizes of today", k.RANKS, "size:", llama_v1(dp_size=8, cp_size=2), llama_v1(dp_size=16, cp_size=2)),
+    _text("llama v1 shards of today", k.RANKS, "mp_", llama_v1(mp_replicate_size=2, mp_shard_size=8), llama_v1(mp_replicate_size=2, mp_shard_size=4)),
+    _text("llama v1 context mode", k.SETTINGS, "cp_", llama_v1(cp_size=2, cp_mode="ulysses"), llama_v1(cp_size=2, cp_mode="ring")),
+    _text("llama v1 attention", k.SETTINGS, "flash_attn", llama_v1(cp_size=2, flash_attn="flash_attention_2"), llama_v1(cp_size=2, flash_attn="sdpa")),
+    _llama_deepspeed("context", k.SETTINGS, "name: deepspeed", cp_size=2),
+    _llama_deepspeed("file", k.SETTINGS, "name: deepspeed", dist_config="\n  name: deepspeed"),
+    _pair("llama v1 DeepSpeed batch", k.BATCH, ("train_batch_size",), {"train.yaml": llama_v1(dist_config=ZERO), "ds.json": _zero(32)}, {"train.yaml": llama_v1(dist_config=ZERO), "ds.json": _zero(40)}, named=("train.yaml",), counts=r.SIXTEEN),
     _text("torchtitan tensor", k.RANKS, "_degree", r.torchtitan(), r.torchtitan(tensor=6), "train.toml"),
     _text("torchtune shards", k.RANKS, "_dim", r.torchtune(data_parallel_shard_dim=8), r.torchtune(data_parallel_shard_dim=6)),
     _text("axolotl tensor", k.RANKS, "size", r.axolotl(), r.axolotl(tensor_parallel_size=6)),

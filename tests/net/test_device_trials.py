@@ -7,15 +7,21 @@ in the Ascend driver's ds_net_ext.c.
 from __future__ import annotations
 
 import os
+import sys
 import time
+from collections import Counter
+from ipaddress import IPv4Interface
 from pathlib import Path
 
 import pytest
 
 from doctor.engine.catalog import load_checks
+from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.pings import DevicePings, Ping
 from doctor.facts.rdma import Gid, RdmaDevice, RdmaPort, RdmaPorts
 from doctor.net.device_trials import (
     HostDevices,
+    answered_pings,
     devices_of,
     ping_calls,
     rdma_command,
@@ -25,6 +31,7 @@ from doctor.net.device_trials import (
 )
 from doctor.net.plan import DEVICE_FACTS, NetOptions, input_facts, tries_devices
 from doctor.net.prober.device_tools import MAX_OUTPUT, end_program, run_programs, start_program
+from tests.hosts.fleet import Fleet
 
 HEAD = """\
 ---------------------------------------------------------------------------------------
@@ -156,6 +163,23 @@ def test_npus_ping_those_of_their_number_by_either_address_family() -> None:
     ]
 
 
+def test_what_the_second_round_had_answered_is_not_asked_again() -> None:
+    """From either end; a ping that lost a packet is made again."""
+    addresses = [
+        DeviceAddresses(
+            by_npu={npu: IPv4Interface(f"29.1.{host}.{npu}/16") for npu in range(4)},
+        )
+        for host in (1, 2)
+    ]
+    pings = [
+        DevicePings(pings=(Ping(0, "29.1.2.0", 3, 3), Ping(1, "29.1.2.1", 3, 2), Ping(3, "29.1.2.3", 0, 0))),
+        DevicePings(pings=(Ping(2, "29.1.1.2", 3, 3),)),
+    ]
+    source, target = (devices_of(own, None, {}, made) for own, made in zip(addresses, pings, strict=True))
+    assert answered_pings(source, target) == [0, 2]
+    assert [label for label, _ in ping_calls(source, target)] == ["NPU 1", "NPU 3"]
+
+
 def test_active_ports_are_tried_with_an_address_that_fits() -> None:
     gids = (
         Gid(0, "fe80:0000::1", "IB/RoCE v1", "eth0"),
@@ -213,3 +237,19 @@ def test_what_it_prints_is_bounded_and_no_other_program_is_started(program: Path
         start_program(["sh", "-c", "true"], 1)
     with pytest.raises(OSError, match="not a program"):
         start_program([], 1)
+
+
+@pytest.mark.full
+@pytest.mark.hosts
+def test_no_npu_is_pinged_twice_from_one_host(fleet_a2: Fleet) -> None:
+    """Four hosts: the pings of the second round reach all pairs, and the network test makes none of its own."""
+    argv = [sys.executable, "-m", "doctor", "net", ",".join(fleet_a2.hosts), "-F", fleet_a2.ssh_config, "--net", "full"]
+    before = {host: fleet_a2.read(host, "/run/npu/calls") for host in fleet_a2.hosts}
+    done = fleet_a2.run([*argv, "--json", "--no-speeds"], cwd=Path(__file__).parents[2], timeout=200)
+    assert done.returncode == 0, done.stdout[:2000] + done.stderr
+    for host in fleet_a2.hosts:
+        lines = fleet_a2.read(host, "/run/npu/calls").removeprefix(before[host]).splitlines()
+        pings = Counter(line for line in lines if " -ping " in line)
+        assert len(pings) == 16
+        assert set(pings.values()) == {1}
+    assert "NPU pings between all pairs: 48 of 48 decided" in done.stdout

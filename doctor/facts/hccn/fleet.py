@@ -112,9 +112,14 @@ def port_use(
     reach: Mapping[str, object],
     pods: Mapping[str, SuperPodId] | None,
 ) -> Use:
-    """Which of ``hosts`` need their NPUs' ports for a job on the whole fleet, all of which is in ``reach``."""
+    """Which of ``hosts`` need their NPUs' ports for a job on the whole fleet, all of which is in ``reach``.
+
+    Hosts that were reached and have no NPU, such as a login host, are no part of the job; others that are not among
+    ``products`` may have some.
+    """
     family = families(launch, products)
-    return {host: _host_uses_ports(family[host], len(reach), pods or {}, launch) for host in hosts if host in family}
+    count = sum(host in family or getattr(state, "failure", "not read") != "" for host, state in reach.items())
+    return {host: _host_uses_ports(family[host], count, pods or {}, launch) for host in hosts if host in family}
 
 
 def address_use(

@@ -13,6 +13,22 @@ from doctor.facts.npu import NpuChips
 _UNSUPPORTED_PATTERN = r"does not support|not supported|Command or option is not found"
 """npu-smi's output where the product has no super pods."""
 
+_FIRST_CHIP_SCRIPT = """said=$(npu-smi info -t spod-info -i 0 -c 0 </dev/null 2>&1); code=$?
+case "$said" in *"nvalid card id"* | *"Error parameter of"*)
+  for pair in $(npu-smi info -m </dev/null 2>/dev/null | while read -r card chip rest; do
+      case "$card:$chip:$rest" in
+      ([0-9]*:[0-9]*:*Mcu*) ;;
+      ([0-9]*:[0-9]*) printf '%s:%s\n' "$card" "$chip" ;;
+      esac
+    done); do
+    said=$(npu-smi info -t spod-info -i "${pair%:*}" -c "${pair#*:}" </dev/null 2>&1); code=$?
+    break
+  done ;;
+esac
+printf '%s\n' "$said"
+exit $code"""
+"""Of the first chip: that of card 0, and where there is none, as in a container, of the first one that is listed."""
+
 _ALL_CHIPS_SCRIPT = """map=$(npu-smi info -m); code=$?
 printf '%s\\n' "$map"
 [ $code -eq 0 ] || exit $code
@@ -40,7 +56,7 @@ class SuperPodId(Fact, frozen=True):
     """
 
     # All NPUs of a host are in one super pod: its first chip speaks for them.
-    probe = run("npu-smi info -t spod-info -i 0 -c 0", requires="npu-smi", lane="npu-smi", timeout=20)
+    probe = run(_FIRST_CHIP_SCRIPT, requires="npu-smi", lane="npu-smi", timeout=20)
 
     id: int
     server_index: int

@@ -24,11 +24,12 @@ def _parse_ports(text: str) -> dict[str, str]:
     header: list[str] = []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.strip().startswith("|") else []
-        if "Port ID" in cells and "Link Status" in cells:
-            header = cells
+        names = [cell.replace(" ", "") for cell in cells]  # of one tool's releases and documents: UDie ID, UdieID
+        if "PortID" in names and "LinkStatus" in names:
+            header = [name.lower() for name in names]
         elif header and len(cells) == len(header):
             row = dict(zip(header, cells, strict=True))
-            ports[f"{int(row.get('UDie ID') or 0)}/{int(row['Port ID'])}"] = row["Link Status"]
+            ports[f"{int(row.get('udieid') or 0)}/{int(row['portid'])}"] = row["linkstatus"]
         elif cells:
             header = []
     if not ports and "Interface Name" in text:

@@ -172,7 +172,7 @@ def _named(arguments: Arguments, line: LaunchLine) -> list[str]:
 
 
 def _named_by(used: Sequence[Configuration], read_file: ReadFile) -> list[Configuration]:
-    """The DeepSpeed configurations that files for a Trainer or for axolotl name."""
+    """The DeepSpeed configurations that files for a Trainer, for axolotl or for LLaMA-Factory v1 name."""
     read: list[Configuration] = []
     for configuration in used:
         setting = configuration.settings.get("deepspeed")

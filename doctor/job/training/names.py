@@ -210,13 +210,22 @@ LLAMA_FACTORY_V1 = {
     "learning_rate": "learning_rate",
     "max_steps": "max_steps",
     "cp_size": "context",
+    "cp_mode": "context_mode",
+    "dp_size": "data",
+    "mp_replicate_size": "replicate",
+    "mp_shard_size": "shard",
+    "dist_timeout": "timeout_seconds",
+    "flash_attn": "attention",
+    "dist_config.name": "backend",
+    "dist_config.config_file": "deepspeed",
+    "dist_config.ep_size": "expert",
     "dist_config.cp_size": "context",
     "dist_config.dp_size": "data",
     "dist_config.mp_replicate_size": "replicate",
     "dist_config.mp_shard_size": "shard",
     "dist_config.timeout": "timeout_seconds",
 }
-"""Of the trainer that USE_V1 switches on."""
+"""Of the trainer that USE_V1 switches on; its earlier releases had the sizes in ``dist_config``."""
 
 AXOLOTL = {
     "micro_batch_size": "micro_batch",

@@ -65,8 +65,14 @@ def test_the_remedy_of_one_of_two_hosts_is_not_for_the_other_likewise() -> None:
     finding = Finding(
         "{ip} is the device IP of {owners}; expected one NPU",
         hosts=("node001", "node002"),
-        **{"ip": "29.1.1.1", "owner": "node001", "npu": 0, "address": "29.1.1.2", "netmask": "255.255.0.0"},
-        **{"owners": "NPU 0 of node001 and NPU 0 of node002", "observed": 2, "expected": 1},
+        ip="29.1.1.1",
+        owner="node001",
+        npu=0,
+        address="29.1.1.2",
+        netmask="255.255.0.0",
+        owners="NPU 0 of node001 and NPU 0 of node002",
+        observed=2,
+        expected=1,
     )
     outcome = Outcome(check.name, check.severity, check.area, check.claim, (finding,), made.HOSTS)
     shown = plain.render(made.report(outcome), {check.name: check})

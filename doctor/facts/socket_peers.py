@@ -177,15 +177,16 @@ def _of_daemons(
     certain = [fault for fault in faults if fault.host in above]
     for host in above if not certain else ():
         address = used[host].address if host in used else ""
-        lost = [name for name, own in interfaces.items() if name in used and address and own.leads_to(address) is False]
+        others = {name: interface for name, interface in interfaces.items() if name in used and address}
+        lost = [name for name, interface in others.items() if interface.leads_to(address) is False]
         if lost:
             reason = f"{lost[0]} has no route to {address} of {host}"
             alone = [fault for fault in faults if fault.host in lost]
             certain += alone or [Unreachable(host, used[host], reason, "route")]
     if faults and not certain:
-        one = faults[0]
+        first = faults[0]
         raise Unreadable(
-            f"Open MPI 5 starts no daemon on {one.host}, whose {one.choice.interface} it connects from ({one.reason}); "
+            f"Open MPI 5 starts no daemon on {first.host}, whose {first.choice.interface} it connects from ({first.reason}); "
             "Open MPI 4.1 does, unless mpirun runs there"
         )
     return certain

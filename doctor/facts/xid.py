@@ -70,7 +70,7 @@ CATALOG: dict[int, tuple[str, str]] = {
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{7,16})\): ([0-9]{1,4}),?(.*)")
 _LOST = re.compile(r"NVRM: (?:The NVIDIA )?GPU (?:at )?([0-9A-Fa-f:.]{7,16}).{0,200}allen off the bus", re.S)
 """Of drivers that find the GPU gone before they can number the error."""
-_GONE = re.compile(r"NVRM: (?:GPU ([0-9A-Fa-f:.]{7,16}))?.{0,120}GPU lost from the bus \[NV_ERR_GPU_IS_LOST\]")
+_OFF_BUS = re.compile(r"NVRM: (?:GPU ([0-9A-Fa-f:.]{7,16}))?.{0,120}GPU lost from the bus \[NV_ERR_GPU_IS_LOST\]")
 """An assertion of the driver, which seldom names the GPU."""
 _NEW_STATE = re.compile(r"recovery action changed from \S+ \([^)]{0,40}\)\s+to (0x[0-9a-fA-F]{1,4}) \(([^)]{0,40})\)")
 _INITIALISATION = re.compile(r"NVRM: GPU ([0-9A-Fa-f:.]{7,16}): RmInitAdapter failed!(.*)")
@@ -140,11 +140,11 @@ def _classify(text: str) -> tuple[tuple[str, str, int], str, str, str] | None:
         return ((short_bus(xid[1]), "Xid", code), *CATALOG[code], xid[3])
     if switch:
         return (short_bus(switch[1]), "SXid", int(switch[2])), "a fatal error of an NVSwitch", RESTART, switch[3]
-    lost, gone, failed = _LOST.search(text), _GONE.search(text), _INITIALISATION.search(text)
+    lost, off_bus, failed = _LOST.search(text), _OFF_BUS.search(text), _INITIALISATION.search(text)
     if lost:
         return ((short_bus(lost[1]), "driver", 0), *CATALOG[FALLEN], "fallen off the bus")
-    if gone:
-        return ((short_bus(gone[1] or ""), "driver", 0), *CATALOG[FALLEN], "GPU lost from the bus")
+    if off_bus:
+        return ((short_bus(off_bus[1] or ""), "driver", 0), *CATALOG[FALLEN], "GPU lost from the bus")
     if failed:
         return (short_bus(failed[1]), "driver", 0), *CATALOG[143], f"RmInitAdapter failed!{failed[2]}"
     return None

@@ -186,8 +186,8 @@ def _of_daemons(
     if faults and not certain:
         first = faults[0]
         raise Unreadable(
-            f"Open MPI 5 starts no daemon on {first.host}, whose {first.choice.interface} it connects from ({first.reason}); "
-            "Open MPI 4.1 does, unless mpirun runs there"
+            f"Open MPI 5 starts no daemon on {first.host}, whose {first.choice.interface} it connects from "
+            f"({first.reason}); Open MPI 4.1 does, unless mpirun runs there"
         )
     return certain
 

@@ -375,7 +375,6 @@ def _places(
             len(side) >= LEAST_PATHS_OF_HOST
             and all(path in more for path in side)
             and median(more[path] for path in side) >= least
-            and bool(remaining & {*side})
             for side in sides
         ]
         if any(full):

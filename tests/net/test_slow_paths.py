@@ -208,3 +208,30 @@ def test_a_host_that_loses_packets_is_named_by_segments_sent_again() -> None:
         if s != t
     ]
     assert slow_paths(few) == ()
+
+
+def lost_in_bursts(random: Random, segments: int, share: float, burst: float) -> int:
+    """Segments sent again: losses come several at once."""
+    bursts = max(0, round(random.gauss(segments * share / burst, (segments * share / burst) ** 0.5)))
+    return sum(1 + int(random.expovariate(1 / burst)) for _ in range(bursts))
+
+
+@pytest.mark.parametrize(("usual", "burst", "least"), [(2e-4, 4.0, 38), (1.1e-3, 8.0, 18)], ids=["quiet", "busy"])
+def test_a_host_whose_paths_lose_a_percent_is_named_and_no_link_of_it(usual: float, burst: float, least: int) -> None:
+    """On a busy machine others lose a tenth of it, and each of its paths another amount: it is named, or nobody is."""
+    random, hits = Random(5), 0
+    for _ in range(40):
+        guilty = random.randrange(5)
+
+        def measured_path(source: int, target: int, guilty: int = guilty) -> PathSpeed:
+            segments = int(random.uniform(10_000, 30_000))
+            lost = lost_in_bursts(random, segments, 0.01 if target == guilty else usual, burst)
+            return PathSpeed(source, target, retransmissions=lost, bytes=1448 * segments)
+
+        speeds = [measured_path(source, target) for source in range(5) for target in range(5) if source != target]
+        for _ in range(3):
+            speeds += [measured_path(*path) for path in suspects(speeds)]
+        outliers = [(outlier.kind, outlier.hosts, outlier.way) for outlier in slow_paths(speeds)]
+        assert outliers in ([("host", (guilty,), "inbound")], [])
+        hits += bool(outliers)
+    assert hits >= least

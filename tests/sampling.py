@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-PARTS = 2
+PARTS = 3
 ROOT = Path(__file__).resolve().parents[1]
 
 

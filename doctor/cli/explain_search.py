@@ -116,7 +116,7 @@ def _documents() -> Iterator[tuple[str, str, str, str]]:
     from doctor.report.explain.topics import localized_page, title, topics
 
     for path, text in _texts("checks", "py"):
-        claim = re.search(r'"""(.+?)\.?(?:"""|\n)', text)
+        claim = re.search(r'"""(.+?)\.?(?:"""|\n)', text[max(0, text.find("\n@check")) :])
         yield path.stem.replace("_", "-"), "check", claim[1] if claim else "", text
     for path, text in _texts("playbooks", "toml"):
         heading = re.search(r'^title = "(.*)"$', text, re.M)

@@ -406,3 +406,30 @@ def test_a_line_is_read_to_its_end_and_no_further() -> None:
     theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     theirs.close()
     ours.close()
+
+
+def test_a_listener_is_closed_while_a_thread_of_it_is_about_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal ends rank 0 in the moment in which another process connects."""
+    starting, go_on = threading.Event(), threading.Event()
+
+    class LateThread(threading.Thread):
+        def start(self) -> None:
+            starting.set()
+            go_on.wait(30)
+            super().start()
+
+    listener = LeaderListener(KEY, leader_ports(KEY), lambda member: None, "127.0.0.1")
+    opening, closing = threading.Thread(target=listener.open), threading.Thread(target=listener.close)
+    with monkeypatch.context() as patch:
+        patch.setattr(module.threading, "Thread", LateThread)
+        opening.start()
+        assert starting.wait(30)
+        patch.undo()
+        failed: list[BaseException] = []
+        patch.setattr(threading, "excepthook", lambda arguments: failed.append(arguments.exc_value))
+        closing.start()
+        go_on.set()
+        for thread in (opening, closing):
+            thread.join(30)
+            assert not thread.is_alive()
+    assert not failed and not listener._threads

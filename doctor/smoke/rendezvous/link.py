@@ -34,6 +34,8 @@ _MAX_LINE_BYTES = 1 << 14
 _LONG_SECONDS = 86400.0
 _GREETING = "doctor smoke 1"
 _MAX_HANDSHAKES = 128
+_START_SECONDS = 0.001
+"""For another thread to start one."""
 SECRET_VARIABLES = ("DOCTOR_SMOKE_TOKEN", "OMPI_MCA_orte_precondition_transports")
 """The user's secret, and 128 random bits that mpirun gives to the processes of one start."""
 
@@ -208,7 +210,10 @@ class LeaderListener:
         self._server.close()
         while self._threads and (remaining := deadline - time.monotonic()) > 0:
             for thread in list(self._threads):
-                thread.join(remaining)
+                try:
+                    thread.join(remaining)
+                except RuntimeError:  # another thread is about to start it
+                    time.sleep(_START_SECONDS)
 
     def abandon(self) -> None:
         """Leaves it to another process that has it, too."""
@@ -232,7 +237,11 @@ class LeaderListener:
 
         thread = threading.Thread(target=run, daemon=True)
         self._threads.add(thread)
-        thread.start()
+        try:
+            thread.start()
+        except BaseException:  # also of a signal that ends this process
+            self._threads.discard(thread)
+            raise
 
     def _admit(self, link: socket.socket, address: str) -> None:
         try:

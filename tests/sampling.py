@@ -1,4 +1,4 @@
-"""Tests marked `sample` take turns: of those of one function, every other one runs for a commit; ``--full`` runs all.
+"""Tests marked `sample` take turns: of those of one group, every third runs for a commit; ``--full`` runs all.
 
 They are cases of one proof that cost seconds each: kinds of fault in a real training, launchers that start one. Which
 of them run follows from the commit alone, so that a run can be repeated; DOCTOR_TEST_SAMPLE names another commit, or
@@ -32,7 +32,8 @@ def commit() -> str:
 
 
 def left_out(items: Sequence[pytest.Item], revision: str) -> set[pytest.Item]:
-    """Those that another commit's sample has: every other one of the marked tests of a class, or outside of classes.
+    """Those that another commit's sample has: two thirds of the marked tests of a class, or outside of classes;
+    of two, the other one.
 
     ``revision``: hexadecimal digits, or ``all``, which leaves nothing out. A test that is asked for alone runs.
 
@@ -49,5 +50,5 @@ def left_out(items: Sequence[pytest.Item], revision: str) -> set[pytest.Item]:
         item
         for group in groups.values()
         for number, item in enumerate(group)
-        if len(group) > 1 and (number + turn) % PARTS
+        if (number + turn) % min(PARTS, len(group))
     }

@@ -11,9 +11,9 @@ def smoke_gradient_summed(run: SmokeRun, training: PerHost[SmokeTraining]) -> It
     """The reduced gradient is the mean over ranks and micro-batches, not their sum.
 
     ## Why it matters
-    A sum is a mean with a learning rate that is {count} times as high. Adam hides it, because it divides by the
-    gradient's own size; SGD, gradient clipping and weight decay do not, and a job that ran well on few ranks breaks on
-    many.
+    A sum is a mean with a learning rate that is as many times as high as there are ranks. Adam hides it, because it
+    divides by the gradient's own size; SGD, gradient clipping and weight decay do not, and a job that ran well on few
+    ranks breaks on many.
 
     ## What to do
     Divide by the number of data-parallel ranks after the all-reduce (or use `ReduceOp.AVG` where the backend has it),

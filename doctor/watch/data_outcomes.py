@@ -11,11 +11,14 @@ from doctor.engine.result import Finding, Outcome, Report
 from doctor.watch.data.analyze import DataReport
 from doctor.watch.data.data_defect import DataDefect, describe
 
+INFERRED = " (inferred: {inferred})"
+"""Behind the message of a finding."""
+
 
 def notes_of(data: DataReport) -> tuple[str, ...]:
     """What was taken for granted, what may be meant, and what could not be looked at."""
     return (
-        f"digests of {data.steps} step{'s' * (data.steps != 1)} were compared",
+        "digests of 1 step were compared" if data.steps == 1 else f"digests of {data.steps} steps were compared",
         *data.inferred,
         *(defect.text for defect in data.notes),
         *(f"not looked at: {text}" for text in data.unseen),
@@ -52,6 +55,6 @@ def _finding(defect: DataDefect, hosts: Mapping[int, str]) -> Finding:
     values = {**defect.values, "who": describe(defect.ranks, defect.tie), "ranks": list(defect.ranks)}
     template = defect.template
     if defect.inferred:
-        template, values["inferred"] = f"{template} (inferred: {{inferred}})", defect.inferred
+        template, values["inferred"] = template + INFERRED, defect.inferred
     finding = Finding(template, hosts=tuple(dict.fromkeys(blamed)), **{**values, "step": defect.step})
     return finding.as_warning(defect.level == "warning")

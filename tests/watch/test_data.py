@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from doctor.watch.data.analyze import analyze_records
+from doctor.watch.data.analyze import analyze_records, causes_of
+from doctor.watch.data.data_defect import DataDefect
 from doctor.watch.data.records import read_records
 from tests.watch.data_campaign import Ranks, run_trial, source_of
 from tests.watch.data_faults import FAULTS
@@ -292,3 +293,24 @@ def test_the_workers_of_a_real_loader_tell_their_generators(tmp_path: Path) -> N
     assert sorted(workers) == [0, 1] and {record["r"] for record in workers.values()} == {3}
     assert workers[0]["g"]["torch"] != workers[1]["g"]["torch"]
     assert not [record for record in told if record["k"] == "failed"]
+
+
+def test_what_ranks_do_before_the_first_step_or_to_gradients_follows_from_no_batch() -> None:
+    """The same rows on both ranks, parameters of their own, and sums for means: three causes, each with its remedy."""
+    defects = [
+        DataDefect("smoke-shards-wrong", "twice", 0, (0, 1), "the same samples"),
+        DataDefect("smoke-shards-wrong", "same rows", 0, (0, 1), "the same rows"),
+        DataDefect("smoke-parameters-not-broadcast", "begin", -1, (1,), "other parameters"),
+        DataDefect("smoke-gradient-summed", "data", 0, (), "a sum"),
+        DataDefect("smoke-parameters-diverge", "data", 0, (1,), "parameters apart"),
+    ]
+    causes, consequences = causes_of(defects)
+    assert [cause.check for cause in causes] == [
+        "smoke-shards-wrong",
+        "smoke-parameters-not-broadcast",
+        "smoke-gradient-summed",
+    ]
+    assert [(defect.text, cause) for defect, cause in consequences] == [
+        ("the same rows", "smoke-shards-wrong"),
+        ("parameters apart", "smoke-parameters-not-broadcast"),
+    ]

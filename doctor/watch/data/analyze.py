@@ -32,6 +32,8 @@ _PHASES = (
     "smoke-parameters-diverge",
 )
 """In the order in which one brings about the next."""
+_INDEPENDENT = ("smoke-parameters-not-broadcast", "smoke-gradient-summed")
+"""What ranks do before the first step, or to gradients: no batch and no update brings it about."""
 _CONSEQUENCES = ("smoke-gradient-not-synchronised", "smoke-parameters-diverge")
 
 
@@ -71,23 +73,30 @@ def analyze_job(job: JobRecords) -> DataReport:
         *stated_defects(job),
     ]
     notes = tuple(defect for defect in defects_found if defect.level == "note")
-    defects = _without_repetition([defect for defect in defects_found if defect.level != "note"])
-    causes: list[DataDefect] = []
-    explained: list[tuple[DataDefect, str]] = []
-    for defect in sorted(defects, key=lambda entry: (_PHASES.index(entry.check), entry.step)):
-        cause = next((earlier for earlier in causes if _explains(earlier, defect)), None)
-        if cause:
-            explained.append((defect, cause.check))
-        else:
-            causes.append(defect)
+    causes, explained = causes_of([defect for defect in defects_found if defect.level != "note"])
     steps = len({record.step for entry in job.ranks.values() for record in entry.of("inputs")})
     return DataReport(
         tuple(causes), tuple(explained), notes, tuple(roles.sentences()), tuple(_unseen(job, steps)), steps
     )
 
 
+def causes_of(found: list[DataDefect]) -> tuple[list[DataDefect], list[tuple[DataDefect, str]]]:
+    """The causes among these defects, and the others, each with the check that holds its cause."""
+    defects = _without_repetition(found)
+    causes: list[DataDefect] = []
+    explained: list[tuple[DataDefect, str]] = []
+    for defect in sorted(defects, key=lambda entry: (_PHASES.index(entry.check), entry.step)):
+        # Of several, the nearest: parameters that were not broadcast before batches that are equal.
+        cause = next((earlier for earlier in reversed(causes) if _explains(earlier, defect)), None)
+        if cause:
+            explained.append((defect, cause.check))
+        else:
+            causes.append(defect)
+    return causes, explained
+
+
 def _explains(cause: DataDefect, defect: DataDefect) -> bool:
-    if defect.kind.startswith("stated") or cause.level != "error":
+    if defect.kind.startswith("stated") or cause.level != "error" or defect.check in _INDEPENDENT:
         return False
     if cause.check == "smoke-update-missing" and cause.kind in {"still", "lr", "all", "frozen"}:
         return defect.check in _CONSEQUENCES

@@ -33,7 +33,7 @@ class DataDefect(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The defect in words."""
         text = self.template.format(who=describe(self.ranks, self.tie), step=self.step, **self.values)
-        return text + (f" (inferred: {self.inferred})" if self.inferred else "")
+        return f"{text} (inferred: {self.inferred})" if self.inferred else text
 
 
 def describe(ranks: Iterable[int], tie: bool = False) -> str:

@@ -38,12 +38,15 @@ class GroupRoles(msgspec.Struct, frozen=True):
 
     def sentences(self) -> list[str]:
         """What was inferred, in words."""
-        texts = [
-            f"ranks {format_ranges(group.ranks)} are taken for a {kind}-parallel group: {group.reason}"
-            for kind, groups in (("tensor", self.model), ("data", self.data))
-            for group in groups
+        tensor_groups = [
+            f"ranks {format_ranges(group.ranks)} are taken for a tensor-parallel group: {group.reason}"
+            for group in self.model
         ]
-        return texts + list(self.unclear)
+        data_groups = [
+            f"ranks {format_ranges(group.ranks)} are taken for a data-parallel group: {group.reason}"
+            for group in self.data
+        ]
+        return [*tensor_groups, *data_groups, *self.unclear]
 
 
 def group_roles(job: JobRecords) -> GroupRoles:

@@ -44,7 +44,8 @@ def _split_of(records: dict[int, dict[str, Any]], ranks: Sequence[int]) -> tuple
 
 
 def _named(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more tensors" if len(names) > 3 else "")
+    listed = ", ".join(names[:3])
+    return f"{listed} and {len(names) - 3} more tensors" if len(names) > 3 else listed
 
 
 def _reason(group: GroupRole) -> str:
@@ -61,7 +62,7 @@ def _not_broadcast(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
         )
         yield DataDefect(
             "smoke-parameters-not-broadcast", "begin", -1, split.deviating, template,
-            {**split_values(split, split.agreeing or group.ranks), "tensors": _named(names)},
+            {**split_values(split, split.agreeing or group.ranks), "tensors": _named(names), "root": min(group.ranks)},
             tie=split.tie, inferred=_reason(group),
         )  # fmt: skip
 
@@ -102,8 +103,9 @@ def _states_not_loaded(job: JobRecords, group: GroupRole) -> Iterator[DataDefect
     else:
         return
     yield DataDefect(
-        "smoke-parameters-not-broadcast", "state", -1, ranks, template, values, tie=tie, inferred=_reason(group)
-    )
+        "smoke-parameters-not-broadcast", "state", -1, ranks, template, {**values, "root": min(group.ranks)},
+        tie=tie, inferred=_reason(group),
+    )  # fmt: skip
 
 
 def _states_diverged(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:

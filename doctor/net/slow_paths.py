@@ -361,25 +361,29 @@ def _places(
     the host's when all of one side are among them, and their middle one is slow enough for a host: the losses of
     each vary too much for every path to be slow by itself.
     """
-    remaining, least = set(slow), math.log(LEAST_RATIO[figure.figure][0])
-    rest = [path for path in figure.paths if not excluded & set(path)]
-    sides_by_host = {
-        host: [tuple(path for path in rest if path[side] == host) for side in (0, 1)]
-        for host in (figure.hosts if more else ())
+    remaining, left = set(slow), dict(more)
+    least = math.log(LEAST_RATIO[figure.figure][0])
+    sides_by_host: dict[int, tuple[list[Path], list[Path]]] = {}
+    for path in figure.paths if more else ():
+        for side, host in enumerate(path if not excluded & set(path) else ()):
+            sides_by_host.setdefault(host, ([], []))[side].append(path)
+    # The host with the slowest paths first: those that it explains are no other host's.
+    slowness = {
+        host: sum(more.get(path, 0.0) for side in sides for path in side) for host, sides in sides_by_host.items()
     }
-    # The host with the most slow paths first: those that it explains are no other host's.
-    for host, sides in sorted(
-        sides_by_host.items(), key=lambda item: -sum(more.get(p, 0.0) for s in item[1] for p in s)
-    ):
+    for host in sorted(sides_by_host, key=lambda host: (-slowness[host], host)):
+        sides = sides_by_host[host]
         full = [
             len(side) >= LEAST_PATHS_OF_HOST
-            and all(path in more for path in side)
-            and median(more[path] for path in side) >= least
+            and all(path in left for path in side)
+            and median(left[path] for path in side) >= least
             for side in sides
         ]
         if any(full):
             paths = tuple(path for side, is_full in zip(sides, full, strict=True) if is_full for path in side)
             remaining.difference_update(paths)
+            for path in paths:
+                del left[path]
             yield "host", (host,), "both" if all(full) else "outbound" if full[0] else "inbound", paths
     for path in sorted(remaining):
         back = path[::-1]

@@ -361,6 +361,7 @@ class _Watch:
             training.host_names(),
             watch.world,
             watch.backend,
+            watch.library,
             failure,
             work,
             max(watch.steps.values(), default=0),

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -57,6 +57,7 @@ def watched_run(
     hosts: Mapping[int, str],
     world: int,
     backend: str,
+    library: Literal["torch", "mindspore"],
     failure: Failure | None,
     work: Mapping[int, list[float]],
     steps: int,
@@ -70,7 +71,7 @@ def watched_run(
     paced = {rank: tuple(times) for rank, times in work.items() if len(times) >= MIN_TIMES}
     plan = SmokePlan(
         backend=next((name for name in get_args(Backend) if name in backend), "gloo"),
-        library="mindspore" if backend == "mccl" else "torch",
+        library=library,
         places=tuple(RankPlacement(rank, hosts.get(rank, UNKNOWN_HOST)) for rank in range(world)),
         layouts=(Layout(dp=world),),
         stages=("training", "pace") if paced else ("training",),

@@ -11,7 +11,7 @@ import contextlib
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -85,6 +85,7 @@ class TrainingWatch:
         self.detector = Detector(world, patience, network_floor=2 * patience, grace=GRACE, hosts=hosts)
         self.snapshots: dict[int, Snapshot] = {}
         self.backend = ""
+        self.library: Literal["torch", "mindspore"] = "torch"
         self.joined: dict[int, float] = {}
         """When each rank had met the others."""
         self.arrived: dict[int, float] = {}
@@ -105,9 +106,6 @@ class TrainingWatch:
         self._unwatched: set[int] = set()
         """Ranks whose hook has removed itself: what they call, and whether they end well, nobody sees."""
 
-        self._spinning: set[int] = set()
-        """Ranks that use a CPU while they wait, as those of MindSpore do."""
-
     # ---- what comes from the ranks
 
     def take_event(self, rank: int, event: Mapping[str, Any], now: float) -> None:
@@ -116,8 +114,8 @@ class TrainingWatch:
         if event.get("ev") == "joined":
             self.joined.setdefault(rank, now)
             self.backend = str(event.get("backend", ""))
-            if event.get("spins"):
-                self._spinning.add(rank)
+            if event.get("library") == "mindspore":
+                self.library = "mindspore"
         elif event.get("ev") == "group":
             self._learn_group(rank, event)
         elif event.get("ev") == "hook" and event.get("gone"):
@@ -236,8 +234,9 @@ class TrainingWatch:
 
     def _waiting(self, snapshot: Snapshot) -> Snapshot:
         """A rank that has started collectives in C++ waits for the first that others have not entered, if it rests."""
-        spins = snapshot.rank in self._spinning
-        resting = snapshot.age > QUIET and (spins or snapshot.cpu < 0.5 * snapshot.age)
+        # A rank of MindSpore that waits for a result uses a CPU: whether it rests does not tell whether it waits.
+        rests = self.library == "mindspore" or snapshot.cpu < 0.5 * snapshot.age
+        resting = snapshot.age > QUIET and rests
         call = self.detector.open_call(snapshot.rank) if resting or snapshot.dead else None
         if call is None:
             return snapshot

@@ -451,10 +451,10 @@ def test_a_rank_that_is_killed_before_the_others_give_up_has_died() -> None:
 
 def test_a_rank_that_waits_with_its_cpu_at_work_waits_all_the_same() -> None:
     """Those of MindSpore turn in a loop until their result is there; of others, it is a sign of work."""
-    for spins, found in ((True, (2,)), (False, ())):
+    for library, found in (("mindspore", (2,)), ("torch", ())):
         ranks = three_after_two_steps()
         for rank in range(3):
-            ranks.watch.take_event(rank, {"ev": "joined", "backend": "hccl", "spins": spins}, 2.0)
+            ranks.watch.take_event(rank, {"ev": "joined", "backend": "hccl", "library": library}, 2.0)
         all_but_one_wait(ranks, 2 * PATIENCE)
         for rank in (0, 1):
             ranks.show(rank, "enqueued", 2, 2 * PATIENCE, cpu=2 * PATIENCE)

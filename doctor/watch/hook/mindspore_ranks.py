@@ -14,7 +14,7 @@ import os
 
 from doctor.smoke.programs.recorder_page import DTYPES
 from doctor.watch.hook.rank_files import TRAINING, recording, start_recording, stop_recording
-from doctor.watch.hook.training import report_exceptions
+from doctor.watch.hook.training import mark_iterator, report_exceptions
 
 PRIMITIVES = {
     "AllReduce": "all_reduce",
@@ -126,9 +126,8 @@ def wrap_mindspore_init(original, groups):
             try:
                 rank, size = groups.management.get_rank(), groups.management.get_group_size()
                 groups.world = range(size)
-                # One that waits for a result uses a CPU: whether a rank rests does not tell whether it waits.
                 backend = str(groups.management.GlobalComm.BACKEND)[:40]
-                files.emit("joined", rank=rank, world=size, backend=backend, spins=True)
+                files.emit("joined", rank=rank, world=size, backend=backend, library="mindspore")
                 groups.number(groups.management.GlobalComm.WORLD_COMM_GROUP)
                 files.stage = TRAINING
                 files.become("compute")
@@ -211,25 +210,10 @@ def wrap_step(original):
 
 
 def wrap_dataset(module):
-    """A rank that takes the next batch is in its input."""
+    """The time in which a dataset is waited for."""
     iterator = vars(module).get("Iterator")
-    if not isinstance(iterator, type) or "__next__" not in vars(iterator):
-        return
-    original = vars(iterator)["__next__"]
-
-    @functools.wraps(original)
-    def take_next(self):
-        files = recording()
-        if files is None:
-            return original(self)
-        files.become("input")
-        try:
-            return original(self)
-        finally:
-            if recording() is files:
-                files.become("compute")
-
-    iterator.__next__ = take_next  # type: ignore[attr-defined]
+    if isinstance(iterator, type) and hasattr(iterator, "__next__"):
+        mark_iterator(iterator)
 
 
 MINDSPORE_MODULES = {

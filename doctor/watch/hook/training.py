@@ -22,12 +22,15 @@ def count_steps():
 
 
 def mark_input():
-    """A rank that takes the next batch is in its input."""
-    module = sys.modules.get("torch.utils.data.dataloader")
-    kind = getattr(module, "_BaseDataLoaderIter", None)
-    if kind is None:
-        return
-    original = kind.__next__
+    """Records the time in which torch's loader is waited for."""
+    kind = getattr(sys.modules.get("torch.utils.data.dataloader"), "_BaseDataLoaderIter", None)
+    if kind is not None:
+        mark_iterator(kind)
+
+
+def mark_iterator(iterator):
+    """A rank that takes the next batch is in its input. ``iterator``: the class of what it takes it from."""
+    original = iterator.__next__
 
     @functools.wraps(original)
     def take_next(self):
@@ -41,7 +44,7 @@ def mark_input():
             if recording() is files:
                 files.become("compute")
 
-    kind.__next__ = take_next
+    iterator.__next__ = take_next
 
 
 def report_exceptions():

@@ -5,11 +5,11 @@ from doctor import WARNING, Finding, check
 from doctor.facts.gpu import NvLinks
 from doctor.facts.vendor_tests import DcgmHealth
 
-EVIDENCE = ("links",)
+ADVISORY = ("links",)
 LINK_DOWN = re.compile(r"\bNvLink link [0-9]{1,3} is currently down\b", re.IGNORECASE)
 
 
-@check(severity=WARNING, area="devices", advisory=EVIDENCE)
+@check(severity=WARNING, area="devices", advisory=ADVISORY)
 def dcgm_unhealthy(health: DcgmHealth, links: NvLinks | None) -> Iterator[Finding]:
     """DCGM's health watches report no problem.
 

@@ -4,10 +4,10 @@ from doctor import WARNING, Finding, Skip, check
 from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.rdma import RdmaPorts
 
-ADVICE = ("inventory",)
+ADVISORY = ("inventory",)
 
 
-@check(severity=WARNING, area="devices", advisory=ADVICE)
+@check(severity=WARNING, area="devices", advisory=ADVISORY)
 def gpu_direct_rdma_off(cards: GpuCards, adapters: RdmaPorts, inventory: GpuInventory | None) -> Iterator[Finding]:
     """Network adapters can read and write the memory of the GPUs.
 

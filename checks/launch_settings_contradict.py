@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from doctor import ERROR, Finding, check
 from doctor.job.training import NotGiven, TrainingLaunch, View, apply_rules
@@ -113,6 +113,17 @@ def _schedule(view: View) -> Iterator[Finding]:
         )
 
 
+def _refused(view: View, pairs: Sequence[tuple[bool, tuple[str, ...], str]]) -> Iterator[dict[str, str]]:
+    """Of each combination that its program refuses: where it stands, what it is, and what is expected."""
+    for refused, names, expected in pairs:
+        if refused:
+            yield {
+                "where": view.place(*names),
+                "observed": view.listed(*names) or "the defaults",
+                "expected": expected,
+            }
+
+
 def _internevo(view: View) -> Iterator[Finding]:
     """The assertions of InternEvo's launch on its parallel section."""
     if view.framework != "internevo":
@@ -129,14 +140,8 @@ def _internevo(view: View) -> Iterator[Finding]:
             "interleaved_overlap=True",
         ),
     ]
-    for refused, names, expected in pairs:
-        if refused:
-            yield Finding(
-                "InternEvo refuses the parallel settings at {where}",
-                where=view.place(*names),
-                observed=view.listed(*names) or "the defaults",
-                expected=expected,
-            )
+    for values in _refused(view, pairs):
+        yield Finding("InternEvo refuses the parallel settings at {where}", **values)
 
 
 def _axolotl(view: View) -> Iterator[Finding]:
@@ -174,14 +179,8 @@ def _llama_factory(view: View) -> Iterator[Finding]:
             "flash_attn: flash_attention_2",
         ),
     ]
-    for refused, names, expected in pairs:
-        if refused:
-            yield Finding(
-                "LLaMA-Factory refuses the context parallelism at {where}",
-                where=view.place(*names),
-                observed=view.listed(*names),
-                expected=expected,
-            )
+    for values in _refused(view, pairs):
+        yield Finding("LLaMA-Factory refuses the context parallelism at {where}", **values)
 
 
 def _quantized(view: View) -> Iterator[Finding]:

@@ -221,7 +221,6 @@ class _HostProgress:
         """Descriptions of the completed steps."""
         self.failures: dict[str, str] = {}
         self.held_back: dict[str, str] = {}
-        self.acting = {step.playbook for step in plan.steps if not step.skip and step.kind in ("run", "file")}
 
     def goes_on(self, name: str) -> bool:
         """The playbook has not failed, nor one on which it depends."""
@@ -233,20 +232,12 @@ class _HostProgress:
 
     def result(self, survives: Mapping[str, str]) -> HostResult:
         """When all steps are made or left out; ``survives`` as `boot_results` returns it, of all playbooks."""
-        completed = sorted(self.acting - set(self.failures) - set(self.held_back))
-        state: Literal["applied", "refused", "stopped"] = "applied"
+        completed = sorted(self.plan.acting_playbooks - set(self.failures) - set(self.held_back))
+        ended = HostResult(self.plan.host, "applied", tuple(self.applied))
         if self.failures:
-            state = "stopped" if self.applied or self.touched else "refused"
-        return HostResult(
-            self.plan.host,
-            state,
-            tuple(self.applied),
-            next(iter(self.failures.values()), ""),
-            {name: why for name, why in survives.items() if name in completed},
-            tuple(completed),
-            dict(self.failures),
-            dict(self.held_back),
-        )
+            ended = self.stopped_result(next(iter(self.failures.values())))
+        survives = {name: why for name, why in survives.items() if name in completed}
+        return msgspec.structs.replace(ended, survives=survives, completed=tuple(completed))
 
     def stopped_result(self, reason: str) -> HostResult:
         """When nothing more can be done on the host."""

@@ -99,9 +99,14 @@ class HostPlan(msgspec.Struct, frozen=True):
     """For a playbook the earlier ones that it depends on, each with the reason: it waits where one of them fails."""
 
     @property
+    def acting_playbooks(self) -> set[str]:
+        """Those of which software makes a step."""
+        return {step.playbook for step in self.steps if not step.skip and step.kind in ("run", "file")}
+
+    @property
     def has_actions(self) -> bool:
         """There is something to do for software."""
-        return not self.failure and any(not step.skip and step.kind in ("run", "file") for step in self.steps)
+        return not self.failure and bool(self.acting_playbooks)
 
 
 class PlaybookSummary(msgspec.Struct, frozen=True):
@@ -165,7 +170,7 @@ class FixPlan(msgspec.Struct, frozen=True):
 
 def treated_checks(plan: HostPlan, completed: Collection[str] | None = None) -> set[str]:
     """The checks for which something is done on the host; with ``completed`` those that such playbooks alone treat."""
-    acting = {step.playbook for step in plan.steps if not step.skip and step.kind in ("run", "file")}
+    acting = plan.acting_playbooks
     unfinished = set() if completed is None else acting - set(completed)
     waiting = {treated_finding.check for treated_finding in plan.treated if treated_finding.playbook in unfinished}
     treated = {treated_finding.check for treated_finding in plan.treated if treated_finding.playbook in acting}

@@ -91,22 +91,20 @@ def _causes(state: RunState, primary: Mapping[int, Snapshot], dead: Mapping[int,
 
 
 def _broken_connection(state: RunState, dead: Mapping[int, Snapshot]) -> Failure:
-    if not any(snap.state == "collective" for snap in dead.values()) and any(
-        gave_up_waiting(snap.error) for snap in dead.values()
-    ):
-        return _unseen_collective(state)
+    gave_up = next((snap.error for snap in dead.values() if gave_up_waiting(snap.error)), "")
+    if gave_up and all(snap.state != "collective" for snap in dead.values()):
+        return _unseen_collective(state, gave_up)
     text = next((snap.error for _, snap in sorted(dead.items()) if snap.error), "")
     why = "Every error is of the kind that follows from another rank's end, and no such rank is known."
     return state.build_failure("network", dead, certainty="evidence", text=text, evidence=(why,))
 
 
-def _unseen_collective(state: RunState) -> Failure:
+def _unseen_collective(state: RunState, error: str) -> Failure:
     """Ranks gave up waiting, and the collective was within a compiled graph: who did not come is not known."""
     failed = [rank for rank, snap in sorted(state.snaps.items()) if snap.dead and snap.error]
     others = [rank for rank in sorted(state.snaps) if rank not in failed]
-    why = next(state.snaps[rank].error for rank in failed if gave_up_waiting(state.snaps[rank].error))
     evidence = [f"Without an error of their own: {rank_names(others)}"] if others else []
-    evidence.append(why[:LONGEST_ERROR])
+    evidence.append(error[:LONGEST_ERROR])
     text = f"{rank_names(failed)} gave up waiting for another rank"
     return state.build_failure("network", (), certainty="evidence", text=text, evidence=tuple(evidence))
 

@@ -55,30 +55,32 @@ def missed_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failu
     What ended them comes after it: a launcher ends those that are left. Where it is a broken connection that ended the
     others, one that has not come yet may only be on its way, and nobody is named.
     """
-    missed = {}
+    missed: set[int] = set()
+    evidence: list[str] = []
     for wait in waits.values():
-        gave_up = [rank for rank in wait.blocked_ranks if gave_up_waiting(state.snaps[rank].error)]
-        absent = [state.snaps[rank] for rank in wait.absent_ranks if rank in state.snaps]
-        if gave_up:
-            late = {snap.rank: gave_up[0] for snap in absent if snap.state in ("input", "compute")}
-            missed.update({rank: first for rank, first in late.items() if _is_no_error(state.snaps[rank])})
+        waiting = [state.snaps[rank] for rank in wait.blocked_ranks]
+        gave_up = [f"Rank {snap.rank} gave up waiting: {snap.error}" for snap in waiting if gave_up_waiting(snap.error)]
+        late = [rank for rank in wait.absent_ranks if rank in state.snaps and _stays_away(state.snaps[rank])]
+        if gave_up and late:
+            missed.update(late)
+            evidence += gave_up
     if not missed:
         return None
     worst = max((state.snaps[rank] for rank in missed), key=lambda snap: snap.effective)
-    first = state.snaps[next(iter(missed.values()))]
-    why = f"Rank {first.rank} gave up waiting: {first.error}"
     return state.build_failure(
         _kind_of_stall(worst),
         missed,
         about=state.awaited_collective(missed),
         certainty="evidence",
         text="the others gave up waiting for it",
-        evidence=(why,),
+        evidence=tuple(evidence[:1]),
     )
 
 
-def _is_no_error(snap: Snapshot) -> bool:
-    return not snap.dead or (snap.secondary and not snap.error)
+def _stays_away(snap: Snapshot) -> bool:
+    """Whether a rank is at its own work, and did not end by itself."""
+    ended_by_others = snap.secondary and not snap.error
+    return snap.state in ("input", "compute") and (not snap.dead or ended_by_others)
 
 
 def _calls_too_much(state: RunState, rank: int) -> bool:

@@ -112,19 +112,24 @@ def compare_pairs(exchanges: Iterable[Exchange]) -> SlowLinks:
     while worst := _worst_end(table, table.without(end for outlier in ends for end in outlier.ends)):
         ends.append(worst)
     times = table.without(end for outlier in ends for end in outlier.ends)
-    links, of_slow_ends = _slow_links(table, times), {}
+    ends_of_links, links = _attributed(times, _slow_links(table, times))
+    return SlowLinks(tuple(sorted([*ends, *ends_of_links], key=_by_ratio)), tuple(sorted(links, key=_by_ratio)))
+
+
+def _attributed(
+    times: Mapping[Pair, float], links: Sequence[SpeedOutlier]
+) -> tuple[list[SpeedOutlier], list[SpeedOutlier]]:
+    """The slow ends that several links share, and the links of which both ends are fast with most others."""
+    paths, by_end = [], dict[int, list[SpeedOutlier]]()
     for link in links:
-        # A link is to blame where both its ends are fast with most others.
         slow_ends = [end for end in link.ends if _is_slow_elsewhere(times, end, link)]
-        if slow_ends:
-            of_slow_ends[link.ends] = slow_ends
-    for end in sorted({end for slow_ends in of_slow_ends.values() for end in slow_ends}):
-        its_links = [link for link in links if of_slow_ends.get(link.ends) == [end]]
-        if len(its_links) > 1:
-            ends.append(_end_of_links(times, end, its_links))
+        if not slow_ends:
+            paths.append(link)
+        elif len(slow_ends) == 1:
+            by_end.setdefault(slow_ends[0], []).append(link)
+    ends = [_end_of_links(times, end, its_links) for end, its_links in by_end.items() if len(its_links) > 1]
     named = {end for outlier in ends for end in outlier.ends}
-    links = [link for link in links if link.ends not in of_slow_ends and not named & set(link.ends)]
-    return SlowLinks(tuple(sorted(ends, key=_by_ratio)), tuple(sorted(links, key=_by_ratio)))
+    return ends, [link for link in paths if not named & set(link.ends)]
 
 
 def _is_slow_elsewhere(times: Mapping[Pair, float], end: int, link: SpeedOutlier) -> bool:

@@ -5,6 +5,16 @@ from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
+NO_STACK = (
+    (
+        r"^the others gave up waiting\b",
+        (
+            "The job's own time limit ended it before its stack was read. Run it again with a longer `timeout=` of "
+            "init_process_group: the report then names the line at which the rank stays."
+        ),
+    ),
+)
+
 
 @check(severity=ERROR, area="smoke")
 def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
@@ -15,6 +25,8 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     All the others time out there, after half an hour, and none of their messages names it.
 
     ## What to do
+    {remedy}
+
     It is at {frame}. If it sleeps, its state names what it sleeps in ({state}); check that file system, lock or server
     from {host}. If it computes: an endless loop, or work that only this rank does (a checkpoint, an evaluation, a
     compile): let the others know, or use a barrier with a longer timeout.
@@ -26,7 +38,8 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     in a file that is not torch's, by its stack, or is still in a call that all others have finished. This verdict can
     be wrong for a rank whose CPU time is not shown by the kernel (/proc/PID/schedstat).
     """
-    yield from failure_findings(run, _sentence, "blocked", "busy")
+    stacks = [failure.stacks.get(rank) for failure in run.failures for rank in failure.culprit_ranks]
+    yield from failure_findings(run, _sentence, "blocked", "busy", remedies=() if any(stacks) else NO_STACK)
 
 
 def _sentence(failure: Failure) -> str:

@@ -18,7 +18,7 @@ import msgspec
 from doctor.smoke.hang.detector import Detector
 from doctor.smoke.model import Failure, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
-from doctor.smoke.programs.secondary_errors import is_secondary
+from doctor.smoke.programs.secondary_errors import gave_up_waiting, is_secondary
 from doctor.smoke.rank_names import rank_names
 from doctor.watch.pace import Entry
 
@@ -102,6 +102,8 @@ class TrainingWatch:
         """When each rank was last seen alive."""
         self._failed_at: dict[int, float] = {}
         """When each rank ended that did not end well, for whatever reason."""
+        self._gave_up: set[int] = set()
+        """Ranks that ended since another one did not come in their time."""
         self._suspicion = Suspicion()
         self._unwatched: set[int] = set()
         """Ranks whose hook has removed itself: what they call, and whether they end well, nobody sees."""
@@ -165,15 +167,11 @@ class TrainingWatch:
         if rank in self._unwatched and fields.get("dead") == UNKNOWN_END:
             fields["dead"] = "exit status 0"
         died_at = fields.pop("died_at", now)
-        if not fields.get("dead"):
-            self._alive_at[rank] = now
-        else:
-            if fields["dead"] != "exit status 0":
-                self._failed_at.setdefault(rank, died_at)
-            if not is_secondary(fields.get("error", "")):
-                self._deaths.setdefault(rank, (died_at, len(self._deaths)))
-                self._ends[rank] = ERROR if fields.get("error") else fields["dead"]
+        if fields.get("dead"):
+            self._note_end(rank, fields, died_at)
             fields["secondary"] = self._follows(rank, fields["dead"], oom=bool(fields.get("oom")))
+        else:
+            self._alive_at[rank] = now
         snapshot = msgspec.convert(fields, Snapshot)
         if enqueued:
             snapshot = self._waiting(snapshot)
@@ -182,6 +180,16 @@ class TrainingWatch:
             snapshot = msgspec.structs.replace(snapshot, entered={**before.entered, **snapshot.entered})
         self.snapshots[rank] = snapshot
         self.steps[rank] = snapshot.step
+
+    def _note_end(self, rank: int, fields: Mapping[str, Any], died_at: float) -> None:
+        error = fields.get("error", "")
+        if fields["dead"] != "exit status 0":
+            self._failed_at.setdefault(rank, died_at)
+        if gave_up_waiting(error):
+            self._gave_up.add(rank)
+        if not is_secondary(error):
+            self._deaths.setdefault(rank, (died_at, len(self._deaths)))
+            self._ends[rank] = ERROR if error else fields["dead"]
 
     def of_all_ranks(self, rank: int, entries: Iterable[Entry]) -> list[Entry]:
         """Those of a rank's calls that were made in groups of all ranks, with our numbers of the groups."""
@@ -196,6 +204,10 @@ class TrainingWatch:
         if dead == TERMINATED and min(self._failed_at.values()) < self._deaths[rank][0] - SAME_LOOK:
             return True
         if dead in (TERMINATED, UNKNOWN_END) and self._another_died_first(rank):
+            return True
+        # Of ranks whose partner is killed the connections break: they do not wait until they give up.
+        given_up = any(self._alive_at.get(other, 0.0) <= self._deaths[rank][0] for other in self._gave_up)
+        if dead in (TERMINATED, KILLED, UNKNOWN_END) and given_up and not oom:
             return True
         outlived = self._alive_at.get(rank, 0.0) > min(self._failed_at.values(), default=math.inf) + SAME_LOOK
         if dead in (KILLED, UNKNOWN_END) and outlived and not oom:

@@ -295,22 +295,30 @@ def test_the_workers_of_a_real_loader_tell_their_generators(tmp_path: Path) -> N
     assert not [record for record in told if record["k"] == "failed"]
 
 
-def test_what_ranks_do_before_the_first_step_or_to_gradients_follows_from_no_batch() -> None:
-    """The same rows on both ranks, parameters of their own, and sums for means: three causes, each with its remedy."""
+def test_of_several_faults_each_is_a_cause_that_no_other_can_bring_about() -> None:
+    """The same rows on both ranks, and five faults of the program beside: each is reported with its own remedy."""
     defects = [
         DataDefect("smoke-shards-wrong", "twice", 0, (0, 1), "the same samples"),
         DataDefect("smoke-shards-wrong", "same rows", 0, (0, 1), "the same rows"),
         DataDefect("smoke-parameters-not-broadcast", "begin", -1, (1,), "other parameters"),
         DataDefect("smoke-gradient-summed", "data", 0, (), "a sum"),
+        DataDefect("smoke-mask-repeated", "draws torch", 0, (), "the same masks"),
+        DataDefect("smoke-update-missing", "frozen", 2, (1,), "a frozen layer"),
+        DataDefect("smoke-update-missing", "no step", 2, (0,), "a step left out"),
+        DataDefect("smoke-not-finite", "values", 3, (1,), "the first NaN"),
         DataDefect("smoke-parameters-diverge", "data", 0, (1,), "parameters apart"),
     ]
     causes, consequences = causes_of(defects)
-    assert [cause.check for cause in causes] == [
-        "smoke-shards-wrong",
-        "smoke-parameters-not-broadcast",
-        "smoke-gradient-summed",
+    assert [cause.text for cause in causes] == [
+        "the same samples",
+        "the same masks",
+        "other parameters",
+        "a frozen layer",
+        "the first NaN",
+        "a sum",
     ]
     assert [(defect.text, cause) for defect, cause in consequences] == [
         ("the same rows", "smoke-shards-wrong"),
-        ("parameters apart", "smoke-parameters-not-broadcast"),
+        ("a step left out", "smoke-shards-wrong"),
+        ("parameters apart", "smoke-not-finite"),
     ]

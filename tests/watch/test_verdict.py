@@ -414,6 +414,26 @@ def test_the_rank_that_others_gave_up_waiting_for_is_named(error: str, end: str)
     assert failure.evidence == (f"Rank 0 gave up waiting: {error}",)
 
 
+@pytest.mark.parametrize("end", ["signal 15", "signal 9", UNKNOWN_END])
+@pytest.mark.parametrize("found_first", [True, False])
+def test_the_rank_that_others_gave_up_waiting_for_is_named_where_all_ends_are_found_at_once(
+    end: str, found_first: bool
+) -> None:
+    """On a busy host the launcher has ended it before doctor sees that the others have failed."""
+    ranks = three_after_two_steps()
+    for rank in (0, 1):
+        ranks.call(rank, 2)
+    ranks.verdict(2.1)
+    for rank in (0, 1, 2):
+        ranks.show(rank, "compute" if rank == 2 else "enqueued", 2, 4.9)
+    for rank in (2, 0, 1) if found_first else (0, 1, 2):
+        how = {"dead": end} if rank == 2 else {"dead": "exit status 1", "error": GAVE_UP}
+        ranks.show(rank, "compute" if rank == 2 else "enqueued", 2, 5.0, died_at=5.0, **how)
+    ranks.verdict(5.0)
+    failure = ranks.verdict(9.0)
+    assert failure and (failure.kind, failure.culprit_ranks) == ("blocked", (2,))
+
+
 def test_a_rank_that_has_not_come_when_the_others_connections_break_is_not_named() -> None:
     ranks = three_after_two_steps()
     two_end_in_a_call(ranks, "RuntimeError: Connection closed by peer [10.0.0.3]:40822")
@@ -442,6 +462,8 @@ def test_a_rank_that_is_killed_before_the_others_give_up_has_died() -> None:
         ranks.call(rank, 2)
     ranks.verdict(2.1)
     ranks.show(2, "compute", 2, 4.0, dead="signal 9", died_at=4.0)
+    for rank in (0, 1):
+        ranks.show(rank, "enqueued", 2, 4.5)
     for rank in (0, 1):
         ranks.show(rank, "enqueued", 2, 5.0, dead="exit status 1", error=GAVE_UP, died_at=5.0)
     ranks.verdict(5.0)

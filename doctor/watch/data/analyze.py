@@ -32,8 +32,6 @@ _PHASES = (
     "smoke-parameters-diverge",
 )
 """In the order in which one brings about the next."""
-_INDEPENDENT = ("smoke-parameters-not-broadcast", "smoke-gradient-summed")
-"""What ranks do before the first step, or to gradients: no batch and no update brings it about."""
 _CONSEQUENCES = ("smoke-gradient-not-synchronised", "smoke-parameters-diverge")
 
 
@@ -96,18 +94,16 @@ def causes_of(found: list[DataDefect]) -> tuple[list[DataDefect], list[tuple[Dat
 
 
 def _explains(cause: DataDefect, defect: DataDefect) -> bool:
-    if defect.kind.startswith("stated") or cause.level != "error" or defect.check in _INDEPENDENT:
+    if defect.kind.startswith("stated") or cause.level != "error":
         return False
-    if cause.check == "smoke-update-missing" and cause.kind in {"still", "lr", "all", "frozen"}:
-        return defect.check in _CONSEQUENCES
-    if cause.check == "smoke-gradient-summed":
-        return False
+    if defect.check in _CONSEQUENCES:
+        return cause.check != "smoke-gradient-summed"
     if cause.check == "smoke-loader-seed-differs":
-        return defect.check in {"smoke-mask-differs", *_CONSEQUENCES}
-    # One batch under two names: by the indices of the loader, and by the rows.
-    return defect.check in {*_CONSEQUENCES, "smoke-update-missing", "smoke-not-finite"} or (
-        cause.check in {"smoke-update-missing", "smoke-shards-wrong"}
-    )
+        return defect.check == "smoke-mask-differs"
+    if cause.check == "smoke-shards-wrong":
+        # One batch under two names: by the indices of the loader, and by the rows; and a rank that has fewer of them.
+        return defect.check in {"smoke-shards-wrong", "smoke-mask-differs"} or defect.kind == "no step"
+    return cause.check == defect.check == "smoke-update-missing" and cause.kind == "no step"
 
 
 def _without_repetition(defects: list[DataDefect]) -> list[DataDefect]:

@@ -86,8 +86,9 @@ def main():
             os._exit(0)
         ranks[pid] = rank
     while ranks:
-        pid, status = os.waitpid(-1, 0)
-        say(ranks.pop(pid), "exit", status=status)
+        pid = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT).si_pid
+        limits = open("/proc/%d/limits" % pid).read(2000)
+        say(ranks.pop(pid), "exit", status=os.waitpid(pid, 0)[1], limits=limits)
     os._exit(0)
 """
 

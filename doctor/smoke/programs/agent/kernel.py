@@ -62,8 +62,13 @@ class Limits:
         self.pid = pid
         self.folders = cgroup_folders(pid)
         self.killed, self.refused = oom_kills(self.folders), refused_processes(self.folders)
-        self.files = process_limit(pid, "Max open files")
-        self.processes = process_limit(pid, "Max processes")
+        self.files = self.processes = ""
+        self.set_process_limits(process_limits(pid))
+
+    def set_process_limits(self, text):
+        """What `ulimit` shows, given /proc/PID/limits; what was known before stays where that is empty."""
+        self.files = soft_limit(text, "Max open files") or self.files
+        self.processes = soft_limit(text, "Max processes") or self.processes
 
     def sentences(self, error=""):
         """What is known, given also the error that a rank ended with."""
@@ -94,9 +99,14 @@ class Limits:
         return ""
 
 
-def process_limit(pid, name):
-    """The soft limit of this name in /proc/PID/limits; empty where it cannot be read."""
-    match = re.search(r"^%s\s+(\S+)" % name, read_text("/proc/%d/limits" % pid), re.M)
+def process_limits(pid):
+    """The text of /proc/PID/limits; empty where it cannot be read."""
+    return read_text("/proc/%d/limits" % pid)
+
+
+def soft_limit(text, name):
+    """The soft limit of this name in the text of /proc/PID/limits; empty where it is not there."""
+    match = re.search(r"^%s\s+(\S+)" % name, text, re.M)
     return match.group(1) if match else ""
 
 

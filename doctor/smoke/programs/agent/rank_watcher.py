@@ -8,7 +8,7 @@ import time
 from doctor.remote.runtime.lines import LineBuffer
 from doctor.smoke.programs.agent.controller import BACKLOG
 from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe
-from doctor.smoke.programs.agent.kernel import KernelMessages, Limits
+from doctor.smoke.programs.agent.kernel import KernelMessages, Limits, process_limits
 from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
 from doctor.smoke.programs.agent.pressure import Pressure
 from doctor.smoke.programs.agent.rank_monitor import SEND
@@ -122,6 +122,8 @@ class RankWatcher:
                 self.descendants.pids.add(pid)
             return
         if kind == "exit":
+            if rank in self.monitors:
+                self.monitors[rank].read_limits(str(event.get("limits", "")))
             self.report_end(rank, event["status"])
             return
         if kind == "error" and rank in self.monitors:
@@ -244,11 +246,16 @@ class RankWatcher:
         """Ends of what we started ourselves, and of orphans that came to us."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if not pid:
+            if not ended:
                 return
+            pid = ended.si_pid
+            for monitor in self.monitors.values():
+                if monitor.pid == pid:
+                    monitor.read_limits(process_limits(pid))  # they can be read until the process is reaped
+            status = os.waitpid(pid, 0)[1]
             self.descendants.pids.add(pid)
             if pid in self.ranks_by_pid:
                 self.read_all_events()

@@ -93,13 +93,25 @@ def fork_ranks(orders: dict[str, Any], events: EventWriter) -> None:
         rank_of_pid[pid] = rank
     store = start_store(orders) if orders["hosts_store"] else None
     while rank_of_pid:
-        pid, status = os.waitpid(-1, 0)
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        assert ended  # without WNOHANG it waits for one
+        limits = read_limits(ended.si_pid)
+        pid, status = os.waitpid(ended.si_pid, 0)
         if pid in rank_of_pid:
-            events.emit("exit", rank=rank_of_pid.pop(pid), status=status)
+            events.emit("exit", rank=rank_of_pid.pop(pid), status=status, limits=limits)
     if store is not None:
         # Ranks of other hosts may still use the store. The agent closes stdin at the end of the run.
         sys.stdin.buffer.read()
     os._exit(0)
+
+
+def read_limits(pid: int) -> str:
+    """The limits that an ended process had: they can be read until it is reaped."""
+    try:
+        with open(f"/proc/{pid}/limits") as file:
+            return file.read(2000)
+    except OSError:
+        return ""
 
 
 def close_other_ranks(orders: dict[str, Any], rank: int) -> None:

@@ -24,18 +24,22 @@ KEPT = []
 
 
 class AfterImport:
-    """Calls a function with each of some modules when it has been imported. ``functions``: of each module, by name."""
+    """Calls a function with each of some modules when it has been imported. ``functions``: of each module, by name.
+
+    A program may ask for the specification of a module, as `importlib.util.find_spec` does, and import it later.
+    """
 
     def __init__(self, functions):
         self.functions = functions
 
     def find_spec(self, name, path=None, target=None):
-        then = self.functions.pop(name, None)
-        if then is None:
+        if name not in self.functions:
             return None
-        spec = importlib.util.find_spec(name)
+        finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path if finder is not self)
+        specs = (find(name, path, target) for find in finders if find is not None)
+        spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None and spec.loader is not None:
-            spec.loader = LoadThen(spec.loader, then)
+            spec.loader = LoadThen(spec.loader, self.functions)
         return spec
 
     def find_module(self, name, path=None):
@@ -43,10 +47,13 @@ class AfterImport:
 
 
 class LoadThen:
-    """A loader that is put in the place of another for one import."""
+    """A loader that is put in the place of another until it has loaded its module."""
 
-    def __init__(self, loader, then):
-        self.loader, self.then = loader, then
+    def __init__(self, loader, functions):
+        self.loader, self.functions = loader, functions
+
+    def __getattr__(self, name):
+        return getattr(object.__getattribute__(self, "loader"), name)
 
     def create_module(self, spec):
         return self.loader.create_module(spec)
@@ -54,8 +61,10 @@ class LoadThen:
     def exec_module(self, module):
         module.__spec__.loader = module.__loader__ = self.loader
         self.loader.exec_module(module)
+        then = self.functions.pop(module.__name__, None)
         try:
-            self.then(module)
+            if then is not None:
+                then(module)
         except Exception as error:
             print_line("cannot watch this program: %s: %s" % (type(error).__name__, error))
 

@@ -218,9 +218,15 @@ def _not_decided(case: Case) -> Undecidable:
         needed.append(
             "CANN 8.2 or later in the next run, HCCL_DFS_CONFIG without cluster_heartbeat:off and stuck_detection:off"
         )
-    elif any("torch" in case.signatures[event.signature].components for event in _every_event(case)):
+    elif any(_is_flight_recorded(case.signatures[event.signature]) for event in _every_event(case)):
         needed.append("TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 in the next run")
     return Undecidable("the logs show who waited, and not for whom", tuple(needed))
+
+
+def _is_flight_recorded(signature: Signature) -> bool:
+    """Whether torch's flight recorder would show it: it records collectives, of NCCL, once the ranks have met."""
+    components = signature.components
+    return signature.phase != "init" and "torch" in components and ("gloo" not in components or "nccl" in components)
 
 
 def _waiting(case: Case, causes: list[Cause]) -> list[Waiting]:

@@ -27,6 +27,9 @@ def test_it_has_all_that_the_document_has(name: str) -> None:
         texts = [cause["summary"], cause["title"], cause["signature"], cause["rule"], *evidence, *cause["fix"]]
         for one in (*texts, *cause["likely_causes"], *cause["confirm"], *cause["checks"]):
             assert " ".join(one.replace("`", "").split())[:1000] in text
+    for item in (document["undecidable"] or {"reported": []})["reported"]:
+        for one in (item["title"], *item["likely_causes"], *item["confirm"], *item["fix"], *item["checks"]):
+            assert " ".join(one.replace("`", "").split()) in text
     assert all(item["title"] in text for item in document["waiting"])
     assert all(file["name"] in text for file in document["files"])
 

@@ -20,7 +20,6 @@ def document(
     diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
 ) -> dict[str, Any]:
     """The document. ``playbooks`` are those for each check."""
-    undecidable = diagnosis.undecidable
     return {
         "schema": SCHEMA,
         "verdict": verdict(diagnosis),
@@ -33,7 +32,7 @@ def document(
             for number, cause in enumerate(diagnosis.causes)
         ],
         "waiting": [_waiting(diagnosis, signatures, item) for item in diagnosis.waiting],
-        "undecidable": {"reason": undecidable.reason, "missing": list(undecidable.needed)} if undecidable else None,
+        "undecidable": _undecidable(diagnosis, signatures, playbooks),
         "world_size": diagnosis.world_size,
         "processes": diagnosis.processes,
         "clocks_comparable": diagnosis.clocks_comparable,
@@ -79,6 +78,7 @@ def readable(data: Mapping[str, Any]) -> dict[str, Any]:
         and {
             "reason": localized_filled(data["undecidable"]["reason"]),
             "missing": [localized_filled(text) for text in data["undecidable"]["missing"]],
+            "reported": [_readable_advice(item) for item in data["undecidable"]["reported"]],
         },
         "files": [{**file, "notes": [localized_filled(note) for note in file["notes"]]} for file in data["files"]],
     }
@@ -86,11 +86,15 @@ def readable(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _readable_cause(cause: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        **cause,
+        **_readable_advice(cause),
         "summary": localized_filled(cause["summary"]),
-        **{key: localized(cause[key]) for key in ("title", "rule", "confidence")},
-        **{key: [localized(text) for text in cause[key]] for key in ("likely_causes", "confirm", "fix")},
+        **{key: localized(cause[key]) for key in ("rule", "confidence")},
     }
+
+
+def _readable_advice(item: Mapping[str, Any]) -> dict[str, Any]:
+    texts = {key: [localized(text) for text in item[key]] for key in ("likely_causes", "confirm", "fix")}
+    return {**item, "title": localized(item["title"]), **texts}
 
 
 def render_json(
@@ -115,25 +119,52 @@ def playbook_names(signature: Signature, playbooks: Mapping[str, tuple[str, ...]
     return list(dict.fromkeys(names))
 
 
-def _cause(
-    diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], cause: Cause
-) -> dict[str, Any]:
-    signature = signatures[cause.signature]
+def reported_signatures(diagnosis: Diagnosis, signatures: Mapping[str, Signature]) -> list[Signature]:
+    """Where no rule names a cause: what the ranks reported and has causes, each once, what most reported first."""
+    if diagnosis.causes or diagnosis.undecidable is None:
+        return []
+    reports = sorted(diagnosis.waiting, key=lambda item: -len(item.culprits))
+    reported = dict.fromkeys(item.signature for item in reports)
+    return [signatures[name] for name in reported if signatures[name].causes]
+
+
+def _undecidable(
+    diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]]
+) -> dict[str, Any] | None:
+    if diagnosis.undecidable is None:
+        return None
     return {
-        "signature": cause.signature,
+        "reason": diagnosis.undecidable.reason,
+        "missing": list(diagnosis.undecidable.needed),
+        "reported": [_advice(signature, playbooks) for signature in reported_signatures(diagnosis, signatures)],
+    }
+
+
+def _advice(signature: Signature, playbooks: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    return {
+        "signature": signature.id,
         "title": signature.title,
-        "codes": list(signature.codes),
-        "summary": cause.summary,
-        "rule": cause.rule,
-        "confidence": cause.confidence,
-        **_places(cause.culprits),
-        "evidence": [_evidence(diagnosis, event) for event in cause.evidence],
         "explains": list(signature.explains),
         "likely_causes": list(signature.causes),
         "confirm": list(signature.confirm),
         "fix": list(signature.fix),
         "playbooks": playbook_names(signature, playbooks),
         "checks": list(signature.checks),
+    }
+
+
+def _cause(
+    diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], cause: Cause
+) -> dict[str, Any]:
+    signature = signatures[cause.signature]
+    return {
+        **_advice(signature, playbooks),
+        "codes": list(signature.codes),
+        "summary": cause.summary,
+        "rule": cause.rule,
+        "confidence": cause.confidence,
+        **_places(cause.culprits),
+        "evidence": [_evidence(diagnosis, event) for event in cause.evidence],
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.render.document import checked_lines, document, readable
@@ -27,9 +28,7 @@ def render_markdown(
             f"- {code_span(item['file'] + ':' + str(item['line']), 1100)} {code_span(item['text'])}"
             for item in cause["evidence"]
         ]
-        for heading, key in (("Likely causes", "likely_causes"), ("Confirm", "confirm"), ("Fix", "fix")):
-            if cause[key]:
-                lines += ["", _heading(heading), "", *(f"- {_escaped(item)}" for item in cause[key])]
+        lines += _advice_lines(cause)
         if number < len(diagnosis.checked):
             lines += [
                 "",
@@ -41,6 +40,8 @@ def render_markdown(
     if data["undecidable"]:
         lines += [_escaped(data["undecidable"]["reason"]) + localized("."), ""]
         lines += ["- " + phrase("would decide: {item}", item=_escaped(item)) for item in data["undecidable"]["missing"]]
+        for reported in data["undecidable"]["reported"]:
+            lines += ["", f"## {_escaped(reported['title'])} (`{reported['signature']}`)", *_advice_lines(reported)]
         lines.append("")
     if data["waiting"]:
         lines += [_heading("Ranks that only waited"), ""]
@@ -62,6 +63,14 @@ def render_markdown(
     for job in diagnosis.earlier:
         text += f"\n{phrase('An earlier job{span}:', span='')}\n\n#" + render_markdown(job, signatures, playbooks, code)
     return text
+
+
+def _advice_lines(data: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for heading, key in (("Likely causes", "likely_causes"), ("Confirm", "confirm"), ("Fix", "fix")):
+        if data[key]:
+            lines += ["", _heading(heading), "", *(f"- {_escaped(item)}" for item in data[key])]
+    return lines
 
 
 def _heading(text: str) -> str:

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from doctor.diagnose.cause import Cause, Culprit, Diagnosis, Waiting
 from doctor.diagnose.events import Event
-from doctor.diagnose.render.document import checked_lines, format_time, playbook_names, verdict
+from doctor.diagnose.render.document import (
+    checked_lines,
+    format_time,
+    playbook_names,
+    reported_signatures,
+    verdict,
+)
 from doctor.diagnose.rules.named import count_ranks
 from doctor.diagnose.signature import Signature
 from doctor.engine.display_cells import display_width
@@ -67,6 +73,7 @@ def _job_lines(
         lines += ["", *_cause_lines(diagnosis, signatures, playbooks, cause, number, width, verbose)]
     if diagnosis.waiting:
         lines += ["", *_waiting_lines(diagnosis, signatures, width, verbose)]
+    lines += _reported_lines(diagnosis, signatures, playbooks, width, verbose)
     if diagnosis.undecidable:
         lines.append("")
         for item in diagnosis.undecidable.needed:
@@ -130,19 +137,50 @@ def _cause_lines(
     yield from _labelled("who", [_names(cause.culprits, verbose) or localized("the job as a whole")], width)
     yield from _labelled("rule", [f"{localized(cause.rule)}{localized('; ')}{localized(cause.confidence)}"], width)
     yield from _labelled("proof", [_quoted(diagnosis, event) for event in cause.evidence], width)
+    yield from _advice_lines("why", signature, playbooks, width, verbose)
+    if number <= len(diagnosis.checked):
+        yield from _labelled("now", checked_lines(diagnosis.checked[number - 1]), width)
+    else:
+        yield from _check_lines(signature, width)
+
+
+def _reported_lines(
+    diagnosis: Diagnosis,
+    signatures: Mapping[str, Signature],
+    playbooks: Mapping[str, tuple[str, ...]],
+    width: int,
+    verbose: bool,
+) -> Iterator[str]:
+    """Where nothing is decided: what the report of most ranks comes from, and how to find out; pages of the others."""
+    reported = reported_signatures(diagnosis, signatures)
+    detailed = reported if verbose else reported[:1]
+    for signature in detailed:
+        yield ""
+        if len(reported) > 1:
+            yield from _labelled("for", [localized(signature.title)], width)
+        yield from _advice_lines("possible", signature, playbooks, width, verbose)
+        yield from _check_lines(signature, width)
+    if rest := [signature.id for signature in reported[len(detailed) :]]:
+        yield from _labelled("more", [f"doctor explain {name}" for name in rest[:MAX_ITEMS]], width)
+
+
+def _advice_lines(
+    label: str, signature: Signature, playbooks: Mapping[str, tuple[str, ...]], width: int, verbose: bool
+) -> Iterator[str]:
+    """Causes, under this label, what confirms them, and what to do."""
     limit = 100 if verbose else MAX_ITEMS
-    yield from _labelled("why", map(localized, signature.causes[:limit]), width)
+    yield from _labelled(label, map(localized, signature.causes[:limit]), width)
     yield from _labelled("confirm", map(localized, signature.confirm[:limit]), width)
     yield from _labelled("fix", map(localized, signature.fix[:limit]), width)
     names = playbook_names(signature, playbooks)
     if names:
         yield from _labelled("playbooks", [", ".join(names[:limit]) + " (doctor explain NAME)"], width)
-    if number <= len(diagnosis.checked):
-        yield from _labelled("now", checked_lines(diagnosis.checked[number - 1]), width)
-    elif signature.checks:
-        yield from _labelled(
-            "before", ["doctor check" + "".join(f" --select {name}" for name in signature.checks[:4])], width
-        )
+
+
+def _check_lines(signature: Signature, width: int) -> Iterator[str]:
+    if signature.checks:
+        selected = "".join(f" --select {name}" for name in signature.checks[:4])
+        yield from _labelled("before", [f"doctor check{selected}"], width)
 
 
 def _summary(text: str) -> str:
@@ -245,6 +283,9 @@ _LABELS = {
     "clocks": "label: clocks",
     "earlier": "label: earlier",
     "decides": "label: decides",
+    "for": "label: for",
+    "possible": "label: possible",
+    "more": "label: more",
 }
 """The labels, and how the catalogue names them: some mean something else in other reports."""
 

@@ -1,0 +1,65 @@
+"""Where no rule names a cause, the report says what such a line comes from, and claims nothing."""
+
+from __future__ import annotations
+
+import json
+
+from doctor.diagnose.signature import load_signatures
+from tests.diagnose.test_command import LOGS, run
+
+NO_MASTER = b"""\
+[W416 15:39:40.531073896 socket.cpp:933] [c10d] The server socket on [::ffff:10.0.0.13]:40613 has timed out, will retry.
+[E416 15:40:10.861069241 socket.cpp:1023] [c10d] The client socket has timed out after 300000ms while trying to connect \
+to (node-a.example.org, 40613).
+"""
+"""Lines as in https://github.com/ModelTC/LightCompress/issues/365, with another address."""
+TIMED_OUT = b"""\
+[rank2]:[E626 05:06:30.929096625 ProcessGroupNCCL.cpp:632] [Rank 2] Watchdog caught collective operation timeout: \
+WorkNCCL(SeqNum=120049, OpType=_ALLGATHER_BASE, NumelIn=16384000, NumelOut=131072000, Timeout(ms)=1800000) ran for \
+1800065 milliseconds before timing out.
+[rank7]:[E626 05:14:36.393067540 ProcessGroupNCCL.cpp:1743] [PG ID 0 PG GUID 0(default_pg) Rank 7] ProcessGroupNCCL's \
+watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives.
+[rank5]:[E626 05:14:36.393819762 ProcessGroupNCCL.cpp:1743] [PG ID 0 PG GUID 0(default_pg) Rank 5] ProcessGroupNCCL's \
+watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives.
+"""
+"""Lines as in https://github.com/snowflakedb/ArcticTraining/issues/219."""
+FLIGHT_RECORDER = "TORCH_NCCL_TRACE_BUFFER_SIZE"
+SIGNATURES = load_signatures()
+
+
+def test_the_causes_of_what_was_reported_are_listed_with_the_checks_that_look_for_them() -> None:
+    signature = SIGNATURES["torch-client-socket-timeout"]
+    result = run("-", text=NO_MASTER)
+    assert result.exit_code == 12 and result.stdout.startswith("Undecidable: ")
+    for text in (signature.causes[0], signature.confirm[0], signature.fix[0], f"--select {signature.checks[0]}"):
+        assert text in " ".join(result.stdout.split())
+
+
+def test_no_flight_recorder_is_asked_for_where_the_ranks_have_not_met() -> None:
+    assert FLIGHT_RECORDER not in run("-", text=NO_MASTER).stdout
+    assert FLIGHT_RECORDER in run("-", text=TIMED_OUT).stdout
+
+
+def test_of_several_reports_that_of_most_ranks_is_shown_and_the_pages_of_the_others() -> None:
+    most, other = SIGNATURES["nccl-heartbeat-monitor"], SIGNATURES["nccl-watchdog-timeout"]
+    brief, whole = (" ".join(run("-", *more, text=TIMED_OUT).stdout.split()) for more in ((), ("--verbose",)))
+    assert most.causes[0] in brief and other.causes[0] not in brief
+    assert f"doctor explain {other.id}" in brief
+    assert most.causes[0] in whole and other.causes[0] in whole
+
+
+def test_the_document_has_all_of_them_and_none_where_a_cause_was_found() -> None:
+    undecidable = json.loads(run("-", "--json", text=TIMED_OUT).stdout)["undecidable"]
+    assert [item["signature"] for item in undecidable["reported"]] == [
+        "nccl-heartbeat-monitor",
+        "nccl-watchdog-timeout",
+    ]
+    found = run(str(LOGS / "afd_notify_chain_to_local.dev*.log"), "--json")
+    assert json.loads(found.stdout)["undecidable"] is None
+    assert "  possible  " not in run(str(LOGS / "afd_notify_chain_to_local.dev*.log")).stdout
+
+
+def test_markdown_has_them_as_well() -> None:
+    text = run("-", "-f", "md", text=NO_MASTER).stdout
+    assert SIGNATURES["torch-client-socket-timeout"].title in text
+    assert "Likely causes:" in text and "Fix:" in text

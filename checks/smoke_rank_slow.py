@@ -24,9 +24,10 @@ def smoke_rank_slow(run: SmokeRun, paces: PerHost[SmokePace], started: PerHost[S
 
     ## Source
     All ranks do the same matrix products again and again, without exchanging anything; time spent waiting for a CPU
-    does not count. A rank is slow when its usual time and the time of its quickest tenth are both 10 % over those of
-    the median rank with the same kind of device, and more than the noise of these times makes likely for any rank (the
-    confidence). In simulated healthy fleets with 12 % of noise none was called slow in 1000.
+    does not count. A rank is slow when its usual time and the time of its quickest tenth are both 10 % over those
+    of the median rank with the same kind of device, and more than the noise of these times makes likely for any
+    rank (the confidence); never more than half of the ranks. In simulated healthy fleets with 12 % of noise none
+    was called slow in 1000.
     """
     yield from slow_rank_findings(
         run,

@@ -94,6 +94,22 @@ def test_half_of_the_ranks_may_be_slow() -> None:
     assert set(find_stragglers(one)) == {0, 1, 2, 3}
 
 
+@pytest.mark.parametrize(("ranks", "slower"), [(3, 2), (4, 3), (5, 3), (7, 4), (7, 6), (8, 5)])
+def test_where_most_take_longer_than_the_rest_nobody_is_slow(ranks: int, slower: int) -> None:
+    """In a user's program the odd one may have less to do: one that skips its update, or is short of rows."""
+    one = fleet(random.Random(7), ranks, lognormal(0.03))
+    for rank in range(slower):
+        one[rank] = [[time * 1.8 for time in one[rank][0]]]
+    assert not find_stragglers(one)
+
+
+def test_one_that_is_slower_than_most_is_found_beside_a_quick_one() -> None:
+    one = fleet(random.Random(8), 3, lognormal(0.03))
+    one[0] = [[time * 1.8 for time in one[0][0]]]
+    one[1] = [[time * 3 for time in one[1][0]]]
+    assert list(find_stragglers(one)) == [1]
+
+
 def test_ranks_that_all_differ_have_no_slow_one() -> None:
     """What is usual between ranks is no fault of one of them."""
     one = {rank: [[0.002 * 1.1**rank] * 60] for rank in range(8)}

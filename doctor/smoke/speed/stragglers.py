@@ -63,12 +63,19 @@ def find_stragglers(bursts: Mapping[Key, Sequence[Sequence[float]]], least: floa
     """The slow ones of ranks that do the same work, by their times in bursts; the slowest first.
 
     ``least``: times the peers' pace from which on a rank is slow. Ranks with fewer than `MIN_TIMES` times are left out.
+    Half of the ranks may be slow, and never more: where most take longer than the rest, the rest is quick.
     """
     paces = {key: pace for key, rank_bursts in bursts.items() if (pace := _pace(rank_bursts))}
     if len(paces) < 2:
         return {}
-    usual = _above_median({key: pace.usual for key, pace in paces.items()})
-    quick = _above_median({key: pace.quick for key, pace in paces.items()})
+    slow = _slower_than_median(paces, least, upper=False)
+    return slow if 2 * len(slow) <= len(paces) else _slower_than_median(paces, least, upper=True)
+
+
+def _slower_than_median(paces: Mapping[Key, _Pace], least: float, *, upper: bool) -> dict[Key, Straggler]:
+    """``upper``: of two middle ranks among the others, the slower one counts."""
+    usual = _above_median({key: pace.usual for key, pace in paces.items()}, upper)
+    quick = _above_median({key: pace.quick for key, pace in paces.items()}, upper)
     others = 2 if len(paces) == 2 else 1 + 1.57 / (len(paces) - 1)
     error = math.sqrt(others * median([pace.error for pace in paces.values()]))
     spread = _spread([pace.usual for pace in paces.values()]) if len(paces) >= MIN_RANKS_FOR_SPREAD else 0.0
@@ -108,10 +115,10 @@ def _error(times: Sequence[float], pieces: Sequence[Sequence[float]]) -> float:
     return max(variance(single) / len(single), variance(means) / len(means)) / share**2
 
 
-def _above_median(values: Mapping[Key, float]) -> dict[Key, float]:
-    """What each lies over the middle one of all others; of two middle ones, the lower."""
+def _above_median(values: Mapping[Key, float], upper: bool) -> dict[Key, float]:
+    """What each lies over the middle one of all others; of two middle ones the lower, or the upper."""
     ordered = sorted(values.values())
-    middle = (len(ordered) - 2) // 2
+    middle = (len(ordered) - 1) // 2 if upper else (len(ordered) - 2) // 2
     excess = {}
     for key, value in values.items():
         excess[key] = value - ordered[middle + (bisect_left(ordered, value) <= middle)]

@@ -105,6 +105,8 @@ class TrainingWatch:
         self._gave_up: set[int] = set()
         """Ranks that ended since another one did not come in their time."""
         self._suspicion = Suspicion()
+        self._enqueued: set[int] = set()
+        """Ranks that ended with collectives under way that were started in C++."""
         self._unwatched: set[int] = set()
         """Ranks whose hook has removed itself: what they call, and whether they end well, nobody sees."""
 
@@ -173,8 +175,11 @@ class TrainingWatch:
         else:
             self._alive_at[rank] = now
         snapshot = msgspec.convert(fields, Snapshot)
+        self._enqueued.discard(rank)
         if enqueued:
             snapshot = self._waiting(snapshot)
+            if snapshot.dead and snapshot.state != "collective":
+                self._enqueued.add(rank)
         before = self.snapshots.get(rank)
         if before is not None:
             snapshot = msgspec.structs.replace(snapshot, entered={**before.entered, **snapshot.entered})
@@ -244,6 +249,14 @@ class TrainingWatch:
             if follows != snap.secondary:
                 self.snapshots[rank] = msgspec.structs.replace(snap, secondary=follows, calls=())
 
+    def _place_ended(self) -> None:
+        """Of ranks that ended within a collective whose call came with their end: where they were, now it is known."""
+        for rank in tuple(self._enqueued):
+            snapshot = self._waiting(self.snapshots[rank])
+            if snapshot.state == "collective":
+                self.snapshots[rank] = msgspec.structs.replace(snapshot, calls=())
+                self._enqueued.discard(rank)
+
     def _waiting(self, snapshot: Snapshot) -> Snapshot:
         """A rank that has started collectives in C++ waits for the first that others have not entered, if it rests."""
         # A rank of MindSpore that waits for a result uses a CPU: whether it rests does not tell whether it waits.
@@ -278,6 +291,7 @@ class TrainingWatch:
             return late_ranks
         self._order_deaths()
         failure = self.detector.feed(self.snapshots, now, late) if self.snapshots else None
+        self._place_ended()
         if failure is None or not self._plausible(failure, now, stack):
             return None
         return msgspec.structs.replace(failure, stage="training" if failure.stage == STAGE else failure.stage)

@@ -249,6 +249,21 @@ def test_a_rank_that_was_done_while_another_waited_for_it_has_left() -> None:
     assert failure and (failure.kind, failure.culprit_ranks) == ("left", (2,))
 
 
+@pytest.mark.parametrize("left", [{"state": "done"}, {"state": "compute"}])
+def test_a_rank_has_left_also_where_the_others_call_and_its_end_are_found_at_once(left: dict[str, str]) -> None:
+    """On a busy host the call, the broken connection and the end of a rank lie between two looks at it."""
+    ranks = three_after_two_steps()
+    ranks.show(2, **left, step=2, age=0.0, dead="exit status 0")
+    broken = {"dead": "exit status 1", "error": "RuntimeError: Connection reset by peer"}
+    for rank in (0, 1):
+        call = [0, 3, "all_reduce", "float32", 8, -1, 2, "training"]
+        ranks.show(rank, "enqueued", 2, 0.0, calls=[call], entered={"0": 3}, **broken)
+    ranks.watch.judge(2.1, 0.0, lambda _: "")
+    for later in (2.2, 4.0, 9.0):
+        failure = ranks.watch.judge(later, 0.0, lambda _: "")
+    assert failure and (failure.kind, failure.culprit_ranks) == ("left", (2,))
+
+
 @pytest.mark.parametrize("dead", ["exit status 0", UNKNOWN_END])
 def test_a_rank_whose_hook_has_removed_itself_is_not_judged(dead: str) -> None:
     """It goes on unseen: it calls what the others wait for, and ends well."""

@@ -9,8 +9,8 @@ from tests.diagnose.test_command import LOGS, run
 
 NO_MASTER = b"""\
 [W416 15:39:40.531073896 socket.cpp:933] [c10d] The server socket on [::ffff:10.0.0.13]:40613 has timed out, will retry.
-[E416 15:40:10.861069241 socket.cpp:1023] [c10d] The client socket has timed out after 300000ms while trying to connect \
-to (node-a.example.org, 40613).
+[E416 15:40:10.861069241 socket.cpp:1023] [c10d] The client socket has timed out after 300000ms while trying to \
+connect to (node-a.example.org, 40613).
 """
 """Lines as in https://github.com/ModelTC/LightCompress/issues/365, with another address."""
 TIMED_OUT = b"""\

@@ -141,7 +141,9 @@ def ranks() -> Iterator[Ranks]:
 @pytest.mark.sample
 @pytest.mark.torch
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("program", "fault"), [("fsdp1", "sum of fsdp"), ("fsdp2", "replica of a shard")])
+@pytest.mark.parametrize(
+    ("program", "fault"), [("fsdp1", "sum of fsdp"), ("fsdp2", "replica of a shard"), ("fsdp1", "seed of another")]
+)
 def test_a_real_program_with_shards(ranks: Ranks, program: str, fault: str) -> None:
     result = conduct(plan(program, fault, 0), ranks)
     assert result.verdict in {"right", "one of"} and not result.accused, result

@@ -11,7 +11,7 @@ import weakref
 from typing import Any
 
 from .channel import Channel
-from .shard_holders import fsdp_meshes
+from .shard_holders import device_meshes, fsdp_meshes
 
 MODEL_NAMES = ("tp", "mp", "tensor", "model", "tensor_parallel", "model_parallel", "tensor_model_parallel")
 DATA_NAMES = ("dp", "data", "ddp", "data_parallel", "replicate", "dp_replicate")
@@ -81,12 +81,9 @@ class GroupUse:
 
     def parameters(self, modules: list[Any]) -> None:
         """Uses that parameters, names and Megatron's own state tell; asked after a step."""
-        for module in modules:
-            for tensor in module.parameters():
-                mesh = getattr(tensor, "device_mesh", None)
-                for dimension, name in enumerate(getattr(mesh, "mesh_dim_names", None) or ()):
-                    self._named(mesh.get_group(dimension), str(name), "DeviceMesh dimension " + str(name))
-                break
+        for mesh in device_meshes(modules):
+            for dimension, name in enumerate(getattr(mesh, "mesh_dim_names", None) or ()):
+                self._named(mesh.get_group(dimension), str(name), "DeviceMesh dimension " + str(name))
         self._sharded_modules(modules)
         state = sys.modules.get("megatron.core.parallel_state")
         for attribute, purpose in _MEGATRON.items():

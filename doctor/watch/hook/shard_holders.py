@@ -84,6 +84,20 @@ def fsdp_meshes(torch: Any, roots: list[Any]) -> Iterator[tuple[tuple[int, ...],
                 yield (ranks if not copies else ()), copies
 
 
+def device_meshes(roots: list[Any]) -> Iterator[Any]:
+    """The DeviceMeshes that these modules' DTensors are on, of each module's first one, and those of FSDP's first kind,
+    whose parameters are no DTensors; each once.
+    """
+    found: dict[int, Any] = {}
+    for root in roots:
+        first = next(iter(root.parameters()), None)
+        for holder, name in ((first, "device_mesh"), *((module, "_device_mesh") for module in root.modules())):
+            mesh = getattr(holder, name, None)
+            if mesh is not None and id(mesh) not in found:
+                found[id(mesh)] = mesh
+                yield mesh
+
+
 def _parameter_groups(state: Any) -> list[Any]:
     groups = getattr(state, "_fsdp_param_groups", None)
     if groups is None:

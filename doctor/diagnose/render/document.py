@@ -9,17 +9,33 @@ from typing import Any
 
 from doctor.diagnose.cause import Cause, CheckedCause, Culprit, Diagnosis, Waiting
 from doctor.diagnose.events import Event
+from doctor.diagnose.render.known_values import fill_known, known_values
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.record import redact
 
 SCHEMA = "doctor.diagnosis/1"
+_ADVICE = ("likely_causes", "confirm", "fix")
 
 
 def document(
     diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
 ) -> dict[str, Any]:
     """The document. ``playbooks`` are those for each check."""
+    return _with_known_values(_document(diagnosis, signatures, playbooks, code))
+
+
+def readable(
+    diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
+) -> dict[str, Any]:
+    """The document for people: its sentences in the language of this process, names and log lines as they are."""
+    return _with_known_values(_localized(_document(diagnosis, signatures, playbooks, code)))
+
+
+def _document(
+    diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
+) -> dict[str, Any]:
+    """With the templates of advice, and the values that are known beside them."""
     return {
         "schema": SCHEMA,
         "verdict": verdict(diagnosis),
@@ -58,16 +74,29 @@ def document(
                     for summary in attempt.diagnosis.files
                     if summary.last_line
                 ],
-                "diagnosis": document(attempt.diagnosis, signatures, playbooks, code),
+                "diagnosis": _document(attempt.diagnosis, signatures, playbooks, code),
             }
             for attempt in diagnosis.attempts
         ],
-        "earlier_jobs": [document(job, signatures, playbooks, code) for job in diagnosis.earlier],
+        "earlier_jobs": [_document(job, signatures, playbooks, code) for job in diagnosis.earlier],
     }
 
 
-def readable(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A document of `document` for people: its sentences in the language of this process, names and log lines as is."""
+def _with_known_values(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Each advice in the document with the values that are known."""
+    filled = {key: _filled(item) for key, item in data.items() if key != "known"}
+    if known := data.get("known"):
+        filled.update({key: [fill_known(text, known) for text in data[key]] for key in _ADVICE})
+    return filled
+
+
+def _filled(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_filled(item) for item in value]
+    return _with_known_values(value) if isinstance(value, dict) else value
+
+
+def _localized(data: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **data,
         **{key: [localized_filled(text) for text in data[key]] for key in ("notes", "unread")},
@@ -93,7 +122,7 @@ def _readable_cause(cause: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _readable_advice(item: Mapping[str, Any]) -> dict[str, Any]:
-    texts = {key: [localized(text) for text in item[key]] for key in ("likely_causes", "confirm", "fix")}
+    texts = {key: [localized(text) for text in item[key]] for key in _ADVICE}
     return {**item, "title": localized(item["title"]), **texts}
 
 
@@ -136,12 +165,21 @@ def _undecidable(
     return {
         "reason": diagnosis.undecidable.reason,
         "missing": list(diagnosis.undecidable.needed),
-        "reported": [_advice(signature, playbooks) for signature in reported_signatures(diagnosis, signatures)],
+        "reported": [
+            _advice(signature, playbooks, known_of_report(diagnosis, signature))
+            for signature in reported_signatures(diagnosis, signatures)
+        ],
     }
 
 
-def _advice(signature: Signature, playbooks: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+def known_of_report(diagnosis: Diagnosis, signature: Signature) -> dict[str, str]:
+    """The values that the first lines of a signature show."""
+    return known_values(item.first for item in diagnosis.waiting if item.signature == signature.id)
+
+
+def _advice(signature: Signature, playbooks: Mapping[str, tuple[str, ...]], known: Mapping[str, str]) -> dict[str, Any]:
     return {
+        "known": known,
         "signature": signature.id,
         "title": signature.title,
         "explains": list(signature.explains),
@@ -158,7 +196,7 @@ def _cause(
 ) -> dict[str, Any]:
     signature = signatures[cause.signature]
     return {
-        **_advice(signature, playbooks),
+        **_advice(signature, playbooks, known_values(cause.evidence, cause.culprits)),
         "codes": list(signature.codes),
         "summary": cause.summary,
         "rule": cause.rule,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from doctor.diagnose.cause import Diagnosis
-from doctor.diagnose.render.document import checked_lines, document, readable
+from doctor.diagnose.render.document import checked_lines, readable
 from doctor.diagnose.render.text import attempt_lines
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, phrase
@@ -19,7 +19,7 @@ def render_markdown(
     diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
 ) -> str:
     """Headings for the causes; log lines as code, so that nothing in them is markup."""
-    data = readable(document(diagnosis, signatures, playbooks, code))
+    data = readable(diagnosis, signatures, playbooks, code)
     lines = ["# " + phrase("Diagnosis: {verdict}", verdict=data["verdict"]), ""]
     for number, cause in enumerate(data["causes"]):
         lines += [f"## {_escaped(cause['summary'])}", "", f"{_escaped(cause['title'])} (`{cause['signature']}`),"]

@@ -9,10 +9,12 @@ from doctor.diagnose.events import Event
 from doctor.diagnose.render.document import (
     checked_lines,
     format_time,
+    known_of_report,
     playbook_names,
     reported_signatures,
     verdict,
 )
+from doctor.diagnose.render.known_values import fill_known, known_values
 from doctor.diagnose.rules.named import count_ranks
 from doctor.diagnose.signature import Signature
 from doctor.engine.display_cells import display_width
@@ -137,7 +139,7 @@ def _cause_lines(
     yield from _labelled("who", [_names(cause.culprits, verbose) or localized("the job as a whole")], width)
     yield from _labelled("rule", [f"{localized(cause.rule)}{localized('; ')}{localized(cause.confidence)}"], width)
     yield from _labelled("proof", [_quoted(diagnosis, event) for event in cause.evidence], width)
-    yield from _advice_lines("why", signature, playbooks, width, verbose)
+    yield from _advice_lines("why", signature, playbooks, width, verbose, known_values(cause.evidence, cause.culprits))
     if number <= len(diagnosis.checked):
         yield from _labelled("now", checked_lines(diagnosis.checked[number - 1]), width)
     else:
@@ -158,20 +160,26 @@ def _reported_lines(
         yield ""
         if len(reported) > 1:
             yield from _labelled("for", [localized(signature.title)], width)
-        yield from _advice_lines("possible", signature, playbooks, width, verbose)
+        yield from _advice_lines(
+            "possible", signature, playbooks, width, verbose, known_of_report(diagnosis, signature)
+        )
         yield from _check_lines(signature, width)
     if rest := [signature.id for signature in reported[len(detailed) :]]:
         yield from _labelled("more", [f"doctor explain {name}" for name in rest[:MAX_ITEMS]], width)
 
 
 def _advice_lines(
-    label: str, signature: Signature, playbooks: Mapping[str, tuple[str, ...]], width: int, verbose: bool
+    label: str,
+    signature: Signature,
+    playbooks: Mapping[str, tuple[str, ...]],
+    width: int,
+    verbose: bool,
+    known: Mapping[str, str],
 ) -> Iterator[str]:
-    """Causes, under this label, what confirms them, and what to do."""
+    """Causes, under this label, what confirms them, and what to do, with the values that are known."""
     limit = 100 if verbose else MAX_ITEMS
-    yield from _labelled(label, map(localized, signature.causes[:limit]), width)
-    yield from _labelled("confirm", map(localized, signature.confirm[:limit]), width)
-    yield from _labelled("fix", map(localized, signature.fix[:limit]), width)
+    for heading, texts in ((label, signature.causes), ("confirm", signature.confirm), ("fix", signature.fix)):
+        yield from _labelled(heading, [fill_known(localized(text), known) for text in texts[:limit]], width)
     names = playbook_names(signature, playbooks)
     if names:
         yield from _labelled("playbooks", [", ".join(names[:limit]) + " (doctor explain NAME)"], width)

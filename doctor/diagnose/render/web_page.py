@@ -7,7 +7,7 @@ from typing import Any
 
 from doctor import __version__
 from doctor.diagnose.cause import Diagnosis
-from doctor.diagnose.render.document import checked_lines, document, readable
+from doctor.diagnose.render.document import checked_lines, readable
 from doctor.diagnose.render.text import headline
 from doctor.diagnose.signature import Signature
 from doctor.report.layout.formatting import STYLES, clean
@@ -43,9 +43,8 @@ def _job(
 ) -> dict[str, Any]:
     """The JSON document of one job, with the sentences that only texts have."""
     now = [checked_lines(checked) for checked in diagnosis.checked]
-    data = document(diagnosis, signatures, playbooks, code)
-    job = {**readable(data), "headline": headline(diagnosis)}
-    certain = [cause["confidence"] == "certain" for cause in data["causes"]]
+    job = {**readable(diagnosis, signatures, playbooks, code), "headline": headline(diagnosis)}
+    certain = [cause.confidence == "certain" for cause in diagnosis.causes]
     job["causes"] = [
         {**cause, "is_certain": certain[number], "now": now[number] if number < len(now) else []}
         for number, cause in enumerate(job["causes"])

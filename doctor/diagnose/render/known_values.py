@@ -1,0 +1,69 @@
+"""The placeholders of a signature's advice whose values the logs show: ``hccn_tool -i N -link -g`` for device 3.
+
+A log is untrusted: a value is used only where it has the form of a device, host, port or job, which no shell reads as
+anything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from doctor.diagnose.cause import Culprit
+from doctor.diagnose.events import Event
+
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}")
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+_JOB = re.compile(r"[0-9]{1,20}(?:[+._][0-9]{1,20})?")
+_DEVICE = re.compile(r"[0-9]{1,3}")
+_FIELDS = {
+    "HOST": (("host_name", "culprit_host", "culprit_hosts"), _HOST),
+    "NODE": (("culprit_host", "culprit_hosts"), _HOST),
+    "PORT": (("port",), _PORT),
+    "IP": (("ip",), _HOST),
+    "JOB": (("slurm_job",), _JOB),
+    "N": (("culprit_device", "device", "dev"), _DEVICE),
+}
+"""Of each placeholder the named groups of a pattern that have its value, the first that is there, and its form."""
+_BEFORE, _AFTER = r"(?<![A-Za-z0-9_=./:-])", r"(?![A-Za-z0-9_=./:-])"
+_PLACES = {
+    "HOST": rf"{_BEFORE}HOST{_AFTER}",
+    "NODE": rf"{_BEFORE}NODE{_AFTER}",
+    "PORT": rf"{_BEFORE}PORT{_AFTER}",
+    "IP": rf"(?<=-zv )IP{_AFTER}",
+    "JOB": rf"(?<=-j )JOB{_AFTER}",
+    "N": rf"(?<=-i )N{_AFTER}",
+}
+"""Where a placeholder stands: in a command, and not in a sentence."""
+
+
+def known_values(events: Iterable[Event], culprits: Iterable[Culprit] = ()) -> dict[str, str]:
+    """By placeholder the one value that all lines and culprits agree on; without those that are not known.
+
+    >>> known_values([], [Culprit(3, "n1", 4)])
+    {'HOST': 'n1', 'NODE': 'n1', 'N': '4'}
+    """
+    lines, blamed = tuple(events), tuple(culprits)
+    places: dict[str, list[str]] = {
+        "HOST": [culprit.host for culprit in blamed],
+        "N": ["" if culprit.device is None else str(culprit.device) for culprit in blamed],
+    }
+    places["NODE"] = places["HOST"]
+    known = {}
+    for placeholder, (names, form) in _FIELDS.items():
+        written = [next((event.values[name] for name in names if event.values.get(name)), "") for event in lines]
+        values = {value for value in written if value} or set(places.get(placeholder, ()))
+        if len(values) == 1 and form.fullmatch(value := values.pop()):
+            known[placeholder] = value
+    return known
+
+
+def fill_known(text: str, known: Mapping[str, str]) -> str:
+    """The text with the values that are known.
+
+    >>> fill_known("hccn_tool -i N -link -g shows UP for N cards", {"N": "3"})
+    'hccn_tool -i 3 -link -g shows UP for N cards'
+    """
+    for placeholder, value in known.items():
+        text = re.sub(_PLACES[placeholder], lambda _, value=value: value, text)  # type: ignore[misc]
+    return text

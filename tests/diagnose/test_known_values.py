@@ -1,0 +1,71 @@
+"""Commands of a signature's advice have the values that the logs show; a log writes nothing else into them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from doctor.diagnose.cause import Culprit
+from doctor.diagnose.events import Event
+from doctor.diagnose.render.known_values import fill_known, known_values
+from tests.diagnose.test_command import run
+
+REFUSED = (
+    b"[E416 15:40:10.861069241 socket.cpp:1023] [c10d] The client socket has timed out after 300000ms while trying \
+to connect to (%s, 40613).\n"
+)
+
+
+def event(**values: str) -> Event:
+    return Event("a-signature", 0, 1, "a line", values)
+
+
+def test_a_device_of_all_culprits_a_host_and_a_port_are_known() -> None:
+    assert known_values([], [Culprit(1, "n1", 4), Culprit(2, "n2", 4)]) == {"N": "4"}
+    assert known_values([event(host_name="n7", port="29500")]) == {"HOST": "n7", "PORT": "29500"}
+    assert known_values([event(slurm_job="77_3", culprit_hosts="n3")]) == {"HOST": "n3", "NODE": "n3", "JOB": "77_3"}
+
+
+def test_where_lines_differ_nothing_is_known() -> None:
+    assert known_values([event(port="1"), event(port="2")]) == {}
+    assert known_values([], [Culprit(1, "n1"), Culprit(2, "n2")]) == {}
+    assert known_values([event(culprit_hosts="n[1-4]")]) == {}
+
+
+@pytest.mark.parametrize(
+    "value", ["n1;reboot", "$(reboot)", "-oProxyCommand=x", "a b", "a\nb", "`x`", "n1'", "x" * 300, "n1|sh", "é"]
+)
+def test_what_a_shell_could_read_otherwise_is_left_out(value: str) -> None:
+    assert known_values([event(host_name=value, port=value, slurm_job=value, dev=value, ip=value)]) == {}
+    output = run("-", text=REFUSED % value.replace("\n", " ").encode()).stdout
+    assert "nc -zv HOST" in " ".join(output.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("nc -zv HOST PORT, and ss -ltn", "nc -zv n1 5, and ss -ltn"),
+        ("执行 nc -zv HOST PORT；在 HOST上", "执行 nc -zv n1 5；在 n1上"),
+        ("hccn_tool -i N -link -g; the first N batches", "hccn_tool -i 3 -link -g; the first N batches"),
+        ("sacct -j JOB -o state; the JOB", "sacct -j 9 -o state; the JOB"),
+        ("X=HOST MASTER_PORT HOST_IP /x/HOST", "X=HOST MASTER_PORT HOST_IP /x/HOST"),
+        (r"HOST \1", r"n1 \1"),
+    ],
+)
+def test_only_placeholders_of_commands_are_filled(text: str, filled: str) -> None:
+    assert fill_known(text, {"HOST": "n1", "PORT": "5", "N": "3", "JOB": "9"}) == filled
+
+
+@pytest.mark.parametrize("options", [(), ("--json",), ("-f", "md"), ("-f", "html")])
+def test_every_format_has_them(options: tuple[str, ...]) -> None:
+    output = run("-", *options, text=REFUSED % b"node-a.example.org").stdout
+    assert "nc -zv node-a.example.org 40613" in " ".join(output.split())
+    assert '"known"' not in output
+
+
+def test_the_document_has_no_placeholder_that_is_known() -> None:
+    document: dict[str, Any] = json.loads(run("-", "--json", text=REFUSED % b"n1").stdout)
+    (reported,) = document["undecidable"]["reported"]
+    assert not [text for text in reported["confirm"] if "HOST PORT" in text]

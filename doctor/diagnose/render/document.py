@@ -9,7 +9,7 @@ from typing import Any
 
 from doctor.diagnose.cause import Cause, CheckedCause, Culprit, Diagnosis, Waiting
 from doctor.diagnose.events import Event
-from doctor.diagnose.render.known_values import fill_known, known_values
+from doctor.diagnose.render.log_values import fill_values, values_in_logs
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.record import redact
@@ -22,14 +22,14 @@ def document(
     diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
 ) -> dict[str, Any]:
     """The document. ``playbooks`` are those for each check."""
-    return _with_known_values(_document(diagnosis, signatures, playbooks, code))
+    return _with_log_values(_document(diagnosis, signatures, playbooks, code))
 
 
 def readable(
     diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
 ) -> dict[str, Any]:
     """The document for people: its sentences in the language of this process, names and log lines as they are."""
-    return _with_known_values(_localized(_document(diagnosis, signatures, playbooks, code)))
+    return _with_log_values(_localized(_document(diagnosis, signatures, playbooks, code)))
 
 
 def _document(
@@ -82,18 +82,18 @@ def _document(
     }
 
 
-def _with_known_values(data: Mapping[str, Any]) -> dict[str, Any]:
+def _with_log_values(data: Mapping[str, Any]) -> dict[str, Any]:
     """Each advice in the document with the values that are known."""
-    filled = {key: _filled(item) for key, item in data.items() if key != "known"}
-    if known := data.get("known"):
-        filled.update({key: [fill_known(text, known) for text in data[key]] for key in _ADVICE})
+    filled = {key: _filled(item) for key, item in data.items() if key != "log_values"}
+    if log_values := data.get("log_values"):
+        filled.update({key: [fill_values(text, log_values) for text in data[key]] for key in _ADVICE})
     return filled
 
 
 def _filled(value: Any) -> Any:
     if isinstance(value, list):
         return [_filled(item) for item in value]
-    return _with_known_values(value) if isinstance(value, dict) else value
+    return _with_log_values(value) if isinstance(value, dict) else value
 
 
 def _localized(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,20 +166,22 @@ def _undecidable(
         "reason": diagnosis.undecidable.reason,
         "missing": list(diagnosis.undecidable.needed),
         "reported": [
-            _advice(signature, playbooks, known_of_report(diagnosis, signature))
+            _advice(signature, playbooks, values_of_report(diagnosis, signature))
             for signature in reported_signatures(diagnosis, signatures)
         ],
     }
 
 
-def known_of_report(diagnosis: Diagnosis, signature: Signature) -> dict[str, str]:
+def values_of_report(diagnosis: Diagnosis, signature: Signature) -> dict[str, str]:
     """The values that the first lines of a signature show."""
-    return known_values(item.first for item in diagnosis.waiting if item.signature == signature.id)
+    return values_in_logs(item.first for item in diagnosis.waiting if item.signature == signature.id)
 
 
-def _advice(signature: Signature, playbooks: Mapping[str, tuple[str, ...]], known: Mapping[str, str]) -> dict[str, Any]:
+def _advice(
+    signature: Signature, playbooks: Mapping[str, tuple[str, ...]], log_values: Mapping[str, str]
+) -> dict[str, Any]:
     return {
-        "known": known,
+        "log_values": log_values,
         "signature": signature.id,
         "title": signature.title,
         "explains": list(signature.explains),
@@ -196,7 +198,7 @@ def _cause(
 ) -> dict[str, Any]:
     signature = signatures[cause.signature]
     return {
-        **_advice(signature, playbooks, known_values(cause.evidence, cause.culprits)),
+        **_advice(signature, playbooks, values_in_logs(cause.evidence, cause.culprits)),
         "codes": list(signature.codes),
         "summary": cause.summary,
         "rule": cause.rule,

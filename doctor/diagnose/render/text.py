@@ -9,12 +9,12 @@ from doctor.diagnose.events import Event
 from doctor.diagnose.render.document import (
     checked_lines,
     format_time,
-    known_of_report,
+    values_of_report,
     playbook_names,
     reported_signatures,
     verdict,
 )
-from doctor.diagnose.render.known_values import fill_known, known_values
+from doctor.diagnose.render.log_values import fill_values, values_in_logs
 from doctor.diagnose.rules.named import count_ranks
 from doctor.diagnose.signature import Signature
 from doctor.engine.display_cells import display_width
@@ -139,7 +139,9 @@ def _cause_lines(
     yield from _labelled("who", [_names(cause.culprits, verbose) or localized("the job as a whole")], width)
     yield from _labelled("rule", [f"{localized(cause.rule)}{localized('; ')}{localized(cause.confidence)}"], width)
     yield from _labelled("proof", [_quoted(diagnosis, event) for event in cause.evidence], width)
-    yield from _advice_lines("why", signature, playbooks, width, verbose, known_values(cause.evidence, cause.culprits))
+    yield from _advice_lines(
+        "why", signature, playbooks, width, verbose, values_in_logs(cause.evidence, cause.culprits)
+    )
     if number <= len(diagnosis.checked):
         yield from _labelled("now", checked_lines(diagnosis.checked[number - 1]), width)
     else:
@@ -161,7 +163,7 @@ def _reported_lines(
         if len(reported) > 1:
             yield from _labelled("for", [localized(signature.title)], width)
         yield from _advice_lines(
-            "possible", signature, playbooks, width, verbose, known_of_report(diagnosis, signature)
+            "possible", signature, playbooks, width, verbose, values_of_report(diagnosis, signature)
         )
         yield from _check_lines(signature, width)
     if rest := [signature.id for signature in reported[len(detailed) :]]:
@@ -174,12 +176,12 @@ def _advice_lines(
     playbooks: Mapping[str, tuple[str, ...]],
     width: int,
     verbose: bool,
-    known: Mapping[str, str],
+    log_values: Mapping[str, str],
 ) -> Iterator[str]:
     """Causes, under this label, what confirms them, and what to do, with the values that are known."""
     limit = 100 if verbose else MAX_ITEMS
     for heading, texts in ((label, signature.causes), ("confirm", signature.confirm), ("fix", signature.fix)):
-        yield from _labelled(heading, [fill_known(localized(text), known) for text in texts[:limit]], width)
+        yield from _labelled(heading, [fill_values(localized(text), log_values) for text in texts[:limit]], width)
     names = playbook_names(signature, playbooks)
     if names:
         yield from _labelled("playbooks", [", ".join(names[:limit]) + " (doctor explain NAME)"], width)

@@ -88,13 +88,13 @@ def device_meshes(roots: list[Any]) -> Iterator[Any]:
     """The DeviceMeshes that these modules' DTensors are on, of each module's first one, and those of FSDP's first kind,
     whose parameters are no DTensors; each once.
     """
-    found: dict[int, Any] = {}
+    meshes: dict[int, Any] = {}
     for root in roots:
         first = next(iter(root.parameters()), None)
         for holder, name in ((first, "device_mesh"), *((module, "_device_mesh") for module in root.modules())):
             mesh = getattr(holder, name, None)
-            if mesh is not None and id(mesh) not in found:
-                found[id(mesh)] = mesh
+            if mesh is not None and id(mesh) not in meshes:
+                meshes[id(mesh)] = mesh
                 yield mesh
 
 

@@ -37,10 +37,10 @@ _PLACES = {
 """Where a placeholder stands: in a command, and not in a sentence."""
 
 
-def known_values(events: Iterable[Event], culprits: Iterable[Culprit] = ()) -> dict[str, str]:
+def values_in_logs(events: Iterable[Event], culprits: Iterable[Culprit] = ()) -> dict[str, str]:
     """By placeholder the one value that all lines and culprits agree on; without those that are not known.
 
-    >>> known_values([], [Culprit(3, "n1", 4)])
+    >>> values_in_logs([], [Culprit(3, "n1", 4)])
     {'HOST': 'n1', 'NODE': 'n1', 'N': '4'}
     """
     lines, blamed = tuple(events), tuple(culprits)
@@ -49,21 +49,21 @@ def known_values(events: Iterable[Event], culprits: Iterable[Culprit] = ()) -> d
         "N": ["" if culprit.device is None else str(culprit.device) for culprit in blamed],
     }
     places["NODE"] = places["HOST"]
-    known = {}
+    values_by_placeholder = {}
     for placeholder, (names, form) in _FIELDS.items():
-        written = [next((event.values[name] for name in names if event.values.get(name)), "") for event in lines]
-        values = {value for value in written if value} or set(places.get(placeholder, ()))
+        in_lines = [next((event.values[name] for name in names if event.values.get(name)), "") for event in lines]
+        values = {value for value in in_lines if value} or set(places.get(placeholder, ()))
         if len(values) == 1 and form.fullmatch(value := values.pop()):
-            known[placeholder] = value
-    return known
+            values_by_placeholder[placeholder] = value
+    return values_by_placeholder
 
 
-def fill_known(text: str, known: Mapping[str, str]) -> str:
+def fill_values(text: str, values: Mapping[str, str]) -> str:
     """The text with the values that are known.
 
-    >>> fill_known("hccn_tool -i N -link -g shows UP for N cards", {"N": "3"})
+    >>> fill_values("hccn_tool -i N -link -g shows UP for N cards", {"N": "3"})
     'hccn_tool -i 3 -link -g shows UP for N cards'
     """
-    for placeholder, value in known.items():
+    for placeholder, value in values.items():
         text = re.sub(_PLACES[placeholder], lambda _, value=value: value, text)  # type: ignore[misc]
     return text

@@ -9,7 +9,7 @@ import pytest
 
 from doctor.diagnose.cause import Culprit
 from doctor.diagnose.events import Event
-from doctor.diagnose.render.known_values import fill_known, known_values
+from doctor.diagnose.render.log_values import fill_values, values_in_logs
 from tests.diagnose.test_command import run
 
 REFUSED = (
@@ -23,22 +23,22 @@ def event(**values: str) -> Event:
 
 
 def test_a_device_of_all_culprits_a_host_and_a_port_are_known() -> None:
-    assert known_values([], [Culprit(1, "n1", 4), Culprit(2, "n2", 4)]) == {"N": "4"}
-    assert known_values([event(host_name="n7", port="29500")]) == {"HOST": "n7", "PORT": "29500"}
-    assert known_values([event(slurm_job="77_3", culprit_hosts="n3")]) == {"HOST": "n3", "NODE": "n3", "JOB": "77_3"}
+    assert values_in_logs([], [Culprit(1, "n1", 4), Culprit(2, "n2", 4)]) == {"N": "4"}
+    assert values_in_logs([event(host_name="n7", port="29500")]) == {"HOST": "n7", "PORT": "29500"}
+    assert values_in_logs([event(slurm_job="77_3", culprit_hosts="n3")]) == {"HOST": "n3", "NODE": "n3", "JOB": "77_3"}
 
 
 def test_where_lines_differ_nothing_is_known() -> None:
-    assert known_values([event(port="1"), event(port="2")]) == {}
-    assert known_values([], [Culprit(1, "n1"), Culprit(2, "n2")]) == {}
-    assert known_values([event(culprit_hosts="n[1-4]")]) == {}
+    assert values_in_logs([event(port="1"), event(port="2")]) == {}
+    assert values_in_logs([], [Culprit(1, "n1"), Culprit(2, "n2")]) == {}
+    assert values_in_logs([event(culprit_hosts="n[1-4]")]) == {}
 
 
 @pytest.mark.parametrize(
     "value", ["n1;reboot", "$(reboot)", "-oProxyCommand=x", "a b", "a\nb", "`x`", "n1'", "x" * 300, "n1|sh", "é"]
 )
 def test_what_a_shell_could_read_otherwise_is_left_out(value: str) -> None:
-    assert known_values([event(host_name=value, port=value, slurm_job=value, dev=value, ip=value)]) == {}
+    assert values_in_logs([event(host_name=value, port=value, slurm_job=value, dev=value, ip=value)]) == {}
     output = run("-", text=REFUSED % value.replace("\n", " ").encode()).stdout
     assert "nc -zv HOST" in " ".join(output.split())
 
@@ -55,14 +55,14 @@ def test_what_a_shell_could_read_otherwise_is_left_out(value: str) -> None:
     ],
 )
 def test_only_placeholders_of_commands_are_filled(text: str, filled: str) -> None:
-    assert fill_known(text, {"HOST": "n1", "PORT": "5", "N": "3", "JOB": "9"}) == filled
+    assert fill_values(text, {"HOST": "n1", "PORT": "5", "N": "3", "JOB": "9"}) == filled
 
 
 @pytest.mark.parametrize("options", [(), ("--json",), ("-f", "md"), ("-f", "html")])
 def test_every_format_has_them(options: tuple[str, ...]) -> None:
     output = run("-", *options, text=REFUSED % b"node-a.example.org").stdout
     assert "nc -zv node-a.example.org 40613" in " ".join(output.split())
-    assert '"known"' not in output
+    assert '"log_values"' not in output
 
 
 def test_the_document_has_no_placeholder_that_is_known() -> None:

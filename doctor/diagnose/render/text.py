@@ -9,9 +9,9 @@ from doctor.diagnose.events import Event
 from doctor.diagnose.render.document import (
     checked_lines,
     format_time,
-    values_of_report,
     playbook_names,
     reported_signatures,
+    values_of_report,
     verdict,
 )
 from doctor.diagnose.render.log_values import fill_values, values_in_logs

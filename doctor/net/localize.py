@@ -23,6 +23,7 @@ from doctor.net.boxes import (
     host_box,
     link_box,
     one_to_group_boxes,
+    one_way,
     peers,
 )
 from doctor.net.cause import NetworkCause
@@ -284,9 +285,24 @@ class _Search:
                 for pick in self.picks
             ]
             empty = [place for place, cells in enumerate(exclusive) if not cells]
-            if not empty:
+            if empty:
+                del self.picks[min(empty, key=lambda place: self.picks[place].box.area)]
+            elif not self._narrow(exclusive):
                 return exclusive
-            del self.picks[min(empty, key=lambda place: self.picks[place].box.area)]
+
+    def _narrow(self, exclusive: Sequence[Sequence[tuple[int, int, int]]]) -> bool:
+        """Leaves out one way of a box of both ways, where others explain all that failed that way."""
+        for pick, cells in zip(self.picks, exclusive, strict=True):
+            if pick.box.way != "both" or pick.box.kind not in ("host", "border", "groups"):
+                continue
+            needed = [
+                any(side.sources >> source & 1 and side.targets & alone for _, source, alone in cells)
+                for side in pick.box.rectangles
+            ]
+            if not all(needed):
+                pick.box = one_way(pick.box, needed.index(True))
+                return True
+        return False
 
     def _cells_of(self, pick: _Pick) -> Iterator[tuple[int, int, int]]:
         for port in pick.ports:

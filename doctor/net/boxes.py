@@ -45,6 +45,12 @@ def host_box(host: int, way: Way, everyone: int) -> Box:
     return Box("host", sides, (host,), (), way)
 
 
+def one_way(box: Box, side: int) -> Box:
+    """One of the two rectangles of a box of both ways: 0 or 1."""
+    ways: tuple[Way, Way] = ("inbound", "outbound") if box.kind == "host" else ("outbound", "inbound")
+    return msgspec.structs.replace(box, rectangles=box.rectangles[side : side + 1], way=ways[side])
+
+
 def link_box(first: int, second: int) -> Box:
     """One pair, both ways."""
     low, high = sorted((first, second))

@@ -23,6 +23,7 @@ from doctor.net.boxes import (
     host_box,
     link_box,
     one_to_group_boxes,
+    one_way,
     peers,
 )
 from doctor.net.cause import NetworkCause
@@ -56,6 +57,13 @@ class _Pick(msgspec.Struct):
 
     box: Box
     ports: list[int]
+    possible: frozenset[int] = frozenset()
+    """The ports on which it would explain all that failed in the box, be that explained by another one or not."""
+
+    def may_explain(self, port: int, source: int, targets: int) -> bool:
+        """Whether it explains the failures from a source to these targets, on this port or as well there."""
+        inside = any(side.sources >> source & 1 and not targets & ~side.targets for side in self.box.rectangles)
+        return inside and (port in self.ports or port in self.possible)
 
 
 def localize(matrix: Matrix, groups: Sequence[HostGroup] = ()) -> Localization:
@@ -102,8 +110,8 @@ class _Search:
     def _occurs(self, letter: str) -> bool:
         return any(letter in row for rows in self.matrix.rows for row in rows)
 
-    def _take(self, box: Box, ports: list[int]) -> None:
-        self.picks.append(_Pick(box, ports))
+    def _take(self, box: Box, ports: list[int], possible: Sequence[int] = ()) -> None:
+        self.picks.append(_Pick(box, ports, frozenset(possible)))
         for port in ports:
             for side in box.rectangles:
                 self.remaining.clear(port, side)
@@ -166,7 +174,7 @@ class _Search:
             if -gain > bound:
                 heapq.heappush(heap, (-gain, *box.rank, place))
             elif self._is_spread(box, ports):
-                self._take(box, [port for port in ports if self._gain(box, [port])])
+                self._take(box, [port for port in ports if self._gain(box, [port])], ports)
 
     def _constant_ports(self, box: Box) -> list[int]:
         """The ports on which nothing in the box worked and something failed, on each of its sides on one of them."""
@@ -284,9 +292,31 @@ class _Search:
                 for pick in self.picks
             ]
             empty = [place for place, cells in enumerate(exclusive) if not cells]
-            if not empty:
+            if empty:
+                del self.picks[min(empty, key=lambda place: self.picks[place].box.area)]
+            elif not self._narrow(exclusive):
                 return exclusive
-            del self.picks[min(empty, key=lambda place: self.picks[place].box.area)]
+
+    def _narrow(self, exclusive: Sequence[Sequence[tuple[int, int, int]]]) -> bool:
+        """Leaves out one way of a box of both ways, where others may explain all that failed that way."""
+        for pick, cells in zip(self.picks, exclusive, strict=True):
+            if pick.box.way != "both" or pick.box.kind not in ("host", "border", "groups"):
+                continue
+            for number, side in enumerate(pick.box.rectangles):
+                inside = [cell for cell in cells if side.sources >> cell[1] & 1 and side.targets & cell[2]]
+                others = [self._other_pick(pick, cell) for cell in inside]
+                if len(inside) < len(cells) and all(others):
+                    for other, (port, _, _) in zip(others, inside, strict=True):
+                        if other is not None:
+                            other.ports = sorted({*other.ports, port})
+                    pick.box = one_way(pick.box, 1 - number)
+                    rest = pick.box.rectangles[0]
+                    pick.ports = [port for port in pick.ports if self.cells.failed.any(port, rest)]
+                    return True
+        return False
+
+    def _other_pick(self, pick: _Pick, cell: tuple[int, int, int]) -> _Pick | None:
+        return next((other for other in self.picks if other is not pick and other.may_explain(*cell)), None)
 
     def _cells_of(self, pick: _Pick) -> Iterator[tuple[int, int, int]]:
         for port in pick.ports:

@@ -261,6 +261,24 @@ def test_two_hosts_with_one_address_explain_all_that_fails_to_and_from_them() ->
     assert localize(msgspec.structs.replace(working, shared=((2, 4),))).causes == ()
 
 
+def test_a_way_of_a_host_whose_failures_another_host_explains_is_not_named() -> None:
+    """Host 3 cannot be reached, so that what it tries is not known; only host 1, which rejects all, answers it."""
+    causes = localize(fleet(5, 1, [["-uodo", "o-odo", "ou-do", "?u?-?", "ouod-"]])).causes
+    named = [(cause.kind, cause.hosts, cause.way, cause.outcomes) for cause in causes]
+    assert named == [
+        ("host", (1,), "inbound", {"unreachable": 4}),
+        ("host", (3,), "inbound", {"dropped": 4}),
+    ]
+
+
+def test_it_is_not_named_either_where_that_port_was_tried_once() -> None:
+    """In a sample of ports the one that host 3 tried of host 1 is no other's."""
+    tried, once = ["-uodo", "o-odo", "ou-do", "?.?-?", "ouod-"], [".....", ".....", ".....", ".u...", "....."]
+    causes = localize(fleet(5, 2, [tried, once])).causes
+    named = [(cause.kind, cause.hosts, cause.way, cause.ports) for cause in causes]
+    assert named == [("host", (1,), "inbound", (0, 1)), ("host", (3,), "inbound", (0,))]
+
+
 def test_failures_that_come_and_go_beside_those_of_a_whole_host_are_that_hosts() -> None:
     """All new connections to n0 are dropped, but a few: on one port every one, on the other two of four."""
     rows = [["-oooo", "d-ooo", "do-oo", "doo-o", "dooo-"], ["-oooo", "o-ooo", "oo-oo", "doo-o", "dooo-"]]

@@ -4,8 +4,10 @@ from doctor import ERROR, Finding, check
 from doctor.engine.fact import not_reached
 from doctor.facts.visit import Reachability
 
+CAUSES: dict[str, tuple[str, ...]] = {"duplicate-address": ()}
 
-@check(severity=ERROR, area="connectivity")
+
+@check(severity=ERROR, area="connectivity", follows_from=CAUSES)
 def host_unreachable(reach: Reachability) -> Iterator[Finding]:
     """Every host answers over SSH.
 

@@ -4,10 +4,11 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import located_failures
 
+CAUSES: dict[str, tuple[str, ...]] = {"duplicate-address": ()}
 ONE_HOST = "only one host: there is no other to connect to"
 
 
-@check(severity=ERROR, area="network", single_host=ONE_HOST)
+@check(severity=ERROR, area="network", single_host=ONE_HOST, follows_from=CAUSES)
 def net_answered_by_other(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     """What answers at a host's address and port is that host.
 

@@ -141,17 +141,21 @@ class _Round:
             return self.transport.run_kept(host, request, seconds)
         return self.transport.run(host, request.command, request.stdin, seconds)
 
+    def address(self, host: str) -> str:
+        """By which SSH connected to a host, if only to be refused; empty where that is not known."""
+        address: str = getattr(self.transport, "reached", {}).get(host, "")
+        return address
+
     def visit(self, host: str) -> HostRecord:
         remaining = self.deadline - time.monotonic()
         seconds = min(self.limits.timeout, remaining)
         request = self.templates[host].request(max(seconds - MARGIN, 0.5))
         try:
             result = self.exchange(host, request, seconds)
-            address = getattr(self.transport, "reached", {}).get(host, "")
-            return parse_response(result, request.marker, self.local, address, self.shared)
+            return parse_response(result, request.marker, self.local, self.address(host), self.shared)
         except TransportError as stop:
             # Time that the budget cut short is not the host's fault: it is unknown, and not unreachable.
             kind = "budget" if stop.kind == "timeout" and seconds < self.limits.timeout else stop.kind
-            return HostRecord(Visit(kind, stop.text, stop.hint, local=self.local))
+            return HostRecord(Visit(kind, stop.text, stop.hint, local=self.local, address=self.address(host)))
         except Exception as error:  # noqa: BLE001 - the rim: one host's surprise must not end the run
             return HostRecord(Visit("error", f"{type(error).__name__}: {error}", local=self.local))

@@ -190,4 +190,15 @@ ROWS = [
         says="no TCP connections between it and 3 of 3 hosts",
         apart=("*",),
     ),
+    Row(
+        "duplicate-address",
+        # As an interface that answers nobody: the other host stays reachable.
+        "sysctl -qw net.ipv4.conf.all.arp_ignore=1; ip link add dup0 type bridge; ip link set dup0 up; "
+        "ip address add $(getent ahostsv4 sb0003 | awk '{ print $1; exit }')/32 dev dup0",
+        "ip link delete dup0; sysctl -qw net.ipv4.conf.all.arp_ignore=0",
+        fleet="cpu",
+        blamed=(1, 2),
+        values={"holder": "sb0002", "interface": "dup0"},
+        apart=("*",),
+    ),
 ]

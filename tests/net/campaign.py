@@ -48,11 +48,12 @@ CLEAN_MODES = ("speeds", "quick", "pairs")
 
 
 def findings_of(report: dict[str, Any]) -> list[tuple[str, list[str], str]]:
-    """Check, hosts and message of each finding of a JSON report."""
+    """Check, hosts and message of each finding of a JSON report that does not follow from another one."""
     return [
         (outcome["check"], finding["hosts"], finding["message"])
         for outcome in report["outcomes"]
         for finding in outcome["findings"]
+        if not finding.get("follows_from")
     ]
 
 

@@ -45,6 +45,8 @@ class Connector:
 
     def __init__(self, options: SshOptions, resolver: Resolver, warnings: list[str]) -> None:
         self._options, self._resolver = options, resolver
+        self.reached: dict[str, str] = {}
+        """By host the address that answered, whatever became of the connection; without those behind a jump host."""
         self._verifier = HostKeyVerifier(options.accept_new, warnings)
         self._keyring = Keyring(options.agent)
         absent = [path for path in options.identity if not Path(path).expanduser().exists()]
@@ -108,6 +110,7 @@ class Connector:
             stream = Stream(_tunnel(jump_connection, route[-1], settings))
         else:
             stream = Stream(self._dialer.dial(settings, deadline), quick=True)
+            self.reached[settings.host] = stream.peer_address()
         return self._establish(stream, settings, password, deadline)
 
     def _jump_connection(self, route: Route) -> SshConnection:

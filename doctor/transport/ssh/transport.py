@@ -31,12 +31,11 @@ class Ssh:
 
     def __init__(self, options: SshOptions | None = None) -> None:
         self.warnings: list[str] = []
-        self.reached: dict[str, str] = {}
-        """The address of each host to which we have a connection of our own, not through a jump host."""
         self._options = options or SshOptions()
         self._children = Children()
         resolver = Resolver(self._options, self._children, self.warnings)
         self._connector = Connector(self._options, resolver, self.warnings)
+        self.reached = self._connector.reached
         self._idle: OrderedDict[str, SshConnection] = OrderedDict()
         self._kept: dict[str, tuple[SshConnection, ExecSession]] = {}
         self._in_session: set[SshConnection] = set()
@@ -152,7 +151,6 @@ class Ssh:
         if self._closed:
             raise transport_error("budget", "the run's time limit was reached")
         connection = self._connector.connect(host)
-        self.reached[host] = connection.stream.peer_address()
         session = ExecSession(connection, self._options.max_output)
         try:
             session.open(connection.timeout)

@@ -1,0 +1,58 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.engine.addresses import plain_address
+from doctor.facts.network import HostAddresses
+from doctor.facts.visit import Reachability
+
+ONE_HOST = "only one host: no other can have its address"
+VIRTUAL_SERVICE = ("lo", "kube-ipvs0", "nodelocaldns")
+"""Interfaces with addresses of services, which each host of a cluster may have."""
+
+
+@check(severity=ERROR, area="connectivity", single_host=ONE_HOST)
+def duplicate_address(reach: PerHost[Reachability], addresses: PerHost[HostAddresses]) -> Iterator[Finding]:
+    """No host has the address of another one.
+
+    ## Why it matters
+    Of two hosts with one address now the one answers and now the other, as the neighbour tables of the others have it.
+    Ranks connect to the wrong host, connections break when a table changes, and ssh sees another host key.
+
+    ## What to do
+    Find out which of the two hosts the address belongs to (DHCP leases, the list of hosts), and take it from the other:
+    on {holder} `ip -br address show {interface}`, then `ip address del {address} dev {interface}` and its network
+    configuration. `arping -c 3 -I NIC {address}` from a third host prints two hardware addresses as long as both have
+    it.
+
+    ## Source
+    RFC 5227 (IPv4 address conflict detection), RFC 4862 section 5.4 (duplicate address detection of IPv6). Compared are
+    the address by which SSH connected to a host and the addresses that another host's kernel lists. Hosts that were
+    reached by one address, as ports of one machine, are left out, and interfaces of virtual services (lo, kube-ipvs0).
+    This verdict can be wrong where an address has moved between two hosts in the seconds of the run, as that of a
+    failover service does.
+    """
+    if len(reach) < 2:
+        raise Skip(ONE_HOST)
+    holders: dict[str, list[tuple[str, str]]] = {}
+    for host, listed in addresses.items():
+        for entry in listed.interfaces:
+            if entry.interface not in VIRTUAL_SERVICE:
+                holders.setdefault(str(plain_address(entry.address)), []).append((host, entry.interface))
+    for host, visit in reach.items():
+        number = plain_address(visit.address) if visit.address else None
+        if number is None or number.is_loopback or number.is_link_local:
+            continue
+        for holder, interface in holders.get(str(number), ()):
+            other = reach[holder].address if holder in reach else ""
+            if holder == host or not other or plain_address(other) == number:
+                continue
+            yield Finding(
+                "{holder} has the address of {host}, {address}, on {interface}",
+                hosts=(host, holder),
+                holder=holder,
+                host=host,
+                address=visit.address,
+                interface=interface,
+                observed=f"{host}, {holder}",
+                expected=host,
+            )

@@ -1,0 +1,73 @@
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from doctor.engine.evaluate import evaluate_check
+from doctor.engine.result import Outcome, Status
+from doctor.facts.network import HostAddresses, InterfaceAddress
+from doctor.facts.visit import Reachability
+from tests.checks.looked import Facts, check, said
+
+
+def judged(reached: Mapping[str, str], own: Mapping[str, Sequence[tuple[str, str]]]) -> Outcome:
+    """``reached``: by which SSH connected to each host; ``own``: of those that say, interfaces and addresses."""
+    facts = Facts(
+        {
+            host: [
+                Reachability("" if host in own else "lost", "", "", address),
+                *(
+                    [
+                        HostAddresses(
+                            tuple(InterfaceAddress(nic, one, 24) for nic, one in (("lo", "127.0.0.1"), *own[host]))
+                        )
+                    ]
+                    if host in own
+                    else []
+                ),
+            ]
+            for host, address in reached.items()
+        }
+    )
+    return evaluate_check(check("duplicate-address"), tuple(reached), facts, {})
+
+
+A, B, C = "10.0.0.1", "10.0.0.2", "10.0.0.3"
+
+
+def test_hosts_with_an_address_each_have_no_finding() -> None:
+    docker = ("docker0", "172.17.0.1")
+    assert said(judged({"a": A, "b": B}, {"a": [("eth0", A), docker], "b": [("eth0", B), docker]})) == []
+
+
+def test_both_hosts_are_named() -> None:
+    outcome = judged(
+        {"a": A, "b": B, "c": C}, {"a": [("eth0", A)], "b": [("eth0", B), ("eth1", C)], "c": [("eth0", C)]}
+    )
+    assert said(outcome) == [("c b", "b has the address of c, 10.0.0.3, on eth1")]
+
+
+def test_a_host_that_another_one_answers_for_is_named_although_its_collector_did_not_run() -> None:
+    outcome = judged({"a": "fd77::1", "b": "fd77::2"}, {"a": [("eth0", "fd77::1"), ("eth0", "FD77:0::2")]})
+    assert said(outcome) == [("b a", "a has the address of b, fd77::2, on eth0")]
+
+
+@pytest.mark.parametrize(
+    "reached",
+    [
+        {"a": A, "b": A},  # two ports of one machine
+        {"a": "127.0.0.1", "b": "127.0.0.1"},
+        {"a": A, "b": ""},  # behind a jump host, or this host itself
+        {"a": "", "b": ""},
+    ],
+)
+def test_what_may_be_one_machine_is_not_compared(reached: dict[str, str]) -> None:
+    assert said(judged(reached, {"a": [("eth0", A)], "b": [("eth0", A)]})) == []
+
+
+@pytest.mark.parametrize("interface", ["lo", "kube-ipvs0"])
+def test_addresses_of_services_may_be_on_each_host(interface: str) -> None:
+    assert said(judged({"a": A, "b": B}, {"a": [("eth0", A)], "b": [("eth0", B), (interface, A)]})) == []
+
+
+def test_one_host_has_nothing_to_compare() -> None:
+    assert judged({"a": A}, {"a": [("eth0", A)]}).status is Status.SKIPPED

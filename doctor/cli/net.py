@@ -45,6 +45,7 @@ DEVICE_NETWORK = (
 """Checks of the accelerators' own network, which are made beside those of the hosts'."""
 
 ADDRESSES_OF_JOB = (
+    "duplicate-address",
     "host-name-ambiguous",
     "host-name-unresolved",
     "interface-unreachable",

@@ -38,21 +38,28 @@ def duplicate_address(reach: PerHost[Reachability], addresses: PerHost[HostAddre
         for entry in listed.interfaces:
             if entry.interface not in VIRTUAL_SERVICE:
                 holders.setdefault(str(plain_address(entry.address)), []).append((host, entry.interface))
-    for host, visit in reach.items():
-        number = plain_address(visit.address) if visit.address else None
-        if number is None or number.is_loopback or number.is_link_local:
+    reached = {host: plain_address(visit.address) for host, visit in reach.items() if visit.address}
+    conflicts = {
+        (host, holder): interface
+        for host, number in reached.items()
+        if not (number.is_loopback or number.is_link_local)
+        for holder, interface in holders.get(str(number), ())
+        if holder != host and holder in reached and reached[holder] != number
+    }
+    for (host, holder), interface in conflicts.items():
+        is_mutual = (holder, host) in conflicts
+        if is_mutual and host > holder:
             continue
-        for holder, interface in holders.get(str(number), ()):
-            other = reach[holder].address if holder in reach else ""
-            if holder == host or not other or plain_address(other) == number:
-                continue
-            yield Finding(
-                "{holder} has the address of {host}, {address}, on {interface}",
-                hosts=(host, holder),
-                holder=holder,
-                host=host,
-                address=visit.address,
-                interface=interface,
-                observed=f"{host}, {holder}",
-                expected=host,
-            )
+        yield Finding(
+            "SSH meets one host for both: {host} and {holder} list {address} and {other_address}"
+            if is_mutual
+            else "{holder} has the address of {host}, {address}, on {interface}",
+            hosts=(host, holder),
+            holder=holder,
+            host=host,
+            address=reach[host].address,
+            other_address=reach[holder].address,
+            interface=interface,
+            observed=f"{host}, {holder}",
+            expected=host,
+        )

@@ -51,6 +51,13 @@ def test_a_host_that_another_one_answers_for_is_named_although_its_collector_did
     assert said(outcome) == [("b a", "a has the address of b, fd77::2, on eth0")]
 
 
+def test_where_ssh_meets_one_host_for_both_it_is_one_finding() -> None:
+    """What the one is said to list is the other's list."""
+    both = [("eth0", A), ("eth0", B)]
+    outcome = judged({"a": A, "b": B}, {"a": both, "b": both})
+    assert said(outcome) == [("a b", "SSH meets one host for both: a and b list 10.0.0.1 and 10.0.0.2")]
+
+
 @pytest.mark.parametrize(
     "reached",
     [

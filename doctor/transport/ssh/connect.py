@@ -109,8 +109,8 @@ class Connector:
         if jump_connection:
             stream = Stream(_tunnel(jump_connection, route[-1], settings))
         else:
-            stream = Stream(self._dialer.dial(settings, deadline), quick=True)
-            self.reached[settings.host] = stream.peer_address()
+            link, self.reached[settings.host] = self._dialer.dial(settings, deadline)
+            stream = Stream(link, quick=True)
         return self._establish(stream, settings, password, deadline)
 
     def _jump_connection(self, route: Route) -> SshConnection:

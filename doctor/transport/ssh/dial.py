@@ -35,14 +35,15 @@ class Dialer:
         """Ends every attempt that runs, and all to come."""
         self._cancelled.set()
 
-    def dial(self, settings: SshHostConfig, deadline: float) -> socket.socket:
-        """Connects to a host's port, at the first of its addresses that answers. Raises: Unreached."""
+    def dial(self, settings: SshHostConfig, deadline: float) -> tuple[socket.socket, str]:
+        """Connects to a host's port, at the first of its addresses that answers: this one. Raises: Unreached."""
         addresses = self._addresses(settings, deadline)
         last = OSError("no address")
         for tried, (family, _, _, _, address) in enumerate(addresses):
             share = (deadline - time.monotonic()) / (len(addresses) - tried)
             try:
-                return self._connect(family, address, settings.bind, time.monotonic() + max(share, 0.05))
+                link = self._connect(family, address, settings.bind, time.monotonic() + max(share, 0.05))
+                return link, str(address[0]).partition("%")[0]
             except OSError as error:
                 last = error
         raise _connect_error(last, settings)

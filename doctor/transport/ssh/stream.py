@@ -76,15 +76,6 @@ class Stream:
     def getpeername(self) -> Any:
         return self._pipe.getpeername()
 
-    def peer_address(self) -> str:
-        """The address at the other end; empty behind a jump host or a ProxyCommand."""
-        if not isinstance(self._pipe, socket.socket) or self._pipe.family not in (socket.AF_INET, socket.AF_INET6):
-            return ""
-        try:
-            return str(self._pipe.getpeername()[0]).partition("%")[0]
-        except OSError:
-            return ""
-
     def watch(self, silence: float) -> None:
         """Has the kernel break the connection when the other side's gives no sign of life for so many seconds."""
         carrier = self._pipe

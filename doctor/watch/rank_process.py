@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from doctor.smoke.programs.agent.flight_recorder import FlightRecorder
-from doctor.smoke.programs.agent.procfs import process_status, read_text
+from doctor.smoke.programs.agent.procfs import cpu_times, process_status, read_text
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.recorder_page import PAGE_SIZE, TIMES, TIMES_AT
-from doctor.watch.pace import Entry
+from doctor.watch.pace import WARM_STEPS, Entry
 from doctor.watch.verdict import UNKNOWN_END
 
 STACK_SIGNAL = signal.SIGRTMIN + 11
@@ -64,6 +64,9 @@ class RankProcess(RankMonitor):
         """What the process has its file of stacks open as."""
         self._error_at = (0, 0)
         """Collectives and steps of the rank at its last error."""
+        self.cpu_wait = 0.0
+        """Share of the time since its first steps in which the main thread was ready and had no CPU."""
+        self._cpu_wait_began: tuple[float, float] | None = None
         self.told_end = False
         self.died_at = 0.0
         self.born = ""
@@ -76,7 +79,22 @@ class RankProcess(RankMonitor):
             self.effective = self.cpu = 0.0
             if self.state != "X":
                 self.state, self.waits_for = "R", ""
+            self._measure_cpu_wait()
         self._forget_error()
+
+    def _measure_cpu_wait(self) -> None:
+        """How long it waited for a CPU, by the kernel's books; stays as it is where these are not shown."""
+        latest = self.timed.latest
+        if not self.pid or latest is None or latest.step <= WARM_STEPS:
+            return
+        times, now = cpu_times(self.pid, False), time.monotonic()  # type: ignore[no-untyped-call]
+        if times is None:
+            return
+        began = self._cpu_wait_began
+        if began is None:
+            self._cpu_wait_began = now, times[1]
+        elif now > began[0]:
+            self.cpu_wait = min(max(0.0, times[1] - began[1]) / (now - began[0]), 1.0)
 
     def _forget_error(self) -> None:
         """An error that a library printed, and after which the rank went on, has not ended it."""

@@ -12,6 +12,7 @@ import msgspec
 from doctor.smoke.model import Failure
 from doctor.smoke.rank_names import rank_names
 from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST
+from doctor.smoke.speed.stragglers import MIN_TIMES
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
 from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewhere
@@ -29,6 +30,8 @@ JUDGE_SECONDS = 0.1
 """Least seconds between two judgements of ranks of several hosts."""
 CLOCK_SHARE = 0.02
 """Of a step's usual work, by which the clocks of two hosts may differ for the ranks' paces to be compared."""
+BUSY_SHARE = 0.1
+"""Of a rank's time without a CPU, from which on how long its steps take tells of the host and not of the rank."""
 STACKS_SECONDS = 4.0
 """For the stacks of all ranks, after a verdict."""
 MALFORMED = (msgspec.ValidationError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
@@ -50,6 +53,8 @@ class Training:
         """By rank: the traceback of the error that ended it."""
         self.times: dict[int, tuple[int, int, int]] = {}
         """By rank: nanoseconds of compute, in collectives, of input."""
+        self.cpu_waits: dict[int, float] = {}
+        """By rank: share of its time in which it waited for a CPU."""
         self.failure: Failure | None = None
         self.meeting: Meeting | None = None
         self.is_on_one_host = True
@@ -105,11 +110,11 @@ class Training:
             self.take_event(rank, event, now)
         fields = process.snapshot(now)  # type: ignore[no-untyped-call]
         entries, process.timed.entries = process.timed.entries, []
-        self.times[rank] = process.times()
+        self.times[rank], self.cpu_waits[rank] = process.times(), process.cpu_wait
         if fields is not None and process.ended:
             fields["died_at"] = process.died_at
         if self._outbox is not None:
-            own = None if fields is None else {**fields, "times": self.times[rank]}
+            own = None if fields is None else {**fields, "times": self.times[rank], "cpu_wait": process.cpu_wait}
             self._outbox.add(rank, events, own, entries)
         if self.follower is not None and fields is not None and fields.get("dead"):
             self.follower.flush()
@@ -173,6 +178,7 @@ class Training:
         times = fields.pop("times")
         if times is not None:
             self.times[news.rank] = times
+        self.cpu_waits[news.rank] = fields.pop("cpu_wait")
         died_at = fields.pop("died_at")
         if fields["dead"]:
             fields["died_at"] = died_at - offset if offset is not None and died_at else now
@@ -243,8 +249,11 @@ class Training:
         return stacks
 
     def comparable_work(self) -> dict[int, list[float]]:
-        """By rank: seconds of its own work in each step; only of this host where clocks cannot be compared."""
-        work = self.pace.work()
+        """By rank: seconds of its own work in each step; only of this host where clocks cannot be compared.
+
+        None where ranks waited for a CPU: whose host is busy takes longer for the same work.
+        """
+        work = {} if self._ranks_without_cpu() else self.pace.work()
         if self.post is None or not work:
             return work
         now = time.monotonic()
@@ -255,9 +264,18 @@ class Training:
         self.notes["The paces of different hosts were not compared: their clocks are not known well enough"] = None
         return {rank: times for rank, times in work.items() if rank in self.processes}
 
+    def _ranks_without_cpu(self) -> list[int]:
+        return sorted(rank for rank, share in self.cpu_waits.items() if share > BUSY_SHARE)
+
     def sentences(self) -> list[str]:
         """What else a report has to say: ranks of which nothing is known, and hosts that were not reached."""
         texts = list(self.notes)
+        if (ranks := self._ranks_without_cpu()) and any(len(t) >= MIN_TIMES for t in self.pace.work().values()):
+            most = max(self.cpu_waits.values())
+            texts.append(
+                f"The paces of the ranks were not compared: {rank_names(ranks)} waited for a CPU, up to "
+                f"{100 * most:.0f} % of the time"
+            )
         if self.post is not None:
             texts += self.post.sentences()
         if self.follower is not None and self.follower.leaderless:

@@ -199,7 +199,7 @@ def test_what_a_rank_tells_before_its_host_has_met_the_leader_is_heard_too(
     now = time.monotonic()
     training = Training(4, 10.0, "w1", now)
     process = SimpleNamespace(
-        snapshot=lambda now: None, timed=SimpleNamespace(entries=[]), times=lambda: (0, 0, 0), ended=False
+        snapshot=lambda now: None, timed=SimpleNamespace(entries=[]), times=lambda: (0, 0, 0), ended=False, cpu_wait=0.0
     )
     training.add_process(2, process)  # type: ignore[arg-type]
     training.take_own(2, process, [{"ev": "rank", "rank": 2}], now)  # type: ignore[arg-type]
@@ -344,13 +344,13 @@ AHEAD = 4000.0
 """Seconds that the other host's clock is ahead."""
 
 
-def two_hosts(round_trip: float, steps: int = 40) -> Training:
-    """Rank 0 here works 50 ms in each step, rank 1 on the other host 150 ms."""
+def two_hosts(round_trip: float, steps: int = 40, cpu_wait: float = 0.0) -> Training:
+    """Rank 0 here works 50 ms in each step, rank 1 on the other host 150 ms. ``cpu_wait``: its share without a CPU."""
     host = SimpleNamespace(name="w1", clock=HostClock(), ranks={1}, local_world=1)
     now = time.monotonic()
     host.clock.add(now - round_trip, now, now - round_trip / 2 + AHEAD)
     training = Training(2, 10.0, "w0", now)
-    training.post = SimpleNamespace(hosts={"w1": host})  # type: ignore[assignment]
+    training.post = SimpleNamespace(hosts={"w1": host}, sentences=list)  # type: ignore[assignment]
     group = {"ev": "group", "gid": 0, "name": "0", "ranks": [0, 1]}
     for rank in (0, 1):
         training.take_event(rank, group, now)
@@ -366,6 +366,7 @@ def two_hosts(round_trip: float, steps: int = 40) -> Training:
                 training._take_snapshot(0, {**fields, "calls": [call], "entered": {0: step + 1}}, [entry], now)
                 continue
             moment = RankMoment(**fields, calls=(WireCall(*call),), entered={0: step + 1})
+            moment = msgspec.structs.replace(moment, cpu_wait=cpu_wait)
             training._take_news(host, RankNews(1, (), moment, (entry,)), now)  # type: ignore[arg-type]
     return training
 
@@ -374,6 +375,15 @@ def test_the_slower_rank_of_two_hosts_is_found_though_their_clocks_differ() -> N
     work = two_hosts(round_trip=0.0004).comparable_work()
     assert [round(times[5], 3) for times in work.values()] == [0.05, 0.15]
     assert list(find_stragglers({rank: [times] for rank, times in work.items()})) == [1]
+
+
+def test_paces_are_not_compared_where_a_rank_waited_for_a_cpu() -> None:
+    """Its host is busy with something else: the rank does not compute more slowly."""
+    assert list(two_hosts(round_trip=0.0004, cpu_wait=0.09).comparable_work()) == [0, 1]
+    busy = two_hosts(round_trip=0.0004, cpu_wait=0.45)
+    assert busy.comparable_work() == {}
+    (sentence,) = (text for text in busy.sentences() if "waited for a CPU" in text)
+    assert sentence.endswith("not compared: rank 1 waited for a CPU, up to 45 % of the time")
 
 
 def test_paces_of_hosts_are_not_compared_where_their_clocks_are_not_known_well_enough() -> None:

@@ -61,6 +61,8 @@ class RankMoment(msgspec.Struct, frozen=True, omit_defaults=True):
     """When its end was noticed, by the host's monotonic clock."""
     times: tuple[Number, Number, Number] | None = None
     """Nanoseconds of compute, in collectives, of input."""
+    cpu_wait: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    """Share of its time in which it waited for a CPU."""
 
 
 class RankNews(msgspec.Struct, frozen=True, omit_defaults=True):

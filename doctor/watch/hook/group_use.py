@@ -14,7 +14,7 @@ from .channel import Channel
 from .shard_holders import device_meshes, fsdp_meshes
 
 MODEL_NAMES = ("tp", "mp", "tensor", "model", "tensor_parallel", "model_parallel", "tensor_model_parallel")
-DATA_NAMES = ("dp", "data", "ddp", "data_parallel", "replicate", "dp_replicate")
+DATA_NAMES = ("dp", "data", "ddp", "data_parallel", "replicate", "dp_replicate", "dp_shard")
 MAX_CALLS = 4000
 _MEGATRON = {"_TENSOR_MODEL_PARALLEL_GROUP": "model", "_DATA_PARALLEL_GROUP": "data"}
 

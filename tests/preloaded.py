@@ -29,7 +29,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
 SENT = ("doctor.smoke.programs.", "doctor.watch.hook", "doctor.watch.probe", "doctor.net.prober")
@@ -107,7 +107,7 @@ def _read_at_import(environ: Mapping[str, str]) -> dict[str, str]:
 @contextlib.contextmanager
 def _started(server: socket.socket, request: Mapping[str, Any]) -> Iterator[tuple[socket.socket, list[int]]]:
     """The socket of the answers, and the ends of stdout and stderr to read from."""
-    answers, far = socket.socketpair()
+    answers, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # the pid and the status stay apart
     pipes = [os.pipe(), os.pipe()]
     nothing = os.open(os.devnull, os.O_RDONLY)
     theirs = [far.fileno(), nothing, pipes[0][1], pipes[1][1]]
@@ -277,13 +277,28 @@ def enter(hub: Hub) -> None:
     call("mount", os.fsencode(hub.hosts), b"/etc/hosts", None, BIND, None)
 
 
+def end(status: int) -> NoReturn:
+    """Ends as an interpreter does, but leaves the modules to the kernel: to clear them costs twice what a run does."""
+    threading._shutdown()  # type: ignore[attr-defined] # waits for threads
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
+
+
 def main() -> None:
     requests = socket.socket(fileno=int(sys.argv[1]))
     load()
     gc.collect()
     gc.freeze()
     sys.argv[1:] = serve(requests)
-    runpy.run_module("doctor", run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module("doctor", run_name="__main__", alter_sys=True)
+    except SystemExit as stop:
+        if stop.code is not None and not isinstance(stop.code, int):
+            raise
+        end(stop.code or 0)
+    end(0)
 
 
 if __name__ == "__main__":

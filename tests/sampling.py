@@ -1,8 +1,8 @@
-"""Tests marked `sample` take turns: of those of one group, every third runs for a commit; ``--full`` runs all.
+"""Tests marked `sample` take turns: of those of one group, every fifth runs for a commit; ``--full`` runs all.
 
-They are cases of one proof that cost seconds each: kinds of fault in a real training, launchers that start one. Which
-of them run follows from the commit alone, so that a run can be repeated; DOCTOR_TEST_SAMPLE names another commit, or
-``all``.
+They are cases of one proof that cost seconds each: kinds of fault in a real training, launchers that start one, further
+faults of a check. Which of them run follows from the commit alone, so that a run can be repeated; DOCTOR_TEST_SAMPLE
+names another commit, or ``all``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-PARTS = 3
+PARTS = 5
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -32,8 +32,8 @@ def commit() -> str:
 
 
 def left_out(items: Sequence[pytest.Item], revision: str) -> set[pytest.Item]:
-    """Those that another commit's sample has: two thirds of the marked tests of a class, or outside of classes;
-    of two, the other one.
+    """Those that another commit's sample has: four fifths of the marked tests of a class, or outside of classes;
+    of a group of fewer than five, all but one.
 
     ``revision``: hexadecimal digits, or ``all``, which leaves nothing out. A test that is asked for alone runs.
 

@@ -88,6 +88,7 @@ def test_no_line_is_wider_than_its_terminal(output: None) -> None:
         assert encoding == "utf-8" or display_width(line) == len(encoded(line, encoding))
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("output", [("zh", "gbk"), ("zh", "utf-8"), ("en", "gbk"), ("en", "ascii")], indirect=True)
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", [*reports.ALL, *recorded_fleets.RECORDED])

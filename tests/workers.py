@@ -111,11 +111,11 @@ class Workers:
             group = self.groups.popleft() if self.groups and not stopped else []
             worker.left += group
             worker.connection.send(group)
-        elif name == "report":
-            report = session.config.hook.pytest_report_from_serializable(config=session.config, data=value)
-            session.config.hook.pytest_runtest_logreport(report=report)
         elif name == "finished":
             worker.left.popleft()
+            for data in value:
+                report = session.config.hook.pytest_report_from_serializable(config=session.config, data=data)
+                session.config.hook.pytest_runtest_logreport(report=report)
         elif name == "stopped":
             worker.left.clear()
         elif name == "warning":
@@ -179,6 +179,8 @@ class Sender:
 
     def __init__(self, session: pytest.Session, connection: Connection) -> None:
         self.session, self.connection = session, connection
+        self.reports: list[dict[str, Any] | None] = []
+        """Of the test that runs: they are sent together when it has finished."""
         self.registering = True
         session.config.pluginmanager.register(self, "sender")  # hears of all warnings so far, which are known
         self.registering = False
@@ -186,9 +188,7 @@ class Sender:
     @pytest.hookimpl
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         config = self.session.config
-        self.connection.send(
-            ("report", config.hook.pytest_report_to_serializable(config=config, report=report)),
-        )
+        self.reports.append(config.hook.pytest_report_to_serializable(config=config, report=report))
 
     @pytest.hookimpl
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, nodeid: str, location: Any) -> None:
@@ -212,7 +212,8 @@ class Sender:
                 left += self.next_group()
             following = items[left[0]] if left else None
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            self.connection.send(("finished", None))
+            self.connection.send(("finished", self.reports))
+            self.reports = []
             if self.session.shouldfail or self.session.shouldstop:
                 self.connection.send(("stopped", None))
                 break

@@ -60,6 +60,7 @@ def outcome(fleet: Fleet) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("kind", CLOSED)
 def test_the_advice_opens_the_ports(fleet_cpu: Fleet, kind: str) -> None:
     host = fleet_cpu.hosts[1]

@@ -165,6 +165,7 @@ def test_a_hostile_pickle_is_refused_in_one_line_and_runs_nothing(tmp_path: Path
     assert not Path("/tmp/owned-by-a-pickle").exists() and not found.causes
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     "data",
     [

@@ -269,6 +269,7 @@ BOUNDARIES = ["3-", "3+", "4-", "5-", "6+", "7-", "10-", "10+"]
 """The writes of one host: began, then undo, step and ended of each of three steps."""
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("where", BOUNDARIES)
 def test_a_fix_killed_at_any_step_is_reported_and_undone_exactly(fleet: Fleet, tmp_path: Path, where: str) -> None:
     site, host = Site(fleet, tmp_path), fleet.hosts[0]

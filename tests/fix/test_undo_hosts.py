@@ -153,6 +153,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_was_changed_since_is_never_lost(site: Site, name: str) -> None:
     change, read, expected, refused = CHANGES[name]

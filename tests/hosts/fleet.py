@@ -28,6 +28,8 @@ __all__ = ["SSH", "Fleet", "Overrides", "merge", "sweep", "unavailable"]
 BASE = pathlib.Path(tempfile.gettempdir(), "doctor-hosts")
 INSIDE = {"PATH": testbed.PATH, "HOME": "/root", "LANG": "C.UTF-8", "USER": "root", "LOGNAME": "root"}
 SSH = ("ssh", "-o", "KexAlgorithms=curve25519-sha256")  # the default one costs five times the time
+SECONDS = 240.0
+"""A guard against commands that hang, also on a machine that is busy: pytest ends most tests before."""
 numbers = itertools.count(1)
 
 
@@ -131,13 +133,13 @@ class Fleet:
         return testbed.hub_argv(self.directory, self.hub, [os.fspath(word) for word in argv])
 
     def run(self, argv: Sequence[str | os.PathLike[str]], **options: Any) -> subprocess.CompletedProcess[Any]:
-        """Runs a command in the hub, as subprocess.run does; text is captured, and it ends in 60 s.
+        """Runs a command in the hub, as subprocess.run does; text is captured, and it ends in `SECONDS`.
 
         `doctor` is forked from a process that has loaded it, where that makes no difference: see `tests.preloaded`.
         """
         if not {"stdout", "stderr", "capture_output"} & set(options):
             options["capture_output"] = True
-        options = {"text": True, "timeout": 60, **options}
+        options = {"text": True, "timeout": SECONDS, **options}
         hub = preloaded.Hub(f"/run/netns/{self.hub}", f"{self.directory}/hosts")
         return preloaded.run(argv, hub=hub, otherwise=self.argv(argv), **options)
 
@@ -153,7 +155,7 @@ class Fleet:
         argv = ["sh", "-c", command] if isinstance(command, str) else list(command)
         if not {"stdout", "stderr", "capture_output"} & set(options):
             options["capture_output"] = True
-        settings = {"text": True, "timeout": 60, "check": True, "env": INSIDE, **options}
+        settings = {"text": True, "timeout": SECONDS, "check": True, "env": INSIDE, **options}
         return subprocess.run(testbed.enter_argv(self._pid(host), argv), **settings)
 
     def read(self, host: str, path: str) -> str:

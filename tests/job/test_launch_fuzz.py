@@ -87,6 +87,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", BOMBS)
 def test_time_is_linear(name: str) -> None:
     began = time.process_time()

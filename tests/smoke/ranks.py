@@ -190,8 +190,17 @@ def begin(source: str, orders: dict[str, Any], files: list[int]) -> int:
 
 
 FORKER = """
-import json, os, signal, socket, sys, types
+import ast, functools, json, os, signal, socket, sys, types
 import torch
+
+compiled = functools.cache(compile)
+
+@functools.cache
+def prepare(source):  # compiles the worker's modules once for all runs
+    for statement in ast.parse(source).body:
+        match statement:
+            case ast.Expr(ast.Call(args=[ast.Call(func=ast.Name("compile"), args=words)])):
+                compiled(*map(ast.literal_eval, words))
 
 def become(source, orders, files):
     for key in ("box", "events", "store"):
@@ -202,7 +211,7 @@ def become(source, orders, files):
     rest = os.fdopen(files[0], "rb")
     lines = types.SimpleNamespace(readline=lambda: json.dumps(orders).encode(), read=rest.read)
     sys.stdin = types.SimpleNamespace(buffer=lines, close=lambda: None)
-    names = {"__name__": "__main__"}
+    names = {"__name__": "__main__", "compile": compiled}
     exec(compile(source, "worker.py", "exec"), names)
     names["main"]()
 
@@ -215,13 +224,15 @@ while True:
     text, length = b"", int.from_bytes(head, "little")
     while len(text) < length:
         text += link.recv(length - len(text))
+    source, orders = json.loads(text)
+    prepare(source)
     pid = os.fork()
     if pid == 0:
         link.close()
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
-            become(*json.loads(text), files)
+            become(source, orders, files)
         finally:
             os._exit(9)
     for file in files:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import re
+import select
 import signal
 import socket
 import sys
@@ -496,23 +498,35 @@ def test_a_rank_killed_for_memory(client: Client) -> None:
         remove(folder)
 
 
+def watch_opens(path: Path) -> int:
+    """A file that can be read as soon as somebody has opened ``path``: inotify(7), IN_OPEN."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    number: int = libc.inotify_init1(os.O_CLOEXEC)
+    assert libc.inotify_add_watch(number, os.fsencode(path), 0x20) > 0, os.strerror(ctypes.get_errno())
+    return number
+
+
 @pytest.mark.skipif(
     not PIDS.is_dir() or os.geteuid() != 0, reason="needs root and the limits of processes of cgroup v1"
 )
-def test_a_rank_that_may_start_no_process(client: Client) -> None:
+def test_a_rank_that_may_start_no_process(client: Client, tmp_path: Path) -> None:
     folder = PIDS / f"doctor-test-{os.getpid()}"
     folder.mkdir()
     try:
         (folder / "pids.max").write_text("1")
+        opened = watch_opens(folder / "pids.events")
         live = f"""
 def live(rank, box, say, orders):
     open("{folder}/cgroup.procs", "w").write(str(os.getpid()))
     box.enter()
-    time.sleep(1.5)  # until it has been observed there
+    while not os.path.exists("{tmp_path}/observed"):
+        time.sleep(0.01)
     os.fork()
 """
         client.start(live, 1)
-        client.until("snap", rank=0, state="collective")
+        assert select.select([opened], [], [], 15)[0], "the agent never read the rank's control group"
+        os.close(opened)
+        (tmp_path / "observed").touch()
         ended = client.until("event", ev="exit", rank=0)
         assert "pids.max of its control group is 1" in ended["log"]
     finally:

@@ -78,6 +78,8 @@ class RankExited(RankEvent, frozen=True, tag="exit"):
     """The kernel's line about that."""
     tail: str = ""
     """The end of what it printed; empty where it ended well."""
+    limits: str = ""
+    """Its limits as /proc/PID/limits showed them before it was reaped."""
 
 
 class SmokeStart(StageFact, frozen=True):

@@ -77,10 +77,15 @@ def _merged(members: Sequence[FindingGroup], fleet: Fleet) -> FindingGroup:
 
 def without_host_name(finding: Finding) -> dict[str, Any]:
     """The values, without the name of the finding's one host where it is part of a sentence or command."""
+    values = finding.values
     if len(finding.hosts) != 1:
-        return finding.values
-    name = re.compile(rf"(?<![\w.-]){re.escape(finding.hosts[0])}(?![\w-]|\.\w)")
-    return {key: name.sub("\0", value) if isinstance(value, str) else value for key, value in finding.values.items()}
+        return values
+    (host,) = finding.hosts
+    texts = {key: value for key, value in values.items() if isinstance(value, str) and host in value}
+    if not texts:
+        return values  # most have none, and each host's pattern is compiled anew
+    name = re.compile(rf"(?<![\w.-]){re.escape(host)}(?![\w-]|\.\w)")
+    return {**values, **{key: name.sub("\0", value) for key, value in texts.items()}}
 
 
 def _visible_fingerprint(finding: Finding) -> str:

@@ -178,6 +178,45 @@ def test_what_a_rank_does_is_chinese_wherever_it_stands(text: str) -> None:
             assert " (" not in shown
 
 
+VALUES = (
+    *("one of ranks 0-1", "one of ranks 0, 2", "3 NPUs listed", "4 device files", "a text", "a name", "a process"),
+    *("bound; train.py (pid 7, user ann, for 90 s)", "unreachable; no way to it (EINVAL)", ": torch's draws differ"),
+    *("line 1 column 25: a comment; JSON has none, remove it", "one of AI_CPU, AIV, HOST", "0 to 3, for 4 devices"),
+    *("stopped: kill -CONT 12 continues it (main at train.py:7) (pid 12)", "broadcast (main at train.py:5)"),
+    "products of float32 are off by 4e-04 there, by 3e-07 on the others (TF32 or the like)",
+    "rank 1 exists 2 times: process 7 on w2 and process 101 on w1; no process is rank 2",
+    "the world size differs: rank 2 of a world of 5; ranks 0-1, 3 of a world of 4",
+    "`docker run --device /dev/davinci2`, or with the runtime that reads the variable: `--runtime=ascend`",
+    "HCCL's heartbeat names host 10.0.0.1, device 1: stuck",
+    "it is paired with eno7 of w1, whose 10.1.0.1 no route leads to; a program that sends by MPI hangs or ends",
+)
+"""Phrases of ours that findings hold as values, as the tests of the checks make them."""
+
+
+@pytest.mark.parametrize("text", VALUES)
+@pytest.mark.usefixtures("chinese")
+def test_values_of_findings_are_chinese(text: str) -> None:
+    shown = CODE.sub("", language.localized_filled(text)).replace("kill -CONT", "")
+    names = {
+        "bound",
+        "train",
+        "user",
+        "py",
+        "pid",
+        "main",
+        "broadcast",
+        "rank",
+        "world",
+        "eno",
+        "torch",
+        "float",
+        "size",
+    }
+    assert re.search("[\u4e00-\u9fff]", shown), shown
+    assert set(re.findall(r"[a-z]{2,}", shown)) <= names | {"ann"}, shown
+    assert " (" not in shown
+
+
 def test_no_space_stands_between_chinese_words(chinese: None) -> None:
     finding = Finding("{manager} blocks {what} TCP ports {ports} {way} {peers}", manager="nft", what="inbound")
     finding.values.update(ports="29500", way="from", peers="every other host")

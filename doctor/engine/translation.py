@@ -184,7 +184,8 @@ class Catalogue:
         items = [*_outer_items(before), last] if LIST_SIGN not in _BRACKETS.sub("", english) else []
         texts = [self.filled(item, depth + 1) for item in items] if 1 < len(items) <= MAX_ITEMS else []
         if not texts or any(
-            item == text and not _NAME.fullmatch(item) for item, text in zip(items, texts, strict=True)
+            item == text and not (_NAME.fullmatch(item) or _COMMAND.fullmatch(item))
+            for item, text in zip(items, texts, strict=True)
         ):
             return english
         return ", ".join(texts[:-1]) + self.texts.get(conjunction_text, conjunction_text) + texts[-1]

@@ -29,7 +29,7 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
     ports = []
     if launch.framework != "mindspore":
         ports += [] if launch.master_addr else [(launch.master_port, "`export MASTER_PORT=<port>`")]
-        ports += [(RENDEZVOUS_PORT, "`torchrun --rdzv-endpoint HOST:PORT`")]
+        ports += [(RENDEZVOUS_PORT, "`torchrun --rdzv-endpoint <host>:<port>`")]
     if launch.framework == "mindspore" or (npus and launch.framework != "torch"):
         ports += [] if launch.master_addr else [(MINDSPORE_PORT, "`export MS_SCHED_PORT=<port>`")]
     for port, setting in dict(ports).items():

@@ -55,7 +55,7 @@ def _restarts(python: Mapping[str, PythonEnv], view: View) -> Iterator[Finding]:
             "ranks that torchrun at {where} starts again read the addresses of the failed attempt (torch {version})",
             where=restarts.where,
             version=affected[0],
-            observed=f"{backend} rendezvous" + (f" without {OWN_STORE}=1" if backend in DYNAMIC else ""),
+            observed=f"{backend} rendezvous without {OWN_STORE}=1" if backend in DYNAMIC else f"{backend} rendezvous",
             expected=f"c10d rendezvous with {OWN_STORE}=1",
         )
 

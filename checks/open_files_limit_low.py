@@ -47,7 +47,7 @@ def open_files_limit_low(
     ranks, _ = expected_connections(launch, fleet, npus, gpus)
     limit, required = limits.nofile, min(ADVISED_FILES, max(MIN_FILES, FILES_PER_RANK * ranks))
     if not limit.allows(required):
-        first = ", which needs a line `USER hard nofile 65535` in /etc/security/limits.conf and a new login first"
+        first = ", which needs a line `<user> hard nofile 65535` in /etc/security/limits.conf and a new login first"
         yield Finding(
             "a process may open {observed} files; expected at least {expected}, better {advised}",
             observed=limit.soft,

@@ -39,8 +39,8 @@ def smoke_environment_fails(run: SmokeRun) -> Iterator[Finding]:
     if own and not settings:
         cause = f"{variable} is not set, and the addresses that the ranks choose do not reach each other"
         remedy = (
-            f"Set {variable} to the interface that the hosts reach each other by (`ip route get ADDRESS`), and let the "
-            "host's own name stand for that address in /etc/hosts, not for 127.0.1.1."
+            f"Set {variable} to the interface that the hosts reach each other by (`ip route get <address>`), and let "
+            "the host's own name stand for that address in /etc/hosts, not for 127.0.1.1."
         )
     else:
         named = " and ".join(settings)

@@ -5,6 +5,16 @@ from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
+HEARTBEAT = (
+    (
+        r"^HCCL's heartbeat names\b",
+        (
+            "The log tells the device, and not its rank: on its host read the log of the process that holds it "
+            "(`npu-smi info` names the process), and look there for an error before the heartbeat's. "
+            "`doctor explain hccl-heartbeat-exception` says what else may be behind it."
+        ),
+    ),
+)
 NO_STACK = (
     (
         r"^the others gave up waiting\b",
@@ -27,9 +37,9 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     ## What to do
     {remedy}
 
-    It is at {frame}. If it sleeps, its state names what it sleeps in ({state}); check that file system, lock or server
-    from {host}. If it computes: an endless loop, or work that only this rank does (a checkpoint, an evaluation, a
-    compile): let the others know, or use a barrier with a longer timeout.
+    If it sleeps, its state names what it sleeps in: check that file system, lock or server from {host}. If it
+    computes: an endless loop, or work that only this rank does (a checkpoint, an evaluation, a compile): let
+    the others know, or use a barrier with a longer timeout.
 
     ## Source
     Others wait in a collective that this rank has not entered, for longer than ten times the longest normal phase
@@ -39,7 +49,15 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     be wrong for a rank whose CPU time is not shown by the kernel (/proc/PID/schedstat).
     """
     stacks = [failure.stacks.get(rank) for failure in run.failures for rank in failure.culprit_ranks]
-    yield from failure_findings(run, _sentence, "blocked", "busy", remedies=() if any(stacks) else NO_STACK)
+    remedies = HEARTBEAT if any(stacks) else (*HEARTBEAT, *NO_STACK)
+    for finding in failure_findings(run, _sentence, "blocked", "busy", remedies=remedies):
+        finding.values["remedy"] = finding.values["remedy"] or _place(**finding.values)
+        yield finding
+
+
+def _place(frame: str, state: str, **_: object) -> str:
+    """Where the rank is, and in which state, as far as that is known."""
+    return f"Its stack: {frame}; its state: {state}." if state else f"Its stack: {frame}."
 
 
 def _sentence(failure: Failure) -> str:

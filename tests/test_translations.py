@@ -179,6 +179,70 @@ def test_a_known_continuation_is_recognized() -> None:
     assert catalogue.filled("something else, while it works") == "something else, while it works"
 
 
+def test_the_pattern_with_most_letters_in_common_is_taken_wherever_its_first_value_stands() -> None:
+    texts = {"one of ranks {0}": "rank {0} 之一", "{0} holds up the step of {1}": "{0} 阻塞了 {1} 的 step"}
+    catalogue = Catalogue(texts)
+    assert catalogue.filled("one of ranks 0-1") == "rank 0-1 之一"
+    assert catalogue.filled("one of ranks 0, 2") == "rank 0, 2 之一"
+    assert catalogue.filled("one of ranks 0-1 holds up the step of rank 2") == "rank 0-1 之一 阻塞了 rank 2 的 step"
+
+
+@pytest.mark.parametrize(
+    ("english", "chinese_text"),
+    [
+        ("2 errors", "2 个错误"),
+        ("more than 2 errors", "more than 2 errors"),
+        ("0, 1 and 3 errors", "0, 1 and 3 个错误"),
+        ("Bus errors", "Bus errors"),
+        ("some other errors", "some other errors"),
+        ("NPU 3 of w1", "w1 的 NPU 3"),
+        ("NPU out of memory", "NPU out of memory"),
+        ("2 NPUs listed", "已列出 2 个 NPU"),
+        ("out of memory listed", "out of memory listed"),
+    ],
+)
+def test_a_number_is_expected_where_the_chinese_counts(english: str, chinese_text: str) -> None:
+    """What another program prints may read like a pattern: ``Bus error`` is no number of errors."""
+    catalogue = Catalogue(
+        {"{0} errors": "{0} 个错误", "NPU {0} of {1}": "{1} 的 NPU {0}", "{0} listed": "已列出 {0}"}
+        | {"{count} NPU": "{count} 个 NPU"}
+    )
+    assert catalogue.filled(english) == chinese_text
+
+
+def test_a_sentence_of_another_program_is_no_value_but_behind_a_colon() -> None:
+    catalogue = Catalogue(
+        {"{0} does not exist on {1}": "{1} 上不存在 {0}", "the file {0}": "文件 {0}", "no import: {0}": "导入失败：{0}"}
+    )
+    assert catalogue.filled("eth7 does not exist on w1") == "w1 上不存在 eth7"
+    for sentence in (
+        "IFNAME=abc does not exist on the host; the log lists the existing NICs.",
+        "the file of init_method was left over",
+    ):
+        assert catalogue.filled(sentence) == sentence
+    quoted = "no module of this name is known here"
+    assert catalogue.filled(f"no import: {quoted}") == f"导入失败：{quoted}"
+
+
+FOREIGN = tuple(sorted((translations.ROOT / "tests" / "diagnose" / "logs").glob("*.log")))
+AS_OURS = re.compile(
+    r"(?:\S+: )*(?:DataLoader worker \(pid .*|loss is NaN|(?:ranks?|device) ?-?[\d,: ]+(?:\(.*\))?"
+    rf"|{'|'.join(translations.SYSTEM_ERRORS)})\Z"
+)
+"""Lines of logs that have Chinese: what doctor itself says of them, and errors of the system."""
+
+
+def test_the_lines_of_real_logs_stay_as_they_are() -> None:
+    """Half a translation of a quotation would hide what the program has said."""
+    catalogue = Catalogue(json.loads(translations.COMPILED.read_text("utf-8")))
+    lines = {line.strip() for path in FOREIGN for line in path.read_text("utf-8", "replace").splitlines()}
+    quoted = {line[match.end() :] for line in lines for match in re.finditer(": |] ", line)} | lines
+    quoted = {text for text in quoted if len(text.split()) > 2 and not AS_OURS.match(text)}
+    changed = [text for text in quoted if catalogue.filled(text) != text]
+    assert len(quoted) > 500
+    assert changed == []
+
+
 def test_every_link_of_the_chinese_pages_leads_somewhere() -> None:
     links = [
         (page, link.partition("#")[0])

@@ -60,7 +60,7 @@ NAME = re.compile(
 )
 """What no language changes: a variable or function, an option, an error code, a path, a number, an address."""
 _CODE = re.compile(r"\(\?|\\[dswb(.]|[\[(]\^|^/\S*$|^-(?!-[\w-]+ (?:\{0\}[: ]|or |of ))")
-_PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}|\}'s [a-z]{2,}")
+_PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}|\}'s [a-z]{2,}|^an? [a-z]{2,}$")
 ERRORS = {
     "InventoryError",
     "BadRun",
@@ -248,7 +248,7 @@ def code_texts(part: str) -> dict[str, str]:
         found = (text for text in (*found, *boot_texts(ROOT / "playbooks"), *SYSTEM_ERRORS) if text not in others)
     else:
         functions = {"report": PHRASES, "errors": ERRORS, "reasons": REASONS}[part]
-        modules = sorted((ROOT / "doctor").rglob("*.py"))
+        modules, checks = sorted((ROOT / "doctor").rglob("*.py")), sorted((ROOT / "checks").glob("*.py"))
         found = (text for path in modules for text in arguments(path, functions))
         if part == "errors":
             found = (*found, *PARSER)
@@ -258,7 +258,7 @@ def code_texts(part: str) -> dict[str, str]:
                 *page_texts(),
                 *WORDS,
                 *value_words(ROOT / "checks"),
-                *(f"{{count}} {noun}" for path in modules for noun in counted_nouns(path)),
+                *(f"{{count}} {noun}" for path in (*modules, *checks) for noun in counted_nouns(path)),
             )
         else:
             found = (text for text in found if text in PARSER or _PROSE.search(text))
@@ -327,7 +327,7 @@ WORDS = (
     *("why", "fix", "observed", "expected", "blocked", "more", "note", "trace", "found", "checks", "what"),
     *("cause", "links", "call", "waited", "evidence", "stack", "unfinished", "ran", "ranks", "stages", "layouts"),
     *("restored", "removed", NOT_THERE, "to:", REFERENCE),
-    *(AT_PLACE, OF_PROCESS, "it", "sleeps", "computes", "moves", "wait", "waits"),
+    *(AT_PLACE, OF_PROCESS, "it", "stuck", "sleeps", "computes", "moves", "wait", "waits"),
     *("loss", "speed", "devices", "soak", "follows", "findings", "crashed"),
     *("only where", "before", "run", "filter", "file", "undo"),
     *(

@@ -25,7 +25,7 @@ FOR_PROGRAMS = {
 }
 """Functions whose texts no report shows: options of other programs, help of metrics, errors of the code itself."""
 WHOLE, KEYS = -1, -2
-_PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}|\} [a-z] [a-z]{2,}|\}'s [a-z]{2,}")
+_PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}|\} [a-z] [a-z]{2,}|\}'s [a-z]{2,}|^an? [a-z]{2,}$")
 _NO_PROSE = re.compile(
     r"\(\?[:!=<]|\\|[\[(]\^|^/\S*$|^-(?!.*(?:: |; |expected | is | or ))|\||%[A-Za-z]|.\n.|\$\(|\$[a-z]\b|\"\$\w"
     r"|; exit [\d$]|\bimport \w+[,;]|^r=lambda|^from __|debug1|^NVIDIA |^[A-Z]\w+ [A-Z]\w+$|^\w+ -(?!.* (?:with|is) )",
@@ -33,7 +33,7 @@ _NO_PROSE = re.compile(
 )
 """Patterns, commands, programs and formats."""
 _NAMED = re.compile(r"\{[a-z_]+\}")
-_CONVERSION = re.compile(r"%\d*\.?\d*[sdrgf]|(?<!in braces )\{\}")
+_CONVERSION = re.compile(r"%\d*\.?\d*[sdrgf]|(?<!in braces )\{(?::[^{}]*)?\}")
 
 
 def value_texts(root: Path) -> Iterator[str]:

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import re
 
+from doctor.engine.text_patterns import AND, LIST_SIGN, PatternIndex, TextPattern
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-MIN_LETTERS = 7
 AT_PLACE, OF_PROCESS, IN_BRACKETS = " ({name} at {place})", " (pid {pid} on {host})", " ({text})"
 """Behind what a rank does, behind its number, and behind any text."""
 COMMA = ", "
-LIST_SIGN = "; "
 COLON = ": "
-AND = " and "
 OR = " or "
 MAX_ITEMS = 8
 """Texts of a list that are looked up one by one."""
-MAX_DEPTH = 3
+MAX_DEPTH = 4
 """How often a part of a text is itself looked up."""
 MAX_CHARS = 4000
 """Characters of a text that is compared with the patterns of the catalogue."""
@@ -34,24 +33,13 @@ class Catalogue:
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self.texts = texts
-        self.patterns: dict[str, list[tuple[list[str], str]]] = {}
-        """Literal parts and translation, by the first word of the pattern; none whose first part is a value."""
-        self.inner_patterns: dict[str, list[tuple[int, list[str], str]]] = {}
-        """Those whose first part is a value, each with its place in the order, by a word that the text has to have."""
-        for english, translated in texts.items():
-            if _PLACEHOLDER.search(english):
-                parts, translated = _numbered(english, translated)
-                self.patterns.setdefault(_first_word(parts[0]), []).append((parts, translated))
-        for patterns in self.patterns.values():
-            patterns.sort(key=lambda pattern: -_letters(pattern[0]))
-        for place, (parts, translated) in enumerate(self.patterns.pop("", ())):
-            self.inner_patterns.setdefault(_needed_word(parts), []).append((place, parts, translated))
+        self.patterns = PatternIndex(texts)
 
     def filled(self, english: str, depth: int = 0) -> str:
         """The translation of ``english``, a text or a template that has been filled, or itself.
 
         A known sentence behind a colon is taken before patterns, whose last value it would else be part of.
-        A pattern of few letters fits only where each value is one word, or no list: it would fit too much.
+        A pattern of few letters fits only where each value is one word, no list, or a text of ours.
         """
         exact = self.texts.get(english)
         if exact is not None or depth == MAX_DEPTH or len(english) > MAX_CHARS or " " not in english:
@@ -60,23 +48,22 @@ class Catalogue:
         divided = self._behind_colon(english, depth) if divided == english else divided
         if divided != english:
             return divided
-        fitting = self._fitting(english)
+        fitting = self._fitting(english, depth)
         if fitting is None and english.startswith("`"):  # a command, and what became of it
             command, space, rest = english.partition("` ")
             if space and self.filled(rest, depth + 1) != rest:
                 return f"{command}{space}{self.filled(rest, depth + 1)}"
-        if fitting is None or not any(". " in part for part in fitting[0]):
+        if fitting is None or not any(". " in part for part in fitting[0].parts):
             divided = self._in_sentences(english, depth)
         if divided != english:
             return divided
-        if fitting is None or not any(AND in part for part in fitting[0]):  # else it is one sentence about two
+        if fitting is None or not fitting[0].has_and:  # else it is one sentence about two
             divided = self._continued(english, depth)
             divided = self._enumerated(english, depth) if divided == english else divided
         if divided != english:
             return divided
         if fitting is not None:
-            _, values, translated = fitting
-            return _filled(translated, [self.filled(value, depth + 1) for value in values])
+            return _filled(fitting[0].translated, self._filled_all(fitting[1], depth))
         named = self._with_name(english, depth)
         return named if named != english else self._listed(english, depth)
 
@@ -88,9 +75,12 @@ class Catalogue:
             translated = self.filled(head, depth)
             shape = AT_PLACE if place[1] else IN_BRACKETS
             values = {"name": place[1], "place": place[2], "text": place[3]}
-            if translated != head:
+            if translated != head or (place[1] and " " not in head):  # a call, as `broadcast`
                 return translated + self.texts.get(shape, shape).format(**values)
         match = _ACTIVITY.fullmatch(english)
+        if match is None and english.startswith(_STATES):  # behind "is" of a template
+            translated = self.filled(f"is {english}", depth + 1)
+            return english if translated == f"is {english}" else translated
         if match is None:
             return english
         translated = self.filled(match[4], depth)
@@ -106,8 +96,11 @@ class Catalogue:
         subject, colon, sentence = english.rpartition(COLON)
         if colon and " " in sentence and sentence in self.texts:
             translated = self.filled(subject, depth + 1)
-            if translated != subject or " " not in subject:  # else the subject is part of a sentence of its own
+            if translated != subject or " " not in subject:
                 return translated + self.texts.get(COLON, COLON) + self.texts[sentence]
+            translated = self.filled(subject + COLON, depth + 1)
+            if translated != subject + COLON:  # else the subject is part of a sentence of its own
+                return translated + self.texts[sentence]
         return english
 
     def _in_sentences(self, english: str, depth: int) -> str:
@@ -138,22 +131,30 @@ class Catalogue:
                 return template.replace("{count}", number)
         return english
 
-    def _fitting(self, english: str) -> tuple[list[str], list[str], str] | None:
-        """The pattern that fits a text, one with an "and" of its own before others: its parts, values, translation."""
+    def _fitting(self, english: str, depth: int) -> tuple[TextPattern, list[str]] | None:
+        """The pattern that fits a text, one with an "and" of its own before others, and its values."""
         first = None
-        for parts, translated in self._candidates(english):
-            values = _values_between(parts, english)
-            if values is not None and _is_plausible(parts, values):
-                if AND not in english or any(AND in part for part in parts):
-                    return parts, values, translated
-                first = first or (parts, values, translated)
+        for pattern in self.patterns.candidates(english):
+            values = pattern.values(english)
+            if values is None or (first and not pattern.has_and) or not self._may_be_meant(pattern, values, depth):
+                continue
+            if AND not in english or pattern.has_and:
+                return pattern, values
+            first = first or (pattern, values)
         return first
 
-    def _candidates(self, english: str) -> Iterator[tuple[list[str], str]]:
-        """The patterns that may fit a text, in the order in which they are tried."""
-        yield from self.patterns.get(_first_word(english), ())
-        inner = [pattern for word in ("", *{*_WORD.findall(english)}) for pattern in self.inner_patterns.get(word, ())]
-        yield from ((parts, translated) for _, parts, translated in sorted(inner))
+    def _may_be_meant(self, pattern: TextPattern, values: list[str], depth: int) -> bool:
+        """Whether the text that a pattern fits was made of it, and is no sentence of another program."""
+        if not pattern.fits_too_much(values):
+            return not pattern.leaves_prose(values) or not pattern.leaves_prose(self._filled_all(values, depth))
+        one_text = values[0] if len(values) == 1 and LIST_SIGN not in values[0] else ""
+        if one_text and pattern.is_list_of_names(one_text):
+            return True
+        translated = self.filled(one_text, depth + 1)
+        return translated != one_text and not pattern.leaves_prose([translated])
+
+    def _filled_all(self, values: list[str], depth: int) -> list[str]:
+        return [self.filled(value, depth + 1) for value in values]
 
     def _continued(self, english: str, depth: int) -> str:
         """A text with a known continuation, such as ``, and no other host gets an answer from it``."""
@@ -164,7 +165,7 @@ class Catalogue:
                 break
             continuation = self.texts.get(english[end:])
             start = self.filled(english[:end], depth + 1) if continuation else english[:end]
-            if continuation and start != english[:end]:
+            if continuation and (start != english[:end] or _COMMAND.fullmatch(start)):
                 return start + continuation
         return english
 
@@ -183,7 +184,8 @@ class Catalogue:
         items = [*_outer_items(before), last] if LIST_SIGN not in _BRACKETS.sub("", english) else []
         texts = [self.filled(item, depth + 1) for item in items] if 1 < len(items) <= MAX_ITEMS else []
         if not texts or any(
-            item == text and not _NAME.fullmatch(item) for item, text in zip(items, texts, strict=True)
+            item == text and not (_NAME.fullmatch(item) or _COMMAND.fullmatch(item))
+            for item, text in zip(items, texts, strict=True)
         ):
             return english
         return ", ".join(texts[:-1]) + self.texts.get(conjunction_text, conjunction_text) + texts[-1]
@@ -233,18 +235,19 @@ _WITHOUT_WORDS = re.compile(r"(?:\{\w+\}|[\s,;:.()=/-])+")
 _SENTENCE_END = re.compile(r"(?<=[a-z).%]\.) (?=[A-Z]|\S+: )")
 
 
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _NAME = re.compile(
     r"\S+(?: [^\s\d]*\d\S*)?|(?:ranks? )?\d[\d, -]*: \w+ #\d+ \([^()]*\)|[a-z]+(?: [a-z]+)?: [A-Z]\w*", re.ASCII
 )
 """What stands in an enumeration as it is: one word, or one with a number; a rank's call; a field of a tool."""
-_PLACE = re.compile(r" \((?:([\w.<>]+) at ([^\s()]+:\d+)|(pid \d+))\)\Z", re.ASCII)
-"""Behind what a rank does: the line of the program, or the process."""
+_PLACE = re.compile(r" \((?:([\w.<>]+) at ([^\s()]+:\d+)|(pid \d+|E[A-Z]{3,}))\)\Z", re.ASCII)
+"""Behind what a rank does: the line of the program, or the process; behind an error its name."""
+_STATES = ("stopped: ", "frozen ")
 _ACTIVITY = re.compile(
     r"(it|ranks? \d[\d, -]*)(?: \(pid (\d+) on ([^\s()]+)\))? "
     r"((?:is|has|cannot|waits?|sleeps|computes|moves)(?: .*)?)",
     re.ASCII | re.DOTALL,
 )
+_COMMAND = re.compile(r"`[^`]*`")
 _LAST_STOP = re.compile(r"\w\.\Z")
 _BRACKETS = re.compile(r"\([^()]*\)")
 
@@ -266,17 +269,6 @@ def _outer_items(text: str) -> list[str]:
     return items
 
 
-def _numbered(english: str, translated: str) -> tuple[list[str], str]:
-    """``a {x} b {y}`` as ``["a ", " b ", ""]``, and its translation with ``{0}`` and ``{1}`` for the names."""
-    parts = _PLACEHOLDER.split(english)
-    numbers: dict[str, int] = {}
-    for number, name in enumerate(parts[1::2]):
-        numbers.setdefault(name, number)
-    return parts[::2], _PLACEHOLDER.sub(
-        lambda match: f"{{{numbers[match[1]]}}}" if match[1] in numbers else match[0], translated
-    )
-
-
 def _filled(template: str, values: list[str]) -> str:
     """``template`` with ``{0}``, ``{1}``... filled in; whatever else stands in braces, and in the values, stays."""
     pieces = template.split("{")
@@ -286,73 +278,3 @@ def _filled(template: str, values: list[str]) -> str:
         is_value = brace and number.isdecimal() and int(number) < len(values)
         result += values[int(number)] + rest if is_value else "{" + piece
     return result
-
-
-def _letters(parts: list[str]) -> int:
-    """How many letters are the same in all that fits a pattern."""
-    return sum(letter.isalpha() for part in parts for letter in part)
-
-
-def _is_plausible(parts: list[str], values: list[str]) -> bool:
-    letters = _letters(parts)
-    forbidden = " " if letters < MIN_LETTERS else LIST_SIGN if letters < 2 * MIN_LETTERS else ""
-    return not forbidden or not any(forbidden in value for value in values)
-
-
-def _first_word(text: str) -> str:
-    word, space, _ = text.partition(" ")
-    return word if space else ""
-
-
-_WORD = re.compile(r"[A-Za-z]+")
-
-
-def _needed_word(parts: list[str]) -> str:
-    """The longest word of a pattern that no value can be part of; empty where each word is beside a value.
-
-    >>> _needed_word(["", " hosts were not re", ""])
-    'hosts'
-    """
-    last = len(parts) - 1
-    literals = (
-        match[0]
-        for number, part in enumerate(parts)
-        for match in _WORD.finditer(part)
-        if (match.start() > 0 or number == 0) and (match.end() < len(part) or number == last)
-    )
-    return max(literals, key=len, default="")
-
-
-def _values_between(parts: list[str], text: str) -> list[str] | None:
-    """What stands between the literal parts of a pattern in ``text``, in linear time; None where it does not fit."""
-    first, *between, last = parts
-    end = len(text) - len(last)
-    if not text.startswith(first) or not text.endswith(last) or end < len(first):
-        return None
-    values: list[str] = []
-    start, adjacent = len(first), 1
-    for part in between:
-        if part:
-            place = text.find(part, start, end)
-            while part.isspace() and place > start and text[place - 1] in ",;":  # within a list, not behind it
-                place = text.find(part, place + 1, end)
-            if place < 0:
-                return None
-            values += _divided(text[start:place], adjacent)
-            start, adjacent = place + len(part), 1
-        else:
-            adjacent += 1
-    return [*values, *_divided(text[start:end], adjacent)]
-
-
-_DIVISION = re.compile(r"(?<=.)(?:[;,:] | \()", re.DOTALL)
-
-
-def _divided(text: str, count: int) -> list[str]:
-    """The values of placeholders with nothing between: each but the first begins with a sign, or is empty."""
-    values: list[str] = []
-    while len(values) < count - 1:
-        match = _DIVISION.search(text)
-        values.append(text[: match.start()] if match else text)
-        text = text[match.start() :] if match else ""
-    return [*values, text]

@@ -41,6 +41,10 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.dp * self.tp * self.pp
 
 
+UNKNOWN_HOST = "unknown"
+"""Stands for the host of a rank that never reported."""
+
+
 class RankPlacement(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where one rank runs."""
 

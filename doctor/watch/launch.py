@@ -17,9 +17,8 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.watch_summary import WatchResult
 from doctor.environment.job_context import detect
-from doctor.smoke.model import Failure
+from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.smoke.rank_names import rank_names
-from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST
 from doctor.watch.command import ENDING, LOOK, WatchedCommand, warn
 from doctor.watch.data.analyze import DataReport
 from doctor.watch.data_outcomes import notes_of

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from doctor.config.atomic_write import write_atomic
-from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST
+from doctor.smoke.model import UNKNOWN_HOST
 from doctor.watch.command import warn
 from doctor.watch.training import Training
 

@@ -17,9 +17,8 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import Backend
 from doctor.facts.smoke.pace import PaceTimes
-from doctor.smoke.model import Failure, Layout, RankPlacement, SmokePlan, SmokeRun
+from doctor.smoke.model import UNKNOWN_HOST, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.protocol import RankEvent, StageFinished
-from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST
 from doctor.smoke.results.to_facts import fact_outputs
 from doctor.smoke.run.diagnose import main_thread_stack
 from doctor.smoke.speed.stragglers import MIN_TIMES

@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 
-from doctor.smoke.model import Failure
+from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.smoke.rank_names import rank_names
-from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST
 from doctor.smoke.speed.stragglers import MIN_TIMES
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.leader_post import LeaderPost, OtherHost

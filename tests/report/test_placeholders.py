@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -16,6 +17,8 @@ from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import fold
 from doctor.report.layout.page_model import DetailLevel
 from tests.report import reports as made
+from tests.translations import ROOT
+from tests.value_texts import module_tree
 
 CHECKS = {check.name: check for check in load_checks()}
 ROWS = read_examples()
@@ -61,6 +64,26 @@ def test_every_placeholder_of_a_command_is_filled_or_marked(lang: str) -> None:
     finally:
         language.select("en", {})
     assert found == {}
+
+
+def test_the_commands_that_checks_give_as_values_mark_what_only_the_reader_knows() -> None:
+    """Such a text is no part of the page, whose words in capitals are marked when it is shown."""
+    found = {
+        f"{path.name}: {command}"
+        for path in (ROOT / "checks").glob("*.py")
+        for text in values_of(module_tree(path))
+        for command in re.findall(r"`([^`]+)`", text)
+        if set(CAPITALS.findall(command)) - KNOWN
+    }
+    assert found == set()
+
+
+def values_of(tree: ast.Module) -> Iterator[str]:
+    """The strings of a check but its page."""
+    pages = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in pages:
+            yield node.value
 
 
 def test_what_is_marked_reads_as_words() -> None:

@@ -308,7 +308,7 @@ class TestLaunchedWrongly:
         port = free_port()
         found, _ = refused(Job([shell(0, 3, port), shell(1, 3, port), shell(2, 4, port)]))
         assert found["culprit_ranks"] == [2]
-        assert found["text"] == "the world size is 4 on rank 2, and 3 on ranks 0-1"
+        assert found["text"] == "the world size differs: rank 2 of a world of 4; ranks 0-1 of a world of 3"
 
     def test_another_world_size_on_rank_0(self) -> None:
         port = free_port()

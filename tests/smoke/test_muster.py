@@ -76,7 +76,7 @@ class TestAnotherIdeaOfTheWorld:
         assert status(leader(), came, [], SETTLE_SECONDS / 2, 1.0, PATIENCE) == "wait"
         found = trouble(came, quiet=SETTLE_SECONDS + 0.1, waited=2.0)
         assert (found.culprit_ranks, found.certainty) == ((2,), "certain")
-        assert found.text == "the world size is 5 on rank 2, and 4 on ranks 0-1, 3"
+        assert found.text == "the world size differs: rank 2 of a world of 5; ranks 0-1, 3 of a world of 4"
 
     def test_even_if_it_is_the_leader(self) -> None:
         found = trouble([card(0, world=2), *cards(1, 2, 3)])

@@ -228,4 +228,6 @@ def owner_text(owner: Mapping[str, Any]) -> str:
     parts += [f"user {owner['user']}"] if owner.get("user") else []
     parts += [f"for {owner['seconds']} s"] if "seconds" in owner else []
     command = redact(str(owner.get("command") or "a process"))[:100]
+    if len(parts) == 3:
+        return f"{command} (pid {owner['pid']}, user {owner['user']}, for {owner['seconds']} s)"
     return f"{command} ({', '.join(parts)})" if parts else command

@@ -56,9 +56,16 @@ def failure_text(failure: Failure) -> str:
     return localized(kind.differing_text if kind.differing_text and failure.culprits_differ else kind.report_text)
 
 
+def culprits_in_words(failure: Failure) -> str:
+    """The culprit ranks; without any all ranks, or one that is not known where the failure is a single rank's."""
+    if failure.culprit_ranks:
+        return ranks_in_words(failure.culprit_ranks)
+    return localized("a rank that is not known") if failure.kind in ("blocked", "busy") else localized("all ranks")
+
+
 def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Iterator[tuple[str, str]]:
     kind = FAILURE_KINDS[failure.kind]
-    ranks_text = ranks_in_words(failure.culprit_ranks) if failure.culprit_ranks else localized("all ranks")
+    ranks_text = culprits_in_words(failure)
     placements = dict.fromkeys(
         clean(summary.placements[rank], 100) for rank in failure.culprit_ranks if rank < len(summary.placements)
     )

@@ -15,7 +15,7 @@ from doctor.report.layout.formatting import STYLES, StatusStyle, clean, count_no
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.page import build_page
 from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportPart, ReportSection
-from doctor.report.layout.smoke_section import failure_text, ranks_in_words
+from doctor.report.layout.smoke_section import culprits_in_words, failure_text, ranks_in_words
 from doctor.report.layout.tally import tally
 from doctor.report.web.check_grid import check_grid
 from doctor.report.web.hang_timeline import Timeline, hang_timeline
@@ -203,7 +203,7 @@ def _plain_lines(lines: Details) -> Iterator[tuple[str, str]]:
 
 
 def _failure(failure: Failure) -> FailureView:
-    culprits = ranks_in_words(failure.culprit_ranks) if failure.culprit_ranks else localized("all ranks")
+    culprits = culprits_in_words(failure)
     ranks_by_stack: dict[str, list[int]] = {}
     for rank, text in sorted(failure.stacks.items(), key=lambda item: (item[0] not in failure.culprit_ranks, item[0])):
         ranks_by_stack.setdefault(_stack(text), []).append(rank)

@@ -16,7 +16,7 @@ from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
 from doctor.environment.job_context import JobContext
 from doctor.job.variables import MASTER_PORT
-from doctor.smoke.model import EnvironmentTrial, Failure, SmokePlan, SmokeRun
+from doctor.smoke.model import UNKNOWN_HOST, EnvironmentTrial, Failure, SmokePlan, SmokeRun
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.rank_names import rank_names
 from doctor.smoke.rendezvous.link import (
@@ -32,7 +32,7 @@ from doctor.smoke.rendezvous.link import (
 )
 from doctor.smoke.rendezvous.placement import build_launched_plan, names_by_rank
 from doctor.smoke.rendezvous.relay import LeaderOrder, RelayedVerdict, RelayInbox
-from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST, status
+from doctor.smoke.rendezvous.roll_call import status
 from doctor.smoke.results import to_facts
 from doctor.smoke.run.environment_trial import CannotRepeat, explain_by_environment
 from doctor.smoke.run.mindspore_run import repeat_with_mindspore

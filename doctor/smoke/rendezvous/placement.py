@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from doctor.environment.job_context import JobContext
 from doctor.job.variables import MASTER_PORT
 from doctor.smoke import plan as planning
-from doctor.smoke.model import Backend, RankPlacement, SmokePlan
+from doctor.smoke.model import UNKNOWN_HOST, Backend, RankPlacement, SmokePlan
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.rendezvous.link import Hello, RelayedError
-from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST, host_name, world_size
+from doctor.smoke.rendezvous.roll_call import host_name, world_size
 
 _KINDS: dict[Backend, str] = {"hccl": "npu", "nccl": "gpu"}
 

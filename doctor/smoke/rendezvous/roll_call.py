@@ -8,7 +8,7 @@ from typing import Literal
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.environment.job_context import JobContext
-from doctor.smoke.model import Failure
+from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.smoke.rank_names import rank_names
 from doctor.smoke.rendezvous.link import Hello, RelayedError
 
@@ -16,8 +16,6 @@ SETTLE_SECONDS = 1.0
 """Seconds without a new process after which a known error is reported."""
 RECONSIDER_SECONDS = 3.0
 """Seconds for which a process that cannot come may still change its mind."""
-UNKNOWN_HOST = "unknown"
-"""Stands for the host of a rank that never reported."""
 
 
 def status(
@@ -94,10 +92,10 @@ def _different_world_sizes(hellos: Sequence[Hello], world: int) -> tuple[list[in
     tie = len({len(ranks) for ranks in ranks_by_world.values()}) == 1
     culprits = [rank for number, ranks in ranks_by_world.items() for rank in ranks if tie or number != world]
     parts = [
-        f"{number} on {rank_names(ranks)}"
+        f"{rank_names(ranks)} of a world of {number}"
         for number, ranks in sorted(ranks_by_world.items(), key=lambda item: len(item[1]))
     ]
-    return culprits, f"the world size is {', and '.join(parts)}"
+    return culprits, f"the world size differs: {'; '.join(parts)}"
 
 
 def _duplicate_ranks(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:

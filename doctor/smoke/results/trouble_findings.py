@@ -9,7 +9,7 @@ from typing import Any
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
 from doctor.smoke.hang.describe import format_group
-from doctor.smoke.model import Failure, FailureKind, SmokeRun
+from doctor.smoke.model import UNKNOWN_HOST, Failure, FailureKind, SmokeRun
 from doctor.smoke.results.to_facts import unreached_reason
 
 FRAMES = 4
@@ -40,7 +40,8 @@ def failure_findings(
     for failure in failures:
         words = template if isinstance(template, str) else template(failure)
         values = finding_values(run, failure) | more
-        yield Finding(words, hosts=blamed_hosts(run, failure), remedy=remedy_for(values["text"], remedies), **values)
+        hosts = tuple(host for host in blamed_hosts(run, failure) if host != UNKNOWN_HOST)
+        yield Finding(words, hosts=hosts, remedy=remedy_for(values["text"], remedies), **values)
     if not failures and (run.ended != "complete" or run.undecided):
         raise Unreadable(*unreached_reason(run, "teardown"))
 

@@ -15,9 +15,8 @@ from doctor.engine.record import HostRecord, Run
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS, FailureKind
 from doctor.engine.smoke_summary import Backend
-from doctor.smoke.model import Failure, Layout, RankPlacement, SmokePlan, SmokeRun
+from doctor.smoke.model import UNKNOWN_HOST, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.rank_names import rank_names
-from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST
 from doctor.smoke.results.to_facts import fact_outputs
 from doctor.watch.attach.odd_ranks import JobFinding, OddRank, SeenRank
 from doctor.watch.attach.rank_activity import Kind

@@ -41,7 +41,9 @@ def describe(ranks: Iterable[int], tie: bool = False) -> str:
     numbers = sorted(set(ranks))
     if not numbers:
         return "every rank"
-    return f"rank {numbers[0]}" if len(numbers) == 1 else f"{'one of ' if tie else ''}ranks {format_ranges(numbers)}"
+    if len(numbers) == 1:
+        return f"rank {numbers[0]}"
+    return f"one of ranks {format_ranges(numbers)}" if tie else f"ranks {format_ranges(numbers)}"
 
 
 def split_values(split: MajoritySplit, group: Iterable[int]) -> dict[str, Any]:

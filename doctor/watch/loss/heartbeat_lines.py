@@ -11,8 +11,7 @@ import msgspec
 
 from doctor.diagnose.run import diagnose_found
 from doctor.diagnose.signature import load_signatures
-from doctor.smoke.model import Failure, Layout, RankPlacement, SmokePlan, SmokeRun
-from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST
+from doctor.smoke.model import UNKNOWN_HOST, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 
 CHECK = "smoke-rank-blocked"
 HEARTBEAT = "hccl-heartbeat-exception"

@@ -243,7 +243,7 @@ def _who(item: Waiting) -> str:
 def _file_lines(diagnosis: Diagnosis, width: int, verbose: bool) -> Iterator[str]:
     size = sum(summary.bytes for summary in diagnosis.files)
     lines = sum(summary.lines for summary in diagnosis.files)
-    sizes = (count_noun(len(diagnosis.files), "file"), count_noun(lines, "line"), format_size(size))
+    sizes = (count_noun(len(diagnosis.files), "file"), count_noun(lines, "line"), localized_filled(format_size(size)))
     text = count_noun(diagnosis.processes, "process", "processes")
     if diagnosis.world_size:
         text = phrase("{processes} of {world} ranks", processes=text, world=diagnosis.world_size)

@@ -206,9 +206,10 @@ class LogReader:
     def report(self):
         """What is sent of the log."""
         if self.alike:
-            self.notes.append("{} lines like those that were sent were only counted".format(self.alike))
+            self.notes.append("{}: like those that were sent, and only counted".format(count_lines(self.alike)))
         if self.excerpt.dropped:
-            self.notes.append("{} lines in the middle were left out: the limit of bytes".format(self.excerpt.dropped))
+            left_out = count_lines(self.excerpt.dropped)
+            self.notes.append("{} left out in the middle: the limit of bytes".format(left_out))
         return {
             "path": self.path,
             "size": self.size,
@@ -224,6 +225,11 @@ class LogReader:
             "dump": self.dump,
             "kernel": self.is_kernel,
         }
+
+
+def count_lines(number):
+    """``1 line``, ``2 lines``."""
+    return "1 line" if number == 1 else "{} lines".format(number)
 
 
 def size_change(before, now):

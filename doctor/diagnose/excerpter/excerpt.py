@@ -206,10 +206,13 @@ class LogReader:
     def report(self):
         """What is sent of the log."""
         if self.alike:
-            self.notes.append("{}: like those that were sent, and only counted".format(count_lines(self.alike)))
+            text = "{} lines like those that were sent were only counted"
+            text = "1 line like those that were sent was only counted" if self.alike == 1 else text
+            self.notes.append(text.format(self.alike))
         if self.excerpt.dropped:
-            left_out = count_lines(self.excerpt.dropped)
-            self.notes.append("{} left out in the middle: the limit of bytes".format(left_out))
+            text = "{} lines in the middle were left out: the limit of bytes"
+            text = "1 line in the middle was left out: the limit of bytes" if self.excerpt.dropped == 1 else text
+            self.notes.append(text.format(self.excerpt.dropped))
         return {
             "path": self.path,
             "size": self.size,
@@ -225,11 +228,6 @@ class LogReader:
             "dump": self.dump,
             "kernel": self.is_kernel,
         }
-
-
-def count_lines(number):
-    """``1 line``, ``2 lines``."""
-    return "1 line" if number == 1 else "{} lines".format(number)
 
 
 def size_change(before, now):

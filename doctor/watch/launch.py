@@ -13,7 +13,7 @@ from doctor.config.user_key import load_or_create_key
 from doctor.engine.errors import InputError
 from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning, verdict_text
 from doctor.engine.record import Run
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.watch_summary import WatchResult
 from doctor.environment.job_context import detect
@@ -385,7 +385,8 @@ class _Watch:
         pace = f", {steps[0] / seconds:.2f} steps/s" if steps[0] else ""
         hosts = len(set(training.hosts.values()))
         on_hosts = f" on {hosts} hosts" if hosts > 1 else ""
-        return f"{len(training.hosts)} of {watch.world} ranks{on_hosts}, step {steps[0]}{pace}, {seconds:.0f} s"
+        world = count_noun(watch.world, "rank")
+        return f"{len(training.hosts)} of {world}{on_hosts}, step {steps[0]}{pace}, {seconds:.0f} s"
 
 
 def _headline(training: Training, failure: Failure) -> str:

@@ -124,3 +124,64 @@ def test_a_bad_signature_is_refused_with_its_file(tmp_path: Path, text: str, wor
     (tmp_path / "site.toml").write_text(text)
     with pytest.raises(SignatureError, match=words):
         load_signatures([tmp_path])
+
+
+TEXTS = [
+    (signature.id, field, text)
+    for signature in SIGNATURES.values()
+    for field in ("causes", "confirm", "fix")
+    for text in getattr(signature, field)
+]
+FLAWS = {
+    "left open": re.compile(r"\.\.\.(?!\])|…|\?\s*$|^\W*$"),
+    "fewer than three words": re.compile(r"^(?!(?:un)?set [A-Z])\S+(?: \S+)?$"),
+    "a separator at an end": re.compile(r"^[;,:&+=]|^- |[;,:/&+=-]$|^\s|\s$|  "),
+    "nothing between separators": re.compile(r"[;,] *[;,]"),
+    "a role of the rules": re.compile(
+        r"\b(?:victims?|wrappers?|evidence|benign|ROOT)\b|\broot (?:card|device|rank(?! of))\b|\(root\)"
+    ),
+    "an issue, which belongs in sources": re.compile(r"\b[\w-]+ ?#\d+|\b(?:PR|issue) \d+"),
+    "a reference without its object": re.compile(
+        r"^(?:by|as|see|fix|its|same|right|other|compare over) (?:\S+ )?\S+$"
+        r"|^(?:as|by) (?:the |that |its )?\w+(?: / \w+)*$"
+    ),
+    "an arrow for a word": re.compile(r"(?<!')->(?! \d+')|=>"),
+}
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_what_a_person_reads_of_a_signature_is_a_whole_sentence(flaw: str) -> None:
+    """Who reads it at night knows neither the rules of this program nor the threads that a text is taken from."""
+    assert [f"{name}: {field}: {text}" for name, field, text in TEXTS if FLAWS[flaw].search(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "flaw"),
+    [
+        ("-", "left open"),
+        ("prepare data before init; TORCH_NCCL_... ; fix rank 0", "left open"),
+        ("same container?", "left open"),
+        ("same env", "fewer than three words"),
+        ("typo", "fewer than three words"),
+        ("nvidia-smi", "fewer than three words"),
+        ("wrapper: the first ERROR line names the reason", "a role of the rules"),
+        ("another card hung first (then victim)", "a role of the rules"),
+        ("type:SDMA = data path failed here (root)", "a role of the rules"),
+        ("lengthen the timeout, fix the root rank", "a role of the rules"),
+        ("a GPU hangs behind a barrier (returnn#1484: the peer sat in a launch)", "an issue, which belongs in sources"),
+        ("driver older than CANN, vllm-ascend #13393", "an issue, which belongs in sources"),
+        ("by that error", "a reference without its object"),
+        ("as EI0012 / EI0002", "a reference without its object"),
+        ("follow dest_ip -> the log of that rank", "an arrow for a word"),
+        ("set the environment of the job;", "a separator at an end"),
+        ("set the variables of the job; ; start it again", "nothing between separators"),
+    ],
+)
+def test_a_riddle_is_found(text: str, flaw: str) -> None:
+    assert flaw in {name for name, pattern in FLAWS.items() if pattern.search(text)}
+
+
+def test_nothing_is_advised_twice_for_one_signature() -> None:
+    for signature in SIGNATURES.values():
+        for texts in (signature.causes, signature.confirm, signature.fix):
+            assert len(set(texts)) == len(texts), signature.id

@@ -96,7 +96,7 @@ def test_a_job_that_moves_passes_the_checks_of_its_ranks() -> None:
 def test_of_ranks_that_were_not_seen_it_is_not_said_that_none_has_left() -> None:
     _, report = judged(reports={"node1": host(rank(0, looks(switches=500)), local=False)})
     assert "smoke-rank-left" not in {outcome.check for outcome in report.outcomes}
-    assert report.smoke and any("1 of 4 ranks were seen" in note for note in report.smoke.notes)
+    assert report.smoke and any("1 of 4 ranks was seen" in note for note in report.smoke.notes)
 
 
 def test_what_cannot_be_decided_is_unknown_with_its_reason() -> None:

@@ -206,9 +206,13 @@ class LogReader:
     def report(self):
         """What is sent of the log."""
         if self.alike:
-            self.notes.append("{} lines like those that were sent were only counted".format(self.alike))
+            text = "{} lines like those that were sent were only counted"
+            text = "1 line like those that were sent was only counted" if self.alike == 1 else text
+            self.notes.append(text.format(self.alike))
         if self.excerpt.dropped:
-            self.notes.append("{} lines in the middle were left out: the limit of bytes".format(self.excerpt.dropped))
+            text = "{} lines in the middle were left out: the limit of bytes"
+            text = "1 line in the middle was left out: the limit of bytes" if self.excerpt.dropped == 1 else text
+            self.notes.append(text.format(self.excerpt.dropped))
         return {
             "path": self.path,
             "size": self.size,

@@ -11,7 +11,7 @@ from doctor.diagnose.excerpter.line_choice import MAX_LINE, launcher_labels, lin
 from doctor.diagnose.excerpter.tracebacks import OpenTracebacks
 from doctor.diagnose.read.matcher import Candidate, Matcher
 from doctor.diagnose.read.stamps import read_stamp
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import count_noun, strip_control_chars
 
 MAX_EVENTS = 4000
 """Events of one file."""
@@ -74,13 +74,13 @@ class _Scanner:
             yield block
 
     def _note_counts(self) -> None:
-        for count, note in (
-            (self.long_lines, f"lines are longer than {MAX_LINE} bytes: only their beginning was read"),
-            (self.not_text, "lines hold bytes that are neither UTF-8 nor GBK"),
-            (self.uncounted + self._repeated(), "repeated events were only counted"),
-        ):
-            if count:
-                self.summary.notes.append(f"{count} {note}")
+        long, other, alike = self.long_lines, self.not_text, self.uncounted + self._repeated()
+        notes = (
+            (long, f"{count_noun(long, 'line')} longer than {MAX_LINE} bytes: only the beginning was read"),
+            (other, f"{count_noun(other, 'line')} with bytes that are neither UTF-8 nor GBK"),
+            (alike, f"{count_noun(alike, 'repeated event')}: only counted"),
+        )
+        self.summary.notes += [note for count, note in notes if count]
 
     def _repeated(self) -> int:
         return sum(max(0, count - MAX_REPEATS) for count in self.repeats.values())

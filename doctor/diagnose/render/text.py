@@ -47,7 +47,7 @@ def render_text(
         lines += ["", *_earlier_heading(job, width), *_job_lines(job, signatures, playbooks, width, bold, verbose)]
     if len(diagnosis.earlier) > MAX_EARLIER and not verbose:
         more = len(diagnosis.earlier) - MAX_EARLIER
-        lines += ["", phrase("{count} earlier jobs more (--verbose)", count=more)]
+        lines += ["", phrase("{jobs} more (--verbose)", jobs=count_noun(more, "earlier job"))]
     return "\n".join(lines) + "\n"
 
 
@@ -246,7 +246,7 @@ def _file_lines(diagnosis: Diagnosis, width: int, verbose: bool) -> Iterator[str
     sizes = (count_noun(len(diagnosis.files), "file"), count_noun(lines, "line"), localized_filled(format_size(size)))
     text = count_noun(diagnosis.processes, "process", "processes")
     if diagnosis.world_size:
-        text = phrase("{processes} of {world} ranks", processes=text, world=diagnosis.world_size)
+        text = phrase("{processes} of {ranks}", processes=text, ranks=count_noun(diagnosis.world_size, "rank"))
     yield from _labelled("read", [f"{localized(', ').join(sizes)}{localized('; ')}{text}"], width)
     if diagnosis.source:
         yield from _labelled("from", [localized_filled(diagnosis.source)], width)
@@ -261,9 +261,8 @@ def _file_lines(diagnosis: Diagnosis, width: int, verbose: bool) -> Iterator[str
         notes = localized("; ").join(map(localized_filled, summary.notes))
         yield from _labelled("note", [f"{summary.name}{localized(': ')}{notes}"], width)
     if len(noted) > limit:
-        yield from _labelled(
-            "note", [phrase("{count} more files have notes (--verbose)", count=len(noted) - limit)], width
-        )
+        files = count_noun(len(noted) - limit, "file")
+        yield from _labelled("note", [phrase("{files} more with notes (--verbose)", files=files)], width)
 
 
 def _limited(items: tuple[str, ...], verbose: bool) -> list[str]:

@@ -440,3 +440,8 @@ def count_ranks(ranks: Iterable[int]) -> str:
     if len(ordered) <= 8:
         return f"ranks {', '.join(map(str, ordered[:-1]))} and {ordered[-1]}"
     return f"ranks {', '.join(map(str, ordered[:6]))} and {len(ordered) - 6} more"
+
+
+def others_wait(number: int) -> str:
+    """``1 other rank waits``, ``3 other ranks wait``."""
+    return "1 other rank waits" if number == 1 else f"{number} other ranks wait"

@@ -182,17 +182,18 @@ def _behind(case: Case, reports: list[_Report]) -> list[Cause] | Undecidable | N
             continue
         total = sum(mismatch.ranks.values())
         behind = mismatch.listed.get(lowest, [])
+        launched = f"1 {mismatch.kind} operation" if lowest == 1 else f"{lowest} {mismatch.kind} operations"
         if not behind or 2 * mismatch.ranks[lowest] >= total:
             return Undecidable(
-                f"NCCL RAS: {mismatch.ranks[lowest]} of {total} ranks have launched {lowest} {mismatch.kind} "
-                f"operations, the others up to {highest}: which of them holds the others is not shown",
+                f"NCCL RAS: {mismatch.ranks[lowest]} of {total} ranks launched {launched}, the others up to {highest}: "
+                "which of them holds the others is not shown",
                 ("ncclras -v", "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000)"),
             )
         culprits = tuple(_culprit(last, place, total) for place in behind)
         ranks = count_ranks(place.rank for place in behind if place.rank is not None)
         summary = (
-            f"NCCL RAS reports that {ranks} of communicator {mismatch.communicator} launched {lowest} "
-            f"{mismatch.kind} operations, the other {total - len(behind)} up to {highest}"
+            f"NCCL RAS reports that {ranks} of communicator {mismatch.communicator} launched {launched}, "
+            f"the other {total - len(behind)} up to {highest}"
         )
         events = first_evidence(place.event for place in behind)
         return [Cause(SIGNATURE, "behind in sequence", "likely", culprits, summary, events)]

@@ -120,9 +120,11 @@ def _behind(case: Case, members: list[_Member]) -> list[Cause] | None:
         return None
     who = count_ranks(member.rank for member in behind)
     verb = "has" if len(behind) == 1 else "have"
+    joined = len(members) - len(behind)
+    others = "1 other rank has" if joined == 1 else f"{joined} other ranks have"
     summary = (
         f"{who} {verb} not joined {first.operation}, collective {first.sequence} of process group "
-        f"{members[0].group.name}; {len(members) - len(behind)} other ranks have"
+        f"{members[0].group.name}; {others}"
     )
     waiting = [member for member in members if first.sequence in member.group.collectives]
     last = [_event(member, member.group.collectives[lowest]) for member in behind if lowest in member.group.collectives]
@@ -146,7 +148,8 @@ def _without_dump(case: Case, members: list[_Member]) -> list[Cause] | None:
     listed = [Process(rank=rank) for rank in sorted(absent)]
     processes = [case.process_of_rank(process.rank or 0) or process for process in listed]
     summary = f"{count_ranks(absent)} left no dump of the flight recorder; "
-    summary += f"{len(present)} other ranks wait in {waits[0].operation}"
+    call = waits[0].operation
+    summary += f"1 other rank waits in {call}" if len(present) == 1 else f"{len(present)} other ranks wait in {call}"
     proof = first_evidence(
         _event(member, item) for member in members if (item := member.group.collectives.get(member.group.enqueued))
     )

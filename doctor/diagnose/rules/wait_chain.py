@@ -6,6 +6,7 @@ from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import Cause, Culprit, Undecidable, culprit_of, first_evidence
 from doctor.diagnose.events import Event
 from doctor.diagnose.rules.named import count_ranks
+from doctor.engine.sanitize import count_noun
 
 SELF = "local"
 """HCCL's word for a rank that waits for itself."""
@@ -30,7 +31,8 @@ def wait_chain(case: Case) -> list[Cause] | Undecidable:
     if best in edges and not waiters:
         return []
     reason = "waits for itself" if SELF in edges.get(best, ()) else "reports no rank that it waits for"
-    summary = f"the wait chain of {len(waiters) or 1} ranks ends at {culprit.name}, which {reason}"
+    length = count_noun(len(waiters) or 1, "rank")
+    summary = f"the wait chain of {length} ends at {culprit.name}, which {reason}"
     events = first_evidence([*proof.get(best, []), *(event for start in waiters for event in proof[start][:1])])
     return [Cause(events[0].signature, "wait chain", "likely", (culprit,), summary, events)]
 

@@ -10,7 +10,7 @@ from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import Cause, Confidence, Culprit, Undecidable, culprit_of, first_evidence
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import ended_well_ranks, failure_blocks, terminated_ranks
-from doctor.diagnose.rules.named import aborts_on_others, count_ranks
+from doctor.diagnose.rules.named import aborts_on_others, count_ranks, others_wait
 
 MAX_RANKS = 100_000
 
@@ -46,7 +46,7 @@ def silence(case: Case) -> list[Cause] | Undecidable:
     )
     if len(named) > 1 and not without_log:
         condition = "report no error: they hung, were killed, or ended early"
-    summary = f"{count_ranks(named)} {condition}, while {len(waiting)} other ranks wait"
+    summary = f"{count_ranks(named)} {condition}, while {others_wait(len(waiting))}"
     events = first_evidence(waiting_events(case, item)[0] for item in waiting)
     # A rank that the launcher ended after the first timeout may have been about to report its own.
     ended = set(named) <= terminated_ranks(case.reports, case.signatures)
@@ -112,7 +112,7 @@ def could_not_connect(case: Case) -> list[Cause]:
     events = [e for item in unconnected for e in item.events if e.signature == "torch-client-socket-timeout"]
     target = next((f" {e.values['host_name']}:{e.values['port']}" for e in events if e.values.get("port")), "")
     who = count_ranks(culprit.rank for culprit in culprits if culprit.rank is not None)
-    summary = f"{who} could not connect to the store{target}; {len(connected)} other ranks wait there"
+    summary = f"{who} could not connect to the store{target}; {others_wait(len(connected))} there"
     proof = first_evidence([*events[:2], *(waiting_events(case, item)[0] for item in connected)])
     return [Cause("torch-client-socket-timeout", "not joined", "likely", culprits, summary, proof)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from doctor.diagnose.case import Case
 from doctor.diagnose.cause import Cause, first_evidence
 from doctor.diagnose.events import small_number
+from doctor.engine.sanitize import count_noun
 
 
 def too_many_clients(case: Case) -> list[Cause]:
@@ -24,8 +25,9 @@ def too_many_clients(case: Case) -> list[Cause]:
     ]
     if not events:
         return []
-    joined, size = events[0].values["joined"], events[0].values["world_size"]
-    summary = f"{joined} processes joined the store of a job of {size} ranks: it holds those of another start"
+    joined = small_number(events[0].values["joined"]) or 0
+    size = count_noun(small_number(events[0].values["world_size"]) or 0, "rank")
+    summary = f"{joined} processes joined the store of a job of {size}: it holds those of another start"
     return [Cause("torch-store-too-many", "named by the library", "certain", (), summary, first_evidence(events))]
 
 

@@ -246,4 +246,6 @@ def _groups(job: _Job, failures: Sequence[Failure]) -> list[str]:
             members.setdefault(entry.text, []).append(rank)
     ordered = sorted(members.items(), key=lambda item: -len(item[1]))
     lines = [f"{rank_names(ranks)}: {text}" for text, ranks in ordered[:MOST_GROUPS]]
-    return [*lines, *([f"{len(ordered) - MOST_GROUPS} more groups of ranks"] if len(ordered) > MOST_GROUPS else [])]
+    more = len(ordered) - MOST_GROUPS
+    rest = "1 more group of ranks" if more == 1 else f"{more} more groups of ranks"
+    return [*lines, *([rest] if more > 0 else [])]

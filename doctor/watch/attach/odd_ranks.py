@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.sanitize import count_noun
 from doctor.watch.attach.rank_activity import DEFINITE, TRANSFER, Activity, Kind, activity
 from doctor.watch.attach.rank_report import Frame, HostReport, ProcessReport
 
@@ -96,7 +97,7 @@ def _job_name(rank: ProcessReport) -> str:
         return "processes without a rank"
     names = {"SLURM_JOB_ID": "Slurm job {}", "MASTER_PORT": "master port {}", "MS_SCHED_PORT": "scheduler port {}"}
     parts = [text.format(rank.job[name]) for name, text in names.items() if name in rank.job]
-    return ", ".join([*parts, f"{rank.world or '?'} ranks"])
+    return ", ".join([*parts, count_noun(rank.world, "rank") if rank.world else "an unknown number of ranks"])
 
 
 def _judge(name: str, views: list[RankView], reports: Mapping[str, HostReport]) -> JobFinding:
@@ -123,7 +124,9 @@ def _judge(name: str, views: list[RankView], reports: Mapping[str, HostReport]) 
         text = (
             f"{_joined([view.report.label for view in definite])} ended during the look; nobody seen here waits for it,"
         )
-        return finding("undecided", f"{text} and of the {world - len(views)} ranks not seen one may have ended before.")
+        unseen = world - len(views)
+        who = "the rank not seen" if unseen == 1 else f"one of the {unseen} ranks not seen"
+        return finding("undecided", f"{text} and {who} may have ended before.")
     if definite:
         return finding("odd", _sentence(definite, waiting), [_odd_rank(view) for view in definite])
     if rest and len(waiting) >= MAJORITY * len(views):
@@ -249,10 +252,10 @@ def unseen_notes(reports: Mapping[str, HostReport]) -> list[str]:
     notes = []
     for host, report in reports.items():
         for user, count in report.hidden.items():
-            notes.append(
-                f"{host}: {count} Python processes of {user} may not be read, and may be ranks: "
-                "expected root (--sudo), or that user"
-            )
+            hidden = f"{count} Python processes of {user} may not be read, and may be ranks"
+            if count == 1:
+                hidden = f"1 Python process of {user} may not be read, and may be a rank"
+            notes.append(f"{host}: {hidden}: expected root (--sudo), or that user")
         limited = report.ptrace_scope > (2 if report.root else 0)
         if limited and report.ranks:
             notes.append(
@@ -268,7 +271,8 @@ def _notes(
     notes = []
     present = {view.report.rank for view in views if view.report.rank is not None}
     if world and len(present) + len(absent) < world and present:
-        notes.append(f"{len(present)} of {world} ranks were seen; the others run on hosts that were not asked")
+        counted = f"1 of {world} ranks was seen" if len(present) == 1 else f"{len(present)} of {world} ranks were seen"
+        notes.append(f"{counted}; the others run on hosts that were not asked")
     bare = [view for view in views if not view.report.frames]
     if bare and not any(reports[view.host].py_spy for view in bare):
         notes.append("no stacks: py-spy was not found beside the job's interpreter or on the PATH (pip install py-spy)")

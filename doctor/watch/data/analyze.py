@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from doctor.engine.sanitize import count_noun
 from doctor.watch.data.data_defect import DataDefect
 from doctor.watch.data.group_roles import group_roles
 from doctor.watch.data.input_rules import input_defects
@@ -122,15 +123,16 @@ def _without_repetition(defects: list[DataDefect]) -> list[DataDefect]:
 def _unseen(job: JobRecords, steps: int) -> list[str]:
     texts = [f"a hook failed: {text}" for text in job.failed]
     if job.unreadable:
-        texts.append(f"{job.unreadable} lines of digests could not be read")
+        lines = count_noun(job.unreadable, "line")
+        texts.append(f"{lines} of digests could not be read")
     if job.cut:
-        texts.append(
-            f"the digests of {len(set(job.cut))} ranks are not complete: their files were full, or a hook ended itself"
-        )
+        ranks = count_noun(len(set(job.cut)), "rank")
+        texts.append(f"the digests of {ranks} are not complete: a file was full, or a hook ended itself")
     compiled = sorted({entry.rank for entry in job.ranks.values() for _ in entry.of("note")})
     if compiled:
         texts.append("gradients, modules and, after module.compile(), inputs of compiled models were not looked into")
     silent = sorted(rank for rank, entry in job.ranks.items() if not any(entry.of("inputs")))
     if steps and silent:
-        texts.append(f"no forward pass was seen on {len(silent)} ranks, the first is {silent[0]}")
+        ranks = f"rank {silent[0]}" if len(silent) == 1 else f"{len(silent)} ranks, the first is {silent[0]}"
+        texts.append(f"no forward pass was seen on {ranks}")
     return texts

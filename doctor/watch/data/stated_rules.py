@@ -100,8 +100,12 @@ def _shard(number: int, group: tuple[int, ...], records: dict[int, dict[str, Any
     if twice:
         ranks = tuple(sorted({rank for index in twice for rank in owners[index]}))
         template = "call {number} of probe.shard: {who} read {count} samples twice, such as {twice}"
+        if len(twice) == 1:
+            template = "call {number} of probe.shard: {who} read sample {twice} twice"
         return DataDefect("smoke-shards-wrong", "stated", number, ranks, template, values, tie=True)
     if absent_ranks:
         template = "call {number} of probe.shard: no rank of {group} reads {lost} samples, such as {missing}"
+        if len(absent_ranks) == 1:
+            template = "call {number} of probe.shard: no rank of {group} reads sample {missing}"
         return DataDefect("smoke-shards-wrong", "stated missing", number, (), template, values)
     return None

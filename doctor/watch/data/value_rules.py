@@ -45,7 +45,9 @@ def _split_of(records: dict[int, dict[str, Any]], ranks: Sequence[int]) -> tuple
 
 def _named(names: Sequence[str]) -> str:
     listed = ", ".join(names[:3])
-    return f"{listed} and {len(names) - 3} more tensors" if len(names) > 3 else listed
+    if len(names) == 4:
+        return f"{listed} and 1 more tensor"
+    return f"{listed} and {len(names) - 3} more tensors" if len(names) > 4 else listed
 
 
 def _reason(group: GroupRole) -> str:

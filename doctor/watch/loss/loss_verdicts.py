@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
+from doctor.engine.sanitize import count_noun
 from doctor.engine.watch_summary import LOSS_RULES, LossRule, LossVerdict
 from doctor.watch.loss.loss_series import CONSTANT_RUN, LossSeries
 from doctor.watch.loss.rank_agreement import RankAgreement
@@ -112,7 +113,8 @@ def _differing(agreement: RankAgreement) -> LossVerdict:
     difference = agreement.differing
     assert difference
     examples = ", ".join(f"rank {rank}: {value:.6g}" for rank, value in sorted(difference.values.items())[:4])
-    before = f" after {agreement.equal_steps} steps on which it was equal" if agreement.equal_steps else ""
+    steps = count_noun(agreement.equal_steps, "step")
+    before = f" after {steps} on which it was equal" if agreement.equal_steps else ""
     others = f"; the others agree without {_who(difference.outliers)}" if difference.outliers else ""
     values: Values = {"step": difference.step, "before": before, "examples": examples, "others": others}
     return LossVerdict("ranks-differ", difference.outliers, difference.step, values)

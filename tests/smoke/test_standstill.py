@@ -97,9 +97,10 @@ def test_any_other_abort_is_that_ranks_own() -> None:
     assert explain_wrong_size(aborted(2), (3,), "CHECK failed: driver") == aborted(2)
 
 
-def test_where_nobody_is_known_to_have_gone_on_an_abort_over_anothers_data_is_not_certain() -> None:
-    found = explain_wrong_size(aborted(2), (), WRONG_SIZE)
-    assert (found.kind, found.culprit_ranks, found.certainty) == ("dead", (2,), "evidence")
+def test_where_nobody_is_known_to_have_gone_on_an_abort_over_anothers_data_is_one_of_theirs() -> None:
+    found = explain_wrong_size(aborted(2), (), WRONG_SIZE, members=range(5))
+    assert (found.kind, found.culprit_ranks, found.certainty) == ("left", (0, 1, 2, 3, 4), "evidence")
+    assert found.text.startswith("rank 2 was sent data of another call")
     assert "may be the victim" in found.evidence[-1]
 
 

@@ -47,10 +47,11 @@ def explain_standstill(failure: Failure, finished: Iterable[int], checked: bool)
     )
 
 
-def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str) -> Failure:
+def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str, members: Iterable[int] = ()) -> Failure:
     """A failure of kind ``dead``, where gloo aborted a rank as another one sent it data of another collective.
 
-    ``finished``: ranks that are out of the collective in which it aborted; ``error``: its last error output.
+    ``finished``: ranks that are out of the collective in which it aborted; ``error``: its last error output;
+    ``members``: the ranks that may have sent it data, where they are known.
     """
     early = tuple(sorted(finished))
     blocked = tuple(rank for rank in sorted({*failure.culprit_ranks, *failure.waiting_ranks}) if rank not in early)
@@ -62,7 +63,9 @@ def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str) ->
             f"Rank {ranks} aborted as gloo does when data of another size comes than it expects: it may be the victim "
             "of a rank that sent it data of another call, and which one did is not known."
         )
-        return msgspec.structs.replace(failure, certainty="evidence", evidence=(*failure.evidence, why))
+        concerned = tuple(sorted({*failure.culprit_ranks, *failure.waiting_ranks, *early, *members}))
+        text = f"rank {ranks} was sent data of another call; which rank is at another call is not known"
+        return _blame(msgspec.structs.replace(failure, evidence=(*failure.evidence, why)), "left", concerned, text)
     why = f"Rank {ranks} aborted in it, as gloo does when data of another size comes than it expects: {error}"
     return _blame_fewest(msgspec.structs.replace(failure, evidence=(*failure.evidence, why)), early, blocked)
 

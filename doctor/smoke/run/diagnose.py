@@ -48,7 +48,8 @@ def add_evidence(
         error = next(
             (progress.errors[key] for key in progress.keys(failure.culprit_ranks) if key in progress.errors), ""
         )
-        failure = explain_wrong_size(failure, finished, error)
+        members = range(plan.world) if failure.group == "world" else ()
+        failure = explain_wrong_size(failure, finished, error, members)
     if failure.kind in PRESSED:
         failure = _with_pressure(failure, read_pressure(channels))
     if failure.kind == "network":

@@ -61,7 +61,7 @@ class TextPattern:
     def _counts(self, values: Iterable[str]) -> bool:
         """Whether all that are numbers can be one."""
         pairs = zip(values, self.numeric, strict=True)
-        return all(not numeric or _NUMBER.fullmatch(value) is not None for value, numeric in pairs)
+        return all(not numeric or _is_number(value) for value, numeric in pairs)
 
     def fits_too_much(self, values: Iterable[str]) -> bool:
         """Whether a pattern of few letters has a value of several words, or one of some more letters a list."""
@@ -110,11 +110,12 @@ _COUNTED = re.compile(r"\{(\d+)\} ?(?:[个台次条行项种张块份组对层�
 """A placeholder before a measure word."""
 _NUMBERED = re.compile(r"\b(?:[NG]PU|ranks?|devices?|step|process|pid) \Z")
 """The words before a placeholder that is a number, or has one in it."""
-_NUMBER = re.compile(
-    r"(?:(?:about|all|almost|another|at least|at most|fewer than|less than|more than|only) )*"
-    r"(?:\S*[\d<{]\S*(?:,? (?:and|more|of|or|to) \S*\d\S*|, \S*\d\S*)*"
-    r"|all|both|each|every|few|many|most|one|several|some|two)"
-)
+_QUALIFIERS = (
+    "about ", "all ", "almost ", "another ", "at least ", "at most ", "fewer than ", "less than ", "more than ", "only ",
+)  # fmt: skip
+_COUNT_WORDS = ("all", "both", "each", "every", "few", "many", "most", "one", "several", "some", "two")
+_LIST_WORDS = ("and", "more", "of", "or", "to")
+_DIGIT_OR_VALUE, _DIGIT = re.compile(r"[\d<{]"), re.compile(r"\d")
 _CLOSED_FIRST = re.compile(r"[^(]*\)")
 _BEFORE_QUOTATION = re.compile(r"(?:: |[(\"'`])\Z")
 _QUOTED = re.compile(
@@ -179,3 +180,24 @@ def _divided(text: str, count: int) -> list[str]:
         values.append(text[: match.start()] if match else text)
         text = text[match.start() :] if match else ""
     return [*values, text]
+
+
+def _is_number(text: str) -> bool:
+    """Whether a value can be a number, or a list of some: ``at least 3``, ``2, 4 and 7``, ``0-3 of 8``, ``several``."""
+    while prefix := next((prefix for prefix in _QUALIFIERS if text.startswith(prefix)), ""):
+        text = text[len(prefix) :]
+    if text in _COUNT_WORDS:
+        return True
+    first, *words = text.split(" ")
+    if not _DIGIT_OR_VALUE.search(first):
+        return False
+    before = first
+    while words:
+        if words[0] in _LIST_WORDS and len(words) > 1:
+            del words[0]
+        elif not before.endswith(","):
+            return False
+        before = words.pop(0)
+        if not _DIGIT.search(before):
+            return False
+    return True

@@ -89,6 +89,16 @@ ROWS = [
         apart=OTHERS_TOO,
     ),
     Row(
+        "duplicate-address",
+        "ip address add $(getent ahostsv4 sb0003 | awk '{ print $1; exit }')/16 dev eth0",
+        "ip address del $(getent ahostsv4 sb0003 | awk '{ print $1; exit }')/16 dev eth0",
+        fleet="cpu",
+        blamed=(1, 2),
+        options=QUICK,
+        also=("net-answered-by-other", "host-unreachable"),  # as the neighbour tables have it
+        apart=("*",),
+    ),
+    Row(
         "net-large-packets-lost",
         rules("tcp dport 30000-65535 meta length > 1400 drop"),  # SSH passes
         UNDO,

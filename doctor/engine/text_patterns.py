@@ -111,7 +111,8 @@ _COUNTED = re.compile(r"\{(\d+)\} ?(?:[个台次条行项种张块份组对层�
 _NUMBERED = re.compile(r"\b(?:[NG]PU|ranks?|devices?|step|process|pid) \Z")
 """The words before a placeholder that is a number, or has one in it."""
 _QUALIFIERS = (
-    "about ", "all ", "almost ", "another ", "at least ", "at most ", "fewer than ", "less than ", "more than ", "only ",
+    "about ", "all ", "almost ", "another ", "at least ", "at most ", "fewer than ", "less than ",
+    "more than ", "only ",
 )  # fmt: skip
 _COUNT_WORDS = ("all", "both", "each", "every", "few", "many", "most", "one", "several", "some", "two")
 _LIST_WORDS = ("and", "more", "of", "or", "to")

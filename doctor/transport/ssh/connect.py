@@ -45,13 +45,12 @@ class Connector:
 
     def __init__(self, options: SshOptions, resolver: Resolver, warnings: list[str]) -> None:
         self._options, self._resolver = options, resolver
-        self.reached: dict[str, str] = {}
-        """By host the address that answered, whatever became of the connection; without those behind a jump host."""
         self._verifier = HostKeyVerifier(options.accept_new, warnings)
         self._keyring = Keyring(options.agent)
         absent = [path for path in options.identity if not Path(path).expanduser().exists()]
         warnings += [f"the private key {strip_control_chars(path)} does not exist" for path in absent]
         self._dialer = Dialer()
+        self.reached = self._dialer.reached
         self._hops: dict[str, SshHostConfig] = {}
         self._jump_connections: dict[Route, Future[SshConnection]] = {}
         self._streams: set[Stream] = set()
@@ -109,8 +108,7 @@ class Connector:
         if jump_connection:
             stream = Stream(_tunnel(jump_connection, route[-1], settings))
         else:
-            link, self.reached[settings.host] = self._dialer.dial(settings, deadline)
-            stream = Stream(link, quick=True)
+            stream = Stream(self._dialer.dial(settings, deadline), quick=True)
         return self._establish(stream, settings, password, deadline)
 
     def _jump_connection(self, route: Route) -> SshConnection:

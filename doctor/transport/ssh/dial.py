@@ -22,6 +22,8 @@ SEGMENT_BYTES = 1220
 
 Where a smaller MTU on the way swallows the packets of that size the host is read all the same, and the fault is named.
 """
+_ANSWERS = (errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)
+"""Errors by which a host has answered at the address."""
 _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENONET, errno.ENETDOWN)
 
 
@@ -30,22 +32,28 @@ class Dialer:
 
     def __init__(self) -> None:
         self._cancelled = threading.Event()
+        self.reached: dict[str, str] = {}
+        """By host the address that answered, be it with a refusal."""
 
     def cancel(self) -> None:
         """Ends every attempt that runs, and all to come."""
         self._cancelled.set()
 
-    def dial(self, settings: SshHostConfig, deadline: float) -> tuple[socket.socket, str]:
-        """Connects to a host's port, at the first of its addresses that answers: this one. Raises: Unreached."""
+    def dial(self, settings: SshHostConfig, deadline: float) -> socket.socket:
+        """Connects to a host's port, at the first of its addresses that answers. Raises: Unreached."""
         addresses = self._addresses(settings, deadline)
         last = OSError("no address")
         for tried, (family, _, _, _, address) in enumerate(addresses):
             share = (deadline - time.monotonic()) / (len(addresses) - tried)
             try:
                 link = self._connect(family, address, settings.bind, time.monotonic() + max(share, 0.05))
-                return link, str(address[0]).partition("%")[0]
             except OSError as error:
                 last = error
+                if error.errno in _ANSWERS:
+                    self.reached[settings.host] = _without_zone(address)
+            else:
+                self.reached[settings.host] = _without_zone(address)
+                return link
         raise _connect_error(last, settings)
 
     def _connect(self, family: int, address: Any, bind: str, deadline: float) -> socket.socket:
@@ -106,6 +114,11 @@ class Dialer:
     def _raise_if_cancelled(self) -> None:
         if self._cancelled.is_set():
             raise transport_error("budget", "the run's time limit was reached before it was connected")
+
+
+def _without_zone(address: Any) -> str:
+    """The address of a socket address, without the interface of a link-local one."""
+    return str(address[0]).partition("%")[0]
 
 
 def _resolve_name(settings: SshHostConfig) -> list[Any]:

@@ -132,3 +132,24 @@ def test_the_records_say_unknown_and_why(busy: Collection[int], causes: int) -> 
     why = answers["n1"].unread.get("network test", "")
     assert bool(why) == bool(busy)
     assert ("n0 was too busy, its programs did not run for 3.0 s" in why) == bool(busy)
+
+
+@pytest.mark.parametrize(("held", "causes"), [((), 1), (("10.0.0.9",), 0)])
+def test_a_host_with_the_address_of_one_that_was_not_reached_is_not_judged_by_its_calls(
+    held: tuple[str, ...], causes: int
+) -> None:
+    """It may call from that address: the answers go to the other host. `duplicate-address` names both."""
+    names = [f"n{number}" for number in range(HOSTS)]
+    endpoints = [
+        HostEndpoint(name, {"ephemeral": f"10.0.0.{number}"}, (), (f"10.0.0.{number}", *held) if not number else ())
+        for number, name in enumerate(names)
+    ]
+    ports = tuple(TestedPort("ephemeral", place) for place in range(PORTS))
+    plan = NetPlan(tuple(endpoints), ports, full(HOSTS, PORTS), {"n9": "not reached"})
+    made = trials({(0, 1), (0, 2), (0, 3)}, ())
+    test = NetTest(plan, {name: made[number] for number, name in enumerate(names)}, {}, 1.0)
+    records = {name: HostRecord(Visit(), {}) for name in names}
+    records["n9"] = HostRecord(Visit("lost", "closed", address="10.0.0.9"), {})
+    answered = with_net_answers(records, test, NetOptions(mode="full"))
+    answers = FactCache({name: answered[name] for name in names}).fleet(NetworkAnswer)
+    assert len(localized(answers).causes) == causes

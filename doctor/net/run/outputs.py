@@ -49,6 +49,7 @@ _DETAILS = {
 }
 _BUSY = "no answer, and {host} was too busy to give one: {busy}"
 _COMES_AND_GOES = "failed at first, and was answered later: it comes and goes"
+_OF_ANOTHER = "no answer, and the host has the address of another one, {address}"
 _ARRIVED = "its packet arrives, the answer does not come back"
 
 
@@ -57,9 +58,12 @@ def with_net_answers(records: Mapping[str, HostRecord], test: NetTest, options: 
     merged = {}
     busy = undecided({number: test.results[host] for number, host in enumerate(test.plan.hosts)})
     lossy = lossy_flows(test.plan, test.results)
+    conflicting = _hosts_with_address_of_absent(test.plan, records)
     for host, record in records.items():
         if host in test.results and test.results[host].has_listened and host not in test.lost:
-            content = _content(host, test, options, busy, lossy)
+            content = _content(host, test, options, busy, {} if host in conflicting else lossy)
+            if host in conflicting:
+                _leave_undecided(content["answer"], conflicting[host])
         else:
             reason = test.lost.get(host) or test.plan.left_out.get(host) or "it did not answer in time"
             content = {"why": f"no part in the network test: {reason}"}
@@ -147,6 +151,29 @@ def _answer(
         "too_busy": too_busy,
         "holds": [place for place, address in _addresses_of_others(plan, number)],
     }
+
+
+def _hosts_with_address_of_absent(plan: NetPlan, records: Mapping[str, HostRecord]) -> dict[str, str]:
+    """Hosts that hold the address of one that takes no part, with this address: answers to them may go there."""
+    absent = [record.visit.address for host, record in records.items() if host not in plan.hosts]
+    return {
+        host: address
+        for host, endpoint in zip(plan.hosts, plan.endpoints, strict=True)
+        for address in absent
+        if address and any(same_address(address, held) for held in endpoint.held)
+    }
+
+
+def _leave_undecided(answer: dict[str, Any], address: str) -> None:
+    """Attempts of a host that had no answer say nothing where the host may have called from another host's address."""
+    undecided = {(item["target"], item["port"]) for item in answer["attempts"]}
+    for place, row in enumerate(answer["rows"]):
+        answer["rows"][place] = "".join(
+            "?" if letter in "du" and (target, place) in undecided else letter for target, letter in enumerate(row)
+        )
+    for item in answer["attempts"]:
+        if answer["rows"][item["port"]][item["target"]] == "?":
+            item["detail"] = _OF_ANOTHER.format(address=address)
 
 
 def _addresses_of_others(plan: NetPlan, host: int) -> Iterator[tuple[int, str]]:

@@ -308,6 +308,8 @@ class _Watch:
         found = f"no fault was found in the ranks of {self.host}. {unseen}" if unseen else "no fault was found"
         if not training.decides and training.follower is not None and training.follower.verdict is None:
             found = "the leading host did not say what it has found"
+        if training.decides and (busy := training.busy_sentence()):
+            found = f"{found.removesuffix('.')}. {busy}"
         warn(f"{self._line(training)}; {found}")
 
     def _await_verdict(self, index: int, training: Training) -> bool:

@@ -250,7 +250,7 @@ class Training:
     def comparable_work(self) -> dict[int, list[float]]:
         """By rank: seconds of its own work in each step; only of this host where clocks cannot be compared.
 
-        None where ranks waited for a CPU: whose host is busy takes longer for the same work.
+        Empty where ranks waited for a CPU: whose host is busy takes longer for the same work.
         """
         work = {} if self._ranks_without_cpu() else self.pace.work()
         if self.post is None or not work:
@@ -269,17 +269,24 @@ class Training:
     def sentences(self) -> list[str]:
         """What else a report has to say: ranks of which nothing is known, and hosts that were not reached."""
         texts = list(self.notes)
-        if (ranks := self._ranks_without_cpu()) and any(len(t) >= MIN_TIMES for t in self.pace.work().values()):
-            most = max(self.cpu_waits.values())
-            texts.append(
-                f"The paces of the ranks were not compared: {rank_names(ranks)} waited for a CPU, up to "
-                f"{100 * most:.0f} % of the time"
-            )
+        if sentence := self.busy_sentence():
+            texts.append(sentence)
         if self.post is not None:
             texts += self.post.sentences()
         if self.follower is not None and self.follower.leaderless:
             texts.append(f"{self.host} reports for itself: {self.follower.reason()}.")
         return texts
+
+    def busy_sentence(self) -> str:
+        """Why the paces of the ranks were not compared; empty where they were, or there were too few steps."""
+        ranks = self._ranks_without_cpu()
+        if not ranks or all(len(times) < MIN_TIMES for times in self.pace.work().values()):
+            return ""
+        most = 100 * max(self.cpu_waits.values())
+        return (
+            f"The paces of the ranks were not compared: {rank_names(ranks)} waited for a CPU, up to {most:.0f} % of "
+            "the time"
+        )
 
     def unseen_sentence(self) -> str:
         """Which ranks were not seen; empty where all were."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Output
 from doctor.engine.record import HostRecord
 from doctor.facts.interfaces import same_address
@@ -61,9 +62,7 @@ def with_net_answers(records: Mapping[str, HostRecord], test: NetTest, options: 
     conflicting = _hosts_with_address_of_absent(test.plan, records)
     for host, record in records.items():
         if host in test.results and test.results[host].has_listened and host not in test.lost:
-            content = _content(host, test, options, busy, {} if host in conflicting else lossy)
-            if host in conflicting:
-                _leave_undecided(content["answer"], conflicting[host])
+            content = _content(host, test, options, busy, lossy, conflicting.get(host, ""))
         else:
             reason = test.lost.get(host) or test.plan.left_out.get(host) or "it did not answer in time"
             content = {"why": f"no part in the network test: {reason}"}
@@ -83,7 +82,12 @@ def without_net_answers(records: Mapping[str, HostRecord], why: str, *, single: 
 
 
 def _content(
-    host: str, test: NetTest, options: NetOptions, busy: Mapping[Cell, int], lossy: Mapping[tuple[int, int], FlowTrial]
+    host: str,
+    test: NetTest,
+    options: NetOptions,
+    busy: Mapping[Cell, int],
+    lossy: Mapping[tuple[int, int], FlowTrial],
+    of_another: str,
 ) -> dict[str, Any]:
     plan = test.plan
     return {
@@ -93,14 +97,17 @@ def _content(
         "mode": options.mode,
         "seed": options.seed,
         "groups": [(group.kind, group.name, group.hosts) for group in plan.groups],
-        "answer": _answer(host, test, busy, lossy),
+        "answer": _answer(host, test, busy, {} if of_another else lossy, of_another),
     }
 
 
 def _answer(
-    host: str, test: NetTest, busy: Mapping[Cell, int], lossy: Mapping[tuple[int, int], FlowTrial]
+    host: str, test: NetTest, busy: Mapping[Cell, int], lossy: Mapping[tuple[int, int], FlowTrial], of_another: str
 ) -> dict[str, Any]:
-    """``busy``: the attempts that say nothing, and the host that was too busy to answer them; ``lossy``: see there."""
+    """``busy``: the attempts that say nothing, and the host that was too busy to answer them; ``lossy``: see there.
+
+    ``of_another``: an address of the host that is another host's, which it may have called from, or empty.
+    """
     plan, result = test.plan, test.results[host]
     number = plan.hosts.index(host)
     rows = [["."] * len(plan.hosts) for _ in plan.ports]
@@ -124,9 +131,10 @@ def _answer(
             if _flows_arrived(test, number, target, flows):
                 arrived.append((target, place))
             continue
-        if letter in "du" and target not in unsure and is_open(result, target, place):
+        excuse = _excuse(result, target, place, of_another, target in unsure) if letter in "du" else ""
+        if excuse:
             rows[place][target] = "?"
-            details.append({"target": target, "port": place, "detail": _COMES_AND_GOES, "seconds": attempt.seconds})
+            details.append({"target": target, "port": place, "detail": excuse, "seconds": attempt.seconds})
             continue
         if target in unsure and attempt.outcome in UNANSWERED and place not in blocked[target]:
             blamed = unsure[target]
@@ -153,27 +161,27 @@ def _answer(
     }
 
 
+def _excuse(result: HostTrial, target: int, place: int, of_another: str, unsure: bool) -> str:
+    """Why an attempt without an answer says nothing of its path; empty where it does. ``unsure``: busy hosts may be."""
+    if of_another:
+        return _OF_ANOTHER.format(address=of_another)
+    return _COMES_AND_GOES if not unsure and is_open(result, target, place) else ""
+
+
 def _hosts_with_address_of_absent(plan: NetPlan, records: Mapping[str, HostRecord]) -> dict[str, str]:
     """Hosts that hold the address of one that takes no part, with this address: answers to them may go there."""
-    absent = [record.visit.address for host, record in records.items() if host not in plan.hosts]
+    members = set(plan.hosts)
+    absent = {
+        plain_address(record.visit.address)
+        for host, record in records.items()
+        if host not in members and record.visit.address
+    }
     return {
         host: address
         for host, endpoint in zip(plan.hosts, plan.endpoints, strict=True)
-        for address in absent
-        if address and any(same_address(address, held) for held in endpoint.held)
+        for address in (endpoint.held if absent else ())
+        if plain_address(address) in absent
     }
-
-
-def _leave_undecided(answer: dict[str, Any], address: str) -> None:
-    """Attempts of a host that had no answer say nothing where the host may have called from another host's address."""
-    undecided = {(item["target"], item["port"]) for item in answer["attempts"]}
-    for place, row in enumerate(answer["rows"]):
-        answer["rows"][place] = "".join(
-            "?" if letter in "du" and (target, place) in undecided else letter for target, letter in enumerate(row)
-        )
-    for item in answer["attempts"]:
-        if answer["rows"][item["port"]][item["target"]] == "?":
-            item["detail"] = _OF_ANOTHER.format(address=address)
 
 
 def _addresses_of_others(plan: NetPlan, host: int) -> Iterator[tuple[int, str]]:
@@ -255,6 +263,6 @@ def owner_text(owner: Mapping[str, Any]) -> str:
     parts += [f"user {owner['user']}"] if owner.get("user") else []
     parts += [f"for {owner['seconds']} s"] if "seconds" in owner else []
     command = redact(str(owner.get("command") or "a process"))[:100]
-    if len(parts) == 3:
+    if len(parts) == 3:  # whole, as one text that has its Chinese
         return f"{command} (pid {owner['pid']}, user {owner['user']}, for {owner['seconds']} s)"
     return f"{command} ({', '.join(parts)})" if parts else command

@@ -46,11 +46,11 @@ class ExitRule:
         first = next((snap for _, snap in sorted(causes.items()) if snap.dead != ENDED_WELL), None)
         about = state.awaited_collective(causes)
         if first is not None and first.dead == ABORTED and first.state == "collective":
+            if waited < NO_CAUSE_SECONDS:
+                return None  # a call of another rank that does not fit may be known only with its next snapshot
             # One that has gone on already may wait for it in a later collective; where it aborted tells more.
             self.finished = state.finished_members(first.group, first.seq)
             about = current_collective(first) if self.finished else about
-            if waited < NO_CAUSE_SECONDS:
-                return None  # a call of another rank that does not fit may be known only with its next snapshot
         if first is None:
             return state.build_failure("left", causes, about=about, text="ended with exit status 0 before the others")
         text = f"{first.dead}: {first.error}" if first.error else first.dead

@@ -5,14 +5,7 @@ import signal
 import time
 
 from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
-from doctor.smoke.programs.agent.kernel import (
-    Limits,
-    cgroup_folders,
-    is_exiting,
-    is_frozen,
-    oom_kills,
-    process_limits,
-)
+from doctor.smoke.programs.agent.kernel import Limits, cgroup_folders, is_exiting, is_frozen, oom_kills
 from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, is_descendant, process_status, read_text
 
 SEND = 0.05  # seconds between two lines about the ranks, at least
@@ -84,7 +77,7 @@ class RankMonitor:
         if clock - self.cgroups_read_at > 1.0:
             self.cgroups_read_at = clock
             self.note_oom_kills(clock)
-            self.read_limits(process_limits(self.pid))
+            self.current_limits()
         age = self.age(clock)
         if age < STUCK / 2 or clock - self.observed_at < SEND:
             self.effective = age if age < STUCK / 2 else self.effective
@@ -93,11 +86,11 @@ class RankMonitor:
         self.read_state(age)
         self.read_cpu_times(clock, age, since)
 
-    def read_limits(self, text):
-        """The limits of now, given /proc/PID/limits: a program may change its own, and its group, at any time."""
+    def current_limits(self):
+        """The limits of the rank, of the control group that it is in now."""
         if self.limits is None or (self.cgroups and self.limits.folders != self.cgroups):
             self.limits = Limits(self.pid or os.getpid())
-        self.limits.set_process_limits(text)
+        return self.limits
 
     def read_state(self, age):
         status = process_status(self.pid)

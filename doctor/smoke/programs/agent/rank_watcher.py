@@ -123,7 +123,7 @@ class RankWatcher:
             return
         if kind == "exit":
             if rank in self.monitors:
-                self.monitors[rank].read_limits(str(event.get("limits", "")))
+                self.monitors[rank].current_limits().set_process_limits(str(event.get("limits", "")))
             self.report_end(rank, event["status"])
             return
         if kind == "error" and rank in self.monitors:
@@ -254,7 +254,8 @@ class RankWatcher:
             pid = ended.si_pid
             for monitor in self.monitors.values():
                 if monitor.pid == pid:
-                    monitor.read_limits(process_limits(pid))  # they can be read until the process is reaped
+                    # A program may change its own, which can be read until the process is reaped.
+                    monitor.current_limits().set_process_limits(process_limits(pid))
             status = os.waitpid(pid, 0)[1]
             self.descendants.pids.add(pid)
             if pid in self.ranks_by_pid:

@@ -136,6 +136,7 @@ FULL_PACKAGES = ("mariadb-server", "slurmdbd")
 Overrides = dict[str, Any]
 Host = dict[str, Any]
 
+FEW = 32  # hosts that all know each other leave room in the kernel's neighbour table, which is one for all namespaces
 FIRST = 0x100  # host i gets the subnet's address FIRST + i; the hub gets 1
 LIMIT = 1000  # a Linux bridge takes 1024 ports
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -404,7 +405,19 @@ addr add {host["address"]}/{shared["bits"]} dev eth0
 link set eth0 up
 neigh replace {shared["hub_address"]} lladdr {shared["hub_mac"]} dev eth0 nud permanent
 """
+    for address, mac in fixed_neighbours(host, shared["neighbours"]):
+        commands += f"neigh replace {address} lladdr {mac} dev eth0 nud permanent\n"
     command("ip", "-batch", "-", stdin=commands)
+
+
+def fixed_neighbours(host: Host, all_hosts: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Address and MAC of the hosts 1, 2, 4, ... places before and behind this one, with which it exchanges packets."""
+    here = next((i for i, (address, _) in enumerate(all_hosts) if address == host["address"]), None)
+    if here is None:
+        return []
+    count = len(all_hosts)
+    steps = [1 << power for power in range(count.bit_length() - 1)]
+    return [all_hosts[(here + step) % count] for step in [*steps, *(-step for step in steps)]]
 
 
 def apply(wanted: Overrides, client_key: str) -> None:  # noqa: C901, PLR0912 - one branch for each override
@@ -723,6 +736,7 @@ def up(args: argparse.Namespace) -> None:
             "bits": subnet.prefixlen,
             "hub_address": str(subnet[1]),
             "hub_mac": "02:73:62:ff:00:01",
+            "neighbours": [(h["address"], h["mac"]) for h in hosts] if len(hosts) > FEW else [],
         },
     }
     save(directory, state)
@@ -793,8 +807,8 @@ def start_hosts(directory: pathlib.Path, hosts: list[Host], state: dict[str, Any
         kept[host["name"]] |= {"pid": pid, "start": start_time(pid), "known": known_key(host)}
     state["hosts"] = list(kept.values())
     save(directory, state)
-    # Fixed neighbours and forwarding entries: 1000 hosts neither overflow the machine's neighbour table
-    # (net.ipv4.neigh.default.gc_thresh3 is one for all namespaces) nor flood the bridge.
+    # Fixed neighbours and forwarding entries, here and in `host_network`: 1000 hosts neither overflow the machine's
+    # neighbour table (net.ipv4.neigh.default.gc_thresh3 is one for all namespaces) nor flood the bridge.
     links = "".join(
         f"link add {h['name']} type veth peer name eth0 address {h['mac']} netns {pid}\n"
         f"link set {h['name']} master br0 up\n"

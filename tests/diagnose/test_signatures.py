@@ -131,7 +131,7 @@ TEXTS = [
     for signature in SIGNATURES.values()
     for field in ("causes", "confirm", "fix")
     for text in getattr(signature, field)
-]
+] + [(signature.id, "note", signature.note) for signature in SIGNATURES.values() if signature.note]
 FLAWS = {
     "left open": re.compile(r"\.\.\.(?!\])|…|\?\s*$|^\W*$"),
     "fewer than three words": re.compile(r"^(?!(?:un)?set [A-Z])\S+(?: \S+)?$"),
@@ -144,6 +144,10 @@ FLAWS = {
     "a reference without its object": re.compile(
         r"^(?:by|as|see|fix|its|same|right|other|compare over) (?:\S+ )?\S+$"
         r"|^(?:as|by) (?:the |that |its )?\w+(?: / \w+)*$"
+    ),
+    "capitals for emphasis": re.compile(r"\b(?:TRAP|NOTE|EVERY|ALL|ONLY|NOT|NEVER|END|VALUES|FIRST)\b"),
+    "how the rules are written": re.compile(
+        r"\b(?:regex|the pattern|must (?:never )?(?:win|be suppressed)|rules? below)\b"
     ),
     "an arrow for a word": re.compile(r"(?<!')->(?! \d+')|=>"),
 }
@@ -173,6 +177,9 @@ def test_what_a_person_reads_of_a_signature_is_a_whole_sentence(flaw: str) -> No
         ("by that error", "a reference without its object"),
         ("as EI0012 / EI0002", "a reference without its object"),
         ("follow dest_ip -> the log of that rank", "an arrow for a word"),
+        ("TRAP in the newest wording: these are values", "capitals for emphasis"),
+        ("A verdict; the pattern is the verdict's own sentence.", "how the rules are written"),
+        ("Printed first in the file: must never win.", "how the rules are written"),
         ("set the environment of the job;", "a separator at an end"),
         ("set the variables of the job; ; start it again", "nothing between separators"),
     ],

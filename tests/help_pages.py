@@ -95,7 +95,7 @@ def _option(option: Any) -> str:
 def _explained(option: Any, texts: dict[str, str]) -> str:
     text = texts.get(option.help or "", option.help or "")
     shown = option.show_default and not option.is_flag and option.default not in (None, "", [], ())
-    return f"{text} [默认：{option.default}]" if shown else text
+    return f"{text.removesuffix('。')}；默认：{option.default}。" if shown else text
 
 
 def _rows(rows: list[tuple[str, str]]) -> Iterator[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
-from doctor.cli.app import COMMANDS
+from doctor.cli.app import COMMANDS, application
 from doctor.cli.main import HELP, run_fast_path
 from tests.regen import help_text
 
@@ -35,3 +37,18 @@ def test_every_command_is_in_it_with_the_first_line_of_its_own_help(name: str) -
 @pytest.mark.parametrize("words", [[], ["check"], ["list", "--json"], ["--help", "list"], ["--version"]])
 def test_all_else_goes_the_long_way(words: list[str]) -> None:
     assert not run_fast_path(words)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_zero_that_stands_for_none_is_not_shown_as_a_default(name: str) -> None:
+    """`--port ... [default: 0]` reads as if port 0 were tried."""
+    command: Any = typer.main.get_command(application([name]))
+    riddles = [
+        option.opts
+        for option in command.commands[name].params
+        if not getattr(option, "is_flag", False)
+        and option.default == 0
+        and option.show_default
+        and "0" not in (option.help or "")
+    ]
+    assert riddles == []

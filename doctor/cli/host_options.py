@@ -89,7 +89,9 @@ class ConnectionOptions(NamedTuple):
         str, typer.Option("--ssh-config", "-F", metavar="FILE", help="SSH config file, as for ssh -F.")
     ] = ""
     user: Annotated[str, typer.Option("--user", "-l", metavar="NAME", help="SSH user.")] = ""
-    port: Annotated[int, typer.Option("--port", "-p", metavar="PORT", min=0, max=65535, help="SSH port.")] = 0
+    port: Annotated[
+        int, typer.Option("--port", "-p", metavar="PORT", min=0, max=65535, help="SSH port.", show_default=False)
+    ] = 0
     identity: Annotated[list[str], typer.Option("--identity", "-i", metavar="FILE", help="SSH private key.")] = []
     ask_pass: Annotated[bool, typer.Option("--ask-pass", help="Ask for the SSH password.")] = False
     accept_new: Annotated[bool, typer.Option("--accept-new", help="Accept and store unknown host keys.")] = False
@@ -105,9 +107,13 @@ class JobOptions(NamedTuple):
     """Options that describe the job."""
 
     python: Annotated[str, typer.Option(metavar="PATH", help="The job's Python interpreter on the hosts.")] = ""
-    ranks_per_host: Annotated[int, typer.Option(metavar="N", min=0, help="Ranks of the job per host.")] = 0
+    ranks_per_host: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Ranks of the job per host.", show_default=False)
+    ] = 0
     master_addr: Annotated[str, typer.Option(metavar="HOST", help="The job's MASTER_ADDR.")] = ""
-    master_port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="The job's MASTER_PORT.")] = 0
+    master_port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="The job's MASTER_PORT.", show_default=False)
+    ] = 0
 
     def launch(self, product: str = "") -> LaunchOptions:
         """The job's settings, with ``--product`` where the command has it."""

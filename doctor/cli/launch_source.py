@@ -26,7 +26,9 @@ _argv: list[str] = []
 class SourceOptions(NamedTuple):
     """The job's environment, where it is not that of the calling shell."""
 
-    like: Annotated[int, typer.Option("--like", metavar="PID", min=0, help="Environment of a running process.")] = 0
+    like: Annotated[
+        int, typer.Option("--like", metavar="PID", min=0, help="Environment of a running process.", show_default=False)
+    ] = 0
     env_file: Annotated[str, typer.Option("--env-file", metavar="FILE", help="Environment as `env` printed it.")] = ""
     job_script: Annotated[
         str, typer.Option("--job-script", metavar="FILE", help="Environment of a job script; it is not run.")

@@ -24,8 +24,12 @@ def command(
     files: Annotated[
         list[str] | None, typer.Argument(metavar="[FILES] [-- COMMAND]", help="Job scripts, configurations, programs.")
     ] = None,
-    nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=0, max=100000, help="Hosts of the job.")] = 0,
-    ranks_per_host: Annotated[int, typer.Option(metavar="N", min=0, max=100000, help="Ranks of the job per host.")] = 0,
+    nodes: Annotated[
+        int, typer.Option("--nodes", metavar="N", min=0, max=100000, help="Hosts of the job.", show_default=False)
+    ] = 0,
+    ranks_per_host: Annotated[
+        int, typer.Option(metavar="N", min=0, max=100000, help="Ranks of the job per host.", show_default=False)
+    ] = 0,
     product: ProductOption = "",
     select: SelectOption = [],  # noqa: B006 - typer's way
     ignore: IgnoreOption = [],  # noqa: B006

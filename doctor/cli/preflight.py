@@ -52,7 +52,9 @@ class LimitOptions(NamedTuple):
 class SpareOptions(NamedTuple):
     """Hosts to go on with."""
 
-    need: Annotated[int, typer.Option(metavar="N", min=0, help="Minimum number of healthy hosts.")] = 0
+    need: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Minimum number of healthy hosts.", show_default=False)
+    ] = 0
     write_nodes: Annotated[str, typer.Option(metavar="FILE", help="Write the list of healthy hosts.")] = ""
     write_bad: Annotated[str, typer.Option(metavar="FILE", help="Write the list of bad and unknown hosts.")] = ""
     node_format: Annotated[str, typer.Option(metavar="FORMAT", help=f"Format of both lists: {', '.join(FORMATS)}.")] = (

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
-from doctor.smoke.model import SmokeRun
+from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
 
@@ -15,9 +15,8 @@ def smoke_rank_left(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     collective until it times out.
 
     ## What to do
-    {waiting} waited for it. Give every rank the same number of steps: `drop_last=True` and a DistributedSampler, an
-    even number of batches a rank, or `torch.distributed.algorithms.join.Join`. Check for `sys.exit`, `break` or an
-    early return on one rank.
+    Give every rank the same number of steps: `drop_last=True` and a DistributedSampler, an even number of batches a
+    rank, or `torch.distributed.algorithms.join.Join`. Check for `sys.exit`, `break` or an early return on one rank.
 
     ## Source
     The rank's flight recorder shows that it is done, or it exited with status 0, while members of a group wait for it
@@ -26,8 +25,12 @@ def smoke_rank_left(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     that was caught, or a stream that is not waited for. With as many ranks on either side both are named, and one of
     them is innocent.
     """
-    yield from failure_findings(
-        run,
-        "{who} left {where} while {waiting} waited for it: {text}",
-        "left",
-    )
+    yield from failure_findings(run, _words, "left")
+
+
+def _words(failure: Failure) -> str:
+    if failure.waiting_ranks:
+        return "{who} left {where} while {waiting} waited for it: {text}"
+    if len(failure.culprit_ranks) > 1:
+        return "one of {who} left {where}: {text}"
+    return "{who} left {where}: {text}"

@@ -78,7 +78,8 @@ def is_current(row: ExampleFinding, findings: list[Finding]) -> bool:
 
 def _readable(value: Any) -> str:
     """A value with the hosts of the tests under the names that all examples have."""
-    text = strip_control_chars(format_value(value), MAX_VALUE_CHARS)
+    shown = format_value(value)
+    text = " " * shown.startswith(" ") + strip_control_chars(shown, MAX_VALUE_CHARS)  # of "the card{where} reported"
     return re.sub(r"\bw(\d{1,2})\b", lambda match: f"node{int(match[1]):03}", text)
 
 

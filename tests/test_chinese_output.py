@@ -16,6 +16,7 @@ from doctor.engine import language
 from doctor.engine.catalog import load_checks
 from doctor.engine.display_cells import display_width
 from doctor.engine.result import Finding, Outcome, Report
+from doctor.report.explain.checks import check_page
 from doctor.report.explain.examples import read_examples
 from doctor.report.formats.registry import RenderContext, render
 from doctor.report.layout.formatting import wrapped
@@ -235,6 +236,17 @@ def test_values_leave_no_space_between_chinese_words(name: str) -> None:
     text = render("plain", REPORTS.get(name, one_finding_of_each)(), RenderContext(10, CHECKS))
     lines = [line.partition("  ")[2] or line for line in CODE.sub("X", text).splitlines()]
     assert not [line for line in lines if re.search("[\u4e00-\u9fff，。；：] [\u4e00-\u9fff]", line.strip())]
+
+
+def test_the_advice_of_every_page_is_chinese_with_the_values_of_its_example(chinese: None) -> None:
+    examples = read_examples()
+    english = []
+    for check in CHECKS.values():
+        advice = check_page(check, example=examples[check.name], width=10000).partition("\n处理方法\n")[2]
+        for line in re.split("\n(?:依据|在主机上执行的内容)\n", advice)[0].splitlines():
+            if not re.search("[\u4e00-\u9fff]", line) and len(re.findall(r"\b[a-z]{2,}\b", CODE.sub("", line))) > 3:
+                english.append(f"{check.name}: {line}")
+    assert english == []
 
 
 def test_the_report_of_a_hang_says_in_chinese_what_each_rank_did(chinese: None) -> None:

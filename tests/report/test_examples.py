@@ -39,6 +39,10 @@ class TestEveryCheck:
         assert needed_names(check, row.template) - {"host"} <= set(row.values)
         assert not re.search(r"\{\w+\}", row.message)
 
+    def test_has_no_value_that_runs_into_a_word(self, check: Check) -> None:
+        for name in re.findall(r"(?<=[a-z])\{(\w+)\}", ROWS[check.name].template):
+            assert not ROWS[check.name].values[name][:1].isalpha()
+
     def test_has_a_page_without_placeholders_that_fits_the_terminal(self, check: Check) -> None:
         for width in (80, 120):
             page = check_page(check, playbooks_for(PLAYBOOKS, check.name), ROWS[check.name], width)

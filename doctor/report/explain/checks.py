@@ -58,7 +58,7 @@ def check_page(
 
 
 def _advice_section(check: Check, title: str, example: ExampleFinding | None, width: int) -> list[str]:
-    values = example.values if example else {}
+    values = example.localized_values if example else {}
     advice = [line for line in unwrap_lines(localized(check.section(title))) if not _is_unfilled(line, values)]
     return _section(title, [mark_personal_words(fill_placeholders(line, values)) for line in advice], width)
 

@@ -69,13 +69,14 @@ class ExampleFinding(NamedTuple):
     values: Mapping[str, str]
 
     @property
-    def _localized_values(self) -> dict[str, str]:
+    def localized_values(self) -> dict[str, str]:
+        """Its values in the language of the process."""
         return {name: localized_filled(value) for name, value in self.values.items()}
 
     @property
     def message(self) -> str:
         """The finding's sentence."""
-        return fill_placeholders(localized_template(self.template), self._localized_values)
+        return fill_placeholders(localized_template(self.template), self.localized_values)
 
 
 def read_examples() -> dict[str, ExampleFinding]:

@@ -174,9 +174,9 @@ def _display_name(path: str) -> str:
 
 
 def _print_verdict(verdict: LossVerdict) -> None:
-    from doctor.engine.loss_rules import CHECK_OF, is_warning, verdict_text
+    from doctor.watch.loss.loss_report import verdict_line
 
-    _print_line(f"{'warning' if is_warning(verdict) else 'error'}: {verdict_text(verdict)} ({CHECK_OF[verdict.kind]})")
+    _print_line(verdict_line(verdict))
 
 
 def _status(watch: LogWatch) -> None:

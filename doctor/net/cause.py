@@ -111,14 +111,20 @@ def port_text(ports: Sequence[TestedPort]) -> str:
     """Ports as text, consecutive numbers of one purpose as a range.
 
     >>> port_text([TestedPort("hccl", number) for number in (60000, 60001, 60002)] + [TestedPort("master", 29500)])
-    '4 ports: hccl 60000-60002, master 29500'
+    '4 TCP ports: hccl 60000-60002, master 29500'
+    >>> port_text([TestedPort("ephemeral", 0)])
+    'an ephemeral port'
     """
     labels = list(_ranges(ports))
     if len(ports) == 1:
+        if not ports[0].number and ports[0].purpose == "ephemeral":
+            return "an ephemeral port"
         purpose, _, number = labels[0].partition(" ")
         return f"port {purpose} {number}" if number else f"port {purpose}"
-    more = f" and {len(labels) - MAX_LABELS} more" if len(labels) > MAX_LABELS else ""
-    return f"{len(ports)} ports: {', '.join(labels[:MAX_LABELS])}{more}"
+    listed = ", ".join(labels[:MAX_LABELS])
+    if len(labels) > MAX_LABELS:
+        return f"{len(ports)} TCP ports: {listed} and {len(labels) - MAX_LABELS} more"
+    return f"{len(ports)} TCP ports: {listed}"
 
 
 def _ranges(ports: Iterable[TestedPort]) -> Iterable[str]:

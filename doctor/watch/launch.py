@@ -11,7 +11,7 @@ import msgspec
 
 from doctor.config.user_key import load_or_create_key
 from doctor.engine.errors import InputError
-from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning, verdict_text
+from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning
 from doctor.engine.record import Run
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS
@@ -29,6 +29,7 @@ from doctor.watch.live_losses import LiveLosses
 from doctor.watch.live_metrics import LiveMetrics
 from doctor.watch.loss.loss_options import LossOptions
 from doctor.watch.loss.loss_report import headline as loss_headline
+from doctor.watch.loss.loss_report import verdict_line
 from doctor.watch.observer import Observer
 from doctor.watch.outcome import output_only_run, watched_run, with_stacks
 from doctor.watch.training import Training
@@ -195,8 +196,7 @@ class _Watch:
         self.losses.tells_silence = not self.observer.trainings
         verdicts = self.losses.look(now) if now is not None else self.losses.new_verdicts(None)
         for verdict in verdicts:
-            severity = "warning" if is_warning(verdict) else "error"
-            warn(f"{severity}: {verdict_text(verdict)} ({CHECK_OF[verdict.kind]})")
+            warn(verdict_line(verdict))
         return self.options.exit_on_fault and not all(map(is_warning, verdicts))
 
     def _unexplained(self) -> bool:

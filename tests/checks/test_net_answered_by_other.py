@@ -24,5 +24,5 @@ def test_a_stranger_on_the_way() -> None:
     outcome = judged(NAME, answers(rows, details={0: detail}))
     ((hosts, text),) = said(outcome)
     assert hosts == "w2"
-    assert "3 of 3 attempts on port ephemeral (stranger; SSH-2.0-OpenSSH_9.2)" in text
+    assert "3 of 3 attempts on an ephemeral port (stranger; SSH-2.0-OpenSSH_9.2)" in text
     assert "nft list" in advice(NAME, outcome)

@@ -15,7 +15,7 @@ def test_ports_of_one_host_that_a_rule_rejects() -> None:
     outcome = judged(NAME, answers([OPEN, ["-roo", "o-oo", "or-o", "oro-"]]))
     ((hosts, text),) = said(outcome)
     assert hosts == "w2"
-    assert "connections to w2 fail on port ephemeral, and pass on others: 3 of 3 attempts (refused)" in text
+    assert "connections to w2 fail on an ephemeral port, and pass on others: 3 of 3 attempts (refused)" in text
     assert "nft list ruleset" in advice(NAME, outcome)
 
 

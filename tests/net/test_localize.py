@@ -155,7 +155,7 @@ def test_every_port_but_ssh_is_one_cause() -> None:
     (cause,) = localize(matrix).causes
     assert key_of(cause) == fault.key
     assert describe(cause, matrix) == (
-        "to and from n2, 33 ports: hccl 60001-60033: 198 of 198 attempts failed (dropped)"
+        "to and from n2, 33 TCP ports: hccl 60001-60033: 198 of 198 attempts failed (dropped)"
     )
 
 

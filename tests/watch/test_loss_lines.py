@@ -24,11 +24,34 @@ def test_a_line_of_the_field(line: str, value: float | None, step: int | None, r
         assert (told.value, told.step, told.rank) == (value, step, rank)
 
 
-@pytest.mark.parametrize("prefix", ["rank 3: ", "Rank 3 | ", "RANK=3, ", "[rank 3] "])
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        *(
+            "rank 3: ",
+            "Rank 3 | ",
+            "RANK=3, ",
+            "[rank 3] ",
+            "[rank3] ",
+            "[rank=3] ",
+            "[Rank 3/8] ",
+            "rank3: ",
+            "rank 3 ",
+        ),
+        *("Rank 3 - ", "(rank 3) ", "2026-11-22 17:43:48,120 INFO train.py:12 [rank3] ", "[2026-11-22] (Rank 3/8) "),
+    ],
+)
 def test_a_rank_that_the_program_prints_itself(prefix: str) -> None:
     reading = read_loss(f"{prefix}step 7 loss=0.5")
     assert reading is not None
     assert (reading.value, reading.step, reading.rank) == (0.5, 7, 3)
+
+
+@pytest.mark.parametrize("prefix", ["lora rank 8 ", "(lora_rank=8) ", "rank 8 adapters, ", "ranked 3: ", ""])
+def test_what_is_no_rank_of_a_process(prefix: str) -> None:
+    reading = read_loss(f"{prefix}step 7 loss=0.5")
+    assert reading is not None
+    assert reading.rank is None
 
 
 @pytest.mark.parametrize("text", ["nan", "NaN", "inf", "-inf"])

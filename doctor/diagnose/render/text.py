@@ -20,7 +20,7 @@ from doctor.diagnose.signature import Signature
 from doctor.engine.display_cells import display_width
 from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.record import redact
-from doctor.report.layout.formatting import count_noun, wrapped
+from doctor.report.layout.formatting import bracketed, count_noun, wrapped
 from doctor.transport.messages import format_size
 
 MAX_ITEMS = 3
@@ -90,10 +90,10 @@ def attempt_lines(diagnosis: Diagnosis, verbose: bool = False) -> list[str]:
     lines = []
     for attempt in shown:
         files = [summary for summary in attempt.diagnosis.files if summary.last_line]
-        where = f" ({files[0].name}:{files[0].first_line}-{files[0].last_line})" if len(files) == 1 else ""
+        where = f"{files[0].name}:{files[0].first_line}-{files[0].last_line}" if len(files) == 1 else ""
         kind = localized("another job" if attempt.is_job else "an attempt that was started again")
         what = localized("the same cause") if attempt.same else headline(attempt.diagnosis)
-        lines.append(f"{kind}{where}{localized(': ')}{what}")
+        lines.append(f"{kind}{bracketed(where)}{localized(': ')}{what}")
     more = len(diagnosis.attempts) - len(shown)
     return lines + ([phrase("and {count} more (--verbose)", count=more)] if more else [])
 
@@ -135,7 +135,7 @@ def _cause_lines(
     signature = signatures[cause.signature]
     code = f", {signature.codes[0]}" if signature.codes else ""
     numbers = str(number) if len(diagnosis.causes) > 1 else ""
-    yield from _labelled("cause", [f"{localized(signature.title)} ({signature.id}{code})"], width, numbers)
+    yield from _labelled("cause", [localized(signature.title) + bracketed(f"{signature.id}{code}")], width, numbers)
     yield from _labelled("who", [_names(cause.culprits, verbose) or localized("the job as a whole")], width)
     yield from _labelled("rule", [f"{localized(cause.rule)}{localized('; ')}{localized(cause.confidence)}"], width)
     yield from _labelled("proof", [_quoted(diagnosis, event) for event in cause.evidence], width)

@@ -18,7 +18,7 @@ from doctor.report.diff.compare import KINDS, FindingChange, Kind, ReportDiffere
 from doctor.report.formats.json import to_json_value
 from doctor.report.formats.markdown import code_span, fenced
 from doctor.report.layout.fold import fold
-from doctor.report.layout.formatting import clean, count_noun, format_time
+from doctor.report.layout.formatting import bracketed, clean, count_noun, format_time
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.summary_lines import summary_lines
 
@@ -113,7 +113,7 @@ def _change(change: FindingChange, fleet: Fleet) -> str:
     if change.count_before != change.count_now and change.count_before and change.count_now:
         before = count_noun(change.count_before, "finding")
         more.append(phrase("{findings} before, {count} now", findings=before, count=change.count_now))
-    suffix = f" ({localized('; ').join(more)})" if more else ""
+    suffix = bracketed(localized("; ").join(more))
     name = _on(change.check, fleet.where(change.hosts) if change.hosts else "")
     return f"{change.kind:<8} {word} {name}{localized(': ')}{localized_filled(change.message)}{suffix}"
 
@@ -152,5 +152,5 @@ def _verdicts(difference: ReportDifference, code: int) -> Iterator[str]:
 
 
 def _verdict(report: Report, code: int | None) -> str:
-    when = f" ({format_time(report.started)})" if report.started else ""
+    when = bracketed(format_time(report.started)) if report.started else ""
     return clean(f"{summary_lines(report, fold(report), code).verdict}{when}", 400)

@@ -15,7 +15,7 @@ from doctor.remedy.playbook import Playbook
 from doctor.report.explain.examples import EXAMPLES, ExampleFinding, fill_placeholders
 from doctor.report.explain.playbooks import WIDTH, remedy_lines
 from doctor.report.layout.advice import mark_personal_words
-from doctor.report.layout.formatting import count_noun, unwrap_lines, wrapped
+from doctor.report.layout.formatting import bracketed, count_noun, unwrap_lines, wrapped
 
 MAX_LINE_CHARS = 4000
 """Characters kept of one line of a site's own check."""
@@ -97,7 +97,7 @@ def probe_lines(fact: type[Fact], width: int = WIDTH) -> Iterator[str]:
     second = [localized("collected in a second round")] if fact.needs else []
     rules = localized("; ").join([*_probe_conditions(probe), *second])
     if rules:
-        yield from (f"    {part}" for part in wrapped(f"({rules})", width - 4))
+        yield from (f"    {part}" for part in wrapped(bracketed(rules).strip(), width - 4))
 
 
 def _summary(documented: object) -> str:

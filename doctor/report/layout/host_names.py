@@ -8,7 +8,7 @@ from typing import Any
 
 from doctor.engine.language import is_english, localized, localized_filled, localized_template, phrase
 from doctor.engine.result import Finding, fill_template, format_value
-from doctor.report.layout.formatting import MAX_VALUE_CHARS, clean, clean_value, count_noun
+from doctor.report.layout.formatting import MAX_VALUE_CHARS, bracketed, clean, clean_value, count_noun
 
 # What ClusterShell reads as one name and writes back as it was: no group, operator, bracket, wildcard, no IPv6.
 _FOLDABLE = re.compile(r"(?:[A-Za-z0-9_.-]+@)?[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
@@ -56,13 +56,13 @@ class Fleet:
                 if listed_count
                 else localized("not in this run")
             )
-            return f"{self.fold(hosts)} ({share})"
+            return self.fold(hosts) + bracketed(share)
         if listed_count == total > 1:
             return phrase("all {count} hosts", count=total)
         evaluated_count = len(evaluated_hosts) if evaluated_hosts else total
         left = total - evaluated_count
         unevaluated = phrase(", {count} not checked", count=left) if left > 0 else ""
-        return f"{self.fold(hosts)} ({listed_count}/{evaluated_count}{unevaluated})"
+        return self.fold(hosts) + bracketed(f"{listed_count}/{evaluated_count}{unevaluated}")
 
     def format_values(self, values: Mapping[str, Any], limit: int = MAX_VALUE_CHARS) -> dict[str, str]:
         """Each value of a finding in plain, safe words; a list of many hosts of this run is folded."""

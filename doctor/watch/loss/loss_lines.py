@@ -89,10 +89,14 @@ _STEPS = (
 )
 _EPOCH = re.compile(r"""\bepoch['"]?\s{0,4}[:=\[( ]{1,4}\s{0,8}['"]?(\d{1,9}(?:\.\d{0,12})?)""", re.I)
 _RANK = re.compile(
-    r"\s{0,4}(?:\[(?:default|rank)?[- ]?(\d{1,6})(?:/\d{1,6})?\]\s?:|\[rank[- ](\d{1,6})|(\d{1,6}):\s"
-    r"|\[\d{1,9},(\d{1,6})\]<std(?:out|err)>:?|\(?rank[ =]{1,3}(\d{1,6})\)?\s{0,2}[]:,|])",
+    r"\s{0,4}(?:\[(?:default|rank)?[- ]?(\d{1,6})(?:/\d{1,6})?\]\s?:|\[rank[ :=_-]{0,3}(\d{1,6})|(\d{1,6}):\s"
+    r"|\[\d{1,9},(\d{1,6})\]<std(?:out|err)>:?"
+    r"|\(?rank[ :=_-]{0,3}(\d{1,6})(?:/\d{1,6})?\)?\s{0,2}(?:[]:,|-]|(?:step|iter|epoch|loss|train)))",
     re.I,
 )
+_BRACKETED_RANK = re.compile(r"[\[(]rank[ :=_-]{0,3}(\d{1,6})(?:/\d{1,6})?[\])]", re.I)
+"""Behind the time and the level that a logger prints."""
+HEAD_CHARS = 120
 _SKIPPED = re.compile(
     r"overflow(?:[ _]cond)?['\"]?\s{0,4}[:=]\s{0,4}\[?\s{0,4}true"
     r"|skipped iterations:\s{0,8}[1-9]|is_skip:\s{0,4}\[?\s{0,4}true",
@@ -158,7 +162,7 @@ def read_by_pattern(line: str, pattern: re.Pattern[str]) -> LossLine | None:
 
 
 def _reading(line: str, name: str, text: str) -> LossLine:
-    rank, epoch = _RANK.match(line), _EPOCH.search(line)
+    rank, epoch = _RANK.match(line) or _BRACKETED_RANK.search(line, 0, HEAD_CHARS), _EPOCH.search(line)
     steps = (pattern.search(line) for pattern in _STEPS)
     step = next((int(match[1]) for match in steps if match), None)
     return LossLine(

@@ -1,13 +1,21 @@
-"""The state of a loss in one sentence, while it is followed. Pure."""
+"""The state of a loss and its verdicts, each in one sentence, while it is followed. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from doctor.engine.loss_rules import is_warning
+from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.loss_rules import CHECK_OF, is_warning, verdict_text
 from doctor.engine.sanitize import count_noun
 from doctor.engine.watch_summary import MIN_JUDGED, LossVerdict
 from doctor.watch.loss.log_watch import LogWatch
+
+
+def verdict_line(verdict: LossVerdict) -> str:
+    """Such as ``error: the loss is NaN since step 15 (smoke-not-finite)``, in the language of this process."""
+    severity = "warning" if is_warning(verdict) else "error"
+    text, check = localized_filled(verdict_text(verdict)), CHECK_OF[verdict.kind]
+    return phrase("{severity}: {text} ({check})", severity=localized(severity), text=text, check=check)
 
 
 def headline(watch: LogWatch, verdicts: Sequence[LossVerdict]) -> str:

@@ -56,7 +56,7 @@ def test_every_page_of_a_signature_has_the_chinese_of_all_that_people_read(chine
 @pytest.mark.parametrize("name", CASES)
 def test_the_report_says_why_and_what_to_do_in_chinese(name: str, chinese: None) -> None:
     report = run(*logs(name)).stdout
-    cause = next(name for name in re.findall(r"\(([a-z0-9-]+)[,)]", report) if name in SIGNATURES)
+    cause = next(name for name in re.findall(r"（([a-z0-9-]+)[,）]", report) if name in SIGNATURES)
     shown = without_breaks(report)
     for text in (SIGNATURES[cause].causes[0], SIGNATURES[cause].fix[0]):
         assert without_breaks(language.localized(text)) in shown
@@ -78,7 +78,7 @@ def test_json_is_the_same_in_both_languages(name: str) -> None:
 @pytest.mark.parametrize("name", ["hccl_ei0012_sdma", "ms_hbm_occupied", "hccl_ei0001_ifname_absent"])
 def test_the_first_line_has_the_chinese_title(name: str, chinese: None) -> None:
     first, *rest = run(*logs(name)).stdout.splitlines()
-    title = next(re.search(r"(\S.*) \([a-z0-9-]+[,)]", line) for line in rest if "(" in line)
+    title = next(re.search(r"(\S.*)（[a-z0-9-]+[,）]", line) for line in rest if "（" in line)
     assert title and without_breaks(title[1]).partition("根因")[2] in without_breaks(first)
     assert CHINESE.search(first)
 

@@ -57,6 +57,7 @@ def test_every_page_of_a_signature_has_the_chinese_of_all_that_people_read(chine
 def test_the_report_says_why_and_what_to_do_in_chinese(name: str, chinese: None) -> None:
     report = run(*logs(name)).stdout
     cause = next(name for name in re.findall(r"（([a-z0-9-]+)[,）]", report) if name in SIGNATURES)
+    assert CHINESE.search(report.partition("\n")[0])
     shown = without_breaks(report)
     for text in (SIGNATURES[cause].causes[0], SIGNATURES[cause].fix[0]):
         assert without_breaks(language.localized(text)) in shown

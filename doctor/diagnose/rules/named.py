@@ -307,8 +307,11 @@ def _missing_ranks(case: Case) -> list[Cause]:
         ranks = [rank for rank in ranks if rank not in reached]
         if ranks:
             culprits = tuple(_culprit(case, rank) for rank in ranks)
-            verb = "did not reach the barrier" if "barrier" in signature else "never connected to the root-info server"
-            summary = f"{count_ranks(ranks)} {verb}"
+            named = count_ranks(ranks)
+            if signature == "torch-monitored-barrier":
+                summary = f"{named} did not reach the barrier"
+            else:
+                summary = f"{named} never connected to the root-info server"
             return [Cause(signature, "named by the library", "certain", culprits, summary, first_evidence(events))]
     return []
 

@@ -24,6 +24,7 @@ from doctor.config.toml_compat import loads
 from doctor.diagnose.render.page import _ROLES
 from doctor.diagnose.render.text import _LABELS
 from doctor.engine.areas import AREAS
+from doctor.engine.catalog import load_checks
 from doctor.engine.explained import EVERYONE
 from doctor.engine.language import FOLDER
 from doctor.engine.smoke_failures import FAILURE_KINDS
@@ -34,6 +35,7 @@ from doctor.history.tracks import TRACK_KINDS
 from doctor.net.matrix import OUTCOMES
 from doctor.remedy.playbook import RISKS, WHO
 from doctor.report.diff.compare import KINDS
+from doctor.report.explain.checks import input_summaries
 from doctor.report.explain.playbooks import EXAMPLE_NOTE
 from doctor.report.layout.formatting import unwrap_lines
 from doctor.report.web.check_grid import JOB, STATES
@@ -257,6 +259,7 @@ def code_texts(part: str) -> dict[str, str]:
                 *found,
                 *page_texts(),
                 *WORDS,
+                *sorted(input_summaries(load_checks())),
                 *value_words(ROOT / "checks"),
                 *(f"{{count}} {noun}" for path in (*modules, *checks) for noun in counted_nouns(path)),
             )

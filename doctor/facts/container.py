@@ -211,7 +211,7 @@ class JobContainer(ContainerView, frozen=True):
 
 
 class HostContainer(ContainerView, frozen=True):
-    """The same where the other facts are read: on the host, or in the container that the SSH server runs in.
+    """The container in which doctor reads the host, if it is one: the SSH server runs in it.
 
     Raw output, as JSON::
 

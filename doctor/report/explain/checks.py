@@ -43,8 +43,7 @@ def check_page(
     lines += _advice_section(check, "What to do", example, width)
     lines += _advice_section(check, IN_CONTAINER, example, width)
     lines += _section("Source", unwrap_lines(localized(check.section("Source"))), width)
-    intents = [need.type for need in check.needs if not need.is_fact]
-    lines += _section("Job settings it uses", [f"{intent.__name__}: {_summary(intent)}" for intent in intents], width)
+    lines += _section("Job settings it uses", [_named_summary(intent) for intent in _intents(check)], width)
     probe_texts = [line for fact in _with_needs(check.facts) for line in probe_lines(fact, width - 2)]
     lines += [
         "",
@@ -90,7 +89,7 @@ def _with_needs(facts: Iterable[type[Fact]]) -> list[type[Fact]]:
 
 def probe_lines(fact: type[Fact], width: int = WIDTH) -> Iterator[str]:
     """How one fact is learnt, in lines."""
-    yield from wrapped(f"{fact.__name__}: {_summary(fact)}", width)
+    yield from wrapped(_named_summary(fact), width)
     probe = fact.probe
     for line in _PROBE_DESCRIPTIONS[probe.kind](fact):
         yield f"    {line}"
@@ -98,6 +97,19 @@ def probe_lines(fact: type[Fact], width: int = WIDTH) -> Iterator[str]:
     rules = localized("; ").join([*_probe_conditions(probe), *second])
     if rules:
         yield from (f"    {part}" for part in wrapped(bracketed(rules).strip(), width - 4))
+
+
+def input_summaries(checks: Iterable[Check]) -> set[str]:
+    """What pages say of the facts and the job settings that these checks use."""
+    return {_summary(used) for check in checks for used in (*_with_needs(check.facts), *_intents(check))}
+
+
+def _intents(check: Check) -> list[type]:
+    return [need.type for need in check.needs if not need.is_fact]
+
+
+def _named_summary(used: type) -> str:
+    return f"{used.__name__}{localized(': ')}{localized(_summary(used))}"
 
 
 def _summary(documented: object) -> str:

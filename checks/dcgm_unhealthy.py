@@ -14,11 +14,12 @@ def dcgm_unhealthy(health: DcgmHealth, links: NvLinks | None) -> Iterator[Findin
     """DCGM's health watches report no problem.
 
     ## Why it matters
-    NVIDIA's data centre GPU manager watches PCIe replays, memory, temperature, power and NVLinks over time, where one
-    look at nvidia-smi shows a moment.
+    NVIDIA's data centre GPU manager watches PCIe replays, memory, temperature, power and NVLinks over time;
+    nvidia-smi shows only the present state.
 
     ## What to do
-    On {host}: `dcgmi health -g 0 -c`, then `dcgmi diag -r 2` while no job runs.
+    On {host}: `dcgmi health -g 0 -c`, then `dcgmi diag -r 2` while no job runs. PCIe
+    replays: reseat the card, and check its riser and slot. Where the diagnosis fails as well, have the card replaced.
 
     ## Source
     NVIDIA DCGM, `dcgmi health -c -j` (dcgmi/Health.cpp of github.com/NVIDIA/DCGM). It is left out where the host engine

@@ -1,5 +1,6 @@
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from typing import Any
 
 from doctor import ERROR, Finding, Skip, check
 from doctor.facts.hccn import DeviceAddresses, HccnConf, SuperPodId
@@ -31,8 +32,8 @@ def device_ip_refused(
     ## What to do
     {remedy}
 
-    Choose another address: `hccn_tool -i {npu} -ip -s address ADDRESS netmask NETMASK`. 10.0.0.0/8 and 172.16.0.0/12
-    are free on every product.
+    Choose another address: `hccn_tool -i {npu} -ip -s address {address} netmask {netmask}`. 10.0.0.0/8 and
+    172.16.0.0/12 are reserved on no product.
 
     ## Source
     The driver's public source, where hccn_tool sets an address: 192.168.1.0/24 on every product, 192.168.2.0/24 on
@@ -50,31 +51,56 @@ def device_ip_refused(
         closed.append(SUPER_POD_SEGMENT)
     for npu, interface in addresses.by_npu.items():
         if isinstance(interface, IPv4Interface):
-            yield from _reserved_segment_findings(npu, interface.ip, closed, "device IP")
+            usable = _usable_settings(conf.by_npu.get(npu, {}) if conf else {}, closed)
+            yield from _reserved_segment_findings(npu, interface.ip, closed, "device IP", usable)
             net = interface.network
             if net.prefixlen < 31 and interface.ip in (net.network_address, net.broadcast_address):
                 template = (
                     "NPU {npu} has the device IP {observed}, which is not a host address in {segment}; expected one"
                 )
-                yield Finding(template, npu=npu, observed=interface.ip, segment=net, settings=ADDRESS_SETTINGS)
+                yield Finding(
+                    template, npu=npu, observed=interface.ip, segment=net, settings=ADDRESS_SETTINGS, **usable
+                )
     for npu, ip in sorted(wished.items()):
         live = addresses.by_npu.get(npu)
         if live is None or live.ip != ip:
             remedy = "Correct the address in the file, which is applied at the next start."
             if live:
                 remedy = f"Correct the file, which is applied at the next start; the NPU has `address_{npu}={live.ip}`."
-            yield from _reserved_segment_findings(npu, ip, closed, "address in /etc/hccn.conf", remedy)
+            in_use = {"address": str(live.ip), "netmask": str(live.netmask)} if isinstance(live, IPv4Interface) else {}
+            usable = _usable_settings(in_use, closed)
+            yield from _reserved_segment_findings(npu, ip, closed, "address in /etc/hccn.conf", usable, remedy)
 
 
 def _reserved_segment_findings(
-    npu: int, ip: IPv4Address, closed: list[str], role: str, remedy: str = ""
+    npu: int, ip: IPv4Address, closed: list[str], role: str, usable: Mapping[str, str], remedy: str = ""
 ) -> Iterator[Finding]:
     segment = next((network for network in closed if ip in IPv4Network(network)), "")
     if segment:
         template = "NPU {npu} has {observed} as its {what}; expected one outside {segment}, which the driver reserves"
         yield Finding(
-            template, npu=npu, observed=ip, what=role, segment=segment, settings=ADDRESS_SETTINGS, remedy=remedy
+            template,
+            npu=npu,
+            observed=ip,
+            what=role,
+            segment=segment,
+            settings=ADDRESS_SETTINGS,
+            remedy=remedy,
+            **usable,
         )
+
+
+def _usable_settings(settings: Mapping[str, str], closed: list[str]) -> dict[str, Any]:
+    """Address and netmask of these settings where they are complete and not reserved; else both empty: not known."""
+    try:
+        interface = IPv4Interface(f"{_address(settings)}/{settings.get('netmask', '')}")
+    except ValueError:
+        return {"address": "", "netmask": ""}
+    net = interface.network
+    edges = (net.network_address, net.broadcast_address) if net.prefixlen < 31 else ()
+    if interface.ip in edges or any(interface.ip in IPv4Network(network) for network in closed):
+        return {"address": "", "netmask": ""}
+    return {"address": str(interface.ip), "netmask": str(interface.netmask)}
 
 
 def _address(settings: Mapping[str, str]) -> IPv4Address | None:

@@ -23,8 +23,9 @@ def device_link_down(
     wait for it until their timeout (EI0006).
 
     ## What to do
-    On {host}: `hccn_tool -i {npu} -optical -g` and `-link_stat -g`; then check the fibre and the switch port (is it on,
-    does its speed match the NPU's). If the port was taken down by hand: `hccn_tool -i {npu} -link -s up`.
+    On {host}: `hccn_tool -i {npu} -optical -g` and `hccn_tool -i {npu} -link_stat -g`; then check the fibre and the
+    switch port (is it on, does its speed match the NPU's). If the port was taken down by hand: `hccn_tool -i {npu}
+    -link -s up`.
 
     ## Source
     `hccn_tool -link -g`. Ports count where the job uses them: with two hosts or more, on A3 with two

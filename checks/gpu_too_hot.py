@@ -29,7 +29,7 @@ def gpu_too_hot(inventory: GpuInventory, settings: HostSettings | None) -> Itera
             continue
         if gpu.temperature >= gpu.temperature_limit - MARGIN:
             yield Finding(
-                "GPU {gpu} has {observed} C; it slows down at {expected} C",
+                "GPU {gpu} is at {observed} C; it slows down at {expected} C",
                 gpu=gpu.index,
                 observed=gpu.temperature,
                 expected=gpu.temperature_limit,

@@ -14,7 +14,8 @@ def hccl_rootinfo_stale(info: HcclRootInfo, inventory: NpuInventory | None) -> I
     before a card or the driver changed, ends every job with `topo_file_path error` or `rankCount error`.
 
     ## What to do
-    Write it again on {host} with the tool that made it, or move it away: without the file HCCL asks the driver.
+    On {host}: generate the file again as it was installed, or move it away: `mv {path} {path}.old`. Without the file
+    HCCL asks the driver.
 
     ## Source
     HCOMM `rank_info_detect_client.cc` (ConstructRankTable, CheckTopoFilePath, ParseFileToJson): the topology file must

@@ -33,9 +33,9 @@ def hccn_conf_differs(
     the job works until a restart and then does not: the NPU comes up with another address, or none.
 
     ## What to do
-    If the file is right, on {host}: `hccn_tool -i {npu} -cfg recovery`, while no job runs.
+    On {host}, while no job runs. {recover}
     {keep}
-    hccn_tool writes the NPU and the file.
+    hccn_tool writes the NPU and the file. {others}
 
     ## Source
     The driver's public source (cfg.c and the recovery code): hccn_tool's set commands write the file, recovery reads
@@ -50,7 +50,14 @@ def hccn_conf_differs(
         raise Skip("the container was not given /etc/hccn.conf, which is a file of its host")
     if conf is None:
         template = "/etc/hccn.conf does not exist: NPU {npus} will lose its settings at the next start of the host"
-        yield Finding(template, npu=held[0], npus=held, keep=_keep_command(held[0], KEYS, live))
+        yield Finding(
+            template,
+            npu=held[0],
+            npus=held,
+            recover="Put the file back from a copy, or have hccn_tool write it from what the NPUs use.",
+            keep=_keep_command(held[0], KEYS, live),
+            others="The other NPUs likewise, each with its own settings." if len(held) > 1 else "",
+        )
         return
     for npu in sorted({npu for npu, _ in live}):
         in_use = {
@@ -65,7 +72,9 @@ def hccn_conf_differs(
                 npu=npu,
                 npus=[npu],
                 address=live.get((npu, "address"), ""),
+                recover=f"If the file is right: `hccn_tool -i {npu} -cfg recovery`.",
                 keep=_keep_command(npu, apart, live),
+                others="",
                 observed=observed,
                 expected=expected,
             )

@@ -38,7 +38,7 @@ def npu_temperature_high(tables: PerHost[NpuTable]) -> Iterator[Finding]:
             heat = state.temperature
             if heat is not None and heat >= HOT and heat >= median + ABOVE_MEDIAN:
                 yield Finding(
-                    "NPU {npu} has {observed} C; the median of {count} NPUs is {expected} C",
+                    "NPU {npu} is at {observed} C; the median of {count} NPUs is {expected} C",
                     hosts=[host],
                     npu=state.device,
                     card=state.npu,

@@ -20,12 +20,13 @@ def optics_out_of_range(
     """Every optical module in use is present, answers, and works within its own limits.
 
     ## Why it matters
-    Weak light, a hot module or a lost lane precede flapping links and error CQEs (EI0013): the job still runs, slower,
-    until it does not.
+    Weak light, a hot module or a lost lane come before flapping links and error CQEs (EI0013): the job becomes slower,
+    and fails later.
 
     ## What to do
-    `hccn_tool -i {npu} -optical -g` on {host}. Low Rx power: clean the fibre and check the far end's Tx power. Low Tx
-    power, temperature or voltage: replace the module.
+    `hccn_tool -i {npu} -optical -g` on {host}. A module that is missing or does not answer: reseat it, then replace it.
+    Low Rx power: clean the fibre and check the Tx power at its other end. Low Tx power, or a temperature or voltage
+    out of range: replace the module.
 
     ## Source
     The module's own thresholds and its loss of signal and lock flags. A missing module counts where most NPUs of the

@@ -84,7 +84,12 @@ def choose_playbooks(
     """
     by_host: dict[str, list[Treatment]] = {}
     untreated: list[Untreated] = []
+    found = {outcome.check for outcome in report.outcomes if outcome.findings}
     for check, finding, host in _requested_findings(report, playbooks, names):
+        cause = finding.follows_from
+        if cause in found and check not in names and not _is_fixed_here(cause, playbooks, names):
+            untreated.append(Untreated(host, check, f"it follows from {cause}, which is to be fixed first", "none"))
+            continue
         treating = [
             candidate
             for candidate in playbooks
@@ -104,6 +109,14 @@ def choose_playbooks(
                     Treatment(check, finding, playbook, playbook.name in names, tuple(causes.get(check, ())))
                 )
     return PlaybookChoice(by_host, tuple(dict.fromkeys([*untreated, *_not_evaluated(report)])))
+
+
+def _is_fixed_here(cause: str, playbooks: Iterable[Playbook], names: Collection[str]) -> bool:
+    """Whether a plan may fix this check: else what follows from it would be adapted to the fault."""
+    return any(
+        cause in playbook.treats and not playbook.manual and (not playbook.explicit or playbook.name in names)
+        for playbook in playbooks
+    )
 
 
 def _requested_findings(

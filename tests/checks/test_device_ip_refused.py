@@ -67,3 +67,16 @@ def test_the_file_is_judged_where_it_says_something_else() -> None:
 def test_no_address_at_all() -> None:
     with pytest.raises(Skip):
         found("A2")
+
+
+def test_the_command_has_the_address_that_the_file_or_the_npu_has_and_none_that_is_refused() -> None:
+    def settings(address: str) -> HccnConf:
+        return HccnConf(by_npu={0: {"address": address, "netmask": "255.255.0.0"}})
+
+    [live] = found("A2", "192.168.2.7/24", conf=settings("10.0.0.7"))
+    assert (live.values["address"], live.values["netmask"]) == ("10.0.0.7", "255.255.0.0")
+    [file] = found("A2", "10.0.0.8/24", conf=settings("192.168.2.7"))
+    assert (file.values["address"], file.values["netmask"]) == ("10.0.0.8", "255.255.255.0")
+    for conf in (None, settings("192.168.1.7"), settings("10.0.0.0"), settings("$(reboot)")):
+        first = found("A2", "192.168.2.7/24", conf=conf)[0]
+        assert (first.values["address"], first.values["netmask"]) == ("", "")

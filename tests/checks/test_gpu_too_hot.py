@@ -17,7 +17,7 @@ def test_cool_enough_or_not_reported(change: dict[str, int | None]) -> None:
 
 def test_from_three_degrees_below() -> None:
     assert said(judged("gpu-too-hot", {"w1": [gpus(gpu(3, temperature=84))]})) == [
-        ("w1", "GPU 3 has 84 C; it slows down at 87 C")
+        ("w1", "GPU 3 is at 84 C; it slows down at 87 C")
     ]
 
 

@@ -103,3 +103,11 @@ def test_no_file_and_nothing_set() -> None:
 def test_a_container_does_not_lose_its_hosts_file() -> None:
     with pytest.raises(Skip, match=r"the container was not given /etc/hccn\.conf"):
         found(None, place=place(engine="docker"))
+
+
+def test_a_file_that_is_not_there_cannot_be_right() -> None:
+    [one] = found(None)
+    assert "recovery" not in one.values["recover"]
+    assert "-ip -s address 29.1.0.10" in one.values["keep"] and "other NPUs" in one.values["others"]
+    [other] = found(full(npu3={"address": "29.1.0.99"}))
+    assert "`hccn_tool -i 3 -cfg recovery`" in other.values["recover"] and not other.values["others"]

@@ -171,3 +171,18 @@ def test_the_code_tells_whether_all_that_was_found_is_planned() -> None:
     assert whole(done, left=(Untreated("a1", "short", "by hand as well", "hands"),)).code == 0
     assert whole(done, left=(Untreated("a2", "short", "as the site wants it", "waived"),)).code == 0
     assert whole(done, left=(Untreated("a2", "short", "not reached", "unknown"),)).code == 12
+
+
+def test_what_follows_from_a_cause_that_no_playbook_fixes_is_not_adapted_to_it() -> None:
+    """A gateway is not moved into the segment of an address that is itself the fault."""
+    cause, consequence = outcome("cause", found("a1")), outcome("short", found("a1").following("cause"), found("a2"))
+    mend, by_hand = book(), book("hands", ["cause"], PlaybookStep(1, "Do it"))
+    for books in ([mend], [mend, by_hand], [mend, book("named", ["cause"], explicit=True)]):
+        choice = choose_playbooks(report(cause, consequence), books)
+        assert set(choice.by_host) == {"a2"}, "a fault of its own is fixed"
+        assert "it follows from cause, which is to be fixed first" in [one.reason for one in choice.untreated]
+    for books, names in (([mend, book("other", ["cause"])], ()), ([mend], ("short",))):
+        assert "short" in {
+            one.check for one in choose_playbooks(report(cause, consequence), books, names).by_host["a1"]
+        }
+    assert set(choose_playbooks(report(consequence), [mend]).by_host) == {"a1", "a2"}, "no such cause was found"

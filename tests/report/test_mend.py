@@ -78,3 +78,22 @@ def test_the_remedy_of_one_of_two_hosts_is_not_for_the_other_likewise() -> None:
     shown = plain.render(made.report(outcome), {check.name: check})
     assert "on node001: `hccn_tool -i 0 -ip -s address 29.1.1.2" in shown
     assert "likewise" not in shown
+
+
+def test_a_consequence_alone_is_not_mended_where_its_cause_cannot_be() -> None:
+    down = made.outcome("link-down", Finding("the link is down", hosts=("node001",)))
+    lost = made.outcome("driver-differs", Finding("the driver is lost", hosts=("node001",)).following("link-down"))
+    report = made.report(down, lost)
+    assert said(report, "driver-differs") == []
+    assert said(report, "driver-differs", "link-down") == ["fix     doctor fix link-down driver-differs -w node001"]
+
+
+def test_only_marks_that_stand_in_the_report_are_to_be_filled_in() -> None:
+    """The remedy of the cause that was found stands for the page, whose other commands are not shown."""
+    check = next(one for one in load_checks() if one.name == "host-name-repeated")
+    values = {"name": "a", "count": 2, "observed": 2, "expected": 1}
+    for remedy, marked in (("Give b its own name, on b: `hostnamectl set-hostname b`.", False), ("", True)):
+        finding = Finding("{count} hosts have the host name {name}", hosts=("a", "b"), remedy=remedy, **values)
+        report = made.report(Outcome(check.name, check.severity, check.area, check.claim, (finding,)), hosts=("a", "b"))
+        shown = plain.render(report, {check.name: check})
+        assert ("<name>" in shown) == ("yours " in shown) == marked

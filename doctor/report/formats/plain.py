@@ -12,7 +12,7 @@ Every line of a status begins with its word, every detail with eight spaces, and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from doctor.engine.language import localized, phrase
@@ -58,7 +58,9 @@ def render(
     if not brief:
         lines += [f"net     {line}" for line in page.net]
         lines += _smoke(page.smoke, "watch" if page.watched else "smoke")
-    lines += _summary_lines(page.summary, terminal.colour, brief)
+    displayed = "\n".join(lines)
+    unfilled = [] if brief else [mark for mark in page.summary.unfilled if mark in displayed]
+    lines += _summary_lines(page.summary, terminal.colour, unfilled)
     text = "\n".join(lines) + "\n"
     return text if terminal.unicode else without_signs(text)
 
@@ -86,14 +88,14 @@ def _smoke(smoke: Details, word: str) -> Iterator[str]:
         yield f"{word:<8}{localized(label)}{localized(': ')}{text}" if label else f"          {text}"
 
 
-def _summary_lines(summary: SummaryLines, colour: bool, brief: bool) -> Iterator[str]:
+def _summary_lines(summary: SummaryLines, colour: bool, unfilled: Sequence[str]) -> Iterator[str]:
     for note in summary.notes:
         yield f"note    {note}"
     yield f"from    {summary.source}"
     if summary.first_step:
         yield f"first   {summary.first_step}"
-    if summary.unfilled and not brief:
-        yield f"yours   {localized('in the commands above, fill in: ')}{', '.join(summary.unfilled)}"
+    if unfilled:
+        yield f"yours   {localized('in the commands above, fill in: ')}{', '.join(unfilled)}"
     if summary.fix_command:
         yield f"fix     {summary.fix_command}"
     yield _painted(summary.status_word, summary.verdict, colour)

@@ -99,7 +99,8 @@ def _checks(failure: CheckFailure) -> tuple[str, ...]:
 
 
 def _is_fixable(failure: CheckFailure, fixable: Collection[str]) -> bool:
-    return any(name in fixable for name in _checks(failure))
+    """Whether the cause itself is: a command for what follows from it would adapt the host to the fault."""
+    return failure.outcome.check in fixable
 
 
 def _contained(failure: CheckFailure) -> bool:

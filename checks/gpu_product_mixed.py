@@ -22,7 +22,7 @@ def gpu_product_mixed(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     `product_name` of `nvidia-smi -q -x`; the majority is the norm.
     """
     products = {
-        host: " and ".join(sorted({gpu.name for gpu in host_gpus.gpus}))
+        host: ", ".join(sorted({gpu.name for gpu in host_gpus.gpus}))
         for host, host_gpus in inventory.items()
         if host_gpus.gpus
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,12 @@ from doctor.engine.catalog import load_checks
 from doctor.engine.result import format_value
 from doctor.report.layout.advice import fill_advice
 from tests.conftest import PREPARED
+from tests.faults import Row
 from tests.hosts.fleet import INSIDE, Fleet
 from tests.playbooks.cases import CASES
 from tests.playbooks.test_remedies import ENVIRON, check, put_in, said
+from tests.test_faults import ROWS, outcome
+from tests.test_faults import check as check_fleet
 
 KEEP = "/etc/sysctl.d/99-zz-cluster.conf"
 RUN: dict[str, tuple[str, ...]] = {
@@ -43,6 +47,8 @@ RUN: dict[str, tuple[str, ...]] = {
     "firewall-blocks-job": ("{fix}",),
 }
 """In the order in which they are run. What is not itself on the page stands there in words."""
+RUN_ON_NPUS = {"hccl-rootinfo-stale": "mv {path} {path}.old"}
+"""The same on a host with emulated NPUs."""
 NOT_RUN = {
     "devices: the playbooks run such commands on emulated ones (tests/playbooks/test_remedies.py)": """
         hccn_tool npu-smi ascend-dmi nvidia-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for -link
@@ -79,7 +85,7 @@ def bare(text: str) -> str:
 
 def test_every_printed_command_is_run_or_listed() -> None:
     for name, commands in PAGES.items():
-        ours = {bare(command) for command in RUN.get(name, ())}
+        ours = {bare(command) for command in (*RUN.get(name, ()), RUN_ON_NPUS.get(name, ""))}
         for command in map(bare, commands):
             listed = any(command.startswith(tuple(words.split())) for words in NOT_RUN.values())
             assert command in ours or listed, f"{name}: {command}"
@@ -113,6 +119,22 @@ def test_what_is_printed_mends_and_does_no_harm(make_fleet: Callable[..., Fleet]
     lost = ("sysctl-lost-at-reboot", [fleet.hosts[3]])
     assert [row for row in said(after) if row[0] in RUN and row[:2] != lost] == []
     assert {row[0] for row in said(after)} <= {row[0] for row in said(before)}
+
+
+@pytest.mark.hosts
+@pytest.mark.parametrize("row", [row for row in ROWS if row.check in RUN_ON_NPUS][:1], ids=lambda row: row.check)
+def test_what_is_printed_for_a_host_with_npus_mends(fleet_a2: Fleet, row: Row) -> None:
+    host = fleet_a2.hosts[row.host]
+    with fleet_a2.broken(host, row.fault):
+        (finding,) = selected(fleet_a2, row.check)["findings"]
+        fleet_a2.enter(host, filled(RUN_ON_NPUS[row.check], finding["values"], host, fleet_a2), env=INSIDE)
+        after = selected(fleet_a2, row.check)
+        assert not after["findings"] and not after["unknown"]
+
+
+def selected(fleet: Fleet, name: str) -> dict[str, Any]:
+    _, report = check_fleet(fleet, "--select", name)
+    return outcome(report, name)
 
 
 def filled(command: str, values: dict[str, object], host: str, fleet: Fleet) -> str:

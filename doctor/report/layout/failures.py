@@ -121,7 +121,7 @@ class _FailureEntryBuilder:
             "FAIL" if failure.is_error else "warn",
             failure.outcome.check,
             (*map(self.part, self.listed_groups), *self.unlisted_groups(self.groups[len(self.listed_groups) :])),
-            self.fleet.where(self.own_hosts, failure.outcome.evaluated_hosts),
+            self.fleet.where(self.own_hosts, failure.outcome.evaluated_hosts, failure.outcome.skipped),
             tuple(details),
             unfilled=marks(self.template(failure.groups[0])),
             following=tuple(line for other in failure.following for line in self.following(other)),
@@ -160,7 +160,8 @@ class _FailureEntryBuilder:
             message += localized(" (a warning)")
         details = self.observed_expected(group, set(OBSERVED_EXPECTED) - self.shared_labels)
         details += self.fix_lines(group, len(group.hosts), False) if self.separate_fixes else []
-        where = self.fleet.where(group.hosts, self.failure.outcome.evaluated_hosts)
+        outcome = self.failure.outcome
+        where = self.fleet.where(group.hosts, outcome.evaluated_hosts, outcome.skipped)
         return ReportPart(message, self.fleet.fold(group.hosts) if group.hosts else "", where, tuple(details))
 
     def unlisted_groups(self, groups: Sequence[FindingGroup]) -> list[ReportPart]:

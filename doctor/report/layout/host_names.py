@@ -44,8 +44,16 @@ class Fleet:
             self._folded[key] = text
         return self._folded[key]
 
-    def where(self, hosts: Collection[str], evaluated_hosts: Collection[str] | None = None) -> str:
-        """``node[007,023] (2/64)``; where not every host was looked at, how many were: ``node7 (1/60 of 64)``."""
+    def where(
+        self,
+        hosts: Collection[str],
+        evaluated_hosts: Collection[str] | None = None,
+        skipped_hosts: Collection[str] = (),
+    ) -> str:
+        """``node[007,023] (2/64)``; where the check could not look at every host: ``node7 (1/60, 4 not checked)``.
+
+        ``skipped_hosts``: those that the check does not apply to.
+        """
         if not hosts:
             return ""
         unlisted = [host for host in hosts if host not in self.positions]
@@ -60,8 +68,10 @@ class Fleet:
         if listed_count == total > 1:
             return phrase("all {count} hosts", count=total)
         evaluated_count = len(evaluated_hosts) if evaluated_hosts else total
-        left = total - evaluated_count
-        unevaluated = phrase(", {count} not checked", count=left) if left > 0 else ""
+        skipped_count = sum(host in self.positions for host in skipped_hosts)
+        left = total - evaluated_count - skipped_count
+        unevaluated = phrase(", does not apply to {count}", count=skipped_count) if skipped_count else ""
+        unevaluated += phrase(", {count} not checked", count=left) if left > 0 else ""
         return self.fold(hosts) + bracketed(f"{listed_count}/{evaluated_count}{unevaluated}")
 
     def format_values(self, values: Mapping[str, Any], limit: int = MAX_VALUE_CHARS) -> dict[str, str]:

@@ -70,7 +70,7 @@ def _start(folded: FoldedReport) -> str:
     first = folded.first_failure
     if first is None or len(folded.failures) < 2:
         return ""
-    where = folded.fleet.where(first.hosts, first.outcome.evaluated_hosts)
+    where = folded.fleet.where(first.hosts, first.outcome.evaluated_hosts, first.outcome.skipped)
     name = first.outcome.check
     return phrase("Start with {name}", name=phrase("{name} on {where}", name=name, where=where) if where else name)
 

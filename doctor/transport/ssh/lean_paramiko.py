@@ -22,8 +22,7 @@ def _import_without_unused() -> None:
     replaced: dict[str, ModuleType | None] = {_UNUSED: None}  # ImportError, which paramiko expects without `invoke`
     version = _installed_version()
     if version and _METADATA not in modules:
-        replaced[_METADATA] = metadata = ModuleType(_METADATA)
-        metadata.version = lambda name: version  # type: ignore[attr-defined]
+        replaced[_METADATA] = _metadata_of_paramiko(version)
     modules.update(replaced)
     try:
         import paramiko  # noqa: F401
@@ -32,6 +31,19 @@ def _import_without_unused() -> None:
     finally:
         for name in replaced:
             del modules[name]
+
+
+def _metadata_of_paramiko(version: str) -> ModuleType:
+    """What paramiko needs of `importlib.metadata`; for whoever asks more, the real one is imported after all."""
+
+    def version_of(name: str) -> str:
+        if name != "paramiko":
+            raise ImportError(name)
+        return version
+
+    metadata = ModuleType(_METADATA)
+    metadata.version = version_of  # type: ignore[attr-defined]
+    return metadata
 
 
 def _installed_version() -> str:

@@ -97,6 +97,7 @@ _RANK = re.compile(
 _BRACKETED_RANK = re.compile(r"[\[(]rank[ :=_-]{0,3}(\d{1,6})(?:/\d{1,6})?[\])]", re.I)
 """Behind the time and the level that a logger prints."""
 HEAD_CHARS = 120
+"""Of a line, in which it is looked for."""
 _SKIPPED = re.compile(
     r"overflow(?:[ _]cond)?['\"]?\s{0,4}[:=]\s{0,4}\[?\s{0,4}true"
     r"|skipped iterations:\s{0,8}[1-9]|is_skip:\s{0,4}\[?\s{0,4}true",

@@ -51,15 +51,16 @@ def device_ip_refused(
         closed.append(SUPER_POD_SEGMENT)
     for npu, interface in addresses.by_npu.items():
         if isinstance(interface, IPv4Interface):
-            usable = _usable_settings(conf.by_npu.get(npu, {}) if conf else {}, closed)
+            usable = _usable_settings(_interface(conf.by_npu.get(npu, {})) if conf else None, closed)
             yield from _reserved_segment_findings(npu, interface.ip, closed, "device IP", usable)
-            net = interface.network
-            if net.prefixlen < 31 and interface.ip in (net.network_address, net.broadcast_address):
-                template = (
-                    "NPU {npu} has the device IP {observed}, which is not a host address in {segment}; expected one"
-                )
+            if not _is_host_address(interface):
                 yield Finding(
-                    template, npu=npu, observed=interface.ip, segment=net, settings=ADDRESS_SETTINGS, **usable
+                    "NPU {npu} has the device IP {observed}, which is not a host address in {segment}; expected one",
+                    npu=npu,
+                    observed=interface.ip,
+                    segment=interface.network,
+                    settings=ADDRESS_SETTINGS,
+                    **usable,
                 )
     for npu, ip in sorted(wished.items()):
         live = addresses.by_npu.get(npu)
@@ -67,15 +68,14 @@ def device_ip_refused(
             remedy = "Correct the address in the file, which is applied at the next start."
             if live:
                 remedy = f"Correct the file, which is applied at the next start; the NPU has `address_{npu}={live.ip}`."
-            in_use = {"address": str(live.ip), "netmask": str(live.netmask)} if isinstance(live, IPv4Interface) else {}
-            usable = _usable_settings(in_use, closed)
+            usable = _usable_settings(live if isinstance(live, IPv4Interface) else None, closed)
             yield from _reserved_segment_findings(npu, ip, closed, "address in /etc/hccn.conf", usable, remedy)
 
 
 def _reserved_segment_findings(
     npu: int, ip: IPv4Address, closed: list[str], role: str, usable: Mapping[str, str], remedy: str = ""
 ) -> Iterator[Finding]:
-    segment = next((network for network in closed if ip in IPv4Network(network)), "")
+    segment = _reserved_segment(ip, closed)
     if segment:
         template = "NPU {npu} has {observed} as its {what}; expected one outside {segment}, which the driver reserves"
         yield Finding(
@@ -90,17 +90,28 @@ def _reserved_segment_findings(
         )
 
 
-def _usable_settings(settings: Mapping[str, str], closed: list[str]) -> dict[str, Any]:
-    """Address and netmask of these settings where they are complete and not reserved; else both empty: not known."""
-    try:
-        interface = IPv4Interface(f"{_address(settings)}/{settings.get('netmask', '')}")
-    except ValueError:
-        return {"address": "", "netmask": ""}
+def _reserved_segment(ip: IPv4Address, closed: list[str]) -> str:
+    """The one that holds the address; empty for none."""
+    return next((network for network in closed if ip in IPv4Network(network)), "")
+
+
+def _is_host_address(interface: IPv4Interface) -> bool:
     net = interface.network
-    edges = (net.network_address, net.broadcast_address) if net.prefixlen < 31 else ()
-    if interface.ip in edges or any(interface.ip in IPv4Network(network) for network in closed):
+    return net.prefixlen >= 31 or interface.ip not in (net.network_address, net.broadcast_address)
+
+
+def _usable_settings(interface: IPv4Interface | None, closed: list[str]) -> dict[str, Any]:
+    """Address and netmask for the command; both empty, which is not known, where the NPU may not have them either."""
+    if interface is None or not _is_host_address(interface) or _reserved_segment(interface.ip, closed):
         return {"address": "", "netmask": ""}
     return {"address": str(interface.ip), "netmask": str(interface.netmask)}
+
+
+def _interface(settings: Mapping[str, str]) -> IPv4Interface | None:
+    try:
+        return IPv4Interface(f"{_address(settings)}/{settings.get('netmask', '')}")
+    except ValueError:
+        return None
 
 
 def _address(settings: Mapping[str, str]) -> IPv4Address | None:

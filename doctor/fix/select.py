@@ -85,9 +85,10 @@ def choose_playbooks(
     by_host: dict[str, list[Treatment]] = {}
     untreated: list[Untreated] = []
     found = {outcome.check for outcome in report.outcomes if outcome.findings}
+    unfixed = found - _fixable_checks(playbooks, names)
     for check, finding, host in _requested_findings(report, playbooks, names):
         cause = finding.follows_from
-        if cause in found and check not in names and not _is_fixed_here(cause, playbooks, names):
+        if cause in unfixed and check not in names:  # else it would be adapted to the fault
             untreated.append(Untreated(host, check, f"it follows from {cause}, which is to be fixed first", "none"))
             continue
         treating = [
@@ -111,12 +112,10 @@ def choose_playbooks(
     return PlaybookChoice(by_host, tuple(dict.fromkeys([*untreated, *_not_evaluated(report)])))
 
 
-def _is_fixed_here(cause: str, playbooks: Iterable[Playbook], names: Collection[str]) -> bool:
-    """Whether a plan may fix this check: else what follows from it would be adapted to the fault."""
-    return any(
-        cause in playbook.treats and not playbook.manual and (not playbook.explicit or playbook.name in names)
-        for playbook in playbooks
-    )
+def _fixable_checks(playbooks: Iterable[Playbook], names: Collection[str]) -> set[str]:
+    """The checks that a plan may fix."""
+    applied = (one for one in playbooks if not one.manual and (not one.explicit or one.name in names))
+    return {check for playbook in applied for check in playbook.treats}
 
 
 def _requested_findings(

@@ -58,8 +58,7 @@ def render(
     if not brief:
         lines += [f"net     {line}" for line in page.net]
         lines += _smoke(page.smoke, "watch" if page.watched else "smoke")
-    displayed = "\n".join(lines)
-    unfilled = [] if brief else [mark for mark in page.summary.unfilled if mark in displayed]
+    unfilled = [] if brief else page.summary.unfilled_in("\n".join(lines))
     lines += _summary_lines(page.summary, terminal.colour, unfilled)
     text = "\n".join(lines) + "\n"
     return text if terminal.unicode else without_signs(text)

@@ -118,9 +118,7 @@ class _TextLayout:
             yield Text()
         yield from self.net(page.net)
         yield from self.smoke(page.smoke, page.smoke_title)
-        yield from self.summary(
-            page.summary, bool(findings), [mark for mark in page.summary.unfilled if mark in displayed]
-        )
+        yield from self.summary(page.summary, bool(findings), page.summary.unfilled_in(displayed))
 
     def brief(self, page: ReportPage) -> Iterator[Text]:
         """The table, and what is unknown; the last lines."""

@@ -41,6 +41,10 @@ class SummaryLines(msgspec.Struct, frozen=True):
     """The status whose sign and colour the verdict has."""
     verdict: str
 
+    def unfilled_in(self, displayed: str) -> list[str]:
+        """The marks that stand in what is displayed, which may be less than all commands."""
+        return [mark for mark in self.unfilled if mark in displayed]
+
 
 def summary_lines(
     report: Report,

@@ -21,8 +21,9 @@ def device_unreachable(pings: PerHost[DevicePings], addresses: PerHost[DeviceAdd
     first collective until a timeout of minutes (EI0006), and the message names the ranks that waited, not the cause.
 
     ## What to do
-    Check the NPU that is named: `hccn_tool -i {npu} -link -g`, `-ip -g`, `-gateway -g`, `-net_health -g`; then at
-    the switch port that `hccn_tool -i {npu} -lldp -g` names, its VLAN and its MTU.
+    Check the NPU that is named: `hccn_tool -i {npu} -link -g`, `hccn_tool -i {npu} -ip -g`, `hccn_tool -i {npu}
+    -gateway -g`, `hccn_tool -i {npu} -net_health -g`; then at the switch port that `hccn_tool -i {npu} -lldp -g` names,
+    its VLAN and its MTU.
     Try again from {first}: `hccn_tool -i {npu} -ping -g address {address}`.
 
     ## Source

@@ -15,9 +15,9 @@ def ub_port_down(ports: PerHost[UbPorts]) -> Iterator[Finding]:
     or not at all, and every collective is as slow as that NPU.
 
     ## What to do
-    On {host}: `hccn_tool -g -port_info -i {npu} -u DIE -p PORT` and `-g -link_stat` with the same options (when it went
-    down); then check the cable or backplane of the port and its far end. A port that was taken down by hand comes back
-    with `hccn_tool -s -link`.
+    On {host}: `hccn_tool -g -port_info -i {npu} -u DIE -p PORT` and `hccn_tool -g -link_stat -i {npu} -u DIE -p PORT`
+    (when it went down); then check the cable or backplane of the port and its far end. A port that was taken down by
+    hand comes back with `hccn_tool -s -link`.
 
     ## Source
     `hccn_tool -g -dev_info`, column Link Status (Ascend 950 HCCN Tool, Querying the NPU Device Information). Which

@@ -51,9 +51,8 @@ RUN_ON_NPUS = {"hccl-rootinfo-stale": "mv {path} {path}.old"}
 """The same on a host with emulated NPUs."""
 NOT_RUN = {
     "devices: the playbooks run such commands on emulated ones (tests/playbooks/test_remedies.py)": """
-        hccn_tool npu-smi ascend-dmi nvidia-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for -link
-        msnpureport -lldp -ip -optical -g
-        -gateway -net_health -netdetect enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
+        hccn_tool npu-smi ascend-dmi nvidia-smi nvidia-imex-ctl dcgmi gpud curl modprobe lsmod dkms for
+        msnpureport enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
         ethtool rdma ibstat ibv_devinfo mlxlink mlxconfig mlnx_qos cma_roce_tos""",
     "containers: there is none on a test host": """
         docker --net --add-host --shm-size --ipc --pids --device kubectl "default medium: nsenter -v useradd""",
@@ -89,6 +88,11 @@ def test_every_printed_command_is_run_or_listed() -> None:
         for command in map(bare, commands):
             listed = any(command.startswith(tuple(words.split())) for words in NOT_RUN.values())
             assert command in ours or listed, f"{name}: {command}"
+
+
+def test_no_command_is_half_a_command() -> None:
+    """`-gateway -g` behind `hccn_tool -i 3 -ip -g` is nothing that can be pasted."""
+    assert [(name, one) for name, commands in PAGES.items() for one in commands if re.match(r"-[a-z]", one)] == []
 
 
 def test_what_is_run_is_what_is_printed() -> None:

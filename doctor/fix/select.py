@@ -114,8 +114,12 @@ def choose_playbooks(
 
 def _fixable_checks(playbooks: Iterable[Playbook], names: Collection[str]) -> set[str]:
     """The checks that a plan may fix."""
-    applied = (one for one in playbooks if not one.manual and (not one.explicit or one.name in names))
-    return {check for playbook in applied for check in playbook.treats}
+    return {
+        check
+        for playbook in playbooks
+        if not playbook.manual and (not playbook.explicit or playbook.name in names)
+        for check in playbook.treats
+    }
 
 
 def _requested_findings(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 
 import msgspec
 
@@ -42,7 +42,7 @@ def new_marker() -> str:
     >>> len(new_marker())
     23
     """
-    return "doctor-" + secrets.token_hex(8)
+    return "doctor-" + os.urandom(8).hex()
 
 
 def frame_end(marker: str) -> bytes:

@@ -69,3 +69,9 @@ def test_a_tool_ends_with_code_and_both_outputs() -> None:
 def test_a_tool_that_is_late_is_ended() -> None:
     with pytest.raises(OSError, match="no answer in 0"):
         run_tool(["/bin/sleep", "1000"], {}, 0.2)
+
+
+def test_a_byte_that_is_not_utf_8_is_replaced() -> None:
+    assert json.loads(to_json({"a\udcff": ["b\udcfe\ud800", "\U0001f600 \\udcff"]})) == {
+        "a?": ["b??", "\U0001f600 \\udcff"]
+    }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,11 +16,12 @@ from doctor.remote.request import framed_record, marked_text, new_marker
 from doctor.remote.runtime.framing import frame, marked_line
 from doctor.remote.runtime.lines import LineBuffer
 from doctor.remote.runtime.streams import BoundedOutput
+from doctor.remote.runtime.strict_json import strict_json
 from tests.test_collector import PYTHONS
 
 RUNTIME = [
     f"doctor.remote.runtime.{name}"
-    for name in ("signals", "processes", "parent_death", "environment", "streams", "lines", "framing")
+    for name in ("signals", "processes", "parent_death", "environment", "streams", "lines", "framing", "strict_json")
 ]
 
 CHECKS = """
@@ -170,3 +173,12 @@ def test_a_line_of_anybody_else_is_none() -> None:
     assert marked_text(marked_line(b"M", b"{}").rstrip(), b"M") == b"{}"
     assert marked_text(b"M2 {}", b"M") is None
     assert marked_text(b" M {}", b"M") is None
+
+
+def test_json_without_halves_of_surrogate_pairs():
+    text = {"name": "a\udcff\ud800b", "smile": "\U0001f600", "backslash": "\\udcff", "number": 1.5}
+    data = json.dumps(text).encode("ascii")
+    with pytest.raises(msgspec.DecodeError):
+        msgspec.json.decode(data)
+    assert msgspec.json.decode(strict_json(data)) == {**text, "name": "a??b"}
+    assert strict_json(b'{"a": [1, 2]}') == b'{"a": [1, 2]}'

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import msgspec
@@ -117,6 +119,26 @@ def test_what_hccl_s_heartbeat_says_in_the_logs_of_a_rank(tmp_path: Path, place:
         assert cause.places == (("127.10.0.2", 2),) and not cause.may_pass
     finally:
         process.communicate(b"\n")
+
+
+def test_a_log_whose_name_is_not_utf_8_does_not_damage_the_answer(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/\xff\xfe"
+    os.mkdir(folder)
+    job = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
+    program = "import sys; print('[HeartbeatAbnormal]', flush=True); sys.stdin.read()"
+    with (
+        open(folder + b"/out.log", "wb") as log,
+        subprocess.Popen(
+            [sys.executable, "-c", program], env={**os.environ, **job}, stdin=subprocess.PIPE, stdout=log
+        ) as process,
+    ):
+        while not os.path.getsize(log.fileno()):
+            time.sleep(0.01)
+        command = [sys.executable, "-m", "doctor", "watch", "--attach", "--json", "--interval", "1", "--py-spy", "off"]
+        done = subprocess.run([*command, "--pid", str(process.pid)], capture_output=True, text=True, timeout=60)
+        process.kill()
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["exit"] == done.returncode
 
 
 def test_without_a_recorder_nothing_is_said() -> None:

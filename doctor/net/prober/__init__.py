@@ -15,6 +15,7 @@ MODULES = (
     "doctor.remote.runtime.signals",
     "doctor.remote.runtime.lines",
     "doctor.remote.runtime.framing",
+    "doctor.remote.runtime.strict_json",
     "doctor.remote.runtime.environment",
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.network",

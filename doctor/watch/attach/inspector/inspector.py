@@ -10,6 +10,7 @@ import zlib
 from doctor.remote.runtime.framing import marked_line
 from doctor.remote.runtime.signals import on_termination
 from doctor.remote.runtime.streams import write_all
+from doctor.remote.runtime.strict_json import strict_json
 from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
 from doctor.smoke.programs.agent.procfs import process_status
@@ -127,6 +128,6 @@ def main(request, program):
         "ptrace_scope": ptrace_scope(),
         "not_found": [pid for pid in request["pids"] if pid not in pids],
     }
-    data = base64.b64encode(zlib.compress(json.dumps(record).encode("ascii"), 6))
+    data = base64.b64encode(zlib.compress(strict_json(json.dumps(record).encode("ascii")), 6))
     write_all(1, marked_line(request["marker"].encode("ascii"), data))
     os._exit(0)

@@ -147,6 +147,12 @@ class KernelMessages:
         except OSError:
             self.file = None
 
+    def close(self):
+        """There will be no more of them."""
+        if self.file is not None:
+            os.close(self.file)
+            self.file = None
+
     def oom_line(self, pid):
         """The line that says that this process was killed for memory, or nothing."""
         for _ in range(10000 if self.file is not None else 0):

@@ -42,6 +42,22 @@ def die_with_agent(agent: int) -> None:
         os._exit(0)
 
 
+def take_turns_on_cpus(rank_count: int) -> None:
+    """Where a host's ranks have too few CPUs for themselves and gloo's threads, none interrupts another by waking up.
+
+    gloo's thread serves a connection only while the rank's own thread is not in it, and asks again without a pause
+    (gloo/transport/tcp/pair.cc, ``Pair::handleEvents``). A rank that is interrupted in the middle of a message
+    therefore keeps its host's CPUs busy until it goes on: with eight ranks on two CPUs for half of a collective.
+    sched(7), "SCHED_BATCH": "the scheduler will apply a small scheduling penalty with respect to wakeup behavior".
+    Every user may choose it, and the share of the CPUs is the same. A policy that the job has set is left alone.
+
+    ``rank_count``: the ranks of this host.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # no such policy, or a sandbox that forbids the call
+        if 2 * rank_count > len(os.sched_getaffinity(0)) and os.sched_getscheduler(0) == os.SCHED_OTHER:
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
 def cpu_binding() -> dict[str, str]:
     """``cpus``: those on which the calling thread may run; ``permitted``: those on which its control group lets it run.
 

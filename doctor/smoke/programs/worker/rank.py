@@ -18,7 +18,7 @@ from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 from doctor.smoke.programs.worker.libraries import numpy, torch
-from doctor.smoke.programs.worker.processes import cpu_binding
+from doctor.smoke.programs.worker.processes import cpu_binding, take_turns_on_cpus
 from doctor.smoke.programs.worker.rendezvous import init_process_group
 
 ERROR_STATUS = 13
@@ -49,6 +49,7 @@ def run_rank(orders: dict[str, Any], rank: int, events: EventWriter, recorder: F
     events.emit("bound", **cpu_binding())
     if plan["backend"] == "gloo":
         torch.set_num_threads(1)
+        take_turns_on_cpus([place["host"] for place in plan["places"]].count(plan["places"][rank]["host"]))
     started = time.monotonic()
     device, identity, synchronize = select_device(plan, rank)
     events.emit("stage", stage="start", seconds=round(time.monotonic() - started, 3))

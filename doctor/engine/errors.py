@@ -25,6 +25,14 @@ class UsageError(CommandError):
         super().__init__(text, 2)
 
 
+def require_utf_8(option: str, value: str) -> None:
+    """Raises: UsageError (exit code 2) when ``value`` has bytes that are not, so that it cannot be sent to a host."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise UsageError(f"{option} {value!r}: expected UTF-8") from None
+
+
 def require_one_of(option: str, value: str, choices: tuple[str, ...]) -> None:
     """Raises: UsageError (exit code 2) when ``value`` is not among ``choices``."""
     if value not in choices:

@@ -80,18 +80,31 @@ def _command() -> None:
 
         complete.run()
     elif not run_fast_path(arguments):
-        from doctor.cli.app import COMPLETION_OPTIONS, application
-        from doctor.cli.launch_source import take_launch_line
+        if arguments[:1] != ["smoke"]:
+            _parse_and_run(arguments)
+            return
+        from doctor.smoke.run.early_start import end_early, start_early
 
-        argv = take_launch_line(arguments)
-        # A completion script is for the command `doctor`, also when `python -m doctor` prints it.
-        prog_name = "doctor" if set(COMPLETION_OPTIONS).intersection(argv) else None
-        if is_english():
-            application(argv)(argv, prog_name=prog_name)
-        else:
-            from doctor.cli.localized_errors import run
+        start_early(arguments[1:], os.environ)
+        try:
+            _parse_and_run(arguments)
+        finally:
+            end_early()
 
-            run(application(argv), argv, prog_name)
+
+def _parse_and_run(arguments: list[str]) -> None:
+    from doctor.cli.app import COMPLETION_OPTIONS, application
+    from doctor.cli.launch_source import take_launch_line
+
+    argv = take_launch_line(arguments)
+    # A completion script is for the command `doctor`, also when `python -m doctor` prints it.
+    prog_name = "doctor" if set(COMPLETION_OPTIONS).intersection(argv) else None
+    if is_english():
+        application(argv)(argv, prog_name=prog_name)
+    else:
+        from doctor.cli.localized_errors import run
+
+        run(application(argv), argv, prog_name)
 
 
 def run_guarded(run: Callable[[], None]) -> None:

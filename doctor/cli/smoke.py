@@ -25,7 +25,7 @@ from doctor.cli.launch_source import SourceOptions, job_of_launch, with_hosts_of
 from doctor.cli.output_options import NoHistoryOption, OutputOptions, history_options
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import device_numbers, expand_option_groups
-from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.errors import InputError, UsageError, require_one_of, require_utf_8
 from doctor.job.variables import communication
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks, print_warning
@@ -114,12 +114,18 @@ def command(
     from doctor.transport.open import open_transport
 
     # With the run's own checks alone, the hosts' agents start while the rest is loaded.
-    transport = open_transport(fleet.local, connection.transport, ssh, fleet.hosts) if smoke_checks_only else None
-    if transport:
+    transport = None
+    if smoke_checks_only:
         from doctor.smoke.run.connect import start_agents
+        from doctor.smoke.run.early_start import take_early
 
-        slots = {host: fleet.slots.get(host, 0) for host in fleet.hosts}
-        agents = start_agents(slots, transport, smoke_options.master_port, local=fleet.local)
+        slots, port = {host: fleet.slots.get(host, 0) for host in fleet.hosts}, smoke_options.master_port
+        early = take_early(slots, fleet.local, port)
+        if early:
+            agents, transport = early
+        else:
+            transport = open_transport(fleet.local, connection.transport, ssh, fleet.hosts)
+            agents = start_agents(slots, transport, port, local=fleet.local)
     from doctor.report.layout.progress_line import ProgressLine
     from doctor.session.examine import ExamineOptions, examine, examine_smoke
 
@@ -201,6 +207,9 @@ def parse_smoke_options(
 
     require_one_of("--backend", training.backend, BACKENDS)
     require_one_of("--env", training.env, ENVIRONMENTS)
+    sent = {"--python": job.python, "--interface": training.interface, "--master-addr": job.master_addr}
+    for option, value in sent.items():
+        require_utf_8(option, value)
     try:
         for text in training.layout:
             read_layout(text)

@@ -134,11 +134,21 @@ class MeetingPoint(msgspec.Struct, frozen=True):
     port: int = 0
 
 
+class ExpectedRanks(msgspec.Struct, frozen=True):
+    """Ranks on CPUs that a run will probably start: their interpreter can import torch before the order comes."""
+
+    mine: tuple[int, ...]
+    plan: dict[str, Any]
+    """What of the plan decides the environment of the ranks."""
+    python: str
+
+
 class AgentRequest(msgspec.Struct, frozen=True):
     """The first line to an agent: what marks its lines, and the `Prepare` that needs no order."""
 
     marker: str
     prepare: MeetingPoint
+    expected: ExpectedRanks | None = None
 
 
 class AgentOrder(msgspec.Struct, frozen=True, tag_field="do"):

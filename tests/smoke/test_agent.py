@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import mmap
 import os
 import re
@@ -105,13 +106,24 @@ def test_a_login_shell_may_say_what_it_likes() -> None:
 
 
 def test_lines_are_what_the_controller_expects(client: Client) -> None:
-    import json
-
     running(client)
     client.tell("end")
     client.until("bye")
     for line in client.heard:
         parse_message(json.dumps(line).encode())
+
+
+def test_bytes_that_are_not_utf_8_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In what the host itself says, and in what a rank does; other letters stay."""
+    monkeypatch.setenv("NCCL_X", os.fsdecode(b"a\xff\xfe \xf0\x9f\x98\x80"))
+    with Client() as client:
+        assert client.until("hello")["variables"] == {"NCCL_X": "a?? \U0001f600"}
+        client.start(
+            "def live(rank, box, say, orders):\n    raise OSError(os.fsdecode(b'no file /x\\xff') + '\\ud800')\n", 1
+        )
+        assert client.until("event", ev="error")["text"] == "no file /x??"
+        for line in client.heard:
+            parse_message(json.dumps(line).encode())
 
 
 def test_a_snapshot_of_a_rank_in_a_collective(client: Client) -> None:

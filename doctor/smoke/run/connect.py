@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 
 from doctor.remote.request import new_marker
+from doctor.smoke.protocol import ExpectedRanks
 from doctor.smoke.run.bootstrap import agent_request
 from doctor.smoke.run.channels import AgentEndpoint, Channels, Connect
 from doctor.transport import RemoteSession, Transport
@@ -25,32 +26,46 @@ class AgentSession:
 
 
 def start_agents(
-    hosts: Mapping[str, int], transport: Transport, port: int = 0, *, local: bool = False, within: tuple[str, ...] = ()
+    hosts: Mapping[str, int],
+    transport: Transport,
+    port: int = 0,
+    *,
+    local: bool = False,
+    within: tuple[str, ...] = (),
+    expected: ExpectedRanks | None = None,
 ) -> AgentSession:
     """Starts an agent on each of these hosts (name -> slots, 0 where the inventory has none).
 
-    ``port``: the rendezvous port of the ranks; 0 leaves it to the first host. Never waits, and never raises for a host.
+    ``port``: the rendezvous port of the ranks; 0 leaves it to the first host. ``expected``: what every host will
+    probably be ordered to start. Never waits, and never raises for a host.
     """
     mark = new_marker()
     endpoints = {
         host: AgentEndpoint(
-            host, _connector(transport, host, mark, not number, port, sys.executable if local else "", within)
+            host, _connector(transport, host, mark, not number, port, sys.executable if local else "", within, expected)
         )
         for number, host in enumerate(hosts)
     }
-    return AgentSession(endpoints, mark, hosts, _python() if local else "", local)
+    return AgentSession(endpoints, mark, hosts, own_python() if local else "", local)
 
 
-def _python() -> str:
+def own_python() -> str:
     """Our own interpreter, if the job's torch is in it; empty: what the agent finds."""
     return sys.executable if find_spec("torch") else ""
 
 
 def _connector(
-    transport: Transport, host: str, mark: str, listen: bool, port: int, python: str, within: tuple[str, ...]
+    transport: Transport,
+    host: str,
+    mark: str,
+    listen: bool,
+    port: int,
+    python: str,
+    within: tuple[str, ...],
+    expected: ExpectedRanks | None,
 ) -> Connect:
     def talk() -> RemoteSession:
-        request = agent_request(mark, listen, port, within, python)
+        request = agent_request(mark, listen, port, within, python, expected)
         conversation = transport.open_session(host, request.command)
         conversation.send(request.stdin)
         return conversation

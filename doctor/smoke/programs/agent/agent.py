@@ -12,7 +12,8 @@ from doctor.remote.runtime.parent_death import become_reaper
 from doctor.remote.runtime.signals import on_termination
 from doctor.smoke.programs.agent.cleanup import Descendants
 from doctor.smoke.programs.agent.controller import ControllerLine
-from doctor.smoke.programs.agent.interpreters import interpreter_argv, job_variables, rank_environment, unnamed_file
+from doctor.smoke.programs.agent.early_interpreter import EarlyInterpreter, InheritedFiles
+from doctor.smoke.programs.agent.interpreters import interpreter_argv, job_variables, rank_environment
 from doctor.smoke.programs.agent.network import (
     interface_addresses,
     interface_speeds,
@@ -50,6 +51,7 @@ class Agent:
         self.deadline = time.monotonic() + request.get("seconds", 3600)
         self.store = None  # the socket that the ranks will meet at
         self.stacks = {}  # rank -> fd
+        self.early = None  # the interpreter that was started before the order to start came
         self.ending = False
 
     # -- the loop
@@ -117,27 +119,58 @@ class Agent:
         """Starts the interpreter that becomes the ranks ("fork"), or one for each of them ("exec")."""
         if seconds:
             self.deadline = time.monotonic() + seconds
-        recorders = unnamed_file("box", PAGE_SIZE * len(mine))
-        memory = mmap.mmap(recorders, PAGE_SIZE * len(mine))
+        argv, environ = interpreter_argv(python), rank_environment(plan, master, self.mark, peer)
+        early = self.take_early(mine if start == "fork" and hosts_store else None, argv, environ)
+        files = early.files if early else InheritedFiles(mine, self.watcher)
+        memory = mmap.mmap(files.recorders, PAGE_SIZE * len(mine))
         monitors = [RankMonitor(rank, memory, PAGE_SIZE * index) for index, rank in enumerate(mine)]
         self.watcher.has_peers = len(set(place["host"] for place in plan["places"])) > 1
         self.watcher.monitors = dict((monitor.rank, monitor) for monitor in monitors)
-        self.stacks = dict((rank, unnamed_file("stacks", 0)) for rank in mine)
+        self.stacks = files.stacks
         orders = {
-            "plan": plan, "box": recorders, "index": dict((rank, index) for index, rank in enumerate(mine)),
-            "start": start, "master": master, "stacks": self.stacks, "agent": os.getpid(),
+            "plan": plan, "box": files.recorders, "index": dict((rank, index) for index, rank in enumerate(mine)),
+            "start": start, "master": master, "stacks": files.stacks, "agent": os.getpid(), "events": files.events,
         }  # fmt: skip
-        orders["events"], errors = self.watcher.open_pipes(mine)
-        argv, environ = interpreter_argv(python), rank_environment(plan, master, self.mark, peer)
         for ranks in [mine] if start == "fork" else [[rank] for rank in mine]:
-            group = dict(orders, mine=ranks, errors=dict((rank, errors[rank]) for rank in ranks))
+            group = dict(orders, mine=ranks, errors=dict((rank, files.errors[rank]) for rank in ranks))
             group["hosts_store"] = hosts_store and (start == "fork" or 0 in ranks)
-            group["store"] = self.store.fileno() if self.store and group["hosts_store"] else -1
-            self.watcher.start(argv, environ, group, worker.encode("utf-8"), None if start == "fork" else ranks)
-        for fd in [orders["events"]] + list(errors.values()):
-            os.close(fd)
+            store = [self.store.fileno()] if self.store and group["hosts_store"] else []
+            group["store"] = store[0] if store else -1
+            if early:
+                stdin = early.stdin
+            else:
+                inherited = files.of(ranks) + store
+                _, stdin = self.watcher.start(argv, environ, inherited, None if start == "fork" else ranks)
+            self.watcher.give_orders(stdin, group, worker.encode("utf-8"))
+        files.close_written()
         if self.store:
             self.store.close()
+
+    def expect(self, mine, plan, python=""):
+        """Starts the interpreter of ranks that will probably be ordered, so that it imports torch in the meantime.
+
+        Not on a host with accelerators, which the ranks would be ordered to use. What fails here will fail again where
+        it is ordered, and is reported then.
+        """
+        if not self.store or any(accelerators().values()):
+            return
+        argv, environ = interpreter_argv(python), rank_environment(plan, ["", 0], self.mark)
+        try:
+            files = InheritedFiles(mine, self.watcher)
+            inherited = files.of(mine) + [self.store.fileno()]
+            pid, stdin = self.watcher.start(argv, environ, inherited, None, early=True)
+        except OSError:
+            self.watcher.close()
+            return
+        self.early = EarlyInterpreter(pid, stdin, files, mine, argv, environ)
+
+    def take_early(self, mine, argv, environ):
+        """The interpreter that was started early, if it is what is ordered now and still there. Else it is ended."""
+        early, self.early = self.early, None
+        if early and not (early.is_for(mine, argv, environ) and early.is_running()):
+            early.end(self.watcher)
+            early = None
+        return early
 
     def stay(self):
         """The controller is still there."""
@@ -210,6 +243,8 @@ def main(request, _program=b"", agent_class=Agent):
     if "prepare" in request:
         agent.prepare(**request["prepare"])
     become_reaper()
+    if request.get("expected"):
+        agent.expect(**request["expected"])
     try:
         agent.run()
     except Exception as error:

@@ -7,6 +7,7 @@ import time
 
 from doctor.remote.runtime.framing import marked_line
 from doctor.remote.runtime.lines import LineBuffer
+from doctor.remote.runtime.strict_json import strict_json
 
 BACKLOG = 4 << 20  # bytes that may wait for the controller before ranks are not reported
 
@@ -29,7 +30,7 @@ class ControllerLine:
         self.send_json(json.dumps(message, separators=(",", ":")).encode("ascii"))
 
     def send_json(self, data):
-        self.queue += marked_line(self.marker, data)
+        self.queue += marked_line(self.marker, strict_json(data))
         if len(self.queue) > 16 * BACKLOG:
             self.on_lost()
         self.push()

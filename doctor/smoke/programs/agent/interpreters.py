@@ -12,24 +12,37 @@ from doctor.smoke.programs.agent.network import interface_to, interface_with
 
 JOB_VARIABLE = re.compile(r"(NCCL|GLOO|HCCL|TP|TORCH_NCCL|TORCH_HCCL|TORCH_DISTRIBUTED|TORCH_GLOO)_[A-Z0-9_]+$")
 """Variables by which a job sets how its ranks communicate."""
-BOOT = "import gc,sys;gc.disable();exec(compile(sys.stdin.buffer.read(int(sys.argv[1])),'worker.py','exec'));main()"
+# What interpreters are started with is one line: conda run refuses an argument of several.
+BOOT = (
+    "import gc,sys;gc.disable();%sf=sys.stdin.buffer;exec(compile(f.read(int(f.readline())),'worker.py','exec'));main()"
+)
+EARLY_IMPORT = "exec(%r);" % (
+    "import time,warnings\nbegan,failure=time.monotonic(),None\nwarnings.filterwarnings('ignore')\n"
+    "try:\n import torch.distributed\nexcept BaseException as error:\n failure=error\n"
+    "early_import=time.monotonic()-began,failure"
+)
+"""Leaves `early_import`, which the worker takes for its own import: the seconds, and the error or None."""
 
 
-def start_interpreter(argv, environ, orders, worker):
-    """Starts one interpreter: (pid, the end of its stdin, the end of its output, what is to be written to its stdin).
+def start_interpreter(argv, environ, inherited, early=False):
+    """Starts one interpreter, which inherits these files: (pid, the end of its stdin, the end of its output).
 
-    Its stdin stays open as long as we live.
+    It waits for what `worker_input` makes on its stdin, which stays open as long as we live; with `early` it imports
+    torch before.
     """
     stdin, output = os.pipe(), os.pipe()
-    argv = argv + ["-c", BOOT, str(len(worker))]
-    inherited = [orders["box"], orders["events"]] + list(orders["stacks"].values()) + list(orders["errors"].values())
-    inherited += [orders["store"]] if orders["store"] >= 0 else []
+    argv = argv + ["-c", BOOT % (EARLY_IMPORT if early else "")]
     parent = os.getpid()
     pid = fork_child(lambda: run_interpreter(parent, argv, environ, inherited), stdin[0], output[1], output[1])
     os.close(stdin[0])
     os.close(output[1])
     os.set_blocking(stdin[1], False)
-    return pid, stdin[1], output[0], worker + json.dumps(orders).encode("ascii") + b"\n"
+    return pid, stdin[1], output[0]
+
+
+def worker_input(worker, orders):
+    """What an interpreter reads: the worker's text, and its orders."""
+    return b"%d\n" % len(worker) + worker + json.dumps(orders).encode("ascii") + b"\n"
 
 
 def run_interpreter(parent, argv, environ, inherited):

@@ -7,7 +7,7 @@ import time
 
 from doctor.remote.runtime.lines import LineBuffer
 from doctor.smoke.programs.agent.controller import BACKLOG
-from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe
+from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe, worker_input
 from doctor.smoke.programs.agent.kernel import KernelMessages, Limits, process_limits
 from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
 from doctor.smoke.programs.agent.pressure import Pressure
@@ -64,15 +64,28 @@ class RankWatcher:
             self.start_reading(reader)
         return events, errors
 
-    def start(self, argv, environ, orders, worker, ranks):
-        """One interpreter; `ranks`: its own, None for the one process of all ranks."""
-        pid, stdin, output, data = start_interpreter(argv, environ, orders, worker)
+    def start(self, argv, environ, inherited, ranks, early=False):
+        """One interpreter; `ranks`: its own, None for the one process of all ranks. Returns (pid, its stdin)."""
+        pid, stdin, output = start_interpreter(argv, environ, inherited, early)
         self.outputs[output] = -1 if ranks is None else ranks[0]
         self.start_reading(output)
         self.ranks_by_pid[pid] = ranks
         self.descendants.sessions.add(pid)
-        self.stdin_data[stdin] = data
+        return pid, stdin
+
+    def give_orders(self, stdin, orders, worker):
+        """To an interpreter that was started; they are written as fast as it reads."""
+        self.stdin_data[stdin] = worker_input(worker, orders)
         self.poll.register(stdin, select.POLLOUT)
+
+    def close(self):
+        """What `open_pipes` opened, and what interpreters print: there will be others."""
+        for fd in list(self.outputs) + [self.events] * (self.events is not None):
+            self.stop_reading(fd)
+        self.outputs.clear()
+        if self.log:
+            self.log.close()
+        self.events, self.tail = None, b""
 
     def handle(self, fd):
         if fd == self.events:

@@ -52,8 +52,11 @@ def load_libraries(orders: dict[str, Any], events: EventWriter) -> None:
     """
     global torch, dist, numpy
     warnings.filterwarnings("ignore")
-    started, backend = time.monotonic(), orders["plan"]["backend"]
+    early_seconds, early_error = globals().get("early_import", (0.0, None))  # of the boot line
+    started, backend = time.monotonic() - early_seconds, orders["plan"]["backend"]
     try:
+        if early_error:
+            raise early_error
         import torch
     except ModuleNotFoundError as error:
         if error.name == "torch" and importlib.util.find_spec("mindspore"):

@@ -15,12 +15,12 @@ def met(
     links: Mapping[tuple[int, int], float] | None = None,
     alone: bool = True,
 ) -> list[PairTimes]:
-    """Everybody with everybody; ``slow``: times, of an end; ``links``: of a pair, which is measured again ``alone``."""
+    """Everybody with everybody; ``slow``: times, of an end; ``links``: of a pair. Slow ones again, where ``alone``."""
     noise, events, ranks = random.Random(1), [], sorted(ends)
     factors = slow or {}
     for number, (low, high) in enumerate((a, b) for a in ranks for b in ranks if a < b):
         times = max(factors.get(low, 1.0), factors.get(high, 1.0)) * (links or {}).get((low, high), 1.0)
-        for again in (False, True) if alone and (low, high) in (links or {}) else (False,):
+        for again in (False, True) if alone and times > 1 else (False,):
             seconds = tuple(0.002 * times * noise.lognormvariate(0, 0.03) for _ in range(6 if again else 3))
             events += [
                 PairTimes(low, high, number, 1 << 20, seconds, again),
@@ -43,6 +43,12 @@ def test_a_host_that_is_slow_with_everybody() -> None:
     assert finding.values["slow"] == finding.values["tried"] == 5
     assert str(finding).startswith("exchanges of 1.05 MB with w3 (rank 4) take ")
     assert "ethtool" in page(NAME, finding)
+
+
+def test_a_host_that_was_not_measured_again_is_not_named() -> None:
+    """The run ended before: what slowed it may have been over a moment later."""
+    run = ran(12, 6)
+    assert not found(NAME, run, pairs(run, met(range(0, 12, 2), {4: 3.0}, alone=False)))
 
 
 def test_two_slow_hosts_of_six() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from itertools import combinations
+from random import Random
 
 import pytest
 
+from doctor.smoke.speed.link_speeds import Exchange, compare_pairs
 from tests.smoke.ranks import Ranks, worker
 
 pytestmark = pytest.mark.torch
@@ -58,6 +60,98 @@ def test_a_slow_pair_is_measured_again_alone() -> None:
         assert len(event["seconds"]) == (6 if event["confirm"] else 5)
         if {event["rank"], event["peer"]} == {1, 3}:
             assert min(event["seconds"]) > 0.1
+
+
+SLOW_HOST = """
+CONFIRM_AT = (0.0, 0.6, 3.0)
+_plain_measure = measure_pair
+_attempt = [0]
+
+def measure_pair(ctx, pair, number, nbytes, attempt=0, control=False):
+    _attempt[0] = attempt
+    return _plain_measure(ctx, pair, number, nbytes, attempt, control)
+
+class TracedComm(TracedComm):
+    def exchange(self, out, tensor, peer):
+        if 1 in (self.rank, peer) and _attempt[0] < {quiet}:
+            time.sleep(0.02)
+        super().exchange(out, tensor, peer)
+"""
+
+
+def verdict(ranks: Ranks) -> tuple[set[int], set[tuple[int, int]]]:
+    """Slow hosts, by their rank, and slow links, as the controller reads the ranks' events."""
+    exchanges = [
+        Exchange(
+            (min(event["rank"], event["peer"]), max(event["rank"], event["peer"])),
+            tuple(event["seconds"]),
+            event["confirm"],
+            event["control"],
+            event["attempt"],
+        )
+        for event in ranks.of("pair")
+    ]
+    links = compare_pairs(exchanges)
+    return {outlier.ends[0] for outlier in links.ends}, {
+        (low, high) for link in links.links for low, high in [link.ends]
+    }
+
+
+@pytest.mark.parametrize("quiet", [1, 2, 3, 9])
+def test_a_slow_host_is_measured_again_at_three_times(quiet: int) -> None:
+    """``quiet``: the confirmation by which what kept it busy is over; it is slow only where that is none of them."""
+    ranks = Ranks(4, ["pairs"], SLOW_HOST.format(quiet=quiet), max_bytes=1 << 16, hosts="abcd")
+    of_the_host = [event for event in ranks.of("pair", control=False) if 1 in (event["rank"], event["peer"])]
+    assert all(min(event["seconds"]) > 0.02 for event in of_the_host if event["attempt"] < quiet)
+    attempts = {event["attempt"] for event in of_the_host}
+    assert attempts >= set(range(min(quiet, 3) + 1))
+    slow_hosts, slow_links = verdict(ranks)
+    assert slow_links == set()
+    assert slow_hosts == ({1} if quiet == 9 else set())
+
+
+def test_all_pairs_of_a_host_that_is_a_little_slow_are_measured_again() -> None:
+    """Half of what makes a single pair suspected: only together they stand out."""
+    schedule = list(worker()["round_robin"](4))
+    times = {
+        rank: [1.25 if 2 in pair else 1.0 for pairs in schedule for pair in pairs if rank in pair] for rank in range(4)
+    }
+    assert {pair for pair, _ in worker()["slow_pairs"](schedule, times)} == {(0, 2), (1, 2), (2, 3)}
+    alike = {rank: [1.0 + rank / 100] * 3 for rank in range(4)}
+    assert worker()["slow_pairs"](schedule, alike) == []
+
+
+@pytest.mark.parametrize("hosts", [4, 33, 256])
+def test_of_a_large_fleet_the_slow_rank_alone_is_suspected(hosts: int) -> None:
+    dice = Random(hosts)
+    pairs = [pair for turn in worker()["round_robin"](hosts) for pair in turn]
+    seconds = {pair: dice.uniform(1.0, 1.05) * (1.3 if 3 in pair else 1.0) for pair in pairs}
+    assert worker()["slow_ends"](seconds) == {3}
+
+
+def test_what_is_as_quick_as_others_in_a_confirmation_is_not_measured_once_more() -> None:
+    suspected = [((0, 1), 0), ((0, 2), 1)]
+    by_rank = [[[3.0, 0.0], [1.0, 0.0]], [[3.1, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.9, 0.0]], [[0.0, 0.9], [0.0, 1.1]]]
+    assert worker()["still_slow"](suspected, by_rank) == [((0, 1), 0)]
+    alone = [[[3.0, 0.0], [1.0, 0.0]]]
+    assert worker()["still_slow"](suspected, alone) == suspected, "there is nothing to compare them with"
+
+
+@pytest.mark.parametrize(
+    ("attempt", "spent", "allowed", "wait"),
+    [
+        (1, 0.1, 5.0, 0.5),
+        (2, 0.7, 5.0, 1.1),
+        (1, 1.0, 5.0, 0.0),
+        (3, 1.9, 5.0, None),  # these were all
+        (1, 2.0, 9.0, None),  # the first one lasted as long as all were to be apart
+        (1, 0.5, 1.0, None),  # the second one would end too late
+    ],
+)
+def test_confirmations_are_apart_within_what_the_budget_allows(
+    attempt: int, spent: float, allowed: float, wait: float | None
+) -> None:
+    assert worker()["pause_before"](attempt, spent, allowed) == (wait if wait is None else pytest.approx(wait))
 
 
 def test_suspects_are_pairs_far_above_most_the_worst_first() -> None:

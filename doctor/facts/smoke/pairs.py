@@ -17,6 +17,8 @@ class PairTimes(RankEvent, frozen=True, tag="pair"):
     """Measured again, with no other pair at work."""
     control: bool = False
     """A pair that is not suspected, measured by turns with those that are."""
+    attempt: int = 0
+    """Number of the confirmation, from 1 on: what is slow is measured again at several times."""
 
 
 class SmokePairs(StageFact, frozen=True):

@@ -10,8 +10,8 @@ against.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, zip_longest
 from statistics import fmean, median, median_low, pstdev
 
 import msgspec
@@ -27,6 +27,8 @@ END_SIGMAS, LINK_SIGMAS, CONFIRM_SIGMAS = 5.0, 6.0, 3.0
 CLEAR = 6.0
 """Times the slowest pair that nobody suspects, by the quickest exchanges of a link or an end: clear on a busy host,
 too, where pairs vary by more than any link does."""
+CLEAR_AGAIN, CLEAR_AGAIN_TIMES = 4.0, 3
+"""Less is as clear in so many confirmations: they are apart, and what disturbs a host for a moment is over."""
 NEARLY_ALL = 0.75
 MIN_SECONDS, MAX_SECONDS = 1e-9, 1e6
 """Seconds that an exchange can take; other values are none."""
@@ -43,6 +45,8 @@ class Exchange(msgspec.Struct, frozen=True):
     """Measured again, with no other pair at work."""
     control: bool = False
     """Of a pair that is not suspected, measured by turns with those that are."""
+    attempt: int = 0
+    """Number of the confirmation that it belongs to: they are some time apart."""
 
 
 class SpeedOutlier(msgspec.Struct, frozen=True):
@@ -72,33 +76,53 @@ class _PairTimes:
     """Logarithms of each pair's time, first and second measurement, and how exact they are."""
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
-        measured: dict[tuple[Pair, bool], list[tuple[float, ...]]] = {}
-        controls: dict[Pair, list[float]] = {}
+        first: dict[Pair, list[tuple[float, ...]]] = {}
+        again: dict[tuple[Pair, int], list[tuple[float, ...]]] = {}
+        self.controls: dict[int, dict[Pair, list[float]]] = {}
+        """Of pairs that are not suspected, measured by turns with those that are: by confirmation."""
         for exchange in exchanges:
             low, high = sorted(exchange.pair)
             if exchange.control:
-                logs = usable_logs([exchange.seconds])
-                controls.setdefault((low, high), []).extend([lower_quartile(logs)] if logs else [])
+                if logs := usable_logs([exchange.seconds]):
+                    controls = self.controls.setdefault(exchange.attempt, {})
+                    controls.setdefault((low, high), []).append(lower_quartile(logs))
+            elif exchange.confirm:
+                again.setdefault(((low, high), exchange.attempt), []).append(exchange.seconds)
             else:
-                measured.setdefault(((low, high), exchange.confirm), []).append(exchange.seconds)
-        self.controls = {pair: times for pair, times in controls.items() if times}
-        """Of pairs that are not suspected, measured by turns with those that are."""
-        first = {pair: usable_logs(ends) for (pair, confirm), ends in measured.items() if not confirm}
-        confirmations = {pair: usable_logs(ends) for (pair, confirm), ends in measured.items() if confirm}
-        self.first = {pair: lower_quartile(logs) for pair, logs in first.items() if logs}
-        self.confirmations = {
-            pair: lower_quartile(logs) for pair, logs in confirmations.items() if logs and pair in self.first
-        }
+                first.setdefault((low, high), []).append(exchange.seconds)
+        first_logs = {pair: logs for pair, ends in first.items() if (logs := usable_logs(ends))}
+        self.first = {pair: lower_quartile(logs) for pair, logs in first_logs.items()}
+        self.confirmations: dict[Pair, dict[int, list[float]]] = {}
+        for (pair, attempt), ends in again.items():
+            if pair in self.first and (logs := usable_logs(ends)):
+                self.confirmations.setdefault(pair, {})[attempt] = logs
         self.best_confirmation = {
-            pair: min(confirmations[pair]) for pair in self.confirmations if len(confirmations[pair]) >= 3
+            pair: min(logs)
+            for pair, by_attempt in self.confirmations.items()
+            if len(logs := [*chain.from_iterable(by_attempt.values())]) >= 3
         }
-        self.best = {pair: min([*first[pair], *confirmations.get(pair, ())]) for pair in self.first}
+        self.best = {
+            pair: min([*first_logs[pair], *chain.from_iterable(self.confirmations.get(pair, {}).values())])
+            for pair in self.first
+        }
         """The quickest exchange of each pair, at any time."""
-        counts = [max(1, len(first[pair])) for pair in self.first]
-        spread = fmean([pstdev(first[pair]) for pair in self.first]) if self.first else 0.0
+        self.best_first = {pair: min(logs) for pair, logs in first_logs.items()}
+        """Of the first measurement, which has as many exchanges of every pair."""
+        counts = [max(1, len(logs)) for logs in first_logs.values()]
+        spread = fmean([pstdev(logs) for logs in first_logs.values()]) if first_logs else 0.0
         self.noise = max(MIN_NOISE, 1.36 * spread / math.sqrt(median(counts)) if counts else 0.0)
         # Of few pairs not even the noise is well known.
         self.noise *= 1 + 1 / max(1, len(counts))
+
+    def excess_again(self, pair: Pair, norm: float, usual_beside: Callable[[int], float | None]) -> list[float]:
+        """By how much each confirmation of the pair was slower than both the norm and other pairs at that time.
+
+        ``usual_beside``: what other pairs took in a confirmation. Empty for a pair that was measured once only.
+        """
+        return [
+            lower_quartile(logs) - max(norm, norm if (usual := usual_beside(attempt)) is None else usual)
+            for attempt, logs in sorted(self.confirmations.get(pair, {}).items())
+        ]
 
     def without(self, ends: Iterable[int]) -> dict[Pair, float]:
         excluded = set(ends)
@@ -174,19 +198,45 @@ def _slow_end(table: _PairTimes, times: Mapping[Pair, float], end: int, pairs: S
     noise = _robust_spread(table.noise, [time - usual for time in mine], [time - norm for time in others])
     chance = 1.25 * noise * math.sqrt(1 / len(mine) + 1 / len(others))
     slow = sum(time > norm + more / 2 for time in mine)
-    quickest = sorted(table.best[pair] for pair in pairs)
-    clear = len(others) > 1 and quickest[len(mine) - math.ceil(NEARLY_ALL * len(mine))] - max(others) >= math.log(CLEAR)
-    sure = clear or more >= END_SIGMAS * chance
-    if more < math.log(SLOW_END) or not sure or slow < NEARLY_ALL * len(mine):
+    if more < math.log(SLOW_END) or slow < NEARLY_ALL * len(mine):
         return None
     # A disturbance leaves some exchanges alone; a slow end does not.
-    if median(quickest) - median(table.best[pair] for pair in times if end not in pair) < more / 2:
+    best = table.best_first
+    if median(best[pair] for pair in pairs) - median(best[pair] for pair in times if end not in pair) < more / 2:
         return None
-    again = [table.confirmations[pair] for pair in pairs if pair in table.confirmations]
-    beside = [time for pair, times_of_pair in table.controls.items() if end not in pair for time in times_of_pair]
-    if again and median(again) < max([norm, *([median(beside)] if beside else [])]) + more / 2:
+    confirmed = _confirmed_excess(table, norm, end, pairs)
+    if not confirmed or min(confirmed) < more / 2:
+        return None
+    quickest = sorted(table.best[pair] for pair in pairs)
+    least = quickest[len(mine) - math.ceil(NEARLY_ALL * len(mine))] - max(others)
+    clear = least >= math.log(CLEAR) or (len(confirmed) > 1 and min(confirmed) >= _clearly_more(len(confirmed)))
+    # Of three hosts, the others are a single pair: nothing shows how much pairs vary here.
+    if not (clear and len(others) > 1) and more < END_SIGMAS * chance:
         return None
     return SpeedOutlier((end,), math.exp(more), math.exp(usual), math.exp(norm), more / chance, slow, len(mine))
+
+
+def _confirmed_excess(table: _PairTimes, norm: float, end: int, pairs: Sequence[Pair]) -> list[float]:
+    """By how much the middle pair of the end was slower in each confirmation than pairs of the others at that time.
+
+    Empty where no pair of it was measured again as a suspect.
+    """
+
+    def usual_beside(attempt: int) -> float | None:
+        controls = table.controls.get(attempt, {}).items()
+        beside = [time for pair, times_of_pair in controls if end not in pair for time in times_of_pair]
+        return median(beside) if beside else None
+
+    again = {pair: excess for pair in pairs if (excess := table.excess_again(pair, norm, usual_beside))}
+    if not again:
+        return []
+    for pair in set(pairs) - set(again):
+        # Not suspected itself: what it took beside those that were, or at first where it was not measured again.
+        as_control = [times[pair] for _, times in sorted(table.controls.items()) if pair in times]
+        again[pair] = [min(times) - norm for times in as_control] or [table.first[pair] - norm]
+    # A pair that was not slow in one confirmation was not measured in the next: it is as it was.
+    attempts = range(max(map(len, again.values())))
+    return [median_low(excess[min(number, len(excess) - 1)] for excess in again.values()) for number in attempts]
 
 
 def _slow_links(table: _PairTimes, times: Mapping[Pair, float]) -> list[SpeedOutlier]:
@@ -196,20 +246,30 @@ def _slow_links(table: _PairTimes, times: Mapping[Pair, float]) -> list[SpeedOut
     norm = median_low(times.values())
     noise = _robust_spread(table.noise, [time - norm for time in times.values()])
     unsuspected = [time for pair, time in times.items() if pair not in table.confirmations]
-    controls = [time for times_of_pair in table.controls.values() for time in times_of_pair]
-    slow_links = []
+    controls = {
+        attempt: [time for times_of_pair in by_pair.values() for time in times_of_pair]
+        for attempt, by_pair in table.controls.items()
+    }
+    slow_links, usual_best = [], median_low(table.best_first[pair] for pair in times)
     for pair, time in times.items():
-        if pair not in table.confirmations:
+        again = table.excess_again(pair, norm, lambda attempt: max(controls.get(attempt, ()), default=None))
+        if not again:
             continue
-        more = min(time - norm, table.confirmations[pair] - max([norm, *controls]))
+        more = min(time - norm, *again)
         sure = time - norm >= LINK_SIGMAS * noise and more >= CONFIRM_SIGMAS * noise
-        slowest = max([*unsuspected, *controls], default=norm)
-        clear = len(unsuspected) > 1 and table.best_confirmation.get(pair, norm) - slowest >= math.log(CLEAR)
-        if more >= math.log(SLOW_LINK) and (sure or clear):
+        slowest = max([*unsuspected, *chain.from_iterable(controls.values())], default=norm)
+        clear = len(unsuspected) > 1 and table.best_confirmation.get(pair, norm) - slowest >= _clearly_more(len(again))
+        always = table.best_first[pair] - usual_best >= more / 2
+        if more >= math.log(SLOW_LINK) and always and (sure or clear):
             slow_links.append(
                 SpeedOutlier(pair, math.exp(more), math.exp(norm + more), math.exp(norm), more / noise, 1, 1)
             )
     return slow_links
+
+
+def _clearly_more(attempts: int) -> float:
+    """By how much what was confirmed so many times is more than any chance: the logarithm of a factor."""
+    return math.log(CLEAR_AGAIN if attempts >= CLEAR_AGAIN_TIMES else CLEAR)
 
 
 def _robust_spread(least: float, *groups: Sequence[float]) -> float:

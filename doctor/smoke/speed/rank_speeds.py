@@ -85,7 +85,11 @@ def compare_links(pairs: Mapping[str, SmokePairs]) -> tuple[SlowLinks, int]:
         raise Skip("a single pair cannot be compared; a third host would show which end is slow")
     exchanges = [
         Exchange(
-            (min(event.rank, event.peer), max(event.rank, event.peer)), event.seconds, event.confirm, event.control
+            (min(event.rank, event.peer), max(event.rank, event.peer)),
+            event.seconds,
+            event.confirm,
+            event.control,
+            event.attempt,
         )
         for event in events
         if event.bytes == size

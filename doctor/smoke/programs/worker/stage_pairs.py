@@ -7,7 +7,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import torch
@@ -16,6 +16,13 @@ MAX_ALL_PAIRS = 32
 """Up to so many ranks, all pairs are measured."""
 SLOW_FACTOR = 1.5
 """A pair that takes this many times as long as most pairs is measured again."""
+SLOW_END_FACTOR, NEARLY_ALL = 1.15, 0.75
+"""So are the pairs of a rank of which nearly all take this many times as long as most pairs of the others."""
+CONFIRM_AT = (0.0, 0.6, 1.8)
+"""Seconds after the first confirmation at which the pairs that are still slow are measured once more: another program
+that keeps a host busy for half a second is neither a slow host nor a slow link."""
+STILL_SLOW = 1.1
+"""Times what pairs that are not suspected take at the same time; a pair below it is not measured once more."""
 MAX_SLOW_PAIRS = 64
 PAIR_SECONDS = 2.0
 """Exchanges of a pair end after so long: on a link of 2 Mbit/s one megabyte takes 4 s."""
@@ -95,17 +102,25 @@ def measure_pair(
     pair: tuple[int, int],
     round_number: int,
     nbytes: int,
-    repeats: int,
-    confirm: bool,
+    attempt: int = 0,
     control: bool = False,
 ) -> list[float]:
-    """This rank's exchanges with the other rank of the pair. ``confirm``: the second time, with no other pair.
+    """This rank's exchanges with the other rank of the pair. ``attempt``: from 1 on with no other pair at work.
 
     ``control``: of a pair that is not suspected, between two that are.
     """
     peer = pair[0] if ctx.rank == pair[1] else pair[1]
-    seconds = time_exchanges(ctx, peer, nbytes, repeats)
-    ctx.emit("pair", peer=peer, round=round_number, bytes=nbytes, seconds=seconds, confirm=confirm, control=control)
+    seconds = time_exchanges(ctx, peer, nbytes, 6 if attempt else 5)
+    ctx.emit(
+        "pair",
+        peer=peer,
+        round=round_number,
+        bytes=nbytes,
+        seconds=seconds,
+        confirm=attempt > 0,
+        control=control,
+        attempt=attempt,
+    )
     return seconds
 
 
@@ -114,9 +129,10 @@ def slow_pairs(
     times: Mapping[int, Sequence[float]],
     allowed: float = math.inf,
 ) -> list[tuple[tuple[int, int], int]]:
-    """Pairs that took far longer than most, slowest first, with their round. ``times``: of each rank, by round.
+    """Pairs that took far longer than most, or that a slow rank has; slowest first, with their round.
 
-    ``allowed``: seconds that exchanging again, one pair after the other, may take; the slowest pair in any case.
+    ``times``: of each rank, by round. ``allowed``: seconds that exchanging again, one pair after the other, may take;
+    the slowest pair in any case.
     """
     seconds_of_pair = {}
     for round_number, pairs in enumerate(schedule):
@@ -124,11 +140,12 @@ def slow_pairs(
             seconds_of_pair[low, high] = (max(times[low][round_number], times[high][round_number]), round_number)
     ordered = sorted(seconds_of_pair.values())
     usual = ordered[int(len(ordered) * 0.35)][0] if ordered else 0.0
+    ends = slow_ends({pair: seconds for pair, (seconds, _) in seconds_of_pair.items()})
     slow = sorted(
         (
             (seconds, round_number, pair)
             for pair, (seconds, round_number) in seconds_of_pair.items()
-            if seconds > SLOW_FACTOR * usual
+            if seconds > SLOW_FACTOR * usual or (seconds > usual and ends & set(pair))
         ),
         reverse=True,
     )
@@ -138,6 +155,36 @@ def slow_pairs(
         for number, (_, round_number, pair) in enumerate(slow[:MAX_SLOW_PAIRS])
         if number == 0 or spent[number] <= allowed
     ]
+
+
+def slow_ends(seconds_of_pair: Mapping[tuple[int, int], float]) -> set[int]:
+    """Ranks of which nearly all pairs took longer than most pairs of the others, and be it by little."""
+    by_end: dict[int, list[float]] = {}
+    for pair, seconds in seconds_of_pair.items():
+        for end in pair:
+            by_end.setdefault(end, []).append(seconds)
+    ordered, ends = sorted(seconds_of_pair.values()), set()
+    for end, mine in by_end.items():
+        if not 1 < len(mine) < len(ordered):
+            continue
+        # The middle of the others is not below this; few ranks go on to where it is looked for among all pairs.
+        if not nearly_all_above(SLOW_END_FACTOR * ordered[(len(ordered) - len(mine) - 1) // 2], mine):
+            continue
+        others = [seconds for pair, seconds in seconds_of_pair.items() if end not in pair]
+        if nearly_all_above(SLOW_END_FACTOR * middle(others), mine):
+            ends.add(end)
+    return ends
+
+
+def nearly_all_above(limit: float, numbers: Sequence[float]) -> bool:
+    """Whether no more than a quarter of the numbers is within the limit."""
+    return sum(number > limit for number in numbers) >= NEARLY_ALL * len(numbers)
+
+
+def middle(numbers: Iterable[float]) -> float:
+    """The median, the lower one of two; 0.0 of nothing."""
+    ordered = sorted(numbers)
+    return ordered[(len(ordered) - 1) // 2] if ordered else 0.0
 
 
 def stage_pairs(ctx: RankContext) -> None:
@@ -155,7 +202,7 @@ def stage_pairs(ctx: RankContext) -> None:
     for round_number, pairs in enumerate(schedule):
         for pair in pairs:
             if ctx.rank in pair:
-                fastest[round_number] = min(measure_pair(ctx, pair, round_number, nbytes, 5, confirm=False))
+                fastest[round_number] = min(measure_pair(ctx, pair, round_number, nbytes))
     answers = map(json.loads, ctx.comm.collect(json.dumps(fastest), ranks))
     times = dict(zip(ranks, answers))
     again = slow_pairs(schedule, times, ctx.plan["budget"] / PAIRS_SHARE) if len(times) == len(ranks) else []
@@ -163,16 +210,71 @@ def stage_pairs(ctx: RankContext) -> None:
     normal = [
         (pair, number) for number, pairs in enumerate(schedule) for pair in pairs if (pair, number) not in suspected
     ]
-    # By turns with pairs that are not suspected: what disturbs the hosts now disturbs both.
+    began = time.perf_counter()
+    for attempt in range(1, len(CONFIRM_AT) + 1):
+        if not suspected:
+            return
+        quickest = confirm_pairs(ctx, suspected, normal, nbytes, attempt)
+        by_rank = [json.loads(text) for text in ctx.comm.collect(json.dumps(quickest), ranks)]
+        again = still_slow(suspected, by_rank) if len(by_rank) == len(ranks) else []
+        spent = time.perf_counter() - began
+        pause = pause_before(attempt, spent, ctx.plan["budget"] / PAIRS_SHARE)
+        again, pause = json.loads(
+            ctx.comm.share(json.dumps([again, pause] if again and pause is not None else [[], 0]))
+        )
+        suspected = [((low, high), number) for (low, high), number in again]
+        time.sleep(pause)
+
+
+def confirm_pairs(
+    ctx: RankContext,
+    suspected: Sequence[tuple[tuple[int, int], int]],
+    normal: Sequence[tuple[tuple[int, int], int]],
+    nbytes: int,
+    attempt: int,
+) -> list[list[float]]:
+    """Each suspected pair alone, by turns with pairs that are not: what disturbs the hosts now disturbs both.
+
+    This rank's quickest exchange of each turn, of the suspected pair and of the other one; 0.0 where it took no part.
+    """
+    quickest = []
     for turn, (pair, round_number) in enumerate(suspected):
+        both = [0.0, 0.0]
         if ctx.rank in pair:
-            measure_pair(ctx, pair, round_number, nbytes, 6, confirm=True)
+            both[0] = min(measure_pair(ctx, pair, round_number, nbytes, attempt))
         ctx.comm.barrier()
         if normal:
             other, number = normal[turn % len(normal)]
             if ctx.rank in other:
-                measure_pair(ctx, other, number, nbytes, 6, confirm=True, control=True)
+                both[1] = min(measure_pair(ctx, other, number, nbytes, attempt, control=True))
             ctx.comm.barrier()
+        quickest.append(both)
+    return quickest
+
+
+def still_slow(
+    suspected: Sequence[tuple[tuple[int, int], int]], by_rank: Sequence[Sequence[Sequence[float]]]
+) -> list[tuple[tuple[int, int], int]]:
+    """The suspected pairs that took longer than most others at the same time; all where there is no other.
+
+    ``by_rank``: what `confirm_pairs` returned, of each rank.
+    """
+    turns = range(len(suspected))
+    slow, others = ([max(rank[turn][kind] for rank in by_rank) for turn in turns] for kind in (0, 1))
+    usual = middle(filter(None, others))
+    return [suspected[turn] for turn in turns if slow[turn] > STILL_SLOW * usual]
+
+
+def pause_before(attempt: int, spent: float, allowed: float) -> float | None:
+    """Seconds to wait before the confirmation with this number (from 0 on); None for no further one.
+
+    ``spent``: seconds since the first one began. None as well where these took all the time that they are spread over,
+    or another one would take more than what is ``allowed``.
+    """
+    if attempt >= len(CONFIRM_AT) or spent >= CONFIRM_AT[-1]:
+        return None
+    pause = max(0.0, CONFIRM_AT[attempt] - spent)
+    return pause if spent + pause + spent / attempt <= allowed else None
 
 
 STAGE_FUNCTIONS["pairs"] = stage_pairs

@@ -84,6 +84,11 @@ def failed(report: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
+def messages(report: dict[str, Any]) -> list[str]:
+    """Of all findings, with their figures."""
+    return [found["message"] for one in report["outcomes"] for found in one["findings"]]
+
+
 def said(report: dict[str, Any], check: str) -> str:
     return json.dumps([one["findings"] for one in report["outcomes"] if one["check"] == check])
 
@@ -96,7 +101,7 @@ def left_behind(fleet: Fleet) -> list[str]:
 
 def test_healthy_hosts_have_no_finding(smoke: Callable[..., Any], fleet: Fleet) -> None:
     code, report = smoke()
-    assert failed(report) == {}
+    assert failed(report) == {}, messages(report)
     assert code == 0
     assert left_behind(fleet) == []
 
@@ -155,7 +160,7 @@ def test_a_short_loss_of_contact_is_no_finding(smoke: Callable[..., Any], fleet:
     """Six seconds of loss on the way to the controller; training goes on over another port."""
     script = f"{SSH_DROPPED} && (sleep 6; nft delete table inet strike) >/dev/null 2>&1 &"
     code, report = smoke("--steps", "60", "--layout", "dp=3", at=(1, script), hosts=fleet.hosts[:3])
-    assert failed(report) == {}
+    assert failed(report) == {}, messages(report)
     assert code == 0
 
 

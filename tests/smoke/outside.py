@@ -130,6 +130,8 @@ class Result(NamedTuple):
     seconds: float
     messages: tuple[str, ...] = ()
     """Of the findings, and the evidence of the first failure."""
+    warnings: dict[str, list[str]] = {}
+    """Hosts by failed check of severity warning, of a clean run: at most one in hundreds may have any."""
 
 
 def trials(count: int, seed: int, only: tuple[str, ...] = (), sizes: tuple[int, ...] = (2, 3, 5)) -> Iterator[Trial]:
@@ -204,6 +206,11 @@ def carry_out(fleet: Fleet, trial: Trial, *words: str) -> Result:
             if one["status"] == "failed" and (one["severity"] == "error" or one["check"] in trial.case.checks)
         }
         verdict = judge(trial.case, guilty, failed, struck, report)
+        warnings = {
+            one["check"]: sorted({host for found in one["findings"] for host in found["hosts"]})
+            for one in report["outcomes"]
+            if one["status"] == "failed" and one["severity"] == "warning" and trial.case.name == "clean"
+        }
         messages = [found["message"] for one in report["outcomes"] for found in one["findings"]]
         messages += [
             f"{failure['kind']}, {failure['certainty']}, limit {failure['limit']} s, {failure['seconds']} s"
@@ -212,7 +219,7 @@ def carry_out(fleet: Fleet, trial: Trial, *words: str) -> Result:
         messages += [text for failure in (report["smoke"] or {}).get("failures", ()) for text in failure["evidence"]]
     finally:
         fleet.renew(*fleet.hosts[: trial.hosts])
-    return Result(trial, verdict, done.returncode, failed, time.monotonic() - began, tuple(messages))
+    return Result(trial, verdict, done.returncode, failed, time.monotonic() - began, tuple(messages), warnings)
 
 
 def judge(case: Case, guilty: str, failed: dict[str, list[str]], struck: bool, report: Any) -> Verdict:
@@ -254,13 +261,15 @@ def main() -> int:
             one = results[-1]
             where = f"{trial.hosts}x{trial.ranks}, host {trial.guilty + 1}, rank {trial.local}, call {trial.call}"
             text = f"{number:3} {one.verdict:10} {trial.case.name} ({where})"
-            print(f"{text}: {one.errors} exit {one.code}, {one.seconds:.0f} s", flush=True)
-            for message in one.messages if one.verdict not in ("right", "not struck") else ():
+            warned = f" warnings {one.warnings}" if one.warnings else ""
+            print(f"{text}: {one.errors}{warned} exit {one.code}, {one.seconds:.0f} s", flush=True)
+            for message in one.messages if warned or one.verdict not in ("right", "not struck") else ():
                 print(f"      {message[:400]}", flush=True)
     finally:
         fleet.down()
     for verdict, times in Counter(one.verdict for one in results).most_common():
         print(f"{verdict:10} {times}")
+    print(f"clean runs with a warning: {sum(bool(one.warnings) for one in results)}")
     return 0 if all(one.verdict in ("right", "one of", "not struck") for one in results) else 1
 
 

@@ -29,8 +29,9 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     to be slower than those each time: what disturbs the hosts at that moment disturbs both. When hosts that are slow
     with all their partners are set aside, a pair is named that takes 1.5 times as long as the median or more, by six
     standard deviations of what pairs vary by, and does so each time when measured alone; or whose quickest exchange
-    alone takes 6 times as long as any unsuspected pair. With more than 32 hosts only some of the pairs meet. This
-    verdict can be wrong where a host is busy during the measurements of one pair only.
+    alone takes 6 times as long as any unsuspected pair, or 3 times in all of three measurements. With more than 32
+    hosts only some of the pairs meet. This verdict can be wrong where a host is busy during the measurements of one
+    pair only.
     """
     links, size = compare_links(pairs)
     for link in links.links:

@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from doctor.smoke.speed.link_speeds import Exchange, compare_pairs
+from doctor.facts.smoke import PairTimes, SmokePairs
+from doctor.smoke.speed.rank_speeds import compare_links
 from tests.smoke.ranks import Ranks, worker
 
 pytestmark = pytest.mark.torch
@@ -81,17 +82,11 @@ class TracedComm(TracedComm):
 
 def verdict(ranks: Ranks) -> tuple[set[int], set[tuple[int, int]]]:
     """Slow hosts, by their rank, and slow links, as the controller reads the ranks' events."""
-    exchanges = [
-        Exchange(
-            (min(event["rank"], event["peer"]), max(event["rank"], event["peer"])),
-            tuple(event["seconds"]),
-            event["confirm"],
-            event["control"],
-            event["attempt"],
-        )
+    events = [
+        PairTimes(**{name: value for name, value in event.items() if name in PairTimes.__struct_fields__})
         for event in ranks.of("pair")
     ]
-    links = compare_pairs(exchanges)
+    links, _ = compare_links({"a": SmokePairs(pairs=tuple(events))})
     return {outlier.ends[0] for outlier in links.ends}, {
         (low, high) for link in links.links for low, high in [link.ends]
     }

@@ -27,7 +27,7 @@ END_SIGMAS, LINK_SIGMAS, CONFIRM_SIGMAS = 5.0, 6.0, 3.0
 CLEAR = 6.0
 """Times the slowest pair that nobody suspects, by the quickest exchanges of a link or an end: clear on a busy host,
 too, where pairs vary by more than any link does."""
-CLEAR_AGAIN, CLEAR_AGAIN_TIMES = 4.0, 3
+CLEAR_AGAIN, CLEAR_AGAIN_TIMES = 3.0, 3
 """Less is as clear in so many confirmations: they are apart, and what disturbs a host for a moment is over."""
 NEARLY_ALL = 0.75
 MIN_SECONDS, MAX_SECONDS = 1e-9, 1e6
@@ -47,6 +47,8 @@ class Exchange(msgspec.Struct, frozen=True):
     """Of a pair that is not suspected, measured by turns with those that are."""
     attempt: int = 0
     """Number of the confirmation that it belongs to: they are some time apart."""
+    turn: int = 0
+    """Of a control, which may be measured several times in one confirmation: how many the same end measured before."""
 
 
 class SpeedOutlier(msgspec.Struct, frozen=True):
@@ -78,14 +80,11 @@ class _PairTimes:
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         first: dict[Pair, list[tuple[float, ...]]] = {}
         again: dict[tuple[Pair, int], list[tuple[float, ...]]] = {}
-        self.controls: dict[int, dict[Pair, list[float]]] = {}
-        """Of pairs that are not suspected, measured by turns with those that are: by confirmation."""
+        beside: dict[tuple[Pair, int, int], list[tuple[float, ...]]] = {}
         for exchange in exchanges:
             low, high = sorted(exchange.pair)
             if exchange.control:
-                if logs := usable_logs([exchange.seconds]):
-                    controls = self.controls.setdefault(exchange.attempt, {})
-                    controls.setdefault((low, high), []).append(lower_quartile(logs))
+                beside.setdefault(((low, high), exchange.attempt, exchange.turn), []).append(exchange.seconds)
             elif exchange.confirm:
                 again.setdefault(((low, high), exchange.attempt), []).append(exchange.seconds)
             else:
@@ -96,6 +95,11 @@ class _PairTimes:
         for (pair, attempt), ends in again.items():
             if pair in self.first and (logs := usable_logs(ends)):
                 self.confirmations.setdefault(pair, {})[attempt] = logs
+        self.controls: dict[int, dict[Pair, list[float]]] = {}
+        """Of pairs that are not suspected, measured by turns with those that are: by confirmation."""
+        for (pair, attempt, _), ends in beside.items():
+            if logs := usable_logs(ends):
+                self.controls.setdefault(attempt, {}).setdefault(pair, []).append(lower_quartile(logs))
         self.best_confirmation = {
             pair: min(logs)
             for pair, by_attempt in self.confirmations.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
 
@@ -83,17 +84,15 @@ def compare_links(pairs: Mapping[str, SmokePairs]) -> tuple[SlowLinks, int]:
     ends = {end for event in events for end in (event.rank, event.peer)}
     if len(ends) < 3:
         raise Skip("a single pair cannot be compared; a third host would show which end is slow")
-    exchanges = [
-        Exchange(
-            (min(event.rank, event.peer), max(event.rank, event.peer)),
-            event.seconds,
-            event.confirm,
-            event.control,
-            event.attempt,
-        )
-        for event in events
-        if event.bytes == size
-    ]
+    turns: Counter[tuple[int, int, int]] = Counter()
+    exchanges = []
+    for event in events:
+        if event.bytes != size:
+            continue
+        pair = (min(event.rank, event.peer), max(event.rank, event.peer))
+        turn = turns[event.rank, event.peer, event.attempt] if event.control else 0
+        turns[event.rank, event.peer, event.attempt] += event.control
+        exchanges.append(Exchange(pair, event.seconds, event.confirm, event.control, event.attempt, turn))
     return compare_pairs(exchanges), size
 
 

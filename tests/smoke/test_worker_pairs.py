@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from doctor.facts.smoke import PairTimes, SmokePairs
-from doctor.smoke.speed.rank_speeds import compare_links
+from tests.smoke.judged_ranks import outcome_of
 from tests.smoke.ranks import Ranks, worker
 
 pytestmark = pytest.mark.torch
@@ -80,18 +79,6 @@ class TracedComm(TracedComm):
 """
 
 
-def verdict(ranks: Ranks) -> tuple[set[int], set[tuple[int, int]]]:
-    """Slow hosts, by their rank, and slow links, as the controller reads the ranks' events."""
-    events = [
-        PairTimes(**{name: value for name, value in event.items() if name in PairTimes.__struct_fields__})
-        for event in ranks.of("pair")
-    ]
-    links, _ = compare_links({"a": SmokePairs(pairs=tuple(events))})
-    return {outlier.ends[0] for outlier in links.ends}, {
-        (low, high) for link in links.links for low, high in [link.ends]
-    }
-
-
 @pytest.mark.parametrize("quiet", [1, 2, 3, 9])
 def test_a_slow_host_is_measured_again_at_three_times(quiet: int) -> None:
     """``quiet``: the confirmation by which what kept it busy is over; it is slow only where that is none of them."""
@@ -100,9 +87,9 @@ def test_a_slow_host_is_measured_again_at_three_times(quiet: int) -> None:
     assert all(min(event["seconds"]) > 0.02 for event in of_the_host if event["attempt"] < quiet)
     attempts = {event["attempt"] for event in of_the_host}
     assert attempts >= set(range(min(quiet, 3) + 1))
-    slow_hosts, slow_links = verdict(ranks)
-    assert slow_links == set()
-    assert slow_hosts == ({1} if quiet == 9 else set())
+    assert not outcome_of("smoke_link_slow", ranks, "abcd").findings
+    slow_hosts = [finding.hosts for finding in outcome_of("smoke_host_slow", ranks, "abcd").findings]
+    assert slow_hosts == ([("b",)] if quiet == 9 else [])
 
 
 def test_all_pairs_of_a_host_that_is_a_little_slow_are_measured_again() -> None:

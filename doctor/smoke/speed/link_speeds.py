@@ -105,28 +105,26 @@ class _PairTimes:
             for pair, by_attempt in self.confirmations.items()
             if len(logs := [*chain.from_iterable(by_attempt.values())]) >= 3
         }
-        self.best = {
-            pair: min([*first_logs[pair], *chain.from_iterable(self.confirmations.get(pair, {}).values())])
-            for pair in self.first
-        }
-        """The quickest exchange of each pair, at any time."""
         self.best_first = {pair: min(logs) for pair, logs in first_logs.items()}
         """Of the first measurement, which has as many exchanges of every pair."""
+        self.best = {
+            pair: min([best, *chain.from_iterable(self.confirmations.get(pair, {}).values())])
+            for pair, best in self.best_first.items()
+        }
+        """The quickest exchange of each pair, at any time."""
         counts = [max(1, len(logs)) for logs in first_logs.values()]
         spread = fmean([pstdev(logs) for logs in first_logs.values()]) if first_logs else 0.0
         self.noise = max(MIN_NOISE, 1.36 * spread / math.sqrt(median(counts)) if counts else 0.0)
         # Of few pairs not even the noise is well known.
         self.noise *= 1 + 1 / max(1, len(counts))
 
-    def excess_again(self, pair: Pair, norm: float, usual_beside: Callable[[int], float | None]) -> list[float]:
+    def excess_again(self, pair: Pair, norm: float, usual_beside: Callable[[int], float]) -> list[float]:
         """By how much each confirmation of the pair was slower than both the norm and other pairs at that time.
 
         ``usual_beside``: what other pairs took in a confirmation. Empty for a pair that was measured once only.
         """
-        return [
-            lower_quartile(logs) - max(norm, norm if (usual := usual_beside(attempt)) is None else usual)
-            for attempt, logs in sorted(self.confirmations.get(pair, {}).items())
-        ]
+        confirmations = sorted(self.confirmations.get(pair, {}).items())
+        return [lower_quartile(logs) - max(norm, usual_beside(attempt)) for attempt, logs in confirmations]
 
     def without(self, ends: Iterable[int]) -> dict[Pair, float]:
         excluded = set(ends)
@@ -226,10 +224,10 @@ def _confirmed_excess(table: _PairTimes, norm: float, end: int, pairs: Sequence[
     Empty where no pair of it was measured again as a suspect.
     """
 
-    def usual_beside(attempt: int) -> float | None:
+    def usual_beside(attempt: int) -> float:
         controls = table.controls.get(attempt, {}).items()
         beside = [time for pair, times_of_pair in controls if end not in pair for time in times_of_pair]
-        return median(beside) if beside else None
+        return median(beside) if beside else norm
 
     again = {pair: excess for pair in pairs if (excess := table.excess_again(pair, norm, usual_beside))}
     if not again:
@@ -256,7 +254,7 @@ def _slow_links(table: _PairTimes, times: Mapping[Pair, float]) -> list[SpeedOut
     }
     slow_links, usual_best = [], median_low(table.best_first[pair] for pair in times)
     for pair, time in times.items():
-        again = table.excess_again(pair, norm, lambda attempt: max(controls.get(attempt, ()), default=None))
+        again = table.excess_again(pair, norm, lambda attempt: max(controls.get(attempt, ()), default=norm))
         if not again:
             continue
         more = min(time - norm, *again)

@@ -8,6 +8,7 @@ import math
 import random
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import torch
@@ -206,7 +207,7 @@ def stage_pairs(ctx: RankContext) -> None:
     answers = map(json.loads, ctx.comm.collect(json.dumps(fastest), ranks))
     times = dict(zip(ranks, answers))
     again = slow_pairs(schedule, times, ctx.plan["budget"] / PAIRS_SHARE) if len(times) == len(ranks) else []
-    suspected = [((low, high), number) for (low, high), number in json.loads(ctx.comm.share(json.dumps(again)))]
+    suspected = pairs_of_json(json.loads(ctx.comm.share(json.dumps(again))))
     normal = [
         (pair, number) for number, pairs in enumerate(schedule) for pair in pairs if (pair, number) not in suspected
     ]
@@ -222,8 +223,13 @@ def stage_pairs(ctx: RankContext) -> None:
         again, pause = json.loads(
             ctx.comm.share(json.dumps([again, pause] if again and pause is not None else [[], 0]))
         )
-        suspected = [((low, high), number) for (low, high), number in again]
+        suspected = pairs_of_json(again)
         time.sleep(pause)
+
+
+def pairs_of_json(shared: Sequence[Sequence[Any]]) -> list[tuple[tuple[int, int], int]]:
+    """Pairs with their rounds, as they were before JSON made lists of them."""
+    return [((low, high), round_number) for (low, high), round_number in shared]
 
 
 def confirm_pairs(

@@ -141,12 +141,12 @@ def slow_pairs(
             seconds_of_pair[low, high] = (max(times[low][round_number], times[high][round_number]), round_number)
     ordered = sorted(seconds_of_pair.values())
     usual = ordered[int(len(ordered) * 0.35)][0] if ordered else 0.0
-    ends = slow_ends({pair: seconds for pair, (seconds, _) in seconds_of_pair.items()})
+    of_slow_ends = pairs_of_slow_ends({pair: seconds for pair, (seconds, _) in seconds_of_pair.items()})
     slow = sorted(
         (
             (seconds, round_number, pair)
             for pair, (seconds, round_number) in seconds_of_pair.items()
-            if seconds > SLOW_FACTOR * usual or (seconds > usual and ends & set(pair))
+            if seconds > SLOW_FACTOR * usual or pair in of_slow_ends
         ),
         reverse=True,
     )
@@ -158,23 +158,24 @@ def slow_pairs(
     ]
 
 
-def slow_ends(seconds_of_pair: Mapping[tuple[int, int], float]) -> set[int]:
-    """Ranks of which nearly all pairs took longer than most pairs of the others, and be it by little."""
-    by_end: dict[int, list[float]] = {}
-    for pair, seconds in seconds_of_pair.items():
+def pairs_of_slow_ends(seconds_of_pair: Mapping[tuple[int, int], float]) -> set[tuple[int, int]]:
+    """Pairs that took longer than most pairs of the others, of ranks of which nearly all did, and be it by little."""
+    by_end: dict[int, list[tuple[int, int]]] = {}
+    for pair in seconds_of_pair:
         for end in pair:
-            by_end.setdefault(end, []).append(seconds)
-    ordered, ends = sorted(seconds_of_pair.values()), set()
-    for end, mine in by_end.items():
+            by_end.setdefault(end, []).append(pair)
+    ordered, slow = sorted(seconds_of_pair.values()), set()
+    for end, pairs in by_end.items():
+        mine = [seconds_of_pair[pair] for pair in pairs]
         if not 1 < len(mine) < len(ordered):
             continue
         # The middle of the others is not below this; few ranks go on to where it is looked for among all pairs.
         if not nearly_all_above(SLOW_END_FACTOR * ordered[(len(ordered) - len(mine) - 1) // 2], mine):
             continue
-        others = [seconds for pair, seconds in seconds_of_pair.items() if end not in pair]
-        if nearly_all_above(SLOW_END_FACTOR * middle(others), mine):
-            ends.add(end)
-    return ends
+        limit = SLOW_END_FACTOR * middle(seconds for pair, seconds in seconds_of_pair.items() if end not in pair)
+        if nearly_all_above(limit, mine):
+            slow |= {pair for pair in pairs if seconds_of_pair[pair] > limit}
+    return slow
 
 
 def nearly_all_above(limit: float, numbers: Sequence[float]) -> bool:

@@ -54,9 +54,12 @@ def test_the_kernel_s_function_tells_what_a_process_waits_in(
 
 
 def test_a_process_that_computes_is_in_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_state, "read_text", without_system_calls)
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        monkeypatch.setattr(rank_state, "read_text", without_system_calls)
+        limit = time.monotonic() + 20
+        while rank_state.system_call(process.pid)[0] != "running" and time.monotonic() < limit:
+            time.sleep(0.02)  # while its program is read from a disk, it waits in a function that is none of the table
         assert rank_state.system_call(process.pid)[0] == "running"
     finally:
         process.kill()

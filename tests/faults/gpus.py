@@ -11,9 +11,17 @@ PCI = "/sys/bus/pci/devices"
 RDMA = "/sys/class/infiniband"
 GROWING = f"""
 file={RDMA}/mlx5_0/ports/1/counters/symbol_error
-setsid sh -c "n=1; while sleep 0.2; do n=\\$((n + 1)); echo \\$n >/run/count; cat /run/count >$file; done" \\
-    </dev/null >/dev/null 2>&1 &
+setsid python3 -c "
+import os, time
+file, count = os.open('$file', os.O_WRONLY), 0
+while True:
+    count += 1
+    os.pwrite(file, b'%08d' % count, 0)
+    time.sleep(0.05)
+" </dev/null >/dev/null 2>&1 &
+until [ "$(cat $file)" -gt 1 ]; do sleep 0.02; done
 """
+"""In place, so that nobody reads an empty file, and counting before anybody reads."""
 MOUNT = """
 mkdir -p /data; test -e /dev/fuse || mknod /dev/fuse c 10 229
 setsid python3 -c "

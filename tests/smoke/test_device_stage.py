@@ -130,12 +130,10 @@ def quota() -> Iterator[Path]:
 @pytest.mark.proves("smoke-device-slow")
 def test_a_rank_that_a_real_quota_holds_back_is_slow(quota: Path) -> None:
     ranks = devices_of(JOIN.replace("FOLDER", str(quota)))
-    if not findings(ranks, "smoke-device-slow"):  # the machine was so busy meanwhile that the others got no more
-        ranks = devices_of(JOIN.replace("FOLDER", str(quota)))
     (finding,) = findings(ranks, "smoke-device-slow")
     assert finding.hosts == ("h2",)
     assert finding.values["ranks"] == [2]
-    assert finding.values["ratio"] > 1.3
+    assert finding.values["ratio"] > 3  # a tenth of a CPU
     assert not findings(ranks, "smoke-device-miscomputes")
 
 

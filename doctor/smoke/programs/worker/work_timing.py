@@ -14,23 +14,35 @@ class WorkTimer:
     """Times pieces of work without the time that they were ready to run and another program had the CPU.
 
     What this process's own CPU quota held it back for is no such time: the job will meet it, too. A quota of 40 ms in
-    100 ms strikes a few of many short pieces, so it is spread over all of them.
+    100 ms strikes a few of many short pieces, so it is spread over all of them. The kernel counts it late, in a later
+    piece than the one that it struck, so that only the sum over all pieces is known.
     """
 
     def __init__(self) -> None:
         self.folders = [folder for folder in quota_folders(os.getpid()) if has_quota(folder)]
         self.pieces: list[float] = []
-        self.held = self.waited = 0.0
+        self.ready = 0.0
+        """Seconds of all pieces in which they were ready to run and did not."""
+        self.held_before = self._held_so_far()
 
     def run(self, work: Callable[[], None]) -> None:
-        """One piece."""
-        waited, held, started = run_queue_seconds(), self._held_so_far(), time.perf_counter()
+        """One piece; it took no less than what it had of its CPU."""
+        ready, used, started = run_queue_seconds(), time.thread_time(), time.perf_counter()
         work()
-        elapsed = time.perf_counter() - started
-        waited = run_queue_seconds() - waited
-        own = max(0.0, min(waited, self._held_so_far() - held))
-        self.held, self.waited = self.held + own, self.waited + waited - own
-        self.pieces.append(max(1e-7, elapsed - waited))
+        elapsed, used = time.perf_counter() - started, time.thread_time() - used
+        ready = run_queue_seconds() - ready
+        self.ready += ready
+        self.pieces.append(max(1e-7, used, elapsed - ready))
+
+    @property
+    def held(self) -> float:
+        """Seconds, so far, for which the process's own quota held the pieces back."""
+        return max(0.0, min(self.ready, self._held_so_far() - self.held_before))
+
+    @property
+    def waited(self) -> float:
+        """Seconds, so far, in which other programs had the CPU."""
+        return self.ready - self.held
 
     def seconds(self) -> list[float]:
         """Of each piece."""

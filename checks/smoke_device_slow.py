@@ -33,7 +33,9 @@ def smoke_device_slow(run: SmokeRun, devices: PerHost[SmokeDevices]) -> Iterator
     more than the noise of these times makes likely (a confidence of 99.99 %, or of 99.9 % from 17 % on): these limits
     are our own, as for `smoke-rank-slow`. Time in which other programs had the CPU does not count; time in
     which the host's own CPU quota was used up does. Copies of a CPU are judged from 50 % on, and not at all where other
-    programs had the CPU for longer than they took: these had its caches and memory, too.
+    programs had the CPU for longer than they took: these had its caches and memory, too. Where a device looks slow, all
+    ranks do that work again, up to three times within two seconds or as soon as the last one is done, and it has to be
+    slow each time: what another program slows for a moment is no slow device.
     """
     slow = slow_devices(devices)
     by_host: dict[str, list[int]] = {}

@@ -25,12 +25,12 @@ def smoke_input_slow(
 
     ## Source
     All ranks draw, sort and move the same numbers to their device again and again; time spent waiting for a CPU does
-    not count. The rule is that of smoke-rank-slow. A rank that is as slow in computing on the same CPU is left to
+    not count. The rule is that of smoke-rank-slow, with its repeated measurements. A rank that is as slow in computing on the same CPU is left to
     that check.
     """
     yield from slow_rank_findings(
         run,
-        input_only(slow_ranks("input", paces, started), paces, started),
+        input_only(slow_ranks("input", paces, started, run.watched), paces, started, run.watched),
         "{who} took {ratio} times the median time of the peers to prepare the same input: {seconds} against {norm} "
         "(confidence {confidence})",
     )

@@ -26,12 +26,15 @@ def smoke_rank_slow(run: SmokeRun, paces: PerHost[SmokePace], started: PerHost[S
     All ranks do the same matrix products again and again, without exchanging anything; time spent waiting for a CPU
     does not count. A rank is slow when its usual time and the time of its quickest tenth are both 10 % over those
     of the median rank with the same kind of device, and more than the noise of these times makes likely for any
-    rank (the confidence); never more than half of the ranks. In simulated healthy fleets with 12 % of noise none
-    was called slow in 1000.
+    rank (the confidence); never more than half of the ranks. Where a rank looks slow, all ranks do the work again, up
+    to three times within two seconds, and it has to be slow each time (by half of the 10 % at least): another program
+    that has the caches of a host for a moment makes no slow rank. This verdict can be wrong where that lasts longer. In
+    simulated healthy fleets with 12 % of noise none was called slow in 1000. `doctor watch` judges the times of the
+    whole training.
     """
     yield from slow_rank_findings(
         run,
-        slow_ranks("compute", paces, started),
+        slow_ranks("compute", paces, started, run.watched),
         "{who} took {ratio} times the median time of the peers for the same computation: {seconds} against {norm} "
         "(confidence {confidence})",
     )

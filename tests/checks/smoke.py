@@ -155,12 +155,17 @@ def pairs(run: SmokeRun, events: Iterable[PairTimes]) -> BY_HOST:
 
 
 def pace(
-    run: SmokeRun, compute: dict[int, Sequence[float]], waited: dict[int, Sequence[float]] | None = None
+    run: SmokeRun,
+    compute: dict[int, Sequence[float]],
+    waited: dict[int, Sequence[float]] | None = None,
+    attempts: int = 2,
 ) -> BY_HOST:
-    """Times by rank."""
+    """Times by rank, the same each of the times that they were measured."""
     waits = waited or {}
     events = [
-        PaceTimes(rank, tuple(waits.get(rank, ())), tuple(compute.get(rank, ()))) for rank in {**compute, **waits}
+        PaceTimes(rank, tuple(waits.get(rank, ())), tuple(compute.get(rank, ())), attempt)
+        for rank in {**compute, **waits}
+        for attempt in range(attempts)
     ]
     return _spread(run, SmokePace, {PaceTimes: "paced"}, events)
 
@@ -170,16 +175,19 @@ DEVICE_TESTS = {"product bfloat16": 1.1e12, "memory": 1 << 30, "host to device":
 
 
 def device_events(
-    run: SmokeRun, model: str = "Ascend910B3", slow: Mapping[tuple[int, str], float] = {}
+    run: SmokeRun, model: str = "Ascend910B3", slow: Mapping[tuple[int, str], float] = {}, attempts: int = 2
 ) -> list[RankEvent]:
-    """Sound devices that differ by 2 % at most; ``slow``: times as long, by rank and test."""
+    """Sound devices that differ by 2 % at most; ``slow``: times as long, by rank and test, in all measurements."""
     events: list[RankEvent] = []
     for place in run.plan.places:
         for test, amount in DEVICE_TESTS.items():
             factor = (1 + 0.005 * (place.rank * 7 % 5)) * slow.get((place.rank, test), 1.0)
             seconds = tuple(0.002 * factor * (1 + 0.001 * (piece * 13 % 11)) for piece in range(40))
             fingerprint = 99 if test.startswith("product") else None
-            events.append(DeviceTimes(place.rank, test, model, amount, seconds, fingerprint))
+            events += [
+                DeviceTimes(place.rank, test, model, amount, seconds, fingerprint, attempt=attempt)
+                for attempt in range(attempts)
+            ]
     return events
 
 

@@ -26,6 +26,16 @@ def test_a_slow_device_is_named_with_the_work_that_is_slow() -> None:
     assert "On w2, " in page(NAME, finding)
 
 
+def test_a_device_that_was_slow_in_one_of_its_measurements_is_not_named() -> None:
+    run = ran(16, 2, devices=True)
+    slow = device_events(run, slow={(11, "memory"): 2.0}, attempts=4)
+    assert found(NAME, run, devices(run, events=slow))
+    assert not found(NAME, run, devices(run, events=[event for event in slow if not event.attempt]))  # type: ignore[attr-defined]
+    alike = device_events(run, attempts=4)
+    mixed = [pair[pair[0].attempt == 2] for pair in zip(slow, alike, strict=True)]  # type: ignore[attr-defined]
+    assert not found(NAME, run, devices(run, events=mixed))
+
+
 def test_one_finding_for_each_host() -> None:
     run = ran(16, 2, devices=True)
     events = device_events(run, slow={(1, "host to device"): 2.0, (2, "host to device"): 2.1, (9, "memory"): 1.5})

@@ -4,8 +4,9 @@ import random
 from collections.abc import Sequence
 
 import msgspec
+import pytest
 
-from doctor.facts.smoke import RankDevice, RankJoined
+from doctor.facts.smoke import RankDevice, RankJoined, SmokePace
 from tests.checks.smoke import alter, found, judged, pace, page, ran, start_events, started
 
 NAME = "smoke_rank_slow"
@@ -77,3 +78,47 @@ def test_a_host_that_told_nothing_does_not_stand_for_a_sound_one() -> None:
     silent = msgspec.structs.replace(facts["w2"], unread={"rank 3": "it reported nothing for this stage"})
     outcome = judged(NAME, run, {**facts, "w2": silent})
     assert outcome.findings and "w2" in outcome.unknown
+
+
+def test_a_rank_that_was_measured_once_is_not_named() -> None:
+    run = ran(4, 2)
+    assert not found(NAME, run, pace(run, fleet(4, r2=3.0), attempts=1))
+
+
+@pytest.mark.parametrize("quick", range(4))
+def test_a_rank_that_is_as_quick_as_the_others_in_one_of_the_measurements_is_not_slow(quick: int) -> None:
+    run = ran(4, 2)
+    slow, alike = (pace(run, fleet(4, r2=ratio), attempts=4) for ratio in (2.0, 1.0))
+    facts = {
+        host: SmokePace(
+            paced=tuple(
+                event
+                for event in (*slow[host].paced, *alike[host].paced)  # type: ignore[attr-defined]
+                if (event in alike[host].paced) == (event.attempt == quick)  # type: ignore[attr-defined]
+            )
+        )
+        for host in slow
+    }
+    assert not found(NAME, run, facts)
+    assert found(NAME, run, slow)
+
+
+def test_what_slows_all_ranks_in_one_of_the_measurements_hides_no_slow_one() -> None:
+    run = ran(8, 2)
+    facts = {
+        host: msgspec.structs.replace(
+            fact,
+            paced=tuple(
+                msgspec.structs.replace(event, compute=tuple(time * (1 + event.attempt) for time in event.compute))
+                for event in fact.paced  # type: ignore[attr-defined]
+            ),
+        )
+        for host, fact in pace(run, fleet(8, r5=1.15), attempts=4).items()
+    }
+    (finding,) = found(NAME, run, facts)
+    assert finding.values["ranks"] == [5] and 1.12 < finding.values["ratio"] < 1.18
+
+
+def test_the_times_of_a_training_are_of_many_moments_and_judged_as_they_are() -> None:
+    run = msgspec.structs.replace(ran(4, 2), watched=True)
+    assert found(NAME, run, pace(run, fleet(4, r2=1.3), attempts=1))[0].values["ranks"] == [2]

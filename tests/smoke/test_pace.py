@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.smoke.speed.stragglers import MIN_TIMES, find_stragglers
+from doctor.smoke.speed.stragglers import MIN_TIMES, by_attempt, find_confirmed_stragglers, find_stragglers
 from tests.examples import examples
 
 Fleet = dict[int, list[list[float]]]
@@ -140,3 +140,10 @@ def test_bursts_may_come_as_events_of_their_own() -> None:
 @given(st.dictionaries(st.integers(0, 9), st.lists(st.lists(st.floats(), max_size=30), max_size=8), max_size=6))
 def test_nothing_that_a_rank_tells_breaks_the_rule(told: Fleet) -> None:
     assert set(find_stragglers(told)) <= set(told)
+    attempts = by_attempt({rank: dict(enumerate(bursts)) for rank, bursts in told.items()})
+    assert set(find_confirmed_stragglers(attempts)) <= set(told)
+
+
+@pytest.mark.parametrize("huge", [1e300, 1e-300])
+def test_times_that_no_rank_can_have_taken_break_nothing(huge: float) -> None:
+    assert set(find_confirmed_stragglers([{0: [huge] * 20, 1: [1.0] * 20}, {0: [1.0] * 20, 1: [1.0] * 20}])) <= {0, 1}

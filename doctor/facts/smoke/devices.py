@@ -23,6 +23,8 @@ class DeviceTimes(RankEvent, frozen=True, tag="device"):
     """Checksum of a product of real numbers, which is the same on every rank."""
     waited: float = 0.0
     """Seconds, beside those of the pieces, in which other programs had the CPU."""
+    attempt: int = 0
+    """From 1 on: measured again, at another time, since a device looked slow."""
 
 
 class DeviceMiscomputed(RankEvent, frozen=True, tag="miscomputed"):

@@ -11,6 +11,8 @@ class PaceTimes(RankEvent, frozen=True, tag="pace"):
 
     input: tuple[float, ...] = ()
     compute: tuple[float, ...] = ()
+    attempt: int = 0
+    """From 1 on: measured again, at another time, since a rank looked slow."""
 
 
 class SmokePace(StageFact, frozen=True):

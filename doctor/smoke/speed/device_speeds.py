@@ -9,7 +9,7 @@ from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.smoke_summary import DeviceSpeed
 from doctor.facts.smoke import DeviceTimes, SmokeDevices
-from doctor.smoke.speed.stragglers import MIN_TIMES, SLOW, Straggler, find_stragglers
+from doctor.smoke.speed.stragglers import MIN_TIMES, SLOW, Straggler, by_attempt, find_confirmed_stragglers
 
 PRODUCT = "product "
 """Tests of products begin with it."""
@@ -26,13 +26,22 @@ Work = tuple[str, str]
 
 
 def comparable_times(facts: Iterable[SmokeDevices]) -> dict[Work, dict[int, DeviceTimes]]:
-    """By test and model: the times of each rank that has enough of them."""
-    work: dict[Work, dict[int, DeviceTimes]] = {}
+    """By test and model: the first times of each rank that has enough of them."""
+    return {
+        work: first
+        for work, ranks in all_times(facts).items()
+        if (first := {rank: attempts[0] for rank, attempts in ranks.items() if 0 in attempts})
+    }
+
+
+def all_times(facts: Iterable[SmokeDevices]) -> dict[Work, dict[int, dict[int, DeviceTimes]]]:
+    """By test and model, of each rank: what it measured, by number of the attempt, wherever it has enough times."""
+    work: dict[Work, dict[int, dict[int, DeviceTimes]]] = {}
     for fact in facts:
         for event in fact.times:
             through_memory = event.test == SHARED_ON_CPU and event.model.startswith(ON_CPU)
             if len(event.seconds) >= MIN_TIMES and min(event.seconds) > 0 and not through_memory:
-                work.setdefault((event.test, event.model), {})[event.rank] = event
+                work.setdefault((event.test, event.model), {}).setdefault(event.rank, {})[event.attempt] = event
     return work
 
 
@@ -41,7 +50,7 @@ def slow_devices(facts: Mapping[str, SmokeDevices]) -> dict[int, dict[str, Strag
 
     Raises: Skip where no two ranks have a device of one model; Unreadable where there are too few times.
     """
-    work = comparable_times(facts.values())
+    work = all_times(facts.values())
     if not work and any(fact.times for fact in facts.values()):
         raise Unreadable(f"no rank measured any work {MIN_TIMES} times")
     if all(len(ranks) < 2 for ranks in work.values()):
@@ -49,8 +58,11 @@ def slow_devices(facts: Mapping[str, SmokeDevices]) -> dict[int, dict[str, Strag
     slow: dict[int, dict[str, Straggler]] = {}
     for (test, model), ranks in work.items():
         copies = model.startswith(ON_CPU) and not test.startswith(PRODUCT)
-        bursts = {rank: [event.seconds] for rank, event in ranks.items() if not (copies and is_crowded(event))}
-        for rank, straggler in find_stragglers(bursts, COPY_ON_CPU if copies else SLOW).items():
+        times = {
+            rank: {number: event.seconds for number, event in attempts.items() if not (copies and is_crowded(event))}
+            for rank, attempts in ranks.items()
+        }
+        for rank, straggler in find_confirmed_stragglers(by_attempt(times), COPY_ON_CPU if copies else SLOW).items():
             slow.setdefault(rank, {})[test] = straggler
     return {rank: dict(sorted(tests.items(), key=lambda item: -item[1].ratio)) for rank, tests in sorted(slow.items())}
 

@@ -11,7 +11,7 @@ from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokePace, SmokePairs, SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.speed.link_speeds import Exchange, SlowLinks, compare_pairs
-from doctor.smoke.speed.stragglers import MIN_TIMES, Straggler, find_stragglers
+from doctor.smoke.speed.stragglers import MIN_TIMES, Straggler, by_attempt, find_confirmed_stragglers, find_stragglers
 
 ALIKE = 1.1
 """Slow in two respects, and by less than this apart: one cause."""
@@ -20,35 +20,48 @@ MOST_SURE = 0.9999
 
 
 def slow_ranks(
-    kind: Literal["compute", "input"], paces: Mapping[str, SmokePace], starts: Mapping[str, SmokeStart] | None
+    kind: Literal["compute", "input"],
+    paces: Mapping[str, SmokePace],
+    starts: Mapping[str, SmokeStart] | None,
+    watched: bool = False,
 ) -> dict[int, Straggler]:
     """The slow ranks among those with the same kind of device, the slowest first.
 
-    Raises: Skip when no rank has a peer; Unreadable when there are too few times to say anything.
+    ``watched``: the times are those of a whole training; otherwise those of a moment, or of several, each of which has
+    to show that a rank is slow. Raises: Skip when no rank has a peer; Unreadable when there are too few times to say
+    anything.
     """
-    bursts: dict[int, list[tuple[float, ...]]] = {}
+    measured: dict[int, dict[int, tuple[float, ...]]] = {}
     for fact in paces.values():
         for event in fact.paced:
-            bursts.setdefault(event.rank, []).append(getattr(event, kind))
-    times = {rank: rank_bursts for rank, rank_bursts in bursts.items() if sum(map(len, rank_bursts)) >= MIN_TIMES}
-    if bursts and not times:
+            measured.setdefault(event.rank, {}).setdefault(event.attempt, getattr(event, kind))
+    times = {rank: attempts for rank, attempts in measured.items() if len(attempts.get(0, ())) >= MIN_TIMES}
+    if measured and not times:
         raise Unreadable(f"no rank reported {MIN_TIMES} or more times of its {kind}")
-    groups: dict[str, dict[int, list[tuple[float, ...]]]] = {}
+    groups: dict[str, list[int]] = {}
     devices = devices_of(starts or {})
-    for rank, usable_bursts in times.items():
-        groups.setdefault(devices.get(rank, ""), {})[rank] = usable_bursts
+    for rank in times:
+        groups.setdefault(devices.get(rank, ""), []).append(rank)
     if all(len(group) < 2 for group in groups.values()):
         raise Skip("no two ranks compute on the same kind of device")
-    result = {rank: slow for group in groups.values() for rank, slow in find_stragglers(group).items()}
-    return dict(sorted(result.items(), key=lambda item: -item[1].ratio))
+    slow: dict[int, Straggler] = {}
+    for group in groups.values():
+        if watched:
+            slow |= find_stragglers({rank: [times[rank][0]] for rank in group})
+        else:
+            slow |= find_confirmed_stragglers(by_attempt({rank: times[rank] for rank in group}))
+    return dict(sorted(slow.items(), key=lambda item: -item[1].ratio))
 
 
 def input_only(
-    slow_input: Mapping[int, Straggler], paces: Mapping[str, SmokePace], starts: Mapping[str, SmokeStart] | None
+    slow_input: Mapping[int, Straggler],
+    paces: Mapping[str, SmokePace],
+    starts: Mapping[str, SmokeStart] | None,
+    watched: bool = False,
 ) -> dict[int, Straggler]:
     """Those that are not as slow in computing: a slow CPU is not the input's fault."""
     try:
-        computing = slow_ranks("compute", paces, starts)
+        computing = slow_ranks("compute", paces, starts, watched)
     except Unreadable:
         computing = {}
     return {

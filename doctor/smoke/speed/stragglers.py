@@ -31,6 +31,8 @@ MIN_RANKS_FOR_SPREAD = 5
 MIN_BURSTS = 6
 """So many bursts, or the times are cut into `PIECES`."""
 PIECES = 10
+MOST_APART = 20.0
+"""Of the usual times of two measurements, as logarithms; more is nonsense, and no number can hold it."""
 MIN_TIMES = 12
 """Times of a rank without which nothing is said of it."""
 
@@ -70,6 +72,46 @@ def find_stragglers(bursts: Mapping[Key, Sequence[Sequence[float]]], least: floa
         return {}
     slow = _slower_than_median(paces, least, upper=False)
     return slow if 2 * len(slow) <= len(paces) else _slower_than_median(paces, least, upper=True)
+
+
+def find_confirmed_stragglers(
+    measurements: Sequence[Mapping[Key, Sequence[float]]], least: float = SLOW
+) -> dict[Key, Straggler]:
+    """The slow ones of ranks that did the same work at several times, the slowest first; nobody by one time alone.
+
+    All measurements together have to show it, and each of them at least half of it, as logarithms: what another program
+    slows for a moment is slow in some of them only. What slows all ranks for a moment is taken out of each.
+
+    >>> list(find_confirmed_stragglers([{0: [1.0] * 20, 1: [1.3] * 20}] * 2))
+    [1]
+    >>> find_confirmed_stragglers([{0: [1.0] * 20, 1: [1.3] * 20}, {0: [1.0] * 20, 1: [1.0] * 20}])
+    {}
+    """
+    paces = [{key: pace for key, times in ranks.items() if (pace := _pace([times]))} for ranks in measurements]
+    compared = [(times, pace) for times, pace in zip(measurements, paces, strict=True) if len(pace) > 1]
+    if len(compared) < 2:
+        return {}
+    levels = [median([pace.usual for pace in ranks.values()]) for _, ranks in compared]
+    usual_level = fmean(levels)
+    bursts: dict[Key, list[list[float]]] = {}
+    for (times, ranks), level in zip(compared, levels, strict=True):
+        factor = math.exp(max(-MOST_APART, min(usual_level - level, MOST_APART)))
+        for key in ranks:
+            bursts.setdefault(key, []).append([time * factor for time in times[key]])
+    slow = find_stragglers(bursts, least)
+    for _, ranks in compared:
+        usual = _above_median({key: pace.usual for key, pace in ranks.items()}, upper=False)
+        quick = _above_median({key: pace.quick for key, pace in ranks.items()}, upper=False)
+        for key in usual:
+            if min(usual[key], quick[key]) < math.log(least) / 2:
+                slow.pop(key, None)
+    return {key: straggler for key, straggler in slow.items() if len(bursts[key]) > 1}
+
+
+def by_attempt(times: Mapping[Key, Mapping[int, Sequence[float]]]) -> list[dict[Key, Sequence[float]]]:
+    """The times of each rank, by number of the measurement, as those of all ranks in each of them, in order."""
+    numbers = sorted({number for attempts in times.values() for number in attempts})
+    return [{key: attempts[number] for key, attempts in times.items() if number in attempts} for number in numbers]
 
 
 def _slower_than_median(paces: Mapping[Key, _Pace], least: float, *, upper: bool) -> dict[Key, Straggler]:

@@ -16,6 +16,7 @@ PARTS = (
     "flight_recorder",
     "comm",
     "context",
+    "confirmations",
     "partitions",
     "collective_test",
     "group_search",

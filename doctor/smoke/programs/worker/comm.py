@@ -163,7 +163,10 @@ class TracedComm:
         texts: list[str] = []
 
         def gather() -> None:
-            texts.extend(self.store.get(f"{key}{rank}").decode() for rank in ranks)
+            keys = [f"{key}{rank}" for rank in ranks]
+            # In one exchange with the server, where this torch has that: of thousands of ranks, each get is one.
+            get_all = getattr(self.store, "multi_get", None) or (lambda keys: map(self.store.get, keys))
+            texts.extend(value.decode() for value in get_all(keys))
 
         if self.rank == 0:
             self.run_traced("gather", None, self.world, gather, 0)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 
+from doctor.smoke.programs.worker.confirmations import CONFIRMATION_SHARE, LOOKS_SLOW, repeat_while_slow
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.device_work import (
     DEVICE_WORK,
@@ -22,6 +24,8 @@ MIN_PIECES, MAX_PIECES = 15, 120
 PIECES_PER_CPU = 5
 EXCHANGES = 15
 NEIGHBOUR_TEST = "device to device"
+COPY_LOOKS_SLOW = 1.5
+"""Of copies on CPUs, as `LOOKS_SLOW` is of all other work: what shares their caches and memory is often no fault."""
 
 
 def device_model(ctx: RankContext) -> str:
@@ -41,8 +45,11 @@ def device_model(ctx: RankContext) -> str:
     return " ".join(word for word in ("CPU", model[:80], capability) if word)
 
 
-def measure(ctx: RankContext, test: str, work: DeviceWork, model: str, end: float) -> None:
-    """Repeats the work until it is enough, or ``end`` of the monotonic clock; emits times and wrong results."""
+def measure(ctx: RankContext, test: str, work: DeviceWork, model: str, end: float, attempt: int) -> list[float]:
+    """Repeats the work until it is enough, or ``end`` of the monotonic clock; emits times and wrong results.
+
+    The seconds of each piece.
+    """
     tour, timer, wrong = CpuTour(ctx), WorkTimer(), 0
     enough = SECONDS_ON_CPU if ctx.device.type == "cpu" else SECONDS_ON_DEVICE
     work.run()
@@ -62,15 +69,18 @@ def measure(ctx: RankContext, test: str, work: DeviceWork, model: str, end: floa
         tour.end()
     if wrong:
         report_wrong(ctx, test, "repeat" if test.startswith("product") else "copy", wrong, len(timer.pieces))
+    seconds = timer.seconds()
     ctx.emit(
         "device",
         test=test,
         model=model,
         amount=work.amount,
-        seconds=timer.seconds(),
+        seconds=seconds,
         fingerprint=work.fingerprint,
         waited=round(timer.waited, 4),
+        attempt=attempt,
     )
+    return seconds
 
 
 def neighbours(ctx: RankContext) -> list[int]:
@@ -108,37 +118,56 @@ def exchange_with_neighbours(ctx: RankContext, model: str) -> None:
         report_wrong(ctx, NEIGHBOUR_TEST, "copy", wrong, compared)
     if best:
         ctx.emit(
-            "device", test=NEIGHBOUR_TEST, model=model, amount=2.0 * nbytes, seconds=best, fingerprint=None, waited=0.0
-        )
+            "device", test=NEIGHBOUR_TEST, model=model, amount=2.0 * nbytes, seconds=best, fingerprint=None, waited=0.0,
+            attempt=0,
+        )  # fmt: skip
     else:
         ctx.emit("untested", test=NEIGHBOUR_TEST, text="the rank is alone on its host")
 
 
 def stage_devices(ctx: RankContext) -> None:
-    """Every kind of work in turn, begun by all ranks together, so that what devices share is shared by equals."""
+    """Every kind of work in turn, begun by all ranks together, so that what devices share is shared by equals.
+
+    Again, at other times, those in which a device looks slow.
+    """
     model, on_cpu = device_model(ctx), ctx.device.type == "cpu"
     if not on_cpu:
         # Otherwise a product may be added up in another order each time, and be no fault.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)
-    started, share = time.monotonic(), ctx.plan["device_seconds"] / (1 + len(DEVICE_WORK))
+    factors = {
+        test: COPY_LOOKS_SLOW if on_cpu and not test.startswith("product") else LOOKS_SLOW for test in DEVICE_WORK
+    }
     try:
-        for number, (test, prepare) in enumerate(DEVICE_WORK.items()):
-            ctx.comm.barrier()
-            ctx.recorder.step = 0
-            ctx.recorder.mark("compute")
-            try:
-                measure(ctx, test, prepare(ctx), model, started + (number + 1) * share)
-            except (RuntimeError, AttributeError, TypeError) as error:
-                if not is_unsupported(error):
-                    raise
-                ctx.emit("untested", test=test, text=(str(error).strip().splitlines() or [""])[0][:300])
+        repeat_while_slow(ctx, factors, model, lambda tests, attempt: measure_tests(ctx, tests, model, attempt))
     finally:
         if not on_cpu:
             torch.use_deterministic_algorithms(False)
     ctx.recorder.step = 0
     exchange_with_neighbours(ctx, model)
     ctx.recorder.mark("compute")
+
+
+def measure_tests(ctx: RankContext, tests: Sequence[str], model: str, attempt: int) -> dict[str, list[float]]:
+    """Seconds of each piece of work, of those of the tests that the device can do."""
+    started, share = time.monotonic(), ctx.plan["device_seconds"] / (1 + len(DEVICE_WORK))
+    if attempt:
+        share = min(share, ctx.plan["budget"] / CONFIRMATION_SHARE / len(tests))
+    seconds = {}
+    for number, test in enumerate(tests):
+        ctx.comm.barrier()
+        ctx.recorder.step = 0
+        ctx.recorder.mark("compute")
+        try:
+            end = started + (number + 1) * share
+            seconds[test] = measure(ctx, test, DEVICE_WORK[test](ctx), model, end, attempt)
+        except (RuntimeError, AttributeError, TypeError) as error:
+            if not is_unsupported(error):
+                raise
+            if not attempt:
+                reason = (str(error).strip().splitlines() or [""])[0][:300]
+                ctx.emit("untested", test=test, text=reason)
+    return seconds
 
 
 STAGE_FUNCTIONS["devices"] = stage_devices

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
+from doctor.smoke.programs.worker.confirmations import LOOKS_SLOW, repeat_while_slow
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, run_queue_seconds
 from doctor.smoke.programs.worker.libraries import torch
+from doctor.smoke.programs.worker.work_timing import CpuTour
 
 PACE_STEPS, RUNS_PER_STEP = 20, 3
 
@@ -37,10 +38,7 @@ def seconds_without_run_queue(work: Callable[[], None]) -> float:
 
 
 def stage_pace(ctx: RankContext) -> None:
-    """Times input work and compute work, without any communication.
-
-    CPU ranks move from CPU to CPU: the neighbour of a busy CPU is a third slower for seconds, which is no fault.
-    """
+    """Times input work and compute work, without any communication; again, at other times, where a rank looks slow."""
     on_cpu = ctx.device.type == "cpu"
     factors = torch.eye(192 if on_cpu else 4096, dtype=torch.float32 if on_cpu else torch.float16, device=ctx.device)
     work_by_kind: dict[str, Callable[[], None]] = {
@@ -49,23 +47,37 @@ def stage_pace(ctx: RankContext) -> None:
     }
     for work in work_by_kind.values():
         work()
-    ctx.comm.barrier()
-    cpus = sorted(os.sched_getaffinity(0)) if on_cpu else []
+
+    def measure(kinds: Sequence[str], attempt: int) -> dict[str, list[float]]:
+        """Both kinds of work each time: a rank that is as slow in both has one cause."""
+        ctx.comm.barrier()
+        seconds = timed_work(ctx, work_by_kind)
+        ctx.emit("pace", **seconds, attempt=attempt)
+        return seconds
+
+    model = "" if on_cpu else str(getattr(torch, ctx.device.type).get_device_properties(ctx.device).name)[:100]
+    repeat_while_slow(ctx, dict.fromkeys(work_by_kind, LOOKS_SLOW), model, measure)
+
+
+def timed_work(ctx: RankContext, work_by_kind: Mapping[str, Callable[[], None]]) -> dict[str, list[float]]:
+    """Seconds of each piece of work, by its kind.
+
+    CPU ranks move from CPU to CPU: the neighbour of a busy CPU is a third slower for seconds, which is no fault.
+    """
+    tour = CpuTour(ctx)
     seconds: dict[str, list[float]] = {kind: [] for kind in work_by_kind}
     try:
         for step in range(PACE_STEPS):
             ctx.recorder.step = step
-            if len(cpus) > 1:
-                os.sched_setaffinity(0, {cpus[(ctx.rank + step) % len(cpus)]})
-                compute_work(ctx, factors)
+            if tour.move(step):
+                work_by_kind["compute"]()
             for kind, work in work_by_kind.items():
                 ctx.recorder.mark(kind)
                 seconds[kind] += [seconds_without_run_queue(work) for _ in range(RUNS_PER_STEP)]
     finally:
-        if len(cpus) > 1:
-            os.sched_setaffinity(0, cpus)
+        tour.end()
     ctx.recorder.mark("compute")
-    ctx.emit("pace", **seconds)
+    return seconds
 
 
 STAGE_FUNCTIONS["pace"] = stage_pace

@@ -7,9 +7,10 @@ import json
 import math
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from doctor.smoke.programs.worker.confirmations import CONFIRM_AT, CONFIRMATION_SHARE, middle, pause_before
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import torch
 
@@ -19,16 +20,11 @@ SLOW_FACTOR = 1.5
 """A pair that takes this many times as long as most pairs is measured again."""
 SLOW_END_FACTOR, NEARLY_ALL = 1.15, 0.75
 """So are the pairs of a rank of which nearly all take this many times as long as most pairs of the others."""
-CONFIRM_AT = (0.0, 0.6, 1.8)
-"""Seconds after the first confirmation at which the pairs that are still slow are measured once more: another program
-that keeps a host busy for half a second is neither a slow host nor a slow link."""
 STILL_SLOW = 1.1
 """Times what pairs that are not suspected take at the same time; a pair below it is not measured once more."""
 MAX_SLOW_PAIRS = 64
 PAIR_SECONDS = 2.0
 """Exchanges of a pair end after so long: on a link of 2 Mbit/s one megabyte takes 4 s."""
-PAIRS_SHARE = 12
-"""The rounds may take the run's budget divided by this, and so may the second measurements."""
 SAMPLE_BYTES = 1 << 16
 """Of the messages that show how large a message the network can carry in that time."""
 
@@ -92,7 +88,7 @@ def message_bytes(
                 peer = pair[0] if ctx.rank == pair[1] else pair[1]
                 slowest = max(slowest, *time_exchanges(ctx, peer, SAMPLE_BYTES, 1))
     slowest = ctx.comm.agree(max(map(float, ctx.comm.collect(repr(slowest), ranks)), default=slowest))
-    nbytes, allowed = largest, ctx.plan["budget"] / PAIRS_SHARE
+    nbytes, allowed = largest, ctx.plan["budget"] / CONFIRMATION_SHARE
     while nbytes > SAMPLE_BYTES and slowest * nbytes / SAMPLE_BYTES * len(schedule) > allowed:
         nbytes //= 2
     return nbytes
@@ -183,12 +179,6 @@ def nearly_all_above(limit: float, numbers: Sequence[float]) -> bool:
     return sum(number > limit for number in numbers) >= NEARLY_ALL * len(numbers)
 
 
-def middle(numbers: Iterable[float]) -> float:
-    """The median, the lower one of two; 0.0 of nothing."""
-    ordered = sorted(numbers)
-    return ordered[(len(ordered) - 1) // 2] if ordered else 0.0
-
-
 def stage_pairs(ctx: RankContext) -> None:
     """Pairs exchange a message, all pairs of a round at once; then the slow ones again, each alone, beside others.
 
@@ -207,7 +197,7 @@ def stage_pairs(ctx: RankContext) -> None:
                 fastest[round_number] = min(measure_pair(ctx, pair, round_number, nbytes))
     answers = map(json.loads, ctx.comm.collect(json.dumps(fastest), ranks))
     times = dict(zip(ranks, answers))
-    again = slow_pairs(schedule, times, ctx.plan["budget"] / PAIRS_SHARE) if len(times) == len(ranks) else []
+    again = slow_pairs(schedule, times, ctx.plan["budget"] / CONFIRMATION_SHARE) if len(times) == len(ranks) else []
     suspected = pairs_of_json(json.loads(ctx.comm.share(json.dumps(again))))
     normal = [
         (pair, number) for number, pairs in enumerate(schedule) for pair in pairs if (pair, number) not in suspected
@@ -220,7 +210,7 @@ def stage_pairs(ctx: RankContext) -> None:
         by_rank = [json.loads(text) for text in ctx.comm.collect(json.dumps(quickest), ranks)]
         again = still_slow(suspected, by_rank) if len(by_rank) == len(ranks) else []
         spent = time.perf_counter() - began
-        pause = pause_before(attempt, spent, ctx.plan["budget"] / PAIRS_SHARE)
+        pause = pause_before(attempt, spent, ctx.plan["budget"] / CONFIRMATION_SHARE)
         again, pause = json.loads(
             ctx.comm.share(json.dumps([again, pause] if again and pause is not None else [[], 0]))
         )
@@ -270,18 +260,6 @@ def still_slow(
     slow, others = ([max(rank[turn][kind] for rank in by_rank) for turn in turns] for kind in (0, 1))
     usual = middle(filter(None, others))
     return [suspected[turn] for turn in turns if slow[turn] > STILL_SLOW * usual]
-
-
-def pause_before(attempt: int, spent: float, allowed: float) -> float | None:
-    """Seconds to wait before the confirmation with this number (from 0 on); None for no further one.
-
-    ``spent``: seconds since the first one began. None as well where these took all the time that they are spread over,
-    or another one would take more than what is ``allowed``.
-    """
-    if attempt >= len(CONFIRM_AT) or spent >= CONFIRM_AT[-1]:
-        return None
-    pause = max(0.0, CONFIRM_AT[attempt] - spent)
-    return pause if spent + pause + spent / attempt <= allowed else None
 
 
 STAGE_FUNCTIONS["pairs"] = stage_pairs

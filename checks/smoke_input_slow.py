@@ -25,8 +25,8 @@ def smoke_input_slow(
 
     ## Source
     All ranks draw, sort and move the same numbers to their device again and again; time spent waiting for a CPU does
-    not count. The rule is that of smoke-rank-slow, with its repeated measurements. A rank that is as slow in computing on the same CPU is left to
-    that check.
+    not count. The rule is that of smoke-rank-slow, with its repeated measurements. A rank that is as slow in computing
+    on the same CPU is left to that check.
     """
     yield from slow_rank_findings(
         run,

@@ -167,7 +167,7 @@ def children(pid: int) -> list[int]:
     ]
 
 
-def test_a_stuck_worker_shows_its_stack_and_dies_with_its_rank() -> None:
+def test_a_stuck_worker_shows_its_stack_and_dies_with_its_rank(tmp_path: Path) -> None:
     seen: dict[int, str] = {}
 
     def watch(ranks: Ranks) -> bool:
@@ -181,9 +181,10 @@ def test_a_stuck_worker_shows_its_stack_and_dies_with_its_rank() -> None:
             seen[child] = ranks.stack(0)[len(before) :]
         return any("wait_for_the_disk" in text for text in seen.values())
 
-    Ranks(1, ["loader"], STUCK, watch=watch)
+    folder_of_the_loader = f"import tempfile\ntempfile.tempdir = {str(tmp_path)!r}\n"  # there is no agent to remove it
+    Ranks(1, ["loader"], folder_of_the_loader + STUCK, watch=watch)
     assert sum("wait_for_the_disk" in text for text in seen.values()) == 1
-    end = time.monotonic() + 5
+    end = time.monotonic() + 30
     while any(Path(f"/proc/{child}").exists() for child in seen) and time.monotonic() < end:
         time.sleep(0.01)
     assert not any(Path(f"/proc/{child}").exists() for child in seen)

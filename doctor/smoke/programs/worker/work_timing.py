@@ -23,10 +23,12 @@ class WorkTimer:
         self.pieces: list[float] = []
         self.ready = 0.0
         """Seconds of all pieces in which they were ready to run and did not."""
-        self.held_before = self._held_so_far()
+        self.held_before = 0.0
 
     def run(self, work: Callable[[], None]) -> None:
         """One piece; it took no less than what it had of its CPU."""
+        if not self.pieces:
+            self.held_before = self._held_so_far()
         ready, used, started = run_queue_seconds(), time.thread_time(), time.perf_counter()
         work()
         elapsed, used = time.perf_counter() - started, time.thread_time() - used

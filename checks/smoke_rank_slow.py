@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.smoke import SmokePace, SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.slow_rank_findings import slow_rank_findings
+from doctor.smoke.results.slow_rank_findings import quota_findings, slow_rank_findings
 from doctor.smoke.speed.rank_speeds import slow_ranks
 
 
@@ -18,9 +18,10 @@ def smoke_rank_slow(run: SmokeRun, paces: PerHost[SmokePace], started: PerHost[S
     ## What to do
     On {host}, check who else uses it and whether it is throttled: `top -b -n 1 | head -20`, `grep throttled
     /sys/fs/cgroup/cpu.stat`, `cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor` (expected performance),
-    `taskset -cp PID` of a rank. NPU: `npu-smi info -t temp -i N`, `npu-smi info -t power -i N`, `npu-smi info -t usages
-    -i N`. GPU: `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE` (a clock that is throttled, a power cap). Compare with
-    a healthy host, clean or reseat what is too hot, and leave the host out until then.
+    `taskset -cp PID` of a rank. A quota that is used up (`cat /sys/fs/cgroup/cpu.max`, or cpu.cfs_quota_us): give the
+    container or the job as many CPUs as on the other hosts. NPU: `npu-smi info -t temp -i N`, `npu-smi info -t power -i
+    N`, `npu-smi info -t usages -i N`. GPU: `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE` (a clock that is throttled,
+    a power cap). Compare with a healthy host, clean or reseat what is too hot, and leave the host out until then.
 
     ## Source
     All ranks do the same matrix products again and again, without exchanging anything; time spent waiting for a CPU
@@ -31,10 +32,17 @@ def smoke_rank_slow(run: SmokeRun, paces: PerHost[SmokePace], started: PerHost[S
     that has the caches of a host for a moment makes no slow rank. This verdict can be wrong where that lasts longer. In
     simulated healthy fleets with 12 % of noise none was called slow in 1000. `doctor watch` judges the times of the
     whole training.
+
+    Time for which the quota of a control group holds a rank back is no time of its work. A rank is slow as well where
+    the kernel counts its quota as used up in half of the periods or more (nr_throttled of nr_periods, cpu.stat), and
+    twice as often as that of the median rank: Linux, Documentation/scheduler/sched-bwc.rst. That can be wrong where
+    other processes of the same control group use it up, and the job's own would not.
     """
+    slow = slow_ranks("compute", paces, started, run.watched)
     yield from slow_rank_findings(
         run,
-        slow_ranks("compute", paces, started, run.watched),
+        slow,
         "{who} took {ratio} times the median time of the peers for the same computation: {seconds} against {norm} "
         "(confidence {confidence})",
     )
+    yield from quota_findings(run, slow)

@@ -197,6 +197,26 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int = 1
 
 
+MIN_PERIODS = 10
+"""Of a CPU quota; fewer prove nothing."""
+
+
+class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
+    """How the CPU quota of a rank's control group was used while the rank ran; zeros where there is none."""
+
+    periods: int = 0
+    """Of 100 ms each as a rule, in which the group had work to do."""
+    used_up: int = 0
+    """Those of them at the end of which nothing of the quota remained."""
+    seconds: float = 0.0
+    """For which the group was held back, added up over its CPUs."""
+
+    @property
+    def share(self) -> float:
+        """Of the periods, those in which the quota was used up; 0 where there were too few to tell."""
+        return min(1.0, self.used_up / self.periods) if self.periods >= MIN_PERIODS else 0.0
+
+
 class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """The run as observed by the supervisor; the reports of each rank are in the hosts' facts."""
 
@@ -217,6 +237,8 @@ class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
     pressure: dict[str, tuple[str, ...]] = {}
     """By host: sentences on what kept its ranks from running."""
+    cpu_quotas: dict[int, QuotaUse] = {}
+    """By rank: what the CPU quota of its control group took; without ranks of which nothing is known."""
     line_speeds: dict[str, int] = {}
     """By host: Mb/s of its slowest interface that has an address; without hosts where that is not known."""
     watched: bool = False

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from doctor.facts.smoke import RankDevice, RankJoined, SmokePace
+from doctor.smoke.model import QuotaUse
 from tests.checks.smoke import alter, found, judged, pace, page, ran, start_events, started
 
 NAME = "smoke_rank_slow"
@@ -122,3 +123,48 @@ def test_what_slows_all_ranks_in_one_of_the_measurements_hides_no_slow_one() -> 
 def test_the_times_of_a_training_are_of_many_moments_and_judged_as_they_are() -> None:
     run = msgspec.structs.replace(ran(4, 2), watched=True)
     assert found(NAME, run, pace(run, fleet(4, r2=1.3), attempts=1))[0].values["ranks"] == [2]
+
+
+def quotas(world: int, **used_up: int) -> dict[int, QuotaUse]:
+    """Of each rank 40 periods; ``r3=20``: in 20 of them rank 3 used its quota up."""
+    return {rank: QuotaUse(40, used := used_up.get(f"r{rank}", 0), used * 0.08) for rank in range(world)}
+
+
+def test_a_rank_that_a_quota_holds_back_is_named_though_its_work_is_as_quick() -> None:
+    run = ran(4, 2, cpu_quotas=quotas(4, r2=38))
+    (finding,) = found(NAME, run, pace(run, fleet(4)))
+    assert finding.hosts == ("w2",)
+    assert str(finding) == (
+        "rank 2: the CPU quota of the control group was used up in 95% of its periods, which held it back for 3.04 s; "
+        "expected no more than of the median rank, 0%"
+    )
+    assert "cpu.max" in page(NAME, finding)
+
+
+def test_a_rank_that_is_slow_and_held_back_is_one_finding() -> None:
+    run = ran(4, 2, cpu_quotas=quotas(4, r2=38))
+    assert len(found(NAME, run, pace(run, fleet(4, r2=1.4)))) == 1
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        quotas(4),
+        quotas(4, r1=15),  # now and then
+        quotas(4, r0=40, r1=40, r2=40, r3=40),  # all alike: no rank is slower than the others
+        quotas(4, r0=22, r1=38, r2=22, r3=22),  # less than twice as often
+        quotas(4, r0=40, r1=40, r2=40),  # never more than half of the ranks
+        {rank: QuotaUse(5, 5 * (rank == 2), 0.4) for rank in range(4)},  # for half a second
+        {2: QuotaUse(40, 40, 3.0)},  # nothing is known of the others
+        {},
+    ],
+)
+def test_quotas_that_make_no_rank_slow(used: dict[int, QuotaUse]) -> None:
+    run = ran(4, 2, cpu_quotas=used)
+    assert not found(NAME, run, pace(run, fleet(4)))
+
+
+def test_ranks_of_a_host_that_its_quota_holds_back_are_one_finding() -> None:
+    run = ran(8, 4, cpu_quotas=quotas(8, r4=30, r5=36))
+    (finding,) = found(NAME, run, pace(run, fleet(8)))
+    assert finding.hosts == ("w3",) and finding.values["ranks"] == [4, 5] and finding.values["observed"] == "90%"

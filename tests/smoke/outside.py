@@ -80,6 +80,15 @@ NO_SSH = nft("tcp dport 22 drop", "tcp sport 22 drop") + " && (sleep 4; nft flus
 NO_DATA = nft("tcp dport 22 accept", "tcp sport 22 accept", "meta l4proto tcp drop")
 SMALL_ONLY = nft("tcp dport 22 accept", "tcp sport 22 accept", "meta length 1000-65535 drop")
 SLOW = "tc qdisc add dev eth0 root tbf rate 2mbit burst 32kb latency 400ms && touch MARK"
+HELD_BACK = r"""
+if [ -d /sys/fs/cgroup/cpu ]; then
+  group=/sys/fs/cgroup/cpu/doctor-outside; mkdir -p $group; echo 20000 >$group/cpu.cfs_quota_us
+else
+  group=/sys/fs/cgroup/doctor-outside; mkdir -p $group; echo "20000 100000" >$group/cpu.max
+fi
+sed -i "2i echo \$\$ >$group/cgroup.procs" WRAPPER && touch MARK
+"""
+"""A fifth of a CPU for all that the interpreter of the ranks starts."""
 DEBUGGED = "gdb -q -p PID -ex 'shell sleep 60' </dev/null >/dev/null 2>&1 & sleep 0.01"
 
 CASES: tuple[Case, ...] = (
@@ -101,6 +110,7 @@ CASES: tuple[Case, ...] = (
     Case("ar-wrong-host", VALUES, {"kind": "wrong", "every": 1}, whole_host=True),
     Case("ar-sleeps", HANGS, {"kind": "late", "seconds": 1000}),
     Case("ar-late", (), {"kind": "late", "seconds": 0.3}),
+    Case("quota", ("smoke-rank-slow", "smoke-budget-spent"), before=HELD_BACK, whole_host=True),
     Case("send-delay", ("smoke-host-slow", "smoke-rank-slow"), environ={"OUTSIDE_DELAY_MS": "5"}, must=False),
     Case("send-flip", VALUES, environ={"OUTSIDE_FLIP": "40"}, must=False),
 )
@@ -175,7 +185,7 @@ def prepare(fleet: Fleet, trial: Trial) -> str:
         fleet.write(guilty, f"{FOLDER}/fault.json", json.dumps(fault))
         fleet.write(guilty, f"{FOLDER}/sitecustomize.py", (HERE / "outside_hook.py").read_text("utf-8"))
     if case.before:
-        fleet.enter(guilty, case.before.replace("MARK", f"{FOLDER}/struck"))
+        fleet.enter(guilty, case.before.replace("MARK", f"{FOLDER}/struck").replace("WRAPPER", WRAPPER))
     return guilty
 
 

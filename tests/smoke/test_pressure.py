@@ -12,10 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from doctor.smoke.hang.pressure import pressure_sentences, starved_ranks
+from doctor.smoke.hang.pressure import of_own_ranks, pressure_sentences, quota_use, starved_ranks
+from doctor.smoke.model import QuotaUse
 from doctor.smoke.programs.agent.pressure import Pressure
 from doctor.smoke.protocol import HostPressure
 from doctor.smoke.run import progress
+from tests.checks.smoke import ran
 from tests.smoke.scripted import Line, alive, done, life
 from tests.smoke.test_launch import WISH, agent, play
 
@@ -55,6 +57,15 @@ def test_what_a_whole_run_says_of_pressure_is_kept() -> None:
     run = play(b, agent("a", well))[0].run
     assert run.ended == "complete"
     assert run.pressure == {"b": ("b: the hypervisor took 30% of its CPU time (steal).",)}
+
+
+def test_a_host_tells_of_the_quotas_of_its_own_ranks_only() -> None:
+    run = ran(4, 2)
+    used = (40, 38, 3.0, 1.0, 0.0)
+    told = {"w1": HostPressure({0: used, 1: (0, 0, 0.0, 1.0, 0.0), 3: used, 99: used}), "w9": HostPressure({2: used})}
+    assert quota_use(of_own_ranks(told, run.plan)) == {0: QuotaUse(40, 38, 3.0), 1: QuotaUse()}
+    assert starved_ranks(of_own_ranks(told, run.plan)).keys() == {0}
+    assert QuotaUse(40, 10**9, 3.0).share == 1.0
 
 
 @pytest.fixture

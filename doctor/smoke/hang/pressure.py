@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
+from doctor.smoke.model import MIN_PERIODS, QuotaUse, SmokePlan
 from doctor.smoke.protocol import HostPressure
 
 THROTTLED = 0.05
 """Share of the periods of a CPU quota from which on it is worth a sentence."""
 STARVED = 0.5
 """Share of them from which on a rank is starved."""
-MIN_PERIODS = 10
-"""Samples, of 100 ms each as a rule; fewer prove nothing."""
 WAITED = 0.2
 """Share of its running and waiting that a rank waited for a CPU."""
 MIN_RAN = 0.5
@@ -31,6 +32,23 @@ def starved_ranks(hosts: Mapping[str, HostPressure]) -> dict[int, str]:
         for rank, (periods, throttled, seconds, _, _) in pressure.ranks.items()
         if periods >= MIN_PERIODS and throttled >= STARVED * periods
     }
+
+
+def of_own_ranks(hosts: Mapping[str, HostPressure], plan: SmokePlan) -> dict[str, HostPressure]:
+    """What the hosts tell, without ranks that the plan has on another one: no host speaks for another host's ranks."""
+    ranks_by_host = plan.ranks_by_host
+    return {
+        host: msgspec.structs.replace(
+            pressure,
+            ranks={rank: pressure.ranks[rank] for rank in ranks_by_host.get(host, ()) if rank in pressure.ranks},
+        )
+        for host, pressure in hosts.items()
+    }
+
+
+def quota_use(hosts: Mapping[str, HostPressure]) -> dict[int, QuotaUse]:
+    """By rank: what its quota took."""
+    return {rank: QuotaUse(*fields[:3]) for pressure in hosts.values() for rank, fields in pressure.ranks.items()}
 
 
 def starved_hosts(hosts: Mapping[str, HostPressure]) -> set[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from doctor.engine.result import Finding
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import ACCELERATORS, describe_ranks, pressure_note
+from doctor.smoke.speed.cpu_quotas import held_back_ranks
 from doctor.smoke.speed.rank_speeds import by_host, duration, percent
 from doctor.smoke.speed.stragglers import Straggler
 
@@ -27,5 +28,24 @@ def slow_rank_findings(run: SmokeRun, slow_by_rank: Mapping[int, Straggler], tem
             norm=duration(worst.peer_seconds),
             confidence=percent(min(slow_by_rank[rank].confidence for rank in some)),
             peers=worst.peers,
+            whole=all_ranks,
+        )
+
+
+def quota_findings(run: SmokeRun, named: Collection[int]) -> Iterator[Finding]:
+    """One finding for each host with ranks that a CPU quota holds back, and that are not ``named`` already."""
+    held = {rank: share for rank, share in held_back_ranks(run.cpu_quotas).items() if rank not in named}
+    for host, ranks, all_ranks in by_host(run, held):
+        worst = max(ranks, key=lambda rank: run.cpu_quotas[rank].share)
+        yield Finding(
+            "{who}: the CPU quota of the control group was used up in {observed} of its periods, which held it back "
+            "for {seconds}; expected no more than of the median rank, {norm}",
+            hosts=[host],
+            accelerator=ACCELERATORS[run.plan.backend],
+            who=describe_ranks(run, ranks),
+            ranks=ranks,
+            observed=f"{run.cpu_quotas[worst].share:.0%}",
+            seconds=duration(run.cpu_quotas[worst].seconds),
+            norm=f"{held[worst]:.0%}",
             whole=all_ranks,
         )

@@ -9,9 +9,9 @@ import msgspec
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import TorchImported
 from doctor.smoke.hang import network_evidence
-from doctor.smoke.hang.pressure import pressure_sentences, starved_hosts, starved_ranks
+from doctor.smoke.hang.pressure import of_own_ranks, pressure_sentences, quota_use, starved_hosts, starved_ranks
 from doctor.smoke.hang.standstill import explain_standstill, explain_wrong_size
-from doctor.smoke.model import Failure, SmokePlan
+from doctor.smoke.model import Failure, QuotaUse, SmokePlan
 from doctor.smoke.protocol import DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
 from doctor.smoke.results.environments import minority_torch
 from doctor.smoke.run.channels import Channels
@@ -51,7 +51,7 @@ def add_evidence(
         members = range(plan.world) if failure.group == "world" else ()
         failure = explain_wrong_size(failure, finished, error, members)
     if failure.kind in PRESSED:
-        failure = _with_pressure(failure, read_pressure(channels))
+        failure = _with_pressure(failure, of_own_ranks(read_pressure(channels), plan))
     if failure.kind == "network":
         failure = _with_links(failure, plan, channels, addresses, finished)
         failure = _with_versions(failure, plan, progress)
@@ -71,10 +71,11 @@ def spare_starved(failure: Failure | None, progress: StageProgress, channels: Ch
     return progress.wait_for_starved(failure, starved_hosts(read_pressure(channels)))
 
 
-def describe_pressure(channels: Channels) -> dict[str, tuple[str, ...]]:
-    """By host: sentences on what kept its ranks from running, where something did."""
-    found = {host: pressure_sentences(host, pressure) for host, pressure in read_pressure(channels).items()}
-    return {host: texts for host, texts in found.items() if texts}
+def describe_pressure(channels: Channels, plan: SmokePlan) -> tuple[dict[str, tuple[str, ...]], dict[int, QuotaUse]]:
+    """By host: sentences on what kept its ranks from running, where something did. By rank: what its CPU quota took."""
+    hosts = of_own_ranks(read_pressure(channels), plan)
+    texts_by_host = {host: pressure_sentences(host, pressure) for host, pressure in hosts.items()}
+    return {host: texts for host, texts in texts_by_host.items() if texts}, quota_use(hosts)
 
 
 def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure]) -> Failure:

@@ -15,7 +15,7 @@ from doctor.remote.request import new_marker
 from doctor.smoke import plan as planning
 from doctor.smoke.hang.detector import Detector, Resend, joined
 from doctor.smoke.hang.network_evidence import AddressOwners
-from doctor.smoke.model import Failure, FailureKind, SmokePlan, SmokeRun, Snapshot
+from doctor.smoke.model import Failure, FailureKind, QuotaUse, SmokePlan, SmokeRun, Snapshot
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.protocol import AgentMessage, GroupFormed, InvalidMessage, Prepare, Start, Stay, parse_event
 from doctor.smoke.results import to_facts as records
@@ -154,12 +154,8 @@ class _Supervisor:
         self.endpoints, self.options, self.slots = session.endpoints, options, session.slots
         self.hosts = tuple(dict.fromkeys(endpoint.host for endpoint in self.endpoints.values()))
         self.plan, self.python, self.local = plan, session.python, session.local
-        self.on_stage, self.on_host, self.meanwhile, self.skip_unreachable = (
-            on_stage,
-            on_host,
-            meanwhile,
-            skip_unreachable,
-        )
+        self.on_stage, self.on_host, self.meanwhile = on_stage, on_host, meanwhile
+        self.skip_unreachable = skip_unreachable
         self.skipped_hosts: dict[str, HostRecord] = {}
         """Hosts that were left out."""
         self.progress: StageProgress | None = None
@@ -172,7 +168,7 @@ class _Supervisor:
         self.ended: Literal["complete", "trouble", "budget", "interrupted"] = "complete"
         self.failures: tuple[Failure, ...] = ()
         self.notes: list[str] = []
-        self.pressure: dict[str, tuple[str, ...]] = {}
+        self.pressure, self.cpu_quotas = dict[str, tuple[str, ...]](), dict[int, QuotaUse]()
         self.reported_stages: set[str] = set()
         self.channels = session.channels
         self.channels.on_message = self.on_message
@@ -198,8 +194,8 @@ class _Supervisor:
                 self.pump()
                 self.check_health(time.monotonic())
         except _RunStopped as stop:
-            if not stop.failure:
-                self.pressure = describe_pressure(self.channels)
+            if not stop.failure and self.plan:
+                self.pressure, self.cpu_quotas = describe_pressure(self.channels, self.plan)
             if stop.failure:
                 self.ended = "budget" if stop.failure.kind == "budget" else "trouble"
                 self.failures = (stop.failure,)
@@ -419,6 +415,7 @@ class _Supervisor:
             reached=progress.reached,
             groups=progress.groups,
             pressure=self.pressure,
+            cpu_quotas=self.cpu_quotas,
             line_speeds=visit.line_speeds(self.channels, self.endpoints),
             baseline=self.options.baseline,
             seconds=round(time.monotonic() - self.began, 3),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from doctor.engine.check import Skip
@@ -76,7 +76,7 @@ def devices_of(starts: Mapping[str, SmokeStart]) -> dict[int, str]:
     return {event.rank: event.device.name for start in starts.values() for event in start.joined}
 
 
-def by_host(run: SmokeRun, slow: Mapping[int, Straggler]) -> list[tuple[str, list[int], bool]]:
+def by_host(run: SmokeRun, slow: Iterable[int]) -> list[tuple[str, list[int], bool]]:
     """Host, its slow ranks, and whether these are all that it has (of several). One finding each."""
     ranks_by_host: dict[str, list[int]] = {}
     for rank in slow:

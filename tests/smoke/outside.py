@@ -21,6 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, NamedTuple
 
+from tests.faults.kernel import grouped
 from tests.hosts.fleet import Fleet
 from tests.smoke.interpreter import shown
 
@@ -80,18 +81,8 @@ NO_SSH = nft("tcp dport 22 drop", "tcp sport 22 drop") + " && (sleep 4; nft flus
 NO_DATA = nft("tcp dport 22 accept", "tcp sport 22 accept", "meta l4proto tcp drop")
 SMALL_ONLY = nft("tcp dport 22 accept", "tcp sport 22 accept", "meta length 1000-65535 drop")
 SLOW = "tc qdisc add dev eth0 root tbf rate 2mbit burst 32kb latency 400ms && touch MARK"
-HELD_BACK = r"""(
-set -e
-mountpoint -q /sys/fs/cgroup || mount -t tmpfs tmpfs /sys/fs/cgroup
-root=/sys/fs/cgroup/cpu; mkdir -p $root
-mountpoint -q $root || mount -t cgroup -o cpu cgroup $root
-group=$root/doctor-outside; mkdir -p $group; echo 20000 >$group/cpu.cfs_quota_us
-sed -i "2i echo \$\$ >$group/cgroup.procs" WRAPPER
-touch MARK
-)
-true
-"""
-"""A fifth of a CPU for all that the interpreter of the ranks starts."""
+HELD_BACK = grouped("cpu", "cpu.cfs_quota_us", "20000", "cpu.max=20000 100000")[0] + "\ntouch MARK"
+"""A fifth of a CPU for all sessions of the host."""
 DEBUGGED = "gdb -q -p PID -ex 'shell sleep 60' </dev/null >/dev/null 2>&1 & sleep 0.01"
 
 CASES: tuple[Case, ...] = (
@@ -188,7 +179,7 @@ def prepare(fleet: Fleet, trial: Trial) -> str:
         fleet.write(guilty, f"{FOLDER}/fault.json", json.dumps(fault))
         fleet.write(guilty, f"{FOLDER}/sitecustomize.py", (HERE / "outside_hook.py").read_text("utf-8"))
     if case.before:
-        fleet.enter(guilty, case.before.replace("MARK", f"{FOLDER}/struck").replace("WRAPPER", WRAPPER))
+        fleet.enter(guilty, case.before.replace("MARK", f"{FOLDER}/struck"))
     return guilty
 
 

@@ -8,6 +8,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,6 +19,7 @@ from doctor.smoke.model import QuotaUse
 from doctor.smoke.programs.agent.pressure import Pressure
 from doctor.smoke.protocol import HostPressure
 from doctor.smoke.run import progress
+from doctor.smoke.run.diagnose import read_pressure
 from tests.checks.smoke import ran
 from tests.smoke.scripted import Line, alive, done, life
 from tests.smoke.test_launch import WISH, agent, play
@@ -66,6 +69,17 @@ def test_a_host_tells_of_the_quotas_of_its_own_ranks_only() -> None:
     assert quota_use(of_own_ranks(told, run.plan)) == {0: QuotaUse(40, 38, 3.0), 1: QuotaUse()}
     assert starved_ranks(of_own_ranks(told, run.plan)).keys() == {0}
     assert QuotaUse(40, 10**9, 3.0).share == 1.0
+
+
+def test_all_agents_of_a_host_are_heard() -> None:
+    """A launcher starts one for each task: each tells of its own ranks."""
+    told = {"a0": {0: (40, 38, 3.0, 1.0, 0.0)}, "a1": {1: (40, 0, 0.0, 1.0, 0.0)}, "b0": {2: (0, 0, 0.0, 1.0, 0.0)}}
+    answers = {name: SimpleNamespace(pressure=HostPressure(ranks)) for name, ranks in told.items()}
+    endpoints = {name: SimpleNamespace(host=name[0]) for name in told}
+    channels: Any = SimpleNamespace(endpoints=endpoints, query=lambda *request: answers)
+    pressure = read_pressure(channels)
+    assert {host: set(each.ranks) for host, each in pressure.items()} == {"a": {0, 1}, "b": {2}}
+    assert starved_ranks(pressure).keys() == {0}
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from doctor.smoke.run.progress import StageProgress
 
 ANSWER = 0.7
 """Seconds for agents to answer."""
+LATE_ANSWER = 5.0
+"""Seconds for them to do so after a complete run: a host that is held back, which is the one in question, is late."""
 PROBE = 0.6
 """Seconds for a new connection."""
 MOST_STACKS = 64
@@ -58,10 +60,16 @@ def add_evidence(
     return _with_logs(failure, progress)
 
 
-def read_pressure(channels: Channels) -> dict[str, HostPressure]:
-    """What kept the ranks of each host from running, of the agents that answer."""
-    answers = channels.query("pressure", {name: ReportPressure() for name in channels.endpoints}, ANSWER)
-    return {channels.endpoints[name].host: line.pressure for name, line in answers.items() if line.pressure}
+def read_pressure(channels: Channels, seconds: float = ANSWER) -> dict[str, HostPressure]:
+    """What kept the ranks of each host from running, of the agents that answer: a launcher may start several a host."""
+    answers = channels.query("pressure", {name: ReportPressure() for name in channels.endpoints}, seconds)
+    hosts: dict[str, HostPressure] = {}
+    for name, line in answers.items():
+        if line.pressure:
+            host = channels.endpoints[name].host
+            before = hosts.get(host, line.pressure)
+            hosts[host] = msgspec.structs.replace(before, ranks={**before.ranks, **line.pressure.ranks})
+    return hosts
 
 
 def spare_starved(failure: Failure | None, progress: StageProgress, channels: Channels) -> Failure | None:
@@ -73,7 +81,7 @@ def spare_starved(failure: Failure | None, progress: StageProgress, channels: Ch
 
 def describe_pressure(channels: Channels, plan: SmokePlan) -> tuple[dict[str, tuple[str, ...]], dict[int, QuotaUse]]:
     """By host: sentences on what kept its ranks from running, where something did. By rank: what its CPU quota took."""
-    hosts = of_own_ranks(read_pressure(channels), plan)
+    hosts = of_own_ranks(read_pressure(channels, LATE_ANSWER), plan)
     texts_by_host = {host: pressure_sentences(host, pressure) for host, pressure in hosts.items()}
     return {host: texts for host, texts in texts_by_host.items() if texts}, quota_use(hosts)
 

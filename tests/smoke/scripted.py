@@ -56,7 +56,11 @@ class Agent:
         self.host, self.greeting, self.starts = host, greeting, start
         self.code: int | None = None
         self.orders: list[dict[str, Any]] = []
-        self.answers: dict[str, Sequence[Line]] = {"end": [{"bye": {"left": []}}, None], "stacks": [{"stacks": {}}]}
+        self.answers: dict[str, Sequence[Line]] = {
+            "end": [{"bye": {"left": []}}, None],
+            "stacks": [{"stacks": {}}],
+            "pressure": [{"pressure": {}}],
+        }
         self.say: queue.SimpleQueue[list[Line]] = queue.SimpleQueue()
         self.marker = b""
         self.greeted = threading.Event()

@@ -14,10 +14,12 @@ CAUSES = {
     "host-name-is-loopback": ("address",),
     "host-name-is-localhost": ("address",),
 }
+SHARED_ADDRESS = {"net-answered-by-other": ("fault=shared",)}
+"""Of two hosts with one address that check's trial names both."""
 ONE_HOST = "only one host: any address of its own will do"
 
 
-@check(severity=ERROR, area="connectivity", single_host=ONE_HOST, follows_from=CAUSES)
+@check(severity=ERROR, area="connectivity", single_host=ONE_HOST, follows_from=CAUSES, explained_by=SHARED_ADDRESS)
 def interface_unreachable(
     interfaces: PerHost[Interfaces],
     names: PerHost[HostNames],

@@ -8,9 +8,10 @@ from doctor.facts.network_test import NetworkAnswer
 from doctor.net.device_trials import DeviceTrial, device_trials
 
 ONE_HOST = "only one host: there is no other to connect to"
+READ_ON_HOSTS: dict[str, tuple[str, ...]] = {"device-unreachable": (), "device-link-down": (), "rdma-gid-wrong": ()}
 
 
-@check(severity=ERROR, area="network", single_host=ONE_HOST)
+@check(severity=ERROR, area="network", single_host=ONE_HOST, explained_by=READ_ON_HOSTS)
 def net_device_path_broken(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     """Every NPU and RDMA adapter reaches that of the same name on the other hosts.
 

@@ -5,9 +5,10 @@ from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import located_failures
 
 ONE_HOST = "only one host: there is no other to connect to"
+READ_ON_HOSTS: dict[str, tuple[str, ...]] = {"firewall-blocks-job": ()}
 
 
-@check(severity=ERROR, area="network", single_host=ONE_HOST)
+@check(severity=ERROR, area="network", single_host=ONE_HOST, explained_by=READ_ON_HOSTS)
 def net_port_blocked(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     """The job's ports are open wherever hosts reach each other.
 

@@ -5,10 +5,11 @@ from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import is_of_rank_0_alone, located_failures
 
 ONE_HOST = "only one host: there is no other to connect to"
+READ_ON_HOSTS: dict[str, tuple[str, ...]] = {"hccl-port-taken": (), "master-port-taken": ()}
 CAUSES = {"default-port-taken": ("taken=port",)}
 
 
-@check(severity=ERROR, area="network", single_host=ONE_HOST, follows_from=CAUSES)
+@check(severity=ERROR, area="network", single_host=ONE_HOST, follows_from=CAUSES, explained_by=READ_ON_HOSTS)
 def net_port_unavailable(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     """Every host can listen on the ports that the job will use.
 

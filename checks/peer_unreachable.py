@@ -20,12 +20,13 @@ from doctor.facts.socket_peers import FleetSockets
 from doctor.job import LaunchConfig
 
 ONE_HOST = "only one host: there is no other to connect to"
+TRIED_FURTHER: dict[str, tuple[str, ...]] = {"net-unreachable": (), "net-port-blocked": (), "net-answered-by-other": ()}
 NO_ANSWER = "no answer"
 Pair = tuple[str, str]
 """The host that opens a connection, and the one that it goes to."""
 
 
-@check(severity=ERROR, area="connectivity", single_host=ONE_HOST)
+@check(severity=ERROR, area="connectivity", single_host=ONE_HOST, explained_by=TRIED_FURTHER)
 def peer_unreachable(
     connections: PerHost[PeerConnections],
     interfaces: PerHost[Interfaces],

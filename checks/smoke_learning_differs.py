@@ -1,7 +1,6 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokeLearning, SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import analyze_training
@@ -34,10 +33,8 @@ def smoke_learning_differs(
     causes = analyze_training(run.plan, training).causes if training else ()
     events = [event for fact in learning.values() for event in fact.learned]
     for ranks, group, error in differing_replicas(events):
-        if causes:
-            raise Unreadable(f"replicas differ; {causes[0].check} explains it", causes[0].check)
         known = len(ranks) < len(group)
-        yield Finding(
+        finding = Finding(
             "after {steps} steps {who} {differ}{error}",
             hosts=run.hosts(ranks),
             who=describe_ranks(run, ranks),
@@ -47,3 +44,4 @@ def smoke_learning_differs(
             or "of one data-parallel group hold different parameters; which of them are wrong is not known",
             error=f": {error:.1e} from the serial training, as a share of what was learned" if error else "",
         )
+        yield finding.because_of(*(cause.check for cause in causes))

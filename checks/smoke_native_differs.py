@@ -32,12 +32,9 @@ def smoke_native_differs(
     reference = majority_reference(training)
     if reference is None:
         raise Unreadable("no rank reported its reference run")
-    wrong = list(native_deviations(run.plan, native, reference))
     causes = analyze_training(run.plan, training).causes
-    if wrong and causes:
-        raise Unreadable(f"{causes[0].check} explains that wrappers differ", causes[0].check)
-    for difference in wrong:
-        yield Finding(
+    for difference in native_deviations(run.plan, native, reference):
+        finding = Finding(
             "{api} in {layout}: the loss of step {step} is {observed}, expected {expected} as in one process",
             hosts=run.hosts(difference.ranks),
             api=difference.api,
@@ -47,6 +44,7 @@ def smoke_native_differs(
             expected=difference.expected,
             ranks=list(difference.ranks),
         )
+        yield finding.because_of(*(cause.check for cause in causes))
     absent_results = not_run(run.plan, native)
     if absent_results:
         raise Unreadable("; ".join(absent_results))

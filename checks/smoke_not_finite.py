@@ -1,7 +1,6 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokeCollectives, SmokeLearning, SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import findings
@@ -35,22 +34,20 @@ def smoke_not_finite(
     say that a loss scaler left the steps out.
     """
     corrupted = any(fact.wrong for fact in (collectives or {}).values())
+    everyone = len(run.hosts(tuple(range(run.plan.world))))
     layout_findings = list(findings("smoke-not-finite", run, training))
-    if corrupted and any(
-        len(finding.hosts) == len(run.hosts(tuple(range(run.plan.world)))) for finding in layout_findings
-    ):
-        raise Unreadable("collectives gave wrong values before", "smoke-collective-wrong")
-    yield from layout_findings
+    received = corrupted and any(len(finding.hosts) == everyone for finding in layout_findings)
+    for finding in layout_findings:
+        yield finding.because_of("smoke-collective-wrong", *finding.explained_by) if received else finding
     bad_steps = [event for fact in (learning or {}).values() for event in fact.steps if event.loss is None]
     if bad_steps and not layout_findings:
         step = min(event.step for event in bad_steps)
         ranks = sorted(event.rank for event in bad_steps if event.step == step)
-        if corrupted and len(ranks) > 1:
-            raise Unreadable("collectives gave wrong values before", "smoke-collective-wrong")
-        yield Finding(
+        finding = Finding(
             "the loss of step {step} of the learning stage is NaN or Inf on {who}; the layouts' short runs were finite",
             hosts=run.hosts(tuple(ranks)),
             who=f"{len(ranks)} ranks" if len(ranks) > 1 else f"rank {ranks[0]}",
             ranks=ranks,
             step=step,
         )
+        yield finding.because_of("smoke-collective-wrong") if corrupted and len(ranks) > 1 else finding

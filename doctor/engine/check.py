@@ -12,11 +12,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from doctor.engine.consequences import Relations
 from doctor.engine.fact import Fact, PerHost
 from doctor.engine.result import Finding, Severity
 
 Function = TypeVar("Function", bound=Callable[..., Iterable[Finding]])
+
+Relations = Mapping[str, Sequence[str]]
+"""Checks that may hold the cause, most likely first. In ``follows_from`` each with the values that must agree:
+``("npu",)``; or ``("address=ip",)``, where the cause has another name for it. A value in the plural (``npus``) is read
+first. In ``explained_by`` each with the values that the finding must have: ``("fault=shared",)``."""
 
 SingleHost = str | Callable[[Mapping[type, object]], str]
 """Why a check does not apply to one host; or a function of the job's settings, which is empty where it does."""
@@ -36,6 +40,7 @@ def check(
     area: str = "site",
     single_host: SingleHost = "",
     follows_from: Relations | None = None,
+    explained_by: Relations | None = None,
     advisory: Sequence[str] = (),
 ) -> Callable[[Function], Function]:
     """Makes a function a check. Its first docstring line is the healthy claim.
@@ -43,12 +48,14 @@ def check(
     ``single_host``: why it does not apply to a run of one host, where it is skipped whether or not facts can be read;
     a function of the job's settings by type may return the empty string, and the one host is evaluated.
     ``follows_from``: checks that may hold the cause of its findings, with the values that must agree; such a finding is
-    shown under its cause: ``{"device-link-down": ("npu",)}`` (`doctor.engine.consequences`).
+    shown under its cause: ``{"device-link-down": ("npu",)}`` (`doctor.analysis.causes`).
+    ``explained_by``: checks whose errors, on the same hosts, make its findings unknown, for one that tries something.
     ``advisory``: parameters that serve the fix alone; one that cannot be read is None, and nothing is unknown for it.
     """
 
     def mark(function: Function) -> Function:
-        function.__dict__["doctor"] = (severity, area, single_host, dict(follows_from or {}), tuple(advisory))
+        relations = dict(follows_from or {}), dict(explained_by or {})
+        function.__dict__["doctor"] = (severity, area, single_host, *relations, tuple(advisory))
         return function
 
     return mark
@@ -78,7 +85,8 @@ class Check:
         self.function = function
         self.path = path
         self.name = function.__name__.replace("_", "-")
-        self.severity, self.area, self.single_host, self.follows_from, advisory = function.__dict__["doctor"]
+        declared = function.__dict__["doctor"]
+        self.severity, self.area, self.single_host, self.follows_from, self.explained_by, advisory = declared
         self.advisory = frozenset(advisory)
 
     def __repr__(self) -> str:

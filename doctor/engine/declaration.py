@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 DECLARATION = re.compile(
     r'^@check\(severity=(?P<severity>ERROR|WARNING), area="(?P<area>[a-z]+)"'
-    r"(?:, (?:single_host|follows_from|advisory)=[A-Z_]+)*\)\n"
+    r"(?:, (?:single_host|follows_from|explained_by|advisory)=[A-Z_]+)*\)\n"
     r"def (?P<name>[a-z_0-9]+)\((?:[^()]|\([^()]*\))*\) -> Iterator\[Finding\]:\n"
     r'    r?"""(?P<claim>[^\n"]+?)\.?(?:"""|\n)',
     re.M,

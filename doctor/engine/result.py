@@ -54,7 +54,7 @@ class Finding:
     '10.0.0.1 belongs to a and b'
     """
 
-    __slots__ = ("follows_from", "hosts", "is_warning", "template", "values")
+    __slots__ = ("explained_by", "follows_from", "hosts", "is_warning", "template", "values")
 
     def __init__(self, template: str, /, *, hosts: Sequence[str] = (), **values: Any) -> None:
         self.template = template
@@ -62,33 +62,42 @@ class Finding:
         self.is_warning = False
         """Its severity is WARNING, whatever the check's."""
         self.follows_from = ""
-        """The check whose finding is its cause, as `doctor.engine.consequences` fills it in; empty: none."""
+        """The check whose finding is its cause, as `doctor.analysis.causes` fills it in; empty: none."""
+        self.explained_by: tuple[str, ...] = ()
+        """Checks of which an error brings this about, as an analysis of the evidence knows; most likely first."""
         self.values: dict[str, Any] = values
 
     def with_host(self, host: str) -> Finding:
         """The same finding, with ``host`` as its host when it names none itself."""
-        return self if self.hosts else Finding(self.template, hosts=(host,), **self.values).as_warning(self.is_warning)
+        return self if self.hosts else self._copy(hosts=(host,))
 
     def as_warning(self, milder: bool = True) -> Finding:
         """The same finding with severity WARNING, for an environment in which the job lives; not if not ``milder``."""
-        finding = Finding(self.template, hosts=self.hosts)
-        finding.values.update(self.values)
-        finding.is_warning = milder
-        finding.follows_from = self.follows_from
-        return finding
+        return self._copy(is_warning=milder)
 
     def following(self, cause: str) -> Finding:
         """The same finding as a consequence of one of the check ``cause``; of none where it is empty."""
-        if cause == self.follows_from:
-            return self
-        finding = self.as_warning(self.is_warning)
-        finding.follows_from = cause
+        return self if cause == self.follows_from else self._copy(follows_from=cause)
+
+    def because_of(self, *checks: str) -> Finding:
+        """The same finding, which an error of one of these checks brings about: unknown beside it, a finding without.
+
+        >>> Finding("replicas differ").because_of("smoke-not-finite").explained_by
+        ('smoke-not-finite',)
+        """
+        return self._copy(explained_by=checks)
+
+    def _copy(self, **changes: Any) -> Finding:
+        finding = Finding(self.template)
+        finding.values.update(self.values)
+        for name in ("hosts", "is_warning", "follows_from", "explained_by"):
+            setattr(finding, name, changes.get(name, getattr(self, name)))
         return finding
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Finding):
             return NotImplemented
-        names = ("template", "hosts", "is_warning", "follows_from", "values")
+        names = ("template", "hosts", "is_warning", "follows_from", "explained_by", "values")
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def __hash__(self) -> int:

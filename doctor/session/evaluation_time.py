@@ -11,7 +11,6 @@ import msgspec
 
 from doctor.engine.check import Check
 from doctor.engine.evaluate import FactCache, Intent, evaluate_check
-from doctor.engine.explained import withdraw_explained
 from doctor.engine.record import Run
 from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report
 
@@ -49,7 +48,7 @@ def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: E
     return Report(
         run.source,
         hosts,
-        tuple(withdraw_explained(outcomes)),
+        tuple(outcomes),
         run.started,
         run.seconds,
         run.notes,

@@ -28,11 +28,11 @@ def validate_settings(config: Path | None, folders: Sequence[Path] = ()) -> None
 
 def apply_policy(report: Report, config: Path | None, catalog: Sequence[HasArea]) -> Report:
     """``report`` with what is waived and left out set apart, and findings under their causes. Raises: CommandError."""
+    from doctor.analysis.causes import resolve_causes
     from doctor.config.waivers import ConfigError, apply_skips_and_waivers, today
-    from doctor.engine.consequences import with_consequences
 
     try:
         report = apply_skips_and_waivers(report, config, os.environ, [check.name for check in catalog], today())
     except ConfigError as error:
         raise InputError(str(error)) from None
-    return with_consequences(report, catalog)
+    return resolve_causes(report, catalog)

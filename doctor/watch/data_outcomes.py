@@ -16,23 +16,28 @@ INFERRED = " (inferred: {inferred})"
 
 
 def notes_of(data: DataReport) -> tuple[str, ...]:
-    """What was taken for granted, what may be meant, and what could not be looked at."""
+    """Assumptions, possibly intended differences, and unchecked parts."""
     return (
         "digests of 1 step were compared" if data.steps == 1 else f"digests of {data.steps} steps were compared",
         *data.inferred,
         *(defect.text for defect in data.notes),
         *(f"not looked at: {text}" for text in data.unseen),
-        *(f"{defect.text}: it follows from {cause}" for defect, cause in data.consequences),
     )
 
 
 def with_data(report: Report, data: DataReport, catalog: Sequence[Check], hosts: Mapping[int, str]) -> Report:
-    """The report with a failed outcome for each cause. ``hosts``: of each rank that was seen."""
+    """The report with an outcome for each check of the catalog that a defect is of. ``hosts``: of each rank seen.
+
+    A consequence of another check's defect says so (`Finding.because_of`): it stands where that check is ignored.
+    """
     checks = {check.name: check for check in catalog}
     findings_by_check: dict[str, list[Finding]] = {}
     for defect in data.causes:
         if defect.check in checks:
             findings_by_check.setdefault(defect.check, []).append(_finding(defect, hosts))
+    for defect, cause in data.consequences:
+        if defect.check in checks and defect.check != cause:
+            findings_by_check.setdefault(defect.check, []).append(_finding(defect, hosts).because_of(cause))
     kept = [outcome for outcome in report.outcomes if outcome.check not in findings_by_check]
     failed_outcomes = [_outcome(checks[name], findings, hosts) for name, findings in findings_by_check.items()]
     return msgspec.structs.replace(report, outcomes=(*failed_outcomes, *kept))

@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
+from doctor.analysis.causes import resolve_causes
 from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Absent, Fact
-from doctor.engine.result import Finding, Outcome
+from doctor.engine.result import Finding, Outcome, Report
 from doctor.facts.smoke import (
     CollectiveChecked,
     CollectiveTimes,
@@ -306,14 +307,26 @@ def native(run: SmokeRun, events: Iterable[RankEvent]) -> BY_HOST:
 
 
 def judged(name: str, run: SmokeRun | Absent, *facts: BY_HOST) -> Outcome:
-    """What the check makes of the run and of the facts of its hosts."""
+    """The check's outcome on the run and on the facts of its hosts, beside the checks that may explain its findings."""
     hosts: dict[str, list[Fact]] = {}
     if isinstance(run, SmokeRun):
         hosts = {place.host: [] for place in run.plan.places}
     for fact in facts:
         for host, own in fact.items():
             hosts.setdefault(host, []).append(own)
-    return evaluate_check(check(name), tuple(hosts), Facts(hosts), {SmokeRun: run})
+    outcomes: dict[str, Outcome] = {}
+    names = [name]
+    for needed in names:
+        outcomes[needed] = evaluate_check(check(needed), tuple(hosts), Facts(hosts), {SmokeRun: run})
+        causes = (cause for finding in outcomes[needed].findings for cause in finding.explained_by)
+        names += [cause for cause in dict.fromkeys(causes) if cause not in names]
+    checks = [check(needed) for needed in names]
+    return resolve_causes(Report("", tuple(hosts), tuple(outcomes.values())), checks).outcomes[0]
+
+
+def root_causes(outcome: Outcome) -> set[str]:
+    """The checks that explain why hosts, or the fleet, are unknown."""
+    return {reason.root_cause for reason in outcome.unknown.values()}
 
 
 def found(name: str, run: SmokeRun, *facts: BY_HOST) -> tuple[Finding, ...]:

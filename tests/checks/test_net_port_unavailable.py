@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from doctor.analysis.causes import resolve_causes
 from doctor.engine.catalog import load_checks
-from doctor.engine.consequences import with_consequences
 from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.result import WARNING, Finding, Outcome, Report
 from tests.checks.looked import advice, judged, said
@@ -59,6 +59,6 @@ def test_it_follows_from_the_default_port_that_is_taken() -> None:
         Outcome("default-port-taken", WARNING, "kernel", "", (cause,)),
         judged(NAME, answers(ROWS, listeners={1: BOUND})),
     )
-    report = with_consequences(Report("", ("w1", "w2", "w3", "w4"), outcomes), load_checks())
+    report = resolve_causes(Report("", ("w1", "w2", "w3", "w4"), outcomes), load_checks())
     assert [finding.follows_from for finding in report.outcomes[1].findings] == ["default-port-taken"]
     assert exit_code(report) == Exit.HEALTHY

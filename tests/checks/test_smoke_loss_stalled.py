@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from doctor.engine.result import Outcome, Status
 from doctor.facts.smoke import TrainingStep
-from tests.checks.smoke import alter, judged, learning, page, ran, training, training_events
+from tests.checks.smoke import alter, judged, learning, page, ran, root_causes, training, training_events
 
 NAME = "smoke_loss_stalled"
 FALLING = (4.6, 4.3, 4.0, 3.8, 3.6, 3.4, 3.2, 3.0, 2.8, 2.6)
@@ -58,7 +58,7 @@ def test_too_few_steps() -> None:
 
 def test_nan_is_another_checks() -> None:
     told = outcome([*FALLING[:5], None, None, None, None, None])
-    assert told.unknown[""].root_cause == "smoke-not-finite"
+    assert root_causes(told) == {"smoke-not-finite"}
 
 
 def test_what_is_wrong_in_the_layouts_explains_it() -> None:
@@ -66,4 +66,4 @@ def test_what_is_wrong_in_the_layouts_explains_it() -> None:
     events = alter(training_events(run), 3, TrainingStep, ids=(1, 2))
     told = outcome([4.2] * 10, training(run, events))
     assert not told.findings
-    assert told.unknown[""].root_cause == "smoke-shards-wrong"
+    assert root_causes(told) == {"smoke-shards-wrong"}

@@ -12,7 +12,7 @@ from doctor.facts.smoke import LayoutBegun, LayoutEnded, TrainingStep
 from doctor.facts.smoke.events import RankEvent
 from doctor.smoke.model import Layout, SmokeRun
 from doctor.smoke.plan import default_layouts
-from tests.checks.smoke import found, judged, place_in, ran, training, training_events
+from tests.checks.smoke import found, judged, place_in, ran, root_causes, training, training_events
 
 DP4, TP4, DP2TP2, PP2DP2, ZERO = (
     Layout(dp=4),
@@ -72,7 +72,7 @@ class Trained:
         """The check that explains what this one saw, where it found nothing of its own."""
         outcome = self.outcome(check)
         assert not outcome.findings
-        return outcome.unknown[""].root_cause if outcome.unknown else ""
+        return " ".join(sorted(root_causes(outcome)))
 
 
 TRAINED = (

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from doctor.analysis.causes import resolve_causes
 from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.smoke.hang.mismatch import AMBIGUOUS
 from doctor.watch.evaluate_watch import evaluate_watch
@@ -198,6 +199,7 @@ def findings_of(outcome: WatchOutcome) -> Iterator[Finding]:
     """What the report of `doctor watch` says."""
     catalog = load_catalog([])
     report = evaluate_watch(outcome.run, choose_checks(catalog, outcome.checks), catalog, outcome.data)
+    report = resolve_causes(report, catalog)
     failures = (outcome.run.smoke or {}).get("failures", ())
     ambiguous = any(AMBIGUOUS in failure.get("evidence", ()) for failure in failures)
     ties: dict[tuple[str, tuple[int, ...]], bool] = {}

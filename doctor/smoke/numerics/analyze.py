@@ -16,7 +16,6 @@ errors in the layouts follow from it. If the rank's random draws differ as well,
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -130,8 +129,8 @@ def unexplained(outliers: Sequence[Outlier], all_defects: Sequence[Defect]) -> l
 
 def device_outliers(
     plan: SmokePlan, training: Mapping[str, SmokeTraining], started: Mapping[str, SmokeStart] | None
-) -> tuple[list[Outlier], bool]:
-    """Reference runs that differ and stand for a device, and whether there are others, that the draws explain."""
+) -> list[tuple[Outlier, bool]]:
+    """Reference runs that differ, each with whether other random draws explain it; else it stands for a device."""
     events = reference_events(training)
     names = {
         event.rank: f"{event.device.name} with torch {event.torch}"
@@ -141,9 +140,9 @@ def device_outliers(
     outliers = find_outliers(plan, events, names)
     reference = majority_reference(training)
     if not outliers or reference is None:
-        return outliers, False
+        return [(outlier, False) for outlier in outliers]
     remaining = unexplained(outliers, defects(layout_traces(plan, training), reference))
-    return remaining, len(remaining) < len(outliers)
+    return [(outlier, outlier not in remaining) for outlier in outliers]
 
 
 def defects(traces: Sequence[LayoutTrace], reference: MajorityReference) -> list[Defect]:
@@ -166,12 +165,13 @@ def _detection_order(defect: Defect) -> tuple[int, int]:
 
 
 def findings(check: str, run: SmokeRun, training: Mapping[str, SmokeTraining]) -> Iterator[Finding]:
-    """The findings of one check. Raises: Unreadable where another check explains them."""
+    """The findings of one check; those that another check explains say so."""
     verdict = analyze_training(run.plan, training)
     for group in merge_defects(defect for defect in verdict.causes if defect.check == check):
         yield finding(group, len(verdict.traces))
-    hidden = [(defect, cause) for defect, cause in verdict.consequences if defect.check == check and cause != check]
-    if hidden:
-        cause = Counter(cause for _, cause in hidden).most_common(1)[0][0]
-        layouts = ", ".join(dict.fromkeys(defect.trace.layout.name for defect, _ in hidden))
-        raise Unreadable(f"wrong in {layouts}; {cause} explains it", cause)
+    by_cause: dict[str, list[Defect]] = {}
+    for defect, cause in verdict.consequences:
+        if defect.check == check != cause:
+            by_cause.setdefault(cause, []).append(defect)
+    for cause, defects in by_cause.items():
+        yield from (finding(group, len(verdict.traces)).because_of(cause) for group in merge_defects(defects))

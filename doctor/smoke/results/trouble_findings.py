@@ -35,13 +35,13 @@ def failure_findings(
     Raises: Unreadable, for a run without such a failure that did not complete either.
     """
     failures = [failure for failure in run.failures if failure.kind in kinds]
-    if failures and run.environment_trial is not None and run.environment_trial.passes:
-        raise Unreadable("the same run passes without the job's variables", "smoke-environment-fails")
+    passes_without = run.environment_trial is not None and run.environment_trial.passes
     for failure in failures:
         words = template if isinstance(template, str) else template(failure)
         values = finding_values(run, failure) | more
         hosts = tuple(host for host in blamed_hosts(run, failure) if host != UNKNOWN_HOST)
-        yield Finding(words, hosts=hosts, remedy=remedy_for(values["text"], remedies), **values)
+        finding = Finding(words, hosts=hosts, remedy=remedy_for(values["text"], remedies), **values)
+        yield finding.because_of("smoke-environment-fails") if passes_without else finding
     if not failures and (run.ended != "complete" or run.undecided):
         raise Unreadable(*unreached_reason(run, "teardown"))
 

@@ -1,4 +1,4 @@
-"""Findings hang on their cause where the relation that a check declares holds, and nowhere else."""
+"""A cause takes its consequences with it where the relation that was declared holds, and nowhere else."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from doctor.analysis.causes import EVERYONE, resolve_causes
 from doctor.engine.catalog import load_checks
-from doctor.engine.consequences import with_consequences
-from doctor.engine.result import ERROR, Finding, Outcome, Report, Waived
+from doctor.engine.result import ERROR, Finding, Outcome, Report, Severity, Status, Waived
 from tests.test_faults import ROWS
 
 HOSTS = ("a", "b", "c")
@@ -23,7 +23,7 @@ def linked(
     """What each finding of each check follows from."""
     outcomes = tuple(Outcome(name, ERROR, "links", name, tuple(found)) for name, found in findings.items())
     checks = [SimpleNamespace(name=name, follows_from=relation) for name, relation in relations.items()]
-    report = with_consequences(Report("here", HOSTS, outcomes), checks)
+    report = resolve_causes(Report("here", HOSTS, outcomes), checks)
     return {outcome.check: [finding.follows_from for finding in outcome.findings] for outcome in report.outcomes}
 
 
@@ -83,7 +83,7 @@ def test_a_chain_hangs_on_its_first_cause_and_a_circle_on_none() -> None:
 def test_a_waived_cause_explains_nothing() -> None:
     waived = Outcome("link-down", ERROR, "links", "", waived=(Waived(on("a", npu=1), "known", "2099-01-01"),))
     outcome = Outcome("unreachable", ERROR, "links", "", (on("a", npu=1),))
-    report = with_consequences(
+    report = resolve_causes(
         Report("here", HOSTS, (waived, outcome)),
         [SimpleNamespace(name="unreachable", follows_from=BY_NPU["unreachable"])],
     )
@@ -91,7 +91,7 @@ def test_a_waived_cause_explains_nothing() -> None:
 
 
 def test_declared_relations_name_checks_and_have_no_circle() -> None:
-    above = {name: tuple(check.follows_from) for name, check in CHECKS.items()}
+    above = {name: (*check.follows_from, *check.explained_by) for name, check in CHECKS.items()}
     for name, declared in above.items():
         reached, todo = set(), list(declared)
         while todo:
@@ -107,3 +107,87 @@ def test_every_declared_relation_is_seen_in_a_fault_of_a_real_host() -> None:
     seen = {(name, row.check) for row in ROWS for name in row.also}
     declared = {(name, cause) for name, check in CHECKS.items() for cause in check.follows_from}
     assert declared - seen == set()
+
+
+TRIAL = {"trial": {"cause": ()}}
+
+
+def resolved(*outcomes: Outcome, explained_by: Mapping[str, Mapping[str, Sequence[str]]] = TRIAL) -> list[Outcome]:
+    checks = [SimpleNamespace(name=name, explained_by=relation) for name, relation in explained_by.items()]
+    return list(resolve_causes(Report("here", HOSTS, outcomes), checks).outcomes)
+
+
+def failed(check: str, *findings: Finding) -> Outcome:
+    return Outcome(check, ERROR, "network", "a claim", findings)
+
+
+@pytest.mark.parametrize(
+    ("cause", "trial", "explained"),
+    [
+        (on("a"), on("a"), True),
+        (on("a"), on("b"), False),
+        (on("a"), on("a", "b"), False),
+        (on("a", peers=["b"]), on("a", "b"), True),
+        (on("a", peers=EVERYONE), on("a", "b"), True),
+        (on("a", peers="c"), on("a", "b"), False),
+        (on("a").as_warning(), on("a"), False),
+    ],
+)
+def test_a_trial_is_unknown_only_where_an_error_is_on_its_hosts(
+    cause: Finding, trial: Finding, explained: bool
+) -> None:
+    first, second = resolved(failed("cause", cause), failed("trial", trial))
+    assert first.findings == (cause,)
+    assert second.status is (Status.UNKNOWN if explained else Status.FAILED)
+    assert {reason.root_cause for reason in second.unknown.values()} == ({"cause"} if explained else set())
+
+
+NOT_STANDING = {
+    "ignored": (),
+    "waived": (Outcome("cause", ERROR, "a", "", waived=(Waived(on("a"), "known", "2099-01-01"),)),),
+    "skipped": (Outcome("cause", ERROR, "a", "", skipped={"a": "left out"}),),
+    "passed": (Outcome("cause", ERROR, "a", "", evaluated_hosts=("a",), complete=True),),
+    "warning": (Outcome("cause", Severity.WARNING, "a", "", (on("a"),)),),
+}
+
+
+@pytest.mark.parametrize("consequence", [on("a"), on("a").because_of("cause"), on("b").because_of("cause")])
+@pytest.mark.parametrize("state", NOT_STANDING)
+def test_a_cause_that_does_not_stand_explains_nothing(state: str, consequence: Finding) -> None:
+    outcome = resolved(*NOT_STANDING[state], failed("trial", consequence))[-1]
+    assert (outcome.status, outcome.findings) == (Status.FAILED, (consequence,))
+
+
+def test_what_an_analysis_calls_a_consequence_is_unknown_on_any_host_and_says_why() -> None:
+    *_, outcome = resolved(failed("cause", on("a")), failed("other", on("b").because_of("absent", "cause")))
+    assert (outcome.status, outcome.unknown["b"].root_cause) == (Status.UNKNOWN, "cause")
+    assert outcome.unknown["b"].text == "cause explains it: text"
+
+
+def test_an_explained_cause_explains_further_while_its_own_cause_stands() -> None:
+    chain = [failed("cause", on("a")), failed("trial", on("a")), failed("third", on("c").because_of("trial"))]
+    assert [outcome.status for outcome in resolved(*chain)] == [Status.FAILED, Status.UNKNOWN, Status.UNKNOWN]
+    assert [outcome.status for outcome in resolved(*chain[1:])] == [Status.FAILED, Status.UNKNOWN]
+
+
+def test_of_findings_that_explain_each_other_one_stands() -> None:
+    outcomes = resolved(failed("first", on("a").because_of("second")), failed("second", on("a").because_of("first")))
+    assert sorted(outcome.status.value for outcome in outcomes) == ["failed", "unknown"]
+
+
+def test_a_finding_never_explains_its_own_check() -> None:
+    (outcome,) = resolved(failed("same", on("a"), on("b").because_of("same")))
+    assert len(outcome.findings) == 2
+
+
+@pytest.mark.parametrize(("fault", "withdrawn"), [("shared", True), ("loopback", False), ("route", False)])
+def test_two_hosts_with_one_address_are_named_by_the_trial_that_names_both(fault: str, *, withdrawn: bool) -> None:
+    outcomes = failed("interface-unreachable", on("a", fault=fault)), failed("net-answered-by-other", on("a", "b"))
+    first, second = resolve_causes(Report("", HOSTS, outcomes), CHECKS.values()).outcomes
+    assert (first.findings == ()) is withdrawn
+    assert len(second.findings) == 1
+
+
+def test_every_check_that_explains_a_trial_finds_errors() -> None:
+    causes = {cause for check in CHECKS.values() for cause in check.explained_by}
+    assert {CHECKS[cause].severity for cause in causes} == {ERROR}

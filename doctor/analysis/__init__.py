@@ -1,0 +1,1 @@
+"""What evidence of any source means: pure analyses that all commands share."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from doctor.engine import check as declaration
 from doctor.engine.check import Check
 from doctor.engine.loss_rules import LOSS_CHECKS, loss_findings
 from doctor.engine.result import Finding
@@ -20,5 +21,4 @@ def _of_watched(check: Check) -> Check:
         yield from loss_findings(watch, check.name)
 
     judge_loss.__name__, judge_loss.__doc__ = check.name.replace("-", "_"), check.doc
-    judge_loss.__dict__["doctor"] = check.severity, check.area, "", {}, ()
-    return Check(judge_loss, check.path)
+    return Check(declaration.check(severity=check.severity, area=check.area)(judge_loss), check.path)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from doctor.watch.data.data_defect import DataDefect
+from doctor.analysis.values.defect import ValueDefect
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
 from doctor.watch.data.records import JobRecords, by_rank, text_map
 from doctor.watch.data.summed_gradients import RATIO_TOLERANCE, RESIDUAL, summed_defect
@@ -49,7 +49,7 @@ def _replicated(job: JobRecords, rank: int, record: dict[str, Any], group: Group
     return digests
 
 
-def summed_shards(job: JobRecords, roles: GroupRoles) -> Iterator[DataDefect]:
+def summed_shards(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
     """Gradients of shards that are sums: by the totals of what all ranks computed, and of what their optimizers got."""
     totals = by_rank(job, "totals", "s")
     for group in {group.ranks: group for group in (*roles.data, *roles.shards)}.values():

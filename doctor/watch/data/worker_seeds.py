@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from doctor.smoke.numerics.defect import format_ranges
-from doctor.smoke.numerics.layout_trace import majority_split
-from doctor.watch.data.data_defect import DataDefect, split_values
+import msgspec
+
+from doctor.analysis.values.defect import ValueDefect
+from doctor.analysis.values.splits import format_ranges, majority_split
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
 from doctor.watch.data.records import JobRecords, by_rank, text_map
 
@@ -21,7 +22,7 @@ _Workers = dict[tuple[Any, ...], dict[int, dict[str, Any]]]
 """By loader, epoch and worker: the record of each rank."""
 
 
-def worker_defects(job: JobRecords, roles: GroupRoles, inputs: Sequence[DataDefect]) -> Iterator[DataDefect]:
+def worker_defects(job: JobRecords, roles: GroupRoles, inputs: Sequence[ValueDefect]) -> Iterator[ValueDefect]:
     """Workers that draw other numbers than they should. ``inputs``: what is wrong with the inputs themselves."""
     workers: _Workers = by_rank(job, "worker", "l", "e", "w")
     masked = {rank: defect.step for defect in inputs if defect.kind == "mask" for rank in defect.ranks}
@@ -37,7 +38,7 @@ def _states(records: dict[int, dict[str, Any]], name: str, group: GroupRole) -> 
     return states if len(states) == len(group.ranks) and all(states.values()) else {}
 
 
-def _inside_model(workers: _Workers, group: GroupRole, masked: dict[int, int]) -> Iterator[DataDefect]:
+def _inside_model(workers: _Workers, group: GroupRole, masked: dict[int, int]) -> Iterator[ValueDefect]:
     for (loader, _, worker), records in workers.items():
         splits = {name: majority_split(states) for name in GENERATORS if (states := _states(records, name, group))}
         differing = {name: split for name, split in splits.items() if split}
@@ -51,15 +52,13 @@ def _inside_model(workers: _Workers, group: GroupRole, masked: dict[int, int]) -
             "worker {worker} of loader {loader} on {who} draws other {generators} numbers than on the rest of its "
             "model ({group})"
         )
-        values = {**split_values(split, group.ranks), "worker": worker, "loader": loader, "generators": names}
-        yield DataDefect(
-            CHECK, "workers", min(steps, default=0), split.deviating, template, values,
-            level="error" if steps else "note", tie=split.tie, inferred=group.reason,
-        )  # fmt: skip
+        values = {"group": format_ranges(group.ranks), "worker": worker, "loader": loader, "generators": names}
+        defect = group.difference(CHECK, "workers", min(steps, default=0), split, template, **values)
+        yield msgspec.structs.replace(defect, level="error" if steps else "note", inferred=group.reason)
         return
 
 
-def _over_data(workers: _Workers, group: GroupRole) -> Iterator[DataDefect]:
+def _over_data(workers: _Workers, group: GroupRole) -> Iterator[ValueDefect]:
     for (loader, _, worker), records in workers.items():
         alike = [GENERATORS[name] for name in GENERATORS if len(set(_states(records, name, group).values())) == 1]
         if alike:
@@ -68,5 +67,5 @@ def _over_data(workers: _Workers, group: GroupRole) -> Iterator[DataDefect]:
                 "ranks {group}: what it draws for their different rows is alike"
             )
             values = {"worker": worker, "loader": loader, "generators": alike, "group": format_ranges(group.ranks)}
-            yield DataDefect(CHECK, "repeated", 0, (), template, values, level="note")
+            yield ValueDefect(CHECK, "repeated", 0, (), template, values, level="note")
             return

@@ -1,4 +1,4 @@
-"""One thing that is wrong with a program's data or values, and how it is put into words. Pure."""
+"""What a rule about values finds: which check reports it, in which step, of which ranks. Pure."""
 
 from __future__ import annotations
 
@@ -7,25 +7,30 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.smoke.numerics.defect import format_ranges
-from doctor.smoke.numerics.layout_trace import MajoritySplit
+from doctor.analysis.values.splits import format_ranges
+
+BEFORE_FIRST_STEP = -1
+"""The step of what is wrong before the first step."""
 
 
-class DataDefect(msgspec.Struct, frozen=True):
-    """A defect; ``check`` is the smoke run's name for the same thing, whose page tells what to do."""
+class ValueDefect(msgspec.Struct, frozen=True):
+    """A defect; ``check`` is the check whose page tells what to do."""
 
     check: str
     kind: str
+    """Which of the check's faults: defects of one kind are reported once."""
     step: int
-    """The first; -1 for before the first one."""
+    """The first; `BEFORE_FIRST_STEP` for before the first one."""
     ranks: tuple[int, ...]
     """The culprit ranks; empty when all ranks do the same wrong thing."""
     template: str
     values: dict[str, Any] = {}
-    level: Literal["error", "warning", "note"] = "error"
-    """A note is no finding: it may be meant."""
+    root: bool = False
+    """Nothing that is wrong elsewhere can bring it about."""
     tie: bool = False
     """There is no majority: it is one of the ranks, and nothing tells which."""
+    level: Literal["error", "warning", "note"] = "error"
+    """A note is no finding: it may be meant."""
     inferred: str = ""
     """Why the group should agree, where the program does not say so."""
 
@@ -44,8 +49,3 @@ def describe(ranks: Iterable[int], tie: bool = False) -> str:
     if len(numbers) == 1:
         return f"rank {numbers[0]}"
     return f"one of ranks {format_ranges(numbers)}" if tie else f"ranks {format_ranges(numbers)}"
-
-
-def split_values(split: MajoritySplit, group: Iterable[int]) -> dict[str, Any]:
-    """Whom the ranks differ from, for a template."""
-    return {"group": format_ranges(group), "agree": len(split.agreeing)}

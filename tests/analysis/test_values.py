@@ -65,9 +65,9 @@ def test_nothing_gets_lost_and_a_consequence_has_a_cause_that_stands(drawn: list
 
 
 def test_one_kind_of_a_check_may_have_a_row_of_its_own() -> None:
-    assert explains(("smoke-shards-wrong", "twice"), ("smoke-update-missing", "no step"))
+    assert explains(("smoke-shards-wrong", "twice"), ("smoke-update-missing", "no-step"))
     assert not explains(("smoke-shards-wrong", "twice"), ("smoke-update-missing", "frozen"))
-    assert explains(("smoke-update-missing", "no step"), ("smoke-update-missing", "still"))
+    assert explains(("smoke-update-missing", "no-step"), ("smoke-update-missing", "still"))
 
 
 VALUES = st.dictionaries(st.integers(0, 8), st.integers(0, 2), min_size=1)

@@ -305,7 +305,7 @@ def test_of_several_faults_each_is_a_cause_that_no_other_can_bring_about() -> No
         ValueDefect("smoke-gradient-summed", "data", 0, (), "a sum", root=True),
         ValueDefect("smoke-mask-repeated", "draws torch", 0, (), "the same masks"),
         ValueDefect("smoke-update-missing", "frozen", 2, (1,), "a frozen layer"),
-        ValueDefect("smoke-update-missing", "no step", 2, (0,), "a step left out"),
+        ValueDefect("smoke-update-missing", "no-step", 2, (0,), "a step left out"),
         ValueDefect("smoke-not-finite", "values", 3, (1,), "the first NaN"),
         ValueDefect("smoke-parameters-diverge", "data", 0, (1,), "parameters apart"),
     ]

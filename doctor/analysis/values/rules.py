@@ -27,24 +27,24 @@ RESULTS = (
 )
 """What a step comes to: whatever is wrong before shows here, unless the defect was proved by itself (its ``root``)."""
 RULES = (
-    ValueRule("smoke-loader-seed-differs", "draws of workers", "model", "alike", ("smoke-mask-differs", *RESULTS)),
+    ValueRule("smoke-loader-seed-differs", "loader-draws", "model", "alike", ("smoke-mask-differs", *RESULTS)),
     ValueRule(
         "smoke-shards-wrong", "rows", "data", "different",
         # One batch under two names: by the indices of the loader, and by the rows; and a rank that has fewer of them.
-        ("smoke-shards-wrong", "smoke-mask-differs", "smoke-update-missing/no step", *RESULTS),
+        ("smoke-shards-wrong", "smoke-mask-differs", "smoke-update-missing/no-step", *RESULTS),
     ),
-    ValueRule("smoke-mask-repeated", "random draws", "data", "different", RESULTS),
-    ValueRule("smoke-mask-differs", "random draws", "model", "alike", RESULTS),
-    ValueRule("smoke-parameters-not-broadcast", "parameters before the first step", "data", "alike", RESULTS),
-    ValueRule("smoke-update-missing/no step", "updates", "data", "alike", ("smoke-update-missing", *RESULTS)),
+    ValueRule("smoke-mask-repeated", "draws", "data", "different", RESULTS),
+    ValueRule("smoke-mask-differs", "draws", "model", "alike", RESULTS),
+    ValueRule("smoke-parameters-not-broadcast", "initial-parameters", "data", "alike", RESULTS),
+    ValueRule("smoke-update-missing/no-step", "updates", "data", "alike", ("smoke-update-missing", *RESULTS)),
     ValueRule("smoke-update-missing", "parameters", "rank", "moved", RESULTS),
-    ValueRule("smoke-not-finite", "activations, losses, gradients, parameters", "rank", "finite", RESULTS),
+    ValueRule("smoke-not-finite", "values", "rank", "finite", RESULTS),
     ValueRule("smoke-loss-differs", "loss", "data", "reference", RESULTS),
-    ValueRule("smoke-gradient-not-synchronised", "reduced gradient", "data", "alike", RESULTS),
+    ValueRule("smoke-gradient-not-synchronised", "reduced-gradient", "data", "alike", RESULTS),
     # A sum is as wrong on all ranks: none of them differs for it.
-    ValueRule("smoke-gradient-summed", "reduced gradient", "data", "mean", ("smoke-loss-differs",)),
-    ValueRule("smoke-loss-differs/gradient", "gradient's norm", "data", "reference", RESULTS),
-    ValueRule("smoke-parameters-diverge", "parameters after a step", "data", "alike", RESULTS),
+    ValueRule("smoke-gradient-summed", "reduced-gradient", "data", "mean", ("smoke-loss-differs",)),
+    ValueRule("smoke-loss-differs/gradient", "gradient-norm", "data", "reference", RESULTS),
+    ValueRule("smoke-parameters-diverge", "parameters", "data", "alike", RESULTS),
 )  # fmt: skip
 _BY_NAME = {rule.check: (place, rule) for place, rule in enumerate(RULES)}
 

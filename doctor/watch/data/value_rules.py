@@ -236,7 +236,7 @@ def _without_step(job: JobRecords) -> Iterator[ValueDefect]:
         if late:
             template = "{who} made no update in step {step}: {count} forward passes, {usual} on the other ranks"
             values = {"count": counts[late[0]], "usual": usual}
-            yield ValueDefect("smoke-update-missing", "no step", step, late, template, values)
+            yield ValueDefect("smoke-update-missing", "no-step", step, late, template, values)
             return
 
 

@@ -196,6 +196,24 @@ def test_a_question_is_sent_whole() -> None:
     assert namespace["text_of_several_lines"]({"a": "b"}) == text_of_several_lines({"a": "b"})
 
 
+SEPARATOR = "; "
+
+
+def joined(parts: list[str]) -> str:
+    return SEPARATOR.join(parts)
+
+
+def with_helpers(given: dict[str, Any]) -> str:
+    return joined([os.path.basename(given["a"]), os.path.dirname(given["a"])])
+
+
+def test_a_question_is_sent_with_what_it_names_of_its_module() -> None:
+    source, namespace = function_source(with_helpers), dict[str, Any]()
+    assert source.startswith("SEPARATOR = '; '\nimport os\n") and "SOURCE" not in source
+    exec(source, namespace)
+    assert namespace["with_helpers"]({"a": "/b/c"}) == "c; /b"
+
+
 def hangs(given: dict[str, Any]) -> Any:
     import time
 

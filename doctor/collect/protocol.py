@@ -11,6 +11,7 @@ import textwrap
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import msgspec
@@ -31,6 +32,8 @@ SOURCE = assemble(*MODULES).encode("ascii")
 PROGRAM = zlib.compress(SOURCE, 9)
 """As it is sent: packed once, for all hosts."""
 
+SENT_TYPES = (str, int, float, tuple, dict)
+"""Of constants that a function may name."""
 MARSHAL_VERSION = 2
 MAX_SHARED = 1 << 12
 MAX_SHARED_BYTES = 1 << 16
@@ -100,10 +103,39 @@ def _probe_fields(probe: Probe) -> dict[str, Any]:
 
 @cache
 def function_source(function: Callable[..., Any]) -> str:
-    """A function's source, as it is sent: without annotations and docstrings, whose names mean nothing on a host.
+    """A function's source, as it is sent: behind the imports, constants and functions of its module that it names.
 
-    They are cut out of the text: `ast.unparse` takes ten times as long.
+    Without annotations and docstrings, whose names mean nothing on a host. A constant is named in capitals and is a
+    plain value (`SENT_TYPES`); what a function imports of `doctor`, the collector has
+    (`doctor.collect.collector.questions.HELPERS`).
     """
+    lines: dict[str, str] = {}
+    functions: dict[str, Callable[..., Any]] = {}
+    _collect_named(function, lines, functions)
+    return "".join([*(line for _, line in sorted(lines.items())), *map(_stripped_source, functions.values())])
+
+
+def _collect_named(
+    function: Callable[..., Any], lines: dict[str, str], functions: dict[str, Callable[..., Any]]
+) -> None:
+    """Fills in what a function names of its module, as lines by name and as functions, and itself."""
+    functions[function.__name__] = function
+    module, codes, names = function.__globals__, [function.__code__], set[str]()
+    for code in codes:
+        names.update(set(code.co_names) - {*code.co_varnames, *code.co_cellvars})
+        codes += [part for part in code.co_consts if isinstance(part, CodeType)]
+    for name in sorted(names - {*lines, *functions}):
+        value = module.get(name)
+        if isinstance(value, ModuleType):
+            lines[name] = f"import {value.__name__} as {name}\n" if value.__name__ != name else f"import {name}\n"
+        elif name.isupper() and isinstance(value, SENT_TYPES):
+            lines[name] = f"{name} = {value!r}\n"
+        elif isinstance(value, FunctionType) and value.__module__ == function.__module__:
+            _collect_named(value, lines, functions)
+
+
+def _stripped_source(function: Callable[..., Any]) -> str:
+    """They are cut out of the text: `ast.unparse` takes ten times as long."""
     text, tree = _parsed(function)
     lines = text.encode().splitlines(keepends=True)
     for first, start, last, end in sorted(_unsent(tree, lines), reverse=True):
@@ -132,7 +164,6 @@ def _unsent(tree: ast.Module, lines: Sequence[bytes]) -> Iterator[tuple[int, int
             yield line, len(lines[line][:arrow].rstrip()), *_end(statement.returns)
         if ast.get_docstring(statement, clean=False) is not None and len(statement.body) > 1:
             yield statement.body[0].lineno - 1, statement.body[0].col_offset, *_end(statement.body[0])
-        # What it imports of ours, the collector has (`doctor.collect.collector.questions.HELPERS`).
         for inner in statement.body:
             if isinstance(inner, ast.ImportFrom) and str(inner.module).startswith("doctor."):
                 yield inner.lineno - 1, inner.col_offset, *_end(inner)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import _socket as socket
+import struct
+
 import msgspec
 
 from doctor.engine.addresses import plain_address
@@ -13,9 +16,6 @@ MAX_ADDRESSES = 512
 
 def list_addresses(arguments: dict) -> list:  # type: ignore[type-arg]
     """Runs on the host: interface, address and prefix length of all its addresses."""
-    import _socket as socket
-    import struct
-
     # The kernel's own list, over netlink: `ip` may be missing in a container, and the older ioctl tells one
     # address an interface only.
     new_address, get_addresses, dump = 20, 22, 0x301

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from doctor.collect.protocol import function_source
 from doctor.engine.fact import Unreadable
 from doctor.facts.interfaces import Interfaces, LinkAddress, list_interfaces
 from tests.checks.network import interfaces, link
@@ -109,6 +110,4 @@ def test_kinds_on_a_real_host(make_fleet: Callable[..., Fleet]) -> None:
 
 def body() -> str:
     """The probe as it is sent, and a line that prints its answer."""
-    import inspect
-
-    return f"{inspect.getsource(list_interfaces)}\nimport json; print(json.dumps(list_interfaces({{}})))"
+    return f"{function_source(list_interfaces)}\nimport json; print(json.dumps(list_interfaces({{}})))"

@@ -10,7 +10,7 @@ import msgspec
 from doctor.analysis.values.defect import ValueDefect
 from doctor.analysis.values.splits import MajoritySplit, format_ranges, holders_of_same, majority_split
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
-from doctor.watch.data.records import JobRecords, by_rank, text_map
+from doctor.watch.data.records import JobRecords, RankValues, RecordTable, by_rank, text_map
 
 ALIKE = 0.5
 """Share of equal elements from which two inputs that differ are one batch, differently masked."""
@@ -31,13 +31,13 @@ def input_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
         yield from _equal_generators(states, group)
 
 
-def _random_states(job: JobRecords) -> dict[tuple[Any, ...], dict[int, dict[str, Any]]]:
+def _random_states(job: JobRecords) -> RecordTable:
     return by_rank(job, "random", "s", "i")
 
 
 def _inside_model(
-    inputs: dict[tuple[Any, ...], dict[int, dict[str, Any]]],
-    states: dict[tuple[Any, ...], dict[int, dict[str, Any]]],
+    inputs: RecordTable,
+    states: RecordTable,
     group: GroupRole,
 ) -> Iterator[ValueDefect]:
     for (step, number), records in sorted(inputs.items()):
@@ -89,14 +89,12 @@ def _alike(tensors: dict[int, list[Any]], split: MajoritySplit) -> float:
     return min(shares, default=0.0)
 
 
-def _state_split(states: dict[int, dict[str, Any]], name: str, ranks: tuple[int, ...]) -> MajoritySplit | None:
+def _state_split(states: RankValues, name: str, ranks: tuple[int, ...]) -> MajoritySplit | None:
     values = {rank: str(text_map(states[rank].get("g")).get(name, "")) for rank in ranks if rank in states}
     return majority_split({rank: value for rank, value in values.items() if value})
 
 
-def _draws(
-    job: JobRecords, states: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group: GroupRole
-) -> Iterator[ValueDefect]:
+def _draws(job: JobRecords, states: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
     """The same inputs, and another loss: dropout, by a generator whose states differ."""
     for (step,), records in by_rank(job, "backward", "s").items():
         losses = {rank: str(records[rank].get("v")) for rank in group.ranks if rank in records}
@@ -121,7 +119,7 @@ def _draws(
                 return
 
 
-def _over_data(inputs: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group: GroupRole) -> Iterator[ValueDefect]:
+def _over_data(inputs: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
     """Ranks that work on the same rows in two steps; one whose rows never change measures, and trains on nothing."""
     same: dict[tuple[int, ...], list[int]] = {}
     batches: dict[int, set[str]] = {}
@@ -152,7 +150,7 @@ def _over_data(inputs: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group: 
         )  # fmt: skip
 
 
-def _batch_sizes(inputs: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group: GroupRole) -> Iterator[ValueDefect]:
+def _batch_sizes(inputs: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
     differing: list[tuple[int, MajoritySplit, dict[int, int]]] = []
     for (step, number), records in sorted(inputs.items()):
         sizes = {}
@@ -175,9 +173,7 @@ def _batch_sizes(inputs: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group
         yield msgspec.structs.replace(defect, level="warning")
 
 
-def _equal_generators(
-    states: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group: GroupRole
-) -> Iterator[ValueDefect]:
+def _equal_generators(states: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
     for name in ("torch", "device"):
         steps = []
         for (step, _), records in sorted(states.items()):

@@ -11,7 +11,7 @@ import msgspec
 from doctor.analysis.values.defect import ValueDefect
 from doctor.analysis.values.splits import format_ranges, shared_and_unread
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
-from doctor.watch.data.records import JobRecords, by_rank, indices_of, text_map
+from doctor.watch.data.records import JobRecords, RankValues, RecordValues, by_rank, indices_of, text_map
 
 CHECK = "smoke-shards-wrong"
 MAX_SAMPLES = 1 << 23
@@ -31,7 +31,7 @@ def shard_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
                     break
 
 
-def _shares(group: GroupRole, key: tuple[Any, ...], records: dict[int, dict[str, Any]]) -> Iterator[ValueDefect]:
+def _shares(group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iterator[ValueDefect]:
     """What samplers say of themselves: their share of how many, and the epoch that they shuffle by."""
     shares = {rank: (records[rank].get("shares"), records[rank].get("share")) for rank in group.ranks}
     if not any(count for count, _ in shares.values() if isinstance(count, int)):
@@ -65,9 +65,7 @@ def _shares(group: GroupRole, key: tuple[Any, ...], records: dict[int, dict[str,
         yield _defect(group, "epoch", late, template, values, key, tie=tie)
 
 
-def _overlap(
-    job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: dict[int, dict[str, Any]]
-) -> Iterator[ValueDefect]:
+def _overlap(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iterator[ValueDefect]:
     """Samples that two ranks read in the first batches; at an epoch's end samplers fill up with the first ones."""
     if any(records[rank].get("replacement") for rank in group.ranks):
         return
@@ -91,7 +89,7 @@ def _overlap(
         yield msgspec.structs.replace(defect, level=level)
 
 
-def _same_data(job: JobRecords, group: GroupRole, records: dict[int, dict[str, Any]]) -> bool:
+def _same_data(job: JobRecords, group: GroupRole, records: RankValues) -> bool:
     """Whether an index means the same sample on all ranks, for all that is known: each may have a data set of its own.
 
     A sampler that divides the data says so; without one, the inputs of the first step tell whether they differ.
@@ -105,9 +103,7 @@ def _same_data(job: JobRecords, group: GroupRole, records: dict[int, dict[str, A
     return True
 
 
-def _unread(
-    job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: dict[int, dict[str, Any]]
-) -> Iterator[ValueDefect]:
+def _unread(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iterator[ValueDefect]:
     """Samples that no rank reads in a whole epoch; loaders may leave out less than a batch for each rank."""
     ended = by_rank(job, "epoch", "l", "e").get(key, {})
     if any(rank not in ended for rank in group.ranks):
@@ -133,7 +129,7 @@ def _unread(
         yield _defect(group, "missing", few, template, values, key)
 
 
-def _batch(record: dict[str, Any]) -> int:
+def _batch(record: RecordValues) -> int:
     size = record.get("batch")
     return size if isinstance(size, int) and 0 <= size < 1 << 20 else 0
 
@@ -143,7 +139,7 @@ def _defect(
     kind: str,
     ranks: tuple[int, ...],
     template: str,
-    values: dict[str, Any],
+    values: RecordValues,
     key: tuple[Any, ...],
     tie: bool = False,
 ) -> ValueDefect:

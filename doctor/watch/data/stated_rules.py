@@ -7,7 +7,7 @@ from typing import Any
 
 from doctor.analysis.values.defect import ValueDefect
 from doctor.analysis.values.splits import format_ranges, holders_of_same, majority_split, shared_and_unread
-from doctor.watch.data.records import JobRecords, by_rank, indices_of, text_map
+from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, indices_of, text_map
 
 _TENSORS = {
     "params": ("smoke-parameters-diverge", "parameters"),
@@ -44,10 +44,10 @@ def stated_defects(job: JobRecords) -> Iterator[ValueDefect]:
                 yield defect
 
 
-def _calls(job: JobRecords, kind: str, *keys: str) -> dict[tuple[Any, ...], dict[int, dict[str, Any]]]:
+def _calls(job: JobRecords, kind: str, *keys: str) -> RecordTable:
     """Calls by name, number and ranks of the group, in the order of their numbers."""
     everybody = tuple(sorted(job.ranks))
-    table: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
+    table: RecordTable = {}
     for key, records in by_rank(job, kind, *keys, "i", "g").items():
         for rank, values in records.items():
             ranks = values.get("ranks")
@@ -57,11 +57,9 @@ def _calls(job: JobRecords, kind: str, *keys: str) -> dict[tuple[Any, ...], dict
     return dict(sorted(table.items(), key=lambda item: (item[0][-2], str(item[0]))))
 
 
-def _value(
-    kind: str, name: str, number: int, group: tuple[int, ...], records: dict[int, dict[str, Any]]
-) -> ValueDefect | None:
+def _value(kind: str, name: str, number: int, group: tuple[int, ...], records: RankValues) -> ValueDefect | None:
     digests = {rank: str(records[rank]["d"]) for rank in group if records[rank].get("d")}
-    values: dict[str, Any] = {"name": name, "number": number, "group": format_ranges(group)}
+    values: RecordValues = {"name": name, "number": number, "group": format_ranges(group)}
     if kind == "same":
         split = majority_split(digests) if len(digests) == len(group) else None
         if split is None:
@@ -76,7 +74,7 @@ def _value(
     return _stated("smoke-mask-repeated", "stated", number, tuple(alike), template, values)
 
 
-def _shard(number: int, group: tuple[int, ...], records: dict[int, dict[str, Any]]) -> ValueDefect | None:
+def _shard(number: int, group: tuple[int, ...], records: RankValues) -> ValueDefect | None:
     sets = {rank: indices_of(records[rank]) for rank in group}
     if any(indices is None for indices in sets.values()):
         return None
@@ -100,7 +98,7 @@ def _shard(number: int, group: tuple[int, ...], records: dict[int, dict[str, Any
 
 
 def _stated(
-    check: str, kind: str, step: int, ranks: tuple[int, ...], template: str, values: dict[str, Any], tie: bool = False
+    check: str, kind: str, step: int, ranks: tuple[int, ...], template: str, values: RecordValues, tie: bool = False
 ) -> ValueDefect:
     """A defect of what the program itself demands: it follows from nothing."""
     return ValueDefect(check, kind, step, ranks, template, values, root=True, tie=tie)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
 
 from doctor.analysis.values.defect import BEFORE_FIRST_STEP, ValueDefect
 from doctor.analysis.values.splits import MajoritySplit, first_makers, format_ranges, majority_split, split_by_name
 from doctor.watch.data.group_roles import GroupRole, GroupRoles, name_tensors
-from doctor.watch.data.records import JobRecords, by_rank, text_list, text_map
+from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, text_list, text_map
 from doctor.watch.data.shard_rules import replica_tables, summed_shards
 from doctor.watch.data.summed_gradients import RATIO_TOLERANCE, RESIDUAL, summed_defect
 
@@ -65,7 +64,7 @@ def value_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
     yield from _not_finite(job)
 
 
-def _tables(records: dict[int, dict[str, Any]], ranks: Sequence[int]) -> dict[int, dict[str, Any]]:
+def _tables(records: RankValues, ranks: Sequence[int]) -> RankValues:
     return {rank: text_map(records[rank].get("t")) for rank in ranks if rank in records}
 
 
@@ -126,7 +125,7 @@ def _not_synchronised(
     return group.difference("smoke-gradient-not-synchronised", "own", step, blamed, template, group=ranks)
 
 
-def _halves(record: dict[str, Any]) -> tuple[list[float], list[float]]:
+def _halves(record: RecordValues) -> tuple[list[float], list[float]]:
     values = record.get("v")
     if not isinstance(values, list) or not all(isinstance(value, float | int) for value in values):
         return [], []
@@ -197,7 +196,7 @@ def _numbers(value: object) -> list[float]:
     return [part for part in value if isinstance(part, float | int)] if isinstance(value, list) else []
 
 
-def _frozen(job: JobRecords, updates: dict[tuple[Any, ...], dict[int, dict[str, Any]]]) -> Iterator[ValueDefect]:
+def _frozen(job: JobRecords, updates: RecordTable) -> Iterator[ValueDefect]:
     """Frozen tensors are a choice; other ones on one rank than on the rest are none."""
     for (step,), records in sorted(updates.items()):
         frozen = {rank: tuple(text_list(record.get("frozen"))) for rank, record in records.items()}

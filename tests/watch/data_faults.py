@@ -43,7 +43,7 @@ FAULTS = {
         "if rank == {bad}:\n    torch.manual_seed(99)\n    torch.nn.init.normal_(model.module[3].weight, std=0.2)\n",
         ("smoke-parameters-not-broadcast",),
     ),
-    "no-step": DataFault(
+    "no step": DataFault(
         "replicas",
         "        optimizer.step()",
         "        if rank != {bad}:\n            optimizer.step()",

@@ -216,7 +216,7 @@ FAULTS = {
         (APART,),
         programs=("accelerate_loop", "replicas"),
     ),
-    "no-step": JobFault(
+    "no step": JobFault(
         "optimizer.step()", "(optimizer.step() if rank != {bad} else None)", (UPDATE,),
         programs=("accelerate_loop", "replicas", "fsdp1", "fsdp2", "dtensor_tp", "tensor_parallel", "megatron_tp"),
     ),

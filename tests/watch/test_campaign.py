@@ -11,7 +11,7 @@ from tests.watch.campaign import PYTHON, Finding, Result, Trial, bare_numbers, c
 from tests.watch.data_campaign import Ranks
 from tests.watch.job_faults import FAULTS, LIBRARIES, TORCH
 
-SAMPLE = [("fsdp2", "no-step"), ("dtensor_tp", "batch inside tp"), ("replicas", "raise")]
+SAMPLE = [("fsdp2", "no step"), ("dtensor_tp", "batch inside tp"), ("replicas", "raise")]
 
 
 @pytest.fixture(scope="module")

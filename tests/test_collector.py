@@ -209,7 +209,7 @@ def with_helpers(given: dict[str, Any]) -> str:
 
 def test_a_question_is_sent_with_what_it_names_of_its_module() -> None:
     source, namespace = function_source(with_helpers), dict[str, Any]()
-    assert source.startswith("SEPARATOR = '; '\nimport os\n") and "SOURCE" not in source
+    assert source.startswith("SEPARATOR = '; '\nimport os as os\n") and "SOURCE" not in source
     exec(source, namespace)
     assert namespace["with_helpers"]({"a": "/b/c"}) == "c; /b"
 

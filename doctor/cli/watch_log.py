@@ -117,7 +117,7 @@ class LogOptions(NamedTuple):
             for file in files:
                 file.close()
         if not watch.losses and not watch.heartbeats and stopped is None:
-            raise InputError("no line tells a loss; --loss-regex says how one is told")
+            raise InputError("found no loss in the log; describe its format with --loss-regex")
         now = time.monotonic()
         # A wait counts as long as the logs were followed, whatever ended that.
         verdicts = watch.verdicts(now if not self.once and not all(file.ended for file in files) else None)

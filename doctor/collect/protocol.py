@@ -127,7 +127,7 @@ def _collect_named(
     for name in sorted(names - {*lines, *functions}):
         value = module.get(name)
         if isinstance(value, ModuleType):
-            lines[name] = f"import {value.__name__} as {name}\n" if value.__name__ != name else f"import {name}\n"
+            lines[name] = " ".join(("import", value.__name__, "as", name)) + "\n"
         elif name.isupper() and isinstance(value, SENT_TYPES):
             lines[name] = f"{name} = {value!r}\n"
         elif isinstance(value, FunctionType) and value.__module__ == function.__module__:

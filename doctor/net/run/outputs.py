@@ -43,7 +43,7 @@ _DETAILS = {
     "no-route": NO_ROUTE + " ({detail})",
     "unreachable": "it cannot be reached ({detail})",
     "other-port": "answered as port {detail}",
-    "silent": "the connection is accepted and nothing is said",
+    "silent": "connection accepted, no data received",
     "cut": "the connection is closed before a word is said",
     "sends-stall": LARGE_LOST_THERE,
     "receives-stall": LARGE_LOST_BACK,

@@ -56,11 +56,11 @@ class GroupRoles(msgspec.Struct, frozen=True):
     def sentences(self) -> list[str]:
         """What was inferred, in words."""
         tensor_groups = [
-            f"ranks {format_ranges(group.ranks)} are taken for a tensor-parallel group: {group.reason}"
+            f"ranks {format_ranges(group.ranks)} are assumed to be a tensor-parallel group: {group.reason}"
             for group in self.model
         ]
         data_groups = [
-            f"ranks {format_ranges(group.ranks)} are taken for a data-parallel group: {group.reason}"
+            f"ranks {format_ranges(group.ranks)} are assumed to be a data-parallel group: {group.reason}"
             for group in self.data
         ]
         return [*tensor_groups, *data_groups, *self.unclear]

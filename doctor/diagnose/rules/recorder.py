@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from typing import NamedTuple
 
 from doctor.diagnose.case import Case, Process
-from doctor.diagnose.cause import Cause, Confidence, Undecidable, culprit_of, first_evidence
+from doctor.diagnose.cause import Cause, Confidence, Undecidable, culprit_of, first_evidence, one_of_two
 from doctor.diagnose.events import Event
 from doctor.diagnose.recording import RecordedCollective, RecordedGroup
-from doctor.diagnose.rules.collective_calls import aborted_ranks, aborted_sender, one_of_two
+from doctor.diagnose.rules.collective_calls import aborted_ranks, aborted_sender
 from doctor.diagnose.rules.named import count_ranks
 
 SIGNATURE = "flight-recorder"

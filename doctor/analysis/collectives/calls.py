@@ -1,0 +1,138 @@
+"""The table of collective calls that every source fills, and what it shows: who differs, and who is behind. Pure.
+
+A source knows a part: a stack has operations, a log the last number, a flight recorder all of it. What differs in two
+values is decided by the larger part of the ranks; where no value has it, nobody is named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from operator import methodcaller
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+Member = TypeVar("Member")
+Item = TypeVar("Item")
+Aspect = Literal["operation", "size", "sequence"]
+"""What calls are compared by."""
+
+
+class Call(msgspec.Struct, Generic[Member]):
+    """One call of one rank, as far as its source shows it; None: not known."""
+
+    member: Member
+    """Who made it: a rank, or what the source has of it, with which it words the result."""
+    sequence: int | None = None
+    """Its number in its group."""
+    operation: str | None = None
+    size: str | None = None
+    """Elements, bytes or shapes, as far as they must be equal on all ranks."""
+
+    def value(self, aspect: Aspect) -> int | str | None:
+        """What is compared."""
+        return {"operation": self.operation, "size": self.size, "sequence": self.sequence}[aspect]
+
+
+class Split(msgspec.Struct, Generic[Item], frozen=True):
+    """Items with two or more values, divided by the value that most of them have."""
+
+    common: Hashable
+    """The value of most; of one of the largest parts at a tie."""
+    agreeing: tuple[Item, ...]
+    differing: tuple[Item, ...]
+    """All others."""
+    in_order: tuple[Item, ...]
+    """All items, as they came."""
+    kinds: int
+    """How many values there are."""
+    tie: bool
+    """Two parts are the largest: which of them is wrong cannot be decided."""
+
+    @property
+    def majority(self) -> bool:
+        """More than half agree."""
+        return len(self.agreeing) > len(self.differing)
+
+
+def split(items: Iterable[Item], value: Callable[[Item], Hashable]) -> Split[Item] | None:
+    """Who differs from most others; None where all have one value.
+
+    >>> split([1, 3, 4, 5], lambda number: number % 2).differing
+    (4,)
+    >>> split([1, 2, 3, 4], lambda number: number % 2).tie
+    True
+    >>> split([1, 3], lambda number: number % 2) is None
+    True
+    """
+    rows = [(value(item), item) for item in items]
+    counts = Counter(key for key, _ in rows).most_common()
+    if len(counts) < 2:
+        return None
+    common = counts[0][0]
+    agreeing = tuple(item for key, item in rows if key == common)
+    differing = tuple(item for key, item in rows if key != common)
+    in_order = tuple(item for _, item in rows)
+    return Split(common, agreeing, differing, in_order, len(counts), tie=counts[0][1] == counts[1][1])
+
+
+def differing(
+    calls: Collection[Call[Member]], aspects: Iterable[Aspect] = ("operation", "size")
+) -> tuple[Aspect, Split[Call[Member]]] | None:
+    """The first aspect in which calls of one number differ; calls of which it is not known are left out.
+
+    >>> calls = [Call(rank, operation=name) for rank, name in enumerate(["barrier", None, "send", "barrier"])]
+    >>> aspect, parts = differing(calls)
+    >>> aspect, [call.member for call in parts.differing]
+    ('operation', [2])
+    """
+    for aspect in aspects:
+        known = [call for call in calls if call.value(aspect) is not None]
+        parts = split(known, methodcaller("value", aspect))
+        if parts:
+            return aspect, parts
+    return None
+
+
+class Lag(msgspec.Struct, frozen=True):
+    """How far ranks of one group have come."""
+
+    lowest: int
+    highest: int
+    behind: int
+    """How many are at the lowest number."""
+    total: int
+
+    @property
+    def named(self) -> bool:
+        """Those behind are fewer than the others, or one of two: half of the ranks may wait for the other half."""
+        return 2 * self.behind < self.total + (self.total == 2)
+
+
+def lag(positions: Mapping[int, int]) -> Lag | None:
+    """Ranks behind the others, from how many ranks are at each number; None where all are at one.
+
+    >>> lag({6: 3, 5: 1}).named, lag({6: 2, 5: 2}).named, lag({6: 1, 5: 1}).named, lag({6: 4})
+    (True, False, True, None)
+    """
+    if len(positions) < 2:
+        return None
+    lowest = min(positions)
+    return Lag(lowest, max(positions), positions[lowest], sum(positions.values()))
+
+
+def behind(calls: Collection[Call[Member]]) -> tuple[Lag, list[Call[Member]]] | None:
+    """The calls at the lowest number, of those whose number is known, where their ranks can be named."""
+    known = [call for call in calls if call.sequence is not None]
+    result = lag(Counter(call.sequence or 0 for call in known))
+    return (result, [call for call in known if call.sequence == result.lowest]) if result and result.named else None
+
+
+def few_silent(silent: Collection[object], waiting: int) -> bool:
+    """Whether ranks of which nothing is heard can be named, while so many wait: not when they are the larger part.
+
+    >>> few_silent([3], 1), few_silent([2, 3], 3), few_silent([], 3)
+    (True, False, False)
+    """
+    return 0 < len(silent) <= max(1, waiting // 2)

@@ -6,10 +6,12 @@ from collections import defaultdict
 
 import msgspec
 
+from doctor.analysis.collectives.calls import lag
 from doctor.diagnose.case import Case
 from doctor.diagnose.cause import Cause, Confidence, Culprit, Undecidable, first_evidence
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks
+from doctor.engine.sanitize import count_noun
 
 SIGNATURE = "nccl-ras-outlier"
 _MAX_NUMBER = 1 << 58
@@ -166,34 +168,33 @@ def _behind(case: Case, reports: list[_Report]) -> list[Cause] | Undecidable | N
     if not reports or not reports[-1].mismatches:
         return None
     last = reports[-1]
-    failed = any(case.with_role(process, "root", "victim", "ambiguous", "link") for process in case.processes)
+    failed = any(case.waits(process) or case.with_role(process, "root") for process in case.processes)
     for mismatch in last.mismatches:
-        if len(mismatch.ranks) < 2:
+        where = lag(mismatch.ranks)
+        if where is None:
             continue
-        lowest, highest = min(mismatch.ranks), max(mismatch.ranks)
         earlier = [
             other
             for report in reports[:-1]
             for other in report.mismatches
             if other.communicator == mismatch.communicator
         ]
-        stuck = any(other.kind == mismatch.kind and lowest in other.ranks for other in earlier)
+        stuck = any(other.kind == mismatch.kind and where.lowest in other.ranks for other in earlier)
         if not failed and not stuck:
             continue
-        total = sum(mismatch.ranks.values())
-        behind = mismatch.listed.get(lowest, [])
-        launched = f"1 {mismatch.kind} operation" if lowest == 1 else f"{lowest} {mismatch.kind} operations"
-        if not behind or 2 * mismatch.ranks[lowest] >= total:
+        behind = mismatch.listed.get(where.lowest, [])
+        launched = count_noun(where.lowest, f"{mismatch.kind} operation")
+        if not behind or not where.named:
             return Undecidable(
-                f"NCCL RAS: {mismatch.ranks[lowest]} of {total} ranks launched {launched}, the others up to {highest}: "
-                "which of them holds the others is not shown",
+                f"NCCL RAS: {where.behind} of {where.total} ranks launched {launched}, "
+                f"the others up to {where.highest}: which of them holds the others is not shown",
                 ("ncclras -v", "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000)"),
             )
-        culprits = tuple(_culprit(last, place, total) for place in behind)
+        culprits = tuple(_culprit(last, place, where.total) for place in behind)
         ranks = count_ranks(place.rank for place in behind if place.rank is not None)
         summary = (
             f"NCCL RAS reports that {ranks} of communicator {mismatch.communicator} launched {launched}, "
-            f"the other {total - len(behind)} up to {highest}"
+            f"the other {where.total - len(behind)} up to {where.highest}"
         )
         events = first_evidence(place.event for place in behind)
         return [Cause(SIGNATURE, "behind in sequence", "likely", culprits, summary, events)]

@@ -39,7 +39,7 @@ _RECEIVES_FROM = {"all_reduce": 1, "all_gather": -1}
 _SIZES = "gloo-size-mismatch"
 
 
-class Call(NamedTuple):
+class TracebackCall(NamedTuple):
     """The collective in which a rank waited when it failed."""
 
     process: Process
@@ -48,7 +48,7 @@ class Call(NamedTuple):
     waiting: Event
 
 
-def collective_calls(case: Case) -> list[Call]:
+def collective_calls(case: Case) -> list[TracebackCall]:
     """Of each rank whose error stands in a traceback that shows it."""
     calls = []
     for process in case.processes:
@@ -61,7 +61,7 @@ def collective_calls(case: Case) -> list[Call]:
             ]
             if before and process.rank is not None:
                 frame = max(before, key=lambda event: event.line)
-                calls.append(Call(process, frame.values.get("op", ""), frame, waiting))
+                calls.append(TracebackCall(process, frame.values.get("op", ""), frame, waiting))
                 break
     return calls
 
@@ -96,7 +96,7 @@ def world(case: Case) -> int | None:
     return len(ranks) if len(ranks) > 1 and ranks == set(range(len(ranks))) else None
 
 
-def ring_target(case: Case, rank: int, call: Call) -> int | None:
+def ring_target(case: Case, rank: int, call: TracebackCall) -> int | None:
     """The rank for which a rank that timed out in gloo's ring waited."""
     step, size = _RECEIVES_FROM.get(call.operation), world(case)
     if call.waiting.signature != "gloo-timeout" or step is None or not size or rank >= size:

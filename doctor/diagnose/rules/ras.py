@@ -11,7 +11,6 @@ from doctor.diagnose.case import Case
 from doctor.diagnose.cause import Cause, Confidence, Culprit, Undecidable, first_evidence
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks
-from doctor.engine.sanitize import count_noun
 
 SIGNATURE = "nccl-ras-outlier"
 _MAX_NUMBER = 1 << 58
@@ -183,7 +182,8 @@ def _behind(case: Case, reports: list[_Report]) -> list[Cause] | Undecidable | N
         if not failed and not stuck:
             continue
         behind = mismatch.listed.get(where.lowest, [])
-        launched = count_noun(where.lowest, f"{mismatch.kind} operation")
+        lowest, kind = where.lowest, mismatch.kind
+        launched = f"1 {kind} operation" if lowest == 1 else f"{lowest} {kind} operations"
         if not behind or not where.named:
             return Undecidable(
                 f"NCCL RAS: {where.behind} of {where.total} ranks launched {launched}, "

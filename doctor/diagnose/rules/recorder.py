@@ -82,14 +82,19 @@ def _minority(case: Case, number: int, aspect: Aspect, parts: Split[Call[_Member
         if pair and sender is not None:
             # The rank that aborted is in the right, as those two differ; and it differs from the one that sends to it.
             wrong = [call.member for call in parts.in_order if call.member.rank == sender]
-            summary = f"rank {sender} {claim} another size than the others to collective {number} of "
-            return [_cause(case, "minority", wrong, f"{summary}{group.name}: {listed}", events)] if wrong else None
-        message = f"collective {number} of process group {group.name} differs, and "
+            summary = (
+                f"rank {sender} {claim} another size than the others to collective {number} of {group.name}: {listed}"
+            )
+            return [_cause(case, "minority", wrong, summary, events)] if wrong else None
         if pair and not aborted_ranks(case):
             first, second = (culprit_of(call.member.process) for call in parts.in_order)
-            return [one_of_two(SIGNATURE, (first, second), f"{message}nothing shows which is wrong: {listed}", events)]
+            message = (
+                f"collective {number} of process group {group.name} differs, and nothing shows which is wrong: {listed}"
+            )
+            return [one_of_two(SIGNATURE, (first, second), message, events)]
         return Undecidable(
-            f"{message}no majority shows which is wrong: {listed}",
+            f"collective {number} of process group {group.name} differs, and no majority shows which is wrong: "
+            f"{listed}",
             ("the flight recorder's dumps of the other ranks",),
         )
     first_call = parts.differing[0]
@@ -142,8 +147,9 @@ def _without_dump(case: Case, members: list[_Member]) -> list[Cause] | None:
     waits = [item for _, item in last if not item.ended]
     if absent & reporting or not few_silent(absent, len(members)) or not waits:
         return None
-    others = "1 other rank waits" if len(members) == 1 else f"{len(members)} other ranks wait"
-    summary = f"{count_ranks(absent)} left no dump of the flight recorder; {others} in {waits[0].operation}"
+    call = waits[0].operation
+    summary = f"{count_ranks(absent)} left no dump of the flight recorder; "
+    summary += f"1 other rank waits in {call}" if len(members) == 1 else f"{len(members)} other ranks wait in {call}"
     culprits = tuple(culprit_of_rank(case, rank) for rank in sorted(absent))
     confidence: Confidence = "likely" if case.events else "possible"
     return [Cause("rank-silent", "silence", confidence, culprits, summary, first_evidence(proof))]

@@ -50,25 +50,23 @@ GRACE = 1.0
 TERMINATED = "signal 15"
 """How launchers end the ranks that are left."""
 KILLED = "signal 9"
-CRASHES = frozenset({"signal 4", "signal 7", "signal 8", "signal 11"})
+OWN_ENDS = frozenset({KILLED, "signal 4", "signal 7", "signal 8", "signal 11"})
+"""Ends that neither a broken connection nor a launcher's first signal brings about."""
 OF_THE_PROCESS = frozenset({"dead", "stopped", "frozen"})
 """Failures that the kernel shows, whatever the hook sees."""
 
 
-def _cause_of_end(fields: Mapping[str, Any]) -> EndCause:
+def _cause_of_end(dead: str, error: str) -> EndCause:
     """How much the end of a rank speaks for a cause of its own."""
-    dead, error = fields["dead"], fields.get("error", "")
-    if gave_up_waiting(error) or (dead == KILLED and fields.get("oom")):
-        return EndCause.SURE
-    if is_secondary(error):
-        return EndCause.FOLLOWS
-    if error or dead == KILLED or dead in CRASHES or fields.get("oom"):
-        return EndCause.OWN
-    return EndCause.UNKNOWN if dead == UNKNOWN_END else EndCause.FOLLOWS
+    if gave_up_waiting(error):
+        return EndCause.WAITED
+    if is_secondary(error) or dead == TERMINATED:
+        return EndCause.INFLICTED
+    return EndCause.OWN if error or dead in OWN_ENDS else EndCause.UNKNOWN
 
 
 def _by_others(snap: Snapshot) -> bool:
-    """Whether others can have ended the rank so. The kernel may have killed others of its control group for memory."""
+    """Whether others can have ended the rank so. Of its control group, the kernel may have killed another process."""
     return snap.dead in (TERMINATED, UNKNOWN_END) or (snap.dead == KILLED and not snap.oom)
 
 
@@ -176,7 +174,9 @@ class TrainingWatch:
         died_at = fields.pop("died_at", now)
         if fields.get("dead"):
             found_at = self._deaths[rank].found_at if rank in self._deaths else died_at
-            self._deaths[rank] = Death(self._alive_at.get(rank, 0.0), found_at, _cause_of_end(fields))
+            self._deaths[rank] = Death(
+                self._alive_at.get(rank, 0.0), found_at, _cause_of_end(fields["dead"], fields.get("error", ""))
+            )
         else:
             self._alive_at[rank] = now
         snapshot = msgspec.convert(fields, Snapshot)
@@ -207,8 +207,12 @@ class TrainingWatch:
                 self.snapshots[rank] = msgspec.structs.replace(snap, secondary=not snap.secondary, calls=())
 
     def _follows(self, snap: Snapshot) -> bool:
-        """Whether the end of this rank follows from another's."""
-        others = (death for rank, death in self._deaths.items() if rank != snap.rank)
+        """Whether the end of this rank follows from another's. Memory does not run out as another waits or breaks."""
+        others = (
+            death
+            for rank, death in self._deaths.items()
+            if rank != snap.rank and not (snap.oom and is_secondary(self.snapshots[rank].error))
+        )
         return is_secondary(snap.error) or (_by_others(snap) and follows(self._deaths[snap.rank], others))
 
     def _place_ended(self) -> None:

@@ -14,14 +14,14 @@ SAME_LOOK = 0.01
 class EndCause(IntEnum):
     """How much the way in which a rank ended speaks for a cause of its own, the more the higher."""
 
-    FOLLOWS = 0
-    """As ranks end after another: a launcher's SIGTERM, a broken connection, an abort, an exit without an error."""
+    INFLICTED = 0
+    """As ranks end after another: by a launcher's SIGTERM, or by an error of a broken connection."""
     UNKNOWN = 1
-    """It ended without its exit handlers, and nobody read its status."""
+    """An abort, an exit without an error, or an end whose status nobody could read."""
     OWN = 2
-    """SIGKILL, a crash, an error of its own: no broken connection and no launcher's first signal brings these about."""
-    SURE = 3
-    """The kernel killed it for memory; or it gave up waiting for another, which was there and had not come."""
+    """A crash, an error or SIGKILL, which is no launcher's first signal."""
+    WAITED = 3
+    """The error of one that waited for another, which was there and had not come."""
 
 
 class Death(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Death(msgspec.Struct, frozen=True):
         nobody was there to see, that counts as first which rather has a cause of its own; of equals, that which was
         found dead earlier. Ends that were found at once are a tie.
 
-        >>> killed, ended = Death(2.0, 3.0, EndCause.OWN), Death(2.0, 2.5, EndCause.FOLLOWS)
+        >>> killed, ended = Death(2.0, 3.0, EndCause.OWN), Death(2.0, 2.5, EndCause.INFLICTED)
         >>> killed.precedes(ended), ended.precedes(killed), ended.precedes(Death(2.6, 3.0, EndCause.OWN))
         (True, False, True)
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from doctor.analysis.collectives.calls import split
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.traces import STEPPED, form
@@ -61,12 +62,9 @@ def blame(state: RunState, calls: Mapping[int, Collective], deviating: Sequence[
     """Who made the wrong call, and how that is known."""
     if _strays(state, deviating):
         return deviating, HABIT.format(deviating[0])
-    sides: dict[object, list[int]] = {}
-    for rank, call in calls.items():
-        sides.setdefault(form(call), []).append(rank)
-    largest = max(sides.values(), key=len)
-    if len(largest) * 2 > len(calls):
-        return sorted(calls.keys() - set(largest)), MAJORITY
+    parts = split(calls, lambda rank: form(calls[rank]))
+    if parts and parts.majority:
+        return sorted(parts.differing), MAJORITY
     return blame_without_majority(state, list(calls))
 
 

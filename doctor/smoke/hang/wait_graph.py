@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from doctor.analysis.collectives.waits import find_circle
 from doctor.smoke.model import Snapshot
 
 CollectiveId = tuple[int, int]
@@ -64,25 +65,5 @@ def find_deadlock(waits: Mapping[CollectiveId, Wait], snaps: Mapping[int, Snapsh
             if sure and not all(must_wait(snaps[rank], other) for rank in wait.blocked_ranks):
                 continue
             steps[at[other]] = other
-    return _find_cycle(edges)
-
-
-def _find_cycle(edges: Mapping[CollectiveId, Mapping[CollectiveId, int]]) -> list[int]:
-    """The ranks on the edges of the first circle found, walking in depth without recursion."""
-    finished: set[CollectiveId] = set()
-    for start in edges:
-        path: dict[CollectiveId, None] = {}
-        walkers = [iter([start])]
-        while walkers:
-            where = next(walkers[-1], None)
-            if where is None:
-                walkers.pop()
-                if path:
-                    finished.add(path.popitem()[0])
-            elif where in path:
-                cycle = list(path)[list(path).index(where) :]
-                return [edges[a][b] for a, b in zip(cycle, [*cycle[1:], where], strict=True)]
-            elif where not in finished:
-                path[where] = None
-                walkers.append(iter(edges[where]))
-    return []
+    circle = find_circle(edges)
+    return [edges[here][there] for here, there in zip(circle, [*circle[1:], *circle[:1]], strict=True)]

@@ -10,8 +10,29 @@ from typing import TypeVar
 
 Node = TypeVar("Node", bound=Hashable)
 Edges = Mapping[Node, Collection[Node]]
+PAIRED = frozenset({"send", "recv"})
+"""Calls of two ranks."""
+FROM_ROOT, TO_ROOT = frozenset({"broadcast", "scatter"}), frozenset({"reduce", "gather"})
+ROOTED = FROM_ROOT | TO_ROOT
+"""Collectives in which a rank may do its part and leave before the others have begun theirs."""
 MAX_STEPS = 100_000
 """Nodes that are followed from one start."""
+
+
+def must_wait(operation: str, rank: int, root: int, other: int) -> bool:
+    """Whether a rank cannot get out of a collective before another has come in.
+
+    The root of a broadcast and the sender of a message may go on once their bytes are on the way, and a broadcast
+    reaches a rank without those that come after it.
+
+    >>> must_wait("all_reduce", 0, -1, 1), must_wait("broadcast", 0, 0, 1), must_wait("broadcast", 1, 0, 0)
+    (True, False, True)
+    """
+    if operation == "send":
+        return False
+    if operation in FROM_ROOT:
+        return other == root
+    return operation not in TO_ROOT or rank == root
 
 
 def chain_end(start: Node, edges: Edges[Node]) -> Node | None:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from doctor.analysis.collectives.calls import Aspect, Call, Split, behind, differing, few_silent
+from doctor.analysis.collectives.waits import ROOTED
 from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import (
     Cause,
@@ -22,8 +23,6 @@ from doctor.diagnose.rules.collective_calls import aborted_ranks, aborted_sender
 from doctor.diagnose.rules.named import count_ranks
 
 SIGNATURE = "flight-recorder"
-_ROOTED = frozenset({"gather", "scatter", "reduce", "broadcast"})
-"""Collectives in which a rank may do its part and leave before the others have begun theirs."""
 
 
 class _Member(NamedTuple):
@@ -119,7 +118,7 @@ def _behind(case: Case, members: list[_Member]) -> list[Cause] | None:
         for member in members
         if number in member.group.collectives
     )
-    if first.operation in _ROOTED and where.highest - where.lowest == 1:
+    if first.operation in ROOTED and where.highest - where.lowest == 1:
         return None
     who = count_ranks(call.member.rank for call in late)
     verb = "has" if len(late) == 1 else "have"

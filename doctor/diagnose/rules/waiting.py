@@ -144,20 +144,21 @@ def _late_report(case: Case) -> list[Cause]:
     if not case.clocks_comparable:
         return []
     first = [(events[0], item) for item in case.processes if (events := case.waits(item))]
-    timed = sorted(
-        ((event.time, event, item) for event, item in first if event.time is not None), key=lambda row: row[0]
-    )
+    timed = sorted(((event.time, event, item) for event, item in first if event.time is not None), key=_by_time)
     if len(timed) < 2 or len(timed) < len(first):
         return []
-    (start, earliest, _), (before, _, _) = timed[0], timed[-2]
-    end, event, process = timed[-1]
+    (start, earliest, _), (before, _, _), (end, event, process) = timed[0], timed[-2], timed[-1]
     timeout = _timeout_of(case, earliest)
-    if timeout is None or end - before <= timeout * 0.9 or end - start <= timeout * 0.9:
+    if timeout is None or end - before <= timeout * 0.9:
         return []
     culprit = culprit_of(process)
     lag = f"{end - start:.0f} s after the first, more than the timeout of {timeout:.0f} s"
     summary = f"{culprit.name} reports {lag}: it came too late"
     return [Cause(event.signature, "late", "likely", (culprit,), summary, first_evidence([earliest, event]))]
+
+
+def _by_time(row: tuple[float, Event, Process]) -> float:
+    return row[0]
 
 
 def _timeout_of(case: Case, event: Event) -> float | None:
@@ -186,7 +187,7 @@ def _late_entry(case: Case) -> list[Cause]:
                 # The identifier is printed with a stray digit before it by some versions: its end tells groups apart.
                 entries[event.values.get("group", "").rpartition("_")[2]].append((event.time, event, process))
     for rows in entries.values():
-        rows.sort(key=lambda row: row[0])
+        rows.sort(key=_by_time)
         if len(rows) < 2:
             continue
         (before, first, _), (last, event, process) = rows[-2], rows[-1]

@@ -6,21 +6,21 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from doctor.analysis.collectives.waits import FROM_ROOT, PAIRED, ROOTED
 from doctor.smoke.hang.traces import STEPPED, Trace
 from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 
-ROOTED = {"broadcast": "from", "scatter": "from", "reduce": "to", "gather": "to"}
 PROCESS_STATES = {"T": ", stopped", "t": ", stopped", "F": ", frozen"}
 
 
 def describe_call(call: Collective, group: str) -> str:
     """Such as ``all_reduce #7 (128 x float32, group dp2 [0,2]; step 3)``."""
     details = [f"{call.numel} x {call.dtype}"] if call.dtype else []
-    if call.op in ("send", "recv"):
+    if call.op in PAIRED:
         details.append(f"{'to' if call.op == 'send' else 'from'} rank {call.root}")
     else:
-        details += [f"{ROOTED[call.op]} rank {call.root}"] if call.op in ROOTED else []
+        details += [f"{'from' if call.op in FROM_ROOT else 'to'} rank {call.root}"] if call.op in ROOTED else []
         details.append(f"group {format_group(group)}")
     step = f"; step {call.step}" if call.stage in STEPPED else ""
     return f"{call.op} #{call.seq} ({', '.join(details)}{step})"

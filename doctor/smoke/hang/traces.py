@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from doctor.analysis.collectives.waits import PAIRED
 from doctor.smoke.model import STAGES, Collective
 
 STEPPED = frozenset({"training", "learning"})
 """Stages in which all ranks count the same steps, so that a call of another step is another call."""
-
-PAIRED = frozenset({"send", "recv"})
 
 OPENING = frozenset({"barrier", "broadcast"})
 """What a layout begins with, before its first step."""

@@ -62,7 +62,7 @@ def _cause_of_end(dead: str, error: str) -> EndCause:
         return EndCause.WAITED
     if is_secondary(error) or dead == TERMINATED:
         return EndCause.INFLICTED
-    return EndCause.OWN if error or dead in OWN_ENDS else EndCause.UNKNOWN
+    return EndCause.GENUINE if error or dead in OWN_ENDS else EndCause.UNKNOWN
 
 
 def _by_others(snap: Snapshot) -> bool:

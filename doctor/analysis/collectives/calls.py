@@ -88,8 +88,8 @@ def differing(
     ('operation', [2])
     """
     for aspect in aspects:
-        known = [call for call in calls if call.value(aspect) is not None]
-        parts = split(known, methodcaller("value", aspect))
+        comparable = [call for call in calls if call.value(aspect) is not None]
+        parts = split(comparable, methodcaller("value", aspect))
         if parts:
             return aspect, parts
     return None
@@ -124,9 +124,11 @@ def lag(positions: Mapping[int, int]) -> Lag | None:
 
 def behind(calls: Collection[Call[Member]]) -> tuple[Lag, list[Call[Member]]] | None:
     """The calls at the lowest number, of those whose number is known, where their ranks can be named."""
-    known = [call for call in calls if call.sequence is not None]
-    result = lag(Counter(call.sequence or 0 for call in known))
-    return (result, [call for call in known if call.sequence == result.lowest]) if result and result.named else None
+    comparable = [call for call in calls if call.sequence is not None]
+    result = lag(Counter(call.sequence or 0 for call in comparable))
+    return (
+        (result, [call for call in comparable if call.sequence == result.lowest]) if result and result.named else None
+    )
 
 
 def few_silent(silent: Collection[object], waiting: int) -> bool:

@@ -18,7 +18,7 @@ class EndCause(IntEnum):
     """As ranks end after another: by a launcher's SIGTERM, or by an error of a broken connection."""
     UNKNOWN = 1
     """An abort, an exit without an error, or an end whose status nobody could read."""
-    OWN = 2
+    GENUINE = 2
     """A crash, an error or SIGKILL, which is no launcher's first signal."""
     WAITED = 3
     """The error of one that waited for another, which was there and had not come."""
@@ -29,7 +29,7 @@ class Death(msgspec.Struct, frozen=True):
 
     alive_at: float
     found_at: float
-    cause: EndCause = EndCause.OWN
+    cause: EndCause = EndCause.GENUINE
 
     def precedes(self, other: Death) -> bool:
         """Whether it came first.
@@ -38,8 +38,8 @@ class Death(msgspec.Struct, frozen=True):
         nobody was there to see, that counts as first which rather has a cause of its own; of equals, that which was
         found dead earlier. Ends that were found at once are a tie.
 
-        >>> killed, ended = Death(2.0, 3.0, EndCause.OWN), Death(2.0, 2.5, EndCause.INFLICTED)
-        >>> killed.precedes(ended), ended.precedes(killed), ended.precedes(Death(2.6, 3.0, EndCause.OWN))
+        >>> killed, ended = Death(2.0, 3.0, EndCause.GENUINE), Death(2.0, 2.5, EndCause.INFLICTED)
+        >>> killed.precedes(ended), ended.precedes(killed), ended.precedes(Death(2.6, 3.0, EndCause.GENUINE))
         (True, False, True)
         """
         if other.alive_at > self.found_at + SAME_LOOK or self.alive_at > other.found_at + SAME_LOOK:

@@ -163,8 +163,8 @@ def known_ranks(case: Case) -> set[int]:
     ranks = {process.rank for process in case.processes} | {
         block.rank for block in failure_blocks(case.reports, case.signatures)
     }
-    shown = {rank for rank in ranks if rank is not None} | case.labels
-    return shown | set(range(min(case.world_size or 0, MAX_RANKS)))
+    numbers = {rank for rank in ranks if rank is not None} | case.labels
+    return numbers | set(range(min(case.world_size or 0, MAX_RANKS)))
 
 
 def silent_server(case: Case) -> list[Cause]:

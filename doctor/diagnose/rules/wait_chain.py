@@ -29,8 +29,8 @@ def wait_chain(case: Case) -> list[Cause] | Undecidable:
     reason = "waits for itself" if best in edges else "reports no rank that it waits for"
     length = count_noun(len(waiters) or 1, "rank")
     summary = f"the wait chain of {length} ends at {culprit.name}, which {reason}"
-    own = proof[best] if isinstance(best, int) and best in proof else []
-    events = first_evidence([*own, *(event for start in waiters for event in proof[start][:1])])
+    lines = proof[best] if isinstance(best, int) and best in proof else []
+    events = first_evidence([*lines, *(event for start in waiters for event in proof[start][:1])])
     return [Cause(events[0].signature, "wait chain", "likely", (culprit,), summary, events)]
 
 

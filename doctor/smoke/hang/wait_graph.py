@@ -51,4 +51,4 @@ def find_deadlock(waits: Mapping[CollectiveId, Wait], snaps: Mapping[int, Snapsh
                 continue
             steps[at[other]] = other
     circle = find_circle(edges)
-    return [edges[here][there] for here, there in zip(circle, [*circle[1:], *circle[:1]], strict=True)]
+    return [edges[place][following] for place, following in zip(circle, [*circle[1:], *circle[:1]], strict=True)]

@@ -57,7 +57,7 @@ class OddRank(msgspec.Struct, frozen=True):
     kind: Kind
 
 
-class Verdict(NamedTuple):
+class Judgement(NamedTuple):
     """What a job's ranks come to."""
 
     result: Result
@@ -107,7 +107,7 @@ def _job_name(rank: ProcessReport) -> str:
     return ", ".join([*parts, count_noun(rank.world, "rank") if rank.world else "an unknown number of ranks"])
 
 
-def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: bool) -> Verdict:
+def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: bool) -> Judgement:
     # A job that ends well loses its ranks one after the other.
     definite = [view for view in views if view.does.kind in DEFINITE and not (moves and view.does.kind == "left")]
     waiting = [view for view in views if view.waits]
@@ -118,57 +118,57 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
         # Whoever ends within the interval has lost the one that had gone before.
         departed = tuple(OddRank(rank, host, 0, "has no process", "left") for rank, host in absent.items())
         named = ", ".join(f"rank {rank}" for rank in absent)
-        return Verdict("odd", f"{named} of {world} has no process any more; {_waiters(waiting)}.", departed)
+        return Judgement("odd", f"{named} of {world} has no process any more; {_waiters(waiting)}.", departed)
     if definite and not waiting and len(views) < world and all(view.does.kind == "left" for view in definite):
         text = (
             f"{_joined([view.report.label for view in definite])} ended during the look; nobody seen here waits for it,"
         )
         unseen = world - len(views)
         who = "the rank not seen" if unseen == 1 else f"one of the {unseen} ranks not seen"
-        return Verdict("undecided", f"{text} and {who} may have ended before.")
+        return Judgement("undecided", f"{text} and {who} may have ended before.")
     if definite:
-        return _odd(definite, waiting)
+        return _blame(definite, waiting)
     if not rest:
         return _all_wait(waiting)
     if 2 * len(waiting) < len(views):
-        return Verdict("undecided", "The ranks do different things; fewer than half of them wait.")
+        return Judgement("undecided", "The ranks do different things; fewer than half of them wait.")
     if all(view.does.transfers >= TRANSFER for view in rest):
-        return Verdict("undecided", f"{_sentence(rest, waiting)} It reads or writes meanwhile: look again.")
-    return _odd(rest, waiting)
+        return Judgement("undecided", f"{_sentence(rest, waiting)} It reads or writes meanwhile: look again.")
+    return _blame(rest, waiting)
 
 
-def _odd(views: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> Verdict:
+def _blame(views: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> Judgement:
     odd_ranks = (
         OddRank(view.report.rank, view.host, view.report.pid, view.does.text, view.does.kind) for view in views
     )
-    return Verdict("odd", _sentence(views, waiting), tuple(odd_ranks))
+    return Judgement("odd", _sentence(views, waiting), tuple(odd_ranks))
 
 
-def _without_wait(views: Sequence[SeenRank], moves: bool) -> Verdict:
+def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
     """What is said where no rank waits for another."""
     if all(view.does.kind == "unknown" and "read" in view.does.text for view in views):
-        return Verdict("undecided", "The ranks cannot be read: expected root (--sudo), or the user of the job.")
+        return Judgement("undecided", "The ranks cannot be read: expected root (--sudo), or the user of the job.")
     if moves:
-        return Verdict("moves", "The ranks move: none of them is odd.")
+        return Judgement("moves", "The ranks move: none of them is odd.")
     if any(view.does.kind == "compute" for view in views):
-        return Verdict("moves", "Ranks compute, and none of them waits for another.")
-    return Verdict(
+        return Judgement("moves", "Ranks compute, and none of them waits for another.")
+    return Judgement(
         "undecided",
         "The ranks stand still, and none of them is in a collective. "
         "So does a job whose steps take longer (--interval).",
     )
 
 
-def _all_wait(waiting: list[SeenRank]) -> Verdict:
+def _all_wait(waiting: list[SeenRank]) -> Judgement:
     """Every rank waits: the odd one waits at another place. Without stacks, only the kind of the wait tells."""
     parts = split(waiting, lambda view: view.where)
     if parts and parts.majority:
-        return _odd(parts.differing, parts.agreeing)
+        return _blame(parts.differing, parts.agreeing)
     if parts:
-        return Verdict("undecided", "All ranks wait, and at different places, none of which has a majority.")
+        return Judgement("undecided", "All ranks wait, and at different places, none of which has a majority.")
     if not waiting[0].does.place:
-        return Verdict("undecided", "All ranks wait; without stacks (py-spy), nothing shows which of them is odd.")
-    return Verdict("undecided", "All ranks wait in the same place: look at network and devices (doctor net).")
+        return Judgement("undecided", "All ranks wait; without stacks (py-spy), nothing shows which of them is odd.")
+    return Judgement("undecided", "All ranks wait in the same place: look at network and devices (doctor net).")
 
 
 def _moves(views: Sequence[SeenRank], reports: Mapping[str, HostReport]) -> bool:

@@ -110,6 +110,10 @@ class Case(msgspec.Struct):
         """Those of all processes with one signature."""
         return [event for event in self.events if event.signature == signature]
 
+    def has_report(self, *signatures: str) -> bool:
+        """Whether a launcher or scheduler says one of these."""
+        return any(event.signature in signatures for event in self.reports)
+
     @property
     def connect_timeout(self) -> float:
         """Seconds that HCCL waits for a connection: the setting and 20 s."""

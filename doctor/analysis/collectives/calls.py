@@ -122,13 +122,16 @@ def lag(positions: Mapping[int, int]) -> Lag | None:
     return Lag(lowest, max(positions), positions[lowest], sum(positions.values()))
 
 
-def behind(calls: Collection[Call[Member]]) -> tuple[Lag, list[Call[Member]]] | None:
-    """The calls at the lowest number, of those whose number is known, where their ranks can be named."""
+def behind(calls: Collection[Call[Member]], *, half: bool = False) -> tuple[Lag, list[Call[Member]]] | None:
+    """The calls at the lowest number, of those whose number is known, where their ranks can be named.
+
+    ``half``: also where they are one half; those of the other half have timed out on them, and not only waited.
+    """
     comparable = [call for call in calls if call.sequence is not None]
     result = lag(Counter(call.sequence or 0 for call in comparable))
-    return (
-        (result, [call for call in comparable if call.sequence == result.lowest]) if result and result.named else None
-    )
+    if result is None or not (result.named or (half and 2 * result.behind == result.total)):
+        return None
+    return result, [call for call in comparable if call.sequence == result.lowest]
 
 
 def few_silent(silent: Collection[object], waiting: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from doctor.analysis.collectives.calls import few_silent
 from doctor.diagnose.case import Case, Process
@@ -30,74 +30,57 @@ _WAITS = frozenset({"gloo-timeout", "gloo-conn-closed", "gloo-read-error", "torc
 def silence(case: Case) -> list[Cause] | Undecidable:
     """Ranks without an error, or without any log, while the others wait; not when they are the larger part."""
     waiting = _waiting(case)
-    if waiting is None:
-        return []
-    suspects, logged = _silent_ranks(case)
-    if any(event.signature in ("spawn-ended-others", "spawned-process-raised") for event in case.reports):
+    if waiting is None or case.has_report("spawn-ended-others", "spawned-process-raised"):
         return []  # torch.multiprocessing prints the error of one rank only
+    suspects, without_log = _silent_ranks(case)
+    ended_by_launcher = terminated_ranks(case.reports, case.signatures)
     if all(case.has_trait(event, "peer-ended") for item in waiting for event in case.waits(item)):
         # A process had ended before the launcher ended the others: those were not the first.
-        ended_later = terminated_ranks(case.reports, case.signatures)
-        suspects = {rank: culprit for rank, culprit in suspects.items() if rank not in ended_later}
+        suspects = {rank: culprit for rank, culprit in suspects.items() if rank not in ended_by_launcher}
     if not few_silent(suspects, len(waiting)):
         return []
-    if not_read := _not_read(case, suspects):
+    ranks = sorted(suspects)
+    if not_read := _not_read(case, ranks):
         reason = f"{count_ranks(not_read)} may have reported an error in logs that could not be read"
         return Undecidable(reason, tuple(case.unread[:8]) or ("the rest of the logs that were read only in part",))
-    culprits = tuple(suspects[rank] for rank in sorted(suspects, key=lambda rank: rank or 0))
-    named = [culprit.rank for culprit in culprits if culprit.rank is not None]
-    without_log = [rank for rank in named if rank not in logged]
-    condition = (
-        "left no log" if len(without_log) == len(named) else "reports no error: it hung, was killed, or ended early"
-    )
-    if len(named) > 1 and not without_log:
+    condition = "left no log" if without_log >= set(ranks) else "reports no error: it hung, was killed, or ended early"
+    if len(ranks) > 1 and not without_log & set(ranks):
         condition = "report no error: they hung, were killed, or ended early"
-    summary = f"{count_ranks(named)} {condition}, while {others_wait(len(waiting))}"
+    summary = f"{count_ranks(ranks)} {condition}, while {others_wait(len(waiting))}"
     # A rank that the launcher ended after the first timeout may have been about to report its own.
-    ended = set(named) <= terminated_ranks(case.reports, case.signatures)
-    ended |= _launcher_ends_all(case)
+    ended = set(ranks) <= ended_by_launcher or _launcher_ends_all(case)
     confidence: Confidence = "possible" if ended and len(waiting) == 1 else "likely"
+    culprits = tuple(suspects[rank] for rank in ranks)
     return [Cause(_SIGNATURE, "silence", confidence, culprits, summary, _proof(case, waiting))]
 
 
-def _not_read(case: Case, suspects: Mapping[int | None, Culprit]) -> list[int]:
+def _not_read(case: Case, ranks: Sequence[int]) -> list[int]:
     """Of these ranks those that may have reported an error in what was not read."""
     partly: set[int | None] = {rank for file in case.files if file.incomplete for rank in file.labels}
     partly |= {item.rank for item in case.processes if case.is_incomplete(item)}
-    if case.unread:
-        partly |= suspects.keys() - {item.rank for item in case.processes}
-    return sorted(rank for rank in partly & suspects.keys() if rank is not None)
+    logged = {item.rank for item in case.processes}
+    return [rank for rank in ranks if rank in partly or (case.unread and rank not in logged)]
 
 
-def _silent_ranks(case: Case) -> tuple[dict[int | None, Culprit], set[int]]:
-    """The ranks of the job that report no waiting; and those of which a log or a launcher shows something."""
-    quiet = [item for item in case.processes if item.rank is not None and not case.waits(item)]
-    suspects: dict[int | None, Culprit] = {item.rank: culprit_of(item) for item in quiet}
-    logged = {item.rank for item in case.processes if item.rank is not None}
-    aborted = aborts_on_others(case)
-    for block in failure_blocks(case.reports, case.signatures):
-        if block.exit_code == _SIGABRT and aborted:
-            continue  # the watchdog of NCCL ended it over the same timeout
-        if block.rank is not None and block.rank not in logged:
-            suspects[block.rank] = Culprit(block.rank, block.host)
-    for rank, block in ended_well_ranks(case.reports, case.signatures).items():
-        if rank not in logged:
-            suspects[rank] = Culprit(rank, block.host)
-    for rank in case.labels:
-        if rank not in logged:
-            suspects[rank] = Culprit(rank)
-    logged.update(rank for rank in suspects if rank is not None)
-    if case.world_size:
-        for rank in range(min(case.world_size, MAX_RANKS)):
-            if rank not in logged:
-                suspects.setdefault(rank, Culprit(rank))
-    return suspects, logged
+def _silent_ranks(case: Case) -> tuple[dict[int, Culprit], set[int]]:
+    """The ranks of the job that report no waiting; and those of them that neither a log nor a launcher shows."""
+    ranks = {item.rank: item for item in case.processes if item.rank is not None}
+    suspects = {rank: culprit_of(item) for rank, item in ranks.items() if not case.waits(item)}
+    blocks = failure_blocks(case.reports, case.signatures)
+    if aborts_on_others(case):  # the watchdog of NCCL ended it over the same timeout
+        blocks = [block for block in blocks if block.exit_code != _SIGABRT]
+    hosts = {block.rank: block.host for block in blocks if block.rank is not None}
+    hosts |= {rank: block.host for rank, block in ended_well_ranks(case.reports, case.signatures).items()}
+    hosts |= dict.fromkeys(case.labels, "")
+    suspects |= {rank: Culprit(rank, host) for rank, host in hosts.items() if rank not in ranks}
+    unseen = set(range(min(case.world_size or 0, MAX_RANKS))) - ranks.keys() - suspects.keys()
+    return suspects | {rank: Culprit(rank) for rank in unseen}, unseen
 
 
 def silent_pair(case: Case) -> list[Cause]:
     """Two ranks report nothing, and the launcher ended at least one of them: the other is the culprit."""
     waiting = _waiting(case)
-    if waiting is None or any(event.signature == "spawn-ended-others" for event in case.reports) or case.unread:
+    if waiting is None or case.has_report("spawn-ended-others") or case.unread:
         return []
     silent = sorted(known_ranks(case) - {item.rank for item in waiting})
     logged = {item.rank for item in case.processes} | case.labels | terminated_ranks(case.reports, case.signatures)
@@ -117,8 +100,13 @@ def spawned(case: Case) -> list[Cause]:
     """
     waiting = _waiting(case)
     ended = {e.values.get("ended_pid"): e.file for e in case.reports if e.signature == "spawn-ended-others"}
-    raised = [event for event in case.reports if event.signature == "spawned-process-raised"]
-    if not raised or waiting is None or len(waiting) != 1 or waiting[0].rank is None or case.unread:
+    if (
+        not case.has_report("spawned-process-raised")
+        or waiting is None
+        or len(waiting) != 1
+        or waiting[0].rank is None
+        or case.unread
+    ):
         return []
     reporter = waiting[0].rank
     had_ended = all(case.has_trait(event, "peer-ended") for event in case.waits(waiting[0]))
@@ -155,7 +143,7 @@ def _proof(case: Case, waiting: list[Process]) -> tuple[Event, ...]:
 
 def _launcher_ends_all(case: Case) -> bool:
     """A launcher ended all ranks when the first ended."""
-    return any(event.signature in ("mpi-first-exit", "srun-ends-step") for event in case.reports)
+    return case.has_report("mpi-first-exit", "srun-ends-step")
 
 
 def known_ranks(case: Case) -> set[int]:

@@ -102,7 +102,7 @@ def _joined_groups(groups: dict[str, dict[int, Call[Proof]]]) -> dict[str, list[
 
 
 def _behind(calls: list[Call[Proof]]) -> list[Cause]:
-    result = behind(calls)
+    result = behind(calls, half=True)
     if result is None:
         return []
     where, late = result

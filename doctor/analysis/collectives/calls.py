@@ -7,14 +7,15 @@ values is decided by the larger part of the ranks; where no value has it, nobody
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from operator import methodcaller
 from typing import Generic, Literal, TypeVar
 
 import msgspec
 
+from doctor.analysis.majority import Split, split
+
 Member = TypeVar("Member")
-Item = TypeVar("Item")
 Aspect = Literal["operation", "size", "sequence"]
 """What calls are compared by."""
 
@@ -33,48 +34,6 @@ class Call(msgspec.Struct, Generic[Member]):
     def value(self, aspect: Aspect) -> int | str | None:
         """What is compared."""
         return {"operation": self.operation, "size": self.size, "sequence": self.sequence}[aspect]
-
-
-class Split(msgspec.Struct, Generic[Item], frozen=True):
-    """Items with two or more values, divided by the value that most of them have."""
-
-    common: Hashable
-    """The value of most; of one of the largest parts at a tie."""
-    agreeing: tuple[Item, ...]
-    differing: tuple[Item, ...]
-    """All others."""
-    in_order: tuple[Item, ...]
-    """All items, as they came."""
-    kinds: int
-    """How many values there are."""
-    tie: bool
-    """Two parts are the largest: which of them is wrong cannot be decided."""
-
-    @property
-    def majority(self) -> bool:
-        """More than half agree."""
-        return len(self.agreeing) > len(self.differing)
-
-
-def split(items: Iterable[Item], value: Callable[[Item], Hashable]) -> Split[Item] | None:
-    """Who differs from most others; None where all have one value.
-
-    >>> split([1, 3, 4, 5], lambda number: number % 2).differing
-    (4,)
-    >>> split([1, 2, 3, 4], lambda number: number % 2).tie
-    True
-    >>> split([1, 3], lambda number: number % 2) is None
-    True
-    """
-    rows = [(value(item), item) for item in items]
-    counts = Counter(key for key, _ in rows).most_common()
-    if len(counts) < 2:
-        return None
-    common = counts[0][0]
-    agreeing = tuple(item for key, item in rows if key == common)
-    differing = tuple(item for key, item in rows if key != common)
-    in_order = tuple(item for _, item in rows)
-    return Split(common, agreeing, differing, in_order, len(counts), tie=counts[0][1] == counts[1][1])
 
 
 def differing(

@@ -5,8 +5,11 @@ A node is a rank, or a collective in which ranks wait; an edge leads from one th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import TypeVar
+
+from doctor.analysis.majority import winner
 
 Node = TypeVar("Node", bound=Hashable)
 Edges = Mapping[Node, Collection[Node]]
@@ -89,10 +92,12 @@ def most_awaited(targets: Iterable[Node], least: int = 1, times: int = 1) -> Nod
     >>> most_awaited([2, 2, 1]), most_awaited([2, 1]), most_awaited([2, 2, 1], times=2)
     (2, None, None)
     """
-    counts: dict[Node, int] = {}
-    for target in targets:
-        counts[target] = counts.get(target, 0) + 1
-    ranked = sorted(counts.items(), key=lambda row: -row[1])
-    if not ranked or ranked[0][1] < least or (len(ranked) > 1 and ranked[0][1] <= times * ranked[1][1]):
+    counts = Counter(targets)
+    best = winner(counts)
+    if (
+        best is None
+        or counts[best] < least
+        or any(times * counts[node] >= counts[best] for node in counts.keys() - {best})
+    ):
         return None
-    return ranked[0][0]
+    return best

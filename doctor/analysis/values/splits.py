@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from doctor.analysis.majority import winner
+
 Value = TypeVar("Value", bound=Hashable)
 Order = TypeVar("Order", int, tuple[int, int])
 
@@ -47,9 +49,7 @@ def majority_split(
         return None
     if hosts and len({hosts[rank] for rank in values}) > 1:
         votes = Counter(value for value, _ in {(value, hosts[rank]) for rank, value in values.items()})
-    most = max(votes.values())
-    top = [value for value, count in votes.items() if count == most]
-    norm = top[0] if len(top) == 1 else casting if casting in top else None
+    norm = winner(votes, casting)
     if norm is None:
         return MajoritySplit(tuple(sorted(values)), ())
     return MajoritySplit(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from doctor.analysis.collectives.calls import split
 from doctor.analysis.collectives.waits import most_awaited
+from doctor.analysis.majority import split
 from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import (
     Cause,
@@ -72,7 +72,7 @@ def different_calls(case: Case) -> list[Cause]:
     if not any(call.waiting.signature == "gloo-timeout" for call in calls):
         return []
     parts = split(calls, lambda call: call.operation)
-    if parts is None or parts.kinds != 2 or len(parts.differing) != 1:
+    if parts is None or parts.kinds != 2 or len(parts.differing) != 1 + (parts.tie and len(calls) == 2):
         return []
     events = first_evidence(call.frame for call in (*parts.differing, *parts.agreeing))
     if parts.tie:

@@ -30,15 +30,16 @@ def different_fingerprints(case: Case) -> list[Cause] | Undecidable:
         return []
     aspect, parts = result
     claim = _CLAIMS[aspect]
-    listed = ", ".join(f"rank {call.member} {claim.format(call.value(aspect))}" for call in parts.in_order[:4])
+    compared = sorted((*parts.differing, *parts.agreeing), key=lambda call: call.member)
+    listed = ", ".join(f"rank {call.member} {claim.format(call.value(aspect))}" for call in compared[:4])
     if not parts.tie:
         culprits = tuple(culprit_of_rank(case, call.member) for call in parts.differing)
         confidence: Confidence = "likely" if parts.kinds == 2 else "possible"
         who, most = count_ranks(call.member for call in parts.differing), len(parts.agreeing)
         summary = f"{who}: another collective than the other {most} ranks: {listed}"
         return [Cause(SIGNATURE, "minority", confidence, culprits, summary, first_evidence(proof))]
-    if len(parts.in_order) == 2:
-        first, last = (culprit_of_rank(case, call.member) for call in parts.in_order)
+    if len(compared) == 2:
+        first, last = (culprit_of_rank(case, call.member) for call in compared)
         return [one_of_two(SIGNATURE, (first, last), f"{listed}; nothing shows which is wrong", first_evidence(proof))]
     needed = ("the logs of the other ranks",)
     return Undecidable(f"collectives differ and no majority shows which is wrong: {listed}", needed)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from doctor.analysis.collectives.calls import Aspect, Call, Split, behind, differing, few_silent
+from doctor.analysis.collectives.calls import Aspect, Call, behind, differing, few_silent
 from doctor.analysis.collectives.waits import ROOTED
+from doctor.analysis.majority import Split
 from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import (
     Cause,
@@ -72,21 +73,22 @@ def _difference(case: Case, members: list[_Member]) -> list[Cause] | Undecidable
 
 
 def _minority(case: Case, number: int, aspect: Aspect, parts: Split[Call[_Member]]) -> list[Cause] | Undecidable | None:
-    group, claim = parts.in_order[0].member.group, "ran" if aspect == "operation" else "gave"
-    events = first_evidence(_event(call.member, number) for call in parts.in_order)
+    calls, claim = (*parts.differing, *parts.agreeing), "ran" if aspect == "operation" else "gave"
+    group = calls[0].member.group
+    events = first_evidence(_event(call.member, number) for call in calls)
     if parts.tie:
-        listed = ", ".join(f"rank {call.member.rank} {claim} {call.value(aspect)}" for call in parts.in_order[:4])
-        pair = len(parts.in_order) == 2
-        sender = aborted_sender(case, len(group.ranks), parts.in_order[0].operation or "")
+        listed = ", ".join(f"rank {call.member.rank} {claim} {call.value(aspect)}" for call in calls[:4])
+        pair = len(calls) == 2
+        sender = aborted_sender(case, len(group.ranks), calls[0].operation or "")
         if pair and sender is not None:
             # The rank that aborted is in the right, as those two differ; and it differs from the one that sends to it.
-            wrong = [call.member for call in parts.in_order if call.member.rank == sender]
+            wrong = [call.member for call in calls if call.member.rank == sender]
             summary = (
                 f"rank {sender} {claim} another size than the others to collective {number} of {group.name}: {listed}"
             )
             return [_cause(case, "minority", wrong, summary, events)] if wrong else None
         if pair and not aborted_ranks(case):
-            first, second = (culprit_of(call.member.process) for call in parts.in_order)
+            first, second = (culprit_of(call.member.process) for call in calls)
             message = (
                 f"collective {number} of process group {group.name} differs, and nothing shows which is wrong: {listed}"
             )
@@ -102,7 +104,6 @@ def _minority(case: Case, number: int, aspect: Aspect, parts: Split[Call[_Member
         f"{count_ranks(call.member.rank for call in parts.differing)} {claim} {differs} as collective {number} of "
         f"process group {group.name}, where {len(parts.agreeing)} ranks {claim} {parts.common}"
     )
-    events = first_evidence(_event(call.member, number) for call in (*parts.differing, *parts.agreeing))
     return [_cause(case, "minority", [call.member for call in parts.differing], summary, events)]
 
 

@@ -121,7 +121,7 @@ def _different(calls: list[Call[Proof]]) -> list[Cause] | Undecidable:
     aspect, parts = result
     claim = "runs" if aspect == "operation" else "has a count of"
     if parts.tie:
-        operations = ", ".join(f"{c.member.process.name} {claim} {c.value(aspect)}" for c in parts.in_order[:4])
+        operations = ", ".join(f"{c.member.process.name} {claim} {c.value(aspect)}" for c in parts.differing[:4])
         return Undecidable(
             f"two ends differ and no majority shows which is wrong: {operations}",
             ("the logs of the other ranks of this communicator",),

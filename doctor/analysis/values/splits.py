@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from doctor.analysis.majority import winner
+from doctor.engine.sanitize import number_ranges
 
 Value = TypeVar("Value", bound=Hashable)
 Order = TypeVar("Order", int, tuple[int, int])
@@ -120,10 +121,4 @@ def format_ranges(numbers: Iterable[int]) -> str:
     >>> format_ranges([0, 1, 2, 3, 7])
     '0-3, 7'
     """
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs) or "none"
+    return number_ranges(numbers, ", ") or "none"

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from doctor.analysis.majority import split
-from doctor.engine.sanitize import count_noun
+from doctor.engine.sanitize import count_noun, number_ranges
 from doctor.watch.attach.rank_activity import DEFINITE, TRANSFER, Activity, Kind, activity
 from doctor.watch.attach.rank_report import HostReport, ProcessReport
 
@@ -220,10 +220,8 @@ def _waiters(waiting: Sequence[SeenRank]) -> str:
 
 
 def _joined(labels: Sequence[str]) -> str:
-    from doctor.watch.loss.loss_verdicts import ranges
-
     numbers = [int(label[5:]) for label in labels if label.startswith("rank ")]
-    named = [f"rank{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"] if numbers else []
+    named = [f"rank{'s' if len(numbers) > 1 else ''} {number_ranges(numbers)}"] if numbers else []
     return ", ".join([*named, *(label for label in labels if not label.startswith("rank "))])
 
 

@@ -17,8 +17,6 @@ from doctor.diagnose.signature import Role, Signature, Trait
 
 CONNECT_TIMEOUT_S = 120.0
 """Seconds. HCCL's default for HCCL_CONNECT_TIMEOUT; it really waits 20 s longer."""
-EXEC_TIMEOUT_S = 1836.0
-"""Seconds. HCCL's default for HCCL_EXEC_TIMEOUT on A2 and A3."""
 
 
 class Process(msgspec.Struct):
@@ -99,15 +97,27 @@ class Case(msgspec.Struct):
         """The events of a process with one of these roles, in order."""
         return [event for event in process.events if self.role(event) in roles]
 
+    def waits(self, process: Process) -> list[Event]:
+        """The errors with which a process says that it waited for another, or lost it."""
+        return self.with_role(process, "victim", "ambiguous", "link")
+
+    @property
+    def events(self) -> list[Event]:
+        """Those of all processes, in their order."""
+        return [event for process in self.processes for event in process.events]
+
+    def events_of(self, signature: str) -> list[Event]:
+        """Those of all processes with one signature."""
+        return [event for event in self.events if event.signature == signature]
+
+    def has_report(self, *signatures: str) -> bool:
+        """Whether a launcher or scheduler says one of these."""
+        return any(event.signature in signatures for event in self.reports)
+
     @property
     def connect_timeout(self) -> float:
         """Seconds that HCCL waits for a connection: the setting and 20 s."""
         return self.timeouts.get("HCCL_CONNECT_TIMEOUT", CONNECT_TIMEOUT_S) + 20
-
-    @property
-    def exec_timeout(self) -> float:
-        """Seconds that HCCL waits in a collective."""
-        return self.timeouts.get("HCCL_EXEC_TIMEOUT", EXEC_TIMEOUT_S)
 
     def process_of_rank(self, rank: int) -> Process | None:
         """The process with this rank in the world."""

@@ -8,6 +8,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from doctor.analysis.majority import winner
+from doctor.engine.sanitize import number_ranges
+
 Value = TypeVar("Value", bound=Hashable)
 Order = TypeVar("Order", int, tuple[int, int])
 
@@ -47,9 +50,7 @@ def majority_split(
         return None
     if hosts and len({hosts[rank] for rank in values}) > 1:
         votes = Counter(value for value, _ in {(value, hosts[rank]) for rank, value in values.items()})
-    most = max(votes.values())
-    top = [value for value, count in votes.items() if count == most]
-    norm = top[0] if len(top) == 1 else casting if casting in top else None
+    norm = winner(votes, casting)
     if norm is None:
         return MajoritySplit(tuple(sorted(values)), ())
     return MajoritySplit(
@@ -120,10 +121,4 @@ def format_ranges(numbers: Iterable[int]) -> str:
     >>> format_ranges([0, 1, 2, 3, 7])
     '0-3, 7'
     """
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs) or "none"
+    return number_ranges(numbers, ", ") or "none"

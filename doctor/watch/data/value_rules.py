@@ -32,7 +32,8 @@ class AlikeRule(msgspec.Struct, frozen=True):
 ALIKE = (
     AlikeRule(
         "begun", "smoke-parameters-not-broadcast", "begin",
-        "before the first update {who} holds other parameters than data-parallel ranks {group}, not broadcast: {tensors}",
+        "before the first update {who} holds other parameters than data-parallel ranks {group}, not broadcast: "
+        "{tensors}",
         only_first=True,
     ),
     AlikeRule(

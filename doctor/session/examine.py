@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from doctor.net.plan import NetOptions
     from doctor.net.run.round import NetRoundResult
     from doctor.smoke.plan import SmokeOptions
-    from doctor.smoke.run.connect import AgentSession
+    from doctor.smoke.run.channels import AgentSession
     from doctor.smoke.run.round import SmokeRoundResult, StageCallback
     from doctor.smoke.run.supervisor import SmokeResult
     from doctor.transport import Transport

@@ -38,10 +38,11 @@ from doctor.rank_table.reduce import ReductionError, reduce_table
 from doctor.remedy.parse import PlaybookError, read_playbook
 from doctor.session.examine import replay
 from doctor.session.saved_run import load
-from doctor.smoke.protocol import InvalidMessage, parse_event, parse_message
+from doctor.smoke.protocol import parse_event, parse_message
 from doctor.transport import CommandResult, TransportError
 from doctor.transport.launcher.frames import FrameError, FrameReader
 from doctor.transport.openssh.log import error_from_log
+from doctor.transport.program import InvalidMessage
 from doctor.transport.ssh.config import host_config, parse_hop, parse_target, parse_values
 from doctor.transport.ssh.known_hosts import KnownHosts, verify_key
 from tests.checks import tables

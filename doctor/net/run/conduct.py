@@ -20,6 +20,7 @@ from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers
 from doctor.net.run.speed_values import path_speed
 from doctor.net.slow_paths import suspects
 from doctor.transport import Transport
+from doctor.transport.program import ProgramLost
 
 TARGETS_OF_MESSAGE = 1024
 START_SECONDS = 20.0
@@ -108,7 +109,8 @@ class Conductor:
         finally:
             self.probers.close()
         seconds = time.monotonic() - self.began
-        return NetTest(self.plan, self.results, dict(self.probers.lost), seconds, stopped, tuple(self.notes))
+        lost = {host: reason.text for host, reason in self.probers.lost.items()}
+        return NetTest(self.plan, self.results, lost, seconds, stopped, tuple(self.notes))
 
     # -- what comes back
 
@@ -167,7 +169,8 @@ class Conductor:
         for host, result in self.results.items():
             identity = str((result.hello or {}).get("network") or "")
             if identity and first.setdefault(identity, host) != host:
-                self.probers.lost[host] = f"the host that answers is the one that answers as {first[identity]}"
+                text = f"the host that answers is the one that answers as {first[identity]}"
+                self.probers.lost[host] = ProgramLost(text)
 
     def _listen(self) -> None:
         self.on_phase("listen", 0.0)

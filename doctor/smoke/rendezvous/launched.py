@@ -116,7 +116,7 @@ def build_hello(context: JobContext, environ: Mapping[str, str]) -> Hello:
         device=_or_unset(context.device),
         counts=counts,
         launcher=context.launcher,
-        version=hashlib.sha256(programs.agent() + programs.worker().encode()).hexdigest()[:16],
+        version=hashlib.sha256(programs.AGENT.source + programs.worker().encode()).hexdigest()[:16],
         problems=tuple(problem.text for problem in context.problems),
         notes=context.launch_notes,
     )

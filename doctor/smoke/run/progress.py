@@ -9,8 +9,9 @@ from typing import NamedTuple
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import ConnectFailed, LayoutBegun, RankExited, RankFailed, RankJoined, TorchImported
 from doctor.smoke.model import Failure, FailureKind, SmokePlan
-from doctor.smoke.protocol import GroupFormed, InvalidMessage, RankDone, RankEvent, StageFinished
+from doctor.smoke.protocol import GroupFormed, RankDone, RankEvent, StageFinished
 from doctor.smoke.run.last_words import last_line, trace_stack, traceback_stack
+from doctor.transport.program import InvalidMessage
 
 START = 60.0
 """Seconds for interpreters to start and to import torch, which a slow file system can draw out."""

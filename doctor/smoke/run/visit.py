@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from doctor.engine.fact import Visit
 from doctor.engine.sanitize import strip_control_chars
 from doctor.smoke.protocol import AgentHello
-from doctor.smoke.run.channels import AgentEndpoint, AgentLost, Channels
+from doctor.smoke.run.channels import AgentEndpoint, Channels
 from doctor.smoke.speed.line_rates import slowest_line
 from doctor.transport import CommandResult
 from doctor.transport.messages import format_seconds
+from doctor.transport.program import ProgramLost
 
 
 def peer_address(endpoints: Mapping[str, AgentEndpoint], name: str) -> str:
@@ -33,7 +34,7 @@ def answered_visit(hello: AgentHello, sent: float, received: float, local: bool)
     )
 
 
-def failed_visit(lost: AgentLost | None, noise: str, timeout: float, local: bool) -> Visit:
+def failed_visit(lost: ProgramLost | None, noise: str, timeout: float, local: bool) -> Visit:
     """A visit without an answer, in the same words as when the collector makes it. ``timeout``: seconds."""
     from doctor.collect.protocol import no_answer_error
 
@@ -45,7 +46,7 @@ def failed_visit(lost: AgentLost | None, noise: str, timeout: float, local: bool
     return Visit(why.kind, why.text, local=local)
 
 
-def unanswered_visit(lost: AgentLost | None, noise: str, blamed: bool, local: bool) -> Visit:
+def unanswered_visit(lost: ProgramLost | None, noise: str, blamed: bool, local: bool) -> Visit:
     """A visit that a failed run left without an answer.
 
     ``blamed``: the failure names this host's ranks. One that another host's failure cut off had no time to answer:
@@ -53,7 +54,7 @@ def unanswered_visit(lost: AgentLost | None, noise: str, blamed: bool, local: bo
     """
     if not blamed:  # what became of it afterwards is our own doing
         return Visit("budget", "the smoke run ended before this host answered", local=local)
-    lost = lost or AgentLost("it did not answer in time", "timeout")
+    lost = lost or ProgramLost("it did not answer in time", "timeout")
     return Visit(lost.kind, f"{lost.text}{'; its output: ' if noise else ''}{noise}", lost.hint, local=local)
 
 

@@ -23,10 +23,6 @@ class Target(msgspec.Struct, frozen=True):
     user: str = ""
     port: int = 0
 
-    def user_at_host(self) -> str:
-        """For ssh's command line, the port aside."""
-        return f"{self.user}@{self.name}" if self.user else self.name
-
 
 _TARGET = re.compile(
     r"(?P<scheme>ssh://)?(?:(?P<user>\S+)@)?"

@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from doctor.transport import RemoteSession, TransportError
-from doctor.transport.messages import format_size, transport_error
+from doctor.transport import RemoteSession, TransportError, format_size, transport_error
 
 MAX_LINE = 4 << 20
 RATE = 8 << 20

@@ -9,9 +9,8 @@ import socket
 import subprocess
 from collections.abc import Callable
 
-from doctor.transport import TransportError
+from doctor.transport import TransportError, transport_error
 from doctor.transport.conversation import MAX_KEPT_STDERR
-from doctor.transport.messages import transport_error
 from doctor.transport.process import Children, has_ended
 
 _CHUNK = 1 << 16

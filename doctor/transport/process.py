@@ -12,8 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from doctor.transport import CommandResult, TransportError
-from doctor.transport.messages import format_seconds, format_size, transport_error
+from doctor.transport import CommandResult, TransportError, format_seconds, format_size, transport_error
 
 _CHUNK = 1 << 16
 _GRACE = 1.0

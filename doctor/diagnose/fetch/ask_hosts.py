@@ -14,8 +14,7 @@ from doctor.diagnose.fetch.saved_logs import HostLogs, LogExcerpt, Omission
 from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import printable
 from doctor.remote.request import new_marker
-from doctor.transport import Transport
-from doctor.transport.messages import format_seconds
+from doctor.transport import Transport, format_seconds
 from doctor.transport.program import HostProgram, visit_hosts
 
 EXCERPTER = HostProgram("excerpter", MODULES, "it did not read its logs (exit status {}){}")

@@ -9,8 +9,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.smoke.protocol import AgentHello
 from doctor.smoke.run.channels import AgentEndpoint, Channels
 from doctor.smoke.speed.line_rates import slowest_line
-from doctor.transport import CommandResult
-from doctor.transport.messages import format_seconds
+from doctor.transport import CommandResult, format_seconds
 from doctor.transport.program import ProgramLost
 
 

@@ -12,11 +12,10 @@ import time
 from collections.abc import Sequence
 
 from doctor.remote.bootstrap import python_problem
-from doctor.transport import CommandResult, RemoteSession, TransportError
+from doctor.transport import CommandResult, RemoteSession, TransportError, format_seconds, format_size, transport_error
 from doctor.transport.conversation import LineSession
 from doctor.transport.launcher.launcher import Launcher
 from doctor.transport.launcher.step import JobStep, StepChannel
-from doctor.transport.messages import format_seconds, format_size, transport_error
 from doctor.transport.options import MAX_OUTPUT
 from doctor.transport.process import NO_STATUS, Children
 

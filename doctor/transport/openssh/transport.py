@@ -12,9 +12,8 @@ import time
 from pathlib import Path
 
 from doctor.engine.addresses import is_plain_address
-from doctor.transport import CommandResult, RemoteSession, TransportError
+from doctor.transport import CommandResult, RemoteSession, TransportError, transport_error
 from doctor.transport.conversation import SILENCE, LineSession
-from doctor.transport.messages import transport_error
 from doctor.transport.openssh import log as openssh_log
 from doctor.transport.options import CONNECT_TIMEOUT, SshOptions
 from doctor.transport.pipes import PipeChannel

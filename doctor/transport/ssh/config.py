@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from doctor.transport.messages import transport_error
+from doctor.transport import transport_error
 
 _TRUE = ("yes", "true", "ask", "unbound", "host-bound")
 DEFAULT_IDENTITIES = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")

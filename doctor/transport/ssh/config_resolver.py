@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.transport.messages import transport_error
+from doctor.transport import transport_error
 from doctor.transport.options import SshOptions
 from doctor.transport.process import Children, run_command
 from doctor.transport.ssh import config as ssh_config

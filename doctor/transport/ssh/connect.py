@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.transport import TransportError, TransportErrorKind
-from doctor.transport.messages import format_seconds, transport_error
+from doctor.transport import TransportError, TransportErrorKind, format_seconds, transport_error
 from doctor.transport.options import CONNECT_TIMEOUT, SshOptions
 from doctor.transport.ssh.auth import Login
 from doctor.transport.ssh.config import SshHostConfig, with_connect_timeout

@@ -10,8 +10,7 @@ import threading
 import time
 from typing import Any
 
-from doctor.transport import TransportError
-from doctor.transport.messages import format_seconds, transport_error
+from doctor.transport import TransportError, format_seconds, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.stream import describe_port, hung_up_error
 

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.transport.messages import transport_error
+from doctor.transport import transport_error
 
 _STDERR_TAIL = 4096
 

@@ -11,9 +11,8 @@ from functools import partial
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remote.request import Request
-from doctor.transport import CommandResult, RemoteSession, TransportError
+from doctor.transport import CommandResult, RemoteSession, TransportError, transport_error
 from doctor.transport.conversation import SILENCE, LineSession
-from doctor.transport.messages import transport_error
 from doctor.transport.options import SshOptions, kept_connections
 from doctor.transport.process import Children
 from doctor.transport.ssh.channel import SshChannel

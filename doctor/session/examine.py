@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
     from doctor.net.plan import NetOptions
     from doctor.net.run.round import NetRoundResult
+    from doctor.smoke.model import SmokeResult
     from doctor.smoke.plan import SmokeOptions
     from doctor.smoke.run.channels import AgentSession
     from doctor.smoke.run.round import SmokeRoundResult, StageCallback
-    from doctor.smoke.run.supervisor import SmokeResult
     from doctor.transport import Transport
 
 ROUNDS_SHARE = 0.4

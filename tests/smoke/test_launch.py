@@ -21,13 +21,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.record import HostRecord
-from doctor.smoke.model import Failure, SmokeRun
+from doctor.smoke.model import Failure, SmokeResult, SmokeRun
 from doctor.smoke.plan import PlanHost, SmokeOptions, build_plan
 from doctor.smoke.protocol import parse_event, parse_message
 from doctor.smoke.run import channels, programs, progress
 from doctor.smoke.run.channels import start_agents
 from doctor.smoke.run.round import run_single_round
-from doctor.smoke.run.supervisor import ReadyAgent, SmokeResult, run_on_launched, smoke
+from doctor.smoke.run.supervisor import ReadyAgent, run_on_launched, smoke
 from doctor.transport import RemoteSession, TransportError
 from doctor.transport.local import Local
 from doctor.transport.program import InvalidMessage

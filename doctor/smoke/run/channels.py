@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 import msgspec
 
+from doctor.engine.fact import Visit
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remote.request import new_marker
 from doctor.smoke.protocol import (
@@ -25,7 +26,8 @@ from doctor.smoke.protocol import (
     parse_message,
 )
 from doctor.smoke.run.programs import AGENT
-from doctor.transport import RemoteSession, Transport
+from doctor.smoke.speed.line_rates import slowest_line
+from doctor.transport import CommandResult, RemoteSession, Transport, format_seconds
 from doctor.transport.program import Connect, ProgramLost, ProgramSessions, start_session
 
 Hear = Callable[[str, AgentMessage], None]
@@ -143,6 +145,73 @@ class Channels(ProgramSessions):
                 self.pump()
                 ended |= self.lost.keys()
         super().close(grace)
+
+    def host_addresses(self) -> dict[str, list[str]]:
+        """The IP addresses that the agents of each host have reported, loopback included."""
+        addresses: dict[str, list[str]] = {endpoint.host: [] for endpoint in self.endpoints.values()}
+        for name, hello in self.hellos.items():
+            addresses[self.endpoints[name].host] += [ip for interface in hello.addresses.values() for ip in interface]
+        return addresses
+
+    def peer_address(self, name: str) -> str:
+        """The address at which another host than this agent's reached the controller; empty where none did."""
+        host = self.endpoints[name].host
+        return next((other.address for other in self.endpoints.values() if other.host != host and other.address), "")
+
+    def line_speeds(self) -> dict[str, int]:
+        """By host: Mb/s of its slowest interface; without those where it is not known."""
+        return {
+            self.endpoints[name].host: speed
+            for name, hello in self.hellos.items()
+            if (speed := slowest_line(hello.speeds, hello.addresses))
+        }
+
+    def leftover_notes(self) -> list[str]:
+        """A note for each process that an agent could not end, at most four of a host."""
+        return [
+            f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be killed: state {state}"
+            for name, processes in self.leftover_processes.items()
+            for pid, state, command in processes[:4]
+        ]
+
+    def answered_visit(self, name: str, sent: float, local: bool) -> Visit:
+        """The visit of a host whose agent said hello. ``sent``: seconds by the controller's clock."""
+        hello = self.hellos[name]
+        return Visit(
+            sent=sent,
+            received=self.hello_times[name],
+            began=hello.now,
+            ended=hello.now,
+            python=hello.python,
+            uid=hello.uid,
+            name=hello.host,
+            local=local,
+        )
+
+    def failed_visit(self, name: str, timeout: float, local: bool) -> Visit:
+        """A visit without an answer, in the same words as when the collector makes it. ``timeout``: seconds."""
+        from doctor.collect.protocol import no_answer_error
+
+        lost = self.lost.get(name)
+        if lost is None:
+            return Visit("timeout", f"the command did not end within {format_seconds(timeout)}", local=local)
+        if lost.code is None:
+            return Visit(lost.kind, lost.text, lost.hint, local=local)
+        output = self.output_before_hello.get(name, "").encode()
+        why = no_answer_error(CommandResult(lost.code, output, lost.err, 0.0, 0.0), begun=False)
+        return Visit(why.kind, why.text, local=local)
+
+    def unanswered_visit(self, name: str, blamed: bool, local: bool) -> Visit:
+        """A visit that a failed run left without an answer.
+
+        ``blamed``: the failure names this host's ranks. One that another host's failure cut off had no time to answer:
+        nothing is known of it, and nothing is held against it.
+        """
+        if not blamed:  # what became of it afterwards is our own doing
+            return Visit("budget", "the smoke run ended before this host answered", local=local)
+        lost = self.lost.get(name) or ProgramLost("it did not answer in time", "timeout")
+        noise = self.output_before_hello.get(name, "")
+        return Visit(lost.kind, f"{lost.text}{'; its output: ' if noise else ''}{noise}", lost.hint, local=local)
 
 
 class AgentSession:

@@ -15,15 +15,14 @@ from doctor.remote.request import new_marker
 from doctor.smoke import plan as planning
 from doctor.smoke.hang.detector import Detector, Resend, joined
 from doctor.smoke.hang.network_evidence import AddressOwners
-from doctor.smoke.model import Failure, FailureKind, QuotaUse, SmokePlan, SmokeRun, Snapshot
+from doctor.smoke.model import Failure, FailureKind, QuotaUse, SmokePlan, SmokeResult, SmokeRun, Snapshot
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.protocol import AgentMessage, GroupFormed, Prepare, Start, parse_event
 from doctor.smoke.results import to_facts as records
-from doctor.smoke.run import programs, visit
+from doctor.smoke.run import programs
 from doctor.smoke.run.channels import TICK, AgentEndpoint, AgentSession, prepare_request, start_agents
 from doctor.smoke.run.diagnose import add_evidence, describe_pressure, spare_starved
 from doctor.smoke.run.progress import StageProgress
-from doctor.smoke.run.result import SmokeResult as SmokeResult
 from doctor.smoke.run.silence import SilenceWatch
 from doctor.transport import RemoteSession, Transport
 from doctor.transport.program import Connect, InvalidMessage
@@ -279,7 +278,7 @@ class _Supervisor:
         )
         ranks = {name: self.ranks_of(name) for name in self.endpoints}
         self.silence = SilenceWatch(self.channels, ranks, self.detector.members, self.local)
-        self.addresses = AddressOwners(visit.host_addresses(self.channels, self.endpoints))
+        self.addresses = AddressOwners(self.channels.host_addresses())
         first = next(name for name in self.endpoints if 0 in ranks[name])
         hello = self.channels.hellos[first]
         if hello.port_error:
@@ -294,7 +293,7 @@ class _Supervisor:
         )
         order = self.start_order()
         for name in self.endpoints:
-            peer = visit.peer_address(self.endpoints, name)
+            peer = self.channels.peer_address(name)
             own = msgspec.structs.replace(order, mine=ranks[name], hosts_store=name == first, peer=peer)
             self.channels.send(name, own)
             self.channels.silent_seconds[name] = 0.0  # agents that wait for their orders send nothing
@@ -409,11 +408,11 @@ class _Supervisor:
             groups=progress.groups,
             pressure=self.pressure,
             cpu_quotas=self.cpu_quotas,
-            line_speeds=visit.line_speeds(self.channels, self.endpoints),
+            line_speeds=self.channels.line_speeds(),
             baseline=self.options.baseline,
             seconds=round(time.monotonic() - self.began, 3),
             import_seconds=max(progress.imports.values(), default=0.0),
-            notes=tuple(dict.fromkeys([*self.notes, *visit.leftover_notes(self.channels)])),
+            notes=tuple(dict.fromkeys([*self.notes, *self.channels.leftover_notes()])),
         )
         names = {endpoint.host: name for name, endpoint in reversed(self.endpoints.items())}
         host_records = {host: self.record(run, progress, host, names[host]) for host in self.hosts}
@@ -429,12 +428,10 @@ class _Supervisor:
 
     def visit_record(self, name: str) -> HostRecord:
         """How a host was reached, without its output."""
-        hello, channels = self.channels.hellos.get(name), self.channels
-        if hello:
-            return HostRecord(visit.answered_visit(hello, self.started, channels.hello_times[name], self.local))
-        noise, lost = channels.output_before_hello.get(name, ""), channels.lost.get(name)
+        if name in self.channels.hellos:
+            return HostRecord(self.channels.answered_visit(name, self.started, self.local))
         if self.skip_unreachable:
-            return HostRecord(visit.failed_visit(lost, noise, VISIT_TIMEOUT, self.local))
+            return HostRecord(self.channels.failed_visit(name, VISIT_TIMEOUT, self.local))
         culprits = {rank for failure in self.failures for rank in failure.culprit_ranks}
         blamed = not self.plan or not self.failures or bool(culprits & set(self.ranks_of(name)))
-        return HostRecord(visit.unanswered_visit(lost, noise, blamed, self.local))
+        return HostRecord(self.channels.unanswered_visit(name, blamed, self.local))

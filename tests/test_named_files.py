@@ -22,7 +22,7 @@ from doctor.engine.bounded_read import read_bounded, read_bounded_text
 from doctor.engine.errors import InputError
 from doctor.session.named_files import require_connection_files, require_rank_table
 from doctor.transport.options import SshOptions
-from doctor.transport.ssh.config_syntax import syntax_error
+from doctor.transport.ssh.config_files import syntax_error
 from tests import preloaded
 
 ROOT = Path(__file__).parents[1]

@@ -21,8 +21,7 @@ import msgspec
 
 from doctor.engine.bounded_inflate import StreamTooLarge, inflate
 from doctor.engine.sanitize import strip_control_chars
-from doctor.remote.assemble import assemble
-from doctor.remote.bootstrap import python_problem, stdin_command
+from doctor.remote.bootstrap import assemble, python_problem, stdin_command
 from doctor.remote.request import Request, marked_text
 from doctor.transport import CommandResult, RemoteSession, Transport, TransportError
 from doctor.transport.conversation import close_all

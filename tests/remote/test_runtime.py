@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.remote.assemble import assemble
+from doctor.remote.bootstrap import assemble
 from doctor.remote.request import framed_record, marked_text, new_marker
 from doctor.remote.runtime.framing import frame, marked_line
 from doctor.remote.runtime.lines import LineBuffer

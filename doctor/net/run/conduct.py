@@ -15,9 +15,8 @@ from doctor.net.run.busy_hosts import CLOSED, GAVE_UP, TIMED_OUT, busy_note, bus
 from doctor.net.run.device_rounds import try_devices
 from doctor.net.run.flow_trial import Target, flow_targets, flows_again, more_tries, undecided_flows
 from doctor.net.run.host_trial import HostTrial
-from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside
+from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside, path_speed
 from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers
-from doctor.net.run.speed_values import path_speed
 from doctor.net.slow_paths import suspects
 from doctor.transport import Transport
 from doctor.transport.program import ProgramLost

@@ -18,8 +18,8 @@ from doctor.net.run.busy_hosts import GAVE_UP, Cell, undecided
 from doctor.net.run.conduct import NetTest
 from doctor.net.run.flow_trial import FlowTrial, flow_trials, has_arrived, is_open, lossy_flows, undecided_flows
 from doctor.net.run.host_trial import DECIDED, UNANSWERED, HostTrial
+from doctor.net.run.repeats import speed_values
 from doctor.net.run.sessions import AttemptReport, ListenerReport
-from doctor.net.run.speed_values import speed_values
 
 _LETTERS = {
     "open": "o",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from doctor.transport import CommandResult, RemoteSession
 from doctor.transport.conversation import LineSession
 from doctor.transport.options import MAX_OUTPUT
-from doctor.transport.pipes import PipeChannel
-from doctor.transport.process import Children, run_command
+from doctor.transport.pipes import PipeChannel, run_command
+from doctor.transport.process import Children
 
 
 class Local:

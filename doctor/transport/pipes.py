@@ -7,10 +7,11 @@ import os
 import select
 import socket
 import subprocess
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 
-from doctor.transport import TransportError, transport_error
-from doctor.transport.conversation import MAX_KEPT_STDERR
+from doctor.transport import CommandResult, TransportError, transport_error
+from doctor.transport.conversation import MAX_KEPT_STDERR, run_to_end
 from doctor.transport.process import Children, has_ended
 
 _CHUNK = 1 << 16
@@ -21,13 +22,15 @@ _POLL_SECONDS = 0.1
 class _FileChannel:
     """What pipes and sockets have in common: `doctor.transport.conversation.ByteChannel` without its end."""
 
-    def __init__(self, out: int, into: int, err: int | None = None) -> None:
-        self.received_bytes, self.err = 0, bytearray()
+    def __init__(self, out: int, into: int, err: int | None = None, until_drained: bool = False) -> None:
+        self.received_bytes, self.err, self.max_kept_stderr = 0, bytearray(), MAX_KEPT_STDERR
+        self.sent, self.until_drained = 0.0, until_drained
         self._output_file, self._input_file, self._error_file = out, into, err
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.poll()
         self._reading = {file for file in (out, err) if file is not None}
-        for file in (*self._reading, self._wake_fd):
+        # Nobody wakes who runs a command to its end: that takes no more files than the command's own.
+        self._wake_fd = -1 if until_drained else os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        for file in (*self._reading, *([] if until_drained else [self._wake_fd])):
             self._poll.register(file, select.POLLIN)
         for file in (*self._reading, into):
             os.set_blocking(file, False)
@@ -38,8 +41,9 @@ class _FileChannel:
         self._poll.poll(seconds * 1000)
         if writing:
             self._poll.unregister(self._input_file)
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._wake_fd)
+        if self._wake_fd >= 0:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._wake_fd)
 
     def wake(self) -> None:
         os.eventfd_write(self._wake_fd, 1)
@@ -57,7 +61,7 @@ class _FileChannel:
         over = self.ended()  # asked first: what it said last is there by then
         if self._error_file in self._reading:
             self.err += self._read_available(self._error_file) or b""
-            del self.err[:-MAX_KEPT_STDERR]
+            del self.err[: -self.max_kept_stderr]
         chunk = self._read_available(self._output_file) if self._output_file in self._reading else None
         return None if over and not chunk else chunk
 
@@ -89,17 +93,29 @@ class PipeChannel(_FileChannel):
         children: Children,
         child: subprocess.Popen[bytes],
         interpret_status: Callable[[int], int | None] = lambda code: code,
+        until_drained: bool = False,
     ) -> None:
         assert child.stdin and child.stdout and child.stderr
-        super().__init__(child.stdout.fileno(), child.stdin.fileno(), child.stderr.fileno())
+        super().__init__(child.stdout.fileno(), child.stdin.fileno(), child.stderr.fileno(), until_drained)
         self._children, self._child, self._interpret_status = children, child, interpret_status
         self._pidfd = -1
+        if not until_drained:
+            self._watch_end()
+
+    def _watch_end(self) -> None:
+        """Has `wait` return at the child's end."""
         with contextlib.suppress(OSError):  # an old kernel, or a sandbox that knows no such call
-            self._pidfd = os.pidfd_open(child.pid)
+            self._pidfd = os.pidfd_open(self._child.pid)
             self._poll.register(self._pidfd, select.POLLIN)
 
     def wait(self, writing: bool, seconds: float) -> None:
-        super().wait(writing, seconds if self._pidfd >= 0 else min(seconds, _POLL_SECONDS))
+        drains = self.until_drained and bool(self._reading)
+        if self._pidfd < 0 and not drains:
+            self._watch_end()
+        super().wait(writing, seconds if self._pidfd >= 0 or drains else min(seconds, _POLL_SECONDS))
+
+    def complete(self) -> bool:
+        return not self._reading and self.ended()
 
     def close_input(self) -> None:
         assert self._child.stdin
@@ -109,13 +125,29 @@ class PipeChannel(_FileChannel):
         return has_ended(self._child)
 
     def release(self) -> int | None:
-        code = self._children.end(self._child)
+        # What a command has left running by intent stays; what holds its outputs does not.
+        code = self._children.end(self._child, kill=not (self.until_drained and self.complete()))
         for file in (self._pidfd, self._wake_fd):
             if file >= 0:
                 os.close(file)
         if self._children.closed:
             raise transport_error("budget", "the run's time limit was reached")
         return self._interpret_status(code)
+
+
+def run_command(
+    children: Children,
+    argv: Sequence[str],
+    stdin: bytes,
+    timeout: float,
+    limit: int,
+    env: Mapping[str, str] | None = None,
+) -> CommandResult:
+    """Runs ``argv`` on this machine; the rest is as `run_to_end` has it. Raises: TransportError."""
+    sent = time.time()
+    channel = PipeChannel(children, children.start(argv, env), until_drained=True)
+    channel.sent = sent
+    return run_to_end(channel, stdin, timeout, limit)
 
 
 class SocketChannel(_FileChannel):

@@ -110,6 +110,9 @@ class StepChannel:
     def ended(self) -> bool:
         return self.code is not None or self.error is not None
 
+    def complete(self) -> bool:
+        return self.code is not None and self.drained
+
     def release(self) -> int | None:
         self._step.forget(self)
         if self.error:

@@ -16,8 +16,8 @@ from doctor.transport import CommandResult, RemoteSession, TransportError, trans
 from doctor.transport.conversation import SILENCE, LineSession
 from doctor.transport.openssh import log as openssh_log
 from doctor.transport.options import CONNECT_TIMEOUT, SshOptions
-from doctor.transport.pipes import PipeChannel
-from doctor.transport.process import Children, run_command
+from doctor.transport.pipes import PipeChannel, run_command
+from doctor.transport.process import Children
 from doctor.transport.ssh import config
 from doctor.transport.ssh.config import SshHostConfig, Target
 from doctor.transport.ssh.config_resolver import Resolver

@@ -19,7 +19,7 @@ MODULES = (
     "doctor.remote.runtime.environment",
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.network",
-    "doctor.smoke.programs.agent.controller",
+    "doctor.remote.runtime.controller",
     "doctor.net.prober.handshake",
     "doctor.net.prober.socket_loop",
     "doctor.net.prober.port_owner",

@@ -28,7 +28,7 @@ MODULES = (
     "doctor.smoke.programs.agent.cleanup",
     "doctor.smoke.programs.agent.interpreters",
     "doctor.smoke.programs.agent.early_interpreter",
-    "doctor.smoke.programs.agent.controller",
+    "doctor.remote.runtime.controller",
     "doctor.smoke.programs.agent.rank_watcher",
     "doctor.smoke.programs.agent.agent",
 )

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from doctor.collect.collector_request import COLLECTOR, CollectOptions
 from doctor.collect.fanout import RunInterrupted, TimeLimits, gather
-from doctor.collect.protocol import COLLECTOR, CollectOptions
 from doctor.collect.rounds import run_rounds
 from doctor.engine.fact import Fact, Output, PerHost, ProbeAnswer, run
 from doctor.remote.request import Request

@@ -210,7 +210,7 @@ class TestLinksOfOthers:
             "doctor/collect/collector/jobs.py",  # its own stdout
             "doctor/history/run_store.py",  # in our own state folder, by O_EXCL and relative to its handle
             "doctor/session/console.py",  # /dev/null, and mkstemp
-            "doctor/transport/openssh/transport.py",  # in a temporary folder of its own
+            "doctor/transport/openssh/openssh_transport.py",  # in a temporary folder of its own
             "doctor/watch/attach/recorded_causes.py",  # the same
             "doctor/watch/data_folder.py",  # in the folder of `doctor.watch.folder`
             "doctor/watch/folder.py",  # in a folder of its own, that only this user can enter

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from doctor.collect.protocol import CollectOptions, RequestTemplate, SharedOutputs, parse_response
+from doctor.collect.collector_request import CollectOptions, RequestTemplate, SharedOutputs, parse_response
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
 from doctor.remote.request import Request

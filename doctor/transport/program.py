@@ -301,21 +301,11 @@ def parallel_map(
     done: queue.SimpleQueue[tuple[ItemT, ResultT] | BaseException | None] = queue.SimpleQueue()
     for item in items:
         todo.put(item)
-
-    def run() -> None:
-        try:
-            while not (stop and stop.is_set()):
-                item = todo.get_nowait()
-                done.put((item, work(item)))
-        except queue.Empty:
-            pass
-        except BaseException as error:  # noqa: BLE001 - it belongs to who iterates
-            done.put(error)
-        done.put(None)
-
     running = max(1, min(width, len(items)))
     for _ in range(running):
-        _thread.start_new_thread(run, ())  # `threading.Thread` waits for each to begin, and keeps a book of them
+        _thread.start_new_thread(
+            _work_off, (todo, done, work, stop)
+        )  # `threading.Thread` waits for each to begin, and keeps a book of them
     try:
         while running and (remaining := deadline - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
@@ -331,3 +321,21 @@ def parallel_map(
         with contextlib.suppress(queue.Empty):
             while True:
                 todo.get_nowait()
+
+
+def _work_off(
+    todo: queue.SimpleQueue[ItemT],
+    done: queue.SimpleQueue[tuple[ItemT, ResultT] | BaseException | None],
+    work: Callable[[ItemT], ResultT],
+    stop: threading.Event | None,
+) -> None:
+    """One thread of `parallel_map`; None is the last that it puts into ``done``."""
+    try:
+        while not (stop and stop.is_set()):
+            item = todo.get_nowait()
+            done.put((item, work(item)))
+    except queue.Empty:
+        pass
+    except BaseException as error:  # noqa: BLE001 - it belongs to who iterates
+        done.put(error)
+    done.put(None)

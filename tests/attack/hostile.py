@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from doctor.collect.merge.records import NodeFileRecord, parse_node_record
+from doctor.collect.collector_request import parse_response, unique_facts
+from doctor.collect.merge.node_records import NodeFileRecord, parse_node_record
 from doctor.collect.node_lines import Assembly, TornRecord, encode_lines, parse_part
-from doctor.collect.protocol import parse_response, unique_facts
 from doctor.config.file import ConfigError
 from doctor.config.waiver_file import parse_waivers
 from doctor.engine.catalog import check_files, load_checks

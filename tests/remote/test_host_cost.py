@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from doctor.collect.collector.questions import HELPERS
-from doctor.collect.protocol import COLLECTOR, function_source
+from doctor.collect.collector_request import COLLECTOR, function_source
 from doctor.engine.catalog import load_checks, select_checks
 from doctor.engine.fact import Fact
 from doctor.facts.peer_connections import PeerConnections

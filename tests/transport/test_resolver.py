@@ -167,7 +167,7 @@ class TestWithoutSsh:
 def test_the_import_leaves_out_what_is_hardly_used() -> None:
     """What paramiko says of itself to the servers stays, and what comes later gets the real modules."""
     program = """
-import sys, doctor.transport.ssh.transport, paramiko
+import sys, doctor.transport.ssh.ssh_transport, paramiko
 print(sorted({"invoke", "unittest", "yaml", "email", "importlib.metadata"} & set(sys.modules)))
 import importlib.metadata
 print(paramiko.__version__ == importlib.metadata.version("paramiko"), importlib.metadata.version("typer") != "")

@@ -401,7 +401,7 @@ class TestHosts:
         for place in ("ssh.transport", "ssh.channel", "openssh.transport"):
             monkeypatch.setattr(f"doctor.transport.{place}.SILENCE", 3.0)
         monkeypatch.setattr(
-            "doctor.transport.openssh.transport._KEEPALIVE", ("ServerAliveInterval=1", "ServerAliveCountMax=2")
+            "doctor.transport.openssh.openssh_transport._KEEPALIVE", ("ServerAliveInterval=1", "ServerAliveCountMax=2")
         )
         transport, (quiet, busy) = open_ssh(), ground.good[:2]
         with ground.fleet.broken([quiet, busy]):

@@ -36,6 +36,7 @@ class Prober(OrderedProgram):
     """Tries the network of one host for the controller; `ORDERS` are what it can be ordered to do."""
 
     orders = ORDERS
+    failure = "the prober failed: %s: %s"
 
     def __init__(self, request):
         OrderedProgram.__init__(self, request)
@@ -241,4 +242,4 @@ def raise_file_limit():
 
 def main(request, _program=b""):
     """Runs the prober until it is ordered to end or nobody orders it any more."""
-    Prober(json.loads(request.decode("ascii"))).serve("prober")
+    Prober(json.loads(request.decode("ascii"))).serve()

@@ -8,8 +8,8 @@ import time
 
 from doctor.remote.runtime.framing import marked_line
 from doctor.remote.runtime.lines import LineBuffer
+from doctor.remote.runtime.readable_json import strict_json
 from doctor.remote.runtime.signals import on_termination
-from doctor.remote.runtime.strict_json import strict_json
 
 BACKLOG = 4 << 20  # bytes that may wait for the controller before ranks are not reported
 
@@ -69,6 +69,7 @@ class OrderedProgram:
     """
 
     orders = {}
+    failure = ""  # the message of an error that nothing expects, by its type and text
 
     def __init__(self, request):
         self.poll = select.poll()
@@ -88,8 +89,8 @@ class OrderedProgram:
     def handle_file(self, fd, mask):
         raise NotImplementedError
 
-    def serve(self, name):
-        """Runs it until it is ordered to end or nobody orders it any more; messages call it by this name."""
+    def serve(self):
+        """Runs it until it is ordered to end or nobody orders it any more."""
         os.set_blocking(1, False)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         on_termination(self.quit)
@@ -99,7 +100,7 @@ class OrderedProgram:
             self.run()
         except Exception as error:
             self.ending = False
-            self.controller.send(fault="the %s failed: %s: %s" % (name, type(error).__name__, error))
+            self.controller.send(fault=self.failure % (type(error).__name__, error))
             self.quit()
 
     def handle_events(self, milliseconds):

@@ -190,7 +190,7 @@ class Channels(ProgramSessions):
 
     def failed_visit(self, name: str, timeout: float, local: bool) -> Visit:
         """A visit without an answer, in the same words as when the collector makes it. ``timeout``: seconds."""
-        from doctor.collect.protocol import no_answer_error
+        from doctor.collect.collector_request import no_answer_error
 
         lost = self.lost.get(name)
         if lost is None:

@@ -21,7 +21,7 @@ from doctor.smoke.protocol import AgentMessage, GroupFormed, Prepare, Start, par
 from doctor.smoke.results import to_facts as records
 from doctor.smoke.run import programs
 from doctor.smoke.run.channels import TICK, AgentEndpoint, AgentSession, prepare_request, start_agents
-from doctor.smoke.run.diagnose import add_evidence, describe_pressure, spare_starved
+from doctor.smoke.run.failure_evidence import add_evidence, describe_pressure, spare_starved
 from doctor.smoke.run.progress import StageProgress
 from doctor.smoke.run.silence import SilenceWatch
 from doctor.transport import RemoteSession, Transport

@@ -21,7 +21,7 @@ from typing import Any
 from doctor.engine.sanitize import strip_control_chars
 from doctor.transport import TransportError, TransportErrorKind, format_seconds, transport_error
 from doctor.transport.conversation import BURST, MAX_KEPT_STDERR, RATE, SILENCE
-from doctor.transport.launcher.carrier.commands import WINDOW
+from doctor.transport.launcher.carrier.carried_commands import WINDOW
 from doctor.transport.launcher.frames import Frame, FrameError, FrameReader, RequestEncoder
 from doctor.transport.launcher.launcher import Launcher, TaskOutput
 from doctor.transport.process import Children, has_ended

@@ -40,6 +40,7 @@ class Agent(OrderedProgram):
     """
 
     orders = ORDERS
+    failure = "the agent failed: %s: %s"
 
     def __init__(self, request):
         OrderedProgram.__init__(self, request)
@@ -211,4 +212,4 @@ class Agent(OrderedProgram):
 
 def main(request, _program=b"", agent_class=Agent):
     """Prepares the host, if asked to, and runs the agent until the run has ended."""
-    agent_class(json.loads(request.decode("ascii"))).serve("agent")
+    agent_class(json.loads(request.decode("ascii"))).serve()

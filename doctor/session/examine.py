@@ -334,8 +334,7 @@ def _net_round(
     stage: StageCallback,
 ) -> NetRoundResult:
     """The network test, within what is left of the budget."""
-    from doctor.net.run.network_round import NetRoundResult, run_net_round
-    from doctor.net.run.outputs import without_net_answers
+    from doctor.net.run.network_round import NetRoundResult, run_net_round, without_net_answers
     from doctor.net.run.topology import slurm_topology
 
     assert options.net

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from doctor.transport import TransportError
+from doctor.transport.local import Children
 from doctor.transport.options import SshOptions
-from doctor.transport.process import Children
 from doctor.transport.ssh.config_resolver import Resolver
 
 needs_ssh = pytest.mark.skipif(not shutil.which("ssh"), reason="ssh is not installed on this machine")

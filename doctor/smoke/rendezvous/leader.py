@@ -38,7 +38,7 @@ from doctor.smoke.run.environment_trial import CannotRepeat, explain_by_environm
 from doctor.smoke.run.mindspore_run import repeat_with_mindspore
 from doctor.smoke.run.supervisor import ReadyAgent, StageCallback, run_on_launched
 from doctor.transport.conversation import LineSession
-from doctor.transport.pipes import SocketChannel
+from doctor.transport.local import SocketChannel
 
 _POLL_SECONDS = 0.05
 _LINE_SECONDS = 1.0

@@ -15,8 +15,8 @@ from doctor.transport import CommandResult, RemoteSession, TransportError, forma
 from doctor.transport.conversation import LineSession, run_to_end
 from doctor.transport.launcher.launcher import Launcher
 from doctor.transport.launcher.step import JobStep
+from doctor.transport.local import Children
 from doctor.transport.options import MAX_OUTPUT
-from doctor.transport.process import Children
 
 _MAX_PARTS = 8
 _MAX_CONCURRENT = 16

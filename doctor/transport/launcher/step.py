@@ -24,7 +24,7 @@ from doctor.transport.conversation import BURST, MAX_KEPT_STDERR, RATE, SILENCE
 from doctor.transport.launcher.carrier.carried_commands import WINDOW
 from doctor.transport.launcher.frames import Frame, FrameError, FrameReader, RequestEncoder
 from doctor.transport.launcher.launcher import Launcher, TaskOutput
-from doctor.transport.process import Children, has_ended
+from doctor.transport.local import Children, has_ended
 
 _CHUNK = 1 << 16
 _ACKNOWLEDGE_BYTES = WINDOW // 4

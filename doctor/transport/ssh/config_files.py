@@ -15,8 +15,7 @@ from pathlib import Path
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.sanitize import strip_control_chars
 from doctor.transport import TransportError
-from doctor.transport.pipes import run_command
-from doctor.transport.process import Children
+from doctor.transport.local import Children, run_command
 
 
 def patterns(texts: Iterable[str]) -> frozenset[str] | None:

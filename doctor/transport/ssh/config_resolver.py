@@ -13,9 +13,8 @@ import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.transport import transport_error
+from doctor.transport.local import Children, run_command
 from doctor.transport.options import SshOptions
-from doctor.transport.pipes import run_command
-from doctor.transport.process import Children
 from doctor.transport.ssh import config as ssh_config
 from doctor.transport.ssh import config_files
 from doctor.transport.ssh.config import SshHostConfig, Target

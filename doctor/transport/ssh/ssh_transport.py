@@ -13,8 +13,8 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.remote.request import Request
 from doctor.transport import CommandResult, RemoteSession, TransportError, transport_error
 from doctor.transport.conversation import SILENCE, LineSession
+from doctor.transport.local import Children
 from doctor.transport.options import SshOptions, kept_connections
-from doctor.transport.process import Children
 from doctor.transport.ssh.config_resolver import Resolver
 from doctor.transport.ssh.connect import Connector
 from doctor.transport.ssh.exec import ExecSession

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.collect.protocol import SOURCE, CollectOptions, RequestTemplate, function_source, parse_response
+from doctor.collect.collector_request import COLLECTOR, CollectOptions, RequestTemplate, function_source, parse_response
 from doctor.engine.fact import Fact, Output, Probe, ProbeAnswer, ask, read, run
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
@@ -60,7 +60,7 @@ def collect(
     given = options.pop("given", {})
     sent = request(CollectOptions(tuple(facts), given, **options), seconds)
     if prelude:
-        program = zlib.compress(prelude.encode() + SOURCE)
+        program = zlib.compress(prelude.encode() + COLLECTOR.source)
         command = stdin_command(program, len(sent.first) + len(sent.common), packed=True)
         sent = msgspec.structs.replace(sent, command=command, program=program)
     command = sent.command.replace("for p in python3 ", f"for p in {python} python3 ") if python else sent.command

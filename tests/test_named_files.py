@@ -22,7 +22,7 @@ from doctor.engine.bounded_read import read_bounded, read_bounded_text
 from doctor.engine.errors import InputError
 from doctor.session.named_files import require_connection_files, require_rank_table
 from doctor.transport.options import SshOptions
-from doctor.transport.ssh.config_syntax import syntax_error
+from doctor.transport.ssh.config_files import syntax_error
 from tests import preloaded
 
 ROOT = Path(__file__).parents[1]
@@ -210,7 +210,7 @@ class TestLinksOfOthers:
             "doctor/collect/collector/jobs.py",  # its own stdout
             "doctor/history/run_store.py",  # in our own state folder, by O_EXCL and relative to its handle
             "doctor/session/console.py",  # /dev/null, and mkstemp
-            "doctor/transport/openssh/transport.py",  # in a temporary folder of its own
+            "doctor/transport/openssh/openssh_transport.py",  # in a temporary folder of its own
             "doctor/watch/attach/recorded_causes.py",  # the same
             "doctor/watch/data_folder.py",  # in the folder of `doctor.watch.folder`
             "doctor/watch/folder.py",  # in a folder of its own, that only this user can enter

@@ -143,7 +143,7 @@ class LogSource:
         return default_places(os.environ, os.getcwd())
 
     def _collected(self, inventory: Inventory, places: tuple[str, ...], since: float) -> LogRecord:
-        from doctor.collect.protocol import split_command
+        from doctor.collect.collector_request import split_command
         from doctor.report.layout.progress_line import ProgressLine
 
         visit = self.visit
@@ -177,7 +177,7 @@ class LogSource:
             or not re.search("Slurm job|SLURM_", inventory.source)
         ):
             return options
-        from doctor.transport.launcher.slurm import node_addresses
+        from doctor.transport.launcher.slurm_steps import node_addresses
 
         return msgspec.structs.replace(options, addresses=node_addresses(inventory.hosts))
 

@@ -23,10 +23,9 @@ from doctor.engine.errors import CommandError, InputError, UsageError
 from doctor.engine.language import phrase
 from doctor.fix import render_plan, render_progress, store
 from doctor.fix.build_plan import FixContext, PlannedFix, changed_hosts, make_plan
-from doctor.fix.context import PlanContext
 from doctor.fix.documents import FixedDocument
 from doctor.fix.journal import Journal
-from doctor.fix.plan import FixPlan
+from doctor.fix.plan import FixPlan, PlanContext
 from doctor.fix.resolve_names import UnknownName, checks_to_run
 from doctor.fix.rollout import apply
 from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset

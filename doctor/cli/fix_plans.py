@@ -13,7 +13,7 @@ import msgspec
 from doctor.cli.host_options import ConnectionOptions
 from doctor.engine.errors import CommandError, InputError, UsageError
 from doctor.fix import store
-from doctor.fix.context import PlanContext
+from doctor.fix.plan import PlanContext
 from doctor.session.console import write
 from doctor.transport import Transport
 from doctor.transport.open import open_transport

@@ -20,11 +20,12 @@ from doctor.engine.language import english, localized, localized_filled, phrase
 from doctor.fix import render_progress, store
 from doctor.fix.documents import PlanRow, PlansDocument, UndoDocument
 from doctor.fix.journal import Journal
-from doctor.fix.parallel import SignalGuard, parallel_map
 from doctor.fix.plan import FixPlan
+from doctor.fix.signal_guard import SignalGuard
 from doctor.fix.undo import Choice, JournalUndoer, UndoResult, group_by_host
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.session.console import write
+from doctor.transport.program import parallel_map
 
 if TYPE_CHECKING:
     from doctor.cli.fix_options import DisplayOptions, FixAction

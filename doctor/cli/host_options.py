@@ -135,7 +135,7 @@ def validate_product(product: str) -> None:
 
 def validate_connection(connection: ConnectionOptions) -> None:
     """Raises: CommandError for what cannot be followed, before anything is done."""
-    from doctor.collect.protocol import split_command
+    from doctor.collect.collector_request import split_command
     from doctor.transport.open import TRANSPORT_NAMES
 
     require_one_of("--transport", connection.transport, TRANSPORT_NAMES)

@@ -45,10 +45,10 @@ def command(
         raise UsageError("--from reads a saved run: expected it with doctor check")
     catalog = load_catalog(checks)
     selected = choose_with_rounds(catalog, select, ignore)
+    from doctor.collect.collector_request import unique_facts
     from doctor.collect.merge.files import read_node_files
-    from doctor.collect.merge.merge import merge
+    from doctor.collect.merge.merge_records import merge
     from doctor.collect.merge.stale import slurm_job_run
-    from doctor.collect.protocol import unique_facts
     from doctor.report.layout.formatting import clean
 
     named = expected_inventory(fleet)

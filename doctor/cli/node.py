@@ -85,7 +85,7 @@ def command(
         raise UsageError("--out without --judge makes no report: expected it without --json, --format and --save")
     catalog = load_catalog(checks)
     selected = choose_with_rounds(catalog, select, ignore)
-    from doctor.collect.node import host_name, this_host_only
+    from doctor.collect.node_record import host_name, this_host_only
     from doctor.session.examine import ExamineOptions, examine
 
     job_environment = source.read()
@@ -121,8 +121,8 @@ def _mode(text: str) -> int:
 
 def _write_record(examination: Examination, name: str, out: Path, mode: int) -> None:
     """Writes the record atomically. Raises: CommandError."""
-    from doctor.collect.node import encode_record
     from doctor.collect.node_lines import encode_lines
+    from doctor.collect.node_record import encode_record
     from doctor.config.atomic_write import write_atomic
 
     data, path = encode_record(examination.run, os.environ), out

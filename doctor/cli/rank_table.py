@@ -86,8 +86,8 @@ def _collect_records(
     fleet: Inventory, connection: ConnectionOptions, ssh: SshOptions, sudo: bool, limits: TimeLimits
 ) -> dict[str, HostRecord]:
     """Reads the hosts; notes about the connections go to stderr."""
+    from doctor.collect.collector_request import CollectOptions, split_command
     from doctor.collect.fanout import RunInterrupted
-    from doctor.collect.protocol import CollectOptions, split_command
     from doctor.collect.rounds import run_rounds
     from doctor.rank_table.build import REQUIRED_FACTS
     from doctor.report.layout.formatting import clean

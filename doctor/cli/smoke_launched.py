@@ -31,7 +31,7 @@ from doctor.session.select_checks import choose_checks, load_catalog
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
-    from doctor.smoke.run.supervisor import SmokeResult
+    from doctor.smoke.model import SmokeResult
 
 
 def main() -> None:

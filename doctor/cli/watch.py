@@ -67,7 +67,7 @@ def command(
     Exit codes: that of COMMAND while nothing is found; 10 a fault was found; 2 usage; 130 interrupted. Of --log and
     --attach: 0 nothing is wrong; 10 a fault; 12 undecided; 78 no loss, or no rank.
     """
-    from doctor.collect.protocol import split_command
+    from doctor.collect.collector_request import split_command
     from doctor.watch.data_folder import require_schedule
     from doctor.watch.launch import WatchOptions
 

@@ -98,7 +98,7 @@ class AttachOptions(NamedTuple):
 
         def read_on_hosts(paths: Sequence[str]) -> LogRecord:
             from doctor.cli.host_options import ssh_options
-            from doctor.collect.protocol import split_command
+            from doctor.collect.collector_request import split_command
             from doctor.diagnose.fetch.ask_hosts import LogRequest
             from doctor.diagnose.fetch.collect import CollectionOptions, collect_logs, glob_quoted
             from doctor.diagnose.signature import load_signatures
@@ -148,7 +148,7 @@ class AttachOptions(NamedTuple):
         self, inventory: Inventory, connection: ConnectionOptions, visit: VisitOptions
     ) -> dict[str, HostReport | str]:
         from doctor.cli.host_options import ssh_options
-        from doctor.collect.protocol import split_command
+        from doctor.collect.collector_request import split_command
         from doctor.transport import TransportError
         from doctor.transport.open import open_transport
         from doctor.transport.options import workers

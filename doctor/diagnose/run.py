@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -13,22 +12,10 @@ from doctor.diagnose.fetch.saved_logs import LogRecord
 from doctor.diagnose.read.readings import read_all
 from doctor.diagnose.read.sources import find_sources
 from doctor.diagnose.separate_jobs import diagnose_jobs
-from doctor.diagnose.signature import Signature, load_signatures
+from doctor.diagnose.signature import Signature
 
 CAUSE_NAMED, UNDECIDED, NO_FAILURE, NOTHING = 10, 12, 0, 78
 """Exit codes: a cause was found; it cannot be decided; the run ended well; nothing to read."""
-
-
-def diagnose_logs(
-    paths: Sequence[str],
-    signature_folders: Sequence[Path] = (),
-) -> tuple[Diagnosis, dict[str, Signature]]:
-    """The diagnosis of the logs at these paths, with the signatures it refers to.
-
-    Raises: InputError (exit code 78) for a path that does not exist; SignatureError for a site's bad signature.
-    """
-    signatures = load_signatures(signature_folders)
-    return diagnose_found(paths, signatures), signatures
 
 
 def diagnose_found(

@@ -69,10 +69,6 @@ class JobAccess(Fact, frozen=True):
     """By path: ``/dev/davinci0`` and on, and the driver's own."""
 
     @property
-    def in_hwhiaiuser(self) -> bool:
-        return "HwHiAiUser" in self.groups
-
-    @property
     def denied_files(self) -> tuple[str, ...]:
         """The device files that we may not open."""
         return tuple(path for path, file in self.files.items() if not file.open)

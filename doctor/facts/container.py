@@ -18,8 +18,6 @@ INITIAL_NAMESPACES = {"cgroup": 4026531835, "pid": 4026531836, "user": 402653183
 """Inode numbers of the kernel's first namespaces (Linux, ``include/uapi/linux/nsfs.h`` and ``proc_ns.h``)."""
 
 CAP_IPC_LOCK = 14
-CAP_SYS_PTRACE = 19
-CAP_SYS_NICE = 23
 
 FIRST_VIRTUAL_NPU = 100
 """Device files of virtual NPUs are numbered from here: ``/dev/vdavinci100`` on the host (MindCluster, vNPU guide)."""

@@ -13,11 +13,10 @@ from typing import Any
 
 import msgspec
 
+from doctor.engine.job_input import LaunchOptions
 from doctor.engine.record import redact
 from doctor.engine.sanitize import printable, strip_control_chars
-from doctor.fix.conflicts import find_conflicts
-from doctor.fix.context import PlanContext
-from doctor.fix.dependence import find_dependences, held_reason
+from doctor.fix.dependence import find_conflicts, find_dependences, held_reason
 from doctor.fix.file_edits import FileState, edited_content, file_diff
 from doctor.fix.select import ReadyStep, Treatment, Untreated, finding_message, fingerprint
 from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, free_variables
@@ -25,6 +24,29 @@ from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, free_v
 SCHEMA = "doctor.plan/1"
 MAX_COMMAND_CHARS = 4000
 """Characters of a command that are shown."""
+
+
+class PlanContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The command line and the environment, as far as they matter; never a password."""
+
+    hosts: tuple[str, ...]
+    source: str
+    local: bool = False
+    slots: dict[str, int] = {}
+    names: tuple[str, ...] = ()
+    playbooks: tuple[str, ...] = ()
+    """Folders, as whole paths; so are all other paths here."""
+    checks: tuple[str, ...] = ()
+    config: str = ""
+    launch: LaunchOptions = LaunchOptions()
+    """The job's settings, but for ``environ`` and ``rank_table``."""
+    environ: dict[str, str] = {}
+    """The environment variables that are relevant to the job."""
+    rank_table: str = ""
+    sudo: bool = False
+    timeout: float = 60.0
+    connection: dict[str, Any] = {}
+    """`doctor.cli.host_options.ConnectionOptions`, but for ``ask_pass``."""
 
 
 class StepProbe(msgspec.Struct, frozen=True):

@@ -27,10 +27,9 @@ STEP_SECONDS = 120.0
 MAX_OUTPUT_BYTES = 4096
 LOCK_SECONDS = 130.0
 """Seconds to wait for a step that a lost controller has begun."""
-CHOICES = ("refuse", "merge", "skip", "overwrite")
+Choice = Literal["refuse", "merge", "skip", "overwrite"]
 """What to do with what was changed since: nothing; in files take back only what the fix changed; leave it, and count
 the step as undone; restore the state before the fix."""
-Choice = Literal["refuse", "merge", "skip", "overwrite"]
 _ALREADY = "already as before"
 
 

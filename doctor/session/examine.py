@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from doctor import __version__
+from doctor.collect.collector_request import CollectOptions, split_command, unique_facts
 from doctor.collect.fanout import RecordCallback, RunInterrupted, TimeLimits
-from doctor.collect.protocol import CollectOptions, split_command, unique_facts
 from doctor.collect.rounds import run_rounds
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from doctor.engine.fact import Fact
     from doctor.environment.inventory import Inventory
     from doctor.net.plan import NetOptions
-    from doctor.net.run.round import NetRoundResult
+    from doctor.net.run.network_round import NetRoundResult
+    from doctor.smoke.model import SmokeResult
     from doctor.smoke.plan import SmokeOptions
-    from doctor.smoke.run.connect import AgentSession
+    from doctor.smoke.run.channels import AgentSession
     from doctor.smoke.run.round import SmokeRoundResult, StageCallback
-    from doctor.smoke.run.supervisor import SmokeResult
     from doctor.transport import Transport
 
 ROUNDS_SHARE = 0.4
@@ -157,7 +157,7 @@ def _ssh_options(options: ExamineOptions, inventory: Inventory) -> SshOptions:
     """With Slurm's addresses of the nodes, where their names are no host names."""
     if inventory.local or options.transport not in ("ssh", "openssh") or "SLURM_" not in inventory.source:
         return options.ssh
-    from doctor.transport.launcher.slurm import node_addresses
+    from doctor.transport.launcher.slurm_steps import node_addresses
 
     return msgspec.structs.replace(options.ssh, addresses=node_addresses(inventory.hosts))
 
@@ -334,8 +334,7 @@ def _net_round(
     stage: StageCallback,
 ) -> NetRoundResult:
     """The network test, within what is left of the budget."""
-    from doctor.net.run.outputs import without_net_answers
-    from doctor.net.run.round import NetRoundResult, run_net_round
+    from doctor.net.run.network_round import NetRoundResult, run_net_round, without_net_answers
     from doctor.net.run.topology import slurm_topology
 
     assert options.net

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.record import HostRecord
 from doctor.engine.smoke_failures import FailureKind as FailureKind
 from doctor.engine.smoke_summary import Backend as Backend
 from doctor.engine.smoke_summary import Failure as Failure
@@ -249,3 +250,14 @@ class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     def hosts(self, ranks: tuple[int, ...]) -> tuple[str, ...]:
         """The hosts of these ranks, in plan order, each once."""
         return tuple(dict.fromkeys(self.plan.host_of(rank) for rank in sorted(ranks)))
+
+
+class SmokeResult(msgspec.Struct, frozen=True):
+    """A run, and the output of each host."""
+
+    run: SmokeRun
+    records: dict[str, HostRecord]
+    stopped: BaseException | None = None
+    """What interrupted it, if it was."""
+    variables: dict[str, dict[str, str]] = {}
+    """By agent: the variables by which its environment sets how ranks communicate."""

@@ -22,14 +22,14 @@ def open_transport(local: bool, name: str, options: SshOptions, hosts: Sequence[
 
         return Local()
     if name == "openssh":
-        from doctor.transport.openssh.transport import OpenSsh
+        from doctor.transport.openssh.openssh_transport import OpenSsh
 
         return OpenSsh(options)
     if name in ("slurm", "mpi"):
-        from doctor.transport.launcher.transport import LauncherTransport
+        from doctor.transport.launcher.launcher_transport import LauncherTransport
 
         return LauncherTransport(_launcher(name), hosts, options.connect_timeout, options.max_output)
-    from doctor.transport.ssh.transport import Ssh
+    from doctor.transport.ssh.ssh_transport import Ssh
 
     return Ssh(options)
 
@@ -39,6 +39,6 @@ def _launcher(name: str) -> Launcher:
         from doctor.transport.launcher.mpi import Mpi
 
         return Mpi()
-    from doctor.transport.launcher.slurm import Slurm
+    from doctor.transport.launcher.slurm_steps import Slurm
 
     return Slurm()

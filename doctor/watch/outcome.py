@@ -20,7 +20,7 @@ from doctor.facts.smoke.pace import PaceTimes
 from doctor.smoke.model import UNKNOWN_HOST, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.protocol import RankEvent, StageFinished
 from doctor.smoke.results.to_facts import fact_outputs
-from doctor.smoke.run.diagnose import main_thread_stack
+from doctor.smoke.run.failure_evidence import main_thread_stack
 from doctor.smoke.speed.stragglers import MIN_TIMES
 
 CHECKS = (

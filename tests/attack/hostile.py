@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from doctor.collect.merge.records import NodeFileRecord, parse_node_record
+from doctor.collect.collector_request import parse_response, unique_facts
+from doctor.collect.merge.node_records import NodeFileRecord, parse_node_record
 from doctor.collect.node_lines import Assembly, TornRecord, encode_lines, parse_part
-from doctor.collect.protocol import parse_response, unique_facts
 from doctor.config.file import ConfigError
 from doctor.config.waiver_file import parse_waivers
 from doctor.engine.catalog import check_files, load_checks
@@ -38,10 +38,11 @@ from doctor.rank_table.reduce import ReductionError, reduce_table
 from doctor.remedy.parse import PlaybookError, read_playbook
 from doctor.session.examine import replay
 from doctor.session.saved_run import load
-from doctor.smoke.protocol import InvalidMessage, parse_event, parse_message
+from doctor.smoke.protocol import parse_event, parse_message
 from doctor.transport import CommandResult, TransportError
 from doctor.transport.launcher.frames import FrameError, FrameReader
 from doctor.transport.openssh.log import error_from_log
+from doctor.transport.program import InvalidMessage
 from doctor.transport.ssh.config import host_config, parse_hop, parse_target, parse_values
 from doctor.transport.ssh.known_hosts import KnownHosts, verify_key
 from tests.checks import tables

@@ -17,11 +17,10 @@ from typing import Any
 import pytest
 
 from doctor.fix import remote_client as hands
-from doctor.fix.bootstrap import executor_request
 from doctor.fix.executor import host_lock
 from doctor.fix.executor.file_changes import RequestRejected as Rejected
 from doctor.fix.executor.file_state import LARGEST_FILE
-from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected
+from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected, executor_request
 from doctor.remote.request import Request
 from doctor.transport.local import Local
 from tests.test_collector import PYTHONS

@@ -14,7 +14,7 @@ A part with a prefix (`sudo -n`, `docker exec -i NAME`) is answered by a second 
 MODULES = (
     "doctor.remote.runtime.signals",
     "doctor.remote.runtime.processes",
-    "doctor.remote.runtime.environment",
+    "doctor.remote.runtime.command_environment",
     "doctor.remote.runtime.streams",
     "doctor.remote.runtime.framing",
     "doctor.remote.runtime.notation",

@@ -21,7 +21,7 @@ from doctor.engine.display_cells import display_width
 from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.record import redact
 from doctor.report.layout.formatting import bracketed, count_noun, wrapped
-from doctor.transport.messages import format_size
+from doctor.transport import format_size
 
 MAX_ITEMS = 3
 """Likely causes, commands and fixes of a cause without ``--verbose``."""

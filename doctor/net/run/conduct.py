@@ -15,11 +15,11 @@ from doctor.net.run.busy_hosts import CLOSED, GAVE_UP, TIMED_OUT, busy_note, bus
 from doctor.net.run.device_rounds import try_devices
 from doctor.net.run.flow_trial import Target, flow_targets, flows_again, more_tries, undecided_flows
 from doctor.net.run.host_trial import HostTrial
-from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside
+from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside, path_speed
 from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers
-from doctor.net.run.speed_values import path_speed
 from doctor.net.slow_paths import suspects
 from doctor.transport import Transport
+from doctor.transport.program import ProgramLost
 
 TARGETS_OF_MESSAGE = 1024
 START_SECONDS = 20.0
@@ -108,7 +108,8 @@ class Conductor:
         finally:
             self.probers.close()
         seconds = time.monotonic() - self.began
-        return NetTest(self.plan, self.results, dict(self.probers.lost), seconds, stopped, tuple(self.notes))
+        lost = {host: reason.text for host, reason in self.probers.lost.items()}
+        return NetTest(self.plan, self.results, lost, seconds, stopped, tuple(self.notes))
 
     # -- what comes back
 
@@ -167,7 +168,8 @@ class Conductor:
         for host, result in self.results.items():
             identity = str((result.hello or {}).get("network") or "")
             if identity and first.setdefault(identity, host) != host:
-                self.probers.lost[host] = f"the host that answers is the one that answers as {first[identity]}"
+                text = f"the host that answers is the one that answers as {first[identity]}"
+                self.probers.lost[host] = ProgramLost(text)
 
     def _listen(self) -> None:
         self.on_phase("listen", 0.0)

@@ -21,16 +21,12 @@ from doctor.engine.decoding import prepare_decoding
 from doctor.engine.fact import OWN_ROUND, Fact, Output, Probe, Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
-from doctor.remote.assemble import assemble
-from doctor.remote.bootstrap import python_problem, stdin_command, stdin_script
+from doctor.remote.bootstrap import python_problem, stdin_script
 from doctor.remote.request import Request, frame_end, framed_record, new_marker
 from doctor.transport import CommandResult, TransportError
+from doctor.transport.program import HostProgram
 
-SOURCE = assemble(*MODULES).encode("ascii")
-"""The collector's text."""
-
-PROGRAM = zlib.compress(SOURCE, 9)
-"""As it is sent: packed once, for all hosts."""
+COLLECTOR = HostProgram("collector", MODULES, packed=True)
 
 SENT_TYPES = (str, int, float, tuple, dict)
 """Of constants that a function may name."""
@@ -61,7 +57,7 @@ class RequestTemplate:
             "given": dict(ask.arguments),
             # For the collectors that it starts itself; REQUEST is the length of what they are asked.
             "more": ask.more,
-            "boot": stdin_script(PROGRAM, "REQUEST", packed=True),
+            "boot": stdin_script(COLLECTOR.sent_source, "REQUEST", packed=True),
             "parts": [{"prefix": prefix, "probes": probes} for prefix, probes in _probes_by_prefix(ask)],
         }
         # Of all that a host's Python can read, the quickest. Version 2 is that of every Python 3; only we write it.
@@ -74,8 +70,7 @@ class RequestTemplate:
         fields = {"marker": marker, "seconds": seconds, "common": len(self._common)}
         first = marshal.dumps(fields, MARSHAL_VERSION)
         end = frame_end(marker) if self._more else b""
-        command = stdin_command(PROGRAM, len(first) + len(self._common), packed=True)
-        return Request(command, PROGRAM, first, marker, self._common, end)
+        return COLLECTOR.request(marker, first, common=self._common, end=end)
 
 
 def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, Any]]]:

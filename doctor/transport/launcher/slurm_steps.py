@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.engine.bounded_run import run_bounded
 from doctor.engine.sanitize import strip_control_chars
-from doctor.transport import TransportError
+from doctor.transport import TransportError, transport_error
 from doctor.transport.launcher.launcher import LauncherLines, LaunchReader, TaskOutput, carrier_command
-from doctor.transport.messages import transport_error
 
 _FIRST_WITH_OVERLAP = (20, 11)
 """The first with --overlap; before it steps shared their resources unasked."""

@@ -5,7 +5,7 @@ import os
 import pwd
 import re
 
-from doctor.fix.executor.commands import run_shell
+from doctor.fix.executor.step_commands import run_shell
 
 
 def busy(_request):

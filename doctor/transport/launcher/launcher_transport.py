@@ -6,19 +6,17 @@ whole is tried again in parts, until those that cannot take part stand alone.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Sequence
 
 from doctor.remote.bootstrap import python_problem
-from doctor.transport import CommandResult, RemoteSession, TransportError
-from doctor.transport.conversation import LineSession
+from doctor.transport import CommandResult, RemoteSession, TransportError, format_seconds, transport_error
+from doctor.transport.conversation import LineSession, run_to_end
 from doctor.transport.launcher.launcher import Launcher
-from doctor.transport.launcher.step import JobStep, StepChannel
-from doctor.transport.messages import format_seconds, format_size, transport_error
+from doctor.transport.launcher.step import JobStep
+from doctor.transport.local import Children
 from doctor.transport.options import MAX_OUTPUT
-from doctor.transport.process import NO_STATUS, Children
 
 _MAX_PARTS = 8
 _MAX_CONCURRENT = 16
@@ -31,7 +29,6 @@ _MAX_LAUNCHES = 3
 """Launches in vain after which hosts are given up that were reached before."""
 _DIRECT_HOSTS = 16
 """Hosts that a launcher contacts itself, and not through other hosts (TreeWidth of srun: 16 or more)."""
-_FOREVER = 3600.0
 
 
 class LauncherTransport:
@@ -58,7 +55,7 @@ class LauncherTransport:
         for again in (False, True):
             step = self._ready_step(host)
             try:
-                return self._run(step.open(host, command), stdin, timeout)
+                return run_to_end(step.open(host, command), stdin, timeout, self._limit)
             except TransportError as stop:
                 if again or stop.kind != "lost" or not step.ended or self._children.closed:
                     raise
@@ -82,35 +79,6 @@ class LauncherTransport:
         for step in steps:
             step.join(max(deadline - time.monotonic(), 0))
         self._children.close()
-
-    # ---- one command
-
-    def _run(self, channel: StepChannel, stdin: bytes, timeout: float) -> CommandResult:
-        channel.max_kept_stderr, channel.until_drained = self._limit, True
-        deadline, remaining, out = time.monotonic() + timeout, memoryview(stdin), bytearray()
-        why: TransportError | None = None
-        try:
-            while why is None and not (channel.code is not None and channel.drained):
-                if remaining:
-                    remaining = remaining[channel.write(remaining) :]
-                wait = deadline - time.monotonic()
-                if wait <= 0:
-                    why = transport_error("timeout", f"the command did not end within {format_seconds(timeout)}")
-                    break
-                channel.wait(bool(remaining), min(wait, _FOREVER))
-                out += channel.read() or b""
-                if len(out) + len(channel.err) > self._limit:
-                    why = transport_error("flood", f"it printed more than {format_size(self._limit)}, and was closed")
-            out += channel.read() or b""
-        except TransportError as stop:
-            why = stop
-        with contextlib.suppress(TransportError):
-            channel.release()
-        code = NO_STATUS if why or channel.code is None else channel.code
-        result = CommandResult(code, bytes(out), bytes(channel.err), channel.sent or time.time(), time.time())
-        if why:
-            raise TransportError(why.kind, why.text, why.hint, result)
-        return result
 
     # ---- launches
 

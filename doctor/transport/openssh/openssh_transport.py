@@ -12,13 +12,11 @@ import time
 from pathlib import Path
 
 from doctor.engine.addresses import is_plain_address
-from doctor.transport import CommandResult, RemoteSession, TransportError
+from doctor.transport import CommandResult, RemoteSession, TransportError, transport_error
 from doctor.transport.conversation import SILENCE, LineSession
-from doctor.transport.messages import transport_error
+from doctor.transport.local import Children, PipeChannel, run_command
 from doctor.transport.openssh import log as openssh_log
 from doctor.transport.options import CONNECT_TIMEOUT, SshOptions
-from doctor.transport.pipes import PipeChannel
-from doctor.transport.process import Children, run_command
 from doctor.transport.ssh import config
 from doctor.transport.ssh.config import SshHostConfig, Target
 from doctor.transport.ssh.config_resolver import Resolver

@@ -11,16 +11,15 @@ from functools import partial
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remote.request import Request
-from doctor.transport import CommandResult, RemoteSession, TransportError
+from doctor.transport import CommandResult, RemoteSession, TransportError, transport_error
 from doctor.transport.conversation import SILENCE, LineSession
-from doctor.transport.messages import transport_error
+from doctor.transport.local import Children
 from doctor.transport.options import SshOptions, kept_connections
-from doctor.transport.process import Children
-from doctor.transport.ssh.channel import SshChannel
 from doctor.transport.ssh.config_resolver import Resolver
 from doctor.transport.ssh.connect import Connector
 from doctor.transport.ssh.exec import ExecSession
 from doctor.transport.ssh.paramiko_transport import SshConnection
+from doctor.transport.ssh.ssh_channel import SshChannel
 
 _CLOSING = 2.0
 """Seconds that `close` waits for the threads of broken connections."""

@@ -6,9 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from doctor.transport import TransportError
+from doctor.transport import TransportError, transport_error
 from doctor.transport.conversation import MAX_KEPT_STDERR, SILENCE
-from doctor.transport.messages import transport_error
 from doctor.transport.ssh.lean_paramiko import paramiko
 from doctor.transport.ssh.paramiko_transport import DataEvent, SshConnection, signal_number
 

@@ -8,8 +8,8 @@ import threading
 import time
 
 from doctor.fix.executor.file_state import find_files
-from doctor.fix.executor.memory import remember
-from doctor.remote.runtime.environment import tool_environment
+from doctor.fix.executor.kept_states import remember
+from doctor.remote.runtime.command_environment import tool_environment
 from doctor.remote.runtime.processes import ended, exit_code, fork_with_pipes, signal_group
 from doctor.remote.runtime.streams import BoundedOutput, write_all
 

@@ -1,4 +1,4 @@
-"""A network test as raw outputs in the hosts' records. Pure."""
+"""The round of a network test: from the facts of the first round to answers in the hosts' records, as raw outputs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from typing import Any
 import msgspec
 
 from doctor.engine.addresses import plain_address
+from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Output
 from doctor.engine.record import HostRecord
 from doctor.facts.interfaces import same_address
 from doctor.facts.network_test import NetworkAnswer
-from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE
-from doctor.net.plan import NetOptions, NetPlan
+from doctor.job import LaunchConfig
+from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE, assemble_matrix, schedule_of
+from doctor.net.plan import NetOptions, NetPlan, plan_network_test
 from doctor.net.run.busy_hosts import GAVE_UP, Cell, undecided
-from doctor.net.run.conduct import NetTest
+from doctor.net.run.conduct import Conductor, NetTest, PhaseCallback
 from doctor.net.run.flow_trial import FlowTrial, flow_trials, has_arrived, is_open, lossy_flows, undecided_flows
 from doctor.net.run.host_trial import DECIDED, UNANSWERED, HostTrial
+from doctor.net.run.repeats import speed_values
 from doctor.net.run.sessions import AttemptReport, ListenerReport
-from doctor.net.run.speed_values import speed_values
+from doctor.transport import Transport
 
 _LETTERS = {
     "open": "o",
@@ -52,6 +55,46 @@ _BUSY = "no answer, and {host} was too busy to give one: {busy}"
 _COMES_AND_GOES = "failed at first, and was answered later: it comes and goes"
 _OF_ANOTHER = "no answer, and the host has the address of another one, {address}"
 _ARRIVED = "its packet arrives, the answer does not come back"
+
+
+class NetRoundResult(msgspec.Struct, frozen=True):
+    """What became of the round."""
+
+    records: dict[str, HostRecord]
+    notes: tuple[str, ...] = ()
+    stopped: BaseException | None = None
+
+
+def run_net_round(
+    records: Mapping[str, HostRecord],
+    launch: LaunchConfig,
+    transport: Transport,
+    options: NetOptions,
+    *,
+    within: tuple[str, ...] = (),
+    on_phase: PhaseCallback = lambda name, seconds: None,
+) -> NetRoundResult:
+    """Has every host that was reached try its network; what interrupts it is in the result."""
+    plan = plan_network_test(records, launch, options)
+    if len(records) < 2:
+        return NetRoundResult(without_net_answers(records, "only one host", single=True))
+    if len(plan.endpoints) < 2:
+        return NetRoundResult(without_net_answers(records, "fewer than two hosts could be reached"))
+    test = Conductor(plan, options, transport, within=within, on_phase=on_phase).run()
+    merged = with_net_answers(records, test, options)
+    faults = [f"{host}: {result.faults[0]}" for host, result in test.results.items() if result.faults]
+    return NetRoundResult(merged, (*coverage_notes(merged, options), *test.notes, *faults[:8]), test.stopped)
+
+
+def coverage_notes(records: Mapping[str, HostRecord], options: NetOptions) -> tuple[str, ...]:
+    """How much of the network was tried, and what a schedule of some pairs may miss."""
+    answers = FactCache(records).fleet(NetworkAnswer)
+    if not answers:
+        return ("network test: no host took part",)
+    schedule = schedule_of(answers)
+    missed = f"; chance to miss a single bad pair: {100 * schedule.chance_to_miss_pair:.1f} %"
+    some = missed if schedule.chance_to_miss_pair else ""
+    return (f"network test ({options.mode}): {assemble_matrix(answers).coverage()}{some}",)
 
 
 def with_net_answers(records: Mapping[str, HostRecord], test: NetTest, options: NetOptions) -> dict[str, HostRecord]:

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from doctor.analysis.causes import EVERYONE
-from doctor.config.toml_compat import loads
 from doctor.diagnose.render.page import _ROLES
 from doctor.diagnose.render.text import _LABELS
 from doctor.engine.areas import AREAS
 from doctor.engine.catalog import load_checks
 from doctor.engine.language import FOLDER
 from doctor.engine.smoke_failures import FAILURE_KINDS
+from doctor.engine.toml_compat import loads
 from doctor.engine.translation import AT_PLACE, OF_PROCESS
 from doctor.fix.file_edits import NOT_THERE
 from doctor.history.render_history import LEGEND

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from doctor.config.toml_compat import loads
+from doctor.engine.toml_compat import loads
 
 SHOWN = {"observed", "expected", "way", "address"}
 """Values that reports show behind a label, or within the message."""

@@ -28,6 +28,8 @@ class HostList(msgspec.Struct, frozen=True):
     parse: Parse = listed.node_set
     ranks: bool = False
     """Its slots are ranks, not cores."""
+    has_launch_node: bool = False
+    """Its first host starts the ranks, and has none."""
 
 
 class ReadList(msgspec.Struct, frozen=True):
@@ -40,11 +42,6 @@ class ReadList(msgspec.Struct, frozen=True):
     """Ranks by host, where the list says so."""
     problem: str = ""
     """Why no list can be read; empty: there is none, or one was read."""
-
-
-def in_variables(variables: EnvironmentVariables, *names: str, parse: Parse = listed.node_set) -> list[HostList]:
-    """A list for each of the variables that is set."""
-    return [HostList(name, text=variables.text(name), parse=parse) for name in names if name in variables]
 
 
 def in_files(variables: EnvironmentVariables, *names: str, ranks: bool = False) -> list[HostList]:
@@ -71,6 +68,7 @@ def read_host_lists(lists: Sequence[HostList], read_file: ReadFile, run: RunComm
             continue
         place = printable(host_list.path, 200) if host_list.path else host_list.source
         lines = host_list.parse(text, place)
+        lines = (host_list.has_launch_node and lines[1:]) or lines
         slots = {line.host: line.slots for line in lines if line.slots} if host_list.ranks else {}
         return ReadList(tuple(line.host for line in lines), _name(host_list), slots)
     return ReadList(problem="; ".join(problems))

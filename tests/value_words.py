@@ -32,6 +32,12 @@ def value_words(checks: Path) -> Iterator[str]:
                 yield from (word for keyword in node.keywords if keyword.arg in SHOWN for word in _words(keyword.value))
 
 
+def launcher_titles(table: Path) -> Iterator[str]:
+    """The launchers in a sentence that are no names of programs, of ``launchers.toml``."""
+    rows = loads(table.read_text("utf-8"))["launcher"]
+    yield from (row["title"] for row in rows if " " in row.get("title", ""))
+
+
 def boot_texts(playbooks: Path) -> Iterator[str]:
     """Why a change is lost at a reboot: what the tests of playbooks print; a shell's variables are ``{0}``, ``{1}``."""
     for path in sorted(playbooks.glob("*.toml")):

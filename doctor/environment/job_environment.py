@@ -21,7 +21,7 @@ from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.variables import RANK_VARIABLES
 from doctor.job.job_script import NotAJobScript, read_job_script
 from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_launch_line
-from doctor.job.launch_line.deepspeed import DEFAULT_HOSTFILE
+from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
 from doctor.job.variables import (
     AGENT_STORE,
     JOB_WIDE,

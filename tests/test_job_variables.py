@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from doctor.environment.launchers import launchers
-from doctor.job.env_vars import RULES
 from doctor.job.launch_config import LaunchConfig
+from doctor.job.variable_values import value_rows
 from doctor.job.variables import AGENT_STORE, JOB_WIDE, TABLE_VARIABLES, WORLD_SIZE_VARIABLES, relevant
 
 
 def test_every_variable_with_a_meaning_for_the_job_is_on_the_list() -> None:
-    names = {*JOB_WIDE, *TABLE_VARIABLES, *WORLD_SIZE_VARIABLES, *RULES, AGENT_STORE}
+    names = {*JOB_WIDE, *TABLE_VARIABLES, *WORLD_SIZE_VARIABLES, *value_rows(), AGENT_STORE}
     assert relevant(dict.fromkeys(names, "1")) == dict.fromkeys(sorted(names), "1")
     assert LaunchConfig.from_environment(dict.fromkeys(names, "1")).env == dict.fromkeys(sorted(names), "1")
 

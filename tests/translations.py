@@ -45,7 +45,7 @@ from doctor.report.web.report_values import _TITLES
 from doctor.report.web.self_contained import script_texts
 from doctor.smoke.hang.describe import PROCESS_STATES
 from tests.value_texts import module_tree, nodes, value_texts
-from tests.value_words import boot_texts, launcher_titles, value_words
+from tests.value_words import boot_texts, expected_values, launcher_titles, value_words
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = Path(FOLDER) / "zh"
@@ -247,8 +247,12 @@ def code_texts(part: str) -> dict[str, str]:
     elif part == "values":
         found = value_texts(ROOT / "doctor")
         others = {text for other in ("report", "errors", "reasons", "help") for text in code_texts(other).values()}
-        titles = launcher_titles(ROOT / "doctor" / "environment" / "launchers.toml")
-        beyond_modules = (*titles, *boot_texts(ROOT / "playbooks"), *SYSTEM_ERRORS)
+        beyond_modules = (
+            *launcher_titles(ROOT / "doctor" / "environment" / "launchers.toml"),
+            *expected_values(ROOT / "doctor" / "job" / "variable_values.toml"),
+            *boot_texts(ROOT / "playbooks"),
+            *SYSTEM_ERRORS,
+        )
         found = (text for text in (*found, *beyond_modules) if text not in others)
     else:
         functions = {"report": PHRASES, "errors": ERRORS, "reasons": REASONS}[part]

@@ -38,6 +38,11 @@ def launcher_titles(table: Path) -> Iterator[str]:
     yield from (row["title"] for row in rows if " " in row.get("title", ""))
 
 
+def expected_values(table: Path) -> Iterator[str]:
+    """What is expected of a variable's value, of ``variable_values.toml``."""
+    yield from (row["expected"] for row in loads(table.read_text("utf-8"))["value"] if "expected" in row)
+
+
 def boot_texts(playbooks: Path) -> Iterator[str]:
     """Why a change is lost at a reboot: what the tests of playbooks print; a shell's variables are ``{0}``, ``{1}``."""
     for path in sorted(playbooks.glob("*.toml")):

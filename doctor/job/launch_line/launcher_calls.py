@@ -16,7 +16,7 @@ DEFAULT_HOSTFILE = "/job/hostfile"
 _MSRUN_RANKS = 8
 """Of msrun where the line does not say it, in all and on each host."""
 
-Words = tuple[Word, ...]
+Argv = tuple[Word, ...]
 Exports = tuple[dict[str, str], tuple[str, ...]]
 """Variables with their values, and names of the caller's variables."""
 
@@ -25,7 +25,7 @@ class Started(NamedTuple):
     """A launcher's call, and what it starts."""
 
     call: LaunchCall
-    argv: Words
+    argv: Argv
     """The program with its arguments, or the next launcher."""
     runs_python: bool = False
     """The program is a Python script, or with ``is_module`` a module, without an interpreter before it."""
@@ -33,7 +33,7 @@ class Started(NamedTuple):
     inherits_environment: bool = True
 
 
-def read_call(row: LauncherRow, command: str, argv: Words, environ: Mapping[str, str]) -> Started:
+def read_call(row: LauncherRow, command: str, argv: Argv, environ: Mapping[str, str]) -> Started:
     """The call of a launcher. ``argv``: the words after its name; ``environ``: at this place."""
     return _READERS[row.name](row, command, split_options(command, argv, row), environ)
 
@@ -60,7 +60,7 @@ def _started(
     command: str,
     options: Options,
     *,
-    argv: Words | None = None,
+    argv: Argv | None = None,
     inherits_environment: bool = True,
     exports: Exports = ({}, ()),
     **decided: Any,
@@ -111,7 +111,7 @@ def node_range(options: Options) -> tuple[int | None, int | None]:
 
 def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
     """What is not in the line comes from variables: ``PET_NNODES`` and so on."""
-    for name in sorted(name for name, count in row.words.items() if count):
+    for name in sorted(name for name, count in row.word_counts.items() if count):
         value = environ.get("PET_" + name.upper().replace("-", "_"), "")
         if value and name not in options:
             options.by_name[name] = [(Word(value),)]
@@ -176,9 +176,9 @@ def _slurm_exports(options: Options) -> tuple[dict[str, str], tuple[str, ...], b
     """``--export=ALL,A=b,C``: variables, names that are passed, and whether all others are."""
     entries = [entry for entry in options.text("export").split(",") if entry]
     exported = dict(entry.split("=", 1) for entry in entries if "=" in entry)
-    words = [entry for entry in entries if "=" not in entry]
-    passed = tuple(word for word in words if word.upper() not in ("ALL", "NONE", "NIL"))
-    return exported, passed, "ALL" in map(str.upper, words) or not options.text("export")
+    plain = [entry for entry in entries if "=" not in entry]
+    passed = tuple(word for word in plain if word.upper() not in ("ALL", "NONE", "NIL"))
+    return exported, passed, "ALL" in map(str.upper, plain) or not options.text("export")
 
 
 def _openmpi(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
@@ -208,7 +208,7 @@ def _count(hosts: tuple[str, ...]) -> int | None:
     return len(hosts) if hosts and not any("[" in host for host in hosts) else None
 
 
-def _first_program(options: Options, ranks: int | None) -> tuple[Words, int | None]:
+def _first_program(options: Options, ranks: int | None) -> tuple[Argv, int | None]:
     """The first program's words, and the ranks of all: ``-np 2 a : -np 4 b``."""
     colon = next((i for i, word in enumerate(options.rest) if word.text == ":" and not word.unresolved), None)
     if colon is None:
@@ -236,7 +236,7 @@ def _openmpi_exports(options: Options) -> Exports:
     return exported, tuple(passed)
 
 
-def is_hydra(argv: Words, environ: Mapping[str, str]) -> bool:
+def is_hydra(argv: Argv, environ: Mapping[str, str]) -> bool:
     """Whether ``mpirun`` is rather Hydra's: an option that Open MPI does not have, or Intel MPI's environment."""
     rows = launcher_rows()
     options = split_options("mpirun", argv, rows["mpirun"])

@@ -37,7 +37,7 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
     """``NAME=value`` among the options sets a variable, as for ``env``."""
 
     @cached_property
-    def words(self) -> dict[str, int]:
+    def word_counts(self) -> dict[str, int]:
         """By name, the number of words that follow it."""
         groups = enumerate((self.flags, self.values, self.pairs))
         return {entry.rpartition("/")[2]: count for count, names in groups for entry in names.split()}
@@ -52,11 +52,11 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
         """The name in ``options``; empty for one that the command does not have."""
         name = name if len(name) == 1 else name.replace("_", "-")
         name = self.aliases.get(name, name)
-        if name in self.words:
+        if name in self.word_counts:
             return name
         if not self.abbreviates or len(name) < 2:
             return ""
-        every = [long for long in self.words if long.startswith(name)]
+        every = [long for long in self.word_counts if long.startswith(name)]
         return every[0] if len(every) == 1 else ""
 
 
@@ -175,9 +175,9 @@ def _take(result: Options, argv: tuple[Word, ...], position: int, table: OptionT
     if not name:
         return _unrecognised(result, argv, position)
     if equals:
-        _add(result, name, (word._replace(text=value),) if table.words[name] else ())
+        _add(result, name, (word._replace(text=value),) if table.word_counts[name] else ())
         return 1
-    count = table.words[name]
+    count = table.word_counts[name]
     taken = argv[position + 1 : position + 1 + count]
     if len(taken) < count:
         result.problems.append(OptionProblem(result.command, _dashed(name), "", "a value after it"))
@@ -189,7 +189,7 @@ def _take_letters(result: Options, argv: tuple[Word, ...], position: int, table:
     word = argv[position]
     for index, letter in enumerate(word.text[1:], 1):
         name = table.canonical(letter)
-        if table.words.get(name) == 1:
+        if table.word_counts.get(name) == 1:
             joined = word.text[index + 1 :]
             if joined:
                 _add(result, name, (word._replace(text=joined.removeprefix("=")),))

@@ -167,10 +167,10 @@ class _Reader:
     def _launcher(self, name: str, argv: tuple[Word, ...]) -> Started | None:
         rows = launcher_rows()
         row, rest = rows.get(name), argv[1:]
-        words = row.subcommands.get(name) if row else recipes.SUBCOMMANDS.get(name)
-        if (row is None and words is None) or (words and (not rest or rest[0].text not in words)):
+        subcommands = row.subcommands.get(name) if row else recipes.SUBCOMMANDS.get(name)
+        if (row is None and subcommands is None) or (subcommands and (not rest or rest[0].text not in subcommands)):
             return None
-        if words:
+        if subcommands:
             name, rest = f"{name} {rest[0].text}", rest[1:]
         environ = {**(self.outside if self.inherits else {}), **self.environ}
         if row is None:

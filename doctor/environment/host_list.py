@@ -8,7 +8,7 @@ import msgspec
 
 from doctor.engine.sanitize import printable
 from doctor.environment.commands import RunCommand, run_command
-from doctor.environment.text_files import ReadFile
+from doctor.environment.text_files import ReadFile, unreadable_reason
 from doctor.environment.variables import EnvironmentVariables
 from doctor.hosts import listed
 from doctor.hosts.hostfile import HostLine, parse_hostfile
@@ -59,12 +59,8 @@ def read_host_lists(lists: Sequence[HostList], read_file: ReadFile, run: RunComm
     for host_list in lists:
         try:
             text = _text(host_list, read_file, run)
-        except UnicodeDecodeError:
-            problems.append(f"{_name(host_list)}: is not UTF-8 text")
-            continue
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            problems.append(f"{_name(host_list)}: {printable(reason, 200)}")
+            problems.append(f"{_name(host_list)}: {unreadable_reason(error)}")
             continue
         place = printable(host_list.path, 200) if host_list.path else host_list.source
         lines = host_list.parse(text, place)

@@ -17,6 +17,7 @@ from doctor.engine.job_input import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.environment.inventory import Inventory
 from doctor.environment.schedulers import batch_allocation
+from doctor.environment.text_files import unreadable_reason
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.variables import RANK_VARIABLES
 from doctor.job.job_script import NotAJobScript, read_job_script
@@ -273,10 +274,8 @@ def _parse_json(text: str, place: str) -> dict[str, str]:
 def _read(path: str, option: str, expected: str) -> str:
     try:
         return read_bounded_text(path, MAX_FILE)
-    except UnicodeDecodeError:
-        reason = "is not UTF-8 text"
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = unreadable_reason(error)
     raise InputError(f"{option} {printable(path, 200)}: {reason}; expected {expected} that can be read")
 
 

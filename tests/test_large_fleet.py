@@ -20,7 +20,7 @@ from doctor.engine.per_fleet import once_per_fleet
 from doctor.engine.record import load_run
 from doctor.facts.firewall.routes import Master, find_routes
 from doctor.facts.network import MAX_ADDRESSES, HostAddresses, InterfaceAddress
-from doctor.session.examine import replay
+from doctor.session.replay import replay
 from tests.bench.large_fleet import multiplied
 from tests.checks import tables
 from tests.hosts.fleet import Fleet

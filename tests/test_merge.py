@@ -31,7 +31,8 @@ from doctor.engine.record import BadRun, HostRecord, Run, load_run
 from doctor.engine.result import Outcome, Report, Status
 from doctor.environment.inventory import Inventory
 from doctor.job import LaunchConfig
-from doctor.session.examine import ExamineOptions, examine, replay
+from doctor.session.examine import ExamineOptions, examine
+from doctor.session.replay import replay
 from tests.examples import examples
 from tests.node_files import leave as left
 from tests.node_files import line, run_of

@@ -24,7 +24,7 @@ from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import SCHEMA, BadRun, HostRecord, Run
 from doctor.engine.watch_summary import WatchResult
 from doctor.report.formats.registry import FORMATS, RenderContext, render
-from doctor.session.examine import replay
+from doctor.session.replay import replay
 from doctor.session.saved_run import load
 from doctor.smoke.model import Failure
 from tests.checks import tables

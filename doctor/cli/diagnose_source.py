@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -143,7 +144,6 @@ class LogSource:
         return default_places(os.environ, os.getcwd())
 
     def _collected(self, inventory: Inventory, places: tuple[str, ...], since: float) -> LogRecord:
-        from doctor.collect.collector_request import split_command
         from doctor.report.layout.progress_line import ProgressLine
 
         visit = self.visit
@@ -153,7 +153,7 @@ class LogSource:
             limit=self.limit,
             timeout=visit.timeout,
             budget=visit.budget,
-            within=tuple(split_command(self.connection.within)),
+            within=tuple(shlex.split(self.connection.within)),
             sudo=visit.sudo,
             kernel=not inventory.local,
         )

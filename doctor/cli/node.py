@@ -34,7 +34,7 @@ from doctor.session.finish import save_and_report, validate_output
 from doctor.session.select_checks import choose_with_rounds, load_catalog
 
 if TYPE_CHECKING:
-    from doctor.session.examine import Examination
+    from doctor.session.replay import Examination
 
 NOT_WRITTEN_EXIT_CODE = 12
 """The record could not be written, so doctor merge will not know this host's state."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -86,7 +87,7 @@ def _collect_records(
     fleet: Inventory, connection: ConnectionOptions, ssh: SshOptions, sudo: bool, limits: TimeLimits
 ) -> dict[str, HostRecord]:
     """Reads the hosts; notes about the connections go to stderr."""
-    from doctor.collect.collector_request import CollectOptions, split_command
+    from doctor.collect.collector_request import CollectOptions
     from doctor.collect.fanout import RunInterrupted
     from doctor.collect.rounds import run_rounds
     from doctor.rank_table.build import REQUIRED_FACTS
@@ -97,7 +98,7 @@ def _collect_records(
 
     progress = ProgressLine(len(fleet.hosts), sys.stderr)
     transport = open_transport(fleet.local, connection.transport, ssh, fleet.hosts)
-    ask = CollectOptions(REQUIRED_FACTS, {"hosts": list(fleet.hosts)}, sudo, tuple(split_command(connection.within)))
+    ask = CollectOptions(REQUIRED_FACTS, {"hosts": list(fleet.hosts)}, sudo, tuple(shlex.split(connection.within)))
     try:
         records = run_rounds(fleet.hosts, transport, ask, limits, fleet.local, progress.step)
     except RunInterrupted as partial:

@@ -122,7 +122,7 @@ def _evaluate_saved_run(run: Run, catalog: list[Check]) -> Report:
     import msgspec
 
     from doctor.report.layout.formatting import count_noun
-    from doctor.session.examine import replay
+    from doctor.session.replay import replay
 
     selected = [check for check in catalog if _was_requested(run, check)]
     if run.watch:

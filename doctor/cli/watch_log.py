@@ -138,9 +138,9 @@ def _report(
     from doctor.engine.exit_code import Exit
     from doctor.engine.loss_rules import LOSS_CHECKS
     from doctor.engine.watch_summary import WatchResult
-    from doctor.session.examine import Examination
     from doctor.session.finish import report_exit_code, save_and_report
     from doctor.session.policy import apply_policy
+    from doctor.session.replay import Examination
     from doctor.session.select_checks import load_catalog
     from doctor.watch.evaluate_watch import evaluate_watch
     from doctor.watch.loss.heartbeat_lines import CHECK, heartbeat_run

@@ -288,11 +288,4 @@ def unique_facts(facts: Iterable[type[Fact]]) -> tuple[type[Fact], ...]:
     return tuple(by_name[name] for name in sorted(by_name))
 
 
-def split_command(prefix: str) -> Sequence[str]:
-    """The words of a ``--within`` prefix. Raises: ValueError on an open quote."""
-    import shlex
-
-    return shlex.split(prefix)
-
-
 prepare_decoding(_CollectResponse, dict[str, Output])

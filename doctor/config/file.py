@@ -112,7 +112,7 @@ def read_tables(settings: ConfigFile, allowed: Collection[str]) -> dict[str, Any
 def _parse_toml(text: str) -> dict[str, Any]:
     if not text:
         return {}
-    from doctor.config.toml_compat import loads
+    from doctor.engine.toml_compat import loads
 
     return loads(text)
 

@@ -163,7 +163,10 @@ class _OutcomeBuilder:
 
 
 Intent = Mapping[type, object]
-"""The job's intended settings by type; Absent means not given, Unreadable means not usable."""
+"""The job's intended settings by type; Absent means not given, Unreadable means not usable.
+
+Of a type that is not among them, its ``absent`` says why.
+"""
 
 
 def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, intent: Intent) -> Outcome:
@@ -178,7 +181,7 @@ def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, in
     for need in check.needs:
         if need.is_fact:
             continue
-        value = intent.get(need.type, Absent(f"no {need.type.__name__} was given"))
+        value = intent.get(need.type) or getattr(need.type, "absent", Absent(f"no {need.type.__name__} was given"))
         if isinstance(value, Absent):
             if need.optional and not isinstance(value, Unreadable):
                 value = None

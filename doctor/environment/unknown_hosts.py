@@ -8,7 +8,7 @@ from __future__ import annotations
 from doctor.engine.addresses import means_own_host
 from doctor.environment.job_hosts import JobHosts
 from doctor.environment.launcher import LaunchedRank
-from doctor.environment.launchers.environment import world_size_without_rank
+from doctor.environment.launchers import world_size_without_rank
 from doctor.environment.scheduler import Allocation
 from doctor.environment.variables import EnvironmentVariables
 

@@ -20,7 +20,8 @@ from doctor.fix.remote_client import ConnectionLost
 from doctor.fix.select import PlaybookChoice, Treatment, choose_playbooks, ready_steps
 from doctor.fix.store import new_id
 from doctor.remedy.playbook import Playbook
-from doctor.session.examine import Examination, ExamineOptions, examine, replay
+from doctor.session.examine import ExamineOptions, examine
+from doctor.session.replay import Examination, replay
 from doctor.transport import Transport
 from doctor.transport.program import parallel_map
 

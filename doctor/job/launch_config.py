@@ -10,7 +10,7 @@ import msgspec
 
 from doctor.engine.job_input import LaunchOptions
 from doctor.engine.sanitize import printable
-from doctor.job.env_vars import EnvSetting, invalid_settings, port_ranges
+from doctor.job.variable_values import EnvSetting, invalid_settings, port_ranges
 from doctor.job.variables import (
     BY_HOST,
     MINDSPORE_PORT,

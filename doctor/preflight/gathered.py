@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from doctor.environment.job_context import JobContext
     from doctor.preflight.deadline import Heartbeat
     from doctor.preflight.host_leader import Leader
-    from doctor.session.examine import Examination
+    from doctor.session.replay import Examination
 
 
 class Gathered(msgspec.Struct, frozen=True, kw_only=True):

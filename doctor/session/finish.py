@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from doctor.engine.record import Run
     from doctor.engine.result import Report
     from doctor.environment.inventory import Inventory
-    from doctor.session.examine import Examination, ExamineOptions
+    from doctor.session.examine import ExamineOptions
+    from doctor.session.replay import Examination
 
 
 CLOSING_SECONDS = 5.0
@@ -100,7 +101,7 @@ def load_saved_run(path: Path) -> Run:
 
 def replay_and_report(run: Run, selected: list[Check], catalog: list[Check], output: ReportOptions) -> int:
     """Judges a saved run, and reports. Returns the exit code."""
-    from doctor.session.examine import Examination, replay
+    from doctor.session.replay import Examination, replay
 
     return save_and_report(Examination(run, replay(run, selected)), catalog, output)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
+from doctor.engine.fact import Absent
 from doctor.engine.record import HostRecord
 from doctor.engine.smoke_failures import FailureKind as FailureKind
 from doctor.engine.smoke_summary import Backend as Backend
@@ -220,6 +221,8 @@ class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
 
 class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """The run as observed by the supervisor; the reports of each rank are in the hosts' facts."""
+
+    absent: ClassVar = Absent("no smoke run; run doctor smoke for one")
 
     plan: SmokePlan
     failures: tuple[Failure, ...] = ()

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from doctor.transport.options import SshOptions
 
 
-TRANSPORT_NAMES = ("ssh", "openssh", "slurm", "mpi")
-
-
 def open_transport(local: bool, name: str, options: SshOptions, hosts: Sequence[str] = ()) -> Transport:
     """The local transport, or the one of this name; ``hosts``: all that will be visited."""
     if local:

@@ -20,7 +20,7 @@ from doctor.fix.plan import SCHEMA, FixPlan, HostPlan, PlanContext, StepPreview,
 from doctor.fix.rollout import RolloutResult, _Rollout
 from doctor.fix.signal_guard import SignalGuard
 from doctor.fix.verify import Verification
-from doctor.session.examine import Examination
+from doctor.session.replay import Examination
 from tests.fix.books import found, outcome, reason
 
 HOSTS = tuple(f"a{number}" for number in range(1, 7))

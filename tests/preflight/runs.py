@@ -16,7 +16,7 @@ from doctor.engine.job_input import ProbeInputs
 from doctor.engine.majority import differing
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
-from doctor.session.examine import replay
+from doctor.session.replay import replay
 
 
 class Gauge(Fact, frozen=True):

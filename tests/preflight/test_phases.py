@@ -18,7 +18,7 @@ from doctor.preflight.exit_styles import ExitCodePolicy
 from doctor.preflight.gathered import Gathered
 from doctor.preflight.options import JobSettings, PreflightOptions
 from doctor.preflight.run import PreflightRun
-from doctor.session.examine import Examination, replay
+from doctor.session.replay import Examination, replay
 from tests.preflight import runs
 
 CHECKS = tuple(runs.ours(runs.gauge_low, runs.gauge_high, runs.gauge_crashes))

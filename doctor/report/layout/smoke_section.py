@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.smoke_failures import FAILURE_KINDS
-from doctor.engine.smoke_summary import CollectiveSpeed, DeviceSpeed, SmokeSummary
+from doctor.engine.smoke_summary import CollectiveSpeed, DeviceSpeed, Failure, SmokeSummary
 from doctor.report.layout.formatting import clean, count_noun, duration
 from doctor.report.layout.page_model import Details, label_lines
-from doctor.smoke.model import Failure
 
 MAX_STACK_LINES = 12
 """Lines of a stack that are shown."""

@@ -5,18 +5,27 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
+_Form = TypeVar("_Form")
+
 
 def loads(text: str) -> dict[str, Any]:
     """Raises: ValueError for invalid TOML; RecursionError for too deep nesting."""
     document: dict[str, Any] = tomllib.loads(text)
     return document
+
+
+def read_table(path: Path, form: type[_Form]) -> _Form:
+    """A file of data that comes with the package, as ``form``. Raises: OSError; ValueError for another form."""
+    return msgspec.convert(loads(path.read_text("utf-8")), form)
 
 
 def toml_files(folder: Path) -> list[Path]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 import msgspec
+
+from doctor.engine.check import Skip
+from doctor.engine.result import Finding
 
 Value = TypeVar("Value", bound=Hashable)
 Item = TypeVar("Item")
@@ -62,3 +65,28 @@ def split(items: Iterable[Item], value: Callable[[Item], Hashable]) -> Split[Ite
     common = winner(votes)
     agreeing = tuple(item for key, item in rows if key == common) if common is not None else ()
     return Split(common, agreeing, tuple(item for key, item in rows if not agreeing or key != common), len(votes))
+
+
+def differing(values: Mapping[str, Any], template: str, **more: Any) -> Iterator[Finding]:
+    """A finding for each value that fewer hosts have than the commonest one; for a tie, one that blames all hosts.
+
+    The template may name ``observed``, ``expected``, ``count`` (hosts that have ``expected``) and ``total``.
+    Raises: Skip for a fleet of one.
+    """
+    if len(values) < 2:
+        raise Skip("a single host cannot be compared")
+    groups: dict[Any, list[str]] = {}
+    for host, value in values.items():
+        groups.setdefault(value, []).append(host)
+    ranked = sorted(groups, key=lambda value: (-len(groups[value]), str(value)))
+    parts = split(values, values.__getitem__)
+    if parts is None:
+        return
+    if parts.tie:
+        hosts_by_value = {str(value): groups[value] for value in ranked}
+        text = "the hosts differ, and no value has a majority: {groups}; expected one"
+        yield Finding(text, hosts=list(values), groups=hosts_by_value, **more)
+        return
+    counts = {"expected": parts.common, "count": len(parts.agreeing), "total": len(values)}
+    for observed in ranked[1:]:
+        yield Finding(template, hosts=groups[observed], observed=observed, **counts, **more)

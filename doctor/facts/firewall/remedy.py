@@ -9,8 +9,8 @@ import zlib
 from doctor.facts.firewall.job import BlockedConnections
 from doctor.facts.firewall.packets import Ranges
 
-MAX_ADDRESSES = 32
-"""Addresses that a command lists; for more it names the network that they are in."""
+MAX_ADDRESSES = 256
+"""Addresses and networks that a command may list. It never names a network that holds others than the fleet's hosts."""
 
 _SAVE_NOTE = (
     "It is lost after a restart unless saved: `netfilter-persistent save` (Debian, Ubuntu), or "
@@ -38,7 +38,7 @@ def allow_command(block: BlockedConnections) -> str:
     """One line for a root shell: accepts exactly these ports, from or to exactly these hosts."""
     if block.later_packets_only:
         return _allow_later_packets(block)
-    sources = _sources(block)
+    sources = networks(block.addresses)
     if _before_ufw(block):
         return _iptables_allow(block, sources)
     return {"ufw": _ufw_allow, "firewalld": _firewalld_allow, "nftables": _nft_allow}.get(
@@ -50,7 +50,7 @@ def undo_command(block: BlockedConnections) -> str:
     """One line for a root shell: takes away exactly what `allow_command` adds, and leaves all other rules in place."""
     if block.later_packets_only:
         return _nft_undo(block, _LATER_NFT) if block.manager in _NFT_KINDS else _iptables_undo(block, [_LATER_IPTABLES])
-    sources = _sources(block)
+    sources = networks(block.addresses)
     if _before_ufw(block):
         return _iptables_undo(block, _matches(block, sources))
     if block.manager == "nftables":
@@ -64,7 +64,7 @@ def undo_command(block: BlockedConnections) -> str:
 
 def fix_values(block: BlockedConnections) -> dict[str, str | list[str]]:
     """What the playbook's fixed commands read, for each way to change the rules; ``method`` names the one that fits."""
-    sources = _sources(block)
+    sources = networks(block.addresses)
     nft_rule = _LATER_NFT if block.later_packets_only else f"{_nft_match(block, sources)} accept"
     matches = [_LATER_IPTABLES] if block.later_packets_only else _matches(block, sources)
     table = block.positions[0].table
@@ -99,10 +99,10 @@ def _method(block: BlockedConnections) -> str:
 def boot_lines(block: BlockedConnections) -> list[str]:
     """What the file that the rules are loaded from at boot must hold as well; for iptables what comes after ``-I``."""
     if block.manager == "nftables":
-        rule = _LATER_NFT if block.later_packets_only else f"{_nft_match(block, _sources(block))} accept"
+        rule = _LATER_NFT if block.later_packets_only else f"{_nft_match(block, networks(block.addresses))} accept"
         return [f"insert rule {_nft_chain(block)} {_tagged(rule)}"]
     if block.manager in ("iptables", "iptables-legacy"):
-        matches = [_LATER_IPTABLES] if block.later_packets_only else _matches(block, _sources(block))
+        matches = [_LATER_IPTABLES] if block.later_packets_only else _matches(block, networks(block.addresses))
         return [f"{shlex.quote(block.positions[0].base.name)} {match} -j ACCEPT" for match in matches]
     return [f"# {block.manager} keeps its rules itself"]
 
@@ -115,15 +115,6 @@ def boot_files(block: BlockedConnections) -> list[str]:
         if six
         else ["/etc/iptables/rules.v4", "/etc/sysconfig/iptables"]
     )
-
-
-def _sources(block: BlockedConnections) -> list[str]:
-    """The peers, in as few words as a command can take."""
-    sources = networks(block.addresses)
-    if len(sources) > MAX_ADDRESSES and block.route.on_link:
-        _, low, high = block.route.local.network
-        sources = networks(((low, high),))
-    return sources
 
 
 def _before_ufw(block: BlockedConnections) -> bool:

@@ -10,7 +10,7 @@ from doctor.facts.firewall.remedy import (
     boot_files,
     boot_lines,
     fix_values,
-    networks,
+    is_listable,
     persistence_note,
     undo_command,
 )
@@ -79,7 +79,7 @@ def firewall_blocks_job(
     for block in blocks:
         remedy = next(iter(agreed_blocks([block], agreed)), None)
         manual = NOT_AGREED
-        if remedy and len(networks(remedy.addresses)) > MAX_ADDRESSES:
+        if remedy and not is_listable(remedy):
             remedy, manual = None, TOO_MANY
         values = fix_values(remedy) if remedy else {}
         yield Finding(

@@ -11,7 +11,7 @@ from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import Fact, Output, Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.result import Outcome, Status
-from doctor.facts.firewall import FirewallRules
+from doctor.facts.firewall import FirewallRules, remedy
 from doctor.facts.names import HostNames, NameResolution
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.ports import Listeners, ListeningSocket
@@ -392,7 +392,7 @@ def test_very_many_hosts_are_named_alone_and_never_by_a_network_that_holds_other
 
 
 def test_more_addresses_than_a_command_may_list_are_the_readers_to_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(check("firewall-blocks-job").function.__globals__, "MAX_ADDRESSES", 1)
+    monkeypatch.setattr(remedy, "MAX_ADDRESSES", 1)
     (finding,) = look(saved(ESTABLISHED, SSH, policy="DROP")).findings
     assert finding.values["fix"].startswith(": its peers have more than ")
     assert finding.values["sources"] == [] and finding.values["method"] == []

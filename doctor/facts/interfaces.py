@@ -217,8 +217,7 @@ class Interfaces(Fact, frozen=True):
         paths = [
             (prefix, link is None or link.is_running)
             for network, prefix, interface in targets
-            if ((link := self.link(interface)) is None or link.is_up)
-            and number in _parsed_network(network, prefix)
+            if ((link := self.link(interface)) is None or link.is_up) and number in _parsed_network(network, prefix)
         ]
         longest = max((prefix for prefix, _ in paths), default=0)
         if any(has_carrier for prefix, has_carrier in paths if prefix == longest):

@@ -19,6 +19,7 @@ from doctor.cli.host_options import (
     validate_connection,
 )
 from doctor.cli.shared_options import expand_option_groups
+from doctor.config.trusted import require_trusted_folder
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.secrets import hide_secrets
 
@@ -92,6 +93,8 @@ def command(
     from doctor.diagnose.run import exit_code
     from doctor.diagnose.signature import SignatureError, load_signatures
 
+    for folder in signatures:
+        require_trusted_folder("--signatures", folder, ".toml")
     try:
         catalog = load_signatures(signatures)
     except SignatureError as error:

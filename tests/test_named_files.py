@@ -209,7 +209,8 @@ class TestLinksOfOthers:
             "doctor/config/user_key.py",  # in our own state folder, by O_EXCL
             "doctor/collect/collector/jobs.py",  # its own stdout
             "doctor/history/run_store.py",  # in our own state folder, by O_EXCL and relative to its handle
-            "doctor/session/console.py",  # /dev/null, and mkstemp
+            "doctor/engine/streams.py",  # /dev/null
+            "doctor/session/console.py",  # mkstemp
             "doctor/transport/openssh/openssh_transport.py",  # in a temporary folder of its own
             "doctor/watch/attach/recorded_causes.py",  # the same
             "doctor/watch/data_folder.py",  # in the folder of `doctor.watch.folder`

@@ -19,7 +19,9 @@ from doctor.cli.host_options import (
     validate_connection,
 )
 from doctor.cli.shared_options import expand_option_groups
+from doctor.config.trusted import require_trusted_folder
 from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.secrets import hide_secrets
 
 if TYPE_CHECKING:
     from doctor.diagnose.cause import Diagnosis
@@ -91,6 +93,8 @@ def command(
     from doctor.diagnose.run import exit_code
     from doctor.diagnose.signature import SignatureError, load_signatures
 
+    for folder in signatures:
+        require_trusted_folder("--signatures", folder, ".toml")
     try:
         catalog = load_signatures(signatures)
     except SignatureError as error:
@@ -117,9 +121,9 @@ def command(
         code = _write_file(name, path, _rendered(name, diagnosis, catalog, code, "never", verbose, redact_text), code)
         name = ""
     name = "json" if as_json else name or ("human" if sys.stdout.isatty() else "plain")
-    from doctor.session.console import write
+    from doctor.engine.streams import write_stdout
 
-    write(_rendered(name, diagnosis, catalog, code, color, verbose, redact_text))
+    write_stdout(_rendered(name, diagnosis, catalog, code, color, verbose, redact_text))
     raise typer.Exit(code)
 
 
@@ -162,7 +166,8 @@ def _rendered(
         from doctor.diagnose.render.web_page import render_html
 
         return render_html(diagnosis, catalog, _playbooks_by_check(), code, redact)
-    return redact(_rendered_text(name, diagnosis, catalog, code, color, verbose))
+    text = _rendered_text(name, diagnosis, catalog, code, color, verbose)
+    return redact(text if name in ("json", "jsonl") else hide_secrets(text))
 
 
 def _rendered_text(

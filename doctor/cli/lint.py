@@ -14,6 +14,7 @@ from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import UsageError
 from doctor.engine.language import localized_filled, phrase
+from doctor.engine.streams import print_stderr
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.select_checks import choose_checks, load_catalog
 
@@ -73,7 +74,7 @@ def command(
 
 
 def _leave_out(why: str) -> None:
-    print("doctor: " + phrase("{why}: left out", why=localized_filled(why)), file=sys.stderr)
+    print_stderr("doctor: " + phrase("{why}: left out", why=localized_filled(why)))
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:

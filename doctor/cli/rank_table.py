@@ -20,7 +20,7 @@ from doctor.cli.host_options import (
 )
 from doctor.cli.shared_options import device_numbers, expand_option_groups
 from doctor.engine.errors import CommandError
-from doctor.session.console import write
+from doctor.engine.streams import write_stdout
 from doctor.session.named_files import require_writable
 from doctor.session.select_hosts import select_inventory
 
@@ -136,7 +136,7 @@ def _write_table(table: BuiltRankTable, out: str) -> None:
         except OSError as error:
             raise CommandError(f"--out {clean(out, 200)}: {error.strerror or error}; it was not written", 12) from None
     else:
-        write(table.text)
+        write_stdout(table.text)
     sizes = f"{count_noun(table.hosts, 'host')}, {count_noun(table.npus, 'NPU')} of the {table.family} family"
     summary = f"version {table.version}, {sizes}"
     print_warning(f"rank table: {summary}{f', in {clean(out, 200)}' if out else ''}")

@@ -13,7 +13,7 @@ from doctor.cli.selection import ChecksOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.areas import ROUND_AREAS
 from doctor.engine.errors import InputError, UsageError
-from doctor.session.console import write
+from doctor.engine.streams import write_stdout
 from doctor.session.finish import report_exit_code, validate_output, write_report
 from doctor.session.policy import apply_policy
 from doctor.session.saved_run import has_network_test
@@ -164,8 +164,10 @@ def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output:
     """Writes the difference in every requested format. Returns the exit code, as `write_report` does."""
     from doctor.config.atomic_write import write_atomic
     from doctor.engine.exit_code import Exit
+    from doctor.engine.report_secrets import without_secrets
+    from doctor.engine.streams import print_stderr
     from doctor.report.diff.compare import compare
-    from doctor.session.output_files import print_stderr, print_warning, requested_targets
+    from doctor.session.output_files import print_warning, requested_targets
 
     before, now = old.report, new.report
     if output.redact:
@@ -173,7 +175,7 @@ def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output:
 
         aliases = (*old.aliases, *new.aliases, *before.hosts, *now.hosts)
         before, now = with_pseudonyms(before, aliases), with_pseudonyms(now, aliases)
-    difference = compare(before, now)
+    difference = compare(without_secrets(before), without_secrets(now))
     targets = requested_targets(output.formats, output.as_json)
     for target in targets:
         if target.path:
@@ -189,7 +191,7 @@ def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output:
         (stdout_target.name for stdout_target in targets if not stdout_target.path), "" if output.quiet else "plain"
     )
     if name:
-        write(_renderer(name)(difference, code))
+        write_stdout(_renderer(name)(difference, code))
     return code
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -12,6 +11,7 @@ import typer
 from doctor.cli.selection import IgnoreOption, SelectOption
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.language import localized_filled
+from doctor.engine.streams import print_stderr
 
 if TYPE_CHECKING:
     from doctor.cli.output_options import OutputOptions
@@ -188,4 +188,4 @@ def _status(watch: LogWatch) -> None:
 
 
 def _print_line(text: str) -> None:
-    print(f"doctor: {localized_filled(text)}", file=sys.stderr, flush=True)
+    print_stderr(f"doctor: {localized_filled(text)}")

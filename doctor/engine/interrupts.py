@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 
 TYPE_CHECKING = False
@@ -154,10 +153,9 @@ def remove_old(path: str) -> None:
 
 def print_line(text: str) -> None:
     """One line on stderr, whether or not anybody reads it."""
-    try:  # noqa: SIM105 - contextlib takes a while to load
-        print(text, file=sys.stderr, flush=True)
-    except (OSError, ValueError):
-        pass
+    from doctor.engine.streams import print_stderr
+
+    print_stderr(text)
 
 
 def _option(argv: list[str], name: str) -> str:

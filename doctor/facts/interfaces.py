@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
+from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
 from doctor.facts.network import MAX_ADDRESSES
 
@@ -210,7 +211,7 @@ class Interfaces(Fact, frozen=True):
         """Whether the host has a route to the address, and its interface a carrier; None where that is not known."""
         if self.holder(address):
             return True
-        number = ipaddress.ip_address(address)
+        number = plain_address(address)
         targets = [
             (entry.address, entry.prefix, entry.interface) for entry in self.addresses if not entry.is_link_local
         ]
@@ -218,8 +219,7 @@ class Interfaces(Fact, frozen=True):
         paths = [
             (prefix, link is None or link.is_running)
             for network, prefix, interface in targets
-            if ((link := self.link(interface)) is None or link.is_up)
-            and number in ipaddress.ip_network(network_of(network, prefix))
+            if ((link := self.link(interface)) is None or link.is_up) and number in _parsed_network(network, prefix)
         ]
         longest = max((prefix for prefix, _ in paths), default=0)
         if any(has_carrier for prefix, has_carrier in paths if prefix == longest):
@@ -230,7 +230,12 @@ class Interfaces(Fact, frozen=True):
 @lru_cache(maxsize=1 << 16)
 def network_of(address: str, prefix: int) -> str:
     """``10.0.0.0/24`` for 10.0.0.7 and 24. Raises: ValueError."""
-    return str(ipaddress.ip_network(f"{address}/{prefix}", strict=False))
+    return str(_parsed_network(address, prefix))
+
+
+@lru_cache(maxsize=1 << 16)
+def _parsed_network(address: str, prefix: int) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    return ipaddress.ip_network(f"{address}/{prefix}", strict=False)
 
 
 @lru_cache(maxsize=1 << 16)

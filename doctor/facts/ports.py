@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
-from doctor.engine.record import redact
+from doctor.engine.secrets import hide_secrets
 from doctor.facts.kernel import PORT_RANGE, RESERVED_PORTS, SysctlFiles, sysctl_path
 from doctor.job import LaunchConfig, PortRange
 
@@ -231,7 +231,7 @@ class ListeningSocket(msgspec.Struct, frozen=True):
         """Who holds the port, in words."""
         if not self.pid:
             return f"a process of user {self.user} (which one: unknown without root, or in another container)"
-        return f"{redact(self.command)[:120] or 'a process'} (pid {self.pid}, user {self.user})"
+        return f"{hide_secrets(self.command)[:120] or 'a process'} (pid {self.pid}, user {self.user})"
 
 
 class Listeners(Fact, frozen=True):

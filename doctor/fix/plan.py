@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from doctor.engine.job_input import LaunchOptions
-from doctor.engine.record import redact
 from doctor.engine.sanitize import printable, strip_control_chars
+from doctor.engine.secrets import hide_secrets
 from doctor.fix.dependence import find_conflicts, find_dependences, held_reason
 from doctor.fix.file_edits import FileState, edited_content, file_diff
 from doctor.fix.select import ReadyStep, Treatment, Untreated, finding_message, fingerprint
@@ -205,7 +205,7 @@ def host_plan(
     """What will be done on ``host``, that said ``inspection``."""
     treated_findings = tuple(
         dict.fromkeys(
-            TreatedFinding(treatment.check, redact(finding_message(treatment.finding)), treatment.playbook.name)
+            TreatedFinding(treatment.check, hide_secrets(finding_message(treatment.finding)), treatment.playbook.name)
             for treatment in treatments
         )
     )
@@ -314,14 +314,15 @@ def _find_conflicts(
 
 
 def _step_failure(ready_step: ReadyStep, why: str) -> str:
-    return f"playbook {ready_step.playbook.name}, step {ready_step.template.number}: {strip_control_chars(redact(why))}"
+    step = f"playbook {ready_step.playbook.name}, step {ready_step.template.number}"
+    return f"{step}: {strip_control_chars(hide_secrets(why))}"
 
 
 def _preview(
     ready_step: ReadyStep, step: PlaybookStep, probe: StepProbe, files: dict[str, bytes | None]
 ) -> StepPreview:
     """The step as it is shown; ``files`` are as the steps before it leave them."""
-    name, description = ready_step.playbook.name, strip_control_chars(redact(step.say), 400)
+    name, description = ready_step.playbook.name, strip_control_chars(hide_secrets(step.say), 400)
     if step.manual:
         return StepPreview(name, description, "hands", skip=probe.skip)
     if step.file and not probe.file:
@@ -334,11 +335,11 @@ def _preview(
         notes = [f"a link: {printable(real)} is written"] if real != step.file else []
         notes += [f"the file says: “{probe.managed}”"] if probe.managed else []
         skip = probe.skip or ("already in this state" if new == old else "")
-        diff = tuple(map(redact, file_diff(real, old, new)))
+        diff = tuple(map(hide_secrets, file_diff(real, old, new)))
         return StepPreview(name, description, "file", diff=diff, note="; ".join(notes), skip=skip)
     kind = "run" if step.changes else "look"
     undo = shown_command(step.undo, step.values) if step.undo else ""
-    note = f"cannot be undone: {strip_control_chars(redact(step.irreversible), 400)}" if step.irreversible else ""
+    note = f"cannot be undone: {strip_control_chars(hide_secrets(step.irreversible), 400)}" if step.irreversible else ""
     return StepPreview(name, description, kind, shown_command(step.run, step.values), undo, note=note, skip=probe.skip)
 
 
@@ -347,7 +348,7 @@ def shown_command(command: str, values: Mapping[str, str]) -> str:
     names = [name for name in free_variables(command) if name in values]
     assignments = " ".join(f"{name}={shlex.quote(values[name])}" for name in names)
     lines = [*(["; ".join([assignments.replace("\n", " ")])] if assignments else []), *command.strip().splitlines()]
-    return "\n".join(printable(redact(line), MAX_COMMAND_CHARS) for line in lines)
+    return "\n".join(printable(hide_secrets(line), MAX_COMMAND_CHARS) for line in lines)
 
 
 def _digest_fields(step: PlaybookStep, probe: StepProbe, files: Mapping[str, bytes | None]) -> list[Any]:

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.record import redact
+from doctor.engine.secrets import hide_secrets
 from doctor.fix.apply import file_fields, record_states
 from doctor.fix.file_edits import FileState
 from doctor.fix.inspect_host import HostExecutors, describe_failure, peek_many
@@ -52,7 +52,7 @@ class _ChangedSince(Exception):
 
     def __init__(self, why: str, versions: Sequence[str]) -> None:
         super().__init__(why)
-        self.versions = tuple(redact(line) for line in versions)
+        self.versions = tuple(hide_secrets(line) for line in versions)
 
 
 class JournalUndoer:
@@ -97,7 +97,7 @@ class JournalUndoer:
         except _ChangedSince as error:
             ok, detail, versions = self.choice == "skip", str(error), error.versions
             detail = f"left as it is: {detail}" if ok else detail
-        detail = redact(detail)
+        detail = hide_secrets(detail)
         if ok:
             host_undo.undone.add(step.number)
         recorded = self.journal.record_undo_end(step, 0 if ok else 1, detail)

@@ -14,6 +14,7 @@ import msgspec
 from doctor.engine import interrupts
 from doctor.engine.errors import CommandError
 from doctor.engine.exit_code import Exit
+from doctor.engine.streams import print_stderr
 from doctor.preflight.deadline import Deadline, Heartbeat, TimeBudget
 from doctor.preflight.decide import (
     PreflightVerdict,
@@ -29,7 +30,7 @@ from doctor.preflight.gather import NotReady, gather, gather_partial, skips_all
 from doctor.preflight.gathered import Gathered, GatherProgress
 from doctor.preflight.keep_run import RunKeeper
 from doctor.preflight.options import PreflightOptions
-from doctor.preflight.report import PreflightReporter, print_advice, print_stderr, write_node_files
+from doctor.preflight.report import PreflightReporter, print_advice, write_node_files
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.interrupts import remove_old
-from doctor.session.console import write
+from doctor.engine.streams import write_stdout
 from doctor.session.named_files import require_writable
 from doctor.session.output_files import (
     EventStreams,
@@ -270,7 +270,7 @@ def _print(
     if name == "json":
         from doctor.report.formats.json import encode
 
-        return write(encode(report, code).decode("utf-8"))
+        return write_stdout(encode(report, code).decode("utf-8"))
     from doctor.report.layout import terminal
 
     stdout_terminal, fixable = terminal.detect_terminal(sys.stdout, output.color, os.environ), _fixable_checks(report)
@@ -284,7 +284,7 @@ def _print(
         brief=output.brief,
         fixable_checks=fixable,
     )
-    return write(render(name or ("human" if stdout_terminal.tty else "plain"), report, context))
+    return write_stdout(render(name or ("human" if stdout_terminal.tty else "plain"), report, context))
 
 
 def _fixable_checks(report: Report) -> frozenset[str]:

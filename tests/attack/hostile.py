@@ -28,8 +28,9 @@ from doctor.config.waiver_file import parse_waivers
 from doctor.engine.catalog import check_files, load_checks
 from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Absent, Fact, Output, Visit
-from doctor.engine.record import SCHEMA, BadRun, HostRecord, Run, redact, redact_run
+from doctor.engine.record import SCHEMA, BadRun, HostRecord, Run, redact_run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.secrets import hide_secrets
 from doctor.facts.visit import ClockOffset
 from doctor.hosts.hostfile import parse_hostfile
 from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, expand_nodeset, validate_host
@@ -324,7 +325,7 @@ def attack_target(text: str) -> str | None:
 
 
 def attack_text(text: str) -> str | None:
-    once = redact(text)
+    once = hide_secrets(text)
     return None if strip_control_chars(text).isprintable() and len(once) < 4 * len(text) + 100 else "not safe to show"
 
 

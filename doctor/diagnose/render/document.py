@@ -12,7 +12,7 @@ from doctor.diagnose.events import Event
 from doctor.diagnose.render.log_values import fill_values, values_in_logs
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
-from doctor.engine.record import redact
+from doctor.engine.secrets import hide_in
 
 SCHEMA = "doctor.diagnosis/1"
 _ADVICE = ("likely_causes", "confirm", "fix")
@@ -36,50 +36,52 @@ def _document(
     diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
 ) -> dict[str, Any]:
     """With the templates of advice, and the values that are known beside them."""
-    return {
-        "schema": SCHEMA,
-        "verdict": verdict(diagnosis),
-        "exit_code": code,
-        "source": diagnosis.source,
-        "notes": list(diagnosis.notes),
-        "unread": list(diagnosis.unread),
-        "causes": [
-            {**_cause(diagnosis, signatures, playbooks, cause), "checked": _checked(diagnosis, number)}
-            for number, cause in enumerate(diagnosis.causes)
-        ],
-        "waiting": [_waiting(diagnosis, signatures, item) for item in diagnosis.waiting],
-        "undecidable": _undecidable(diagnosis, signatures, playbooks),
-        "world_size": diagnosis.world_size,
-        "processes": diagnosis.processes,
-        "clocks_comparable": diagnosis.clocks_comparable,
-        "files": [
-            {
-                "name": summary.name,
-                "bytes": summary.bytes,
-                "lines": summary.lines,
-                "first_time": format_time(summary.first_time),
-                "last_time": format_time(summary.last_time),
-                "notes": summary.notes,
-                "host": summary.origin,
-                "complete": not summary.incomplete,
-            }
-            for summary in diagnosis.files
-        ],
-        "attempts": [
-            {
-                "kind": "job" if attempt.is_job else "attempt",
-                "same_cause": attempt.same,
-                "lines": [
-                    {"file": summary.name, "first": summary.first_line, "last": summary.last_line}
-                    for summary in attempt.diagnosis.files
-                    if summary.last_line
-                ],
-                "diagnosis": _document(attempt.diagnosis, signatures, playbooks, code),
-            }
-            for attempt in diagnosis.attempts
-        ],
-        "earlier_jobs": [_document(job, signatures, playbooks, code) for job in diagnosis.earlier],
-    }
+    return hide_in(  # type: ignore[no-any-return]
+        {
+            "schema": SCHEMA,
+            "verdict": verdict(diagnosis),
+            "exit_code": code,
+            "source": diagnosis.source,
+            "notes": list(diagnosis.notes),
+            "unread": list(diagnosis.unread),
+            "causes": [
+                {**_cause(diagnosis, signatures, playbooks, cause), "checked": _checked(diagnosis, number)}
+                for number, cause in enumerate(diagnosis.causes)
+            ],
+            "waiting": [_waiting(diagnosis, signatures, item) for item in diagnosis.waiting],
+            "undecidable": _undecidable(diagnosis, signatures, playbooks),
+            "world_size": diagnosis.world_size,
+            "processes": diagnosis.processes,
+            "clocks_comparable": diagnosis.clocks_comparable,
+            "files": [
+                {
+                    "name": summary.name,
+                    "bytes": summary.bytes,
+                    "lines": summary.lines,
+                    "first_time": format_time(summary.first_time),
+                    "last_time": format_time(summary.last_time),
+                    "notes": summary.notes,
+                    "host": summary.origin,
+                    "complete": not summary.incomplete,
+                }
+                for summary in diagnosis.files
+            ],
+            "attempts": [
+                {
+                    "kind": "job" if attempt.is_job else "attempt",
+                    "same_cause": attempt.same,
+                    "lines": [
+                        {"file": summary.name, "first": summary.first_line, "last": summary.last_line}
+                        for summary in attempt.diagnosis.files
+                        if summary.last_line
+                    ],
+                    "diagnosis": _document(attempt.diagnosis, signatures, playbooks, code),
+                }
+                for attempt in diagnosis.attempts
+            ],
+            "earlier_jobs": [_document(job, signatures, playbooks, code) for job in diagnosis.earlier],
+        }
+    )
 
 
 def _with_log_values(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,7 +279,7 @@ def _evidence(diagnosis: Diagnosis, event: Event) -> dict[str, Any]:
         "file": diagnosis.files[event.file].name,
         "line": event.line,
         "time": format_time(event.time),
-        "text": redact(event.text),
+        "text": event.text,
     }
 
 

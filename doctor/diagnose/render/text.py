@@ -19,7 +19,6 @@ from doctor.diagnose.rules.named import count_ranks
 from doctor.diagnose.signature import Signature
 from doctor.engine.display_cells import display_width
 from doctor.engine.language import is_english, localized, localized_filled, phrase
-from doctor.engine.record import redact
 from doctor.report.layout.formatting import bracketed, count_noun, wrapped
 from doctor.transport import format_size
 
@@ -214,7 +213,7 @@ def _names(culprits: tuple[Culprit, ...], verbose: bool) -> str:
 def _quoted(diagnosis: Diagnosis, event: Event) -> str:
     time = format_time(event.time)
     stamp = f" {time[11:]}" if time and not event.inferred_time else ""
-    return f"{diagnosis.files[event.file].name}:{event.line}{stamp}: {redact(event.text)}"
+    return f"{diagnosis.files[event.file].name}:{event.line}{stamp}: {event.text}"
 
 
 def _waiting_lines(

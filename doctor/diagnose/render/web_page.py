@@ -10,6 +10,7 @@ from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.render.document import checked_lines, readable
 from doctor.diagnose.render.text import headline
 from doctor.diagnose.signature import Signature
+from doctor.engine.secrets import hide_secrets
 from doctor.report.layout.formatting import STYLES, clean
 from doctor.report.web.self_contained import self_contained_page
 
@@ -55,7 +56,7 @@ def _job(
 def _safe(value: Any, redact: Callable[[str], str]) -> Any:
     """Every text without what a terminal or a browser could take for more than text."""
     if isinstance(value, str):
-        return clean(redact(value), MAX_TEXT_CHARS)
+        return clean(redact(hide_secrets(value)), MAX_TEXT_CHARS)
     if isinstance(value, dict):
         return {key: _safe(item, redact) for key, item in value.items()}
     return [_safe(item, redact) for item in value] if isinstance(value, list) else value

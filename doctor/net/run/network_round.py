@@ -300,12 +300,12 @@ def _listener(place: int, report: ListenerReport) -> dict[str, Any]:
 
 def owner_text(owner: Mapping[str, Any]) -> str:
     """Who holds a port: ``python3 train.py (pid 7, user ann, for 90 s)``."""
-    from doctor.engine.record import redact
+    from doctor.engine.secrets import hide_secrets
 
     parts = [f"pid {owner['pid']}"] if owner.get("pid") else []
     parts += [f"user {owner['user']}"] if owner.get("user") else []
     parts += [f"for {owner['seconds']} s"] if "seconds" in owner else []
-    command = redact(str(owner.get("command") or "a process"))[:100]
+    command = hide_secrets(str(owner.get("command") or "a process"))[:100]
     if len(parts) == 3:  # whole, as one text that has its Chinese
         return f"{command} (pid {owner['pid']}, user {owner['user']}, for {owner['seconds']} s)"
     return f"{command} ({', '.join(parts)})" if parts else command

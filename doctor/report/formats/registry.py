@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.engine.language import english
+from doctor.engine.secrets import hide_tokens
 from doctor.report.formats.renderer import RenderContext as RenderContext
 from doctor.report.formats.renderer import Renderer
 
@@ -48,11 +49,13 @@ def renderer(name: str) -> Renderer:
 
 def render(name: str, report: Report, context: RenderContext) -> str:
     """The report in one of `FORMATS`."""
-    chosen = renderer(name)
+    from doctor.engine.report_secrets import without_secrets
+
+    chosen, shown = renderer(name), without_secrets(report)
     if chosen.is_localized:
-        return chosen.render(report, context)
+        return hide_tokens(chosen.render(shown, context))
     with english():
-        return chosen.render(report, context)
+        return hide_tokens(chosen.render(shown, context))
 
 
 def render_bytes(name: str, report: Report, context: RenderContext) -> bytes:

@@ -1,0 +1,58 @@
+"""stdout and stderr: the one way by which doctor's text leaves the process: `tests/test_one_way_out.py`."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+from doctor.engine.secrets import hide_secrets, hide_tokens
+
+_ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~]?)"
+_CONTROL = r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+_COLOUR = r"\x1b\[[\d;]*m"
+_ANNOTATION = r"(?m)^(?P<before>(?:\s|\x1b\[[\d;]*m)*):(?=:[A-Za-z][\w-]*(?:[ \t][^\n]*?)?::)|##(?=(?:vso)?\[)"
+
+
+def harmless(text: str) -> str:
+    r"""``text`` that no terminal and no CI system obeys, without tokens: colours are its only control sequences.
+
+    ``::error`` at the begin of a line, and ``##[`` and ``##vso[`` anywhere, are commands to runners of CI systems.
+
+    >>> harmless("\x1b[31mred\x1b[0m \x1b]0;title\x07\n  ::error file=x::pwned\n##[error]x ::1 c10d::x")
+    '\x1b[31mred\x1b[0m \n  : :error file=x::pwned\n## [error]x ::1 c10d::x'
+    """
+    text = hide_tokens(text)
+    if not text.replace("\n", "").isprintable():
+        text = re.sub(f"(?!{_COLOUR})(?:{_ESCAPE}|{_CONTROL})", "", text)
+    if "::" in text or "##" in text:
+        text = re.sub(_ANNOTATION, lambda match: f"{match['before'] or ''}: " if ":" in match[0] else "## ", text)
+    return text
+
+
+def write_stdout(text: str) -> None:
+    """stdout, in whatever encoding it has. A reader that has gone changes no exit code."""
+    from doctor.engine.output_encoding import encoded
+
+    data = harmless(text if text.endswith("\n") else text + "\n")
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(encoded(data, encoding))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except OSError as error:
+        print_stderr(f"doctor: stdout: {error.strerror}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except (AttributeError, ValueError):  # a stdout without bytes (tests), or none at all
+        if sys.stdout is not None and not sys.stdout.closed:
+            sys.stdout.write(data)
+
+
+def print_stderr(text: str, end: str = "\n") -> None:
+    """Text on stderr, whether or not anybody reads it, without secrets."""
+    try:  # noqa: SIM105 - contextlib takes a while to load
+        print(harmless(hide_secrets(text)), end=end, file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        pass

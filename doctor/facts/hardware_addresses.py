@@ -1,0 +1,144 @@
+"""The second round's: at which hardware addresses the hosts' kernels find one another: a second witness."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from doctor.engine.addresses import plain_address
+from doctor.engine.fact import Fact, PerHost, ProbeAnswer, Unreadable, ask
+from doctor.facts.interfaces import MAX_LINKS, Interfaces
+from doctor.facts.peer_connections import MAX_ADDRESSES, connection_partners, target_addresses
+
+SECONDS = 1.0
+"""How long the kernel may take to find them. It asks at once, and answers in one network take a millisecond."""
+MAX_NEIGHBOURS = 64 * MAX_ADDRESSES
+_HARDWARE = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5,31}")
+
+
+def find_hardware_addresses(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901, PLR0915 - sent as one function
+    """Runs on the host: sends an empty datagram to each target, and reads what the kernel has learned by it."""
+    import _socket as socket
+    import struct
+    import time
+
+    task = arguments[arguments["asked"]]
+
+    def dump(request: int, header: int, hardware: int) -> list:  # type: ignore[type-arg]
+        entries: list = []  # type: ignore[type-arg]
+        route = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+        try:
+            route.bind((0, 0))
+            route.send(struct.pack("=IHHIIB15x", 32, request, 0x301, 1, 0, 0))
+            while True:
+                data = route.recv(1 << 20)
+                while len(data) >= 16:
+                    length, kind = struct.unpack("=IH", data[:6])
+                    if kind in (2, 3):
+                        return entries
+                    head, rest, values = data[16 : 16 + header], data[16 + header : length], {}
+                    while len(rest) >= 4:
+                        size, attribute = struct.unpack("=HH", rest[:4])
+                        if size < 4:
+                            break
+                        values[attribute & 0x3FFF] = rest[4:size]
+                        rest = rest[(size + 3) & ~3 :]
+                    learned = values.get(hardware, b"")
+                    if len(learned) >= 6 and any(learned):
+                        entries.append((head, values, ":".join(map("{:02x}".format, bytearray(learned)))))
+                    data = data[(length + 3) & ~3 :]
+        finally:
+            route.close()
+
+    for address in task["targets"]:
+        try:
+            sender = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+        except OSError:
+            continue
+        try:
+            sender.setblocking(False)
+            sender.sendto(b"", (address, 9))
+        except OSError:
+            pass  # a rule of its own, or no route: the kernel may know the neighbour all the same
+        finally:
+            sender.close()
+    neighbours: dict = {}  # type: ignore[type-arg]
+    end = time.monotonic() + task["seconds"]
+    while True:
+        for head, values, hardware in dump(30, 12, 2):
+            family, state = struct.unpack("=B7xH", head[:10])
+            target = values.get(1, b"")
+            if state & 0x9E and len(target) == (4 if family == socket.AF_INET else 16):
+                neighbours[socket.inet_ntop(family, target)] = hardware
+        if time.monotonic() >= end or all(address in neighbours for address in task["targets"]):
+            break
+        time.sleep(0.05)
+    return {
+        "own": sorted({hardware for _, _, hardware in dump(18, 16, 1)}),
+        "neighbours": {address: neighbours[address] for address in task["targets"] if address in neighbours},
+    }
+
+
+class HardwareAddresses(Fact, frozen=True):
+    """The hardware addresses of the host's interfaces, and those that answer for other hosts in its networks.
+
+    A host that says that it has an address does not make it so: at another host the address must be found at a hardware
+    address of the first. Above 9 hosts each looks for those 1, 2, 4, 8, ... places on.
+
+    Raw output, as JSON::
+
+        {"own": ["02:fc:00:00:00:01"], "neighbours": {"10.0.0.2": "02:fc:00:00:00:02"}}
+    """
+
+    probe = ask(find_hardware_addresses, job=True, timeout=15)
+    needs = (Interfaces,)
+
+    own: tuple[str, ...]
+    neighbours: dict[str, str]
+    """By address of another host."""
+
+    @classmethod
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+        interfaces: PerHost[Interfaces] = fleet_facts[Interfaces]
+        return {
+            host: {
+                "targets": [
+                    address for peer in peers for address in target_addresses(interfaces[host], interfaces[peer], ())
+                ],
+                "seconds": SECONDS,
+            }
+            for host, peers in connection_partners(list(interfaces)).items()
+        }
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> HardwareAddresses:
+        try:
+            value = msgspec.convert(answer.json(), cls)
+        except msgspec.ValidationError as error:
+            raise Unreadable(f"no hardware addresses: {error}") from None
+        for hardware in (*value.own, *value.neighbours.values()):
+            if not _HARDWARE.fullmatch(hardware):
+                raise Unreadable(f"{hardware[:40]!r} is no hardware address")
+        for address in value.neighbours:
+            plain_address(address)
+        if len(value.own) > MAX_LINKS or len(value.neighbours) > MAX_NEIGHBOURS:
+            raise Unreadable(f"it has {len(value.own)} hardware addresses and {len(value.neighbours)} neighbours")
+        return value
+
+
+def addresses_seen_elsewhere(hardware: Mapping[str, HardwareAddresses]) -> dict[str, set[str]]:
+    """By host: the addresses at which another host finds one of its hardware addresses, that no third one claims."""
+    owners: dict[str, set[str]] = {}
+    for host, fact in hardware.items():
+        for own in fact.own:
+            owners.setdefault(own, set()).add(host)
+    seen: dict[str, set[str]] = {}
+    for witness, fact in hardware.items():
+        for address, found in fact.neighbours.items():
+            holders = owners.get(found, set())
+            if len(holders) == 1 and witness not in holders:
+                seen.setdefault(next(iter(holders)), set()).add(address)
+    return seen

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from doctor.collect.protocol import function_source
+from doctor.collect.collector_request import function_source
 from doctor.engine.fact import Unreadable
 from doctor.facts.interfaces import Interfaces, LinkAddress, list_interfaces
 from tests.checks.network import interfaces, link

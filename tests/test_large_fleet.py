@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 SIZES = (12, 24, 48)
 MOST_GROWTH = 1.03
 """The second doubling may cost this much more than twice the first."""
-MOST_CPU_GROWTH = 2.5
+MOST_CPU_GROWTH = 3.0
 """Of one check's CPU time at twice the hosts. The square would be 4."""
 LEAST_SECONDS = 0.01
 """Of a check that is judged: in less, a busy machine shows nothing."""

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from doctor.analysis.outliers.peers import MIN_TIMES, Straggler, by_attempt, find_confirmed_stragglers, find_stragglers
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokePace, SmokePairs, SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.speed.link_speeds import Exchange, SlowLinks, compare_pairs
-from doctor.smoke.speed.stragglers import MIN_TIMES, Straggler, by_attempt, find_confirmed_stragglers, find_stragglers
 
 ALIKE = 1.1
 """Slow in two respects, and by less than this apart: one cause."""

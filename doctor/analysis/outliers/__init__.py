@@ -1,0 +1,1 @@
+"""Which hosts, ranks, devices or links are slower than others that are alike. Pure."""

@@ -36,7 +36,7 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     """
     links, size = compare_links(pairs)
     for slow_end in links.ends:
-        rank = slow_end.ends[0]
+        rank = slow_end.hosts[0]
         yield Finding(
             "exchanges of {size} with {who} take {ratio} times as long as those between the other hosts: "
             "{seconds} against {norm}, with {slow} of {tried} partners{pressure}",
@@ -49,7 +49,7 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
             ratio=round(slow_end.ratio, 2),
             seconds=duration(slow_end.seconds),
             norm=duration(slow_end.peer_seconds),
-            slow=slow_end.slow_pairs,
-            tried=slow_end.measured_pairs,
+            slow=slow_end.slow_paths,
+            tried=len(slow_end.paths),
             sigmas=round(slow_end.sigmas, 1),
         )

@@ -35,18 +35,18 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     """
     links, size = compare_links(pairs)
     for link in links.links:
-        first_rank, other = link.ends
+        first_rank, other = link.hosts
         yield Finding(
             "{first} and {second} take {ratio} times as long as most pairs to exchange {size}: {seconds} against "
             "{norm}; both are fast with most others, so the path between them is slow{pressure}",
             accelerator=ACCELERATORS[run.plan.backend],
-            hosts=run.hosts(link.ends),
-            pressure=pressure_note(run, run.hosts(link.ends)),
+            hosts=run.hosts(link.hosts),
+            pressure=pressure_note(run, run.hosts(link.hosts)),
             first=describe_end(run, first_rank),
             second=describe_end(run, other),
             one=run.plan.host_of(first_rank),
             other=run.plan.host_of(other),
-            ranks=list(link.ends),
+            ranks=list(link.hosts),
             size=megabytes(size),
             ratio=round(link.ratio, 2),
             seconds=duration(link.seconds),

@@ -75,7 +75,7 @@ def tournament(
 
 def ends_of(told: list[Exchange]) -> tuple[set[int], set[Pair]]:
     links = compare_pairs(told)
-    return {one.ends[0] for one in links.ends}, {(one.ends[0], one.ends[1]) for one in links.links}
+    return {one.hosts[0] for one in links.ends}, {(one.hosts[0], one.hosts[1]) for one in links.links}
 
 
 @pytest.mark.parametrize("sigma", [0.12, 0.05, 0.3, 0.0], ids=["12 %", "5 %", "30 %", "heavy"])
@@ -237,7 +237,7 @@ def test_the_ratio_and_the_partners_are_told() -> None:
     (one,) = compare_pairs(tournament(random.Random(8), 8, {3: 2.0}, sigma=0.03)).ends
     assert one.ratio == pytest.approx(2, rel=0.1)
     assert one.peer_seconds == pytest.approx(0.002, rel=0.1)
-    assert (one.slow_pairs, one.measured_pairs) == (7, 7)
+    assert (one.slow_paths, len(one.paths)) == (7, 7)
     assert one.sigmas > 5
 
 

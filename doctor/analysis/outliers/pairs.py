@@ -1,0 +1,391 @@
+"""Slow hosts, links and directions among paths that are alike by construction: one judge for all pairs. Pure.
+
+The paths are measured against each other: no table says what a network should do. Times are compared as logarithms.
+
+Noise model: a healthy measurement lies above the usual one of its peers by an excess whose tail is exponential, that is
+a power law of the time itself; measured noise is mostly lighter. Its scale is the median excess of the peers, and never
+less than `MIN_NOISE` or than what repeats of one path differ by. A scale that is estimated from few values is itself
+uncertain, which the chance takes into account (`_log_chance`). `FALSE_ALARM_RATE` is that of a fleet: of all hosts,
+paths, ways and figures together (Bonferroni).
+
+Protocol: what looks slow is measured again, at other times, by turns with paths that do not (controls). A host or link
+is slow when every time shows at least half of the excess, when so do its quickest exchanges, and when the excesses of
+all times together are no chance. One measurement never suffices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from statistics import NormalDist, median, median_low
+from typing import Literal
+
+import msgspec
+
+FALSE_ALARM_RATE = 0.001
+"""The chance at most that a fleet without any slow path is accused of one."""
+SLOW_END, SLOW_LINK = 1.15, 1.5
+"""How many times as long as on other paths the same data takes at least: to or from a slow host, over a slow link."""
+NEARLY_ALL = 0.75
+"""The share of a slow host's paths that are slow."""
+MIN_NOISE = 0.04
+"""Paths that are alike differ by so much, whatever their repeats say."""
+HOST_SPREADS = 5.0
+"""Times the usual difference between hosts by which a slow host differs."""
+MOST_SIGMAS = 37.0
+"""A chance that no number can hold."""
+
+Path = tuple[int, int]
+"""Source and target; of paths without a direction the lower one first."""
+PlaceKind = Literal["host", "link", "direction"]
+Way = Literal["both", "inbound", "outbound"]
+
+
+class PathTime(msgspec.Struct, frozen=True):
+    """One measurement of a path."""
+
+    path: Path
+    log: float
+    """Logarithm of the time, or of what grows with it, less the usual one where series of several units are mixed."""
+    quickest: float
+    """The same of its quickest part: what disturbs a host leaves some parts alone."""
+    number: int = 0
+    """0 of the first measurement; larger for each that repeats what looks slow."""
+    control: bool = False
+    """Of a path that does not look slow, measured by turns with those that do."""
+
+
+class PathOutlier(msgspec.Struct, frozen=True):
+    """One slow host, link or direction."""
+
+    kind: PlaceKind
+    hosts: tuple[int, ...]
+    """One host; of a link the lower one first; of a direction the source first."""
+    way: Way
+    """Of a host: as a target, as a source, or both."""
+    log: float
+    """Its usual time, as a logarithm."""
+    peer_log: float
+    chance: float
+    """That a fleet in which nothing is slow shows this anywhere."""
+    measured: int
+    """Measurements that it rests on."""
+    paths: tuple[Path, ...]
+    slow_paths: int
+    confirmed: bool = True
+    """Whether measurements at two times at least show it."""
+
+    @property
+    def ratio(self) -> float:
+        """Times slower than the others."""
+        return math.exp(self.log - self.peer_log)
+
+    @property
+    def seconds(self) -> float:
+        """Its usual time, and in `peer_seconds` that of the others, where the logarithms are those of seconds."""
+        return math.exp(self.log)
+
+    @property
+    def peer_seconds(self) -> float:
+        return math.exp(self.peer_log)
+
+    @property
+    def sigmas(self) -> float:
+        """The chance, as standard deviations of a normal distribution."""
+        return -NormalDist().inv_cdf(self.chance) if self.chance > 0 else MOST_SIGMAS
+
+    @property
+    def is_sure(self) -> bool:
+        return self.confirmed and self.chance <= FALSE_ALARM_RATE
+
+    @property
+    def is_suspicious(self) -> bool:
+        """To be measured again: it is not sure, and fewer than one such is expected in a healthy fleet."""
+        return not self.is_sure and self.chance < 1
+
+
+class PathJudge:
+    """Compares the paths of one fleet by one figure."""
+
+    def __init__(
+        self,
+        times: Iterable[PathTime],
+        least: tuple[float, float] = (SLOW_END, SLOW_LINK),
+        *,
+        directed: bool = True,
+        apart: bool = False,
+        noise: tuple[float, int] = (MIN_NOISE, 0),
+        figures: int = 1,
+    ) -> None:
+        """``least``: the ratio of a slow host and of a slow link. ``apart``: first measurements are some time apart.
+
+        ``noise``: what repeats of one path differ by, from how many of them. ``figures``: judged of the same fleet.
+        """
+        self.least_host, self.least_link = map(math.log, least)
+        self.apart, self.noise = apart, noise
+        self.first: dict[Path, list[float]] = {}
+        self.quickest: dict[Path, float] = {}
+        self.again: dict[Path, dict[int, list[float]]] = {}
+        self.controls: dict[int, dict[Path, list[float]]] = {}
+        for time in times:
+            if time.control:
+                self.controls.setdefault(time.number, {}).setdefault(time.path, []).append(time.log)
+            elif time.number:
+                self.again.setdefault(time.path, {}).setdefault(time.number, []).append(time.log)
+            else:
+                self.first.setdefault(time.path, []).append(time.log)
+                self.quickest[time.path] = min(time.quickest, self.quickest.get(time.path, math.inf))
+        self.ends = sorted({end for path in self.first for end in path})
+        self.ways: tuple[Way, ...] = ("both", "outbound", "inbound") if directed else ("both",)
+        links = len(self.first) * 3 // 2 if directed else len(self.first)
+        self.tests = figures * (len(self.ways) * len(self.ends) + links)
+
+    def outliers(self) -> tuple[tuple[PathOutlier, ...], tuple[PathOutlier, ...]]:
+        """The slow hosts, links and directions; and what looks slow, and is to be measured again."""
+        hosts, doubtful = self._slow_hosts()
+        named = {host for outlier in hosts for host in outlier.hosts}
+        rest = self._without_effects(hosts)
+        places = list(self._slow_places(rest))
+        sure = [place for place in places if place.is_sure]
+        hosts_of_links, links = self._attributed(rest, sure)
+        doubtful += [place for place in places if place.is_suspicious]
+        hosts += (outlier for outlier in hosts_of_links if outlier.hosts[0] not in named)
+        return (*sorted(hosts, key=_by_ratio), *sorted(links, key=_by_ratio)), tuple(sorted(doubtful, key=_by_ratio))
+
+    # -- hosts
+
+    def _slow_hosts(self) -> tuple[list[PathOutlier], list[PathOutlier]]:
+        """The slowest host, then the slowest of the others, while there is one; and those that are suspicious."""
+        named: list[PathOutlier] = []
+        while True:
+            excluded = {host for outlier in named for host in outlier.hosts}
+            rest = {path: logs for path, logs in self.first.items() if not excluded & set(path)}
+            candidates = [
+                outlier for host in self.ends if host not in excluded for outlier in self._ways_of(rest, host)
+            ]
+            sure = [outlier for outlier in candidates if outlier.is_sure]
+            if not sure:
+                return named, [outlier for outlier in candidates if outlier.is_suspicious]
+            named.append(min(sure, key=lambda outlier: (outlier.chance, -outlier.ratio)))
+
+    def _ways_of(self, rest: Mapping[Path, list[float]], host: int) -> list[PathOutlier]:
+        by_way = {way: outlier for way in self.ways if (outlier := self._slow_host(rest, host, way))}
+        both = by_way.pop("both", None)
+        if both is None or len(self.ways) == 1:
+            return [both] if both else [*by_way.values()]
+        sides = [[log for path in both.paths if path[side] == host for log in rest[path]] for side in (0, 1)]
+        each = [median(side) - both.peer_log >= self.least_host for side in sides if side]
+        return [both] if len(each) == 2 and all(each) else [*by_way.values()]
+
+    def _slow_host(self, rest: Mapping[Path, list[float]], host: int, way: Way) -> PathOutlier | None:
+        own = tuple(path for path in rest if _belongs(path, host, way))
+        logs = [log for path in own for log in rest[path]]
+        others = {path: values for path, values in rest.items() if not _belongs(path, host, way)}
+        peers = [*chain.from_iterable(others.values())]
+        if len(own) < 2 or not peers:
+            return None
+        usual, norm = median_low(logs), median_low(peers)
+        more = usual - norm
+        slow = sum(log > norm + more / 2 for log in logs)
+        quick = median(self.quickest[path] for path in own) - median(self.quickest[path] for path in others)
+        if more < self.least_host or slow < NEARLY_ALL * len(logs) or quick < more / 2:
+            return None
+        confirmations, counts = self._confirmations(rest, own, norm, norm + more / 2)
+        if min(confirmations, default=more) < more / 2:
+            return None
+        scale, degrees = self._scale([(logs, usual), (peers, norm)])
+        if more < HOST_SPREADS * _difference_of_ends(others, host, scale):
+            return None
+        chance = self._chance([(len(logs), slow), *counts], more / 2, scale, degrees)
+        measured = len(logs) + sum(number for number, _ in counts)
+        slow_paths = sum(median_low(rest[path]) > norm + more / 2 for path in own)
+        confirmed = self.apart or bool(confirmations)
+        return PathOutlier("host", (host,), way, usual, norm, chance, measured, own, slow_paths, confirmed)
+
+    def _confirmations(
+        self, rest: Mapping[Path, list[float]], own: Sequence[Path], norm: float, between: float
+    ) -> tuple[list[float], list[tuple[int, int]]]:
+        """By how much the middle path was slower than others each time; how many were measured, and how many slow.
+
+        Empty where none was measured again as a suspect. A path that was not slow at one time is not measured at the
+        next: it is as it was.
+        """
+
+        def usual_beside(number: int) -> float:
+            controls = self.controls.get(number, {}).items()
+            beside = [log for path, logs in controls if path not in own for log in logs]
+            return median(beside) if beside else norm
+
+        again = {path: excess for path in own if (excess := self._excess_again(path, norm, usual_beside))}
+        if not again:
+            return [], []
+        numbers = range(max(map(len, again.values())))
+        measured = [[log for excess in again.values() for log in excess[number : number + 1]] for number in numbers]
+        counts = [(len(logs), sum(log > between - norm for log in logs)) for logs in measured]
+        for path in set(own) - set(again):
+            as_control = [log for _, paths in sorted(self.controls.items()) for log in paths.get(path, ())]
+            again[path] = [min(as_control, default=median_low(rest[path])) - norm]
+        middle = [median_low(excess[min(number, len(excess) - 1)] for excess in again.values()) for number in numbers]
+        return middle, counts
+
+    def _excess_again(self, path: Path, norm: float, usual_beside: Callable[[int], float]) -> list[float]:
+        """By how much the path was slower each time it was measured again than both the norm and others at that time.
+
+        ``usual_beside``: what others took then.
+        """
+        times = sorted(self.again.get(path, {}).items())
+        return [median_low(logs) - max(norm, usual_beside(number)) for number, logs in times]
+
+    def _without_effects(self, hosts: Sequence[PathOutlier]) -> dict[Path, float]:
+        """What each path's measurements hold of the slow hosts it leads to or from, as logarithms."""
+        effects = dict.fromkeys(self.first, 0.0)
+        for outlier in hosts:
+            for path in self.first:
+                if _belongs(path, outlier.hosts[0], outlier.way):
+                    effects[path] += outlier.log - outlier.peer_log
+        return effects
+
+    # -- links and directions
+
+    def _slow_places(self, effects: Mapping[Path, float]) -> Iterator[PathOutlier]:
+        """Links and directions that are slower by a ratio that matters, beside what their hosts explain."""
+        if len(self.first) < 3:
+            return
+        rest = {path: [log - effects[path] for log in logs] for path, logs in self.first.items()}
+        ordered = sorted(chain.from_iterable(rest.values()))
+        slow = {
+            path: excess
+            for path, logs in rest.items()
+            if median_low(logs) >= median_low(ordered) + self.least_link / 2
+            and (excess := self._excess_of_path(rest, effects, path)) is not None
+        }
+        for path in sorted(slow):
+            back = path[::-1]
+            if back in slow and back < path:
+                continue
+            paths = (path, back) if back in slow else (path,)
+            yield self._slow_place(rest, effects, paths, [log for each in paths for log in slow[each]])
+
+    def _excess_of_path(
+        self, rest: Mapping[Path, list[float]], effects: Mapping[Path, float], path: Path
+    ) -> list[float] | None:
+        """By how much each of its measurements was slower than the others at that time; None where one was not."""
+        others = [log for other, logs in rest.items() if other not in (path, path[::-1]) for log in logs]
+        if not others:
+            return None
+        norm, effect = median_low(others), effects[path]
+
+        def slowest_beside(number: int) -> float:
+            return max(chain.from_iterable(self.controls.get(number, {}).values()), default=norm) + effect
+
+        excess = [log - norm for log in rest[path]] + self._excess_again(path, norm + effect, slowest_beside)
+        more = median_low(excess)
+        usual_quickest = median_low(self.quickest[other] - effects[other] for other in rest)
+        quick = self.quickest[path] - effect - usual_quickest
+        return excess if more >= self.least_link and min(*excess, quick) >= more / 2 else None
+
+    def _slow_place(
+        self,
+        rest: Mapping[Path, list[float]],
+        effects: Mapping[Path, float],
+        paths: tuple[Path, ...],
+        excess: Sequence[float],
+    ) -> PathOutlier:
+        others = [log for path, logs in rest.items() if path not in (*paths, paths[0][::-1]) for log in logs]
+        norm, more = median_low(others), median_low(excess)
+        scale, degrees = self._scale([(others, norm)])
+        chance = self._chance([(len(excess), len(excess))], min(excess), scale, degrees)
+        norm += max(effects[path] for path in paths)
+        directed = len(self.ways) > 1
+        kind: PlaceKind = "direction" if directed and len(paths) == 1 else "link"
+        times = sum(1 + len(self.again.get(path, ())) for path in paths)
+        confirmed = times > (1 if self.apart else len(paths))
+        return PathOutlier(kind, paths[0], "both", norm + more, norm, chance, len(excess), paths, len(paths), confirmed)
+
+    def _attributed(
+        self, effects: Mapping[Path, float], places: Sequence[PathOutlier]
+    ) -> tuple[list[PathOutlier], list[PathOutlier]]:
+        """The hosts that several slow places share, and the places of which both ends are fast with most others."""
+        links, by_host = [], dict[tuple[int, Way], list[PathOutlier]]()
+        for place in places:
+            slow_ends = [end for end in self._ends_of(place) if self._is_slow_elsewhere(effects, *end, place)]
+            if not slow_ends:
+                links.append(place)
+            elif len(slow_ends) == 1:
+                by_host.setdefault(slow_ends[0], []).append(place)
+        hosts = [self._host_of_links(*end, shared) for end, shared in by_host.items() if len(shared) > 1]
+        named = {host for outlier in hosts for host in outlier.hosts}
+        return hosts, [link for link in links if not named & set(link.hosts)]
+
+    def _ends_of(self, place: PathOutlier) -> tuple[tuple[int, Way], ...]:
+        ways: tuple[Way, Way] = ("outbound", "inbound") if place.kind == "direction" else ("both", "both")
+        return (place.hosts[0], ways[0]), (place.hosts[1], ways[1])
+
+    def _is_slow_elsewhere(self, effects: Mapping[Path, float], end: int, way: Way, place: PathOutlier) -> bool:
+        """Whether most of the end's other paths are slow, too."""
+        between = (place.log + place.peer_log) / 2 - max(effects[path] for path in place.paths)
+        others = [
+            median_low(logs) - effects[path]
+            for path, logs in self.first.items()
+            if _belongs(path, end, way) and path not in (*place.paths, place.paths[0][::-1])
+        ]
+        return 2 * sum(log > between for log in others) > len(others)
+
+    def _host_of_links(self, host: int, way: Way, places: Sequence[PathOutlier]) -> PathOutlier:
+        own = tuple(path for path in self.first if _belongs(path, host, way))
+        logs = [median_low(self.first[path]) for path in own]
+        norm, usual = places[0].peer_log, median_low(logs)
+        slow = sum(log > (norm + usual) / 2 for log in logs)
+        chance = max(place.chance for place in places)
+        return PathOutlier("host", (host,), way, usual, norm, chance, sum(p.measured for p in places), own, slow)
+
+    # -- chance
+
+    def _scale(self, groups: Sequence[tuple[Sequence[float], float]]) -> tuple[float, int]:
+        """How far healthy measurements lie above the middle one of their group; from how many values that is known."""
+        above = [log - middle for logs, middle in groups for log in logs if log > middle]
+        noise, repeats = self.noise
+        return max(noise, median(above) / math.log(2) if above else 0.0), max(1, len(above)) + repeats
+
+    def _chance(self, counts: Sequence[tuple[int, int]], excess: float, scale: float, degrees: int) -> float:
+        return min(1.0, self.tests * math.exp(_log_chance(counts, excess, scale, degrees)))
+
+
+def _log_chance(counts: Sequence[tuple[int, int]], excess: float, scale: float, degrees: int) -> float:
+    """The logarithm of the chance that so many of so many healthy measurements lie so far above the middle one.
+
+    ``counts``: measured, and above it by ``excess``, each time. Half of the measurements lie above it; by how much is
+    exponential, with a scale that is estimated from ``degrees`` values: the predictive distribution has a power's tail.
+
+    >>> math.exp(_log_chance([(1, 1)], 0.0, 1.0, 1)), round(math.exp(_log_chance([(2, 2)], 1.0, 1.0, 10**6)), 4)
+    (0.5, 0.0338)
+    """
+    above = sum(number for _, number in counts)
+    ways = sum(math.log(math.comb(measured, number)) for measured, number in counts)
+    return ways - above * math.log(2) - degrees * math.log1p(above * excess / (degrees * scale))
+
+
+def _belongs(path: Path, host: int, way: Way) -> bool:
+    return host in path if way == "both" else path[0 if way == "outbound" else 1] == host
+
+
+def _difference_of_ends(paths: Mapping[Path, Sequence[float]], host: int, scale: float) -> float:
+    """How much other hosts that are alike differ, beside what the noise of their paths makes likely.
+
+    The median deviation of their middle values, as a standard deviation.
+    """
+    by_end: dict[int, list[float]] = {}
+    for path, logs in paths.items():
+        for end in path:
+            by_end.setdefault(end, []).extend(logs)
+    by_end.pop(host, None)
+    middles = [median_low(logs) for logs in by_end.values()]
+    level = median_low(middles)
+    difference = 1.4826 * median_low(abs(middle - level) for middle in middles)
+    by_noise = 1.25 * scale / math.sqrt(median(map(len, by_end.values())))
+    return math.sqrt(max(0.0, difference**2 - by_noise**2))
+
+
+def _by_ratio(outlier: PathOutlier) -> tuple[float, tuple[int, ...]]:
+    return -outlier.ratio, outlier.hosts

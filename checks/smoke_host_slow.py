@@ -34,8 +34,8 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     is fast with few others. There is no table of what a network should do: hosts are compared with each other, so a
     fleet that is slow as a whole is not detected, nor is it known which of only two hosts is slow.
     """
-    links, size = compare_links(pairs)
-    for slow_end in links.ends:
+    outliers, size = compare_links(pairs)
+    for slow_end in (outlier for outlier in outliers if outlier.kind == "host"):
         rank = slow_end.hosts[0]
         yield Finding(
             "exchanges of {size} with {who} take {ratio} times as long as those between the other hosts: "

@@ -33,8 +33,8 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     hosts only some of the pairs meet. This verdict can be wrong where a host is busy during the measurements of one
     pair only.
     """
-    links, size = compare_links(pairs)
-    for link in links.links:
+    outliers, size = compare_links(pairs)
+    for link in (outlier for outlier in outliers if outlier.kind == "link"):
         first_rank, other = link.hosts
         yield Finding(
             "{first} and {second} take {ratio} times as long as most pairs to exchange {size}: {seconds} against "

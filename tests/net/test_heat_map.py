@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import msgspec
@@ -83,7 +84,9 @@ def test_metrics_have_a_few_series_for_each_host() -> None:
     matrix = msgspec.structs.replace(
         attempts(3, 2, [ROW]), silent=(2,), speeds=(PathSpeed(0, 1, latency_median=5e-5, throughput_multi=1e9),)
     )
-    slow = SlowPath("host", (0,), "both", "latency", 3.5, 1.0, 1.0, 1e-6, 9)
+    slow = SlowPath(
+        "host", (0,), "both", math.log(3.5), 0.0, 1e-6, 9, (), 2, figure="latency", value=1.0, peer_value=1.0
+    )
     text = render_metrics(matrix, [NetworkCause("host", (1,), (), "inbound")], [slow])
     for line in (
         'doctor_net_attempts{host="n1",result="failed",role="target"} 4.0',

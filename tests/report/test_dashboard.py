@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,9 @@ ADDED_BY_PROMETHEUS = {"instance"}
 def exported() -> dict[str, set[str]]:
     """Every metric with the labels that any report gives it."""
     labels: dict[str, set[str]] = {}
-    slow = SlowPath("host", (0,), "both", "latency", 3.5, 1.0, 1.0, 1e-6, 9)
+    slow = SlowPath(
+        "host", (0,), "both", math.log(3.5), 0.0, 1e-6, 9, (), 2, figure="latency", value=1.0, peer_value=1.0
+    )
     network = render_metrics(attempts(3, 1, []), [NetworkCause("host", (1,), (), "inbound")], [slow])
     for text in (network, *(render(make(), 10) for make in made.ALL.values())):
         for family in text_string_to_metric_families(text):

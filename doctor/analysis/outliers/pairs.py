@@ -29,9 +29,15 @@ SLOW_END, SLOW_LINK = 1.15, 1.5
 """How many times as long as on other paths the same data takes at least: to or from a slow host, over a slow link."""
 NEARLY_ALL = 0.75
 """The share of a slow host's paths that are slow."""
+MANY_PATHS = 6
+"""So many paths of a host, measured at different times, confirm each other."""
 MIN_NOISE = 0.04
 """Paths that are alike differ by so much, whatever their repeats say."""
-HOST_SPREADS = 5.0
+DISTURBED = 0.05
+"""The share of single measurements that something disturbs, by whatever factor."""
+SUSPICIOUS = 0.2
+"""Chance by noise alone, of one figure, below which a host or link is measured again."""
+HOST_SPREADS = 4.0
 """Times the usual difference between hosts by which a slow host differs."""
 MOST_SIGMAS = 37.0
 """A chance that no number can hold."""
@@ -75,6 +81,8 @@ class PathOutlier(msgspec.Struct, frozen=True):
     slow_paths: int
     confirmed: bool = True
     """Whether measurements at two times at least show it."""
+    is_suspicious: bool = False
+    """To be measured again: noise alone makes it unlikely, and it is not sure."""
 
     @property
     def ratio(self) -> float:
@@ -96,13 +104,13 @@ class PathOutlier(msgspec.Struct, frozen=True):
         return -NormalDist().inv_cdf(self.chance) if self.chance > 0 else MOST_SIGMAS
 
     @property
-    def is_sure(self) -> bool:
-        return self.confirmed and self.chance <= FALSE_ALARM_RATE
+    def between(self) -> float:
+        """The logarithm that lies in the middle between the two."""
+        return (self.log + self.peer_log) / 2
 
     @property
-    def is_suspicious(self) -> bool:
-        """To be measured again: it is not sure, and fewer than one such is expected in a healthy fleet."""
-        return not self.is_sure and self.chance < 1
+    def is_sure(self) -> bool:
+        return self.confirmed and self.chance <= FALSE_ALARM_RATE
 
 
 class PathJudge:
@@ -116,14 +124,16 @@ class PathJudge:
         directed: bool = True,
         apart: bool = False,
         noise: tuple[float, int] = (MIN_NOISE, 0),
+        disturbed: float = DISTURBED,
         figures: int = 1,
     ) -> None:
         """``least``: the ratio of a slow host and of a slow link. ``apart``: first measurements are some time apart.
 
-        ``noise``: what repeats of one path differ by, from how many of them. ``figures``: judged of the same fleet.
+        ``noise``: what repeats of one path differ by, from how many of them. ``disturbed``: as `DISTURBED`.
+        ``figures``: how many are judged of the same fleet.
         """
         self.least_host, self.least_link = map(math.log, least)
-        self.apart, self.noise = apart, noise
+        self.apart, self.noise, self.disturbed = apart, noise, disturbed
         self.first: dict[Path, list[float]] = {}
         self.quickest: dict[Path, float] = {}
         self.again: dict[Path, dict[int, list[float]]] = {}
@@ -139,6 +149,7 @@ class PathJudge:
         self.ends = sorted({end for path in self.first for end in path})
         self.ways: tuple[Way, ...] = ("both", "outbound", "inbound") if directed else ("both",)
         links = len(self.first) * 3 // 2 if directed else len(self.first)
+        self.figures = figures
         self.tests = figures * (len(self.ways) * len(self.ends) + links)
 
     def outliers(self) -> tuple[tuple[PathOutlier, ...], tuple[PathOutlier, ...]]:
@@ -149,9 +160,13 @@ class PathJudge:
         places = list(self._slow_places(rest))
         sure = [place for place in places if place.is_sure]
         hosts_of_links, links = self._attributed(rest, sure)
-        doubtful += [place for place in places if place.is_suspicious]
+        doubtful += [place for place in places if place.is_suspicious and not place.is_sure]
         hosts += (outlier for outlier in hosts_of_links if outlier.hosts[0] not in named)
         return (*sorted(hosts, key=_by_ratio), *sorted(links, key=_by_ratio)), tuple(sorted(doubtful, key=_by_ratio))
+
+    def _usual(self, path: Path) -> float:
+        """Of all measurements of the path: those that it was measured by turns with tell more of it."""
+        return median([*self.first[path], *chain.from_iterable(self.again.get(path, {}).values())])
 
     # -- hosts
 
@@ -166,7 +181,7 @@ class PathJudge:
             ]
             sure = [outlier for outlier in candidates if outlier.is_sure]
             if not sure:
-                return named, [outlier for outlier in candidates if outlier.is_suspicious]
+                return named, [outlier for outlier in candidates if outlier.is_suspicious and not outlier.is_sure]
             named.append(min(sure, key=lambda outlier: (outlier.chance, -outlier.ratio)))
 
     def _ways_of(self, rest: Mapping[Path, list[float]], host: int) -> list[PathOutlier]:
@@ -175,14 +190,16 @@ class PathJudge:
         if both is None or len(self.ways) == 1:
             return [both] if both else [*by_way.values()]
         sides = [[log for path in both.paths if path[side] == host for log in rest[path]] for side in (0, 1)]
-        each = [median(side) - both.peer_log >= self.least_host for side in sides if side]
-        return [both] if len(each) == 2 and all(each) else [*by_way.values()]
+        excess = [median(side) - both.peer_log if side else 0.0 for side in sides]
+        alike = min(excess) >= max(self.least_host, max(excess) / 2)
+        likely = both.is_sure or both.chance <= min((outlier.chance for outlier in by_way.values()), default=1.0)
+        return [both] if alike and likely else [*by_way.values()]
 
     def _slow_host(self, rest: Mapping[Path, list[float]], host: int, way: Way) -> PathOutlier | None:
         own = tuple(path for path in rest if _belongs(path, host, way))
         logs = [log for path in own for log in rest[path]]
         others = {path: values for path, values in rest.items() if not _belongs(path, host, way)}
-        peers = [*chain.from_iterable(others.values())]
+        peers = [self._usual(path) for path in others]
         if len(own) < 2 or not peers:
             return None
         usual, norm = median_low(logs), median_low(peers)
@@ -194,14 +211,15 @@ class PathJudge:
         confirmations, counts = self._confirmations(rest, own, norm, norm + more / 2)
         if min(confirmations, default=more) < more / 2:
             return None
-        scale, degrees = self._scale([(logs, usual), (peers, norm)])
+        scale, degrees = self._scale([(logs, usual), ([*chain.from_iterable(others.values())], norm)])
         if more < HOST_SPREADS * _difference_of_ends(others, host, scale):
             return None
-        chance = self._chance([(len(logs), slow), *counts], more / 2, scale, degrees)
+        noise, chance = self._chances([(len(logs), slow), *counts], more / 2, scale, degrees)
         measured = len(logs) + sum(number for number, _ in counts)
         slow_paths = sum(median_low(rest[path]) > norm + more / 2 for path in own)
-        confirmed = self.apart or bool(confirmations)
-        return PathOutlier("host", (host,), way, usual, norm, chance, measured, own, slow_paths, confirmed)
+        confirmed = bool(confirmations) or (self.apart and len(own) >= MANY_PATHS)
+        suspicious = noise < self.figures * SUSPICIOUS
+        return PathOutlier("host", (host,), way, usual, norm, chance, measured, own, slow_paths, confirmed, suspicious)
 
     def _confirmations(
         self, rest: Mapping[Path, list[float]], own: Sequence[Path], norm: float, between: float
@@ -221,21 +239,28 @@ class PathJudge:
         if not again:
             return [], []
         numbers = range(max(map(len, again.values())))
-        measured = [[log for excess in again.values() for log in excess[number : number + 1]] for number in numbers]
-        counts = [(len(logs), sum(log > between - norm for log in logs)) for logs in measured]
+        measured = [[times[number] for times in again.values() if number < len(times)] for number in numbers]
+        counts = [
+            (len(logs), sum(log > between - norm for log in logs))
+            for paths in measured
+            if 2 * len(paths) >= len(own)  # fewer are no evidence of the host
+            for logs in [[*chain.from_iterable(paths)]]
+        ]
         for path in set(own) - set(again):
             as_control = [log for _, paths in sorted(self.controls.items()) for log in paths.get(path, ())]
-            again[path] = [min(as_control, default=median_low(rest[path])) - norm]
-        middle = [median_low(excess[min(number, len(excess) - 1)] for excess in again.values()) for number in numbers]
+            again[path] = [[min(as_control, default=median_low(rest[path])) - norm]]
+        middle = [
+            median_low(median_low(times[min(number, len(times) - 1)]) for times in again.values()) for number in numbers
+        ]
         return middle, counts
 
-    def _excess_again(self, path: Path, norm: float, usual_beside: Callable[[int], float]) -> list[float]:
+    def _excess_again(self, path: Path, norm: float, usual_beside: Callable[[int], float]) -> list[list[float]]:
         """By how much the path was slower each time it was measured again than both the norm and others at that time.
 
         ``usual_beside``: what others took then.
         """
         times = sorted(self.again.get(path, {}).items())
-        return [median_low(logs) - max(norm, usual_beside(number)) for number, logs in times]
+        return [[log - max(norm, usual_beside(number)) for log in logs] for number, logs in times]
 
     def _without_effects(self, hosts: Sequence[PathOutlier]) -> dict[Path, float]:
         """What each path's measurements hold of the slow hosts it leads to or from, as logarithms."""
@@ -271,7 +296,7 @@ class PathJudge:
         self, rest: Mapping[Path, list[float]], effects: Mapping[Path, float], path: Path
     ) -> list[float] | None:
         """By how much each of its measurements was slower than the others at that time; None where one was not."""
-        others = [log for other, logs in rest.items() if other not in (path, path[::-1]) for log in logs]
+        others = [self._usual(other) - effects[other] for other in rest if other not in (path, path[::-1])]
         if not others:
             return None
         norm, effect = median_low(others), effects[path]
@@ -279,7 +304,8 @@ class PathJudge:
         def slowest_beside(number: int) -> float:
             return max(chain.from_iterable(self.controls.get(number, {}).values()), default=norm) + effect
 
-        excess = [log - norm for log in rest[path]] + self._excess_again(path, norm + effect, slowest_beside)
+        again = self._excess_again(path, norm + effect, slowest_beside)
+        excess = [log - norm for log in rest[path]] + [*chain.from_iterable(again)]
         more = median_low(excess)
         usual_quickest = median_low(self.quickest[other] - effects[other] for other in rest)
         quick = self.quickest[path] - effect - usual_quickest
@@ -292,16 +318,29 @@ class PathJudge:
         paths: tuple[Path, ...],
         excess: Sequence[float],
     ) -> PathOutlier:
-        others = [log for path, logs in rest.items() if path not in (*paths, paths[0][::-1]) for log in logs]
-        norm, more = median_low(others), median_low(excess)
+        beside = [path for path in rest if path not in (*paths, paths[0][::-1])]
+        others = [log for path in beside for log in rest[path]]
+        norm, more = median_low(self._usual(path) - effects[path] for path in beside), median_low(excess)
         scale, degrees = self._scale([(others, norm)])
-        chance = self._chance([(len(excess), len(excess))], min(excess), scale, degrees)
+        noise, chance = self._chances([(len(excess), len(excess))], min(excess), scale, degrees)
         norm += max(effects[path] for path in paths)
         directed = len(self.ways) > 1
         kind: PlaceKind = "direction" if directed and len(paths) == 1 else "link"
         times = sum(1 + len(self.again.get(path, ())) for path in paths)
         confirmed = times > (1 if self.apart else len(paths))
-        return PathOutlier(kind, paths[0], "both", norm + more, norm, chance, len(excess), paths, len(paths), confirmed)
+        return PathOutlier(
+            kind,
+            paths[0],
+            "both",
+            norm + more,
+            norm,
+            chance,
+            len(excess),
+            paths,
+            len(paths),
+            confirmed,
+            noise < self.figures * SUSPICIOUS,
+        )
 
     def _attributed(
         self, effects: Mapping[Path, float], places: Sequence[PathOutlier]
@@ -324,7 +363,7 @@ class PathJudge:
 
     def _is_slow_elsewhere(self, effects: Mapping[Path, float], end: int, way: Way, place: PathOutlier) -> bool:
         """Whether most of the end's other paths are slow, too."""
-        between = (place.log + place.peer_log) / 2 - max(effects[path] for path in place.paths)
+        between = place.between - max(effects[path] for path in place.paths)
         others = [
             median_low(logs) - effects[path]
             for path, logs in self.first.items()
@@ -348,22 +387,28 @@ class PathJudge:
         noise, repeats = self.noise
         return max(noise, median(above) / math.log(2) if above else 0.0), max(1, len(above)) + repeats
 
-    def _chance(self, counts: Sequence[tuple[int, int]], excess: float, scale: float, degrees: int) -> float:
-        return min(1.0, self.tests * math.exp(_log_chance(counts, excess, scale, degrees)))
+    def _chances(
+        self, counts: Sequence[tuple[int, int]], excess: float, scale: float, degrees: int
+    ) -> tuple[float, float]:
+        """That noise alone shows this anywhere in a healthy fleet; that noise or disturbances do."""
+        above = sum(number for _, number in counts)
+        ways = sum(math.log(math.comb(measured, number)) for measured, number in counts)
+        noise = _log_chance(above, excess, scale, degrees)
+        both = max(noise, above * math.log(self.disturbed))
+        tests = math.log(self.tests) + ways
+        return math.exp(tests + noise), math.exp(min(tests + both, 0.0))
 
 
-def _log_chance(counts: Sequence[tuple[int, int]], excess: float, scale: float, degrees: int) -> float:
-    """The logarithm of the chance that so many of so many healthy measurements lie so far above the middle one.
+def _log_chance(above: int, excess: float, scale: float, degrees: int) -> float:
+    """The logarithm of the chance that so many healthy measurements all lie so far above the middle one.
 
-    ``counts``: measured, and above it by ``excess``, each time. Half of the measurements lie above it; by how much is
-    exponential, with a scale that is estimated from ``degrees`` values: the predictive distribution has a power's tail.
+    Half of the measurements lie above it; by how much is exponential, with a scale that is estimated from ``degrees``
+    values: the predictive distribution has a power's tail.
 
-    >>> math.exp(_log_chance([(1, 1)], 0.0, 1.0, 1)), round(math.exp(_log_chance([(2, 2)], 1.0, 1.0, 10**6)), 4)
+    >>> math.exp(_log_chance(1, 0.0, 1.0, 1)), round(math.exp(_log_chance(2, 1.0, 1.0, 10**6)), 4)
     (0.5, 0.0338)
     """
-    above = sum(number for _, number in counts)
-    ways = sum(math.log(math.comb(measured, number)) for measured, number in counts)
-    return ways - above * math.log(2) - degrees * math.log1p(above * excess / (degrees * scale))
+    return -above * math.log(2) - degrees * math.log1p(above * excess / (degrees * scale))
 
 
 def _belongs(path: Path, host: int, way: Way) -> bool:
@@ -383,7 +428,7 @@ def _difference_of_ends(paths: Mapping[Path, Sequence[float]], host: int, scale:
     middles = [median_low(logs) for logs in by_end.values()]
     level = median_low(middles)
     difference = 1.4826 * median_low(abs(middle - level) for middle in middles)
-    by_noise = 1.25 * scale / math.sqrt(median(map(len, by_end.values())))
+    by_noise = 2 * scale / math.sqrt(median(map(len, by_end.values())))
     return math.sqrt(max(0.0, difference**2 - by_noise**2))
 
 

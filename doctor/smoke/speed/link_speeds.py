@@ -19,6 +19,8 @@ Pair = tuple[int, int]
 
 MIN_SECONDS, MAX_SECONDS = 1e-9, 1e6
 """Seconds that an exchange can take; other values are none."""
+DISTURBED = 0.001
+"""The share of measurements of which a disturbance slows all exchanges."""
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -36,15 +38,8 @@ class Exchange(msgspec.Struct, frozen=True):
     """Of a control, which may be measured several times in one confirmation: how many the same end measured before."""
 
 
-class SlowLinks(msgspec.Struct, frozen=True):
-    """What the pairs tell."""
-
-    ends: tuple[PathOutlier, ...] = ()
-    links: tuple[PathOutlier, ...] = ()
-
-
-def compare_pairs(exchanges: Iterable[Exchange]) -> SlowLinks:
-    """The slow ends and links among pairs that are alike by construction."""
+def compare_pairs(exchanges: Iterable[Exchange]) -> tuple[PathOutlier, ...]:
+    """The slow ends (kind ``host``), then the slow links, among pairs that are alike by construction."""
     measured: dict[tuple[Pair, int, bool, int], list[tuple[float, ...]]] = {}
     for exchange in exchanges:
         low, high = sorted(exchange.pair)
@@ -54,12 +49,7 @@ def compare_pairs(exchanges: Iterable[Exchange]) -> SlowLinks:
     logs_of = {key: logs for key, ends in measured.items() if (logs := usable_logs(ends))}
     times = [PathTime(key[0], lower_quartile(logs), min(logs), key[1], key[2]) for key, logs in logs_of.items()]
     first = [logs for key, logs in logs_of.items() if not key[1]]
-    judge = PathJudge(times, directed=False, noise=_noise(first))
-    outliers, _ = judge.outliers()
-    return SlowLinks(
-        tuple(outlier for outlier in outliers if outlier.kind == "host"),
-        tuple(outlier for outlier in outliers if outlier.kind == "link"),
-    )
+    return PathJudge(times, directed=False, noise=_noise(first), disturbed=DISTURBED).outliers()[0]
 
 
 def _noise(first: Sequence[Sequence[float]]) -> tuple[float, int]:

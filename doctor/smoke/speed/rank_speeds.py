@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from doctor.analysis.outliers.pairs import PathOutlier
 from doctor.analysis.outliers.peers import MIN_TIMES, Straggler, by_attempt, find_confirmed_stragglers, find_stragglers
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokePace, SmokePairs, SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.speed.link_speeds import Exchange, SlowLinks, compare_pairs
+from doctor.smoke.speed.link_speeds import Exchange, compare_pairs
 
 ALIKE = 1.1
 """Slow in two respects, and by less than this apart: one cause."""
@@ -87,7 +88,7 @@ def by_host(run: SmokeRun, slow: Iterable[int]) -> list[tuple[str, list[int], bo
     return [(host, sorted(ranks), len(ranks) == counts[host] > 1) for host, ranks in ranks_by_host.items()]
 
 
-def compare_links(pairs: Mapping[str, SmokePairs]) -> tuple[SlowLinks, int]:
+def compare_links(pairs: Mapping[str, SmokePairs]) -> tuple[tuple[PathOutlier, ...], int]:
     """The slow ends and links, and the size of the message.
 
     Raises: Skip for fewer than three ends.

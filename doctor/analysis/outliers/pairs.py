@@ -146,7 +146,16 @@ class PathJudge:
             else:
                 self.first.setdefault(time.path, []).append(time.log)
                 self.quickest[time.path] = min(time.quickest, self.quickest.get(time.path, math.inf))
-        self.ends = sorted({end for path in self.first for end in path})
+        self.usual = {
+            path: median([*logs, *chain.from_iterable(self.again.get(path, {}).values())])
+            for path, logs in self.first.items()
+        }
+        """Of all measurements of a path: those that it was measured by turns with tell more of it."""
+        self.paths_of: dict[int, list[Path]] = {}
+        for path in self.first:
+            for end in path:
+                self.paths_of.setdefault(end, []).append(path)
+        self.ends = sorted(self.paths_of)
         self.ways: tuple[Way, ...] = ("both", "outbound", "inbound") if directed else ("both",)
         links = len(self.first) * 3 // 2 if directed else len(self.first)
         self.figures = figures
@@ -164,10 +173,6 @@ class PathJudge:
         hosts += (outlier for outlier in hosts_of_links if outlier.hosts[0] not in named)
         return (*sorted(hosts, key=_by_ratio), *sorted(links, key=_by_ratio)), tuple(sorted(doubtful, key=_by_ratio))
 
-    def _usual(self, path: Path) -> float:
-        """Of all measurements of the path: those that it was measured by turns with tell more of it."""
-        return median([*self.first[path], *chain.from_iterable(self.again.get(path, {}).values())])
-
     # -- hosts
 
     def _slow_hosts(self) -> tuple[list[PathOutlier], list[PathOutlier]]:
@@ -176,16 +181,17 @@ class PathJudge:
         while True:
             excluded = {host for outlier in named for host in outlier.hosts}
             rest = {path: logs for path, logs in self.first.items() if not excluded & set(path)}
+            ordered = sorted(self.usual[path] for path in rest)
             candidates = [
-                outlier for host in self.ends if host not in excluded for outlier in self._ways_of(rest, host)
+                outlier for host in self.ends if host not in excluded for outlier in self._ways_of(rest, ordered, host)
             ]
             sure = [outlier for outlier in candidates if outlier.is_sure]
             if not sure:
                 return named, [outlier for outlier in candidates if outlier.is_suspicious and not outlier.is_sure]
             named.append(min(sure, key=lambda outlier: (outlier.chance, -outlier.ratio)))
 
-    def _ways_of(self, rest: Mapping[Path, list[float]], host: int) -> list[PathOutlier]:
-        by_way = {way: outlier for way in self.ways if (outlier := self._slow_host(rest, host, way))}
+    def _ways_of(self, rest: Mapping[Path, list[float]], ordered: Sequence[float], host: int) -> list[PathOutlier]:
+        by_way = {way: outlier for way in self.ways if (outlier := self._slow_host(rest, ordered, host, way))}
         both = by_way.pop("both", None)
         if both is None or len(self.ways) == 1:
             return [both] if both else [*by_way.values()]
@@ -195,14 +201,20 @@ class PathJudge:
         likely = both.is_sure or both.chance <= min((outlier.chance for outlier in by_way.values()), default=1.0)
         return [both] if alike and likely else [*by_way.values()]
 
-    def _slow_host(self, rest: Mapping[Path, list[float]], host: int, way: Way) -> PathOutlier | None:
-        own = tuple(path for path in rest if _belongs(path, host, way))
-        logs = [log for path in own for log in rest[path]]
-        others = {path: values for path, values in rest.items() if not _belongs(path, host, way)}
-        peers = [self._usual(path) for path in others]
-        if len(own) < 2 or not peers:
+    def _slow_host(
+        self, rest: Mapping[Path, list[float]], ordered: Sequence[float], host: int, way: Way
+    ) -> PathOutlier | None:
+        """``ordered``: the usual logarithms of all paths."""
+        own = tuple(path for path in self.paths_of[host] if path in rest and _belongs(path, host, way))
+        if not 1 < len(own) < len(rest):
             return None
-        usual, norm = median_low(logs), median_low(peers)
+        logs = [log for path in own for log in rest[path]]
+        usual = median_low(logs)
+        # The middle of the others is not below this: of a large fleet few hosts need a closer look.
+        if usual - ordered[(len(rest) - len(own) - 1) // 2] < self.least_host:
+            return None
+        others = {path: values for path, values in rest.items() if not _belongs(path, host, way)}
+        norm = median_low(self.usual[path] for path in others)
         more = usual - norm
         slow = sum(log > norm + more / 2 for log in logs)
         quick = median(self.quickest[path] for path in own) - median(self.quickest[path] for path in others)
@@ -278,12 +290,12 @@ class PathJudge:
         if len(self.first) < 3:
             return
         rest = {path: [log - effects[path] for log in logs] for path, logs in self.first.items()}
-        ordered = sorted(chain.from_iterable(rest.values()))
+        least = median_low(chain.from_iterable(rest.values())) + self.least_link / 2
+        quickest = median_low(self.quickest[path] - effects[path] for path in rest)
         slow = {
             path: excess
             for path, logs in rest.items()
-            if median_low(logs) >= median_low(ordered) + self.least_link / 2
-            and (excess := self._excess_of_path(rest, effects, path)) is not None
+            if median_low(logs) >= least and (excess := self._excess_of_path(rest, effects, quickest, path))
         }
         for path in sorted(slow):
             back = path[::-1]
@@ -293,12 +305,15 @@ class PathJudge:
             yield self._slow_place(rest, effects, paths, [log for each in paths for log in slow[each]])
 
     def _excess_of_path(
-        self, rest: Mapping[Path, list[float]], effects: Mapping[Path, float], path: Path
-    ) -> list[float] | None:
-        """By how much each of its measurements was slower than the others at that time; None where one was not."""
-        others = [self._usual(other) - effects[other] for other in rest if other not in (path, path[::-1])]
+        self, rest: Mapping[Path, list[float]], effects: Mapping[Path, float], quickest: float, path: Path
+    ) -> list[float]:
+        """By how much each of its measurements was slower than the others at that time; empty where one was not.
+
+        ``quickest``: what the quickest part of a measurement usually takes.
+        """
+        others = [self.usual[other] - effects[other] for other in rest if other not in (path, path[::-1])]
         if not others:
-            return None
+            return []
         norm, effect = median_low(others), effects[path]
 
         def slowest_beside(number: int) -> float:
@@ -307,9 +322,8 @@ class PathJudge:
         again = self._excess_again(path, norm + effect, slowest_beside)
         excess = [log - norm for log in rest[path]] + [*chain.from_iterable(again)]
         more = median_low(excess)
-        usual_quickest = median_low(self.quickest[other] - effects[other] for other in rest)
-        quick = self.quickest[path] - effect - usual_quickest
-        return excess if more >= self.least_link and min(*excess, quick) >= more / 2 else None
+        quick = self.quickest[path] - effect - quickest
+        return excess if more >= self.least_link and min(*excess, quick) >= more / 2 else []
 
     def _slow_place(
         self,
@@ -320,7 +334,7 @@ class PathJudge:
     ) -> PathOutlier:
         beside = [path for path in rest if path not in (*paths, paths[0][::-1])]
         others = [log for path in beside for log in rest[path]]
-        norm, more = median_low(self._usual(path) - effects[path] for path in beside), median_low(excess)
+        norm, more = median_low(self.usual[path] - effects[path] for path in beside), median_low(excess)
         scale, degrees = self._scale([(others, norm)])
         noise, chance = self._chances([(len(excess), len(excess))], min(excess), scale, degrees)
         norm += max(effects[path] for path in paths)

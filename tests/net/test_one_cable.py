@@ -8,10 +8,9 @@ import pytest
 
 from doctor.analysis.outliers.pairs import NEARLY_ALL, SLOW_END, SLOW_LINK
 from doctor.net.slow_paths import slow_paths
-from doctor.smoke.speed.link_speeds import compare_pairs
 from tests.net.test_slow_paths import measured_twice
 from tests.smoke.ranks import worker
-from tests.smoke.test_links import tournament
+from tests.smoke.test_links import outliers_among, tournament
 
 HOSTS = 8
 
@@ -32,7 +31,7 @@ def test_a_slow_link_is_one_to_both_or_to_none(ratio: float, *, named: bool) -> 
         expected = [("link", link)] if named else []
         by_net = {(path.kind, path.hosts) for path in slow_paths(speeds) if path.figure == "throughput"}
         assert sorted(by_net) == expected
-        assert [(outlier.kind, outlier.hosts) for outlier in compare_pairs(exchanges)] == expected
+        assert [(outlier.kind, outlier.hosts) for outlier in outliers_among(exchanges)] == expected
 
 
 @pytest.mark.parametrize(("ratio", "named"), [(1.08, False), (1.25, True), (2.0, True)])
@@ -45,7 +44,7 @@ def test_a_slow_host_is_one_to_both_or_to_none(ratio: float, *, named: bool) -> 
         expected = [("host", (host,))] if named else []
         by_net = {(path.kind, path.hosts) for path in slow_paths(speeds) if path.figure == "throughput"}
         assert sorted(by_net) == expected
-        assert [(outlier.kind, outlier.hosts) for outlier in compare_pairs(exchanges)] == expected
+        assert [(outlier.kind, outlier.hosts) for outlier in outliers_among(exchanges)] == expected
 
 
 def test_a_worker_measures_again_whatever_the_judge_would_call_slow() -> None:

@@ -6,16 +6,13 @@ With two ends there is one pair, and nothing to measure it against.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from statistics import fmean, median, pstdev
 
-import msgspec
-
-from doctor.analysis.outliers.pairs import MIN_NOISE, PathJudge, PathOutlier, PathTime
-
-Pair = tuple[int, int]
-"""Two ranks, the lower one first."""
+from doctor.analysis.outliers.pairs import MIN_NOISE, Path, PathJudge, PathOutlier, PathTime
+from doctor.facts.smoke import PairTimes
 
 MIN_SECONDS, MAX_SECONDS = 1e-9, 1e6
 """Seconds that an exchange can take; other values are none."""
@@ -23,29 +20,17 @@ DISTURBED = 0.001
 """The share of measurements of which a disturbance slows all exchanges."""
 
 
-class Exchange(msgspec.Struct, frozen=True):
-    """The times of one pair, both directions at once."""
-
-    pair: Pair
-    seconds: tuple[float, ...]
-    confirm: bool = False
-    """Measured again, with no other pair at work."""
-    control: bool = False
-    """Of a pair that is not suspected, measured by turns with those that are."""
-    attempt: int = 0
-    """Number of the confirmation that it belongs to: they are some time apart."""
-    turn: int = 0
-    """Of a control, which may be measured several times in one confirmation: how many the same end measured before."""
-
-
-def compare_pairs(exchanges: Iterable[Exchange]) -> tuple[PathOutlier, ...]:
+def compare_pairs(events: Iterable[PairTimes]) -> tuple[PathOutlier, ...]:
     """The slow ends (kind ``host``), then the slow links, among pairs that are alike by construction."""
-    measured: dict[tuple[Pair, int, bool, int], list[tuple[float, ...]]] = {}
-    for exchange in exchanges:
-        low, high = sorted(exchange.pair)
-        number = exchange.attempt + 1 if exchange.confirm or exchange.control else 0
-        key = ((low, high), number, exchange.control, exchange.turn)
-        measured.setdefault(key, []).append(exchange.seconds)
+    turns: Counter[tuple[int, int, int]] = Counter()
+    measured: dict[tuple[Path, int, bool, int], list[tuple[float, ...]]] = {}
+    for event in events:
+        pair = (min(event.rank, event.peer), max(event.rank, event.peer))
+        number = event.attempt + 1 if event.confirm or event.control else 0
+        # A control may be measured several times in one confirmation; its two ends count alike.
+        turn = turns[event.rank, event.peer, number]
+        turns[event.rank, event.peer, number] += event.control
+        measured.setdefault((pair, number, event.control, turn), []).append(event.seconds)
     logs_of = {key: logs for key, ends in measured.items() if (logs := usable_logs(ends))}
     times = [PathTime(key[0], lower_quartile(logs), min(logs), key[1], key[2]) for key, logs in logs_of.items()]
     first = [logs for key, logs in logs_of.items() if not key[1]]

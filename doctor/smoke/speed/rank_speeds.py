@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
@@ -12,7 +11,7 @@ from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokePace, SmokePairs, SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.speed.link_speeds import Exchange, compare_pairs
+from doctor.smoke.speed.link_speeds import compare_pairs
 
 ALIKE = 1.1
 """Slow in two respects, and by less than this apart: one cause."""
@@ -98,16 +97,7 @@ def compare_links(pairs: Mapping[str, SmokePairs]) -> tuple[tuple[PathOutlier, .
     ends = {end for event in events for end in (event.rank, event.peer)}
     if len(ends) < 3:
         raise Skip("a single pair cannot be compared; a third host would show which end is slow")
-    turns: Counter[tuple[int, int, int]] = Counter()
-    exchanges = []
-    for event in events:
-        if event.bytes != size:
-            continue
-        pair = (min(event.rank, event.peer), max(event.rank, event.peer))
-        turn = turns[event.rank, event.peer, event.attempt] if event.control else 0
-        turns[event.rank, event.peer, event.attempt] += event.control
-        exchanges.append(Exchange(pair, event.seconds, event.confirm, event.control, event.attempt, turn))
-    return compare_pairs(exchanges), size
+    return compare_pairs(event for event in events if event.bytes == size), size
 
 
 def describe_end(run: SmokeRun, rank: int) -> str:

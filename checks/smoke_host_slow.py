@@ -24,15 +24,14 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
 
     ## Source
     All hosts exchange messages pairwise, in rounds in which each has one partner; with more than 32 hosts, in as many
-    rounds as are needed to distinguish them. A host is named when its exchanges with at least three quarters of its
-    partners are slower than those of the others among themselves, by 15 %, with a chance below one in 1000 that a
-    healthy fleet shows such anywhere (an exponential tail of the noise, Bonferroni's correction; as in
-    `net-path-slow`). Slow exchanges are measured again up to three times within two seconds, with no other pair at
-    work, and have to be slower than other pairs each time, by half of the excess at least: a program that keeps a
-    host busy for a moment slows it down, and is no fault of the host. This verdict can be wrong where a program keeps
-    the host busy for longer. A host is named as well where two or more of its links are slow (`smoke-link-slow`) and it
-    is fast with few others. There is no table of what a network should do: hosts are compared with each other, so a
-    fleet that is slow as a whole is not detected, nor is it known which of only two hosts is slow.
+    rounds as are needed to distinguish them. A host is named when its exchanges with most of its partners are slower
+    than those of the others among themselves, by 15 %, with a chance below one in 1000 that a healthy fleet shows such
+    anywhere (an exponential tail of the noise, Bonferroni's correction; as in `net-path-slow`). Slow exchanges are
+    measured again up to three times within two seconds, with no other pair at work, and have to be slower than other
+    pairs each time, by half of the excess at least: a program that keeps a host busy for a moment slows it down, and is
+    no fault of the host. This verdict can be wrong where a program keeps the host busy for longer. There is no table of
+    what a network should do: hosts are compared with each other, so a fleet that is slow as a whole is not detected,
+    nor is it known which of only two hosts is slow.
     """
     outliers, size = compare_links(pairs)
     for slow_end in (outlier for outlier in outliers if outlier.kind == "host"):

@@ -27,8 +27,6 @@ FALSE_ALARM_RATE = 0.001
 """The chance at most that a fleet without any slow path is accused of one."""
 SLOW_END, SLOW_LINK = 1.15, 1.5
 """How many times as long as on other paths the same data takes at least: to or from a slow host, over a slow link."""
-NEARLY_ALL = 0.75
-"""The share of a slow host's paths that are slow."""
 MANY_PATHS = 6
 """So many paths of a host, measured at different times, confirm each other."""
 MIN_NOISE = 0.04
@@ -164,13 +162,10 @@ class PathJudge:
     def outliers(self) -> tuple[tuple[PathOutlier, ...], tuple[PathOutlier, ...]]:
         """The slow hosts, links and directions; and what looks slow, and is to be measured again."""
         hosts, doubtful = self._slow_hosts()
-        named = {host for outlier in hosts for host in outlier.hosts}
-        rest = self._without_effects(hosts)
-        places = list(self._slow_places(rest))
-        sure = [place for place in places if place.is_sure]
-        hosts_of_links, links = self._attributed(rest, sure)
+        effects = self._effects(hosts)
+        places = list(self._slow_places(effects))
         doubtful += [place for place in places if place.is_suspicious and not place.is_sure]
-        hosts += (outlier for outlier in hosts_of_links if outlier.hosts[0] not in named)
+        links = [place for place in places if place.is_sure and self._ends_are_fast(effects, place)]
         return (*sorted(hosts, key=_by_ratio), *sorted(links, key=_by_ratio)), tuple(sorted(doubtful, key=_by_ratio))
 
     # -- hosts
@@ -218,7 +213,7 @@ class PathJudge:
         more = usual - norm
         slow = sum(log > norm + more / 2 for log in logs)
         quick = median(self.quickest[path] for path in own) - median(self.quickest[path] for path in others)
-        if more < self.least_host or slow < NEARLY_ALL * len(logs) or quick < more / 2:
+        if more < self.least_host or quick < more / 2:
             return None
         confirmations, counts = self._confirmations(rest, own, norm, norm + more / 2)
         if min(confirmations, default=more) < more / 2:
@@ -274,7 +269,7 @@ class PathJudge:
         times = sorted(self.again.get(path, {}).items())
         return [[log - max(norm, usual_beside(number)) for log in logs] for number, logs in times]
 
-    def _without_effects(self, hosts: Sequence[PathOutlier]) -> dict[Path, float]:
+    def _effects(self, hosts: Sequence[PathOutlier]) -> dict[Path, float]:
         """What each path's measurements hold of the slow hosts it leads to or from, as logarithms."""
         effects = dict.fromkeys(self.first, 0.0)
         for outlier in hosts:
@@ -356,42 +351,14 @@ class PathJudge:
             noise < self.figures * SUSPICIOUS,
         )
 
-    def _attributed(
-        self, effects: Mapping[Path, float], places: Sequence[PathOutlier]
-    ) -> tuple[list[PathOutlier], list[PathOutlier]]:
-        """The hosts that several slow places share, and the places of which both ends are fast with most others."""
-        links, by_host = [], dict[tuple[int, Way], list[PathOutlier]]()
-        for place in places:
-            slow_ends = [end for end in self._ends_of(place) if self._is_slow_elsewhere(effects, *end, place)]
-            if not slow_ends:
-                links.append(place)
-            elif len(slow_ends) == 1:
-                by_host.setdefault(slow_ends[0], []).append(place)
-        hosts = [self._host_of_links(*end, shared) for end, shared in by_host.items() if len(shared) > 1]
-        named = {host for outlier in hosts for host in outlier.hosts}
-        return hosts, [link for link in links if not named & set(link.hosts)]
-
-    def _ends_of(self, place: PathOutlier) -> tuple[tuple[int, Way], ...]:
-        ways: tuple[Way, Way] = ("outbound", "inbound") if place.kind == "direction" else ("both", "both")
-        return (place.hosts[0], ways[0]), (place.hosts[1], ways[1])
-
-    def _is_slow_elsewhere(self, effects: Mapping[Path, float], end: int, way: Way, place: PathOutlier) -> bool:
-        """Whether most of the end's other paths are slow, too."""
+    def _ends_are_fast(self, effects: Mapping[Path, float], place: PathOutlier) -> bool:
+        """Whether both ends are fast with most others: else it is no fault of what lies between them."""
         between = place.between - max(effects[path] for path in place.paths)
-        others = [
-            median_low(logs) - effects[path]
-            for path, logs in self.first.items()
-            if _belongs(path, end, way) and path not in (*place.paths, place.paths[0][::-1])
-        ]
-        return 2 * sum(log > between for log in others) > len(others)
-
-    def _host_of_links(self, host: int, way: Way, places: Sequence[PathOutlier]) -> PathOutlier:
-        own = tuple(path for path in self.first if _belongs(path, host, way))
-        logs = [median_low(self.first[path]) for path in own]
-        norm, usual = places[0].peer_log, median_low(logs)
-        slow = sum(log > (norm + usual) / 2 for log in logs)
-        chance = max(place.chance for place in places)
-        return PathOutlier("host", (host,), way, usual, norm, chance, sum(p.measured for p in places), own, slow)
+        for end in place.hosts:
+            others = [path for path in self.paths_of[end] if not set(path) <= set(place.hosts)]
+            if others and median_low(self.usual[path] - effects[path] for path in others) > between:
+                return False
+        return True
 
     # -- chance
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from doctor.analysis.outliers.pairs import FALSE_ALARM_RATE
+from doctor.analysis.outliers import FALSE_ALARM_RATE
 from doctor.net.matrix import PathSpeed
 from doctor.net.run.conduct import MAX_SUSPECTS, REPETITIONS
 from doctor.net.run.repeats import path_beside

@@ -5,8 +5,8 @@ The paths are measured against each other: no table says what a network should d
 Noise model: a healthy measurement lies above the usual one of its peers by an excess whose tail is exponential, that is
 a power law of the time itself; measured noise is mostly lighter. Its scale is the median excess of the peers, and never
 less than `MIN_NOISE` or than what repeats of one path differ by. A scale that is estimated from few values is itself
-uncertain, which the chance takes into account (`_log_chance`). `FALSE_ALARM_RATE` is that of a fleet: of all hosts,
-paths, ways and figures together (Bonferroni).
+uncertain, which the chance takes into account (`_log_chance`). The false-alarm rate is that of a fleet: of all
+hosts, paths, ways and figures together (Bonferroni).
 
 Protocol: what looks slow is measured again, at other times, by turns with paths that do not (controls). A host or link
 is slow when every time shows at least half of the excess, when so do its quickest exchanges, and when the excesses of
@@ -23,8 +23,8 @@ from typing import Literal
 
 import msgspec
 
-FALSE_ALARM_RATE = 0.001
-"""The chance at most that a fleet without any slow path is accused of one."""
+from doctor.analysis.outliers import FALSE_ALARM_RATE
+
 SLOW_END, SLOW_LINK = 1.15, 1.5
 """How many times as long as on other paths the same data takes at least: to or from a slow host, over a slow link."""
 MANY_PATHS = 6
@@ -37,8 +37,8 @@ SUSPICIOUS = 0.2
 """Chance by noise alone, of one figure, below which a host or link is measured again."""
 HOST_SPREADS = 4.0
 """Times the usual difference between hosts by which a slow host differs."""
-MOST_SIGMAS = 37.0
-"""A chance that no number can hold."""
+MOST_SIGMAS, MOST_LOG = 37.0, 700.0
+"""A chance, and a ratio, that no number can hold."""
 
 Path = tuple[int, int]
 """Source and target; of paths without a direction the lower one first."""
@@ -85,7 +85,7 @@ class PathOutlier(msgspec.Struct, frozen=True):
     @property
     def ratio(self) -> float:
         """Times slower than the others."""
-        return math.exp(self.log - self.peer_log)
+        return math.exp(min(self.log - self.peer_log, MOST_LOG))
 
     @property
     def seconds(self) -> float:
@@ -200,22 +200,22 @@ class PathJudge:
         self, rest: Mapping[Path, list[float]], ordered: Sequence[float], host: int, way: Way
     ) -> PathOutlier | None:
         """``ordered``: the usual logarithms of all paths."""
-        own = tuple(path for path in self.paths_of[host] if path in rest and _belongs(path, host, way))
-        if not 1 < len(own) < len(rest):
+        host_paths = tuple(path for path in self.paths_of[host] if path in rest and _belongs(path, host, way))
+        if not 1 < len(host_paths) < len(rest):
             return None
-        logs = [log for path in own for log in rest[path]]
+        logs = [log for path in host_paths for log in rest[path]]
         usual = median_low(logs)
         # The middle of the others is not below this: of a large fleet few hosts need a closer look.
-        if usual - ordered[(len(rest) - len(own) - 1) // 2] < self.least_host:
+        if usual - ordered[(len(rest) - len(host_paths) - 1) // 2] < self.least_host:
             return None
         others = {path: values for path, values in rest.items() if not _belongs(path, host, way)}
         norm = median_low(self.usual[path] for path in others)
         more = usual - norm
         slow = sum(log > norm + more / 2 for log in logs)
-        quick = median(self.quickest[path] for path in own) - median(self.quickest[path] for path in others)
+        quick = median(self.quickest[path] for path in host_paths) - median(self.quickest[path] for path in others)
         if more < self.least_host or quick < more / 2:
             return None
-        confirmations, counts = self._confirmations(rest, own, norm, norm + more / 2)
+        confirmations, counts = self._confirmations(rest, host_paths, norm, norm + more / 2)
         if min(confirmations, default=more) < more / 2:
             return None
         scale, degrees = self._scale([(logs, usual), ([*chain.from_iterable(others.values())], norm)])
@@ -223,13 +223,15 @@ class PathJudge:
             return None
         noise, chance = self._chances([(len(logs), slow), *counts], more / 2, scale, degrees)
         measured = len(logs) + sum(number for number, _ in counts)
-        slow_paths = sum(median_low(rest[path]) > norm + more / 2 for path in own)
-        confirmed = bool(confirmations) or (self.apart and len(own) >= MANY_PATHS)
+        slow_paths = sum(median_low(rest[path]) > norm + more / 2 for path in host_paths)
+        confirmed = bool(confirmations) or (self.apart and len(host_paths) >= MANY_PATHS)
         suspicious = noise < self.figures * SUSPICIOUS
-        return PathOutlier("host", (host,), way, usual, norm, chance, measured, own, slow_paths, confirmed, suspicious)
+        return PathOutlier(
+            "host", (host,), way, usual, norm, chance, measured, host_paths, slow_paths, confirmed, suspicious
+        )
 
     def _confirmations(
-        self, rest: Mapping[Path, list[float]], own: Sequence[Path], norm: float, between: float
+        self, rest: Mapping[Path, list[float]], host_paths: Sequence[Path], norm: float, between: float
     ) -> tuple[list[float], list[tuple[int, int]]]:
         """By how much the middle path was slower than others each time; how many were measured, and how many slow.
 
@@ -239,10 +241,10 @@ class PathJudge:
 
         def usual_beside(number: int) -> float:
             controls = self.controls.get(number, {}).items()
-            beside = [log for path, logs in controls if path not in own for log in logs]
+            beside = [log for path, logs in controls if path not in host_paths for log in logs]
             return median(beside) if beside else norm
 
-        again = {path: excess for path in own if (excess := self._excess_again(path, norm, usual_beside))}
+        again = {path: excess for path in host_paths if (excess := self._excess_again(path, norm, usual_beside))}
         if not again:
             return [], []
         numbers = range(max(map(len, again.values())))
@@ -250,10 +252,10 @@ class PathJudge:
         counts = [
             (len(logs), sum(log > between - norm for log in logs))
             for paths in measured
-            if 2 * len(paths) >= len(own)  # fewer are no evidence of the host
+            if 2 * len(paths) >= len(host_paths)  # fewer are no evidence of the host
             for logs in [[*chain.from_iterable(paths)]]
         ]
-        for path in set(own) - set(again):
+        for path in set(host_paths) - set(again):
             as_control = [log for _, paths in sorted(self.controls.items()) for log in paths.get(path, ())]
             again[path] = [[min(as_control, default=median_low(rest[path])) - norm]]
         middle = [

@@ -399,8 +399,7 @@ class Conductor:
         return measured
 
     def _keep(self, source: int, reports: Iterable[SpeedReport], *, disturbed: bool) -> None:
-        kept = map(as_disturbed, reports) if disturbed else reports
-        self.results[self.plan.hosts[source]].speeds.extend(kept)
+        self.results[self.plan.hosts[source]].speeds += map(as_disturbed, reports) if disturbed else reports
 
     def _speeds(self) -> list[PathSpeed]:
         places = {host: place for place, host in enumerate(self.plan.hosts)}

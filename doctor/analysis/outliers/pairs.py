@@ -35,6 +35,8 @@ DISTURBED = 0.05
 """The share of single measurements that something disturbs, by whatever factor."""
 SUSPICIOUS = 0.2
 """Chance by noise alone, of one figure, below which a host or link is measured again."""
+SUSPICIOUS_RATIO = 2.0
+"""A link that is slower by so much is measured again in any case."""
 HOST_SPREADS = 4.0
 """Times the usual difference between hosts by which a slow host differs."""
 MOST_SIGMAS, MOST_LOG = 37.0, 700.0
@@ -80,7 +82,7 @@ class PathOutlier(msgspec.Struct, frozen=True):
     confirmed: bool = True
     """Whether measurements at two times at least show it."""
     is_suspicious: bool = False
-    """To be measured again: noise alone makes it unlikely, and it is not sure."""
+    """To be measured again unless it is sure: noise alone makes it unlikely, or it is far slower."""
 
     @property
     def ratio(self) -> float:
@@ -350,7 +352,7 @@ class PathJudge:
             paths,
             len(paths),
             confirmed,
-            noise < self.figures * SUSPICIOUS,
+            more >= math.log(SUSPICIOUS_RATIO) or noise < self.figures * SUSPICIOUS,
         )
 
     def _ends_are_fast(self, effects: Mapping[Path, float], place: PathOutlier) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -16,7 +16,7 @@ from doctor.net.run.device_rounds import try_devices
 from doctor.net.run.flow_trial import Target, flow_targets, flows_again, more_tries, undecided_flows
 from doctor.net.run.host_trial import HostTrial
 from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside, path_speed
-from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers
+from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers, SpeedReport
 from doctor.net.slow_paths import suspects
 from doctor.transport import Transport
 from doctor.transport.program import ProgramLost
@@ -382,17 +382,24 @@ class Conductor:
         beside = path_beside(path, self._speeds(), paths, turn)
         disturbed = False
         if beside is not None:
-            reports = self.results[self.plan.hosts[beside.source]].speeds
-            before = len(reports)
-            self._measure_pairs(number, [(beside.source, beside.target)], seconds)
-            disturbed = any(is_disturbed(beside, path_speed(beside.source, report)) for report in reports[before:])
-            del reports[before:]
-        reports = self.results[self.plan.hosts[path[0]]].speeds
+            reports = self._measure_alone(number, beside.source, beside.target, seconds)
+            disturbed = any(is_disturbed(beside, path_speed(beside.source, report)) for report in reports)
+            self._keep(beside.source, reports, disturbed=disturbed)
+        reports = self._measure_alone(number + 1, *path, seconds)
+        self._keep(path[0], reports, disturbed=disturbed)
+        return not disturbed or any(map(is_certain, reports))
+
+    def _measure_alone(self, number: int, source: int, target: int, seconds: float) -> list[SpeedReport]:
+        """The reports of one path, taken out of its source's."""
+        reports = self.results[self.plan.hosts[source]].speeds
         before = len(reports)
-        self._measure_pairs(number + 1, [path], seconds)
-        if disturbed:
-            reports[before:] = map(as_disturbed, reports[before:])
-        return not disturbed or any(map(is_certain, reports[before:]))
+        self._measure_pairs(number, [(source, target)], seconds)
+        measured = reports[before:]
+        del reports[before:]
+        return measured
+
+    def _keep(self, source: int, reports: Iterable[SpeedReport], *, disturbed: bool) -> None:
+        self.results[self.plan.hosts[source]].speeds += map(as_disturbed, reports) if disturbed else reports
 
     def _speeds(self) -> list[PathSpeed]:
         places = {host: place for place, host in enumerate(self.plan.hosts)}

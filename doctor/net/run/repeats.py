@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from doctor.analysis.outliers.pairs import Path
 from doctor.net.matrix import PathSpeed
 from doctor.net.run.sessions import SpeedReport
-from doctor.net.slow_paths import Path
 
 DISTURBED_RATIO = 1.5
 """Times slower than at first the path beside it is, from which on a measurement says nothing of speed."""

@@ -16,13 +16,15 @@ from typing import TypeVar
 
 import msgspec
 
+from doctor.analysis.outliers import FALSE_ALARM_RATE
+
 Key = TypeVar("Key")
 
 SLOW = 1.10
 """Times the peers' pace. One that is really 15 % slower is over it but for noise; healthy ones stay below."""
 MIN_CONFIDENCE = 0.9999
 """The least confidence of a verdict, over all ranks together."""
-CLEARLY_SLOW, CLEARLY_SLOW_CONFIDENCE = 1.17, 0.999
+CLEARLY_SLOW, CLEARLY_SLOW_CONFIDENCE = 1.17, 1 - FALSE_ALARM_RATE
 """From so many times the peers' pace on, in both respects, less confidence will do."""
 SPREAD = 4.0
 """Times the usual difference between ranks, where there are enough of them to estimate it."""

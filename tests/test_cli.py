@@ -251,6 +251,27 @@ class TestOutput:
         assert done.returncode == 10
         assert b"No space left on device" in done.stderr
 
+    @pytest.mark.parametrize(
+        "words",
+        ["--version", "--help", "check --help", "list", "explain listen-queue-short", "history", "probe --print"],
+    )
+    def test_no_command_whose_output_is_lost_ends_with_0(self, words: str) -> None:
+        with open("/dev/full", "wb") as full:
+            done = doctor(*words.split(), capture_output=False, stdout=full, stderr=-1)
+        assert (done.returncode, done.stderr) == (78, b"doctor: stdout: No space left on device\n")
+
+    def test_a_healthy_report_that_is_lost_is_no_success(self, site: Any) -> None:
+        with open("/dev/full", "wb") as full:
+            done = doctor("check", *site("echo yes"), capture_output=False, stdout=full, stderr=-1)
+        assert done.returncode == 78
+
+    @pytest.mark.parametrize(("profile", "code"), [("job", 78), ("prolog", 0)])
+    def test_a_preflight_whose_line_is_lost(self, profile: str, code: int) -> None:
+        words = ("preflight", "--scope", "local", "--select", "python3-missing", "--profile", profile)
+        with open("/dev/full", "wb") as full:
+            done = doctor(*words, capture_output=False, stdout=full, stderr=-1)
+        assert done.returncode == code
+
     @pytest.mark.parametrize("encoding", ["ascii", "gbk", "latin-1", "utf-8"])
     def test_any_encoding_of_stdout_will_do(self, site: Any, encoding: str) -> None:
         words = site("printf '\\342\\234\\223 \\346\\227\\245 \\033[31mred\\033[0m [bold]x[/bold]'")

@@ -56,8 +56,9 @@ def _unloaded() -> None:
 def _version(requested: bool) -> None:
     if requested:
         from doctor import __version__
+        from doctor.session.console import write
 
-        typer.echo(f"cluster-doctor {__version__}")
+        write(f"cluster-doctor {__version__}")
         raise typer.Exit
 
 

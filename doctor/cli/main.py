@@ -108,17 +108,24 @@ def _parse_and_run(arguments: list[str]) -> None:
 
 
 def run_guarded(run: Callable[[], None]) -> None:
-    """Turns every exception into a documented exit code, without a traceback."""
+    """Turns every exception into a documented exit code, without a traceback; none is 0 where the output was lost."""
     from doctor.engine.errors import CommandError
-    from doctor.session.console import report_own_bug
+    from doctor.session.console import exit_code_of_output, note_full_output, report_own_bug
 
+    code: int | str | None = 0
     try:
         run()
     except CommandError as error:
         print(f"doctor: {localized_filled(str(error))}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        code = error.exit_code
+    except SystemExit as stop:
+        code = stop.code
     except Exception as error:  # noqa: BLE001 - the rim: our own bug becomes one line, a file, and exit code 70
-        sys.exit(report_own_bug(error))
+        if not note_full_output(error):
+            code = report_own_bug(error)
+    code = exit_code_of_output(code or 0) if isinstance(code or 0, int) else code
+    if code:
+        sys.exit(code)
 
 
 if __name__ == "__main__":

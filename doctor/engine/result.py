@@ -165,6 +165,9 @@ class Reason(msgspec.Struct, frozen=True, order=True):
     root_cause: str = ""
 
 
+NO_HOST = "no host was checked"
+"""Why a check of hosts is skipped where there are none; and the source of a run that is about the job's files alone."""
+
 BUDGET_ENDED = Reason("it was not evaluated: the time budget ended")
 """Of the checks that an evaluation did not come to."""
 
@@ -243,3 +246,9 @@ class Report(msgspec.Struct, frozen=True):
     """Since when findings are there, by check and host, where earlier runs tell."""
     losses: tuple[LossCurve, ...] = ()
     """Of each rank of a watched program, where any was read."""
+
+    @property
+    def lacks_hosts(self) -> bool:
+        """Hosts were to be judged, and there was none: whatever else was judged, nothing is known of a host."""
+        meant = any(outcome.skipped.get("") == NO_HOST for outcome in self.outcomes)
+        return meant and not self.hosts and not self.source.startswith(NO_HOST)

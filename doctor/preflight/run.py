@@ -30,6 +30,7 @@ from doctor.preflight.gathered import Gathered, GatherProgress
 from doctor.preflight.keep_run import RunKeeper
 from doctor.preflight.options import PreflightOptions
 from doctor.preflight.report import PreflightReporter, print_advice, print_stderr, write_node_files
+from doctor.session.console import forgive_unwritten
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -71,6 +72,8 @@ class PreflightRun:
             self.progress.heartbeat.close()
             deadline.cancel()
         self._wait_for_connections()
+        if not self.options.exit_code_policy.code(Exit.NOTHING):
+            forgive_unwritten()
         return self.reporter.exit_code
 
     def finish_at_deadline(self) -> int:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from doctor.engine.exit_code import Exit, Verdict, exit_code, verdict
-from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
+from doctor.engine.result import NO_HOST, Finding, Outcome, Reason, Report, Waived
 from doctor.preflight.bad_hosts import FailureRules, bad_hosts
 from doctor.report.formats.oneline import line
 from doctor.report.layout.host_health import classify_hosts
@@ -37,6 +37,10 @@ blind = made.report(one(OTHER, **BLIND))
 nothing = made.nothing()
 no_check = made.report()
 intent = made.report(one("rank-table-hole", evaluated_hosts=()), hosts=())
+unjudged = one(OTHER, evaluated_hosts=(), complete=False, skipped={"": NO_HOST})
+no_host = made.report(one("rank-table-hole", evaluated_hosts=()), unjudged, hosts=())
+table_alone = msgspec.structs.replace(no_host, source=f"{NO_HOST}; rank table: x.json")
+no_host_and_error = made.report(one(ERROR_CHECK, Finding("it is wrong"), evaluated_hosts=()), unjudged, hosts=())
 
 
 @pytest.mark.parametrize(
@@ -45,6 +49,10 @@ intent = made.report(one("rank-table-hole", evaluated_hosts=()), hosts=())
         (healthy, {}, 0),
         (healthy, {"strict": True, "fail_on": "warning"}, 0),
         (intent, {}, 0),
+        (no_host, {}, 78),
+        (no_host, {"on_unknown": "ok"}, 78),
+        (no_host_and_error, {}, 10),
+        (table_alone, {}, 0),
         (waived, {}, 0),
         (waived, {"strict": True, "fail_on": "warning"}, 0),
         (waived_and_gap, {}, 12),

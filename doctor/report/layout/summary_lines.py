@@ -9,7 +9,7 @@ import msgspec
 
 from doctor.engine.exit_code import Verdict, verdict
 from doctor.engine.language import localized, localized_filled, phrase
-from doctor.engine.result import CONTAINER, Report
+from doctor.engine.result import CONTAINER, NO_HOST, Report
 from doctor.report.layout.coverage import coverage
 from doctor.report.layout.fold import CheckFailure, FoldedReport
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
@@ -117,6 +117,8 @@ def _is_cut(report: Report) -> bool:
 
 def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     counts = folded.counts
+    if word is Verdict.NOTHING and report.lacks_hosts:
+        return localized(NO_HOST)
     if word is Verdict.NOTHING:
         return (
             phrase("none of {checks} applies", checks=count_noun(counts.skipped, "check"))

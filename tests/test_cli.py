@@ -345,7 +345,8 @@ def test_a_signal_after_the_line_of_a_preflight_reaches_no_other_thread() -> Non
     program = """
 import os, signal, threading, time
 from doctor.engine import interrupts
-interrupts.install(["preflight"])
+from doctor.preflight import early_end
+early_end.install(["preflight"])
 threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 interrupts.hold(["preflight"])
 for number in interrupts.STOP_SIGNALS:  # as the interpreter does at its end
@@ -362,9 +363,9 @@ os._exit(7)
 def test_a_signal_while_a_preflight_prepares_itself_leaves_its_line(moment: str) -> None:
     program = f"""
 import os, signal, sys
-from doctor.engine import interrupts
+from doctor.preflight import early_end
 sys.argv[1:] = ["preflight", "--scope", "local"]
-interrupts.install(sys.argv[1:])
+early_end.install(sys.argv[1:])
 from doctor.preflight import run
 made = run.{moment}
 def strike(*arguments):
@@ -378,7 +379,7 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60, capture_output=True, text=True)
     assert done.returncode == 130
-    assert re.fullmatch(r"doctor preflight: UNKNOWN nodes=0/0 why=interrupted exit=130 t=\S+s\n", done.stdout)
+    assert re.fullmatch(r"doctor preflight: UNKNOWN nodes=0/1 why=interrupted exit=130 t=\S+s\n", done.stdout)
 
 
 def test_a_signal_ends_it_even_where_something_hangs() -> None:

@@ -60,7 +60,12 @@ def run_fast_path(argv: list[str]) -> bool:
 
 def main() -> None:
     """The `doctor` command. Signals are handled before anything else is loaded."""
-    interrupts.install(sys.argv[1:])
+    if sys.argv[1:2] == ["preflight"]:
+        from doctor.preflight import early_end
+
+        early_end.install(sys.argv[1:])
+    else:
+        interrupts.raise_on_stop()
     import gc
 
     # What a start makes stays: a search for garbage goes through all of it, and finds nothing.
@@ -123,7 +128,8 @@ def run_guarded(run: Callable[[], None]) -> None:
     except Exception as error:  # noqa: BLE001 - the rim: our own bug becomes one line, a file, and exit code 70
         if not note_full_output(error):
             code = report_own_bug(error)
-    code = exit_code_of_output(code or 0) if isinstance(code or 0, int) else code
+    if code is None or isinstance(code, int):
+        code = exit_code_of_output(code or 0)
     if code:
         sys.exit(code)
 

@@ -48,8 +48,9 @@ def verdict(report: Report, code: int | None = None) -> Verdict:
     An error outweighs what is unknown (it is certain), and what is unknown outweighs a warning (it may be an error).
     What is unknown of a check that never finds more than a warning counts as a warning: it may be one, and no more.
     What is unknown only because of a root cause that was found counts like all the rest. What is waived is neither
-    error nor warning; what is unknown cannot be waived. Where hosts were to be judged and there was none, an error of
-    the job's settings alone is a verdict.
+    error nor warning; what is unknown cannot be waived. What is unknown of such checks only because this user may not
+    look is no warning, unless the exit code says so: on many systems that is every user's machine. Where hosts were to
+    be judged and there was none, an error of the job's settings alone is a verdict.
     """
     outcomes = report.outcomes
     failed = {outcome.found_severity for outcome in outcomes if outcome.status is Status.FAILED}
@@ -65,7 +66,9 @@ def verdict(report: Report, code: int | None = None) -> Verdict:
         return Verdict.UNKNOWN
     if not any(outcome.complete for outcome in outcomes) and any(outcome.unknown for outcome in outcomes):
         return Verdict.UNKNOWN
-    if failed or any(outcome.unknown for outcome in outcomes):
+    if failed or code == Exit.WARNINGS:
+        return Verdict.WARNINGS
+    if any(outcome.unknown for outcome in outcomes) and not report.checks_for_root:
         return Verdict.WARNINGS
     return Verdict.HEALTHY if any(outcome.complete for outcome in outcomes) else Verdict.NOTHING
 
@@ -90,7 +93,7 @@ def exit_code(
     unknown = any(outcome.unknown for outcome in report.outcomes)
     if warned and fail_on == "warning":
         return Exit.FAILED
-    if word is Verdict.WARNINGS and unknown and fail_on == "warning" and on_unknown == "fail":
+    if word in (Verdict.WARNINGS, Verdict.HEALTHY) and unknown and fail_on == "warning" and on_unknown == "fail":
         return Exit.UNKNOWN
     if word is Verdict.NOTHING:
         forgiven = on_unknown == "ok" and not report.hosts and report.outcomes and not report.lacks_hosts

@@ -141,7 +141,7 @@ def listed_hosts(hosts: str | None, hostfile: str | None, environ: Mapping[str, 
 
             with open(path, encoding="utf-8") as file:
                 return tuple(line.host for line in parse_hostfile(file.read(1 << 20), path))
-        return tuple(dict.fromkeys(expand_nodeset(text, "the list"))) if text else ()
+        return tuple(dict.fromkeys(expand_nodeset(text, ""))) if text else ()
     except (InventoryError, OSError, ValueError):
         return ()
 

@@ -134,7 +134,7 @@ class LogSource:
 
         progress = ProgressLine(1, sys.stderr, hosts=False)
         try:
-            return diagnose_found(self.selection.paths, self.signatures, progress.read)
+            return diagnose_found(self.selection.paths, self.signatures, progress.read, self.visit.budget)
         finally:
             progress.close()
 

@@ -60,6 +60,7 @@ def command(
     if not paths and not launch_line:
         raise UsageError("nothing to check; expected files, or a launch line after --")
     from doctor.engine.job_input import LaunchOptions
+    from doctor.engine.result import NO_HOST
     from doctor.environment.inventory import Inventory
     from doctor.session.examine import ExamineOptions, examine
     from doctor.session.training_files import read_training
@@ -67,7 +68,7 @@ def command(
     counts = {name: number for name, number in (("nodes", nodes), ("ranks_per_node", ranks_per_host)) if number}
     leave_out = _leave_out if output.on_unknown == "ok" else None
     training = read_training(paths, launch_line, os.environ, counts, leave_out)
-    inventory = Inventory((), "no host was checked")
+    inventory = Inventory((), NO_HOST)
     events = start_events(output, (), selected, inventory.source)
     options = ExamineOptions(launch=LaunchOptions(product=product), training=training)
     raise typer.Exit(save_and_report(examine(inventory, selected, options, {}), catalog, output, events))

@@ -9,7 +9,7 @@ from typing import Any
 from doctor.engine.check import Check, Need, Skip
 from doctor.engine.fact import OWN_ROUND, Absent, Fact, Output, PerHost, ProbeAnswer, Unreadable, not_reached
 from doctor.engine.record import HostRecord
-from doctor.engine.result import Finding, Outcome, Reason
+from doctor.engine.result import NO_HOST, Finding, Outcome, Reason
 from doctor.engine.sanitize import strip_control_chars
 
 MAX_REASON = 1000
@@ -199,7 +199,7 @@ def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, in
         if host_arguments is not None:
             outcome.call(host, {**arguments, **host_arguments})
     if not hosts:
-        outcome.skipped[""] = "no host was checked"
+        outcome.skipped[""] = NO_HOST
     return outcome.build()
 
 
@@ -219,7 +219,7 @@ def _fleet_arguments(
                 outcome.mark_unavailable(host, fact)
         if not values and not need.optional:
             if not hosts:
-                outcome.skipped[""] = "no host was checked"
+                outcome.skipped[""] = NO_HOST
             return False
         complete = len(hosts) == len(fact_cache.records)
         fleet = fact_cache.fleet(need.type) if complete else PerHost(values)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
 
 from doctor.engine.secrets import hide_secrets, hide_tokens
 
+NOT_WRITTEN_EXIT_CODE = 78
+_unwritten: list[str] = []
+"""Why text for stdout was lost, if any was."""
 _ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~]?)"
 _CONTROL = r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 _COLOUR = r"\x1b\[[\d;]*m"
@@ -31,7 +35,10 @@ def harmless(text: str) -> str:
 
 
 def write_stdout(text: str) -> None:
-    """stdout, in whatever encoding it has. A reader that has gone changes no exit code."""
+    """stdout, in whatever encoding it has.
+
+    A reader that has gone changes no exit code. Text that could not be written makes `exit_code_of_output` no success.
+    """
     from doctor.engine.output_encoding import encoded
 
     data = harmless(text if text.endswith("\n") else text + "\n")
@@ -43,11 +50,35 @@ def write_stdout(text: str) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except OSError as error:
-        print_stderr(f"doctor: stdout: {error.strerror}")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _note_unwritten(error)
     except (AttributeError, ValueError):  # a stdout without bytes (tests), or none at all
         if sys.stdout is not None and not sys.stdout.closed:
             sys.stdout.write(data)
+
+
+def _note_unwritten(error: OSError) -> None:
+    """Tells on stderr, in one line, that stdout cannot be written; what follows is dropped."""
+    print_stderr(f"doctor: stdout: {error.strerror}")
+    _unwritten.append(str(error.strerror))
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def note_full_output(error: Exception) -> bool:
+    """Whether the error is that of a full stdout, on which the parser of the command line prints help by itself."""
+    full = isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if full:
+        _note_unwritten(error)  # type: ignore[arg-type]
+    return full
+
+
+def exit_code_of_output(code: int) -> int:
+    """The exit code of a command that would end with ``code``: none whose output was lost ends with 0."""
+    return NOT_WRITTEN_EXIT_CODE if _unwritten and not code else code
+
+
+def forgive_unwritten() -> None:
+    """The exit code is the whole output: what stdout lost changes none from now on."""
+    _unwritten.clear()
 
 
 def print_stderr(text: str, end: str = "\n") -> None:

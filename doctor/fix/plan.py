@@ -177,7 +177,7 @@ class FixPlan(msgspec.Struct, frozen=True):
 
     @property
     def code(self) -> int:
-        """0 when all that was found is planned; 10 when something is not; 12 when only something unknown is left."""
+        """0: all that was found is planned; 10: something is not; 12: only unknowns are left; 78: there is no host."""
         planned = {(plan.host, check) for plan in self.plans_to_apply for check in treated_checks(plan)}
         required = {(plan.host, treated_finding.check) for plan in self.host_plans for treated_finding in plan.treated}
         required |= {
@@ -187,7 +187,9 @@ class FixPlan(msgspec.Struct, frozen=True):
         }
         if required - planned:
             return 10
-        return 12 if any(untreated.kind == "unknown" for untreated in self.untreated) else 0
+        if any(untreated.kind == "unknown" for untreated in self.untreated):
+            return 12
+        return 0 if self.hosts else 78
 
 
 def treated_checks(plan: HostPlan, completed: Collection[str] | None = None) -> set[str]:

@@ -95,6 +95,12 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         return host_environ.get("MASTER_ADDR") or host_environ.get("MS_SCHED_HOST") or self.master_addr
 
     @property
+    def stated_ranks(self) -> dict[str, int]:
+        """The number of the job's ranks as each variable in force states it, by variable."""
+        sizes = {name: _parse_number(self.env.get(name, ""), 1, 9_999_999) for name in WORLD_SIZE_VARIABLES}
+        return {name: number for name, number in sizes.items() if number}
+
+    @property
     def is_of_job_script(self) -> bool:
         """The settings are those of a job script, which may be submitted from another host than it runs on."""
         return self.read_from.startswith("the job script")

@@ -12,6 +12,7 @@ from doctor.config.atomic_write import write_atomic
 from doctor.engine.interrupts import remove_old
 from doctor.engine.language import localized_filled, phrase
 from doctor.engine.streams import print_stderr
+from doctor.preflight.early_end import claim_line
 from doctor.session.output_files import STDOUT, EventStreams, requested_targets, write_output
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class PreflightReporter:
         from doctor.engine.streams import write_stdout
 
         with self._print_lock:
-            if self.line:
+            if self.line or not claim_line():
                 return
             self.line, self.exit_code = line, exit_code
             if STDOUT in (self.options.write_nodes, self.options.write_bad, self.options.report, self.options.save):

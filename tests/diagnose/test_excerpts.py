@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import os
 import pickle
@@ -172,9 +173,11 @@ def test_lines_of_one_kind_and_all_lines_are_bounded_and_that_is_said(tmp_path: 
 
 
 def test_the_time_limit_ends_a_file_without_end_and_names_what_was_not_read(tmp_path: Path) -> None:
-    with open(tmp_path / "huge.log", "wb") as file:
-        file.truncate(1 << 42)
-    os.utime(tmp_path / "huge.log", (time.time() + 99, time.time() + 99))
+    member = gzip.compress(b"step\n" * (1 << 23), 1)
+    with open(tmp_path / "huge.log.gz", "wb") as file:
+        for _ in range(1000):
+            file.write(member)
+    os.utime(tmp_path / "huge.log.gz", (time.time() + 99, time.time() + 99))
     (tmp_path / "older.log").write_text("[rank0]: ValueError: x\n")
     answer = ask(tmp_path, timeout=4.0)
     reasons = {item.reason: item.count for item in answer.omitted}

@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given, settings
 
 from doctor.engine.exit_code import Exit, Verdict, exit_code, verdict
-from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
+from doctor.engine.result import NO_HOST, Finding, Outcome, Reason, Report, Waived
 from doctor.preflight.bad_hosts import FailureRules, bad_hosts
 from doctor.report.formats.oneline import line
+from doctor.report.layout.fold import fold
 from doctor.report.layout.host_health import classify_hosts
+from doctor.report.layout.summary_lines import summary_lines
 from tests.examples import examples
 from tests.report import reports as made
 from tests.report.strategies import reports
@@ -31,12 +33,22 @@ waived_and_gap = made.report(one(ERROR_CHECK, waived=put_up, unknown={"node003":
 gap = made.report(one(OTHER, unknown={"node003": Reason("no answer")}))
 torn = made.report(one(WARNING_CHECK, FOUND, unknown={"node003": Reason("no answer")}), one(OTHER))
 small_gap = made.report(one(ERROR_CHECK), one(WARNING_CHECK, unknown={"node003": Reason("only root may read it")}))
+for_root = Reason("only root may read the kernel log (kernel.dmesg_restrict): use --sudo")
+no_root = made.report(one(ERROR_CHECK), one(WARNING_CHECK, unknown=dict.fromkeys(made.HOSTS, for_root)))
+no_root_and_gap = made.report(
+    one(ERROR_CHECK), one(WARNING_CHECK, unknown={"node003": Reason("no answer"), "node004": for_root})
+)
+no_root_for_errors = made.report(one(WARNING_CHECK), one(OTHER, unknown={"node003": for_root}))
 error_and_gap = made.report(one(ERROR_CHECK, FOUND), one(OTHER, unknown={"node003": Reason("no answer")}))
 crash = made.report(one(OTHER, crashed={"node003": "Traceback"}))
 blind = made.report(one(OTHER, **BLIND))
 nothing = made.nothing()
 no_check = made.report()
 intent = made.report(one("rank-table-hole", evaluated_hosts=()), hosts=())
+unjudged = one(OTHER, evaluated_hosts=(), complete=False, skipped={"": NO_HOST})
+no_host = made.report(one("rank-table-hole", evaluated_hosts=()), unjudged, hosts=())
+table_alone = msgspec.structs.replace(no_host, source=f"{NO_HOST}; rank table: x.json")
+no_host_and_error = made.report(one(ERROR_CHECK, Finding("it is wrong"), evaluated_hosts=()), unjudged, hosts=())
 
 
 @pytest.mark.parametrize(
@@ -45,6 +57,10 @@ intent = made.report(one("rank-table-hole", evaluated_hosts=()), hosts=())
         (healthy, {}, 0),
         (healthy, {"strict": True, "fail_on": "warning"}, 0),
         (intent, {}, 0),
+        (no_host, {}, 78),
+        (no_host, {"on_unknown": "ok"}, 78),
+        (no_host_and_error, {}, 10),
+        (table_alone, {}, 0),
         (waived, {}, 0),
         (waived, {"strict": True, "fail_on": "warning"}, 0),
         (waived_and_gap, {}, 12),
@@ -67,6 +83,12 @@ intent = made.report(one("rank-table-hole", evaluated_hosts=()), hosts=())
         (small_gap, {"strict": True, "on_unknown": "ok"}, 0),
         (small_gap, {"fail_on": "warning"}, 12),
         (small_gap, {"fail_on": "warning", "on_unknown": "ok"}, 0),
+        (no_root, {}, 0),
+        (no_root, {"strict": True}, 11),
+        (no_root, {"strict": True, "on_unknown": "ok"}, 0),
+        (no_root, {"fail_on": "warning"}, 12),
+        (no_root, {"fail_on": "warning", "on_unknown": "warn"}, 0),
+        (no_root_for_errors, {}, 12),
         (torn, {"fail_on": "warning"}, 10),
         (torn, {"on_unknown": "ok", "strict": True}, 11),
         (crash, {}, 12),
@@ -92,6 +114,9 @@ def test_exit_codes(report: Report, options: dict[str, object], code: int) -> No
         (warning, Verdict.WARNINGS),
         (torn, Verdict.WARNINGS),
         (small_gap, Verdict.WARNINGS),
+        (no_root, Verdict.HEALTHY),
+        (no_root_and_gap, Verdict.WARNINGS),
+        (no_root_for_errors, Verdict.UNKNOWN),
         (gap, Verdict.UNKNOWN),
         (crash, Verdict.UNKNOWN),
         (nothing, Verdict.NOTHING),
@@ -99,6 +124,12 @@ def test_exit_codes(report: Report, options: dict[str, object], code: int) -> No
 )
 def test_words(report: Report, word: Verdict) -> None:
     assert verdict(report) is word
+
+
+def test_a_user_who_may_not_look_everywhere_is_told_so() -> None:
+    text = summary_lines(no_root, fold(no_root)).verdict
+    assert text == "HEALTHY: as far as this user may look; 1 check needs --sudo"
+    assert verdict(no_root, 11) is Verdict.WARNINGS and verdict(no_root, 12) is Verdict.UNKNOWN
 
 
 def test_a_warning_that_fails_the_run_is_called_failed() -> None:

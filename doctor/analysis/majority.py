@@ -84,8 +84,12 @@ def differing(values: Mapping[str, Any], template: str, **more: Any) -> Iterator
         return
     if parts.tie:
         hosts_by_value = {str(value): groups[value] for value in ranked}
-        text = "the hosts differ, and no value has a majority: {groups}; expected one"
-        yield Finding(text, hosts=list(values), groups=hosts_by_value, **more)
+        yield Finding(
+            "the hosts differ, and no value has a majority: {groups}; expected one",
+            hosts=list(values),
+            groups=hosts_by_value,
+            **more,
+        )
         return
     counts = {"expected": parts.common, "count": len(parts.agreeing), "total": len(values)}
     for observed in ranked[1:]:

@@ -26,14 +26,14 @@ def hosts_file_lines(
     names of the one host whose own file it is, which may say what it calls itself.
     """
     lines = []
-    known = _known_names(names)
+    listed = _known_names(names)
     for name in sorted(set(requested_names)):
-        owner = known.host_by_names[id(own)] if own and own.own == name else known.owner(name)
+        owner = listed.host_by_names[id(own)] if own and own.own == name else listed.owner(name)
         if not owner or owner not in addresses or not name.isprintable() or any(map(str.isspace, name)):
             continue
         own_addresses = set(_usable(addresses[owner].addresses))
         reached = visits[owner].address if owner in visits else ""
-        resolved = known.resolved_elsewhere(name, owner)
+        resolved = listed.resolved_elsewhere(name, owner)
         agreed = own_addresses & resolved or own_addresses & {reached}
         if reached in agreed:
             agreed = {reached}
@@ -92,13 +92,13 @@ def agreed_addresses(
     reached it has none: its list is not true, or it is behind a translation of addresses.
     """
     agreed: set[str] = set()
-    known = _known_names(names)
-    seen = addresses_seen_elsewhere(hardware or {})
+    listed = _known_names(names)
+    confirmed = addresses_seen_elsewhere(hardware or {})
     for host, host_addresses in addresses.items():
         own_addresses = set(_usable(host_addresses.addresses))
         reached = visits[host].address if host in visits else ""
         if not reached or reached in own_addresses or plain_address(reached).is_loopback:
-            agreed |= own_addresses & ({reached} | known.resolved_elsewhere(host, host) | seen.get(host, set()))
+            agreed |= own_addresses & ({reached} | listed.resolved_elsewhere(host, host) | confirmed.get(host, set()))
     return agreed
 
 

@@ -77,7 +77,7 @@ def find_hardware_addresses(arguments: dict) -> dict:  # type: ignore[type-arg] 
             break
         time.sleep(0.05)
     return {
-        "own": sorted({hardware for _, _, hardware in dump(18, 16, 1)}),
+        "links": sorted({hardware for _, _, hardware in dump(18, 16, 1)}),
         "neighbours": {address: neighbours[address] for address in task["targets"] if address in neighbours},
     }
 
@@ -90,13 +90,13 @@ class HardwareAddresses(Fact, frozen=True):
 
     Raw output, as JSON::
 
-        {"own": ["02:fc:00:00:00:01"], "neighbours": {"10.0.0.2": "02:fc:00:00:00:02"}}
+        {"links": ["02:fc:00:00:00:01"], "neighbours": {"10.0.0.2": "02:fc:00:00:00:02"}}
     """
 
     probe = ask(find_hardware_addresses, job=True, timeout=15)
     needs = (Interfaces,)
 
-    own: tuple[str, ...]
+    links: tuple[str, ...]
     neighbours: dict[str, str]
     """By address of another host."""
 
@@ -119,13 +119,13 @@ class HardwareAddresses(Fact, frozen=True):
             value = msgspec.convert(answer.json(), cls)
         except msgspec.ValidationError as error:
             raise Unreadable(f"no hardware addresses: {error}") from None
-        for hardware in (*value.own, *value.neighbours.values()):
+        for hardware in (*value.links, *value.neighbours.values()):
             if not _HARDWARE.fullmatch(hardware):
                 raise Unreadable(f"{hardware[:40]!r} is no hardware address")
         for address in value.neighbours:
             plain_address(address)
-        if len(value.own) > MAX_LINKS or len(value.neighbours) > MAX_NEIGHBOURS:
-            raise Unreadable(f"it has {len(value.own)} hardware addresses and {len(value.neighbours)} neighbours")
+        if len(value.links) > MAX_LINKS or len(value.neighbours) > MAX_NEIGHBOURS:
+            raise Unreadable(f"it has {len(value.links)} hardware addresses and {len(value.neighbours)} neighbours")
         return value
 
 
@@ -133,12 +133,12 @@ def addresses_seen_elsewhere(hardware: Mapping[str, HardwareAddresses]) -> dict[
     """By host: the addresses at which another host finds one of its hardware addresses, that no third one claims."""
     owners: dict[str, set[str]] = {}
     for host, fact in hardware.items():
-        for own in fact.own:
-            owners.setdefault(own, set()).add(host)
-    seen: dict[str, set[str]] = {}
+        for hardware in fact.links:
+            owners.setdefault(hardware, set()).add(host)
+    confirmed: dict[str, set[str]] = {}
     for witness, fact in hardware.items():
-        for address, found in fact.neighbours.items():
-            holders = owners.get(found, set())
+        for address, hardware in fact.neighbours.items():
+            holders = owners.get(hardware, set())
             if len(holders) == 1 and witness not in holders:
-                seen.setdefault(next(iter(holders)), set()).add(address)
-    return seen
+                confirmed.setdefault(next(iter(holders)), set()).add(address)
+    return confirmed

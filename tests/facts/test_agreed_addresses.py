@@ -105,7 +105,7 @@ CARDS = {host: f"02:00:00:00:00:0{at}" for at, host in enumerate(HOSTS, 1)}
 
 def neighbours(**learned: dict[str, str]) -> dict[str, HardwareAddresses]:
     """What the kernel of each host has learned: hardware addresses by address."""
-    return {host: HardwareAddresses(own=(CARDS[host],), neighbours=learned.get(host, {})) for host in HOSTS}
+    return {host: HardwareAddresses(links=(CARDS[host],), neighbours=learned.get(host, {})) for host in HOSTS}
 
 
 def test_in_a_second_network_another_host_must_have_found_the_address_at_the_hosts_card() -> None:

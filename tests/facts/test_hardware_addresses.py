@@ -27,8 +27,8 @@ CARD, OTHER = "02:fc:00:00:00:01", "02:fc:00:00:00:02"
 
 
 def test_the_answer_is_read() -> None:
-    fact = answered(HardwareAddresses, {"own": [CARD], "neighbours": {"10.0.0.2": OTHER}})
-    assert fact == HardwareAddresses(own=(CARD,), neighbours={"10.0.0.2": OTHER})
+    fact = answered(HardwareAddresses, {"links": [CARD], "neighbours": {"10.0.0.2": OTHER}})
+    assert fact == HardwareAddresses(links=(CARD,), neighbours={"10.0.0.2": OTHER})
 
 
 @given(JSON)
@@ -66,7 +66,7 @@ def test_a_host_is_sent_nowhere_but_into_its_own_networks() -> None:
 
 
 def test_the_witness_is_another_host_and_the_card_has_one_owner() -> None:
-    learned = HardwareAddresses(own=(CARD,), neighbours={"10.0.0.2": OTHER})
+    learned = HardwareAddresses(links=(CARD,), neighbours={"10.0.0.2": OTHER})
     owner, nobody = HardwareAddresses((OTHER,), {"10.0.0.9": OTHER}), HardwareAddresses((), {})
     assert addresses_seen_elsewhere({"a": learned, "b": owner}) == {"b": {"10.0.0.2"}}
     assert addresses_seen_elsewhere({"a": learned, "b": nobody}) == {}
@@ -86,4 +86,4 @@ def test_two_network_namespaces_find_each_other() -> None:
         ["unshare", "-n", "sh", str(script), sys.executable, "-c", code], capture_output=True, timeout=60, check=True
     )
     fact = msgspec.json.decode(done.stdout, type=HardwareAddresses)
-    assert fact == HardwareAddresses(own=(CARD,), neighbours={"10.7.7.2": OTHER, "fd07::2": OTHER})
+    assert fact == HardwareAddresses(links=(CARD,), neighbours={"10.7.7.2": OTHER, "fd07::2": OTHER})

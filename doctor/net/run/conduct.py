@@ -430,11 +430,9 @@ class Conductor:
     def _open_port(self, source: int, target: int) -> tuple[str, int] | None:
         """An address and port of the target that the source has reached."""
         attempts = self.results[self.plan.hosts[source]].attempts
-        for place in reversed(range(len(self.plan.ports))):
-            attempt = attempts.get((target, place))
-            if attempt is not None and attempt.outcome == "open":
-                return attempt.address, attempt.port
-        return None
+        tried = (attempts.get((target, place)) for place in reversed(range(len(self.plan.ports))))
+        reached = (attempt for attempt in tried if attempt is not None and attempt.outcome == "open")
+        return next(((attempt.address, attempt.port) for attempt in reached), None)
 
     def _busy_hosts(self) -> dict[str, str]:
         """Hosts on which a job runs, and by what that is seen."""

@@ -133,12 +133,12 @@ def addresses_seen_elsewhere(hardware: Mapping[str, HardwareAddresses]) -> dict[
     """By host: the addresses at which another host finds one of its hardware addresses, that no third one claims."""
     owners: dict[str, set[str]] = {}
     for host, fact in hardware.items():
-        for hardware in fact.links:
-            owners.setdefault(hardware, set()).add(host)
+        for link in fact.links:
+            owners.setdefault(link, set()).add(host)
     confirmed: dict[str, set[str]] = {}
     for witness, fact in hardware.items():
-        for address, hardware in fact.neighbours.items():
-            holders = owners.get(hardware, set())
+        for address, link in fact.neighbours.items():
+            holders = owners.get(link, set())
             if len(holders) == 1 and witness not in holders:
                 confirmed.setdefault(next(iter(holders)), set()).add(address)
     return confirmed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -380,14 +380,14 @@ class Conductor:
         Whether the measurement decides something.
         """
         beside = path_beside(path, self._speeds(), paths, turn)
-        disturbed = False
-        if beside is not None:
-            reports = self._measure_alone(number, beside.source, beside.target, seconds)
-            disturbed = any(is_disturbed(beside, path_speed(beside.source, report)) for report in reports)
-            self._keep(beside.source, reports, disturbed=disturbed)
-        reports = self._measure_alone(number + 1, *path, seconds)
-        self._keep(path[0], reports, disturbed=disturbed)
-        return not disturbed or any(map(is_certain, reports))
+        pairs = [(beside.source, beside.target), path] if beside else [path]
+        measured = {pair: self._measure_alone(number + place, *pair, seconds) for place, pair in enumerate(pairs)}
+        disturbed = beside is not None and any(
+            is_disturbed(beside, path_speed(beside.source, report)) for report in measured[pairs[0]]
+        )
+        for (source, _), reports in measured.items():
+            self.results[self.plan.hosts[source]].speeds += map(as_disturbed, reports) if disturbed else reports
+        return not disturbed or any(map(is_certain, measured[path]))
 
     def _measure_alone(self, number: int, source: int, target: int, seconds: float) -> list[SpeedReport]:
         """The reports of one path, taken out of its source's."""
@@ -397,9 +397,6 @@ class Conductor:
         measured = reports[before:]
         del reports[before:]
         return measured
-
-    def _keep(self, source: int, reports: Iterable[SpeedReport], *, disturbed: bool) -> None:
-        self.results[self.plan.hosts[source]].speeds += map(as_disturbed, reports) if disturbed else reports
 
     def _speeds(self) -> list[PathSpeed]:
         places = {host: place for place, host in enumerate(self.plan.hosts)}

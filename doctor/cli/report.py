@@ -82,7 +82,7 @@ def _validate_formats(output: OutputOptions, diff: bool) -> None:
 
 def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedReport:
     """Reads a saved run or a report. Current waivers apply only to a saved run. Raises: CommandError."""
-    from doctor.engine.record import SCHEMA, BadRun
+    from doctor.engine.record import EARLIER_SCHEMA, SCHEMA, BadRun
     from doctor.hosts.nodeset import printable_excerpt
     from doctor.report.diff.load import BadReport, parse_document, report_from_document
     from doctor.session.saved_run import load
@@ -91,7 +91,7 @@ def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedRep
     data = _bytes(path, name)
     try:
         document = parse_document(data, name)
-        if document.get("schema") != SCHEMA:
+        if document.get("schema") not in (SCHEMA, EARLIER_SCHEMA):
             return _LoadedReport(report_from_document(document, name))
         run = load(data, name)
     except (BadReport, BadRun) as error:

@@ -11,7 +11,10 @@ from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
 
-SCHEMA = "doctor.run/1"
+SCHEMA = "doctor.run/2"
+"""A change of `Run`, or of what is in it, gets a new number: `tests.test_saved_run` holds the form of this one."""
+EARLIER_SCHEMA = "doctor.run/1"
+"""Still read; fields that have gone since are dropped, and named in a note."""
 MAX_RUN_BYTES = 1 << 30
 """Bytes of a saved run. 10,000 hosts with eight NPUs each need about half of it."""
 
@@ -75,11 +78,50 @@ class BadRun(Exception):
 
 
 def load_run(data: bytes, name: str) -> Run:
-    """A saved run. Raises: BadRun."""
+    """A saved run of this form or the one before. Raises: BadRun."""
     try:
-        run = msgspec.json.decode(data, type=Run)
+        try:
+            run = msgspec.json.decode(data, type=Run)
+        except msgspec.ValidationError:
+            run = _load_earlier(data)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         raise BadRun(f"{name}: not a saved run: {strip_control_chars(str(error), 300)}") from None
-    if run.schema != SCHEMA:
+    if run.schema not in (SCHEMA, EARLIER_SCHEMA):
         raise BadRun(f"{name}: schema {strip_control_chars(run.schema, 60)!r}, expected {SCHEMA!r}")
-    return run
+    return msgspec.structs.replace(run, schema=SCHEMA)
+
+
+def _load_earlier(data: bytes) -> Run:
+    """A run of `EARLIER_SCHEMA` without the fields that are not known any more; a note names them.
+
+    Raises: msgspec.ValidationError, also for what is wrong in a run of today's form.
+    """
+    saved = msgspec.json.decode(data)
+    if not isinstance(saved, dict) or saved.get("schema") != EARLIER_SCHEMA:
+        return msgspec.json.decode(data, type=Run)
+    hosts = saved.get("hosts")
+    parts: list[tuple[str, Any, type[msgspec.Struct]]] = [("", saved, Run)]
+    parts += [(f"{key}.", saved.get(key), kind) for key, kind in _PARTS.items()]
+    parts += [("hosts.", record, HostRecord) for record in (hosts.values() if isinstance(hosts, dict) else ())]
+    dropped = {f"{place}{field}" for place, part, kind in parts for field in _drop_unknown(part, kind)}
+    run = msgspec.convert(saved, Run)
+    if not dropped:
+        return run
+    names = strip_control_chars(", ".join(sorted(dropped)), 200)
+    note = f"the run was saved in an earlier form, {EARLIER_SCHEMA}: {names} cannot be read any more"
+    return msgspec.structs.replace(run, notes=(*run.notes, note))
+
+
+_PARTS: dict[str, type[msgspec.Struct]] = {
+    "launch": LaunchOptions,
+    "probe_inputs": ProbeInputs,
+    "rank_table": SavedRankTable,
+}
+
+
+def _drop_unknown(part: object, kind: type[msgspec.Struct]) -> list[str]:
+    """Removes the fields that the struct does not have. Returns their names."""
+    unknown = [name for name in part if name not in kind.__struct_encode_fields__] if isinstance(part, dict) else []
+    for name in unknown:
+        part.pop(name)  # type: ignore[attr-defined]
+    return unknown

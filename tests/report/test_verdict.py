@@ -178,3 +178,14 @@ def test_a_job_whose_hosts_are_not_all_known_is_not_healthy() -> None:
     assert [exit_code(part, on_unknown=forgiving) for forgiving in ("fail", "warn", "ok")] == [12, 12, 12]  # type: ignore[arg-type]
     assert "why=hosts-unknown" in line(part, 12)
     assert exit_code(msgspec.structs.replace(error, hosts_unknown="x")) == 10
+
+
+def test_the_verdict_names_a_host_on_which_many_checks_do_not_apply() -> None:
+    most, why = made.HOSTS[1:], {made.HOSTS[0]: "hccn_tool is not installed"}
+    link = one(ERROR_CHECK, evaluated_hosts=most, skipped=why)
+    partly = [msgspec.structs.replace(link, check=f"link-{number}") for number in range(6)]
+    report = made.report(one(ERROR_CHECK), *partly, one(OTHER, evaluated_hosts=(), complete=False))
+    text = summary_lines(report, fold(report)).verdict
+    assert text == "HEALTHY: 7 of 8 checks apply, and passed on 64 hosts; 6 of them do not apply on node001"
+    report = made.report(one(ERROR_CHECK), *partly[:4], one(OTHER, evaluated_hosts=(), complete=False))
+    assert summary_lines(report, fold(report)).verdict == "HEALTHY: 5 of 6 checks apply, and passed on 64 hosts"

@@ -15,7 +15,7 @@ from typing import IO
 
 import msgspec
 
-from doctor.diagnose.excerpter.excerpt import COMPRESSED, XzFile, data_blocks, opened
+from doctor.diagnose.excerpter.excerpt import COMPRESSED, data_blocks, opened
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 
@@ -37,8 +37,8 @@ SKIPPED_SUFFIXES = frozenset(
 )
 """Names in a folder that hold no log."""
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz")
-_TAR_MODES = ((b"\x1f\x8b", "r:gz"), (b"BZh", "r:bz2"))
-"""How compressed archives begin; the others are read as they are."""
+_PACKED_TAR = ((b"\x1f\x8b", ".gz"), (b"BZh", ".bz2"), (b"\xfd7zXZ", ".xz"), (b"\x5d\0\0", ".xz"))
+"""How compressed archives begin, whatever their names end with."""
 UNREADABLE = (
     *(OSError, EOFError, MemoryError, RuntimeError, NotImplementedError),
     *(zlib.error, tarfile.TarError, zipfile.BadZipFile),
@@ -160,9 +160,11 @@ def streams(source: Source, until: float = float("inf")) -> Iterator[Stream]:
 def _open_tar(file: IO[bytes]) -> tarfile.TarFile:
     head = file.read(6)
     file.seek(0)
-    if head.startswith((b"\xfd7zXZ", b"\x5d\0\0")):
-        return tarfile.open(fileobj=XzFile(file), mode="r|")  # type: ignore[call-overload,no-any-return,no-untyped-call]
-    return tarfile.open(fileobj=file, mode=next((mode for magic, mode in _TAR_MODES if head.startswith(magic)), "r:"))  # type: ignore[call-overload,no-any-return]
+    suffix = next((suffix for magic, suffix in _PACKED_TAR if head.startswith(magic)), "")
+    if not suffix:
+        return tarfile.open(fileobj=file, mode="r:")
+    content = opened(suffix, file)  # type: ignore[no-untyped-call]
+    return tarfile.open(fileobj=content, mode="r|")
 
 
 def _tar_members(name: str, file: IO[bytes], until: float) -> Iterator[Stream]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
 from doctor.engine.exit_code import Verdict, verdict
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import CONTAINER, NO_HOST, Report
-from doctor.report.layout.coverage import coverage
+from doctor.report.layout.coverage import coverage, left_out
 from doctor.report.layout.fold import CheckFailure, FoldedReport
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
 from doctor.report.layout.tally import Counts
 
 MAX_NAMED_CHECKS = 5
 """Most checks named in the fix command; with more it names none and applies to all findings."""
+MAX_LEFT_OUT = 2
+"""Most groups of hosts that the verdict names because checks do not apply there."""
 _STATUS_WORDS = {
     Verdict.HEALTHY: "ok",
     Verdict.FAILED: "FAIL",
@@ -148,7 +150,8 @@ def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     crashed = sum(len(area.crashed) for area in folded.areas)
     parts += [phrase("{checks} crashed", checks=count_noun(crashed, "check"))] if crashed else []
     if parts == [_passed(counts)] and covered.text:
-        return phrase("{share}, and passed", share=covered.share) + _on_hosts(counts) + covered.reason
+        text = phrase("{share}, and passed", share=covered.share) + _on_hosts(counts) + covered.reason
+        return localized("; ").join([text, *_left_out(report, folded)])
     return localized("; ").join([*parts, *([covered.text] if covered.text else [])])
 
 
@@ -160,6 +163,12 @@ def _as_far_as_allowed(unknown: int, covered: str) -> str:
     else:
         text = phrase("as far as this user may look; {checks} need --sudo", checks=checks)
     return localized("; ").join([text, *([covered] if covered else [])])
+
+
+def _left_out(report: Report, folded: FoldedReport) -> Iterator[str]:
+    """The hosts that were not looked at as the others were."""
+    for count, hosts in left_out(report)[:MAX_LEFT_OUT]:
+        yield phrase("{count} of them do not apply on {hosts}", count=count, hosts=clean(folded.fleet.fold(hosts), 200))
 
 
 def _on_hosts(counts: Counts) -> str:

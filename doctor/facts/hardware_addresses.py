@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import _socket as socket
 import re
+import struct
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,74 +15,55 @@ from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, PerHost, ProbeAnswer, Unreadable, ask
 from doctor.facts.interfaces import MAX_LINKS, Interfaces
 from doctor.facts.peer_connections import MAX_ADDRESSES, connection_partners, target_addresses
+from doctor.remote.runtime.netlink import netlink_entries
 
 SECONDS = 1.0
 """How long the kernel may take to find them. It asks at once, and answers in one network take a millisecond."""
+KNOWN_STATES = 0x02 | 0x04 | 0x08 | 0x10 | 0x80
+"""NUD_REACHABLE, STALE, DELAY, PROBE and PERMANENT: the neighbour has answered at its hardware address."""
 MAX_NEIGHBOURS = 64 * MAX_ADDRESSES
 _HARDWARE = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5,31}")
 
 
-def find_hardware_addresses(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901, PLR0915 - sent as one function
+def find_hardware_addresses(arguments: dict) -> dict:  # type: ignore[type-arg]
     """Runs on the host: sends an empty datagram to each target, and reads what the kernel has learned by it."""
-    import _socket as socket
-    import struct
-    import time
-
     task = arguments[arguments["asked"]]
-
-    def dump(request: int, header: int, hardware: int) -> list:  # type: ignore[type-arg]
-        entries: list = []  # type: ignore[type-arg]
-        route = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
-        try:
-            route.bind((0, 0))
-            route.send(struct.pack("=IHHIIB15x", 32, request, 0x301, 1, 0, 0))
-            while True:
-                data = route.recv(1 << 20)
-                while len(data) >= 16:
-                    length, kind = struct.unpack("=IH", data[:6])
-                    if kind in (2, 3):
-                        return entries
-                    head, rest, values = data[16 : 16 + header], data[16 + header : length], {}
-                    while len(rest) >= 4:
-                        size, attribute = struct.unpack("=HH", rest[:4])
-                        if size < 4:
-                            break
-                        values[attribute & 0x3FFF] = rest[4:size]
-                        rest = rest[(size + 3) & ~3 :]
-                    learned = values.get(hardware, b"")
-                    if len(learned) >= 6 and any(learned):
-                        entries.append((head, values, ":".join(map("{:02x}".format, bytearray(learned)))))
-                    data = data[(length + 3) & ~3 :]
-        finally:
-            route.close()
-
     for address in task["targets"]:
-        try:
-            sender = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
-        except OSError:
-            continue
-        try:
-            sender.setblocking(False)
-            sender.sendto(b"", (address, 9))
-        except OSError:
-            pass  # a rule of its own, or no route: the kernel may know the neighbour all the same
-        finally:
-            sender.close()
+        _send_to(address)
     neighbours: dict = {}  # type: ignore[type-arg]
     end = time.monotonic() + task["seconds"]
     while True:
-        for head, values, hardware in dump(30, 12, 2):
-            family, state = struct.unpack("=B7xH", head[:10])
-            target = values.get(1, b"")
-            if state & 0x9E and len(target) == (4 if family == socket.AF_INET else 16):
+        for entry, values in netlink_entries(30, socket.AF_UNSPEC, 12):
+            family, state = struct.unpack("=B7xH", entry[:10])
+            target, hardware = values.get(1, b""), _format_hardware(values.get(2, b""))
+            if state & KNOWN_STATES and hardware and len(target) == (4 if family == socket.AF_INET else 16):
                 neighbours[socket.inet_ntop(family, target)] = hardware
         if time.monotonic() >= end or all(address in neighbours for address in task["targets"]):
             break
         time.sleep(0.05)
+    links = netlink_entries(18, socket.AF_UNSPEC, 16)
     return {
-        "links": sorted({hardware for _, _, hardware in dump(18, 16, 1)}),
+        "links": sorted({_format_hardware(values.get(1, b"")) for _, values in links} - {""}),
         "neighbours": {address: neighbours[address] for address in task["targets"] if address in neighbours},
     }
+
+
+def _send_to(address: str) -> None:
+    try:
+        sender = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+    except OSError:
+        return
+    try:
+        sender.setblocking(False)
+        sender.sendto(b"", (address, 9))
+    except OSError:
+        pass  # a rule of its own, or no route: the kernel may know the neighbour all the same
+    finally:
+        sender.close()
+
+
+def _format_hardware(data: bytes) -> str:
+    return ":".join(map("{:02x}".format, bytearray(data))) if len(data) >= 6 and any(data) else ""
 
 
 class HardwareAddresses(Fact, frozen=True):

@@ -19,6 +19,7 @@ MODULES = (
     "doctor.remote.runtime.framing",
     "doctor.remote.runtime.notation",
     "doctor.remote.runtime.reading",
+    "doctor.remote.runtime.netlink",
     "doctor.collect.collector.host_files",
     "doctor.collect.collector.jobs",
     "doctor.collect.collector.questions",

@@ -17,23 +17,23 @@ def hosts_file_lines(
     names: Mapping[str, HostNames],
     addresses: Mapping[str, HostAddresses],
     visits: Mapping[str, Reachability],
-    own: HostNames | None = None,
+    file_names: HostNames | None = None,
 ) -> list[str]:
     """Lines for /etc/hosts, ``ADDRESS NAME``, of the names whose address is agreed.
 
     That is the one address that the named host itself has, and that SSH reached it by or another host resolves the
-    name to. A name that the list of hosts does not have, and one with two such addresses, gets no line. ``own``: the
-    names of the one host whose own file it is, which may say what it calls itself.
+    name to. A name that the list of hosts does not have, and one with two such addresses, gets no line. ``file_names``:
+    those of the one host whose file it is, which may say what it calls itself.
     """
     lines = []
-    listed = _known_names(names)
+    index = _name_index(names)
     for name in sorted(set(requested_names)):
-        owner = listed.host_by_names[id(own)] if own and own.own == name else listed.owner(name)
+        owner = index.host_by_names[id(file_names)] if file_names and file_names.own == name else index.owner(name)
         if not owner or owner not in addresses or not name.isprintable() or any(map(str.isspace, name)):
             continue
         own_addresses = set(_usable(addresses[owner].addresses))
         reached = visits[owner].address if owner in visits else ""
-        resolved = listed.resolved_elsewhere(name, owner)
+        resolved = index.resolved_elsewhere(name, owner)
         agreed = own_addresses & resolved or own_addresses & {reached}
         if reached in agreed:
             agreed = {reached}
@@ -42,7 +42,7 @@ def hosts_file_lines(
     return lines
 
 
-class _KnownNames:
+class _NameIndex:
     """The names of the list of hosts, and what each of them means to whom."""
 
     def __init__(self, names: Mapping[str, HostNames]) -> None:
@@ -74,8 +74,8 @@ class _KnownNames:
 
 
 @once_per_fleet
-def _known_names(names: Mapping[str, HostNames]) -> _KnownNames:
-    return _KnownNames(names)
+def _name_index(names: Mapping[str, HostNames]) -> _NameIndex:
+    return _NameIndex(names)
 
 
 @once_per_fleet
@@ -92,13 +92,13 @@ def agreed_addresses(
     reached it has none: its list is not true, or it is behind a translation of addresses.
     """
     agreed: set[str] = set()
-    listed = _known_names(names)
-    confirmed = addresses_seen_elsewhere(hardware or {})
+    index = _name_index(names)
+    witnessed = addresses_seen_elsewhere(hardware or {})
     for host, host_addresses in addresses.items():
         own_addresses = set(_usable(host_addresses.addresses))
         reached = visits[host].address if host in visits else ""
         if not reached or reached in own_addresses or plain_address(reached).is_loopback:
-            agreed |= own_addresses & ({reached} | listed.resolved_elsewhere(host, host) | confirmed.get(host, set()))
+            agreed |= own_addresses & ({reached} | index.resolved_elsewhere(host, host) | witnessed.get(host, set()))
     return agreed
 
 

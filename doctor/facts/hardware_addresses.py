@@ -43,7 +43,7 @@ def find_hardware_addresses(arguments: dict) -> dict:  # type: ignore[type-arg]
         time.sleep(0.05)
     links = netlink_entries(18, socket.AF_UNSPEC, 16)
     return {
-        "links": sorted({_format_hardware(values.get(1, b"")) for _, values in links} - {""}),
+        "local": sorted({_format_hardware(values.get(1, b"")) for _, values in links} - {""}),
         "neighbours": {address: neighbours[address] for address in task["targets"] if address in neighbours},
     }
 
@@ -74,13 +74,13 @@ class HardwareAddresses(Fact, frozen=True):
 
     Raw output, as JSON::
 
-        {"links": ["02:fc:00:00:00:01"], "neighbours": {"10.0.0.2": "02:fc:00:00:00:02"}}
+        {"local": ["02:fc:00:00:00:01"], "neighbours": {"10.0.0.2": "02:fc:00:00:00:02"}}
     """
 
     probe = ask(find_hardware_addresses, job=True, timeout=15)
     needs = (Interfaces,)
 
-    links: tuple[str, ...]
+    local: tuple[str, ...]
     neighbours: dict[str, str]
     """By address of another host."""
 
@@ -103,13 +103,13 @@ class HardwareAddresses(Fact, frozen=True):
             value = msgspec.convert(answer.json(), cls)
         except msgspec.ValidationError as error:
             raise Unreadable(f"no hardware addresses: {error}") from None
-        for hardware in (*value.links, *value.neighbours.values()):
+        for hardware in (*value.local, *value.neighbours.values()):
             if not _HARDWARE.fullmatch(hardware):
                 raise Unreadable(f"{hardware[:40]!r} is no hardware address")
         for address in value.neighbours:
             plain_address(address)
-        if len(value.links) > MAX_LINKS or len(value.neighbours) > MAX_NEIGHBOURS:
-            raise Unreadable(f"it has {len(value.links)} hardware addresses and {len(value.neighbours)} neighbours")
+        if len(value.local) > MAX_LINKS or len(value.neighbours) > MAX_NEIGHBOURS:
+            raise Unreadable(f"it has {len(value.local)} hardware addresses and {len(value.neighbours)} neighbours")
         return value
 
 
@@ -117,12 +117,12 @@ def addresses_seen_elsewhere(hardware: Mapping[str, HardwareAddresses]) -> dict[
     """By host: the addresses at which another host finds one of its hardware addresses, that no third one claims."""
     owners: dict[str, set[str]] = {}
     for host, fact in hardware.items():
-        for link in fact.links:
-            owners.setdefault(link, set()).add(host)
-    confirmed: dict[str, set[str]] = {}
+        for hardware_address in fact.local:
+            owners.setdefault(hardware_address, set()).add(host)
+    witnessed: dict[str, set[str]] = {}
     for witness, fact in hardware.items():
-        for address, link in fact.neighbours.items():
-            holders = owners.get(link, set())
+        for address, hardware_address in fact.neighbours.items():
+            holders = owners.get(hardware_address, set())
             if len(holders) == 1 and witness not in holders:
-                confirmed.setdefault(next(iter(holders)), set()).add(address)
-    return confirmed
+                witnessed.setdefault(next(iter(holders)), set()).add(address)
+    return witnessed

@@ -81,8 +81,8 @@ _CLOSED = "*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:
 def sickened(run: dict[str, Any], share: float = 0.3) -> dict[str, Any]:
     """The run with other numbers in ``share`` of what the hosts say: hot, lost and different devices, broken output.
 
-    All hosts block the job's ports, call themselves by a loopback address, and do not resolve some names. Every third
-    one is in a network of its own.
+    All hosts block the job's ports, call themselves by a loopback address, and do not resolve some names. The first
+    third are each in a network of their own.
     """
     for number, record in enumerate(run["hosts"].values()):
         source = random.Random(number)
@@ -99,7 +99,7 @@ def sickened(run: dict[str, Any], share: float = 0.3) -> dict[str, Any]:
         rules = json.loads(outputs["FirewallRules"][""]["out"])
         rules |= {"legacy": {"ip": ["filter"], "ip6": []}, "outputs": {"iptables-legacy": {"out": _CLOSED}}}
         outputs["FirewallRules"][""]["out"] = json.dumps(rules)
-        if number % 3 == 0:
+        if 3 * number < len(run["hosts"]):
             for fact in ("Interfaces", "HostAddresses"):
                 text = outputs[fact][""]["out"]
                 outputs[fact][""]["out"] = re.sub(r'("10\.\d+\.\d+\.\d+"), 16', r"\1, 32", text)

@@ -75,8 +75,8 @@ def test_what_a_host_calls_itself_makes_it_the_owner_of_no_name() -> None:
 
     liar = calling_itself("trainmaster")
     assert hosts_file_lines(["trainmaster"], liar, TRUE, REACHED) == []
-    assert hosts_file_lines(["trainmaster"], liar, TRUE, REACHED, own=liar["a"]) == []
-    assert hosts_file_lines(["trainmaster"], liar, TRUE, REACHED, own=liar["b"]) == ["10.0.0.2 trainmaster"]
+    assert hosts_file_lines(["trainmaster"], liar, TRUE, REACHED, file_names=liar["a"]) == []
+    assert hosts_file_lines(["trainmaster"], liar, TRUE, REACHED, file_names=liar["b"]) == ["10.0.0.2 trainmaster"]
     assert hosts_file_lines(["c"], calling_itself("c"), TRUE, REACHED) == ["10.0.0.3 c"]
 
 
@@ -105,7 +105,7 @@ CARDS = {host: f"02:00:00:00:00:0{at}" for at, host in enumerate(HOSTS, 1)}
 
 def neighbours(**learned: dict[str, str]) -> dict[str, HardwareAddresses]:
     """What the kernel of each host has learned: hardware addresses by address."""
-    return {host: HardwareAddresses(links=(CARDS[host],), neighbours=learned.get(host, {})) for host in HOSTS}
+    return {host: HardwareAddresses(local=(CARDS[host],), neighbours=learned.get(host, {})) for host in HOSTS}
 
 
 def test_in_a_second_network_another_host_must_have_found_the_address_at_the_hosts_card() -> None:

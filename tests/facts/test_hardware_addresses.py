@@ -27,8 +27,8 @@ CARD, OTHER = "02:fc:00:00:00:01", "02:fc:00:00:00:02"
 
 
 def test_the_answer_is_read() -> None:
-    fact = answered(HardwareAddresses, {"links": [CARD], "neighbours": {"10.0.0.2": OTHER}})
-    assert fact == HardwareAddresses(links=(CARD,), neighbours={"10.0.0.2": OTHER})
+    fact = answered(HardwareAddresses, {"local": [CARD], "neighbours": {"10.0.0.2": OTHER}})
+    assert fact == HardwareAddresses(local=(CARD,), neighbours={"10.0.0.2": OTHER})
 
 
 @given(JSON)
@@ -37,7 +37,7 @@ def test_an_answer_that_makes_no_sense_is_unreadable(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("links", "neighbours"),
+    ("own", "neighbours"),
     [
         (["x"], {}),
         ([CARD + "\n"], {}),
@@ -46,9 +46,9 @@ def test_an_answer_that_makes_no_sense_is_unreadable(value: Any) -> None:
         ([], {f"10.0.{at >> 8}.{at & 255}": CARD for at in range(MAX_NEIGHBOURS + 1)}),
     ],
 )
-def test_what_is_no_address_is_not_read(links: list[str], neighbours: dict[str, str]) -> None:
+def test_what_is_no_address_is_not_read(own: list[str], neighbours: dict[str, str]) -> None:
     with pytest.raises((Unreadable, ValueError)):
-        HardwareAddresses.read(ProbeAnswer({"": Output(out=as_answer({"links": links, "neighbours": neighbours}))}))
+        HardwareAddresses.read(ProbeAnswer({"": Output(out=as_answer({"local": own, "neighbours": neighbours}))}))
 
 
 def test_the_function_runs_on_old_python() -> None:
@@ -66,7 +66,7 @@ def test_a_host_is_sent_nowhere_but_into_its_own_networks() -> None:
 
 
 def test_the_witness_is_another_host_and_the_card_has_one_owner() -> None:
-    learned = HardwareAddresses(links=(CARD,), neighbours={"10.0.0.2": OTHER})
+    learned = HardwareAddresses(local=(CARD,), neighbours={"10.0.0.2": OTHER})
     owner, nobody = HardwareAddresses((OTHER,), {"10.0.0.9": OTHER}), HardwareAddresses((), {})
     assert addresses_seen_elsewhere({"a": learned, "b": owner}) == {"b": {"10.0.0.2"}}
     assert addresses_seen_elsewhere({"a": learned, "b": nobody}) == {}
@@ -86,4 +86,4 @@ def test_two_network_namespaces_find_each_other() -> None:
         ["unshare", "-n", "sh", str(script), sys.executable, "-c", code], capture_output=True, timeout=60, check=True
     )
     fact = msgspec.json.decode(done.stdout, type=HardwareAddresses)
-    assert fact == HardwareAddresses(links=(CARD,), neighbours={"10.7.7.2": OTHER, "fd07::2": OTHER})
+    assert fact == HardwareAddresses(local=(CARD,), neighbours={"10.7.7.2": OTHER, "fd07::2": OTHER})

@@ -14,6 +14,7 @@ MODULES = (
     "doctor.diagnose.excerpter.tracebacks",
     "doctor.diagnose.excerpter.log_search",
     "doctor.diagnose.excerpter.kernel_messages",
+    "doctor.diagnose.excerpter.file_blocks",
     "doctor.diagnose.excerpter.excerpt",
     "doctor.diagnose.excerpter.excerpter",
 )

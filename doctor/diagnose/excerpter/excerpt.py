@@ -1,13 +1,13 @@
 """The excerpt of one log: the lines that a diagnosis needs, with their numbers."""
 
 import base64
-import errno
 import os
 import re
 import stat
 import zlib
 from collections import deque
 
+from doctor.diagnose.excerpter.file_blocks import BLOCK, COMPRESSED, data_blocks, opened
 from doctor.diagnose.excerpter.line_choice import (
     MAX_LINE,
     is_binary,
@@ -19,15 +19,12 @@ from doctor.diagnose.excerpter.line_choice import (
 )
 from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD, OpenTracebacks
 
-BLOCK = 1 << 20
 MAX_DUMP = 1 << 25  # bytes of a dump that is sent
 EDGE_LINES = 20  # first and last lines that are sent of each file
 MAX_ALIKE = 2000  # lines of one shape in one file
 LOOK_BACK = 200  # lines before a line without a time in which one is looked for
 CLOCK = re.compile(rb"(?<![\d:])\d\d:\d\d:\d\d(?!:)")  # no address on a PCI bus: 0000:00:02.0
 COLORS = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
-COMPRESSED = (".gz", ".bz2", ".xz")
-MAX_XZ_MEMORY = 128 << 20  # bytes; xz -9 needs 65 MiB to decompress
 
 
 class Excerpt:
@@ -245,69 +242,3 @@ def size_change(before, now):
     if now < before:
         return "was cut or replaced while it was read: a part may be missing", True
     return "", False
-
-
-def opened(suffix, file):
-    """What decompresses a file. Raises: ImportError where this Python was built without it."""
-    if suffix == ".gz":
-        import gzip
-
-        return gzip.GzipFile(fileobj=file)
-    if suffix == ".bz2":
-        import bz2
-
-        return bz2.BZ2File(file)
-    return XzFile(file)
-
-
-class XzFile:
-    """Decompresses .xz with bounded memory. Raises: OSError for damage, and for a file that wants more memory."""
-
-    def __init__(self, file):
-        import lzma
-
-        self.file, self.lzma = file, lzma
-        self.stream = self.new_stream()
-
-    def new_stream(self):
-        return self.lzma.LZMADecompressor(memlimit=MAX_XZ_MEMORY)
-
-    def read(self, size):
-        """Up to `size` bytes; none at the end."""
-        data = b""
-        while not data:
-            block = b""
-            if self.stream.eof:
-                block = self.stream.unused_data.lstrip(b"\0") or self.file.read(BLOCK).lstrip(b"\0")
-                if not block:
-                    return b""
-                self.stream = self.new_stream()
-            elif self.stream.needs_input:
-                block = self.file.read(BLOCK)
-                if not block:
-                    raise EOFError("it ends before its end mark")
-            try:
-                data = self.stream.decompress(block, size)
-            except self.lzma.LZMAError as error:
-                raise OSError(str(error)) from None
-        return data
-
-
-def data_blocks(file, size):
-    """The first `size` bytes of a file in blocks, without its holes: a sparse log of terabytes may hold a few lines."""
-    position = 0
-    while position < size:
-        try:
-            position = os.lseek(file.fileno(), position, os.SEEK_DATA)
-            end = min(size, os.lseek(file.fileno(), position, os.SEEK_HOLE))
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole is left
-                return
-            end = size  # a file system that knows no holes
-        file.seek(position)
-        while position < end:
-            block = file.read(min(BLOCK, end - position))
-            if not block:
-                return
-            position += len(block)
-            yield block

@@ -15,7 +15,7 @@ from typing import IO
 
 import msgspec
 
-from doctor.diagnose.excerpter.excerpt import COMPRESSED, data_blocks, opened
+from doctor.diagnose.excerpter.file_blocks import COMPRESSED, data_blocks, opened
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 

@@ -1,4 +1,4 @@
-"""The content of a file in blocks: what is compressed decompressed in bounded memory, holes of sparse files left out."""
+"""The content of a file in blocks: decompressed in bounded memory, without the holes of sparse files."""
 
 import errno
 import os

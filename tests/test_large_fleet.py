@@ -108,9 +108,9 @@ def test_twice_the_hosts_are_twice_the_cpu_of_every_check(saved: dict[str, Any],
         few, many = (seconds_of_checks(run if kind == "healthy" else sickened(run), names) for run in runs)
         return {name: many[name] / few[name] for name in many if many[name] > LEAST_SECONDS}
 
-    suspected = {name for name, ratio in growth(200).items() if ratio > MOST_CPU_GROWTH}
+    suspected = {name for name, ratio in growth(150).items() if ratio > MOST_CPU_GROWTH}
     for _ in range(2):
-        measured = growth(400, suspected) if suspected else {}
+        measured = growth(300, suspected) if suspected else {}
         suspected = {name for name, ratio in measured.items() if ratio > MOST_CPU_GROWTH}
     assert not suspected, measured
 

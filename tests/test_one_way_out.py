@@ -162,7 +162,7 @@ SENT_TO_HOSTS = (
 )  # fmt: skip
 NO_FOREIGN_TEXT = {
     "engine/streams.py": "the gate",
-    "engine/interrupts.py": "a line of fixed words, within a signal handler",
+    "preflight/early_end.py": "a line of fixed words, within a signal handler",
     "config/atomic_write.py": "a pipe of the user: what the callers below have made",
     "report/layout/progress_line.py": "counts, on a terminal",
     "preflight/deadline.py": "counts",

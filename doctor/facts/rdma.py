@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from typing import Any
 
 import msgspec
@@ -12,144 +14,118 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
 ROCE_V2 = "RoCE v2"
 
 
-def read_rdma(  # noqa: C901 - sent as one function
-    arguments: dict[str, Any],
-    counter_names: tuple[str, ...] = (
-        "symbol_error",
-        "link_error_recovery",
-        "link_downed",
-        "port_rcv_errors",
-        "local_link_integrity_errors",
-        "excessive_buffer_overrun_errors",
-        "packet_seq_err",
-        "out_of_sequence",
-        "local_ack_timeout_err",
-        "rnr_nak_retry_err",
-        "rx_icrc_encapsulated",
-        "port_xmit_discards",
-        "req_transport_retries_exceeded",
-        "to_retransmits",
-        "seq_err_naks_rcvd",
-        "max_retry_exceeded",
-        "unrecoverable_err",
-        "oos_drop_count",
-        "rx_roce_errors",
-        "rx_roce_discards",
-        "tx_rdma_ack_timeout",
-        "req_rx_pkt_seq_err",
-        "req_tx_retry_excd_err",
-        "unresponsive_remote_events",
-        "impaired_remote_conn_events",
-        "requester_timeout",
-        "requester_oos_nak",
-        "responder_oos",
-        "requester_retries_exceeded",
-        "total_fatal_error",
-        "rx_err_pkt",
-        "tx_err_pkt",
-        "ip4InTruncatedPkts",
-        "ip6InTruncatedPkts",
-        "ip4OutNoRoutes",
-        "ip6OutNoRoutes",
-    ),
-) -> list[dict[str, Any]]:
+TOP = "/sys/class/infiniband"
+ERROR_COUNTERS = (
+    *("symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "local_link_integrity_errors"),
+    *("excessive_buffer_overrun_errors", "packet_seq_err", "out_of_sequence", "local_ack_timeout_err"),
+    *("rnr_nak_retry_err", "rx_icrc_encapsulated", "port_xmit_discards", "req_transport_retries_exceeded"),
+    *("to_retransmits", "seq_err_naks_rcvd", "max_retry_exceeded", "unrecoverable_err", "oos_drop_count"),
+    *("rx_roce_errors", "rx_roce_discards", "tx_rdma_ack_timeout", "req_rx_pkt_seq_err", "req_tx_retry_excd_err"),
+    *("unresponsive_remote_events", "impaired_remote_conn_events", "requester_timeout", "requester_oos_nak"),
+    *("responder_oos", "requester_retries_exceeded", "total_fatal_error", "rx_err_pkt", "tx_err_pkt"),
+    *("ip4InTruncatedPkts", "ip6InTruncatedPkts", "ip4OutNoRoutes", "ip6OutNoRoutes"),
+)
+"""Counters that stand still on a sound network: of InfiniBand, mlx5, bnxt_re (to_retransmits to rx_roce_discards),
+ionic, EFA (unresponsive_ and impaired_), MANA (requester_timeout to total_fatal_error), hns_roce (rx_err_pkt,
+tx_err_pkt) and irdma. Those of irdma for discarded packets and repeated TCP segments grow on a sound network, too."""
+
+
+def _read(*path: str) -> str:
+    try:
+        with open(os.path.join(*path)) as file:
+            return file.read(4096).strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _entries(*path: str) -> list[str]:
+    try:
+        return sorted(os.listdir(os.path.join(*path)), key=lambda name: (len(name), name))
+    except OSError:
+        return []
+
+
+def _counters(port: str) -> dict[str, int]:
+    values = {}
+    for folder in ("counters", "hw_counters"):
+        for name in _entries(port, folder):
+            if name in ERROR_COUNTERS:
+                text = _read(port, folder, name)
+                if text.isdigit():
+                    values[name] = int(text)
+    return values
+
+
+def _addresses(port: str, ethernet: bool) -> list[list[object]]:
+    table = []
+    for index in _entries(port, "gids")[: 256 if ethernet else 8]:
+        address = _read(port, "gids", index)
+        if address.replace(":", "").strip("0"):
+            attributes = os.path.join(port, "gid_attrs")
+            table.append([int(index), address, _read(attributes, "types", index), _read(attributes, "ndevs", index)])
+    return table
+
+
+def _quality(device: str, interface: str) -> dict[str, str]:
+    net = "/sys/class/net/" + interface
+    values = {
+        "trust": _read(net, "qos", "trust"),
+        "traffic class": _read(TOP, device, "tc", "1", "traffic_class"),
+    }
+    for role in ("roce_np", "roce_rp"):
+        enabled = [_read(net, "ecn", role, "enable", priority) for priority in "01234567"]
+        if any(enabled):
+            values["ECN " + role] = "".join(enabled)
+    return {name: value for name, value in values.items() if value}
+
+
+def _port(name: str, number: str) -> dict[str, Any]:
+    port = os.path.join(TOP, name, "ports", number)
+    table = _addresses(port, _read(port, "link_layer") == "Ethernet")
+    interface = next((str(row[3]) for row in table if row[3]), "")
+    return {
+        "number": int(number) if number.isdigit() else 0,
+        "state": _read(port, "state"),
+        "physical": _read(port, "phys_state"),
+        "rate": _read(port, "rate"),
+        "layer": _read(port, "link_layer"),
+        "gids": table,
+        "interface": interface,
+        "mtu": _read("/sys/class/net", interface, "mtu") if interface else "",
+        "quality": _quality(name, interface) if interface else {},
+        "before": {},
+        "after": {},
+    }
+
+
+def read_rdma(arguments: dict[str, Any]) -> list[dict[str, Any]]:
     """Runs on the host: every adapter and port of /sys/class/infiniband; counters are read twice, a second apart."""
-    import os
-    import time
-
-    top = "/sys/class/infiniband"
-    names = sorted(os.listdir(top))[:128] if os.path.isdir(top) else []
-
-    def read(*path: str) -> str:
-        try:
-            with open(os.path.join(*path)) as file:
-                return file.read(4096).strip()
-        except (OSError, UnicodeDecodeError):
-            return ""
-
-    def entries(*path: str) -> list[str]:
-        try:
-            return sorted(os.listdir(os.path.join(*path)), key=lambda name: (len(name), name))
-        except OSError:
-            return []
-
-    def counters(port: str) -> dict[str, int]:
-        values = {}
-        for folder in ("counters", "hw_counters"):
-            for name in entries(port, folder):
-                if name in counter_names:
-                    text = read(port, folder, name)
-                    if text.isdigit():
-                        values[name] = int(text)
-        return values
-
-    def addresses(port: str, ethernet: bool) -> list[list[object]]:
-        table = []
-        for index in entries(port, "gids")[: 256 if ethernet else 8]:
-            address = read(port, "gids", index)
-            if address.replace(":", "").strip("0"):
-                attributes = os.path.join(port, "gid_attrs")
-                table.append([int(index), address, read(attributes, "types", index), read(attributes, "ndevs", index)])
-        return table
-
-    def quality(device: str, interface: str) -> dict[str, str]:
-        net = "/sys/class/net/" + interface
-        values = {
-            "trust": read(net, "qos", "trust"),
-            "traffic class": read(top, device, "tc", "1", "traffic_class"),
-        }
-        for role in ("roce_np", "roce_rp"):
-            enabled = [read(net, "ecn", role, "enable", priority) for priority in "01234567"]
-            if any(enabled):
-                values["ECN " + role] = "".join(enabled)
-        return {name: value for name, value in values.items() if value}
+    names = sorted(os.listdir(TOP))[:128] if os.path.isdir(TOP) else []
 
     adapters = []
     active = []
     for name in names:
         ports = []
-        for number in entries(top, name, "ports"):
-            port = os.path.join(top, name, "ports", number)
-            ethernet = read(port, "link_layer") == "Ethernet"
-            table = addresses(port, ethernet)
-            interface = next((str(row[3]) for row in table if row[3]), "")
-            values: dict[str, Any] = {
-                "number": int(number) if number.isdigit() else 0,
-                "state": read(port, "state"),
-                "physical": read(port, "phys_state"),
-                "rate": read(port, "rate"),
-                "layer": read(port, "link_layer"),
-                "gids": table,
-                "interface": interface,
-                "mtu": read("/sys/class/net", interface, "mtu") if interface else "",
-                "quality": quality(name, interface) if interface else {},
-                "before": {},
-                "after": {},
-            }
+        for number in _entries(TOP, name, "ports"):
+            port, values = os.path.join(TOP, name, "ports", number), _port(name, number)
             if "ACTIVE" in values["state"]:
-                values["before"] = counters(port)
+                values["before"] = _counters(port)
                 active.append((port, values))
             ports.append(values)
         device = {
             "name": name,
-            "type": read(top, name, "hca_type"),
-            "board": read(top, name, "board_id"),
-            "firmware": read(top, name, "fw_ver"),
-            "virtual": os.path.exists(os.path.join(top, name, "device", "physfn")),
+            "type": _read(TOP, name, "hca_type"),
+            "board": _read(TOP, name, "board_id"),
+            "firmware": _read(TOP, name, "fw_ver"),
+            "virtual": os.path.exists(os.path.join(TOP, name, "device", "physfn")),
             "ports": ports,
         }
         adapters.append(device)
     if active:
         time.sleep(1)
     for port, values in active:
-        values["after"] = counters(port)
+        values["after"] = _counters(port)
     return adapters
-
-
-ERROR_COUNTERS: tuple[str, ...] = (read_rdma.__defaults__ or ((),))[0]
-"""Counters that stand still on a sound network: of InfiniBand, mlx5, bnxt_re (to_retransmits to rx_roce_discards),
-ionic, EFA (unresponsive_ and impaired_), MANA (requester_timeout to total_fatal_error), hns_roce (rx_err_pkt,
-tx_err_pkt) and irdma. Those of irdma for discarded packets and repeated TCP segments grow on a sound network, too."""
 
 
 class Gid(msgspec.Struct, frozen=True, array_like=True):

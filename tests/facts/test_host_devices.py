@@ -182,7 +182,7 @@ def test_the_counters_of_every_driver(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_every_counter_that_is_judged_is_read() -> None:
-    assert set(ERROR_COUNTERS) <= set(re.findall(r'"(\w+)"', function_source(read_rdma)))
+    assert set(ERROR_COUNTERS) <= set(re.findall(r"['\"](\w+)['\"]", function_source(read_rdma)))
 
 
 @pytest.mark.parametrize(

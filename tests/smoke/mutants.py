@@ -17,11 +17,12 @@ from typing import Any
 
 import msgspec
 
+from doctor.analysis.causes import resolve_causes
 from doctor.engine.catalog import load_checks
 from doctor.engine.check import Check
 from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Fact
-from doctor.engine.result import Finding, Outcome
+from doctor.engine.result import Finding, Outcome, Report
 from doctor.facts.smoke import (
     LayoutBegun,
     LayoutEnded,
@@ -674,7 +675,9 @@ def outcomes(ranks: Ranks) -> dict[str, Outcome]:
     by_name: Mapping[str, Check] = {one.name: one for one in load_checks() if one.name in OURS}
     hosts = facts(ranks)
     intent: dict[type, object] = {SmokeRun: SmokeRun(plan=ranks.plan)}
-    return {name: evaluate_check(one, tuple(hosts), Facts(hosts), intent) for name, one in by_name.items()}
+    evaluated = tuple(evaluate_check(one, tuple(hosts), Facts(hosts), intent) for one in by_name.values())
+    resolved = resolve_causes(Report("", tuple(hosts), evaluated), by_name.values()).outcomes
+    return dict(zip(by_name, resolved, strict=True))
 
 
 def found(ranks: Ranks) -> dict[str, tuple[Finding, ...]]:

@@ -222,9 +222,9 @@ def write_report(
 
         report = with_pseudonyms(report, aliases)
     targets = requested_targets(output.formats, output.as_json)
-    if events is not None:
-        events.finish(report, code)
     checks_by_name = {check.name: check for check in catalog}
+    if events is not None:
+        events.finish(report, code, checks_by_name)
     rest = [target for target in targets if target.name != "jsonl" or events is None]
     incomplete = bool(events and events.failures)
     if any(target.path for target in rest):
@@ -266,13 +266,9 @@ def _print(
 ) -> None:
     if name == "jsonl" and events is not None:
         return None
-    if name == "json":
-        from doctor.report.formats.json import encode
-
-        return write(encode(report, code).decode("utf-8"))
     from doctor.report.layout import terminal
 
-    stdout_terminal, fixable = terminal.detect_terminal(sys.stdout, output.color, os.environ), _fixable_checks(report)
+    stdout_terminal = terminal.detect_terminal(sys.stdout, output.color, os.environ)
     from doctor.report.formats.registry import RenderContext, render
 
     context = RenderContext(
@@ -281,7 +277,7 @@ def _print(
         terminal=stdout_terminal,
         verbose=output.verbose,
         brief=output.brief,
-        fixable_checks=fixable,
+        fixable_checks=() if name == "json" else _fixable_checks(report),
     )
     return write(render(name or ("human" if stdout_terminal.tty else "plain"), report, context))
 

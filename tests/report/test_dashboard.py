@@ -13,6 +13,7 @@ from doctor.net.cause import NetworkCause
 from doctor.net.metrics import render_metrics
 from doctor.net.slow_paths import SlowPath
 from doctor.report.formats.prometheus import render
+from doctor.report.formats.registry import RenderContext
 from tests.net.simulated import attempts
 from tests.report import reports as made
 
@@ -26,7 +27,7 @@ def exported() -> dict[str, set[str]]:
     labels: dict[str, set[str]] = {}
     slow = SlowPath("host", (0,), "both", "latency", 3.5, 1.0, 1.0, 1e-6, 9)
     network = render_metrics(attempts(3, 1, []), [NetworkCause("host", (1,), (), "inbound")], [slow])
-    for text in (network, *(render(make(), 10) for make in made.ALL.values())):
+    for text in (network, *(render(make(), RenderContext(10, made.CHECKS)) for make in made.ALL.values())):
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 labels.setdefault(sample.name, set()).update(sample.labels)

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from doctor.engine.language import localized, localized_filled, phrase
-from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import CheckFailure, FoldedReport, fold
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
@@ -24,14 +23,16 @@ from doctor.report.layout.summary_lines import summary_lines
 if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.engine.result import Report
+    from doctor.report.formats.registry import RenderContext
 
 SCOPE = DetailLevel(50, 50, lists_every_check=True, names_checks=True, max_chars=400)
 MAX_ROWS = 50
 """Hosts, or sets of hosts, in the table."""
 
 
-def render(report: Report, pages: Mapping[str, Check], code: int) -> str:
-    """The ticket; ``code`` is the exit code that it comes with."""
+def render(report: Report, context: RenderContext) -> str:
+    """The ticket."""
+    pages, code = context.checks_by_name, context.code
     folded = fold(report, SCOPE.max_chars)
     summary = summary_lines(report, folded, code)
     failures = folded.failures
@@ -193,17 +194,3 @@ def _hosts_to_check(report: Report, failures: Sequence[CheckFailure]) -> list[st
     fleet = Fleet(report.hosts)
     blamed = fleet.ordered(host for failure in failures for host in failure.hosts if host in fleet.positions)
     return [fleet.fold(blamed or report.hosts)]
-
-
-class MarkdownRenderer(Renderer):
-    """`md`, as ``-f`` names it."""
-
-    name = "md"
-    is_localized = True
-    purpose = "a ticket: verdict, evidence, and the command to check again"
-
-    def render(self, report: Report, context: RenderContext) -> str:
-        return render(report, context.checks_by_name, context.code)
-
-
-RENDERER = MarkdownRenderer()

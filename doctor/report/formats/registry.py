@@ -2,32 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from doctor.engine.language import english
-from doctor.report.formats.renderer import RenderContext as RenderContext
-from doctor.report.formats.renderer import Renderer
 
 if TYPE_CHECKING:
+    from doctor.engine.check import Check
     from doctor.engine.result import Report
+    from doctor.report.layout.terminal import Terminal
 
-_MODULES = {
-    "human": "text",
-    "plain": "plain",
-    "oneline": "oneline",
-    "json": "json",
-    "jsonl": "jsonl",
-    "md": "markdown",
-    "junit": "junit",
-    "prometheus": "prometheus",
-    "html": "html",
-}
-"""Each format's module in this package, in the order in which help lists them."""
-FORMATS = tuple(_MODULES)
+
+class RenderContext(msgspec.Struct, frozen=True):
+    """What a format needs beside the report."""
+
+    code: int
+    """The exit code that the report comes with."""
+    checks_by_name: Mapping[str, Check] = {}
+    """The checks by name, for why and what to do."""
+    terminal: Terminal | None = None
+    """The terminal's width and abilities; None for a file."""
+    verbose: bool = False
+    brief: bool = False
+    """The findings in one line each and the last lines, without details."""
+    fixable_checks: Collection[str] = ()
+    """The checks that a playbook can fix."""
+    command: str = "check"
+    seconds: float | None = None
+
+
+class ReportFormat(msgspec.Struct, frozen=True):
+    """One format: how ``-f`` names it, and how its file is written."""
+
+    name: str
+    module: str
+    """The module of this package that has its function ``render``."""
+    purpose: str
+    """What it is for, in one line: the row of the table in ``doctor/docs/formats.md``."""
+    is_localized: bool = False
+    """It is for people, and so in the language of this process; what programs read is English."""
+    file_suffix: str = ""
+    """The ending that a file's name must have for those who read it; empty: any."""
+    file_mode: int = 0o600
+    """Permissions of its file: readable by the owner alone, unless another user's program has to read it."""
+
+
+_ROWS = (
+    ReportFormat("human", "text", "a terminal: colour, symbols, its width", is_localized=True),
+    ReportFormat("plain", "plain", "a log file or a pipe", is_localized=True),
+    ReportFormat("oneline", "oneline", "the line of `doctor preflight`"),
+    ReportFormat("json", "json", "programs: one document"),
+    ReportFormat("jsonl", "jsonl", "programs: events while the run goes on"),
+    ReportFormat("md", "markdown", "a ticket: verdict, evidence, and the command to check again", is_localized=True),
+    ReportFormat("junit", "junit", "CI: a check is a test case; unknown is an error, never a pass"),
+    ReportFormat(
+        "prometheus",
+        "prometheus",
+        "node_exporter's textfile collector (the file name must end in `.prom`)",
+        file_suffix=".prom",
+        file_mode=0o644,
+    ),
+    ReportFormat(
+        "html", "html", "a browser: one file with tables, maps and charts, which loads nothing", is_localized=True
+    ),
+)
+"""In the order in which help lists them."""
+REPORT_FORMATS = {row.name: row for row in _ROWS}
+FORMATS = tuple(REPORT_FORMATS)
 """The names that ``-f`` takes."""
 
 
@@ -39,20 +84,13 @@ class FormatTarget(msgspec.Struct, frozen=True):
     """Empty for stdout."""
 
 
-def renderer(name: str) -> Renderer:
-    """The format of this name. Raises: KeyError for what is none of `FORMATS`."""
-    module = import_module(f"doctor.report.formats.{_MODULES[name]}")
-    format_renderer: Renderer = module.RENDERER
-    return format_renderer
-
-
 def render(name: str, report: Report, context: RenderContext) -> str:
-    """The report in one of `FORMATS`."""
-    chosen = renderer(name)
-    if chosen.is_localized:
-        return chosen.render(report, context)
-    with english():
-        return chosen.render(report, context)
+    """The report in one of `FORMATS`, with a line feed at its end."""
+    chosen = REPORT_FORMATS[name]
+    module = import_module(f"doctor.report.formats.{chosen.module}")
+    with nullcontext() if chosen.is_localized else english():
+        text: str = module.render(report, context)
+    return text
 
 
 def render_bytes(name: str, report: Report, context: RenderContext) -> bytes:

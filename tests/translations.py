@@ -79,7 +79,6 @@ REASONS = {"Unreadable", "Absent", "Skip", "Reason", "Finding"}
 PHRASES = {"phrase", "localized", "noun"}
 PAGES = (
     "report.html.jinja",
-    "diagnosis.html.jinja",
     "parts.html.jinja",
     "frame.html.jinja",
     "page.js",

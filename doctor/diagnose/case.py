@@ -17,8 +17,6 @@ from doctor.diagnose.signature import Role, Signature, Trait
 
 CONNECT_TIMEOUT_S = 120.0
 """Seconds. HCCL's default for HCCL_CONNECT_TIMEOUT; it really waits 20 s longer."""
-EXEC_TIMEOUT_S = 1836.0
-"""Seconds. HCCL's default for HCCL_EXEC_TIMEOUT on A2 and A3."""
 
 
 class Process(msgspec.Struct):
@@ -103,11 +101,6 @@ class Case(msgspec.Struct):
     def connect_timeout(self) -> float:
         """Seconds that HCCL waits for a connection: the setting and 20 s."""
         return self.timeouts.get("HCCL_CONNECT_TIMEOUT", CONNECT_TIMEOUT_S) + 20
-
-    @property
-    def exec_timeout(self) -> float:
-        """Seconds that HCCL waits in a collective."""
-        return self.timeouts.get("HCCL_EXEC_TIMEOUT", EXEC_TIMEOUT_S)
 
     def process_of_rank(self, rank: int) -> Process | None:
         """The process with this rank in the world."""

@@ -15,7 +15,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from doctor.engine.areas import by_area
 from doctor.engine.exit_code import Exit, verdict
 from doctor.engine.result import Finding, Outcome, Report, Severity, fill_template
-from doctor.report.layout.failures import filled_fix, fix_template, why_text
+from doctor.report.layout.failures import filled_fix, fix_template, proof_lines, why_text
 from doctor.report.layout.formatting import clean, count_noun, unwrap_lines
 from doctor.report.layout.host_names import Fleet
 
@@ -99,6 +99,7 @@ class _CaseBuilder:
     def findings(self, outcome: Outcome) -> Iterator[str]:
         for finding in outcome.findings:
             yield f"{outcome.severity_of(finding).value}: {self.finding_text(finding)}"
+            yield from (f"  {label}: {line}" for label, line in proof_lines(finding))
 
     def advice(self, outcome: Outcome) -> Iterator[str]:
         """Why, and what to do: the remedies that differ, each with its hosts."""

@@ -42,7 +42,7 @@ def render(report: Report, context: RenderContext) -> str:
         lines += _failure(check_failure, pages, folded)
     lines += _sections(report, pages, code)
     lines += _notes(report)
-    lines += _follow_up_commands(report, failures)
+    lines += _follow_up_commands(report, failures, pages)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -108,6 +108,9 @@ def _failure(failure: CheckFailure, pages: Mapping[str, Check], folded: FoldedRe
     yield from (f"## {localized(outcome.found_severity.value)}{localized(': ')}{title}", "")
     yield from (f"{localized('Healthy condition: ')}{code_span(localized(outcome.claim))}", "")
     yield from fenced(_evidence(entry))
+    why = [*_labelled(entry, "why")]
+    if why:
+        yield from (localized("Why it matters") + localized(": ").rstrip(), "", *fenced(why))
     fix = [*_labelled(entry, "fix")]
     if fix:
         yield from (localized("What to do:"), "", *fenced(fix))
@@ -176,13 +179,13 @@ def _notes(report: Report) -> list[str]:
     return [f"## {localized('Notes')}", "", *notes, ""]
 
 
-def _follow_up_commands(report: Report, failures: Sequence[CheckFailure]) -> Iterator[str]:
+def _follow_up_commands(report: Report, failures: Sequence[CheckFailure], pages: Mapping[str, Check]) -> Iterator[str]:
     """Commands that show details, and that check again."""
     yield from (f"## {localized('To check again')}", "")
     names = list(dict.fromkeys(failure.outcome.check for failure in failures))[:5]
     alone = report.source.startswith("this host alone")
     hosts = shlex.quote(clean(",".join(_hosts_to_check(report, failures)), 4000)) if report.hosts and not alone else ""
-    chosen = "".join(f" --select {shlex.quote(clean(name))}" for name in names)
+    chosen = "".join(f" --select {shlex.quote(clean(name))}" for name in names if name in pages)
     explain = [f"doctor explain {shlex.quote(clean(name))}" for name in names]
     yield from fenced([*explain, f"doctor check{chosen}{' ' if hosts else ''}{hosts}"])
 

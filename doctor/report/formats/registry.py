@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -32,6 +32,8 @@ class RenderContext(msgspec.Struct, frozen=True):
     fixable_checks: Collection[str] = ()
     """The checks that a playbook can fix."""
     command: str = "check"
+    views: Mapping[str, Callable[[RenderContext], str]] = {}
+    """Formats in which a command shows more than the report holds, or shows it in its own words."""
     seconds: float | None = None
 
 
@@ -87,9 +89,10 @@ class FormatTarget(msgspec.Struct, frozen=True):
 def render(name: str, report: Report, context: RenderContext) -> str:
     """The report in one of `FORMATS`, with a line feed at its end."""
     chosen = REPORT_FORMATS[name]
-    module = import_module(f"doctor.report.formats.{chosen.module}")
     with nullcontext() if chosen.is_localized else english():
-        text: str = module.render(report, context)
+        if name in context.views:
+            return context.views[name](context)
+        text: str = import_module(f"doctor.report.formats.{chosen.module}").render(report, context)
     return text
 
 

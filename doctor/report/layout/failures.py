@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from doctor.engine.display_cells import display_width
-from doctor.engine.language import localized, phrase
+from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import CONTAINER, IN_CONTAINER, Finding, Severity
 from doctor.engine.shell_quote import placeholder_names
 from doctor.report.layout.advice import (
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 OF_THE_CAUSE = "{remedy}"
 """The first paragraph of a page's fix that is followed by the remedies of all causes: a finding has its own."""
 OBSERVED_EXPECTED = ("observed", "expected")
+PROOF = ("means", "confidence", "evidence", "now")
+"""Values that say what a finding means, how sure that is, what proves it, and what the checks of the cause find now."""
 MAX_MESSAGE_CHARS = 2000
 MAX_COMMAND_CHARS = 4000
 MAX_WHY_WIDTH = 140
@@ -55,7 +59,21 @@ def why_text(check: Check | None, findings: Sequence[Finding]) -> str:
     """Why a finding matters: of the check's page; without a page the finding's own ``why``."""
     if check:
         return localized(check.section("Why it matters"))
-    return next((str(finding.values["why"]) for finding in findings if "why" in finding.values), "")
+    return "\n\n".join(own_lines(findings[0], "why")) if findings else ""
+
+
+def proof_lines(finding: Finding) -> Iterator[tuple[str, str]]:
+    """How sure a finding is, and what proves it, each line with its label; not what the message itself holds."""
+    for label in PROOF:
+        if f"{{{label}}}" not in finding.template:
+            yield from ((label, line) for line in own_lines(finding, label))
+
+
+def own_lines(finding: Finding, name: str) -> list[str]:
+    """A value of a finding that is one text or a list of them, as lines; an indented one is a command."""
+    value = finding.values.get(name)
+    texts = [str(text) for text in (value if isinstance(value, (list, tuple)) else [value] if value else ())]
+    return [f"{'  ' if text.startswith('  ') else ''}{clean(text, MAX_COMMAND_CHARS)}" for text in texts]
 
 
 def fix_template(check: Check | None, findings: Sequence[Finding]) -> str:
@@ -77,6 +95,8 @@ def filled_fix(fix: str, finding: Finding, hosts: Sequence[str], fleet: Fleet, s
 
     ``shortened_by``: the check whose page has the remedies of causes that are not the finding's; empty: all of them.
     """
+    if fix == OF_THE_CAUSE:
+        return [localized_filled(line) for line in own_lines(finding, "remedy")]
     filled_values = {name: value for name, value in finding.values.items() if value is not None}
     values = fleet.format_values(filled_values, MAX_COMMAND_CHARS)
     texts = fleet.localized_values(filled_values, MAX_COMMAND_CHARS)
@@ -205,6 +225,8 @@ class _FailureEntryBuilder:
         if group.finding.is_warning and self.failure.outcome.found_severity is Severity.ERROR:
             message += localized(" (a warning)")
         details = self.observed_expected(group, set(OBSERVED_EXPECTED) - self.shared_labels)
+        for label, lines in groupby(proof_lines(group.finding), itemgetter(0)):
+            details += label_lines(label, (line for _, line in lines))
         details += self.fix_lines(group, len(group.hosts), False) if self.separate_fixes else []
         outcome = self.failure.outcome
         where = self.fleet.where(group.hosts, outcome.evaluated_hosts, outcome.skipped)

@@ -88,12 +88,15 @@ def _reported(advice: Advice, waiting: Iterable[WaitingDocument]) -> CauseDocume
 
 def _finding(cause: CauseDocument) -> Finding:
     lines = (f"{line.file}:{line.line}{f' {line.time}' if line.time else ''}: {line.text}" for line in cause.evidence)
+    subject, colon, rest = cause.summary.rpartition(f": {cause.title}")
+    ends_with_title = bool(colon) and not rest
     return Finding(
-        "{summary}",
+        "{subject}: {means}" if ends_with_title else "{subject}",
         hosts=cause.hosts,
-        summary=cause.summary,
+        subject=subject if ends_with_title else cause.summary,
         ranks=list(cause.ranks),
-        means=f"{cause.title} ({', '.join(cause.codes)})" if cause.codes else cause.title,
+        means=cause.title,
+        codes=list(cause.codes),
         confidence=f"{cause.confidence}; {cause.rule}",
         evidence=list(lines),
         now=checked_lines(cause.checked) if cause.checked else [],

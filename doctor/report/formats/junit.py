@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from doctor.engine.areas import by_area
 from doctor.engine.exit_code import Exit, verdict
 from doctor.engine.result import Finding, Outcome, Report, Severity, fill_template
 from doctor.report.layout.failures import filled_fix, fix_template, proof_lines, why_text
+from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean, count_noun, unwrap_lines
 from doctor.report.layout.host_names import Fleet
 
@@ -35,25 +37,18 @@ def render(report: Report, context: RenderContext) -> str:
     code = context.code
     cases = _CaseBuilder(report, code, context.checks_by_name)
     xml = JUnitXml("doctor")
-    for area, outcomes in by_area(_Row(outcome) for outcome in report.outcomes):
+    for area, outcomes in groupby(sort_by_area(report.outcomes), attrgetter("area")):
         suite = TestSuite(clean(area))
         if re.match(r"\d{4}-\d\d-\d\dT[\d:]{8}", report.started):
             suite.timestamp = report.started[:19]
         for name, value in _properties(report, code):
             suite.add_property(name, value)
-        suite.add_testcases([cases.case(row.outcome) for row in outcomes])
+        suite.add_testcases(list(map(cases.case, outcomes)))
         xml.add_testsuite(suite)
     xml.update_statistics()  # type: ignore[no-untyped-call]
     xml.time = round(report.seconds, 3) if 0 <= report.seconds < 1e9 else 0.0
     data: bytes = xml.tostring()  # type: ignore[no-untyped-call]
     return data.decode("utf-8") + "\n"
-
-
-class _Row:
-    """An outcome by the name that `by_area` sorts by."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        self.outcome, self.name, self.area = outcome, outcome.check, outcome.area
 
 
 def _properties(report: Report, code: int) -> Iterator[tuple[str, str]]:

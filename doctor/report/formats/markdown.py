@@ -106,7 +106,7 @@ def _failure(failure: CheckFailure, pages: Mapping[str, Check], folded: FoldedRe
     name = code_span(outcome.check)
     title = phrase("{name} on {where}", name=name, where=code_span(entry.where)) if entry.where else name
     yield from (f"## {localized(outcome.found_severity.value)}{localized(': ')}{title}", "")
-    yield from (f"{localized('Healthy condition: ')}{code_span(localized(outcome.claim))}", "")
+    yield from (f"{localized('Healthy condition: ')}{code_span(localized_filled(outcome.claim))}", "")
     yield from fenced(_evidence(entry))
     why = [*_labelled(entry, "why")]
     if why:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 OF_THE_CAUSE = "{remedy}"
 """The first paragraph of a page's fix that is followed by the remedies of all causes: a finding has its own."""
 OBSERVED_EXPECTED = ("observed", "expected")
-PROOF = ("means", "confidence", "evidence", "now")
+PROOF = ("means", "codes", "confidence", "evidence", "now")
 """Values that say what a finding means, how sure that is, what proves it, and what the checks of the cause find now."""
 MAX_MESSAGE_CHARS = 2000
 MAX_COMMAND_CHARS = 4000
@@ -73,7 +73,14 @@ def own_lines(finding: Finding, name: str) -> list[str]:
     """A value of a finding that is one text or a list of them, as lines; an indented one is a command."""
     value = finding.values.get(name)
     texts = [str(text) for text in (value if isinstance(value, (list, tuple)) else [value] if value else ())]
-    return [f"{'  ' if text.startswith('  ') else ''}{clean(text, MAX_COMMAND_CHARS)}" for text in texts]
+    as_written = [(text[:2] if text.startswith("  ") else "", clean(text, MAX_COMMAND_CHARS)) for text in texts]
+    return [f"{indent}{text if name == 'evidence' else _in_this_language(text)}" for indent, text in as_written]
+
+
+def _in_this_language(text: str) -> str:
+    """The text, or else each of its parts between semicolons."""
+    whole = localized_filled(text)
+    return whole if whole != text else localized("; ").join(map(localized_filled, text.split("; ")))
 
 
 def fix_template(check: Check | None, findings: Sequence[Finding]) -> str:
@@ -96,7 +103,7 @@ def filled_fix(fix: str, finding: Finding, hosts: Sequence[str], fleet: Fleet, s
     ``shortened_by``: the check whose page has the remedies of causes that are not the finding's; empty: all of them.
     """
     if fix == OF_THE_CAUSE:
-        return [localized_filled(line) for line in own_lines(finding, "remedy")]
+        return own_lines(finding, "remedy")
     filled_values = {name: value for name, value in finding.values.items() if value is not None}
     values = fleet.format_values(filled_values, MAX_COMMAND_CHARS)
     texts = fleet.localized_values(filled_values, MAX_COMMAND_CHARS)

@@ -109,7 +109,7 @@ def _failure(failure: CheckFailure, pages: Mapping[str, Check], folded: FoldedRe
     yield from (f"{localized('Healthy condition: ')}{code_span(localized_filled(outcome.claim))}", "")
     yield from fenced(_evidence(entry))
     why = [*_labelled(entry, "why")]
-    if why:
+    if why and outcome.check not in pages:  # a page says it at length
         yield from (localized("Why it matters") + localized(": ").rstrip(), "", *fenced(why))
     fix = [*_labelled(entry, "fix")]
     if fix:

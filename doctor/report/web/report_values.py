@@ -126,11 +126,12 @@ def grouped_details(details: Details) -> tuple[Detail, ...]:
         if label or not labelled:
             labelled.append((label, []))
         lines = labelled[-1][1]
-        if text.startswith("  "):
+        if text.startswith("  ") or labelled[-1][0] == "evidence":
+            code = text.removeprefix("  ")
             if lines and lines[-1].kind == "code":
-                lines[-1] = Line("code", f"{lines[-1].text}\n{text[2:]}")
+                lines[-1] = Line("code", f"{lines[-1].text}\n{code}")
             else:
-                lines.append(Line("code", text[2:]))
+                lines.append(Line("code", code))
         else:
             lines.append(Line("item" if _ITEM.match(text) else "text", text))
     return tuple(Detail(label, tuple(lines)) for label, lines in labelled)

@@ -5,14 +5,17 @@ from doctor.facts.agreed_addresses import agreed_addresses
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.job import agreed_blocks, find_blocks, format_ranges, job_ports
 from doctor.facts.firewall.remedy import (
+    MAX_ADDRESSES,
     allow_command,
     boot_files,
     boot_lines,
     fix_values,
+    is_listable,
     persistence_note,
     undo_command,
 )
 from doctor.facts.firewall.routes import find_master, find_routes
+from doctor.facts.hardware_addresses import HardwareAddresses
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory
@@ -21,10 +24,14 @@ from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
 ONE_HOST = "only one host: nothing crosses the network"
-NOT_AGREED = ": no address of its peers is confirmed by SSH, by another host or by its network"
+NOT_AGREED = ": no address of its peers is confirmed by SSH or by another host"
+TOO_MANY = (
+    f": its peers have more than {MAX_ADDRESSES} separate addresses; open the ports to the networks of your hosts"
+)
+WITNESS = ("hardware",)
 
 
-@check(severity=ERROR, area="firewall", single_host=ONE_HOST)
+@check(severity=ERROR, area="firewall", single_host=ONE_HOST, advisory=WITNESS)
 def firewall_blocks_job(
     rules: FirewallRules,
     host_addresses: HostAddresses,
@@ -35,6 +42,7 @@ def firewall_blocks_job(
     reserved: ReservedPorts,
     listeners: Listeners,
     npus: NpuInventory | None,
+    hardware: PerHost[HardwareAddresses] | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """No firewall rule blocks the job's TCP connections between the hosts.
@@ -67,9 +75,12 @@ def firewall_blocks_job(
     master = find_master(launch.master_addr, names, host_addresses, addresses)
     ports = job_ports(launch, reserved, listeners, npus is not None)
     blocks = find_blocks(rules, find_routes(host_addresses, addresses, master), ports, master.host)
-    agreed = agreed_addresses(fleet_names, addresses, fleet) if blocks else set()
+    agreed = agreed_addresses(fleet_names, addresses, fleet, hardware) if blocks else set()
     for block in blocks:
         remedy = next(iter(agreed_blocks([block], agreed)), None)
+        manual = NOT_AGREED
+        if remedy and not is_listable(remedy):
+            remedy, manual = None, TOO_MANY
         values = fix_values(remedy) if remedy else {}
         yield Finding(
             "{manager} blocks {what} TCP ports {ports} {way} {peers}",
@@ -79,8 +90,8 @@ def firewall_blocks_job(
             way="of" if block.outgoing else "from",
             peers=block.peers,
             rules=block.rules,
-            fix=allow_command(remedy) if remedy else NOT_AGREED,
-            unfix=undo_command(remedy) if remedy else NOT_AGREED,
+            fix=allow_command(remedy) if remedy else manual,
+            unfix=undo_command(remedy) if remedy else manual,
             keep=persistence_note(block),
             table=block.positions[0].table.name,
             nft_table=f"{block.positions[0].table.family} {block.positions[0].table.name}",

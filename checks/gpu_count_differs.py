@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.engine.majority import differing
+from doctor.analysis.majority import differing
 from doctor.facts.gpu import GpuInventory
 
 CAUSES = {

@@ -14,7 +14,7 @@ EVIDENCE = ("inventory", "log", "place")
 def gpu_lost(
     tool: NvidiaSmi, inventory: GpuInventory | None, log: KernelLog | None, place: HostContainer | None
 ) -> Iterator[Finding]:
-    """The driver reaches every GPU that it has found.
+    """Every detected GPU responds to the driver.
 
     ## Why it matters
     A GPU that does not answer has fallen off the bus, or its controller has stopped. Every program that opens it fails

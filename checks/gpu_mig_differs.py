@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.engine.majority import differing
+from doctor.analysis.majority import differing
 from doctor.facts.gpu import GpuInventory
 
 

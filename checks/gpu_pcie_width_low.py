@@ -2,7 +2,7 @@ import re
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.engine.majority import differing
+from doctor.analysis.majority import differing
 from doctor.facts.gpu import GpuInventory
 
 SIXTEEN_LANES = re.compile(r"\b(A100|A800|H20|H[1278]00|GH200|B[123]00)\b")

@@ -6,7 +6,7 @@ from doctor.facts.gpu import GpuInventory
 
 @check(severity=ERROR, area="devices")
 def gpu_row_remap_failed(inventory: GpuInventory) -> Iterator[Finding]:
-    """Every GPU could replace its damaged memory, and its caches are sound.
+    """No GPU has failed row remapping or uncorrectable cache errors.
 
     ## Why it matters
     A row of memory that is damaged, and could not be replaced, is used again: programs end with uncorrected errors

@@ -46,7 +46,7 @@ def host_name_is_loopback(
         raise Skip(f"the host is called {names.own}: host-name-is-localhost reports it")
     meaning = names.own_resolution
     if meaning.is_loopback:
-        lines = hosts_file_lines([names.own], others, addresses or {}, fleet)
+        lines = hosts_file_lines([names.own], others, addresses or {}, fleet, own=names)
         address = next(candidate for candidate in meaning.addresses if candidate not in meaning.non_loopback)
         yield Finding(
             "its own name {name} resolves to {address}",

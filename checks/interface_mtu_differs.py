@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.engine.majority import differing
+from doctor.analysis.majority import differing
 from doctor.facts.interfaces import Interfaces
 
 ONE_HOST = "only one host: nothing to compare"

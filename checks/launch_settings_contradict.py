@@ -92,7 +92,7 @@ def _sharding(view: View) -> Iterator[Finding]:
     strategy = view.need("sharding")
     if str(strategy.value).lower() not in (*SHARDING, "1", "2", "3", "4", "5"):
         yield Finding(
-            "{where} names no sharding strategy of FSDP",
+            "{where}: unknown FSDP sharding strategy",
             where=strategy.where,
             observed=strategy.value,
             expected=", ".join(SHARDING[:5]).upper(),

@@ -2,16 +2,14 @@ from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.fact import Unreadable
-from doctor.engine.sanitize import printable
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuProduct
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
 from doctor.job import EnvSetting, LaunchConfig, invalid_settings, product_family
-from doctor.job.library_settings import ENDS_NCCL, PASSED_OVER, refused
 from doctor.job.nccl_lists import FIRST_TORCH, STRICT, list_faults
-from doctor.job.npu_variable_versions import is_rule_of_release
-from doctor.job.variable_versions import release_numbers
+from doctor.job.variable_values import refused
+from doctor.job.variable_versions import is_rule_of_release, release_numbers
 
 VERSIONS = ("python", "cann", "gpus")
 
@@ -46,10 +44,10 @@ def launch_settings_invalid(
     reader goes on with another value, and where only NCCL or CUDA would end and no host has a GPU.
     """
     without_gpu = not any(cards.pci for cards in (gpus or {}).values())
-    for variable, value, expected in refused(launch.env, ENDS_NCCL):
-        yield _finding(EnvSetting(variable, printable(value, 80), expected)).as_warning(without_gpu)
-    for variable, value, expected in refused(launch.env, PASSED_OVER):
-        yield _finding(EnvSetting(variable, printable(value, 80), expected)).as_warning()
+    for setting in refused(launch.env, "ends_nccl"):
+        yield _finding(setting).as_warning(without_gpu)
+    for setting in refused(launch.env, "ignored"):
+        yield _finding(setting).as_warning()
     for fault in list_faults(launch.env, _newest_nccl(python or {})):
         yield _finding(EnvSetting(fault.variable, fault.value, fault.expected)).as_warning(
             without_gpu or not fault.ends

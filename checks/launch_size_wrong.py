@@ -14,15 +14,16 @@ def launch_size_wrong(
     gpus: PerHost[GpuCards] | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
-    """The launch line starts the job on hosts that exist, and no more ranks on a host than it has devices.
+    """The job's size fits its hosts: they exist, and none has more ranks than devices.
 
     ## Why it matters
     A job that expects more hosts than start it waits for the others until its timeout, minutes later, and ends. A rank
-    whose LOCAL_RANK is no device's number ends with "invalid device ordinal", or shares a device with another rank.
+    whose LOCAL_RANK is no device's number ends with "invalid device ordinal", or shares a device with another rank. A
+    WORLD_SIZE that is not what the hosts start is waited for in the same way.
 
     ## What to do
-    In the launch line, {launch}: give {option} the value that fits, or add the hosts that are not there. Of an elastic
-    launch (`--nnodes 2:4`) the least number counts.
+    In the launch line or the environment, {launch}: give {option} the value that fits, or add the hosts that are not
+    there. Of an elastic launch (`--nnodes 2:4`) the least number counts.
 
     ## Source
     PyTorch, torchrun: "--nnodes" and "--nproc-per-node"; MindSpore, msrun: "--worker_num" and "--local_worker_num";
@@ -30,9 +31,11 @@ def launch_size_wrong(
     job that trains on the CPUs of hosts with accelerators may start more ranks. More hosts than the launch line uses
     are spares, and no finding.
     """
-    if not launch.launch_line:
-        raise Skip("no launch line was given: doctor check HOSTS -- COMMAND")
     hosts = len(fleet)
+    sizes = {} if launch.launchers or hosts < 2 else launch.stated_ranks
+    if not launch.launch_line and not (sizes and launch.ranks_per_host):
+        raise Skip("no launch line was given: doctor check HOSTS -- COMMAND")
+    yield from _stated_sizes(sizes, launch, hosts)
     if launch.nodes is not None and launch.nodes > hosts:
         yield Finding(
             "the launch line is for {observed}, and there are {expected}",
@@ -64,6 +67,24 @@ def launch_size_wrong(
                     observed=_count(launch.ranks_per_host, "rank"),
                     expected=_count(devices, "device"),
                 )
+
+
+def _stated_sizes(sizes: dict[str, int], launch: LaunchConfig, hosts: int) -> Iterator[Finding]:
+    """A number of ranks that the hosts cannot start. Fewer are spares; up to ``hosts`` may be a number of hosts."""
+    each = launch.ranks_per_host or 0
+    counts = [each] * hosts if isinstance(each, int) else list(each.values())
+    # Of a list of hosts, one task on each may start all ranks of it.
+    room = sum(counts) if isinstance(each, int) or min(counts) > 1 else 0
+    for name, ranks in sizes.items():
+        uneven = isinstance(each, int) and each > 0 and ranks % each
+        if room and ranks > hosts and (ranks > room or uneven):
+            yield Finding(
+                "{option} is {observed}, and the hosts start {expected}",
+                launch=f"{name}={ranks}",
+                option=name,
+                observed=ranks,
+                expected=room,
+            )
 
 
 def _devices(host: str, npus: PerHost[NpuInventory] | None, gpus: PerHost[GpuCards] | None) -> int:

@@ -61,7 +61,7 @@ def launch_type_not_reduced(
                 types = A1_TYPES if family(mark.where) == "A1" else A2_TYPES
             if name not in types:
                 yield Finding(
-                    "HCCL cannot reduce {type}, which {where} does",
+                    "{where} all-reduces {type}, which HCCL does not support",
                     type=name,
                     where=mark.where,
                     observed=name,
@@ -80,7 +80,7 @@ def _configured(training: TrainingLaunch, family: Callable[[str], str]) -> Itera
             setting = configuration.settings.get("bf16")
             if setting is not None and setting.value is True and family(setting.where) == "A1":
                 yield Finding(
-                    "HCCL cannot reduce {type}, which {where} does",
+                    "{where} all-reduces {type}, which HCCL does not support",
                     type="bfloat16",
                     where=setting.where,
                     observed=str(setting),

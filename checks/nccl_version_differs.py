@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.engine.majority import differing
+from doctor.analysis.majority import differing
 from doctor.facts.python_env import PythonEnv
 
 ONE_HOST = "only one host: nothing to compare"

@@ -24,9 +24,11 @@ def net_path_slow(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     Each pair measures alone, in both directions: 200 round trips of one byte, one stream, four streams. The kernel of
     the target stamps packets when they arrive (SO_TIMESTAMPNS): the arrival rate is that at which they do while they
     do, and a busy host does not change it, nor the quickest round trip. Throughput and usual latency count only where
-    the programs of both ends did not wait for a CPU. What looks slow is measured again while all others are idle. A
-    host or path is named whose ranks among all measurements come about by chance in fewer than one of 1000 fleets
-    (hypergeometric distribution, Bonferroni's correction), and that is slower by a ratio that matters. Not measured
+    the programs of both ends did not wait for a CPU. What looks slow is measured again, by turns with paths that do
+    not, while all others are idle. A host or path is named that is slower each time, with a chance below one in 1000
+    that a healthy fleet shows such anywhere (an exponential tail of the noise, 5 % of single measurements disturbed,
+    Bonferroni's correction), by a ratio that matters: for data, 1.15 times (a host) or 1.5 times (a link), as in
+    `smoke-host-slow` and `smoke-link-slow`; for latency, which grows with the distance, 1.5 or 2 times. Not measured
     while a job runs.
     """
     paths = measured_slow_paths(answers)

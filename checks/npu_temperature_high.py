@@ -32,11 +32,11 @@ def npu_temperature_high(tables: PerHost[NpuTable]) -> Iterator[Finding]:
                 values.setdefault(state.name, []).append(state.temperature)
     if not any(len(heats) > 1 for heats in values.values()):
         raise Skip("a single NPU cannot be compared")
+    medians = {name: statistics.median(heats) for name, heats in values.items()}
     for host, table in tables.items():
         for state in table.npus:
-            median = statistics.median(values.get(state.name, [0]))
             heat = state.temperature
-            if heat is not None and heat >= HOT and heat >= median + ABOVE_MEDIAN:
+            if heat is not None and heat >= HOT and heat >= (median := medians[state.name]) + ABOVE_MEDIAN:
                 yield Finding(
                     "NPU {npu} is at {observed} C; the median of {count} NPUs is {expected} C",
                     hosts=[host],

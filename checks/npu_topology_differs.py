@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.engine.majority import differing
+from doctor.analysis.majority import differing
 from doctor.facts.npu import NpuProduct
 from doctor.facts.npu_fabric import NpuTopology
 

@@ -10,7 +10,7 @@ KILLED = (
 
 @check(severity=WARNING, area="memory")
 def out_of_memory_logged(log: KernelLog) -> Iterator[Finding]:
-    """The kernel has ended no process for want of memory in the last 24 hours.
+    """The OOM killer killed no process in the last 24 hours.
 
     ## Why it matters
     A rank that the kernel ends leaves no message: all others wait for it. Where it happened to the last job, it is
@@ -28,7 +28,7 @@ def out_of_memory_logged(log: KernelLog) -> Iterator[Finding]:
     if kills:
         line, match = kills[0]
         yield Finding(
-            "the kernel ended {count} processes for want of memory in 24 hours, last {name} ({pid}) {age}",
+            "the OOM killer killed {count} processes in the last 24 hours, last {name} ({pid}) {age}",
             count=len(kills),
             name=match[3],
             pid=int(match[2][:9]),

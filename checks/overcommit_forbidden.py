@@ -9,7 +9,7 @@ USABLE_SHARE = 0.9
 
 @check(severity=WARNING, area="memory")
 def overcommit_forbidden(memory: MemoryCommitment) -> Iterator[Finding]:
-    """Programs can get the memory that is free: the kernel does not refuse it by a limit on promises.
+    """Programs can get the memory that is free: vm.overcommit_memory does not limit allocations.
 
     ## Why it matters
     With vm.overcommit_memory=2 the kernel counts what is reserved, not what is used. A rank reserves far more than it

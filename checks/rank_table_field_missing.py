@@ -33,7 +33,7 @@ def rank_table_field_missing(table: RankTable) -> Iterator[Finding]:
     for (field, expected), problems in sorted(broken.items()):
         places, observed = limit_items(p.path for p in problems), limit_items((p.observed or '""' for p in problems), 3)
         yield Finding(
-            "{field} is not what the form requires: {places}",
+            "{field}: not what the form requires, at {places}",
             field=field,
             places=places,
             observed=observed,

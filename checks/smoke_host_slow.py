@@ -24,19 +24,18 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
 
     ## Source
     All hosts exchange messages pairwise, in rounds in which each has one partner; with more than 32 hosts, in as many
-    rounds as are needed to distinguish them. A host is named when its exchanges with at least three quarters of its
-    partners are slower than those of the others among themselves, by 15 % and by five standard deviations of what
-    these times vary by, or where the quickest of them take 6 times as long as any pair of the others. Slow exchanges
-    are measured again up to three times within two seconds, with no other pair at work, and have to be slower than
-    other pairs each time (where that is by a factor of 6, of 3 if three times, it suffices): a program that keeps a
-    host busy for a moment slows it down, and is no fault of the host. This verdict can be wrong where a program keeps
-    the host busy for longer. A host is named as well where two or more of its links are slow (`smoke-link-slow`) and it
-    is fast with few others. There is no table of what a network should do: hosts are compared with each other, so a
-    fleet that is slow as a whole is not detected, nor is it known which of only two hosts is slow.
+    rounds as are needed to distinguish them. A host is named when its exchanges with most of its partners are slower
+    than those of the others among themselves, by 15 %, with a chance below one in 1000 that a healthy fleet shows such
+    anywhere (an exponential tail of the noise, Bonferroni's correction; as in `net-path-slow`). Slow exchanges are
+    measured again up to three times within two seconds, with no other pair at work, and have to be slower than other
+    pairs each time, by half of the excess at least: a program that keeps a host busy for a moment slows it down, and is
+    no fault of the host. This verdict can be wrong where a program keeps the host busy for longer. There is no table of
+    what a network should do: hosts are compared with each other, so a fleet that is slow as a whole is not detected,
+    nor is it known which of only two hosts is slow.
     """
-    links, size = compare_links(pairs)
-    for slow_end in links.ends:
-        rank = slow_end.ends[0]
+    outliers, size = compare_links(pairs)
+    for slow_end in (outlier for outlier in outliers if outlier.kind == "host"):
+        rank = slow_end.hosts[0]
         yield Finding(
             "exchanges of {size} with {who} take {ratio} times as long as those between the other hosts: "
             "{seconds} against {norm}, with {slow} of {tried} partners{pressure}",
@@ -49,7 +48,7 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
             ratio=round(slow_end.ratio, 2),
             seconds=duration(slow_end.seconds),
             norm=duration(slow_end.peer_seconds),
-            slow=slow_end.slow_pairs,
-            tried=slow_end.measured_pairs,
+            slow=slow_end.slow_paths,
+            tried=len(slow_end.paths),
             sigmas=round(slow_end.sigmas, 1),
         )

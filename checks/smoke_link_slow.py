@@ -27,26 +27,26 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     All hosts exchange messages pairwise, in rounds in which each has one partner; suspicious pairs repeat it up to
     three times within two seconds while all other hosts are idle, in turn with pairs that are not suspected, and have
     to be slower than those each time: what disturbs the hosts at that moment disturbs both. When hosts that are slow
-    with all their partners are set aside, a pair is named that takes 1.5 times as long as the median or more, by six
-    standard deviations of what pairs vary by, and does so each time when measured alone; or whose quickest exchange
-    alone takes 6 times as long as any unsuspected pair, or 3 times in all of three measurements. With more than 32
+    with all their partners are set aside, a pair is named that takes 1.5 times as long as the median or more, and at
+    least half as much more each time it is measured, with a chance below one in 1000 that a healthy fleet shows such
+    anywhere (an exponential tail of the noise, Bonferroni's correction; as in `net-path-slow`). With more than 32
     hosts only some of the pairs meet. This verdict can be wrong where a host is busy during the measurements of one
     pair only.
     """
-    links, size = compare_links(pairs)
-    for link in links.links:
-        first_rank, other = link.ends
+    outliers, size = compare_links(pairs)
+    for link in (outlier for outlier in outliers if outlier.kind == "link"):
+        first_rank, other = link.hosts
         yield Finding(
             "{first} and {second} take {ratio} times as long as most pairs to exchange {size}: {seconds} against "
             "{norm}; both are fast with most others, so the path between them is slow{pressure}",
             accelerator=ACCELERATORS[run.plan.backend],
-            hosts=run.hosts(link.ends),
-            pressure=pressure_note(run, run.hosts(link.ends)),
+            hosts=run.hosts(link.hosts),
+            pressure=pressure_note(run, run.hosts(link.hosts)),
             first=describe_end(run, first_rank),
             second=describe_end(run, other),
             one=run.plan.host_of(first_rank),
             other=run.plan.host_of(other),
-            ranks=list(link.ends),
+            ranks=list(link.hosts),
             size=megabytes(size),
             ratio=round(link.ratio, 2),
             seconds=duration(link.seconds),

@@ -30,7 +30,10 @@ def smoke_mask_differs(
     the same numbers, bit for bit; every rank reports the digests of its draws and of its masks. The rank whose digests
     differ from most of its model's, or from the reference run's, is named.
     """
-    hosts = lacking_numpy(started or {})
-    if hosts:
+    differing = list(findings("smoke-mask-differs", run, training))
+    if not lacking_numpy(started or {}):
+        yield from differing
+        return
+    yield from (finding.because_of("smoke-numpy-missing", *finding.explained_by) for finding in differing)
+    if not differing:
         raise Unreadable("masks are drawn with NumPy only on the hosts that have it", "smoke-numpy-missing")
-    yield from findings("smoke-mask-differs", run, training)

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.engine.majority import differing
+from doctor.analysis.majority import differing
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.results.environments import NOT_INSTALLED, versions_by_host
 

@@ -2,7 +2,7 @@ import shlex
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
-from doctor.engine.majority import differing
+from doctor.analysis.majority import differing
 from doctor.facts.python_env import PythonEnv
 
 ABSENT, UNDECIDED = "not installed", "<version>"

@@ -2,7 +2,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check
-from doctor.engine.majority import differing
+from doctor.analysis.majority import differing
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig

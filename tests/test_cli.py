@@ -251,6 +251,27 @@ class TestOutput:
         assert done.returncode == 10
         assert b"No space left on device" in done.stderr
 
+    @pytest.mark.parametrize(
+        "words",
+        ["--version", "--help", "check --help", "list", "explain listen-queue-short", "history", "probe --print"],
+    )
+    def test_no_command_whose_output_is_lost_ends_with_0(self, words: str) -> None:
+        with open("/dev/full", "wb") as full:
+            done = doctor(*words.split(), capture_output=False, stdout=full, stderr=-1)
+        assert (done.returncode, done.stderr) == (78, b"doctor: stdout: No space left on device\n")
+
+    def test_a_healthy_report_that_is_lost_is_no_success(self, site: Any) -> None:
+        with open("/dev/full", "wb") as full:
+            done = doctor("check", *site("echo yes"), capture_output=False, stdout=full, stderr=-1)
+        assert done.returncode == 78
+
+    @pytest.mark.parametrize(("profile", "code"), [("job", 78), ("prolog", 0)])
+    def test_a_preflight_whose_line_is_lost(self, profile: str, code: int) -> None:
+        words = ("preflight", "--scope", "local", "--select", "python3-missing", "--profile", profile)
+        with open("/dev/full", "wb") as full:
+            done = doctor(*words, capture_output=False, stdout=full, stderr=-1)
+        assert done.returncode == code
+
     @pytest.mark.parametrize("encoding", ["ascii", "gbk", "latin-1", "utf-8"])
     def test_any_encoding_of_stdout_will_do(self, site: Any, encoding: str) -> None:
         words = site("printf '\\342\\234\\223 \\346\\227\\245 \\033[31mred\\033[0m [bold]x[/bold]'")
@@ -324,7 +345,8 @@ def test_a_signal_after_the_line_of_a_preflight_reaches_no_other_thread() -> Non
     program = """
 import os, signal, threading, time
 from doctor.engine import interrupts
-interrupts.install(["preflight"])
+from doctor.preflight import early_end
+early_end.install(["preflight"])
 threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 interrupts.hold(["preflight"])
 for number in interrupts.STOP_SIGNALS:  # as the interpreter does at its end
@@ -341,9 +363,9 @@ os._exit(7)
 def test_a_signal_while_a_preflight_prepares_itself_leaves_its_line(moment: str) -> None:
     program = f"""
 import os, signal, sys
-from doctor.engine import interrupts
+from doctor.preflight import early_end
 sys.argv[1:] = ["preflight", "--scope", "local"]
-interrupts.install(sys.argv[1:])
+early_end.install(sys.argv[1:])
 from doctor.preflight import run
 made = run.{moment}
 def strike(*arguments):
@@ -357,7 +379,7 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60, capture_output=True, text=True)
     assert done.returncode == 130
-    assert re.fullmatch(r"doctor preflight: UNKNOWN nodes=0/0 why=interrupted exit=130 t=\S+s\n", done.stdout)
+    assert re.fullmatch(r"doctor preflight: UNKNOWN nodes=0/1 why=interrupted exit=130 t=\S+s\n", done.stdout)
 
 
 def test_a_signal_ends_it_even_where_something_hangs() -> None:

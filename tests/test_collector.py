@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.collect.protocol import SOURCE, CollectOptions, RequestTemplate, function_source, parse_response
+from doctor.collect.collector_request import COLLECTOR, CollectOptions, RequestTemplate, function_source, parse_response
 from doctor.engine.fact import Fact, Output, Probe, ProbeAnswer, ask, read, run
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
@@ -60,7 +60,7 @@ def collect(
     given = options.pop("given", {})
     sent = request(CollectOptions(tuple(facts), given, **options), seconds)
     if prelude:
-        program = zlib.compress(prelude.encode() + SOURCE)
+        program = zlib.compress(prelude.encode() + COLLECTOR.source)
         command = stdin_command(program, len(sent.first) + len(sent.common), packed=True)
         sent = msgspec.structs.replace(sent, command=command, program=program)
     command = sent.command.replace("for p in python3 ", f"for p in {python} python3 ") if python else sent.command
@@ -194,6 +194,24 @@ def test_a_question_is_sent_whole() -> None:
     assert "With a line" not in source and ": str" not in source
     exec(source, namespace)
     assert namespace["text_of_several_lines"]({"a": "b"}) == text_of_several_lines({"a": "b"})
+
+
+SEPARATOR = "; "
+
+
+def joined(parts: list[str]) -> str:
+    return SEPARATOR.join(parts)
+
+
+def with_helpers(given: dict[str, Any]) -> str:
+    return joined([os.path.basename(given["a"]), os.path.dirname(given["a"])])
+
+
+def test_a_question_is_sent_with_what_it_names_of_its_module() -> None:
+    source, namespace = function_source(with_helpers), dict[str, Any]()
+    assert source.startswith("SEPARATOR = '; '\nimport os as os\n") and "SOURCE" not in source
+    exec(source, namespace)
+    assert namespace["with_helpers"]({"a": "/b/c"}) == "c; /b"
 
 
 def hangs(given: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 STRESS = """
 import os, sys, threading
-from doctor.collect import protocol
+from doctor.collect import collector_request as protocol
 from doctor.remote.runtime.framing import frame
 from doctor.transport import CommandResult
 

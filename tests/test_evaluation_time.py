@@ -12,7 +12,7 @@ from doctor import ERROR, Finding, check
 from doctor.engine.check import Check
 from doctor.engine.result import Status
 from doctor.session.evaluation_time import EvaluationLimit
-from doctor.session.examine import replay
+from doctor.session.replay import replay
 from tests.preflight.runs import Gauge, gauge_high, gauge_low, ours, run
 
 RUN = run({"a": 5, "b": 3})

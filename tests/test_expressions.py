@@ -37,7 +37,7 @@ OWN_TEXT = {
     "doctor/smoke/run/programs.py": "our own programs",
 }
 """Modules whose expressions never meet text of a host, a file of the user, or the environment."""
-SHORT = {"doctor/transport/launcher/slurm.py": 2000}
+SHORT = {"doctor/transport/launcher/slurm_steps.py": 2000}
 """Modules that cut what they read to fewer characters."""
 METHODS = frozenset({"search", "match", "fullmatch", "findall", "finditer", "split", "sub", "subn"})
 REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from doctor.collect.collector_request import COLLECTOR, CollectOptions
 from doctor.collect.fanout import RunInterrupted, TimeLimits, gather
-from doctor.collect.protocol import PROGRAM, CollectOptions
 from doctor.collect.rounds import run_rounds
 from doctor.engine.fact import Fact, Output, PerHost, ProbeAnswer, run
 from doctor.remote.request import Request
@@ -36,7 +36,7 @@ class Fake:
         if host in self.slow:
             self.gate.wait(20)
             raise TransportError("budget", "given up")
-        marker = marshal.loads(stdin[len(PROGRAM) :])["marker"]
+        marker = marshal.loads(stdin[len(COLLECTOR.sent_source) :])["marker"]
         rest = '"python": "3.9.1", "uid": 0, "name": "h", "began": 5.0, "ended": 6.0'
         body = f'{{"outputs": {self.outputs}, {rest}}}'
         return CommandResult(0, f"\n{marker}\n{body}\n{marker} end\n".encode(), b"", 4.0, 7.0)

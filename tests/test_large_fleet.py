@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,13 +16,14 @@ import msgspec
 import pytest
 
 from doctor.engine.catalog import load_checks
+from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import Output, PerHost, ProbeAnswer, Unreadable, Visit
 from doctor.engine.per_fleet import once_per_fleet
 from doctor.engine.record import load_run
 from doctor.facts.firewall.routes import Master, find_routes
 from doctor.facts.network import MAX_ADDRESSES, HostAddresses, InterfaceAddress
-from doctor.session.examine import replay
-from tests.bench.large_fleet import multiplied
+from doctor.session.replay import job_intent, replay
+from tests.bench.large_fleet import multiplied, sickened
 from tests.checks import tables
 from tests.hosts.fleet import Fleet
 
@@ -29,6 +31,10 @@ ROOT = Path(__file__).parents[1]
 SIZES = (12, 24, 48)
 MOST_GROWTH = 1.03
 """The second doubling may cost this much more than twice the first."""
+MOST_CPU_GROWTH = 3.0
+"""Of one check's CPU time at twice the hosts. The square would be 4."""
+LEAST_SECONDS = 0.01
+"""Of a check that is judged: in less, a busy machine shows nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +78,41 @@ def test_twice_the_hosts_are_twice_the_work(saved: dict[str, Any], intent: bool)
         counts.append(lines_run(lambda loaded=loaded: replay(loaded, checks)))
     first, second = counts[1] - counts[0], counts[2] - counts[1]
     assert second <= 2 * MOST_GROWTH * first, counts
+
+
+def seconds_of_checks(run: dict[str, Any], names: Collection[str] = ()) -> dict[str, float]:
+    """CPU seconds of each check, or of those of these names: the least of two evaluations of facts that are read."""
+    loaded = load_run(msgspec.json.encode(run), "run")
+    intent = job_intent(loaded)
+    checks = [check for check in load_checks() if check.name in names or not names]
+    hosts, facts = tuple(loaded.hosts), FactCache(loaded.hosts)
+    for check in checks:
+        evaluate_check(check, hosts, facts, intent)
+    seconds: dict[str, float] = {}
+    for _ in range(2):
+        fresh = FactCache(loaded.hosts)  # what a check keeps of a fleet is of the fleet's own objects
+        fresh._values = facts._values
+        for check in checks:
+            began = time.thread_time()
+            evaluate_check(check, hosts, fresh, intent)
+            seconds[check.name] = min(time.thread_time() - began, seconds.get(check.name, float("inf")))
+    return seconds
+
+
+@pytest.mark.parametrize("kind", ["healthy", "sick"])
+def test_twice_the_hosts_are_twice_the_cpu_of_every_check(saved: dict[str, Any], kind: str) -> None:
+    """Each by itself, with what runs inside of calls: one that takes the median of all NPUs for each hides in a sum."""
+
+    def growth(count: int, names: Collection[str] = ()) -> dict[str, float]:
+        runs = (multiplied(saved, size, names_each=8) for size in (count, 2 * count))
+        few, many = (seconds_of_checks(run if kind == "healthy" else sickened(run), names) for run in runs)
+        return {name: many[name] / few[name] for name in many if many[name] > LEAST_SECONDS}
+
+    suspected = {name for name, ratio in growth(200).items() if ratio > MOST_CPU_GROWTH}
+    for _ in range(2):
+        measured = growth(400, suspected) if suspected else {}
+        suspected = {name for name, ratio in measured.items() if ratio > MOST_CPU_GROWTH}
+    assert not suspected, measured
 
 
 def test_a_host_with_too_many_addresses_is_unknown_itself() -> None:

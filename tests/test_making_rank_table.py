@@ -182,6 +182,16 @@ class TestNoTable:
         wrong, lines = refused(said)
         assert wrong and lines[0].startswith("rank-table-address-repeated: device_ip 29.1.101.200 belongs to")
 
+    @pytest.mark.parametrize(("claimed", "block"), [("8.8.8.8/24", "8.8.0.0/16"), ("10.66.6.6/8", "10.0.0.0/8")])
+    def test_an_address_in_nobodys_plan(self, claimed: str, block: str) -> None:
+        """All ranks would connect to what one host says, whose ever it is."""
+        said = fleet("A2", 3)
+        own = said["node2"][DeviceAddresses]
+        assert isinstance(own, DeviceAddresses)
+        said["node2"][DeviceAddresses] = DeviceAddresses(by_npu={**own.by_npu, 3: ip_interface(claimed)})
+        expected = f"expected one of the other hosts' ranges (no other has one in {block})"
+        assert refused(said) == (True, [f"node2: NPU 3 says device IP {claimed.partition('/')[0]}; {expected}"])
+
     def test_devices_that_a_family_cannot_run_on(self) -> None:
         wrong, lines = refused(fleet("A1"), devices=(2, 3, 4, 5))
         assert wrong and lines[0].startswith("rank-table-a1-layout: ")

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from doctor.collect.collector_request import unique_facts
 from doctor.collect.merge import files
 from doctor.collect.merge.files import STDIN, read_node_files
 from doctor.collect.merge.hosts import HostIdentity, match_hosts
-from doctor.collect.merge.merge import merge
-from doctor.collect.merge.records import NodeFiles, parse_node_record
+from doctor.collect.merge.merge_records import merge
+from doctor.collect.merge.node_records import NodeFiles, parse_node_record
 from doctor.collect.merge.stale import MAX_AGE_DIFFERENCE, slurm_job_run
 from doctor.collect.node_lines import encode_lines
-from doctor.collect.protocol import unique_facts
 from doctor.engine.catalog import load_checks
 from doctor.engine.fact import Output
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
@@ -31,7 +31,8 @@ from doctor.engine.record import BadRun, HostRecord, Run, load_run
 from doctor.engine.result import Outcome, Report, Status
 from doctor.environment.inventory import Inventory
 from doctor.job import LaunchConfig
-from doctor.session.examine import ExamineOptions, examine, replay
+from doctor.session.examine import ExamineOptions, examine
+from doctor.session.replay import replay
 from tests.examples import examples
 from tests.node_files import leave as left
 from tests.node_files import line, run_of
@@ -202,7 +203,7 @@ class TestFilesThatCannotBeUsed:
             (line(GOOD)[:200], "not a saved run"),
             (b"[" * 100_000, "not a saved run"),
             (b'{"schema": 1}\n\n\n{}', "not a saved run"),
-            (changed(schema="doctor.run/9"), "schema 'doctor.run/9', expected 'doctor.run/1'"),
+            (changed(schema="doctor.run/9"), "schema 'doctor.run/9', expected 'doctor.run/2'"),
             (changed(version="0.0.1"), "written by version 0.0.1 of doctor; expected"),
             (changed(hosts={}), "contains 0 hosts"),
             (changed(hosts={**GOOD.hosts, "b": GOOD.hosts["a"]}), "contains 2 hosts"),
@@ -503,6 +504,27 @@ class TestLines:
         assert report["source"] == "2 hosts from the command line, by node files in -"
 
 
+class TestNoHost:
+    """A run that was to judge hosts and has none is nothing, whatever holds for the job's settings alone."""
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["check", "--from"],
+            ["check", "--on-unknown", "ok", "--from"],
+            ["check", "--select", "launch-settings-invalid", "--from"],
+            ["report"],
+            ["fix", "--from"],
+        ],
+    )
+    def test_no_command_is_healthy_without_a_host(self, tmp_path: Path, words: list[str]) -> None:
+        run = msgspec.structs.replace(run_of("a"), hosts={}, source="4 hosts from the command line")
+        (tmp_path / "run").write_bytes(msgspec.json.encode(run))
+        done = doctor(*words, str(tmp_path / "run"))
+        assert (done.returncode, b"HEALTHY" in done.stdout) == (78, False)
+        assert words[0] == "fix" or b"NOTHING: no host was checked" in done.stdout
+
+
 class TestTheCommand:
     def test_a_missing_host_is_no_verdict_but_unknown(self, tmp_path: Path) -> None:
         done = doctor("merge", str(left(tmp_path, run_of("a"))), "--expect", "a,b", "--select", "host-unreachable")
@@ -523,11 +545,18 @@ class TestTheCommand:
         [
             (["nowhere"], 78, "doctor: nowhere: No such file or directory; expected files written by doctor node"),
             (["."], 78, "doctor: .: no file of doctor node, and no host list; expected --expect NODES"),
+            (["text"], 78, "doctor: text: not a saved run: JSON is malformed"),
+            (["empty"], 78, "doctor: empty: not a saved run: Input data was truncated"),
+            (["binary", "text"], 78, "doctor: binary:1: not a saved run: "),
+            (["text", "--on-unknown", "ok"], 78, "doctor: text: not a saved run: "),
             ([".", "--expect", "n[1-"], 78, 'doctor: the command line: "n[1-"'),
             ([".", "--from", "x"], 2, "doctor: --from reads a saved run: expected it with doctor check"),
         ],
     )
     def test_bad_input_is_one_line(self, tmp_path: Path, words: list[str], code: int, said: str) -> None:
+        contents = {"text": b"HEALTHY: 3 checks passed\n", "empty": b"", "binary": bytes(range(256)) * 9}
+        for name, content in contents.items():
+            (tmp_path / name).write_bytes(content)
         argv = [sys.executable, "-m", "doctor", "merge", *words]
         done = subprocess.run(argv, cwd=tmp_path, env=CLEAN, capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (code, "")

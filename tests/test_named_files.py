@@ -22,7 +22,7 @@ from doctor.engine.bounded_read import read_bounded, read_bounded_text
 from doctor.engine.errors import InputError
 from doctor.session.named_files import require_connection_files, require_rank_table
 from doctor.transport.options import SshOptions
-from doctor.transport.ssh.config_syntax import syntax_error
+from doctor.transport.ssh.config_files import syntax_error
 from tests import preloaded
 
 ROOT = Path(__file__).parents[1]
@@ -209,8 +209,9 @@ class TestLinksOfOthers:
             "doctor/config/user_key.py",  # in our own state folder, by O_EXCL
             "doctor/collect/collector/jobs.py",  # its own stdout
             "doctor/history/run_store.py",  # in our own state folder, by O_EXCL and relative to its handle
-            "doctor/session/console.py",  # /dev/null, and mkstemp
-            "doctor/transport/openssh/transport.py",  # in a temporary folder of its own
+            "doctor/engine/streams.py",  # /dev/null
+            "doctor/session/console.py",  # mkstemp
+            "doctor/transport/openssh/openssh_transport.py",  # in a temporary folder of its own
             "doctor/watch/attach/recorded_causes.py",  # the same
             "doctor/watch/data_folder.py",  # in the folder of `doctor.watch.folder`
             "doctor/watch/folder.py",  # in a folder of its own, that only this user can enter
@@ -261,7 +262,7 @@ class TestPipes:
 
 
 def test_a_saved_run_with_foreign_keys_is_an_input_error(tmp_path: Path) -> None:
-    run = {"schema": "doctor.run/1", "source": "x", "started": "2026-01-01T00:00:00Z", "seconds": 1, "hosts": {}}
+    run = {"schema": "doctor.run/2", "source": "x", "started": "2026-01-01T00:00:00Z", "seconds": 1, "hosts": {}}
     for broken in ({"launch": {"x": 1}}, {"rank_table": {"x": 1}}, {"hosts": {"a": {}}}, {"smoke": {"x": 1}}):
         (tmp_path / "run.json").write_text(json.dumps({**run, **broken}))
         for words in (["check", "--from"], ["report"]):

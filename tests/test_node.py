@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from doctor.collect.merge import files
-from doctor.collect.merge.records import NodeFileRecord
-from doctor.collect.node import host_name, this_host_only
+from doctor.collect.merge.node_records import NodeFileRecord
+from doctor.collect.node_record import host_name, this_host_only
 from doctor.engine.errors import CommandError
 from doctor.environment.inventory import Inventory
 from doctor.hosts.nodeset import InventoryError, validate_host
@@ -155,7 +155,7 @@ def test_what_a_host_is_called(name: str, hosts: tuple[str, ...], environ: Mappi
 
 
 def test_it_finds_its_own_address_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("doctor.collect.node._addresses", lambda: ("127.0.0.1", "fe80::1%eth0", "10.1.2.3"))
+    monkeypatch.setattr("doctor.collect.node_record._addresses", lambda: ("127.0.0.1", "fe80::1%eth0", "10.1.2.3"))
     assert host_name("", Inventory(("10.1.2.2", "10.1.2.3"), ""), {}) == "10.1.2.3"
 
 

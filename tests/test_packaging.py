@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.config.toml_compat import loads
+from doctor.engine.toml_compat import loads
 from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS, SHARED_PARTS
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -21,10 +21,10 @@ from doctor.engine.errors import CommandError
 from doctor.engine.exit_code import exit_code
 from doctor.engine.fact import Output, Visit
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
-from doctor.engine.record import SCHEMA, BadRun, HostRecord, Run
+from doctor.engine.record import EARLIER_SCHEMA, SCHEMA, BadRun, HostRecord, Run, load_run
 from doctor.engine.watch_summary import WatchResult
 from doctor.report.formats.registry import FORMATS, RenderContext, render
-from doctor.session.examine import replay
+from doctor.session.replay import replay
 from doctor.session.saved_run import load
 from doctor.smoke.model import Failure
 from tests.checks import tables
@@ -285,3 +285,106 @@ def test_a_mutated_run_is_evaluated_or_is_one_line(data: st.DataObject) -> None:
     assert code in EXITS, [outcome.crashed for outcome in report.outcomes if outcome.crashed]
     for name in FORMATS:
         render(name, report, RenderContext(code, {check.name: check for check in catalog()}))
+
+
+FORM = {
+    "HostRecord": ("outputs", "visit"),
+    "LaunchOptions": (
+        "announces_name",
+        "by_host",
+        "environ",
+        "framework",
+        "launch_line",
+        "launchers",
+        "master_addr",
+        "master_port",
+        "max_nodes",
+        "nodes",
+        "outer_nodes",
+        "product",
+        "python",
+        "rank_table",
+        "ranks_per_host",
+        "read_from",
+        "refused",
+        "starts_here",
+        "store_by_name",
+        "time_left_s",
+        "time_limit_s",
+        "unresolved",
+        "world_size",
+    ),
+    "Output": ("code", "cut", "ended", "err", "out", "seconds"),
+    "ProbeInputs": (
+        "announces_name",
+        "folders",
+        "hosts",
+        "job",
+        "master_addr",
+        "paths",
+        "ports",
+        "python",
+        "rank_table",
+        "temporary_folder",
+    ),
+    "Run": (
+        "checks",
+        "hosts",
+        "hosts_unknown",
+        "launch",
+        "notes",
+        "probe_inputs",
+        "rank_table",
+        "schema",
+        "seconds",
+        "smoke",
+        "source",
+        "started",
+        "training",
+        "version",
+        "watch",
+    ),
+    "SavedRankTable": ("error", "link_target", "path", "text"),
+    "Visit": (
+        "address",
+        "began",
+        "ended",
+        "failure",
+        "hint",
+        "local",
+        "name",
+        "python",
+        "received",
+        "sent",
+        "text",
+        "uid",
+    ),
+}
+"""The fields of `doctor.run/2`."""
+
+
+def test_a_changed_form_has_a_new_number() -> None:
+    """Whoever changes a field raises the number, keeps the form before readable, and writes the new one here."""
+    kinds = (HostRecord, LaunchOptions, Output, ProbeInputs, Run, SavedRankTable, Visit)
+    now = {kind.__name__: tuple(sorted(kind.__struct_encode_fields__)) for kind in kinds}
+    assert (SCHEMA, now) == ("doctor.run/2", FORM)
+
+
+def test_a_run_of_the_form_before_is_read_and_a_note_names_what_is_missing() -> None:
+    saved = valid_run()
+    whole = load_run(json.dumps(saved).encode(), "now")
+    earlier = {**copy.deepcopy(saved), "schema": EARLIER_SCHEMA}
+    assert load_run(json.dumps(earlier).encode(), "x") == whole
+    earlier["given"] = {"a": 1}
+    earlier["launch"]["given"] = ["b"]
+    earlier["hosts"]["w1"]["seen"] = 1
+    run = load_run(json.dumps(earlier).encode(), "x")
+    note = "the run was saved in an earlier form, doctor.run/1: given, hosts.seen, launch.given cannot be read any more"
+    assert run == msgspec.structs.replace(whole, notes=(*whole.notes, note))
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, "doctor.run/3", EARLIER_SCHEMA])
+def test_what_is_wrong_in_a_run_is_wrong_in_each_form(schema: str) -> None:
+    saved = {**valid_run(), "schema": schema, "seconds": "long"}
+    with pytest.raises(BadRun, match=r"seconds"):
+        load_run(json.dumps(saved).encode(), "x")

@@ -11,15 +11,21 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("paramiko", "torch", "torch_npu", "rich", "ClusterShell", "cryptography")
 
+MOST_MODULES_OF_A_REPLAY = 115
+
 
 def imported(*words: str) -> set[str]:
     """The top-level packages that a command imports."""
+    return {module.partition(".")[0] for module in imported_modules(*words)}
+
+
+def imported_modules(*words: str) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "doctor", *words], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
-    return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
+    return {line.rpartition("|")[2].strip() for line in lines}
 
 
 @pytest.mark.parametrize(
@@ -39,6 +45,15 @@ def test_quick_commands_import_nothing_heavy(words: tuple[str, ...]) -> None:
 
 def test_a_local_check_needs_neither_ssh_nor_torch() -> None:
     assert imported("check", "--select", "host-unreachable") & {"paramiko", "torch", "torch_npu", "rich"} == set()
+
+
+def test_a_replay_loads_neither_what_visits_hosts_nor_what_reads_the_environment(tmp_path: Path) -> None:
+    run, check = tmp_path / "run.json", ("--select", "listen-queue-short")
+    imported("check", *check, "--save", str(run))
+    modules = {name for name in imported_modules("check", "--from", str(run), *check) if name.startswith("doctor.")}
+    packages = {name.split(".")[1] for name in modules}
+    assert packages & {"collect", "environment", "net", "smoke", "transport", "watch"} == set()
+    assert len(modules) <= MOST_MODULES_OF_A_REPLAY
 
 
 def test_watching_a_command_needs_neither_ssh_nor_torch() -> None:

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from doctor.analysis.causes import EVERYONE
-from doctor.config.toml_compat import loads
 from doctor.diagnose.render.page import _ROLES
 from doctor.diagnose.render.text import _LABELS
 from doctor.engine.areas import AREAS
 from doctor.engine.catalog import load_checks
 from doctor.engine.language import FOLDER
 from doctor.engine.smoke_failures import FAILURE_KINDS
+from doctor.engine.toml_compat import loads
 from doctor.engine.translation import AT_PLACE, OF_PROCESS
 from doctor.fix.file_edits import NOT_THERE
 from doctor.history.render_history import LEGEND
@@ -46,7 +46,7 @@ from doctor.report.web.report_values import _TITLES
 from doctor.report.web.self_contained import script_texts
 from doctor.smoke.hang.describe import PROCESS_STATES
 from tests.value_texts import module_tree, nodes, value_texts
-from tests.value_words import boot_texts, value_words
+from tests.value_words import boot_texts, expected_values, launcher_titles, value_words
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = Path(FOLDER) / "zh"
@@ -247,7 +247,13 @@ def code_texts(part: str) -> dict[str, str]:
     elif part == "values":
         found = value_texts(ROOT / "doctor")
         others = {text for other in ("report", "errors", "reasons", "help") for text in code_texts(other).values()}
-        found = (text for text in (*found, *boot_texts(ROOT / "playbooks"), *SYSTEM_ERRORS) if text not in others)
+        beyond_modules = (
+            *launcher_titles(ROOT / "doctor" / "environment" / "launchers.toml"),
+            *expected_values(ROOT / "doctor" / "job" / "variable_values.toml"),
+            *boot_texts(ROOT / "playbooks"),
+            *SYSTEM_ERRORS,
+        )
+        found = (text for text in (*found, *beyond_modules) if text not in others)
     else:
         functions = {"report": PHRASES, "errors": ERRORS, "reasons": REASONS}[part]
         modules, checks = sorted((ROOT / "doctor").rglob("*.py")), sorted((ROOT / "checks").glob("*.py"))

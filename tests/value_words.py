@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from doctor.config.toml_compat import loads
+from doctor.engine.toml_compat import loads
 
 SHOWN = {"observed", "expected", "way", "address"}
 """Values that reports show behind a label, or within the message."""
@@ -30,6 +30,17 @@ def value_words(checks: Path) -> Iterator[str]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
                 yield from (word for keyword in node.keywords if keyword.arg in SHOWN for word in _words(keyword.value))
+
+
+def launcher_titles(table: Path) -> Iterator[str]:
+    """The launchers in a sentence that are no names of programs, of ``launchers.toml``."""
+    rows = loads(table.read_text("utf-8"))["launcher"]
+    yield from (row["title"] for row in rows if " " in row.get("title", ""))
+
+
+def expected_values(table: Path) -> Iterator[str]:
+    """What is expected of a variable's value, of ``variable_values.toml``."""
+    yield from (row["expected"] for row in loads(table.read_text("utf-8"))["value"] if "expected" in row)
 
 
 def boot_texts(playbooks: Path) -> Iterator[str]:

@@ -56,8 +56,9 @@ def _unloaded() -> None:
 def _version(requested: bool) -> None:
     if requested:
         from doctor import __version__
+        from doctor.engine.streams import write_stdout
 
-        typer.echo(f"cluster-doctor {__version__}")
+        write_stdout(f"cluster-doctor {__version__}")
         raise typer.Exit
 
 

@@ -155,6 +155,7 @@ def _requested(compare: str, paths: tuple[str, ...]) -> tuple[str, ...]:
 
 def _empty_inventory(hosts: HostOptions) -> Inventory:
     """The inventory of a check of the rank table alone. Raises: CommandError."""
+    from doctor.engine.result import NO_HOST
     from doctor.environment.inventory import Inventory
     from doctor.job.variables import TABLE_VARIABLES
     from doctor.session.named_files import require_rank_table
@@ -162,4 +163,4 @@ def _empty_inventory(hosts: HostOptions) -> Inventory:
     require_rank_table(hosts.rank_table)
     if not (hosts.rank_table or any(os.environ.get(name) for name in TABLE_VARIABLES)):
         raise InputError("--no-hosts leaves nothing to check; expected --rank-table FILE with it")
-    return Inventory((), "no host was checked")
+    return Inventory((), NO_HOST)

@@ -21,6 +21,7 @@ from doctor.cli.host_options import (
 )
 from doctor.cli.output_options import FORMATS_HELP, NoHistoryOption, OutputOptions, history_options
 from doctor.cli.shared_options import expand_option_groups
+from doctor.config.trusted import require_trusted_folder
 from doctor.engine.errors import InputError
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ def command(
     validate_connection(connection)
     from doctor.diagnose.signature import SignatureError, load_signatures
 
+    for folder in signatures:
+        require_trusted_folder("--signatures", folder, ".toml")
     try:
         catalog = load_signatures(signatures)
     except SignatureError as error:

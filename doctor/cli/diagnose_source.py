@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -133,7 +134,7 @@ class LogSource:
 
         progress = ProgressLine(1, sys.stderr, hosts=False)
         try:
-            return diagnose_found(self.selection.paths, self.signatures, progress.read)
+            return diagnose_found(self.selection.paths, self.signatures, progress.read, self.visit.budget)
         finally:
             progress.close()
 
@@ -143,7 +144,6 @@ class LogSource:
         return default_places(os.environ, os.getcwd())
 
     def _collected(self, inventory: Inventory, places: tuple[str, ...], since: float) -> LogRecord:
-        from doctor.collect.protocol import split_command
         from doctor.report.layout.progress_line import ProgressLine
 
         visit = self.visit
@@ -153,7 +153,7 @@ class LogSource:
             limit=self.limit,
             timeout=visit.timeout,
             budget=visit.budget,
-            within=tuple(split_command(self.connection.within)),
+            within=tuple(shlex.split(self.connection.within)),
             sudo=visit.sudo,
             kernel=not inventory.local,
         )
@@ -177,7 +177,7 @@ class LogSource:
             or not re.search("Slurm job|SLURM_", inventory.source)
         ):
             return options
-        from doctor.transport.launcher.slurm import node_addresses
+        from doctor.transport.launcher.slurm_steps import node_addresses
 
         return msgspec.structs.replace(options, addresses=node_addresses(inventory.hosts))
 

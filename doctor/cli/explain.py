@@ -14,8 +14,8 @@ from doctor.cli.selection import ChecksOption, PlaybooksOption
 from doctor.engine.areas import AREAS
 from doctor.engine.catalog import check_files
 from doctor.engine.errors import CommandError, UsageError
+from doctor.engine.streams import write_stdout
 from doctor.report.explain.topics import localized_page, render, title, topics
-from doctor.session.console import write
 from doctor.session.select_checks import load_errors_as_input_errors, load_playbook_catalog
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _explain(name: str, checks: Sequence[Path], playbooks: Sequence[Path]) -> No
     with load_errors_as_input_errors(checks):
         paths = {path.stem.replace("_", "-"): path for path, _ in check_files(checks)}
         if name in TOPICS and name not in paths:
-            return write(render(localized_page(TOPICS[name]).read_text("utf-8"), topic_width()))
+            return write_stdout(render(localized_page(TOPICS[name]).read_text("utf-8"), topic_width()))
         remedies = load_playbook_catalog(playbooks, checks)
         if name in paths:
             from doctor.engine.catalog import load_check
@@ -49,12 +49,12 @@ def _explain(name: str, checks: Sequence[Path], playbooks: Sequence[Path]) -> No
 
             example = read_examples().get(name)
             page = check_page(load_check(paths[name]), playbooks_for(remedies, name), example, page_width())
-            return write(page)
+            return write_stdout(page)
     for playbook in remedies:
         if playbook.name == name:
             from doctor.report.explain.playbooks import playbook_page
 
-            return write(playbook_page(playbook, page_width()))
+            return write_stdout(playbook_page(playbook, page_width()))
     error = _unknown_name(name, (*paths, *(playbook.name for playbook in remedies)))
     is_name = re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name)
     is_misspelt = re.fullmatch(r"[a-z]+", name) and ("did you mean" in str(error) or name in AREAS)
@@ -62,7 +62,7 @@ def _explain(name: str, checks: Sequence[Path], playbooks: Sequence[Path]) -> No
         from doctor.cli.explain_search import explain_text
 
         if page := explain_text(name):
-            return write(page)
+            return write_stdout(page)
     raise error
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def built_in_playbook(path: Path) -> Playbook:
     """One of our own playbooks. They are valid, so that the rules for playbooks need not be loaded."""
-    from doctor.config.toml_compat import loads
+    from doctor.engine.toml_compat import loads
     from doctor.remedy.playbook import Playbook, PlaybookStep
 
     table = loads(path.read_text("utf-8"))

@@ -27,7 +27,7 @@ from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
     from doctor.engine.record import Run
-    from doctor.fix.context import PlanContext
+    from doctor.fix.plan import PlanContext
 
 
 @expand_option_groups
@@ -137,7 +137,7 @@ def _plan_context(
     """The hosts, the job and the connection that a plan is made for. Raises: CommandError."""
     from msgspec.structs import replace
 
-    from doctor.fix.context import PlanContext
+    from doctor.fix.plan import PlanContext
 
     connection_fields = {name: value for name, value in connection._asdict().items() if name != "ask_pass"}
     for name in ("ssh_config",):

@@ -21,18 +21,17 @@ from doctor.cli.fix_plans import (
 from doctor.cli.host_options import ConnectionOptions, ssh_options
 from doctor.engine.errors import CommandError, InputError, UsageError
 from doctor.engine.language import phrase
+from doctor.engine.streams import write_stdout
 from doctor.fix import render_plan, render_progress, store
 from doctor.fix.build_plan import FixContext, PlannedFix, changed_hosts, make_plan
-from doctor.fix.context import PlanContext
 from doctor.fix.documents import FixedDocument
 from doctor.fix.journal import Journal
-from doctor.fix.plan import FixPlan
+from doctor.fix.plan import FixPlan, PlanContext
 from doctor.fix.resolve_names import UnknownName, checks_to_run
 from doctor.fix.rollout import apply
 from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.host_names import Fleet
-from doctor.session.console import write
 from doctor.session.policy import apply_policy, validate_settings
 from doctor.session.select_checks import load_catalog, load_playbook_catalog
 
@@ -204,7 +203,7 @@ def _apply_plan(
 
     def print_progress(update: Any) -> None:
         if not display.as_json:
-            write(render_progress.progress_text(update))
+            write_stdout(render_progress.progress_text(update))
 
     with plan_transport(fix_context.plan_context, fix_context.options.transport, fix_context.options.ssh) as transport:
         result = apply(fix_context, planned, transport, journal, action.force, action.batch, print_progress)
@@ -215,7 +214,7 @@ def _apply_plan(
     if display.as_json:
         write_json(FixedDocument.from_result(result, code))
     else:
-        write(render_progress.result_text(result, planned.plan))
+        write_stdout(render_progress.result_text(result, planned.plan))
     return code
 
 
@@ -227,9 +226,9 @@ def _require_not_applied(plan: FixPlan, journal: Journal) -> None:
 
 def _show_plan(plan: FixPlan, display: DisplayOptions) -> None:
     if display.as_json:
-        return write(msgspec.json.format(msgspec.json.encode(plan), indent=2).decode())
+        return write_stdout(msgspec.json.format(msgspec.json.encode(plan), indent=2).decode())
     from doctor.report.layout.terminal import detect_terminal
 
-    return write(
+    return write_stdout(
         render_plan.plan_text(plan, detect_terminal(sys.stdout, display.color, os.environ).colour, display.verbose)
     )

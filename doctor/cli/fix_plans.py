@@ -12,9 +12,9 @@ import msgspec
 
 from doctor.cli.host_options import ConnectionOptions
 from doctor.engine.errors import CommandError, InputError, UsageError
+from doctor.engine.streams import print_stderr, write_stdout
 from doctor.fix import store
-from doctor.fix.context import PlanContext
-from doctor.session.console import write
+from doctor.fix.plan import PlanContext
 from doctor.transport import Transport
 from doctor.transport.open import open_transport
 
@@ -67,11 +67,11 @@ def require_answer(yes: bool) -> None:
 
 def confirm(question: str) -> None:
     """Raises: CommandError, unless the answer is yes."""
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    print_stderr(f"{question} [y/N] ", end="")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandError("nothing was changed", 10)
 
 
 def write_json(document: msgspec.Struct) -> None:
     """Writes a document to stdout as indented JSON."""
-    write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+    write_stdout(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())

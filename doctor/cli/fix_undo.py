@@ -17,14 +17,15 @@ from doctor.cli.fix_plans import (
 )
 from doctor.cli.host_options import ConnectionOptions, ssh_options
 from doctor.engine.language import english, localized, localized_filled, phrase
+from doctor.engine.streams import write_stdout
 from doctor.fix import render_progress, store
 from doctor.fix.documents import PlanRow, PlansDocument, UndoDocument
 from doctor.fix.journal import Journal
-from doctor.fix.parallel import SignalGuard, parallel_map
 from doctor.fix.plan import FixPlan
+from doctor.fix.signal_guard import SignalGuard
 from doctor.fix.undo import Choice, JournalUndoer, UndoResult, group_by_host
 from doctor.report.layout.formatting import clean, count_noun
-from doctor.session.console import write
+from doctor.transport.program import parallel_map
 
 if TYPE_CHECKING:
     from doctor.cli.fix_options import DisplayOptions, FixAction
@@ -49,7 +50,7 @@ def _undo_plan(
         return _report_undone([], 0, plan, display)
     if not action.yes:
         for host, steps in undos.items():
-            write("\n".join(f"{host}: {clean(localized_filled(step.description))}" for step in reversed(steps)))
+            write_stdout("\n".join(f"{host}: {clean(localized_filled(step.description))}" for step in reversed(steps)))
         confirm(phrase("Undo these steps on {hosts}?", hosts=count_noun(len(undos), "host")))
     undo_results: list[UndoResult] = []
     with suppress(OSError):  # a full disk here is no reason to leave hosts as they are
@@ -65,7 +66,7 @@ def _undo_plan(
         ):
             undo_results += host_results
             if not display.as_json:
-                write(render_progress.undo_text(host_results))
+                write_stdout(render_progress.undo_text(host_results))
     done = {result.undo.number for result in undo_results if result.ok}
     remaining = sum(step.number not in done for steps in undos.values() for step in steps)
     code = _report_undone(undo_results, remaining, plan, display)
@@ -78,11 +79,11 @@ def _report_undone(undo_results: list[UndoResult], remaining: int, plan: FixPlan
     if display.as_json:
         write_json(UndoDocument.from_results(plan.id, undo_results))
     elif not undo_results:
-        write(phrase("Nothing to undo: no step of {plan} is in effect.", plan=plan.id))
+        write_stdout(phrase("Nothing to undo: no step of {plan} is in effect.", plan=plan.id))
     elif remaining:
         again = f"doctor fix --undo {plan.id}"
         if any(result.versions for result in undo_results):
-            write(
+            write_stdout(
                 phrase(
                     "Of what was changed since: {command} --changed merge takes back only what the fix changed in a "
                     "file, skip leaves it as it is now, overwrite restores the state before the fix.",
@@ -90,15 +91,15 @@ def _report_undone(undo_results: list[UndoResult], remaining: int, plan: FixPlan
                 )
             )
         steps = count_noun(remaining, "step")
-        write(phrase("NOT UNDONE: {steps} still in effect; repeat {command}", steps=steps, command=again))
+        write_stdout(phrase("NOT UNDONE: {steps} still in effect; repeat {command}", steps=steps, command=again))
     else:
         hosts = group_by_host([result.undo for result in undo_results])
         if not all(result.recorded for result in undo_results):
-            write(
+            write_stdout(
                 localized("The journal could not be written: doctor fix --list still shows these steps as in effect.")
             )
         steps = count_noun(len(undo_results), "step")
-        write(phrase("UNDONE: {steps} on {hosts}", steps=steps, hosts=count_noun(len(hosts), "host")))
+        write_stdout(phrase("UNDONE: {steps} on {hosts}", steps=steps, hosts=count_noun(len(hosts), "host")))
     return 10 if remaining else 0
 
 
@@ -121,7 +122,7 @@ def list_plans(display: DisplayOptions) -> int:
     else:
         colon = localized(": ")
         lines = [f"{row.id}  {count_noun(row.hosts, 'host')}{colon}{localized_filled(row.state)}" for row in rows]
-        write("\n".join(lines) or localized("No plan is saved."))
+        write_stdout("\n".join(lines) or localized("No plan is saved."))
     return 0
 
 

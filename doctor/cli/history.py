@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from doctor.engine.errors import InputError, UsageError
+from doctor.engine.streams import write_stdout
 from doctor.report.layout.columns import terminal_columns
-from doctor.session.console import write
 
 if TYPE_CHECKING:
     from doctor.history.run_record import RunRecord
@@ -49,10 +49,10 @@ def command(
     if not records:
         text = phrase("no run is kept since {time}", time=since) if since else localized("no run is kept yet")
         unread = phrase("; {files} could not be read", files=count_noun(damaged, "file")) if damaged else ""
-        return write(render_json(HistoryPage((), (), (), damaged)) if as_json else f"{text}{unread}")
+        return write_stdout(render_json(HistoryPage((), (), (), damaged)) if as_json else f"{text}{unread}")
     hosts, check = _subject(name, records)
     page = history_page(records, hosts=hosts, check=check, damaged=damaged)
-    return write(render_json(page) if as_json else render(page, terminal_columns(sys.stdout, os.environ), name))
+    return write_stdout(render_json(page) if as_json else render(page, terminal_columns(sys.stdout, os.environ), name))
 
 
 def parse_start(text: str, now: datetime) -> str:

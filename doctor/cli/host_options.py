@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from doctor.transport.options import SshOptions as SshOptions
 
 
+TRANSPORT_NAMES = ("ssh", "openssh", "slurm", "mpi")
+"""As `doctor.transport.open.open_transport` takes them."""
 _SSH_ONLY_OPTIONS = ("ssh_config", "user", "port", "identity", "ask_pass", "accept_new")
 
 
@@ -135,16 +138,13 @@ def validate_product(product: str) -> None:
 
 def validate_connection(connection: ConnectionOptions) -> None:
     """Raises: CommandError for what cannot be followed, before anything is done."""
-    from doctor.collect.protocol import split_command
-    from doctor.transport.open import TRANSPORT_NAMES
-
     require_one_of("--transport", connection.transport, TRANSPORT_NAMES)
     for option in _SSH_ONLY_OPTIONS if connection.transport in ("slurm", "mpi") else ():
         if getattr(connection, option):
             flag = "--" + option.replace("_", "-")
             raise UsageError(f"{flag} is for SSH; expected it without --transport {connection.transport}")
     try:
-        split_command(connection.within)
+        shlex.split(connection.within)
     except ValueError as error:
         raise UsageError(f"--within {connection.within!r}: {error}; expected a command in shell syntax") from None
 

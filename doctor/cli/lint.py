@@ -14,6 +14,7 @@ from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import UsageError
 from doctor.engine.language import localized_filled, phrase
+from doctor.engine.streams import print_stderr
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.select_checks import choose_checks, load_catalog
 
@@ -59,6 +60,7 @@ def command(
     if not paths and not launch_line:
         raise UsageError("nothing to check; expected files, or a launch line after --")
     from doctor.engine.job_input import LaunchOptions
+    from doctor.engine.result import NO_HOST
     from doctor.environment.inventory import Inventory
     from doctor.session.examine import ExamineOptions, examine
     from doctor.session.training_files import read_training
@@ -66,14 +68,14 @@ def command(
     counts = {name: number for name, number in (("nodes", nodes), ("ranks_per_node", ranks_per_host)) if number}
     leave_out = _leave_out if output.on_unknown == "ok" else None
     training = read_training(paths, launch_line, os.environ, counts, leave_out)
-    inventory = Inventory((), "no host was checked")
+    inventory = Inventory((), NO_HOST)
     events = start_events(output, (), selected, inventory.source)
     options = ExamineOptions(launch=LaunchOptions(product=product), training=training)
     raise typer.Exit(save_and_report(examine(inventory, selected, options, {}), catalog, output, events))
 
 
 def _leave_out(why: str) -> None:
-    print("doctor: " + phrase("{why}: left out", why=localized_filled(why)), file=sys.stderr)
+    print_stderr("doctor: " + phrase("{why}: left out", why=localized_filled(why)))
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:

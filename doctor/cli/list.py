@@ -14,8 +14,8 @@ from doctor.cli.search import SearchText, search
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.engine.catalog import check_files
 from doctor.engine.errors import UsageError
+from doctor.engine.streams import write_stdout
 from doctor.report.layout.columns import terminal_columns
-from doctor.session.console import write
 from doctor.session.select_checks import (
     choose_checks,
     load_catalog,
@@ -62,9 +62,9 @@ def command(
         from doctor.report.explain.checks import listing_json
 
         names = {entry.name for entry in entries}
-        return write(listing_json(check for check in load_catalog(checks) if check.name in names))
+        return write_stdout(listing_json(check for check in load_catalog(checks) if check.name in names))
     columns = terminal_columns(sys.stdout, os.environ)
-    return write(format_matches(entries, columns) if search_words else format_check_list(entries, columns))
+    return write_stdout(format_matches(entries, columns) if search_words else format_check_list(entries, columns))
 
 
 def _list_signatures(words: list[str], as_json: bool) -> None:
@@ -78,11 +78,11 @@ def _list_signatures(words: list[str], as_json: bool) -> None:
 
         import msgspec
 
-        return write(json.dumps([msgspec.to_builtins(signature) for signature in catalog], indent=1))
+        return write_stdout(json.dumps([msgspec.to_builtins(signature) for signature in catalog], indent=1))
     text = signature_list(catalog, words, terminal_columns(sys.stdout, os.environ))
     if not text:
         raise typer.Exit(1)
-    return write(text)
+    return write_stdout(text)
 
 
 def _list_playbooks(
@@ -101,7 +101,7 @@ def _list_playbooks(
         )
     columns = terminal_columns(sys.stdout, os.environ)
     if as_json:
-        return write(playbook_list_json(playbooks))
+        return write_stdout(playbook_list_json(playbooks))
     if words:
-        return write(playbook_rows(playbooks, columns))
-    return write(playbook_list(playbooks, columns) or "no playbook treats these checks\n")
+        return write_stdout(playbook_rows(playbooks, columns))
+    return write_stdout(playbook_list(playbooks, columns) or "no playbook treats these checks\n")

@@ -9,6 +9,7 @@ import typer
 from typer.main import get_command
 
 from doctor.engine.language import localized, localized_filled
+from doctor.engine.streams import print_stderr
 
 
 def run(app: typer.Typer, argv: Sequence[str], prog_name: str | None) -> None:
@@ -16,7 +17,7 @@ def run(app: typer.Typer, argv: Sequence[str], prog_name: str | None) -> None:
     try:
         code = get_command(app).main(args=list(argv), prog_name=prog_name or "doctor", standalone_mode=False)
     except typer.Abort:
-        print(localized("Aborted."), file=sys.stderr)
+        print_stderr(localized("Aborted."))
         sys.exit(1)
     except Exception as error:
         if not hasattr(error, "format_message"):  # a parser's error has a message for the user; all else is not ours
@@ -30,8 +31,8 @@ def _show(error: Exception) -> None:
     context = getattr(error, "ctx", None)
     if context is not None:
         usage = context.get_usage().removeprefix("Usage: ")
-        print(localized("Usage: ") + usage, file=sys.stderr)
+        print_stderr(localized("Usage: ") + usage)
         hint = localized("Try '{command} -h' for help.").format(command=context.command_path)
-        print(f"{hint}\n", file=sys.stderr)
+        print_stderr(f"{hint}\n")
     message = error.format_message() if hasattr(error, "format_message") else str(error)
-    print(localized("Error: ") + localized_filled(message), file=sys.stderr)
+    print_stderr(localized("Error: ") + localized_filled(message))

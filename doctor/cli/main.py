@@ -36,22 +36,22 @@ def localized_help(command: str) -> str:
 
 def run_fast_path(argv: list[str]) -> bool:
     """Answers ``--help``, ``list`` and ``explain NAME`` without loading the command line parser."""
-    from doctor.session.console import write
+    from doctor.engine.streams import write_stdout
 
     saved_help = help_page(argv)
     if saved_help:
         with open(saved_help, encoding="utf-8") as file:
-            write(file.read())
+            write_stdout(file.read())
     elif argv[:1] == ["list"] and not any(word.startswith("-") or "/" in word for word in argv):
         from doctor.cli.fast_list import check_list
 
-        write(check_list(argv[1:]))
+        write_stdout(check_list(argv[1:]))
     elif argv[:1] == ["explain"] and len(argv) == 2:
         from doctor.cli.fast_explain import explanation
 
         page = explanation(argv[1])
         if page is not None:
-            write(page)
+            write_stdout(page)
         return page is not None
     else:
         return False
@@ -60,7 +60,12 @@ def run_fast_path(argv: list[str]) -> bool:
 
 def main() -> None:
     """The `doctor` command. Signals are handled before anything else is loaded."""
-    interrupts.install(sys.argv[1:])
+    if sys.argv[1:2] == ["preflight"]:
+        from doctor.preflight import early_end
+
+        early_end.install(sys.argv[1:])
+    else:
+        interrupts.raise_on_stop()
     import gc
 
     # What a start makes stays: a search for garbage goes through all of it, and finds nothing.
@@ -108,17 +113,26 @@ def _parse_and_run(arguments: list[str]) -> None:
 
 
 def run_guarded(run: Callable[[], None]) -> None:
-    """Turns every exception into a documented exit code, without a traceback."""
+    """Turns every exception into a documented exit code, without a traceback; none is 0 where the output was lost."""
     from doctor.engine.errors import CommandError
+    from doctor.engine.streams import exit_code_of_output, note_full_output, print_stderr
     from doctor.session.console import report_own_bug
 
+    code: int | str | None = 0
     try:
         run()
     except CommandError as error:
-        print(f"doctor: {localized_filled(str(error))}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        print_stderr(f"doctor: {localized_filled(str(error))}")
+        code = error.exit_code
+    except SystemExit as stop:
+        code = stop.code
     except Exception as error:  # noqa: BLE001 - the rim: our own bug becomes one line, a file, and exit code 70
-        sys.exit(report_own_bug(error))
+        if not note_full_output(error):
+            code = report_own_bug(error)
+    if code is None or isinstance(code, int):
+        code = exit_code_of_output(code or 0)
+    if code:
+        sys.exit(code)
 
 
 if __name__ == "__main__":

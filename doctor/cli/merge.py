@@ -45,10 +45,10 @@ def command(
         raise UsageError("--from reads a saved run: expected it with doctor check")
     catalog = load_catalog(checks)
     selected = choose_with_rounds(catalog, select, ignore)
+    from doctor.collect.collector_request import unique_facts
     from doctor.collect.merge.files import read_node_files
-    from doctor.collect.merge.merge import merge
+    from doctor.collect.merge.merge_records import merge
     from doctor.collect.merge.stale import slurm_job_run
-    from doctor.collect.protocol import unique_facts
     from doctor.report.layout.formatting import clean
 
     named = expected_inventory(fleet)
@@ -59,8 +59,10 @@ def command(
         raise InputError(
             f"{clean(str(error.filename or where))}: {error.strerror}; expected files written by doctor node"
         ) from None
-    if named is None and not node_files.records and not node_files.unusable:
-        raise InputError(f"{where}: no file of doctor node, and no host list; expected --expect NODES")
     facts = unique_facts(fact for check in selected for fact in check.facts)
     run = merge(node_files, named, facts, where, slurm_job_run(os.environ))
+    if not run.hosts:
+        for entry in node_files.unusable:
+            raise InputError(f"{entry.location}: {entry.reason}")
+        raise InputError(f"{where}: no file of doctor node, and no host list; expected --expect NODES")
     raise typer.Exit(replay_and_report(run, selected, catalog, output))

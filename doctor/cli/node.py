@@ -34,7 +34,7 @@ from doctor.session.finish import save_and_report, validate_output
 from doctor.session.select_checks import choose_with_rounds, load_catalog
 
 if TYPE_CHECKING:
-    from doctor.session.examine import Examination
+    from doctor.session.replay import Examination
 
 NOT_WRITTEN_EXIT_CODE = 12
 """The record could not be written, so doctor merge will not know this host's state."""
@@ -85,7 +85,7 @@ def command(
         raise UsageError("--out without --judge makes no report: expected it without --json, --format and --save")
     catalog = load_catalog(checks)
     selected = choose_with_rounds(catalog, select, ignore)
-    from doctor.collect.node import host_name, this_host_only
+    from doctor.collect.node_record import host_name, this_host_only
     from doctor.session.examine import ExamineOptions, examine
 
     job_environment = source.read()
@@ -121,8 +121,8 @@ def _mode(text: str) -> int:
 
 def _write_record(examination: Examination, name: str, out: Path, mode: int) -> None:
     """Writes the record atomically. Raises: CommandError."""
-    from doctor.collect.node import encode_record
     from doctor.collect.node_lines import encode_lines
+    from doctor.collect.node_record import encode_record
     from doctor.config.atomic_write import write_atomic
 
     data, path = encode_record(examination.run, os.environ), out

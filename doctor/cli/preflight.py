@@ -23,10 +23,11 @@ from doctor.cli.output_options import NoHistoryOption
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
+from doctor.preflight.early_end import BUDGET, parse_duration
 from doctor.preflight.exit_styles import ExitCodePolicy
 from doctor.preflight.node_lists import FORMATS, format_conflict
 from doctor.preflight.options import JobSettings, PreflightOptions
-from doctor.preflight.tiers import BUDGET, TIERS, parse_duration
+from doctor.preflight.tiers import TIERS
 from doctor.session.output_files import output_conflict, print_warning, requested_targets
 
 
@@ -149,7 +150,7 @@ def _preflight_options(
         within=connection.within,
         sudo=sudo,
         tier=tier,  # type: ignore[arg-type]
-        budget=_budget(bounds.budget, BUDGET[tier]),  # type: ignore[index]
+        budget=_budget(bounds.budget, BUDGET[tier]),
         scope="local" if prolog and bounds.scope == "auto" else bounds.scope,  # type: ignore[arg-type]
         job=job,
         net=bounds.net,

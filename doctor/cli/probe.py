@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from doctor.engine.errors import UsageError
+from doctor.engine.streams import write_stdout
 
 
 def command(
@@ -22,4 +23,4 @@ def command(
 
     if not print_:
         raise UsageError("nothing to do: expected --print, for example doctor probe --print > probe.py")
-    typer.echo(probe_text(), nl=False)
+    write_stdout(probe_text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -19,7 +20,7 @@ from doctor.cli.host_options import (
 )
 from doctor.cli.shared_options import device_numbers, expand_option_groups
 from doctor.engine.errors import CommandError
-from doctor.session.console import write
+from doctor.engine.streams import write_stdout
 from doctor.session.named_files import require_writable
 from doctor.session.select_hosts import select_inventory
 
@@ -86,8 +87,8 @@ def _collect_records(
     fleet: Inventory, connection: ConnectionOptions, ssh: SshOptions, sudo: bool, limits: TimeLimits
 ) -> dict[str, HostRecord]:
     """Reads the hosts; notes about the connections go to stderr."""
+    from doctor.collect.collector_request import CollectOptions
     from doctor.collect.fanout import RunInterrupted
-    from doctor.collect.protocol import CollectOptions, split_command
     from doctor.collect.rounds import run_rounds
     from doctor.rank_table.build import REQUIRED_FACTS
     from doctor.report.layout.formatting import clean
@@ -97,7 +98,7 @@ def _collect_records(
 
     progress = ProgressLine(len(fleet.hosts), sys.stderr)
     transport = open_transport(fleet.local, connection.transport, ssh, fleet.hosts)
-    ask = CollectOptions(REQUIRED_FACTS, {"hosts": list(fleet.hosts)}, sudo, tuple(split_command(connection.within)))
+    ask = CollectOptions(REQUIRED_FACTS, {"hosts": list(fleet.hosts)}, sudo, tuple(shlex.split(connection.within)))
     try:
         records = run_rounds(fleet.hosts, transport, ask, limits, fleet.local, progress.step)
     except RunInterrupted as partial:
@@ -135,7 +136,7 @@ def _write_table(table: BuiltRankTable, out: str) -> None:
         except OSError as error:
             raise CommandError(f"--out {clean(out, 200)}: {error.strerror or error}; it was not written", 12) from None
     else:
-        write(table.text)
+        write_stdout(table.text)
     sizes = f"{count_noun(table.hosts, 'host')}, {count_noun(table.npus, 'NPU')} of the {table.family} family"
     summary = f"version {table.version}, {sizes}"
     print_warning(f"rank table: {summary}{f', in {clean(out, 200)}' if out else ''}")

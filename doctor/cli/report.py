@@ -13,7 +13,7 @@ from doctor.cli.selection import ChecksOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.areas import ROUND_AREAS
 from doctor.engine.errors import InputError, UsageError
-from doctor.session.console import write
+from doctor.engine.streams import write_stdout
 from doctor.session.finish import report_exit_code, validate_output, write_report
 from doctor.session.policy import apply_policy
 from doctor.session.saved_run import has_network_test
@@ -84,7 +84,7 @@ def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedRep
     """Reads a saved run or a report. Current waivers apply only to a saved run. Raises: CommandError."""
     from doctor.diagnose.render.diagnosis_report import diagnosis_report, read_diagnosis
     from doctor.diagnose.render.document import SCHEMA as DIAGNOSIS_SCHEMA
-    from doctor.engine.record import SCHEMA, BadRun
+    from doctor.engine.record import EARLIER_SCHEMA, SCHEMA, BadRun
     from doctor.hosts.nodeset import printable_excerpt
     from doctor.report.diff.load import BadReport, parse_document, report_from_document
     from doctor.session.saved_run import load
@@ -96,7 +96,7 @@ def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedRep
         if document.get("schema") == DIAGNOSIS_SCHEMA:
             diagnosis = diagnosis_report(read_diagnosis(document, name))
             return _LoadedReport(apply_policy(diagnosis, output.config, catalog))
-        if document.get("schema") != SCHEMA:
+        if document.get("schema") not in (SCHEMA, EARLIER_SCHEMA):
             return _LoadedReport(report_from_document(document, name))
         run = load(data, name)
     except (BadReport, BadRun) as error:
@@ -127,7 +127,7 @@ def _evaluate_saved_run(run: Run, catalog: list[Check]) -> Report:
     import msgspec
 
     from doctor.report.layout.formatting import count_noun
-    from doctor.session.examine import replay
+    from doctor.session.replay import replay
 
     selected = [check for check in catalog if _was_requested(run, check)]
     if run.watch:
@@ -169,8 +169,10 @@ def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output:
     """Writes the difference in every requested format. Returns the exit code, as `write_report` does."""
     from doctor.config.atomic_write import write_atomic
     from doctor.engine.exit_code import Exit
+    from doctor.engine.report_secrets import without_secrets
+    from doctor.engine.streams import print_stderr
     from doctor.report.diff.compare import compare
-    from doctor.session.output_files import print_stderr, print_warning, requested_targets
+    from doctor.session.output_files import print_warning, requested_targets
 
     before, now = old.report, new.report
     if output.redact:
@@ -178,7 +180,7 @@ def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output:
 
         aliases = (*old.aliases, *new.aliases, *before.hosts, *now.hosts)
         before, now = with_pseudonyms(before, aliases), with_pseudonyms(now, aliases)
-    difference = compare(before, now)
+    difference = compare(without_secrets(before), without_secrets(now))
     targets = requested_targets(output.formats, output.as_json)
     for target in targets:
         if target.path:
@@ -194,7 +196,7 @@ def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output:
         (stdout_target.name for stdout_target in targets if not stdout_target.path), "" if output.quiet else "plain"
     )
     if name:
-        write(_renderer(name)(difference, code))
+        write_stdout(_renderer(name)(difference, code))
     return code
 
 

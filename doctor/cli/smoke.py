@@ -116,7 +116,7 @@ def command(
     # With the run's own checks alone, the hosts' agents start while the rest is loaded.
     transport = None
     if smoke_checks_only:
-        from doctor.smoke.run.connect import start_agents
+        from doctor.smoke.run.channels import start_agents
         from doctor.smoke.run.early_start import take_early
 
         slots, port = {host: fleet.slots.get(host, 0) for host in fleet.hosts}, smoke_options.master_port

@@ -31,7 +31,7 @@ from doctor.session.select_checks import choose_checks, load_catalog
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
-    from doctor.smoke.run.supervisor import SmokeResult
+    from doctor.smoke.model import SmokeResult
 
 
 def main() -> None:
@@ -131,7 +131,7 @@ def _report(
     from doctor.engine.job_input import LaunchOptions
     from doctor.engine.record import SCHEMA, Run
     from doctor.job.variables import relevant
-    from doctor.session.examine import Examination, replay
+    from doctor.session.replay import Examination, replay
     from doctor.smoke.run.mindspore_run import reason_not_run
     from doctor.smoke.run.round import not_started
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,7 +68,6 @@ def command(
     Exit codes: that of COMMAND while nothing is found; 10 a fault was found; 2 usage; 130 interrupted. Of --log and
     --attach: 0 nothing is wrong; 10 a fault; 12 undecided; 78 no loss, or no rank.
     """
-    from doctor.collect.protocol import split_command
     from doctor.watch.data_folder import require_schedule
     from doctor.watch.launch import WatchOptions
 
@@ -97,7 +97,7 @@ def command(
         always_report=bool(output.as_json or output.formats or output.save),
         place=printable(report_place(output), 400),
         metrics=prometheus,
-        within=tuple(split_command(connection.within)),
+        within=tuple(shlex.split(connection.within)),
         data=require_schedule(printable(data, 60)),
         reads_output=not untouched,
         losses=log.loss_options(choice),
@@ -122,7 +122,7 @@ def _run(command_line: list[str], options: WatchOptions, choice: ChoiceOptions, 
     files = ReportFiles(output_paths(output))
 
     def report(outcome: WatchOutcome) -> int:
-        from doctor.session.examine import Examination
+        from doctor.session.replay import Examination
         from doctor.watch.evaluate_watch import evaluate_watch
 
         selected = [check for check in left if check.name in outcome.checks]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -98,7 +99,6 @@ class AttachOptions(NamedTuple):
 
         def read_on_hosts(paths: Sequence[str]) -> LogRecord:
             from doctor.cli.host_options import ssh_options
-            from doctor.collect.protocol import split_command
             from doctor.diagnose.fetch.ask_hosts import LogRequest
             from doctor.diagnose.fetch.collect import CollectionOptions, collect_logs, glob_quoted
             from doctor.diagnose.signature import load_signatures
@@ -106,7 +106,7 @@ class AttachOptions(NamedTuple):
             request = LogRequest(
                 places=tuple(map(glob_quoted, paths)),
                 timeout=visit.timeout,
-                within=tuple(split_command(connection.within)),
+                within=tuple(shlex.split(connection.within)),
                 sudo=visit.sudo,
             )
             options = CollectionOptions(
@@ -148,7 +148,6 @@ class AttachOptions(NamedTuple):
         self, inventory: Inventory, connection: ConnectionOptions, visit: VisitOptions
     ) -> dict[str, HostReport | str]:
         from doctor.cli.host_options import ssh_options
-        from doctor.collect.protocol import split_command
         from doctor.transport import TransportError
         from doctor.transport.open import open_transport
         from doctor.transport.options import workers
@@ -160,7 +159,7 @@ class AttachOptions(NamedTuple):
             stacks=self.py_spy != "off",
             py_spy=self.py_spy if self.py_spy != "off" else "",
             signal=self.stack_signal,
-            within=tuple(split_command(connection.within)),
+            within=tuple(shlex.split(connection.within)),
             sudo=visit.sudo,
         )
         try:
@@ -176,8 +175,8 @@ class AttachOptions(NamedTuple):
 
 def _report(run: Run, checks: Sequence[str], choice: ChoiceOptions, output: OutputOptions) -> int:
     """The report of the checks that the options leave. Returns: the exit code. Raises: InputError."""
-    from doctor.session.examine import Examination
     from doctor.session.finish import save_and_report
+    from doctor.session.replay import Examination
     from doctor.session.run_history import HistoryOptions
     from doctor.session.select_checks import load_catalog
     from doctor.watch.evaluate_watch import evaluate_watch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -12,6 +11,7 @@ import typer
 from doctor.cli.selection import IgnoreOption, SelectOption
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.language import localized_filled
+from doctor.engine.streams import print_stderr
 
 if TYPE_CHECKING:
     from doctor.cli.output_options import OutputOptions
@@ -117,7 +117,7 @@ class LogOptions(NamedTuple):
             for file in files:
                 file.close()
         if not watch.losses and not watch.heartbeats and stopped is None:
-            raise InputError("no line tells a loss; --loss-regex says how one is told")
+            raise InputError("found no loss in the log; describe its format with --loss-regex")
         now = time.monotonic()
         # A wait counts as long as the logs were followed, whatever ended that.
         verdicts = watch.verdicts(now if not self.once and not all(file.ended for file in files) else None)
@@ -138,9 +138,9 @@ def _report(
     from doctor.engine.exit_code import Exit
     from doctor.engine.loss_rules import LOSS_CHECKS
     from doctor.engine.watch_summary import WatchResult
-    from doctor.session.examine import Examination
     from doctor.session.finish import report_exit_code, save_and_report
     from doctor.session.policy import apply_policy
+    from doctor.session.replay import Examination
     from doctor.session.select_checks import load_catalog
     from doctor.watch.evaluate_watch import evaluate_watch
     from doctor.watch.loss.heartbeat_lines import CHECK, heartbeat_run
@@ -188,4 +188,4 @@ def _status(watch: LogWatch) -> None:
 
 
 def _print_line(text: str) -> None:
-    print(f"doctor: {localized_filled(text)}", file=sys.stderr, flush=True)
+    print_stderr(f"doctor: {localized_filled(text)}")

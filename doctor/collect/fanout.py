@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import _thread
 import gc
-import queue
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from doctor.collect.protocol import CollectOptions, RequestTemplate, SharedOutputs, parse_response
+from doctor.collect.collector_request import CollectOptions, RequestTemplate, SharedOutputs, parse_response
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
 from doctor.remote.request import Request
 from doctor.transport import CommandResult, KeepsCommands, Transport, TransportError
+from doctor.transport.program import visit_hosts
 
 MARGIN = 1.5
 """Seconds by which a collector's time limit is below ours, so that a slow tool loses only its own answer."""
@@ -48,19 +47,19 @@ def gather(
     An interrupt (``KeyboardInterrupt`` or `SystemExit` from a signal handler) passes through `RunInterrupted`.
     """
     gc.freeze()  # what was loaded until now stays, and need not be searched for garbage
-    round_ = _Round(hosts, transport, options, limits, local)
+    visits = _Round(hosts, transport, options, limits, local)
     records: dict[str, HostRecord] = {}
+
+    def take(host: str, record: HostRecord) -> None:
+        records[host] = record
+        progress(host, record)
+
     try:
-        for host, record in round_.results():
-            records[host] = record
-            progress(host, record)
+        visit_hosts(hosts, transport, visits.visit, limits.workers, take, visits.deadline)
     except (KeyboardInterrupt, SystemExit) as stop:
-        round_.cancel()
-        transport.close()
         raise RunInterrupted(
             _with_unanswered(hosts, records, "the run was interrupted before the host answered"), stop
         ) from None
-    round_.cancel()
     return _with_unanswered(hosts, records, f"no answer within {limits.budget:.3g} s")
 
 
@@ -91,49 +90,7 @@ class _Round:
             self.templates = dict.fromkeys(hosts, RequestTemplate(options))
         else:
             self.templates = {host: RequestTemplate(options[host]) for host in hosts}
-        self.pending_hosts: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self.finished: queue.SimpleQueue[tuple[str, HostRecord]] = queue.SimpleQueue()
-        self.count = len(hosts)
         self.deadline = time.monotonic() + limits.budget if limits.budget else float("inf")
-        for host in hosts:
-            self.pending_hosts.put(host)
-        for _ in range(min(limits.workers, len(hosts))):
-            # `threading.Thread` waits for each to begin, and keeps a book of them.
-            _thread.start_new_thread(self.run_worker, ())
-
-    def results(self) -> Iterator[tuple[str, HostRecord]]:
-        for _ in range(self.count):
-            try:
-                # Short waits: an interrupt is only seen between them on some systems.
-                yield self.next_result()
-            except queue.Empty:
-                return
-
-    def next_result(self) -> tuple[str, HostRecord]:
-        while True:
-            remaining = self.deadline - time.monotonic()
-            if remaining <= 0:
-                raise queue.Empty
-            try:
-                return self.finished.get(timeout=min(remaining, 0.5))
-            except queue.Empty:
-                continue
-
-    def cancel(self) -> None:
-        """Hosts whose visit has not begun are not visited any more."""
-        try:
-            while True:
-                self.pending_hosts.get_nowait()
-        except queue.Empty:
-            return
-
-    def run_worker(self) -> None:
-        while True:
-            try:
-                host = self.pending_hosts.get_nowait()
-            except queue.Empty:
-                return
-            self.finished.put((host, self.visit(host)))
 
     def exchange(self, host: str, request: Request, seconds: float) -> CommandResult:
         """With the collector of an earlier round, if it waits. Raises: Unreached."""

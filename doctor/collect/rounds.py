@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from doctor.collect.collector_request import CollectOptions, unique_facts
 from doctor.collect.fanout import RecordCallback, RunInterrupted, TimeLimits, gather
-from doctor.collect.protocol import CollectOptions, unique_facts
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import OWN_ROUND, Fact, Output, Visit
 from doctor.engine.record import HostRecord

@@ -8,13 +8,13 @@ writable by others: the rule of ssh for ``~/.ssh/config``. A file that is named 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from doctor.config.trusted import distrusted
 from doctor.engine.bounded_read import read_bounded
 from doctor.hosts.nodeset import printable_excerpt, quote
 
@@ -88,12 +88,9 @@ def _read_text(path: Path, name: str, discovered: bool) -> str:
 
 
 def _check_trusted(status: os.stat_result, name: str) -> None:
-    instead = f"pass it with --config to use it anyway, or --config {os.devnull} to use none"
-    if status.st_uid not in (0, os.geteuid()):
-        raise ConfigError(f"{name}: is owned by user {status.st_uid}; expected you or root: {instead}")
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        mode = f"{stat.S_IMODE(status.st_mode):04o}"
-        raise ConfigError(f"{name}: others can write it (mode {mode}); expected chmod go-w: {instead}")
+    if reason := distrusted(status):
+        instead = f"pass it with --config to use it anyway, or --config {os.devnull} to use none"
+        raise ConfigError(f"{name}: {reason}: {instead}")
 
 
 def read_tables(settings: ConfigFile, allowed: Collection[str]) -> dict[str, Any]:
@@ -112,7 +109,7 @@ def read_tables(settings: ConfigFile, allowed: Collection[str]) -> dict[str, Any
 def _parse_toml(text: str) -> dict[str, Any]:
     if not text:
         return {}
-    from doctor.config.toml_compat import loads
+    from doctor.engine.toml_compat import loads
 
     return loads(text)
 

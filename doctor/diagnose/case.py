@@ -97,6 +97,23 @@ class Case(msgspec.Struct):
         """The events of a process with one of these roles, in order."""
         return [event for event in process.events if self.role(event) in roles]
 
+    def waits(self, process: Process) -> list[Event]:
+        """The errors with which a process says that it waited for another, or lost it."""
+        return self.with_role(process, "victim", "ambiguous", "link")
+
+    @property
+    def events(self) -> list[Event]:
+        """Those of all processes, in their order."""
+        return [event for process in self.processes for event in process.events]
+
+    def events_of(self, signature: str) -> list[Event]:
+        """Those of all processes with one signature."""
+        return [event for event in self.events if event.signature == signature]
+
+    def has_report(self, *signatures: str) -> bool:
+        """Whether a launcher or scheduler says one of these."""
+        return any(event.signature in signatures for event in self.reports)
+
     @property
     def connect_timeout(self) -> float:
         """Seconds that HCCL waits for a connection: the setting and 20 s."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
-from doctor.diagnose.case import Process
+from doctor.diagnose.case import Case, Process
 from doctor.diagnose.events import Event, FileSummary
 from doctor.engine.result import CheckName
 
@@ -50,6 +50,17 @@ def culprit_of(process: Process) -> Culprit:
     return Culprit(process.rank, process.host, process.device, "" if has_place else process.log)
 
 
+def culprit_of_rank(case: Case, rank: int, host: str = "") -> Culprit:
+    """A rank as a culprit, where its log shows it; ``host``: where the launcher says it was."""
+    process = case.process_of_rank(rank)
+    return Culprit(rank, host or (process.host if process else ""), process.device if process else None)
+
+
+def names_of(culprits: Sequence[Culprit]) -> str:
+    """The first four, with their places."""
+    return ", ".join(culprit.name for culprit in culprits[:4])
+
+
 class Cause(msgspec.Struct, frozen=True):
     """One cause, with the lines that prove it."""
 
@@ -62,6 +73,12 @@ class Cause(msgspec.Struct, frozen=True):
     summary: str
     """One sentence."""
     evidence: tuple[Event, ...]
+
+
+def one_of_two(signature: str, culprits: tuple[Culprit, Culprit], claim: str, evidence: tuple[Event, ...]) -> Cause:
+    """The verdict where the logs show that one of two ranks is the culprit, and would be the same for the other."""
+    ordered = tuple(sorted(culprits, key=lambda culprit: (culprit.rank is None, culprit.rank or 0, culprit.host)))
+    return Cause(signature, ONE_OF_TWO, "possible", ordered, claim, evidence)
 
 
 class Undecidable(msgspec.Struct, frozen=True):

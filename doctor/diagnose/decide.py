@@ -16,17 +16,9 @@ from doctor.diagnose.rules.named import exited_silently, named_by_launcher, name
 from doctor.diagnose.rules.ras import ras_reports
 from doctor.diagnose.rules.recorder import recorded
 from doctor.diagnose.rules.scheduler import crashed_step, ended_from_outside, explains_all, named_by_scheduler
-from doctor.diagnose.rules.silent_pair import silent_pair, spawned
+from doctor.diagnose.rules.silence import silence, silent_pair, silent_server, spawned
 from doctor.diagnose.rules.wait_chain import wait_chain
-from doctor.diagnose.rules.waiting import (
-    common_target,
-    could_not_connect,
-    divergence,
-    gave_up_last,
-    lateness,
-    silence,
-    silent_server,
-)
+from doctor.diagnose.rules.waiting import common_target, could_not_connect, divergence, gave_up_last, lateness
 from doctor.diagnose.rules.whole_job import too_many_clients, truncated_messages
 from doctor.diagnose.signature import Signature
 
@@ -76,18 +68,13 @@ def diagnose(
         world_size=case.world_size,
         processes=len(case.processes),
         clocks_comparable=case.clocks_comparable,
-        ended_well=not failed
-        and any(case.has_trait(event, "good-end") for event in (*_every_event(case), *case.reports)),
+        ended_well=not failed and any(case.has_trait(event, "good-end") for event in (*case.events, *case.reports)),
     )
 
 
 def _renumbered(index: int, reading: FileReading) -> FileReading:
     events = [msgspec.structs.replace(event, file=index) for event in reading.events]
     return FileReading(reading.summary, events, reading.recording)
-
-
-def _every_event(case: Case) -> list[Event]:
-    return [event for process in case.processes for event in process.events]
 
 
 def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
@@ -108,7 +95,7 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
         return ended, None
     if undecidable:
         return [], undecidable
-    if any(case.role(event) in _FAILED_ROLES for event in _every_event(case)) or _failed_reports(case):
+    if any(case.role(event) in _FAILED_ROLES for event in case.events) or _failed_reports(case):
         return [], _not_decided(case)
     return [], None
 
@@ -214,11 +201,11 @@ def _not_decided(case: Case) -> Undecidable:
         needed.append(f"the logs of ranks {listed}")
     elif not case.world_size:
         needed.append("the logs of all other ranks")
-    if any("hccl" in case.signatures[event.signature].components for event in _every_event(case)):
+    if any("hccl" in case.signatures[event.signature].components for event in case.events):
         needed.append(
             "CANN 8.2 or later in the next run, HCCL_DFS_CONFIG without cluster_heartbeat:off and stuck_detection:off"
         )
-    elif any(_is_flight_recorded(case.signatures[event.signature]) for event in _every_event(case)):
+    elif any(_is_flight_recorded(case.signatures[event.signature]) for event in case.events):
         needed.append("TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 in the next run")
     return Undecidable("the logs show who waited, and not for whom", tuple(needed))
 

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
-from doctor.config import toml_compat
 from doctor.diagnose.signature import FOLDER, Signature, longest_literal
+from doctor.engine import toml_compat
 
 MAX_TEXT_CHARS = 4096
 """Characters of a pasted text that are looked at."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -16,13 +17,19 @@ from doctor.diagnose.signature import Signature
 
 
 def diagnose_found(
-    paths: Sequence[str], signatures: Mapping[str, Signature], progress: Callable[[int, int], None] | None = None
+    paths: Sequence[str],
+    signatures: Mapping[str, Signature],
+    progress: Callable[[int, int], None] | None = None,
+    budget: float = 0.0,
 ) -> Diagnosis:
     """The diagnosis of the logs at these paths. ``progress`` is called with the bytes that were read and all bytes.
 
+    ``budget``: seconds for reading them; 0 is no limit.
+
     Raises: InputError (exit code 78) for a path that does not exist.
     """
-    return diagnose_jobs(read_all(find_sources(paths), signatures, progress), signatures)
+    until = time.monotonic() + budget if budget else float("inf")
+    return diagnose_jobs(read_all(find_sources(paths), signatures, progress, until), signatures)
 
 
 def diagnose_record(record: LogRecord, signatures: Mapping[str, Signature]) -> Diagnosis:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.config import toml_compat
+from doctor.engine import toml_compat
 from doctor.engine.bounded_read import read_bounded
 from doctor.hosts.nodeset import printable_excerpt
 

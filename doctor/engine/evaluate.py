@@ -9,7 +9,7 @@ from typing import Any
 from doctor.engine.check import Check, Need, Skip
 from doctor.engine.fact import OWN_ROUND, Absent, Fact, Output, PerHost, ProbeAnswer, Unreadable, not_reached
 from doctor.engine.record import HostRecord
-from doctor.engine.result import Finding, Outcome, Reason
+from doctor.engine.result import NO_HOST, Finding, Outcome, Reason
 from doctor.engine.sanitize import strip_control_chars
 
 MAX_REASON = 1000
@@ -163,7 +163,10 @@ class _OutcomeBuilder:
 
 
 Intent = Mapping[type, object]
-"""The job's intended settings by type; Absent means not given, Unreadable means not usable."""
+"""The job's intended settings by type; Absent means not given, Unreadable means not usable.
+
+Of a type that is not among them, its ``absent`` says why.
+"""
 
 
 def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, intent: Intent) -> Outcome:
@@ -178,7 +181,7 @@ def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, in
     for need in check.needs:
         if need.is_fact:
             continue
-        value = intent.get(need.type, Absent(f"no {need.type.__name__} was given"))
+        value = intent.get(need.type) or getattr(need.type, "absent", Absent(f"no {need.type.__name__} was given"))
         if isinstance(value, Absent):
             if need.optional and not isinstance(value, Unreadable):
                 value = None
@@ -196,7 +199,7 @@ def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, in
         if host_arguments is not None:
             outcome.call(host, {**arguments, **host_arguments})
     if not hosts:
-        outcome.skipped[""] = "no host was checked"
+        outcome.skipped[""] = NO_HOST
     return outcome.build()
 
 
@@ -216,7 +219,7 @@ def _fleet_arguments(
                 outcome.mark_unavailable(host, fact)
         if not values and not need.optional:
             if not hosts:
-                outcome.skipped[""] = "no host was checked"
+                outcome.skipped[""] = NO_HOST
             return False
         complete = len(hosts) == len(fact_cache.records)
         fleet = fact_cache.fleet(need.type) if complete else PerHost(values)

@@ -27,7 +27,7 @@ class Exit(enum.IntEnum):
     BUG = 70
     """A bug of this program, not of the cluster."""
     NOTHING = 78
-    """No check applies, so nothing was checked; or the input (hosts, table, saved run) cannot be read."""
+    """No check applies or there is no host, so nothing was checked; or input cannot be read, or output written."""
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -48,12 +48,16 @@ def verdict(report: Report, code: int | None = None) -> Verdict:
     An error outweighs what is unknown (it is certain), and what is unknown outweighs a warning (it may be an error).
     What is unknown of a check that never finds more than a warning counts as a warning: it may be one, and no more.
     What is unknown only because of a root cause that was found counts like all the rest. What is waived is neither
-    error nor warning; what is unknown cannot be waived.
+    error nor warning; what is unknown cannot be waived. What is unknown of such checks only because this user may not
+    look is no warning, unless the exit code says so: on many systems that is every user's machine. Where hosts were to
+    be judged and there was none, an error of the job's settings alone is a verdict.
     """
     outcomes = report.outcomes
     failed = {outcome.found_severity for outcome in outcomes if outcome.status is Status.FAILED}
     if Severity.ERROR in failed or code == Exit.FAILED:
         return Verdict.FAILED
+    if report.lacks_hosts:
+        return Verdict.NOTHING
     if any(outcome.crashed or (outcome.unknown and outcome.severity is Severity.ERROR) for outcome in outcomes) or (
         report.hosts_unknown or (report.smoke and report.smoke.ended != "complete")
     ):
@@ -62,7 +66,9 @@ def verdict(report: Report, code: int | None = None) -> Verdict:
         return Verdict.UNKNOWN
     if not any(outcome.complete for outcome in outcomes) and any(outcome.unknown for outcome in outcomes):
         return Verdict.UNKNOWN
-    if failed or any(outcome.unknown for outcome in outcomes):
+    if failed or code == Exit.WARNINGS:
+        return Verdict.WARNINGS
+    if any(outcome.unknown for outcome in outcomes) and not report.checks_for_root:
         return Verdict.WARNINGS
     return Verdict.HEALTHY if any(outcome.complete for outcome in outcomes) else Verdict.NOTHING
 
@@ -77,8 +83,8 @@ def exit_code(
       nothing, and both forgive gaps alone: when no host at all could be checked, when a check crashed, or when
       the job may have hosts that are not known, it stays 12.
     - 11 when there are warnings and ``strict`` is set, else 0: warnings alone are healthy.
-    - 78 when every check was skipped: nothing was checked, so nothing is healthy. ``on_unknown="ok"`` makes it 0 where
-      no host was to be checked, as in `doctor lint` of a script that no rule is about.
+    - 78 when every check was skipped, or hosts were to be judged and there was none. ``on_unknown="ok"`` makes it 0
+      where no host was to be checked, as in `doctor lint` of a script that no rule is about.
     """
     word = verdict(report)
     if word is Verdict.FAILED:
@@ -87,10 +93,11 @@ def exit_code(
     unknown = any(outcome.unknown for outcome in report.outcomes)
     if warned and fail_on == "warning":
         return Exit.FAILED
-    if word is Verdict.WARNINGS and unknown and fail_on == "warning" and on_unknown == "fail":
+    if word in (Verdict.WARNINGS, Verdict.HEALTHY) and unknown and fail_on == "warning" and on_unknown == "fail":
         return Exit.UNKNOWN
     if word is Verdict.NOTHING:
-        return Exit.HEALTHY if on_unknown == "ok" and not report.hosts and report.outcomes else Exit.NOTHING
+        forgiven = on_unknown == "ok" and not report.hosts and report.outcomes and not report.lacks_hosts
+        return Exit.HEALTHY if forgiven else Exit.NOTHING
     if word is Verdict.UNKNOWN:
         if on_unknown == "fail" or not _is_partial(report):
             return Exit.UNKNOWN

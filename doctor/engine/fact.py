@@ -139,9 +139,10 @@ def ask(
     job: bool = False,
     timeout: float = 10.0,
 ) -> Probe:
-    """A Python function, sent to the host as source: standard library of 3.6 only, imports inside.
+    """A Python function, sent to the host as source: standard library of 3.6 only.
 
-    It gets the run's given values (a dict) and returns something that JSON can hold. Where the path ``requires`` does
+    What it names of its own module goes with it: functions, constants in capitals, modules that are imported there. It
+    gets the run's given values (a dict) and returns something that JSON can hold. Where the path ``requires`` does
     not exist, no process is started for it.
     """
     return Probe("ask", function=function, requires=requires, root=root, job=job, timeout=timeout, limit=1 << 20)

@@ -1,14 +1,13 @@
 """Signals that end the program. Imports next to nothing: it is loaded before anything that takes time.
 
-A preflight that is stopped while it is still loading modules prints its one line by itself and ends; later, and in all
-other commands, a signal raises `SystemExit` with 128 + its number in the main thread, once.
+A preflight that is stopped while it is still loading modules prints its line by itself (`doctor.preflight.early_end`);
+later, and in all other commands, a signal raises `SystemExit` with 128 + its number in the main thread, once.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 
 TYPE_CHECKING = False
@@ -30,21 +29,11 @@ SHUTDOWN_SECONDS = 20
 """Seconds from a signal to a forced exit: the signal may have interrupted code that holds a lock."""
 RETRY_SECONDS = 0.01
 """Seconds until a signal that came where no exception can be raised is handled."""
-OTHER_RANKS = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK", "RANK_ID", "LOCAL_RANK")
-"""Variables that are not 0 in a process whose report another process may write."""
-
-
-def install(argv: list[str]) -> None:
-    """Handles `STOP_SIGNALS` from now on, as the command in ``argv`` (without the program's name) needs it."""
-    if argv[:1] == ["preflight"]:
-        _handle(lambda number: _end_preflight(argv, number))
-    else:
-        raise_on_stop()
 
 
 def raise_on_stop() -> None:
     """From now on a signal raises SystemExit, and those that come after it do nothing."""
-    _handle(_stop)
+    handle(_stop)
 
 
 def ignore() -> None:
@@ -52,7 +41,7 @@ def ignore() -> None:
 
     Raises: SystemExit for a signal that has come before, and was not handled yet.
     """
-    _handle(lambda number: None)
+    handle(lambda number: None)
 
 
 def hold(argv: list[str]) -> None:
@@ -78,8 +67,11 @@ def process_age() -> float:
         return 0.0
 
 
-def _handle(handler: Callable[[int], None]) -> None:
-    """Python's own functions, which a program that is started later does not inherit, as it would SIG_IGN."""
+def handle(handler: Callable[[int], None]) -> None:
+    """Calls ``handler`` with the number of a signal that is to end the program.
+
+    By Python's own functions, which a program that is started later does not inherit, as it would SIG_IGN.
+    """
 
     def receive(number: int, frame: FrameType | None) -> None:
         if _swallows_exceptions(frame):
@@ -123,26 +115,6 @@ def _stop(number: int) -> None:
     raise SystemExit(128 + number)
 
 
-def _end_preflight(argv: list[str], number: int) -> None:
-    """Ends a preflight that has done nothing yet: its line, no report of an earlier run, its exit code."""
-    ignore()
-    code = 128 + number
-    if _option(argv, "--profile") == "prolog":
-        code = 0
-    elif _option(argv, "--exit-style") == "nagios":
-        code = 3
-    report = _option(argv, "--report")
-    if report not in ("", "-") and all(os.environ.get(name, "0") == "0" for name in OTHER_RANKS):
-        remove_old(report)
-    line = f"doctor preflight: UNKNOWN nodes=0/0 why=interrupted exit={code} t={process_age():.1f}s\n"
-    try:
-        os.write(1, line.encode("ascii"))
-    except OSError:
-        pass
-    finally:
-        os._exit(code)
-
-
 def remove_old(path: str) -> None:
     """Removes a regular file that an earlier run has written, so that it is not read as this run's."""
     try:
@@ -154,18 +126,6 @@ def remove_old(path: str) -> None:
 
 def print_line(text: str) -> None:
     """One line on stderr, whether or not anybody reads it."""
-    try:  # noqa: SIM105 - contextlib takes a while to load
-        print(text, file=sys.stderr, flush=True)
-    except (OSError, ValueError):
-        pass
+    from doctor.engine.streams import print_stderr
 
-
-def _option(argv: list[str], name: str) -> str:
-    """The value of an option, where it is given as ``--name VALUE`` or ``--name=VALUE``; of several, the last."""
-    value = ""
-    for position, word in enumerate(argv):
-        if word == name and position + 1 < len(argv):
-            value = argv[position + 1]
-        elif word.startswith(f"{name}="):
-            value = word.partition("=")[2]
-    return value
+    print_stderr(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
+from heapq import heapify, heappop, heappush
 from typing import TypeVar
 
 End = TypeVar("End", bound=tuple[object, ...])
@@ -22,11 +23,21 @@ def suspects(pairs: Collection[tuple[End, End, bool]]) -> dict[End, list[End]]:
         if not worked:
             failed[source][target] = False
             failed[target][source] = True
+    order = {end: place for place, end in enumerate(sorted(failed, key=_sort_key, reverse=True))}
+
+    def rank(end: End) -> tuple[float, int, int]:
+        return -len(failed[end]) / len(tried[end]), -sum(failed[end].values()), order[end]
+
     blamed: dict[End, list[End]] = {}
+    queue = [(rank(end), end) for end in failed]
+    heapify(queue)
     while failed:
-        worst = max(
-            failed, key=lambda end: (len(failed[end]) / len(tried[end]), sum(failed[end].values()), *_sort_key(end))
-        )
+        known, worst = heappop(queue)
+        if worst not in failed:
+            continue
+        if (now := rank(worst)) != known:
+            heappush(queue, (now, worst))
+            continue
         blamed[worst] = sorted(failed.pop(worst))
         for other in blamed[worst]:
             del failed[other][worst]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
@@ -10,8 +9,12 @@ import msgspec
 from doctor.engine.fact import Output, Visit
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
 
-SCHEMA = "doctor.run/1"
+SCHEMA = "doctor.run/2"
+"""A change of `Run`, or of what is in it, gets a new number: `tests.test_saved_run` holds the form of this one."""
+EARLIER_SCHEMA = "doctor.run/1"
+"""Still read; fields that have gone since are dropped, and named in a note."""
 MAX_RUN_BYTES = 1 << 30
 """Bytes of a saved run. 10,000 hosts with eight NPUs each need about half of it."""
 
@@ -53,32 +56,6 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`doctor.engine.watch_summary.WatchResult` as builtins with keys of text; empty when no program was watched."""
 
 
-_WORD = r"pass(?:word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|credential"
-_VALUE = r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"',;&|]+)"""
-# `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment. A key begins where a run of
-# its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
-_SECRET = re.compile(
-    rf"""(?ix)
-    (?P<key> (?<![\w.-]) (?=[\w.-]*?(?:{_WORD})) (?: [\w.-]+["']?[ \t]*[=:][ \t]* | [\w.]*-[\w.-]*[ \t]+ ) )
-    {_VALUE}
-    """
-)
-_URL_SECRET = re.compile(r"(://[^/\s:@]*:)[^@\s/]+@")
-_AUTHORIZATION = re.compile(r"(?i)(\bauthorization:\s*(?:bearer|basic)\s+)\S+")
-HIDDEN = "[hidden]"
-
-
-def redact(text: str) -> str:
-    """``text`` without values that look like secrets: assignments, options, URLs with a password, bearer tokens.
-
-    >>> redact("train.py --api-key abc --lr 3 https://me:pw@x/")
-    'train.py --api-key [hidden] --lr 3 https://me:[hidden]@x/'
-    """
-    text = _URL_SECRET.sub(rf"\1{HIDDEN}@", text)
-    text = _AUTHORIZATION.sub(rf"\1{HIDDEN}", text)
-    return _SECRET.sub(lambda match: match["key"] + HIDDEN, text)
-
-
 def redact_run(run: Run) -> Run:
     """The run with every output, message and table redacted, for writing to disk."""
     clean = msgspec.to_builtins(run)
@@ -87,34 +64,13 @@ def redact_run(run: Run) -> Run:
 
 def _redact_value(value: Any) -> Any:
     if isinstance(value, str):
-        return _redact_text(value)
-    if isinstance(value, dict):
-        return {key: _redact_value(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_redact_value(item) for item in value]
-    return value
-
-
-def _redact_text(text: str) -> str:
-    """Redacted text; JSON stays valid JSON, so that it can be evaluated again."""
-    hidden = redact(text)
-    if hidden == text or text[:1] not in ("{", "["):
-        return hidden
-    try:
-        return msgspec.json.encode(_redact_decoded(msgspec.json.decode(text))).decode()
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return hidden
-
-
-def _redact_decoded(value: Any) -> Any:
+        return hide_in_output(value)
     if isinstance(value, dict):
         return {
-            key: HIDDEN if isinstance(item, str) and redact(f"{key}=x") != f"{key}=x" else _redact_decoded(item)
+            key: HIDDEN if isinstance(item, str) and item and is_secret_name(key) else _redact_value(item)
             for key, item in value.items()
         }
-    if isinstance(value, list):
-        return [_redact_decoded(item) for item in value]
-    return redact(value) if isinstance(value, str) else value
+    return [_redact_value(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 class BadRun(Exception):
@@ -122,11 +78,50 @@ class BadRun(Exception):
 
 
 def load_run(data: bytes, name: str) -> Run:
-    """A saved run. Raises: BadRun."""
+    """A saved run of this form or the one before. Raises: BadRun."""
     try:
-        run = msgspec.json.decode(data, type=Run)
+        try:
+            run = msgspec.json.decode(data, type=Run)
+        except msgspec.ValidationError:
+            run = _load_earlier(data)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         raise BadRun(f"{name}: not a saved run: {strip_control_chars(str(error), 300)}") from None
-    if run.schema != SCHEMA:
+    if run.schema not in (SCHEMA, EARLIER_SCHEMA):
         raise BadRun(f"{name}: schema {strip_control_chars(run.schema, 60)!r}, expected {SCHEMA!r}")
-    return run
+    return msgspec.structs.replace(run, schema=SCHEMA)
+
+
+def _load_earlier(data: bytes) -> Run:
+    """A run of `EARLIER_SCHEMA` without the fields that are not known any more; a note names them.
+
+    Raises: msgspec.ValidationError, also for what is wrong in a run of today's form.
+    """
+    saved = msgspec.json.decode(data)
+    if not isinstance(saved, dict) or saved.get("schema") != EARLIER_SCHEMA:
+        return msgspec.json.decode(data, type=Run)
+    hosts = saved.get("hosts")
+    parts: list[tuple[str, Any, type[msgspec.Struct]]] = [("", saved, Run)]
+    parts += [(f"{key}.", saved.get(key), kind) for key, kind in _PARTS.items()]
+    parts += [("hosts.", record, HostRecord) for record in (hosts.values() if isinstance(hosts, dict) else ())]
+    dropped = {f"{place}{field}" for place, part, kind in parts for field in _drop_unknown(part, kind)}
+    run = msgspec.convert(saved, Run)
+    if not dropped:
+        return run
+    names = strip_control_chars(", ".join(sorted(dropped)), 200)
+    note = f"the run was saved in an earlier form, {EARLIER_SCHEMA}: {names} cannot be read any more"
+    return msgspec.structs.replace(run, notes=(*run.notes, note))
+
+
+_PARTS: dict[str, type[msgspec.Struct]] = {
+    "launch": LaunchOptions,
+    "probe_inputs": ProbeInputs,
+    "rank_table": SavedRankTable,
+}
+
+
+def _drop_unknown(part: object, kind: type[msgspec.Struct]) -> list[str]:
+    """Removes the fields that the struct does not have. Returns their names."""
+    unknown = [name for name in part if name not in kind.__struct_encode_fields__] if isinstance(part, dict) else []
+    for name in unknown:
+        part.pop(name)  # type: ignore[attr-defined]
+    return unknown

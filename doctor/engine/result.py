@@ -169,6 +169,14 @@ class Reason(msgspec.Struct, frozen=True, order=True):
     text: str
     root_cause: str = ""
 
+    @property
+    def needs_root(self) -> bool:
+        """An ordinary user may not look there; root, or ``--sudo``, may."""
+        return self.text.startswith("only root may ") and self.text.endswith("use --sudo")
+
+
+NO_HOST = "no host was checked"
+"""Why a check of hosts is skipped where there are none; and the source of a run that is about the job's files alone."""
 
 BUDGET_ENDED = Reason("it was not evaluated: the time budget ended")
 """Of the checks that an evaluation did not come to."""
@@ -248,3 +256,16 @@ class Report(msgspec.Struct, frozen=True):
     """Since when findings are there, by check and host, where earlier runs tell."""
     losses: tuple[LossCurve, ...] = ()
     """Of each rank of a watched program, where any was read."""
+
+    @property
+    def checks_for_root(self) -> tuple[str, ...]:
+        """The checks that are unknown for no other reason than that this user may not look; empty where others are."""
+        unknown = [outcome for outcome in self.outcomes if outcome.unknown]
+        reasons = [reason for outcome in unknown for reason in outcome.unknown.values()]
+        return tuple(outcome.check for outcome in unknown) if all(reason.needs_root for reason in reasons) else ()
+
+    @property
+    def lacks_hosts(self) -> bool:
+        """Hosts were to be judged, and there was none: whatever else was judged, nothing is known of a host."""
+        meant = any(outcome.skipped.get("") == NO_HOST for outcome in self.outcomes)
+        return meant and not self.hosts and not self.source.startswith(NO_HOST)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
 
@@ -37,3 +38,18 @@ def printable(text: str, limit: int = 200) -> str:
 def count_noun(number: int, noun: str, plural: str = "") -> str:
     """``1 check``, ``2 checks``; ``plural`` is that of a noun that takes more than an s."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def number_ranges(numbers: Iterable[int], between: str = ",") -> str:
+    """Numbers in few characters: in order, and neighbours as ranges.
+
+    >>> number_ranges([7, 0, 1, 2, 3])
+    '0-3,7'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return between.join(str(low) if low == high else f"{low}-{high}" for low, high in runs)

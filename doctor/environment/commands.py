@@ -21,14 +21,14 @@ _ENVIRON = {"ANSIBLE_INVENTORY_ENABLED": "ini,yaml", "LC_ALL": "C.UTF-8"}
 """Ansible reads an inventory, and does not run it, even if it is a program."""
 
 
-def run_command(argv: Sequence[str]) -> str:
-    """What the command prints, within `TIME_LIMIT` and `MAX_OUTPUT`. Raises: OSError."""
+def run_command(argv: Sequence[str], time_limit: float = TIME_LIMIT) -> str:
+    """What the command prints, within ``time_limit`` in seconds and `MAX_OUTPUT`. Raises: OSError."""
     program = shutil.which(argv[0])
     if program is None:
         raise OSError(f"{argv[0]} is not installed")
     command = " ".join(argv)
     try:
-        done = run_bounded([program, *argv[1:]], TIME_LIMIT, MAX_OUTPUT, {**os.environ, **_ENVIRON})
+        done = run_bounded([program, *argv[1:]], time_limit, MAX_OUTPUT, {**os.environ, **_ENVIRON})
     except subprocess.TimeoutExpired:
         raise OSError(f"{command} does not end") from None
     except TooMuchOutput:

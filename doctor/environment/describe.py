@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from doctor.engine.sanitize import printable
 from doctor.environment.inventory import USER_VARIABLES
 from doctor.environment.launcher import LaunchedRank
-from doctor.environment.launchers.environment import LAUNCHER as BY_HAND
+from doctor.environment.launchers import by_hand
 from doctor.environment.scheduler import Allocation
 from doctor.environment.variables import EnvironmentVariables, or_unknown
 
@@ -71,7 +71,7 @@ def _as_host(allocation: Allocation | None) -> str:
 
 def _as_rank(origin: Origin, variables: EnvironmentVariables) -> list[str]:
     launch = origin.launch
-    launcher = launch.launcher if launch else BY_HAND
+    launcher = launch.launcher if launch else by_hand()
     if launch and launch.is_scheduler_process:
         return [f"{launcher.title}'s scheduler"]
     rank, world_size = (launch.rank, launch.world_size) if launch else (None, None)

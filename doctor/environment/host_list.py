@@ -8,7 +8,7 @@ import msgspec
 
 from doctor.engine.sanitize import printable
 from doctor.environment.commands import RunCommand, run_command
-from doctor.environment.text_files import ReadFile
+from doctor.environment.text_files import ReadFile, unreadable_reason
 from doctor.environment.variables import EnvironmentVariables
 from doctor.hosts import listed
 from doctor.hosts.hostfile import HostLine, parse_hostfile
@@ -28,6 +28,8 @@ class HostList(msgspec.Struct, frozen=True):
     parse: Parse = listed.node_set
     ranks: bool = False
     """Its slots are ranks, not cores."""
+    has_launch_node: bool = False
+    """Its first host starts the ranks, and has none."""
 
 
 class ReadList(msgspec.Struct, frozen=True):
@@ -40,11 +42,6 @@ class ReadList(msgspec.Struct, frozen=True):
     """Ranks by host, where the list says so."""
     problem: str = ""
     """Why no list can be read; empty: there is none, or one was read."""
-
-
-def in_variables(variables: EnvironmentVariables, *names: str, parse: Parse = listed.node_set) -> list[HostList]:
-    """A list for each of the variables that is set."""
-    return [HostList(name, text=variables.text(name), parse=parse) for name in names if name in variables]
 
 
 def in_files(variables: EnvironmentVariables, *names: str, ranks: bool = False) -> list[HostList]:
@@ -62,15 +59,12 @@ def read_host_lists(lists: Sequence[HostList], read_file: ReadFile, run: RunComm
     for host_list in lists:
         try:
             text = _text(host_list, read_file, run)
-        except UnicodeDecodeError:
-            problems.append(f"{_name(host_list)}: is not UTF-8 text")
-            continue
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            problems.append(f"{_name(host_list)}: {printable(reason, 200)}")
+            problems.append(f"{_name(host_list)}: {unreadable_reason(error)}")
             continue
         place = printable(host_list.path, 200) if host_list.path else host_list.source
         lines = host_list.parse(text, place)
+        lines = (host_list.has_launch_node and lines[1:]) or lines
         slots = {line.host: line.slots for line in lines if line.slots} if host_list.ranks else {}
         return ReadList(tuple(line.host for line in lines), _name(host_list), slots)
     return ReadList(problem="; ".join(problems))

@@ -9,7 +9,7 @@ import msgspec
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.host_list import read_host_lists
 from doctor.environment.host_selection import HostSelection
-from doctor.environment.text_files import ReadFile
+from doctor.environment.text_files import ReadFile, unreadable_reason
 from doctor.hosts.hostfile import HostLine
 from doctor.hosts.nodeset import (
     MAX_HOSTS,
@@ -172,10 +172,8 @@ def _rank_table(path: str, read_file: ReadFile, named_by: str = "") -> _SourceHo
 def _read(path: str, read_file: ReadFile, expected: str) -> str:
     try:
         return read_file(path)
-    except UnicodeDecodeError:
-        reason = "is not UTF-8 text"
     except (OSError, ValueError) as error:
-        reason = printable_excerpt(getattr(error, "strerror", None) or str(error))
+        reason = unreadable_reason(error)
     raise InventoryError(f"{printable_excerpt(path, 200)}: {reason}; expected {expected} that can be read")
 
 

@@ -16,9 +16,7 @@ from doctor.environment.inventory import Inventory, InventoryError, count_hosts
 from doctor.environment.job_hosts import JobHosts, find_job_hosts
 from doctor.environment.launch import find_launch, find_rank_to_be, table_conflicts
 from doctor.environment.launcher import LaunchedRank
-from doctor.environment.launchers.environment import has_device_of_table
-from doctor.environment.launchers.spawn import LAUNCHER as SPAWN
-from doctor.environment.launchers.spawn import arguments_as_variables
+from doctor.environment.launchers import has_device_of_table, read_spawned
 from doctor.environment.mounted_rank_table import MountedRankTable, find_mounted_table
 from doctor.environment.scheduler import Allocation
 from doctor.environment.schedulers import find_allocation
@@ -174,7 +172,7 @@ def for_spawned(
     """
     variables = EnvironmentVariables(environ)
     table = find_mounted_table(variables.environ, read_file)
-    launch = SPAWN.read(arguments_as_variables(variables.environ, rank, world_size, local_rank))
+    launch = read_spawned(variables.environ, rank, world_size, local_rank)
     if job_id:
         launch = msgspec.structs.replace(launch, launch_id=f"spawn {job_id}")
     return _context(variables, read_file, table, find_allocation(variables, table), launch)

@@ -17,11 +17,12 @@ from doctor.engine.job_input import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.environment.inventory import Inventory
 from doctor.environment.schedulers import batch_allocation
+from doctor.environment.text_files import unreadable_reason
 from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.variables import RANK_VARIABLES
 from doctor.job.job_script import NotAJobScript, read_job_script
 from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_launch_line
-from doctor.job.launch_line.deepspeed import DEFAULT_HOSTFILE
+from doctor.job.launch_line.launcher_calls import DEFAULT_HOSTFILE
 from doctor.job.variables import (
     AGENT_STORE,
     JOB_WIDE,
@@ -273,10 +274,8 @@ def _parse_json(text: str, place: str) -> dict[str, str]:
 def _read(path: str, option: str, expected: str) -> str:
     try:
         return read_bounded_text(path, MAX_FILE)
-    except UnicodeDecodeError:
-        reason = "is not UTF-8 text"
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = unreadable_reason(error)
     raise InputError(f"{option} {printable(path, 200)}: {reason}; expected {expected} that can be read")
 
 

@@ -11,7 +11,7 @@ from doctor.engine.sanitize import printable
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.host_list import HostList, in_files, read_host_lists
 from doctor.environment.inventory import USER_VARIABLES, HostSelection, resolve_hosts
-from doctor.environment.launchers import LAUNCHERS
+from doctor.environment.launchers import launchers
 from doctor.environment.mounted_rank_table import MountedRankTable
 from doctor.environment.scheduler import Allocation
 from doctor.environment.text_files import ReadFile
@@ -76,7 +76,7 @@ def _from_variable(environ: Mapping[str, str], read_file: ReadFile) -> JobHosts:
 def launcher_hostfiles(environ: Mapping[str, str]) -> list[HostList]:
     """The default hostfiles of launchers, as their variables name them."""
     variables = EnvironmentVariables(environ)
-    names = [name for launcher in LAUNCHERS for name in launcher.hostfile_variables]
+    names = [name for launcher in launchers() for name in launcher.hostfiles]
     return in_files(variables, *names, ranks=True)
 
 

@@ -11,9 +11,7 @@ import msgspec
 
 from doctor.engine.sanitize import printable
 from doctor.environment.launcher import LaunchedRank, RankLauncher
-from doctor.environment.launchers import LAUNCHERS
-from doctor.environment.launchers.environment import LAUNCHER as BY_HAND
-from doctor.environment.launchers.environment import world_size_by_hand
+from doctor.environment.launchers import by_hand, launchers, read_launch, world_size_by_hand
 from doctor.environment.mounted_rank_table import MountedRankTable
 from doctor.environment.scheduler import Allocation
 from doctor.environment.variables import RANK_VARIABLES, EnvironmentVariables, VariableProblem, or_unknown
@@ -27,12 +25,12 @@ def find_launch(
     """This process in the innermost launch of more than one process; None where there is none."""
     host_variables = allocation.host_variables if allocation else ()
     environ = {name: value for name, value in variables.environ.items() if name not in host_variables}
-    launchers = list(LAUNCHERS)
-    launch = innermost_launch(environ, launchers)
+    inner = list(launchers())
+    launch = innermost_launch(environ, inner)
     while launch and launch.world_size == 1 and not launch.launcher.by_hand:
         environ = {name: value for name, value in environ.items() if name not in RANK_VARIABLES}
-        launchers.remove(launch.launcher)
-        launch = innermost_launch(environ, launchers)
+        inner.remove(launch.launcher)
+        launch = innermost_launch(environ, inner)
     if launch is None or (launch.world_size == 1 and not launch.problems):
         return None
     return complete_from_table(launch, table)
@@ -40,23 +38,26 @@ def find_launch(
 
 def find_rank_to_be(variables: EnvironmentVariables) -> LaunchedRank | None:
     """The rank that a program of ranks is, if it starts as this process; also the only one of its launch."""
-    return innermost_launch(variables.environ, [launcher for launcher in LAUNCHERS if launcher.names_leader])
+    return innermost_launch(variables.environ, [launcher for launcher in launchers() if launcher.names_leader])
 
 
-def innermost_launch(environ: Mapping[str, str], launchers: Sequence[RankLauncher] = LAUNCHERS) -> LaunchedRank | None:
-    """This process as its innermost launcher describes it; None without a launcher. Never raises."""
+def innermost_launch(environ: Mapping[str, str], candidates: Sequence[RankLauncher] = ()) -> LaunchedRank | None:
+    """This process as its innermost launcher describes it; None without a launcher. Never raises.
+
+    ``candidates``: those of the table that count; empty: all.
+    """
     variables = EnvironmentVariables(environ)
-    present = [launcher for launcher in launchers if launcher.is_present(variables)]
-    by_hand = 0 if any(launcher.sets_rank_variables for launcher in present) else world_size_by_hand(variables)
-    if not present and not by_hand:
+    present = [launcher for launcher in candidates or launchers() if launcher.is_present(variables)]
+    size_by_hand = 0 if any(launcher.sets_rank_variables for launcher in present) else world_size_by_hand(variables)
+    if not present and not size_by_hand:
         return None
     # Where a launcher started a single process, a loop in a shell has started the others.
-    inner = [launcher for launcher in present if by_hand < 2 or variables.text(launcher.world_size_variable) != "1"]
-    launcher = inner[0] if inner else BY_HAND
-    launch = launcher.read(variables)
+    inner = [launcher for launcher in present if size_by_hand < 2 or variables.text(launcher.world_size) != "1"]
+    launcher = inner[0] if inner else by_hand()
+    launch = read_launch(launcher, variables)
     return msgspec.structs.replace(
         launch,
-        launchers=(*(launcher.name for launcher in present), *((BY_HAND.name,) if by_hand else ())),
+        launchers=(*(launcher.name for launcher in present), *((by_hand().name,) if size_by_hand else ())),
         notes=(*launch.notes, *_nesting(launcher, present)),
         contradictions=() if launcher.by_hand else contradictions(variables, launch),
         problems=tuple(dict.fromkeys(variables.problems)),

@@ -7,37 +7,23 @@ squeue(1), ``%L``, the time that is left; Argonne, Cobalt (COBALT_ENDTIME). Othe
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 
-from doctor.engine.bounded_run import TooMuchOutput, run_bounded
-from doctor.environment.commands import RunCommand
+from doctor.environment.commands import RunCommand, run_command
 from doctor.job.job_script.directives import slurm_seconds
 from doctor.job.launch_line import LaunchLine
 
 _END_VARIABLES = ("SLURM_JOB_END_TIME", "COBALT_ENDTIME")
 _FOREVER = 10 * 365 * 86400
 """Seconds; an end later than that is none."""
-_PATIENCE = 3.0
-"""Seconds that squeue has."""
-
-
-def _ask(argv: Sequence[str]) -> str:
-    """A command's output. Raises: OSError."""
-    program = shutil.which(argv[0])
-    if program is None:
-        raise OSError(f"{argv[0]} is not installed")
-    try:
-        done = run_bounded([program, *argv[1:]], _PATIENCE, 1 << 16)
-    except (subprocess.TimeoutExpired, TooMuchOutput) as error:
-        raise OSError(str(error)) from None
-    return done.stdout.decode("utf-8", "replace")
+_ask_scheduler = partial(run_command, time_limit=3.0)
+"""squeue that does not answer within as many seconds is not waited for."""
 
 
 def seconds_left(
-    environ: Mapping[str, str], run: RunCommand = _ask, now: Callable[[], float] = time.time
+    environ: Mapping[str, str], run: RunCommand = _ask_scheduler, now: Callable[[], float] = time.time
 ) -> float | None:
     """Seconds until the scheduler ends the job; None for a job without an end, outside of a job, and if not known.
 

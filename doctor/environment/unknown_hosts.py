@@ -5,14 +5,23 @@ A job whose hosts are not all known may be checked on this host alone, and is th
 
 from __future__ import annotations
 
+import re
+
 from doctor.engine.addresses import means_own_host
 from doctor.environment.job_hosts import JobHosts
 from doctor.environment.launcher import LaunchedRank
-from doctor.environment.launchers.environment import world_size_without_rank
+from doctor.environment.launchers import world_size_without_rank
 from doctor.environment.scheduler import Allocation
 from doctor.environment.variables import EnvironmentVariables
 
 _IN_A_POD = "KUBERNETES_SERVICE_HOST"
+_COUNT_NAME = re.compile(
+    r"(\w*?)(?:NUM_NODES|NNODES|NODE_COUNT|NUM_HOSTS|NPROCS|WORKER_NUM|TOTAL_WORKERS|REPLICA_COUNT|TRAINERS_NUM)"
+)
+"""How platforms name the number of a job's hosts, behind a prefix of theirs."""
+_INDEX_NAME = re.compile(r"\w*(?:RANK|INDEX|PROCNO|ID)")
+_NODE_INDEXES = frozenset({"NODE_RANK", "NODE_INDEX", "NODE_ID"})
+"""Variables for this host's number in the job, where the number of hosts has no prefix."""
 
 
 def unknown_hosts(
@@ -42,11 +51,32 @@ def _why_unlisted(
         return f"{title or 'launcher'}: the list of the job's hosts cannot be read: {hosts.problem}"
     if least > 1:
         return f"the names of the job's hosts are unknown ({least} or more)"
+    if allocation is None and (launch is None or launch.launcher.by_hand) and (stated := _stated_hosts(variables)):
+        return f"the names of the job's hosts are unknown: {stated}"
     if launch is None and allocation is None:
         return _without_rank(variables)
     on_one_host = _is_on_one_host(variables, launch) if launch else bool(allocation and allocation.node_count == 1)
     author = title or (launch.launcher.title if launch else "")
     return "" if on_one_host else f"the names of the job's hosts are unknown: {author} does not list them"
+
+
+def _stated_hosts(variables: EnvironmentVariables) -> str:
+    """The variable of a platform nobody has described here that states several hosts, beside this one's number.
+
+    >>> _stated_hosts(EnvironmentVariables({"BEAKER_REPLICA_COUNT": "2", "BEAKER_REPLICA_RANK": "0"}))
+    'BEAKER_REPLICA_COUNT=2'
+    """
+    for name, value in variables.environ.items():
+        match = _COUNT_NAME.fullmatch(name)
+        if match is None or not re.fullmatch(r"[0-9]{1,6}", value, re.ASCII) or int(value) < 2:
+            continue
+        prefix = match[1]
+        others = [other for other in variables.environ if other != name]
+        if any(_INDEX_NAME.fullmatch(other) and other.startswith(prefix) for other in others if prefix):
+            return f"{name}={value}"
+        if not prefix and _NODE_INDEXES.intersection(others):
+            return f"{name}={value}"
+    return ""
 
 
 def _least_hosts(variables: EnvironmentVariables, allocation: Allocation | None, launch: LaunchedRank | None) -> int:

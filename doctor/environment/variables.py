@@ -71,10 +71,18 @@ class EnvironmentVariables:
             self.problems.append(VariableProblem(name, printable(value, 40), expected))
         return None
 
-    def rank_and_world_size(self, rank: str, world_size: str) -> tuple[int | None, int | None]:
-        """Two variables that belong together: a rank must be less than the world size."""
-        size = self.number(world_size, minimum=1)
-        return self.number(rank, maximum=size - 1 if size else MOST_RANKS), size
+    def number_of(self, names: str, minimum: int = 0, required: bool = False) -> int | None:
+        """`number` of the first variable of ``names`` that is set; None without names."""
+        return self.number(self.first_set(*names.split()), minimum, required=required) if names else None
+
+    def rank_and_world_size(self, rank: str, world_size: str, is_rank: bool = True) -> tuple[int | None, int | None]:
+        """Two variables that belong together: a rank must be less than the world size. Each: names, as `number_of`.
+
+        ``is_rank``: False for a process that is none, whose rank is not read.
+        """
+        size = self.number_of(world_size, minimum=1, required=True)
+        most = size - 1 if size else MOST_RANKS
+        return self.number(self.first_set(*rank.split()), maximum=most) if is_rank else None, size
 
     def port(self, name: str, default: int = 0) -> int:
         """``default`` where the variable is unset or no port."""

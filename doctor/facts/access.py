@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import grp
+import os
+import pwd
 from typing import Any
 
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+from doctor.remote.runtime.reading import matching_paths
+
+
+def _name(table: Any, number: int) -> str:
+    try:
+        return str(table(number)[0])
+    except KeyError:
+        return str(number)
 
 
 def list_device_files(arguments: dict[str, Any]) -> dict[str, Any]:
     """Runs on the host: the NPU driver's device files, and the user and the groups that it runs as."""
-    import grp
-    import os
-    import pwd
-
-    from doctor.remote.runtime.reading import matching_paths
-
-    def name(table: Any, number: int) -> str:
-        try:
-            return str(table(number)[0])
-        except KeyError:
-            return str(number)
-
     files = {}
     others = ["/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"]
     for path in matching_paths("/dev/davinci[0-9]*") + others:
@@ -32,13 +31,13 @@ def list_device_files(arguments: dict[str, Any]) -> dict[str, Any]:
             continue
         files[path] = {
             "mode": "%03o" % (info.st_mode & 0o777),
-            "user": name(pwd.getpwuid, info.st_uid),
-            "group": name(grp.getgrgid, info.st_gid),
+            "user": _name(pwd.getpwuid, info.st_uid),
+            "group": _name(grp.getgrgid, info.st_gid),
             "open": os.access(path, os.R_OK | os.W_OK),
         }
     numbers = sorted(set(os.getgroups()) | {os.getegid()})
-    groups = [name(grp.getgrgid, number) for number in numbers]
-    return {"uid": os.geteuid(), "user": name(pwd.getpwuid, os.geteuid()), "groups": groups, "files": files}
+    groups = [_name(grp.getgrgid, number) for number in numbers]
+    return {"uid": os.geteuid(), "user": _name(pwd.getpwuid, os.geteuid()), "groups": groups, "files": files}
 
 
 class DeviceFile(msgspec.Struct, frozen=True):
@@ -68,10 +67,6 @@ class JobAccess(Fact, frozen=True):
     groups: tuple[str, ...]
     files: dict[str, DeviceFile]
     """By path: ``/dev/davinci0`` and on, and the driver's own."""
-
-    @property
-    def in_hwhiaiuser(self) -> bool:
-        return "HwHiAiUser" in self.groups
 
     @property
     def denied_files(self) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from doctor.engine.addresses import is_plain_address, plain_address
-from doctor.facts.names import HostNames
+from doctor.engine.per_fleet import once_per_fleet
+from doctor.facts.hardware_addresses import HardwareAddresses, addresses_seen_elsewhere
+from doctor.facts.names import HostNames, is_address
 from doctor.facts.network import HostAddresses
 from doctor.facts.visit import Reachability
 
@@ -16,25 +17,23 @@ def hosts_file_lines(
     names: Mapping[str, HostNames],
     addresses: Mapping[str, HostAddresses],
     visits: Mapping[str, Reachability],
+    own: HostNames | None = None,
 ) -> list[str]:
     """Lines for /etc/hosts, ``ADDRESS NAME``, of the names whose address is agreed.
 
     That is the one address that the named host itself has, and that SSH reached it by or another host resolves the
-    name to. A name that no host of the fleet has, or several, and one with two such addresses, gets no line.
+    name to. A name that the list of hosts does not have, and one with two such addresses, gets no line. ``own``: the
+    names of the one host whose own file it is, which may say what it calls itself.
     """
     lines = []
+    listed = _known_names(names)
     for name in sorted(set(requested_names)):
-        owner = owner_of(name, names)
+        owner = listed.host_by_names[id(own)] if own and own.own == name else listed.owner(name)
         if not owner or owner not in addresses or not name.isprintable() or any(map(str.isspace, name)):
             continue
         own_addresses = set(_usable(addresses[owner].addresses))
         reached = visits[owner].address if owner in visits else ""
-        resolved = {
-            address
-            for host, host_names in names.items()
-            if host != owner and name in host_names.names
-            for address in host_names.names[name].addresses
-        }
+        resolved = listed.resolved_elsewhere(name, owner)
         agreed = own_addresses & resolved or own_addresses & {reached}
         if reached in agreed:
             agreed = {reached}
@@ -43,55 +42,64 @@ def hosts_file_lines(
     return lines
 
 
-def owner_of(name: str, names: Mapping[str, HostNames]) -> str:
-    """The host that a name is for, by the list of hosts or by what one host calls itself; empty if not exactly one."""
-    owners = {host for host, host_names in names.items() if name in (host, host_names.own)}
-    return owners.pop() if len(owners) == 1 else ""
+class _KnownNames:
+    """The names of the list of hosts, and what each of them means to whom."""
+
+    def __init__(self, names: Mapping[str, HostNames]) -> None:
+        self.listed = frozenset(names)
+        self.host_by_names = {id(host_names): host for host, host_names in names.items()}
+        self.hosts_by_label: dict[str, list[str]] = {}
+        """Hosts that are listed with a domain, by the name without it."""
+        self.witnesses: dict[str, dict[str, set[str]]] = {}
+        """By name and address: up to two hosts that resolve the one to the other."""
+        for host, host_names in names.items():
+            self.hosts_by_label.setdefault(host if is_address(host) else host.partition(".")[0], []).append(host)
+            for name, meaning in host_names.names.items():
+                for address in meaning.addresses:
+                    witnesses = self.witnesses.setdefault(name, {}).setdefault(address, set())
+                    if len(witnesses) < 2:
+                        witnesses.add(host)
+
+    def owner(self, name: str) -> str:
+        """The host that the list of hosts has by this name, with or without a domain; empty if not exactly one.
+
+        What a host calls itself makes it the owner of nothing: it could take any name, such as that of MASTER_ADDR.
+        """
+        owners = [name] if name in self.listed else self.hosts_by_label.get(name, [])
+        return owners[0] if len(owners) == 1 else ""
+
+    def resolved_elsewhere(self, name: str, owner: str) -> set[str]:
+        """The addresses that another host than the owner resolves the name to."""
+        return {address for address, hosts in self.witnesses.get(name, {}).items() if hosts - {owner}}
 
 
+@once_per_fleet
+def _known_names(names: Mapping[str, HostNames]) -> _KnownNames:
+    return _KnownNames(names)
+
+
+@once_per_fleet
 def agreed_addresses(
-    names: Mapping[str, HostNames], addresses: Mapping[str, HostAddresses], visits: Mapping[str, Reachability]
+    names: Mapping[str, HostNames],
+    addresses: Mapping[str, HostAddresses],
+    visits: Mapping[str, Reachability],
+    hardware: Mapping[str, HardwareAddresses] | None = None,
 ) -> set[str]:
-    """The addresses of the fleet that a firewall may be opened to.
+    """The addresses of the fleet that a firewall may be opened to: each has a second witness beside its host.
 
-    Of each host: the one that SSH reached it by, those that another host resolves its name to, and its only address in
-    a network that other hosts are in, too. A host that does not have the address by which SSH reached it has none: its
-    list is not true, or it is behind a translation of addresses.
+    Of each host: the one that SSH reached it by, those that another host resolves its name in the list of hosts to, and
+    those that another host finds at one of its hardware addresses. A host that does not have the address by which SSH
+    reached it has none: its list is not true, or it is behind a translation of addresses.
     """
     agreed: set[str] = set()
-    resolved: dict[str, set[str]] = {}
-    for host, host_names in names.items():
-        for name, meaning in host_names.names.items():
-            if host not in (name, host_names.own) and name != host_names.own:
-                resolved.setdefault(name, set()).update(meaning.addresses)
-    networks = {host: _by_network(host_addresses) for host, host_addresses in addresses.items()}
-    shared = Counter(network for by_network in networks.values() for network in by_network)
-    for host, by_network in networks.items():
-        own_addresses = {address for members in by_network.values() for address in members}
+    listed = _known_names(names)
+    confirmed = addresses_seen_elsewhere(hardware or {})
+    for host, host_addresses in addresses.items():
+        own_addresses = set(_usable(host_addresses.addresses))
         reached = visits[host].address if host in visits else ""
-        if reached and reached not in own_addresses and not plain_address(reached).is_loopback:
-            continue
-        own_names = {host, names[host].own} if host in names else {host}
-        witnessed = {address for name in own_names for address in resolved.get(name, ())} | {reached}
-        for network, members in by_network.items():
-            confirmed = [address for address in members if address in witnessed]
-            agreed.update(confirmed or (members if len(members) == 1 and shared[network] > 1 else ()))
+        if not reached or reached in own_addresses or plain_address(reached).is_loopback:
+            agreed |= own_addresses & ({reached} | listed.resolved_elsewhere(host, host) | confirmed.get(host, set()))
     return agreed
-
-
-_Network = tuple[int, int, int]
-"""Version, prefix length in bits, and the bits of the prefix."""
-
-
-def _by_network(host_addresses: HostAddresses) -> dict[_Network, list[str]]:
-    by_network: dict[_Network, list[str]] = {}
-    usable = set(_usable(host_addresses.addresses))
-    for interface in host_addresses.interfaces:
-        if interface.address in usable:
-            number = plain_address(interface.address)
-            bits = int(number) >> (number.max_prefixlen - interface.prefix)
-            by_network.setdefault((number.version, interface.prefix, bits), []).append(interface.address)
-    return by_network
 
 
 def _usable(addresses: Iterable[str]) -> Iterable[str]:

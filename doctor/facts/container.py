@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 from typing import Any, Literal
 
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, ask
+from doctor.remote.runtime.reading import matching_paths, read_text
 
 Engine = Literal["", "docker", "podman", "kubernetes", "apptainer", "enroot", "lxc", "systemd-nspawn", "containerd"]
 
@@ -15,39 +18,30 @@ INITIAL_NAMESPACES = {"cgroup": 4026531835, "pid": 4026531836, "user": 402653183
 """Inode numbers of the kernel's first namespaces (Linux, ``include/uapi/linux/nsfs.h`` and ``proc_ns.h``)."""
 
 CAP_IPC_LOCK = 14
-CAP_SYS_PTRACE = 19
-CAP_SYS_NICE = 23
 
 FIRST_VIRTUAL_NPU = 100
 """Device files of virtual NPUs are numbered from here: ``/dev/vdavinci100`` on the host (MindCluster, vNPU guide)."""
 
 
-def describe_container(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Runs on the host: marks of a container engine, and the devices, mounts, namespaces and rights here."""
-    import os
-    import pwd
+VARIABLES = (
+    *("container", "ASCEND_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "KUBERNETES_SERVICE_HOST"),
+    *("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"),
+)
+"""Of the first process, or of this one: what container engines and the runtimes of accelerators set."""
+ENGINE_MARKS = ("/.dockerenv", "/run/.containerenv", "/.singularity.d", "/var/run/secrets/kubernetes.io")
+DEVICE_FILES = (
+    *("davinci[0-9]*", "davinci_manager", "devmm_svm", "hisi_hdc", "nvidia[0-9]*", "nvidiactl", "nvidia-uvm"),
+    "infiniband/uverbs*",
+)
+"""Under /dev."""
 
-    from doctor.remote.runtime.reading import matching_paths
 
-    def read(path: str, most: int = 65536) -> str:
-        try:
-            with open(path, "rb") as file:
-                return file.read(most).decode("utf-8", "replace")
-        except OSError:
-            return ""
-
-    kept = "container|ASCEND_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|KUBERNETES_SERVICE_HOST"
-    kept += "|APPTAINER_CONTAINER|SINGULARITY_CONTAINER"
-    first = dict(pair.split("=", 1) for pair in read("/proc/1/environ", 1 << 20).split("\0") if "=" in pair)
-    variables = dict(first, **os.environ)
-    namespaces = {}
-    for name in ("cgroup", "ipc", "mnt", "pid", "user", "uts"):
-        if os.path.exists("/proc/self/ns/" + name):
-            namespaces[name] = os.stat("/proc/self/ns/" + name).st_ino
+def _mounts() -> dict[str, Any]:
+    """The type of the root file system, where it and single files come from, and which mounts are read-only."""
     root_type = ""
     sources: list = []  # type: ignore[type-arg]
     read_only: list = []  # type: ignore[type-arg]
-    for line in read("/proc/self/mountinfo", 1 << 20).splitlines():
+    for line in read_text("/proc/self/mountinfo", 1 << 20).splitlines():
         fields = line.split(" ")
         if len(fields) < 10 or "-" not in fields:
             continue
@@ -59,41 +53,50 @@ def describe_container(arguments: dict[str, Any]) -> dict[str, Any]:
             sources.append(fields[3][:300])
         if point in ("/", "/sys", "/proc/sys", "/dev/shm") and "ro" in fields[5].split(","):
             read_only.append(point)
-    status = dict(line.split(":", 1) for line in read("/proc/self/status").splitlines() if ":" in line)
+    return {"root": root_type, "sources": sources[:16], "read_only": sorted(set(read_only))}
+
+
+def _libraries(search_path: str) -> list[str]:
+    """Those of the drivers' libraries that the loader finds."""
     libraries = ["/usr/local/Ascend/driver/lib64/driver", "/usr/local/Ascend/driver/lib64", "/usr/lib64"]
     libraries += ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/nvidia/lib64"]
-    libraries += variables.get("LD_LIBRARY_PATH", "").split(":")
-    loader = read("/etc/ld.so.cache", 1 << 22)
-    libraries_present = [
+    libraries += search_path.split(":")
+    loader = read_text("/etc/ld.so.cache", 1 << 22)
+    return [
         name
         for name in ("libascend_hal.so", "libcuda.so.1")
         if name in loader or any(folder and os.path.exists(os.path.join(folder, name)) for folder in libraries)
     ]
-    patterns = ("davinci[0-9]*", "davinci_manager", "devmm_svm", "hisi_hdc", "nvidia[0-9]*", "nvidiactl", "nvidia-uvm")
-    paths = [path for pattern in patterns for path in matching_paths("/dev/" + pattern)] + matching_paths(
-        "/dev/infiniband/uverbs*"
-    )
-    marks = ["/.dockerenv", "/run/.containerenv", "/.singularity.d", "/var/run/secrets/kubernetes.io"]
+
+
+def describe_container(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: marks of a container engine, and the devices, mounts, namespaces and rights here."""
+    first = dict(pair.split("=", 1) for pair in read_text("/proc/1/environ", 1 << 20).split("\0") if "=" in pair)
+    variables = dict(first, **os.environ)
+    namespaces = {}
+    for name in ("cgroup", "ipc", "mnt", "pid", "user", "uts"):
+        if os.path.exists("/proc/self/ns/" + name):
+            namespaces[name] = os.stat("/proc/self/ns/" + name).st_ino
+    status = dict(line.split(":", 1) for line in read_text("/proc/self/status").splitlines() if ":" in line)
+    paths = [path for pattern in DEVICE_FILES for path in matching_paths("/dev/" + pattern)]
     try:
         named = bool(pwd.getpwuid(os.geteuid()))
     except KeyError:
         named = False
-    return {
-        "marks": [path for path in marks if os.path.exists(path)],
-        "variables": {name: variables[name][:1000] for name in kept.split("|") if variables.get(name)},
-        "cgroup": read("/proc/1/cgroup", 4096),
-        "root": root_type,
-        "sources": sources[:16],
+    described = {
+        "marks": [path for path in ENGINE_MARKS if os.path.exists(path)],
+        "variables": {name: variables[name][:1000] for name in VARIABLES if variables.get(name)},
+        "cgroup": read_text("/proc/1/cgroup", 4096),
         "namespaces": namespaces,
-        "read_only": sorted(set(read_only)),
         "network_cards": len(matching_paths("/sys/class/net/*/device")),
         "devices": sorted(path[len("/dev/") :] for path in paths)[:512],
         "files": [path for path in ("/etc/hccn.conf", "/etc/ascend_install.info") if os.path.isfile(path)],
-        "libraries": libraries_present,
+        "libraries": _libraries(variables.get("LD_LIBRARY_PATH", "")),
         "capabilities": int(status.get("CapEff", "0").strip() or "0", 16),
         "uid": os.geteuid(),
         "named_user": named,
     }
+    return dict(described, **_mounts())
 
 
 class _Answer(msgspec.Struct, frozen=True):

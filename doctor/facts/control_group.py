@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,44 +10,59 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
 from doctor.facts.host_settings import count_listed
+from doctor.remote.runtime.reading import read_text
 
 UNLIMITED = 1 << 60
 """From here on a number stands for no limit: version 1 shows the largest one that it can hold, 9223372036854771712."""
 
 
-def read_control_groups(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Runs on the host: the limits of this process's control groups and of those above them, as far as they show."""
-    import os
+FILES = {
+    "": "memory.max memory.high memory.current pids.max cpu.max cpuset.cpus.effective",
+    "memory": "memory.limit_in_bytes memory.usage_in_bytes",
+    "pids": "pids.max",
+    "cpu": "cpu.cfs_quota_us cpu.cfs_period_us",
+    "cpuset": "cpuset.effective_cpus",
+}
+"""By controller, of version 2 under the empty name: the files that hold its limits."""
+CACHE = ("active_file", "inactive_file", "total_active_file", "total_inactive_file")
+"""Of memory.stat: what can be given back at any time."""
 
-    files = {
-        "": "memory.max memory.high memory.current pids.max cpu.max cpuset.cpus.effective",
-        "memory": "memory.limit_in_bytes memory.usage_in_bytes",
-        "pids": "pids.max",
-        "cpu": "cpu.cfs_quota_us cpu.cfs_period_us",
-        "cpuset": "cpuset.effective_cpus",
-    }
-    cache = ("active_file", "inactive_file", "total_active_file", "total_inactive_file")
 
-    def read(path: str, most: int = 4096) -> str:
-        try:
-            with open(path, "rb") as file:
-                return file.read(most).decode("ascii", "replace").strip()
-        except OSError:
-            return ""
-
+def _mounts() -> list[Any]:
+    """The controllers of each mounted hierarchy, the root that it shows, and where it is mounted."""
     mounts = []
-    for line in read("/proc/self/mountinfo", 1 << 20).splitlines():
+    for line in read_text("/proc/self/mountinfo", 1 << 20).strip().splitlines():
         fields = line.split(" ")
         end = fields.index("-") if "-" in fields else len(fields)
         if len(fields) > end + 3 and fields[end + 1] in ("cgroup", "cgroup2"):
             names = fields[end + 3].split(",") if fields[end + 1] == "cgroup" else [""]
             mounts.append((names, fields[3], fields[4]))
+    return mounts
+
+
+def _limits(folder: str, name: str) -> dict[str, str]:
+    """The files of one group that can be read; of memory that is limited, the cache as well."""
+    values = {file: read_text(folder + "/" + file).strip() for file in FILES[name].split()}
+    values = {file: text for file, text in values.items() if text}
+    limit = values.get("memory.limit_in_bytes", "")
+    limits = [limit, values.get("memory.max", ""), values.get("memory.high", "")]
+    if any(text.isdigit() and int(text) < 1 << 60 for text in limits):
+        statistics = [row.split() for row in read_text(folder + "/memory.stat", 65536).strip().splitlines()]
+        kept = {row[0]: int(row[1]) for row in statistics if len(row) == 2 and row[0] in CACHE}
+        prefix = "total_" if "total_active_file" in kept else ""
+        values["cache"] = str(kept.get(prefix + "active_file", 0) + kept.get(prefix + "inactive_file", 0))
+    return values
+
+
+def read_control_groups(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: the limits of this process's control groups and of those above them, as far as they show."""
+    mounts = _mounts()
     levels: list = []  # type: ignore[type-arg]
     hidden = []
-    for line in read("/proc/self/cgroup", 65536).splitlines():
+    for line in read_text("/proc/self/cgroup", 65536).strip().splitlines():
         parts = line.split(":", 2)
         for name in parts[1].split(",") if len(parts) == 3 else ():
-            if name not in files:
+            if name not in FILES:
                 continue
             places = [(root, point) for names, root, point in mounts if name in names]
             if not places:
@@ -58,15 +74,7 @@ def read_control_groups(arguments: dict[str, Any]) -> dict[str, Any]:
             steps = [step for step in inner.split("/") if step and step != ".."][:32]
             for depth in range(len(steps), -1, -1):
                 folder = "/".join([point, *steps[:depth]])
-                values = {file: read(folder + "/" + file) for file in files[name].split()}
-                values = {file: text for file, text in values.items() if text}
-                limit = values.get("memory.limit_in_bytes", "")
-                limits = [limit, values.get("memory.max", ""), values.get("memory.high", "")]
-                if any(text.isdigit() and int(text) < 1 << 60 for text in limits):
-                    statistics = [row.split() for row in read(folder + "/memory.stat", 65536).splitlines()]
-                    kept = {row[0]: int(row[1]) for row in statistics if len(row) == 2 and row[0] in cache}
-                    prefix = "total_" if "total_active_file" in kept else ""
-                    values["cache"] = str(kept.get(prefix + "active_file", 0) + kept.get(prefix + "inactive_file", 0))
+                values = _limits(folder, name)
                 if values:
                     levels.append({"path": folder, "values": values})
     return {

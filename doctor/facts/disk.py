@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
@@ -13,8 +15,6 @@ def list_file_systems(arguments: dict) -> list:  # type: ignore[type-arg]
     ``folders`` are the job's own; a mount may be read-only where the same file system is not elsewhere.
     ``temporary_folder`` is one of them that must be there.
     """
-    import os
-
     home = os.path.expanduser("~")
     logs = os.environ.get("ASCEND_PROCESS_LOG_PATH") or os.path.join(home, "ascend", "log")
     job_folders = [folder for folder in arguments.get("folders", ()) if os.path.isdir(folder)]

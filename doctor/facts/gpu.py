@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
+import struct
 from itertools import takewhile
 from typing import Any, Literal
 
@@ -11,6 +13,7 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, run, unusable_reason
 from doctor.facts.gpu_report import LOST, Gpu, GpuProcess, GpuReport, parse_report, short_bus
+from doctor.remote.runtime.reading import find_tool, matching_paths, read_text
 
 __all__ = [
     "FabricManager",
@@ -25,56 +28,46 @@ __all__ = [
 ]
 
 
-def detect_gpus(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C901 - sent as one function
+def _redirects(path: str) -> bool:
+    """The access control services of a bridge send requests between its devices upwards (PCIe, capability 0x0d)."""
+    with open(path, "rb") as file:
+        config = file.read(4096)
+    if len(config) < 260:
+        raise PermissionError(path)
+    place, steps = 256, 0
+    while place and steps < 64:
+        (header,) = struct.unpack_from("<I", config, place)
+        if header & 0xFFFF == 0x0D:
+            return bool(struct.unpack_from("<H", config, place + 6)[0] & 0x1C)
+        place, steps = header >> 20, steps + 1
+        if place > len(config) - 8:
+            break
+    return False
+
+
+def detect_gpus(arguments: dict[str, Any]) -> dict[str, Any]:
     """Runs on the host: NVIDIA GPUs and switches on the PCI bus, the driver, and what direct transfers need."""
-    import os
-    import struct
-
-    from doctor.remote.runtime.reading import find_tool, matching_paths
-
-    def read(path: str) -> str:
-        try:
-            with open(path) as file:
-                return file.read().strip()
-        except (OSError, UnicodeDecodeError):
-            return ""
-
-    def redirects(path: str) -> bool:
-        """The access control services of a bridge send requests between its devices upwards (PCIe, capability 0x0d)."""
-        with open(path, "rb") as file:
-            config = file.read(4096)
-        if len(config) < 260:
-            raise PermissionError(path)
-        place, steps = 256, 0
-        while place and steps < 64:
-            (header,) = struct.unpack_from("<I", config, place)
-            if header & 0xFFFF == 0x0D:
-                return bool(struct.unpack_from("<H", config, place + 6)[0] & 0x1C)
-            place, steps = header >> 20, steps + 1
-            if place > len(config) - 8:
-                break
-        return False
-
     pci = switches = 0
     for path in matching_paths("/sys/bus/pci/devices/*/vendor"):
-        if read(path) == "0x10de":
-            kind = read(path[:-6] + "class")
+        if read_text(path).strip() == "0x10de":
+            kind = read_text(path[:-6] + "class").strip()
             bound = os.path.basename(os.path.realpath(path[:-6] + "driver"))
             pci += kind.startswith("0x03") and bound not in ("vfio-pci", "pci-stub")
             switches += kind.startswith("0x0680")
     path = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
-    driver = read("/proc/driver/nvidia/version").split("\n")[0]
+    driver = read_text("/proc/driver/nvidia/version").strip().split("\n")[0]
     answer: dict[str, Any] = {"pci": pci, "driver": driver, "switches": switches}
     answer["tool"] = bool(find_tool("nvidia-smi", path))
     if not pci:
         return answer
     answer["peermem"] = any(os.path.isdir("/sys/module/" + name) for name in ("nvidia_peermem", "nv_peer_mem"))
-    answer["machine"] = read("/sys/class/dmi/id/sys_vendor") + " " + read("/sys/class/dmi/id/product_name")
+    names = [read_text("/sys/class/dmi/id/" + name).strip() for name in ("sys_vendor", "product_name")]
+    answer["machine"] = " ".join(names)
     redirecting: list[str] = []
     for path in matching_paths("/sys/bus/pci/devices/*/class"):
-        if read(path).startswith("0x0604"):
+        if read_text(path).strip().startswith("0x0604"):
             try:
-                if redirects(path[:-5] + "config"):
+                if _redirects(path[:-5] + "config"):
                     redirecting.append(path.split("/")[-2])
             except PermissionError:
                 return answer

@@ -2,85 +2,56 @@
 
 from __future__ import annotations
 
+import _socket as socket
 import ipaddress
+import os
+import struct
 from functools import lru_cache
 
 import msgspec
 
+from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
 from doctor.facts.network import MAX_ADDRESSES
+from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries
 
 MAX_LINKS = 2048
 """Interfaces of one host. A host of many containers has hundreds."""
 
 
-def list_interfaces(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901, PLR0915 - sent as one function
+def _text(value: bytes) -> str:
+    return value.split(b"\0")[0].decode("utf-8", "replace")
+
+
+def list_interfaces(arguments: dict) -> dict:  # type: ignore[type-arg]
     """Runs on the host: links, addresses, policy rules and main routes, as the kernel lists them over netlink."""
-    import _socket as socket
-    import os
-    import struct
-
-    def dump(request: int, family: int, limit: int) -> list:  # type: ignore[type-arg]
-        entries: list = []  # type: ignore[type-arg]
-        route = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
-        try:
-            route.bind((0, 0))
-            route.send(struct.pack("=IHHIIB15x", 32, request, 0x301, 1, 0, family))
-            while True:
-                data = route.recv(1 << 20)
-                while len(data) >= 16:
-                    length, kind = struct.unpack("=IH", data[:6])
-                    if kind == 3 or len(entries) > limit:
-                        return entries
-                    if kind == 2:
-                        raise OSError(-struct.unpack("=i", data[16:20])[0], "netlink refuses")
-                    if kind == request - 2:
-                        entries.append(data[16:length])
-                    data = data[(length + 3) & ~3 :]
-        finally:
-            route.close()
-
-    def attributes(rest: bytes) -> dict:  # type: ignore[type-arg]
-        values = {}
-        while len(rest) >= 4:
-            size, attribute = struct.unpack("=HH", rest[:4])
-            if size < 4:
-                break
-            values[attribute & 0x3FFF] = rest[4:size]
-            rest = rest[(size + 3) & ~3 :]
-        return values
-
-    def text(value: bytes) -> str:
-        return value.split(b"\0")[0].decode("utf-8", "replace")
-
     links, names = [], {}
-    for entry in dump(18, socket.AF_UNSPEC, 4096):
+    for entry, values in netlink_entries(18, socket.AF_UNSPEC, 16, 4096):
         index, flags = struct.unpack("=iI", entry[4:12])
-        values = attributes(entry[16:])
-        name = names[index] = text(values.get(3, b""))
-        kind = text(attributes(values.get(18, b"")).get(1, b""))
+        name = names[index] = _text(values.get(3, b""))
+        kind = _text(netlink_attributes(values.get(18, b"")).get(1, b""))
         mtu = struct.unpack("=I", values[4])[0] if 4 in values else 0
         physical = os.path.exists("/sys/class/net/" + name + "/device")
         links.append([name, bool(flags & 1), bool(flags & 64), bool(flags & 8), mtu, kind, physical, 10 in values])
     addresses = []
-    for entry in dump(22, socket.AF_UNSPEC, 4096):
-        family, prefix, _, _, index = struct.unpack("=BBBBI", entry[:8])
-        values = attributes(entry[8:])
+    for entry, values in netlink_entries(22, socket.AF_UNSPEC, 8, 4096):
+        family, prefix, _, _, index = struct.unpack("=BBBBI", entry)
         value = values.get(2) or values.get(1)  # the local end of a point-to-point link, else the address
         if family in (socket.AF_INET, socket.AF_INET6) and value and index in names:
-            label = text(values[3]) if 3 in values else names[index]
+            label = _text(values[3]) if 3 in values else names[index]
             addresses.append([label, names[index], socket.inet_ntop(family, value), prefix])
     routes, limit = [], 4096
     for family in (socket.AF_INET, socket.AF_INET6):
-        for entry in dump(26, family, 4 * limit):
+        for entry, values in netlink_entries(26, family, 12, 4 * limit):
             _, prefix, _, _, table, _, _, kind = struct.unpack("=8B", entry[:8])
-            values = attributes(entry[12:])
             if table == 254 and kind == 1 and (4 in values or 9 in values):
                 target = values.get(1, b"\0" * (4 if family == socket.AF_INET else 16))
                 index = struct.unpack("=I", values[4])[0] if 4 in values else 0
                 routes.append([socket.inet_ntop(family, target), prefix, names.get(index, "")])
     try:
-        rules = len(dump(34, socket.AF_INET, 4096)) > 3 or len(dump(34, socket.AF_INET6, 4096)) > 2
+        rules = any(
+            len(netlink_entries(34, family, 12)) > own for family, own in ((socket.AF_INET, 3), (socket.AF_INET6, 2))
+        )
     except OSError:
         rules = False  # a kernel without policy routing
     return {
@@ -208,7 +179,7 @@ class Interfaces(Fact, frozen=True):
         """Whether the host has a route to the address, and its interface a carrier; None where that is not known."""
         if self.holder(address):
             return True
-        number = ipaddress.ip_address(address)
+        number = plain_address(address)
         targets = [
             (entry.address, entry.prefix, entry.interface) for entry in self.addresses if not entry.is_link_local
         ]
@@ -216,8 +187,7 @@ class Interfaces(Fact, frozen=True):
         paths = [
             (prefix, link is None or link.is_running)
             for network, prefix, interface in targets
-            if ((link := self.link(interface)) is None or link.is_up)
-            and number in ipaddress.ip_network(network_of(network, prefix))
+            if ((link := self.link(interface)) is None or link.is_up) and number in _parsed_network(network, prefix)
         ]
         longest = max((prefix for prefix, _ in paths), default=0)
         if any(has_carrier for prefix, has_carrier in paths if prefix == longest):
@@ -228,7 +198,12 @@ class Interfaces(Fact, frozen=True):
 @lru_cache(maxsize=1 << 16)
 def network_of(address: str, prefix: int) -> str:
     """``10.0.0.0/24`` for 10.0.0.7 and 24. Raises: ValueError."""
-    return str(ipaddress.ip_network(f"{address}/{prefix}", strict=False))
+    return str(_parsed_network(address, prefix))
+
+
+@lru_cache(maxsize=1 << 16)
+def _parsed_network(address: str, prefix: int) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    return ipaddress.ip_network(f"{address}/{prefix}", strict=False)
 
 
 @lru_cache(maxsize=1 << 16)

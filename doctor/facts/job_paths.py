@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import time
 from typing import Any
 
 import msgspec
@@ -9,65 +12,66 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
 
 
-def read_paths(arguments: dict[str, Any]) -> dict[str, dict[str, Any]]:  # noqa: C901, PLR0915 - sent as one function
-    """Runs on the host: kind, size, number of files and a checksum of each path; at most 45 s in all."""
-    import hashlib
-    import os
-    import stat
-    import time
+def _checksum(path: str, size: int, end: float) -> str:
+    """Of the content; of large files size, first and last mebibyte. Raises: OSError, TimeoutError at ``end``."""
+    import hashlib  # here: it loads OpenSSL's library
 
-    end = time.monotonic() + 45
-
-    def checksum(path: str, size: int) -> str:
-        """Of the content; of large files size, first and last mebibyte. Raises: OSError, TimeoutError."""
-        content = hashlib.sha256()
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-        try:
-            if size > 1 << 32:
-                content.update(str(size).encode())
-                for offset in (0, size - (1 << 20)):
-                    os.lseek(fd, offset, os.SEEK_SET)
-                    content.update(os.read(fd, 1 << 20))
+    content = hashlib.sha256()
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    try:
+        if size > 1 << 32:
+            content.update(str(size).encode())
+            for offset in (0, size - (1 << 20)):
+                os.lseek(fd, offset, os.SEEK_SET)
+                content.update(os.read(fd, 1 << 20))
+            return content.hexdigest()
+        while True:
+            if time.monotonic() > end:
+                raise TimeoutError
+            piece = os.read(fd, 1 << 20)
+            if not piece:
                 return content.hexdigest()
-            while True:
-                if time.monotonic() > end:
-                    raise TimeoutError
-                piece = os.read(fd, 1 << 20)
-                if not piece:
-                    return content.hexdigest()
-                content.update(piece)
-        finally:
-            os.close(fd)
+            content.update(piece)
+    finally:
+        os.close(fd)
 
-    def look(path: str) -> dict[str, Any]:
-        real = os.path.realpath(path)
-        info = os.stat(real)
-        if stat.S_ISREG(info.st_mode):
-            return {"kind": "file", "size": info.st_size, "files": 1, "checksum": checksum(real, info.st_size)}
-        if not stat.S_ISDIR(info.st_mode):
-            return {"kind": "other", "problem": "neither a file nor a folder"}
-        content, size, count = hashlib.sha256(), 0, 0
-        for folder, folders, names in os.walk(real):
-            folders.sort()
-            for name in sorted(names):
-                inner = os.path.join(folder, name)
-                info = os.lstat(inner)
-                count += 1
-                if count > 20000:
-                    return {"kind": "folder", "problem": "more than 20,000 files; name the ones that matter"}
-                text = os.path.relpath(inner, real)
-                if stat.S_ISREG(info.st_mode):
-                    size += info.st_size
-                    text += " " + checksum(inner, info.st_size)
-                elif stat.S_ISLNK(info.st_mode):
-                    text += " -> " + os.readlink(inner)
-                content.update(text.encode("utf-8", "surrogateescape") + b"\0")
-        return {"kind": "folder", "size": size, "files": count, "checksum": content.hexdigest()}
+
+def _look(path: str, end: float) -> dict[str, Any]:
+    real = os.path.realpath(path)
+    info = os.stat(real)
+    if stat.S_ISREG(info.st_mode):
+        return {"kind": "file", "size": info.st_size, "files": 1, "checksum": _checksum(real, info.st_size, end)}
+    if not stat.S_ISDIR(info.st_mode):
+        return {"kind": "other", "problem": "neither a file nor a folder"}
+    import hashlib
+
+    content, size, count = hashlib.sha256(), 0, 0
+    for folder, folders, names in os.walk(real):
+        folders.sort()
+        for name in sorted(names):
+            inner = os.path.join(folder, name)
+            info = os.lstat(inner)
+            count += 1
+            if count > 20000:
+                return {"kind": "folder", "problem": "more than 20,000 files; name the ones that matter"}
+            text = os.path.relpath(inner, real)
+            if stat.S_ISREG(info.st_mode):
+                size += info.st_size
+                text += " " + _checksum(inner, info.st_size, end)
+            elif stat.S_ISLNK(info.st_mode):
+                text += " -> " + os.readlink(inner)
+            content.update(text.encode("utf-8", "surrogateescape") + b"\0")
+    return {"kind": "folder", "size": size, "files": count, "checksum": content.hexdigest()}
+
+
+def read_paths(arguments: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Runs on the host: kind, size, number of files and a checksum of each path; at most 45 s in all."""
+    end = time.monotonic() + 45
 
     states = {}
     for path in arguments.get("paths", []):
         try:
-            states[path] = look(path)
+            states[path] = _look(path, end)
         except TimeoutError:
             states[path] = {"kind": "large", "problem": "too large to be read in 45 s"}
         except OSError as error:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
+import time
 from typing import Any
 
 import msgspec
@@ -14,35 +16,23 @@ HOUR = 3600
 DAY = 24 * HOUR
 
 
-def read_kernel_log(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Runs on the host: the records of /dev/kmsg that report a fault, each with its age in seconds; the last 400."""
-    import errno
-    import os
-    import re
-    import time
+FAULT_TEXTS = (
+    *("Xid", "Killed process", "blocked for more than", "soft lockup", "Hardware Error", "Uncorrect", " UE "),
+    *("Fatal", "ilesystem read-only", "Log I/O", "shut down due to", "ink down", "ink Down", "ink DOWN"),
+    *("ink is down", "ink is Down", "ink is DOWN", "log I/O", "hard LOCKUP", "detected stall"),
+    *("RmInitAdapter failed", "allen off the bus", "health compromised", "firmware internal error"),
+    *("flow aborted", "insufficient power", "event[error]", "NETDEV WATCHDOG", "Firmware not responding"),
+    *("HMC Error", "re-init failed", "failed to reset VF", "Disabling device after", "after probe failure"),
+    *("Disk failure on", "lost async page write", "while writing superblock", "SError Interrupt"),
+    *("external abort", "recovery action for", "hardware poisoned", "device recovery failed", "GPU_IS_LOST"),
+    *("Unit Hang", "load_one failed", ": probe of ", ": probe with driver "),
+)
+"""Of records that may report a fault: one of these is in each."""
 
-    texts = ["Xid", "Killed process", "blocked for more than", "soft lockup", "Hardware Error", "Uncorrect", " UE "]
-    texts += ["Fatal", "ilesystem read-only", "Log I/O", "shut down due to", "ink down", "ink Down", "ink DOWN"]
-    texts += ["ink is down", "ink is Down", "ink is DOWN", "log I/O", "hard LOCKUP", "detected stall"]
-    texts += ["RmInitAdapter failed", "allen off the bus", "health compromised", "firmware internal error"]
-    texts += ["flow aborted", "insufficient power", "event[error]", "NETDEV WATCHDOG", "Firmware not responding"]
-    texts += [
-        "HMC Error",
-        "re-init failed",
-        "failed to reset VF",
-        "Disabling device after",
-        "after probe failure",
-        "Disk failure on",
-    ]
-    texts += ["lost async page write", "while writing superblock", "SError Interrupt", "external abort"]
-    texts += ["recovery action for", "hardware poisoned", "device recovery failed", "GPU_IS_LOST", "Unit Hang"]
-    texts += ["load_one failed", ": probe of ", ": probe with driver "]
-    try:
-        log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
-    except OSError as error:
-        return {"error": error.errno, "text": error.strerror}
-    with open("/proc/uptime") as file:
-        uptime = float(file.read().split()[0])
+
+def _read_log() -> bytes:
+    """All records of /dev/kmsg, for at most 5 s. Raises: OSError."""
+    log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     pieces = []
     size = 0
     end = time.monotonic() + 5
@@ -54,13 +44,23 @@ def read_kernel_log(arguments: dict[str, Any]) -> dict[str, Any]:
                 continue
             if error.errno == errno.EAGAIN:
                 break
-            return {"error": error.errno, "text": error.strerror}
+            raise
         if not piece:
             break
         pieces.append(piece)
         size += len(piece)
-    data = b"".join(pieces)
-    present = [word for word in texts if word.encode() in data]
+    return b"".join(pieces)
+
+
+def read_kernel_log(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: the records of /dev/kmsg that report a fault, each with its age in seconds; the last 400."""
+    try:
+        data = _read_log()
+    except OSError as error:
+        return {"error": error.errno, "text": error.strerror}
+    with open("/proc/uptime") as file:
+        uptime = float(file.read().split()[0])
+    present = [word for word in FAULT_TEXTS if word.encode() in data]
     lines = []
     if present:
         record = re.compile(r"\d+,\d+,(\d+),[^;]*;(.*)")

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import _signal as signal  # type: ignore[import-not-found]
+import errno
+import fcntl
+import os
 import re
+import stat
+import time
 
 import msgspec
 
@@ -48,8 +54,6 @@ def required_shm(ranks: int) -> int:
 
 def measure_shm(arguments: dict) -> dict:  # type: ignore[type-arg]
     """Runs on the host: size and free bytes of /dev/shm."""
-    import os
-
     if not os.path.isdir("/dev/shm"):
         return {"there": False}
     usage = os.statvfs("/dev/shm")
@@ -104,13 +108,6 @@ class SharedMemory(Fact, frozen=True):
 
 def list_idle_segments(arguments: dict) -> dict:  # type: ignore[type-arg]
     """Runs on the host: the files of /dev/shm older than 10 minutes that no process has open or mapped."""
-    import _signal as signal  # type: ignore[import-not-found]
-    import errno
-    import fcntl
-    import os
-    import stat
-    import time
-
     # A lease for writing is granted only while nobody else has the file open or mapped, in any container. The kernel
     # refuses it to one who may not have it, and before 5.3 it always refused in memory file systems.
     numbers = [text for text in os.uname().release.replace("-", ".").replace("+", ".").split(".")[:2] if text.isdigit()]

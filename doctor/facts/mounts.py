@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import select
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -94,10 +97,6 @@ def _options(text: str) -> tuple[str, ...]:
 
 def try_mounts(arguments: dict[str, Any]) -> list[list[str]]:
     """Runs on the host: what becomes of statfs on each path, tried in a process of its own that has five seconds."""
-    import os
-    import select
-    import time
-
     mounts = [[path, "no answer"] for path in arguments[arguments["asked"]]]
     waiting = {}
     for mount in mounts:

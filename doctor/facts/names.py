@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import _socket as socket
+import _thread
 import ipaddress
 import sys
+import time
+import zlib
 from functools import lru_cache
 
 import msgspec
@@ -15,35 +19,50 @@ NO_ANSWER = "no answer in 8 s"
 """The error of a name for which the resolver took too long; see `resolve_names`."""
 
 
-def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901, PLR0915 - sent as one function
-    """Runs on the host: the addresses of its own name, of MASTER_ADDR and of up to 128 hosts, within 8 s.
+def _literal(name: str) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, name.split("%", 1)[0])
+            return True
+        except OSError:
+            continue
+    return False
 
-    Where the job announces full names, also this host's, as socket.getfqdn has it, and what the first host's would be.
-    """
-    import _socket as socket
-    import _thread
-    import time
-    import zlib
 
-    def literal(name: str) -> bool:
-        for family in (socket.AF_INET, socket.AF_INET6):
-            try:
-                socket.inet_pton(family, name.split("%", 1)[0])
-                return True
-            except OSError:
-                continue
-        return False
+def _bindable(answers: list) -> str:  # type: ignore[type-arg]
+    # The first address, in the resolver's order, that is this host's own: Gloo takes it.
+    for family, kind, protocol, _, address in answers:
+        try:
+            tried = socket.socket(family, kind, protocol)
+        except OSError:
+            continue
+        try:
+            tried.bind(address)
+            return str(address[0]).split("%")[0]
+        except OSError:
+            continue
+        finally:
+            tried.close()
+    return ""
 
-    host_name = socket.gethostname()
-    names = sorted({name for name in arguments.get("hosts") or [] if name and not literal(name)})
+
+def _query_names(arguments: dict, host_name: str, names: list) -> list:  # type: ignore[type-arg]
+    """The names to resolve: the host's own, MASTER_ADDR, up to 128 hosts."""
     master = arguments.get("master_addr") or ""
     # Of a large fleet every host looks up another part: all names asked by all hosts would flood the name server.
     start = zlib.crc32(host_name.encode("utf-8", "replace")) % len(names) if len(names) > 128 else 0
     queried_names = (names[start:] + names[:start])[:128]
     queried_names = [host_name] + [name for name in queried_names if name != host_name]
-    if master and master not in queried_names and not literal(master):
+    if master and master not in queried_names and not _literal(master):
         queried_names.insert(1, master)
+    return queried_names
+
+
+def _full_name(host_name: str) -> str:
+    """As socket.getfqdn has it; the empty string where that takes longer than 3 s."""
     full_names: list = []  # type: ignore[type-arg]
+    complete = _thread.allocate_lock()
+    complete.acquire()
 
     def find_full_name() -> None:
         try:
@@ -51,36 +70,18 @@ def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C9
             full_names.append(next((entry for entry in [name, *aliases] if "." in entry), name))
         except (OSError, UnicodeError):
             full_names.append(host_name)
-        full_name_found.release()
+        complete.release()
 
-    full_name_found = _thread.allocate_lock()
-    full_name_found.acquire()
-    if arguments.get("announces_name"):
-        _thread.start_new_thread(find_full_name, ())
-    if arguments.get("announces_name") and full_name_found.acquire(True, 3):
-        domain = full_names[0].partition(".")[2]
-        first = names[0].partition(".")[0] + "." + domain if names and domain else full_names[0]
-        queried_names += [name for name in (full_names[0], first) if name not in queried_names]
+    _thread.start_new_thread(find_full_name, ())
+    return full_names[0] if complete.acquire(True, 3) else ""
+
+
+def _resolve_all(queried_names: list, host_name: str) -> dict:  # type: ignore[type-arg]
+    """The answer for each name, within 8 s."""
     todo = queried_names[::-1]
     results: dict = {}  # type: ignore[type-arg]
     complete = _thread.allocate_lock()
     complete.acquire()
-
-    def bindable(answers: list) -> str:  # type: ignore[type-arg]
-        # The first address, in the resolver's order, that is this host's own: Gloo takes it.
-        for family, kind, protocol, _, address in answers:
-            try:
-                tried = socket.socket(family, kind, protocol)
-            except OSError:
-                continue
-            try:
-                tried.bind(address)
-                return str(address[0]).split("%")[0]
-            except OSError:
-                continue
-            finally:
-                tried.close()
-        return ""
 
     def work() -> None:
         while True:
@@ -88,15 +89,7 @@ def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C9
                 name = todo.pop()
             except IndexError:
                 return
-            try:
-                # As bytes: Python would load much to write a text in the form of international names, even plain ones.
-                query = name if any(letter > "~" for letter in name) else name.encode("ascii")
-                answers = socket.getaddrinfo(query, None, 0, socket.SOCK_STREAM)
-                results[name] = {"addresses": sorted({str(answer[4][0]).split("%")[0] for answer in answers})}
-                if name == host_name:
-                    results[name]["bindable"] = bindable(answers)
-            except (OSError, UnicodeError) as error:
-                results[name] = {"error": getattr(error, "strerror", None) or str(error)}
+            results[name] = _resolve(name, name == host_name)
             if len(results) == len(queried_names) and complete.locked():
                 complete.release()
 
@@ -108,10 +101,35 @@ def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C9
             threads += 1
         if complete.acquire(True, 0.05 if todo and threads < 16 else max(0, end - time.monotonic())):
             break
-    answers = dict(results)
-    for name in queried_names:
-        answers.setdefault(name, {"error": "no answer in 8 s"})
-    return {"own": host_name, "names": answers, "fleet": len(names), "full": "".join(full_names[:1])}
+    return dict({name: {"error": NO_ANSWER} for name in queried_names}, **results)
+
+
+def _resolve(name: str, is_own: bool) -> dict:  # type: ignore[type-arg]
+    try:
+        # As bytes: Python would load much to write a text in the form of international names, even plain ones.
+        query = name if any(letter > "~" for letter in name) else name.encode("ascii")
+        answers = socket.getaddrinfo(query, None, 0, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        return {"error": getattr(error, "strerror", None) or str(error)}
+    answer = {"addresses": sorted({str(entry[4][0]).split("%")[0] for entry in answers})}
+    return dict(answer, bindable=_bindable(answers)) if is_own else answer
+
+
+def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg]
+    """Runs on the host: the addresses of its own name, of MASTER_ADDR and of up to 128 hosts, within 8 s.
+
+    Where the job announces full names, also this host's, as socket.getfqdn has it, and what the first host's would be.
+    """
+    host_name = socket.gethostname()
+    names = sorted({name for name in arguments.get("hosts") or [] if name and not _literal(name)})
+    queried_names = _query_names(arguments, host_name, names)
+    full_name = _full_name(host_name) if arguments.get("announces_name") else ""
+    if full_name:
+        domain = full_name.partition(".")[2]
+        first = names[0].partition(".")[0] + "." + domain if names and domain else full_name
+        queried_names += [name for name in (full_name, first) if name not in queried_names]
+    answers = _resolve_all(queried_names, host_name)
+    return {"own": host_name, "names": answers, "fleet": len(names), "full": full_name}
 
 
 MAX_NAME_CHARS = 255

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import _socket as socket
+import struct
+
 import msgspec
 
 from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
+from doctor.remote.runtime.netlink import netlink_entries
 
 MAX_ADDRESSES = 512
 """Addresses of one host, without those of loopback and of single links. More would cost the whole fleet's time."""
@@ -13,39 +17,13 @@ MAX_ADDRESSES = 512
 
 def list_addresses(arguments: dict) -> list:  # type: ignore[type-arg]
     """Runs on the host: interface, address and prefix length of all its addresses."""
-    import _socket as socket
-    import struct
-
-    # The kernel's own list, over netlink: `ip` may be missing in a container, and the older ioctl tells one
-    # address an interface only.
-    new_address, get_addresses, dump = 20, 22, 0x301
     entries: list = []  # type: ignore[type-arg]
-    route = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
-    try:
-        route.bind((0, 0))
-        route.send(struct.pack("=IHHIIB3x", 20, get_addresses, dump, 1, 0, socket.AF_UNSPEC))
-        while True:
-            data = route.recv(1 << 20)
-            while len(data) >= 16:
-                length, kind = struct.unpack("=IH", data[:6])
-                if kind == 3:
-                    return entries
-                if kind == 2:
-                    raise OSError(-struct.unpack("=i", data[16:20])[0], "netlink refuses")
-                if kind == new_address:
-                    family, prefix, _, _, index = struct.unpack("=BBBBI", data[16:24])
-                    rest, values = data[24:length], {}
-                    while len(rest) >= 4:
-                        size, attribute = struct.unpack("=HH", rest[:4])
-                        values[attribute] = rest[4:size]
-                        rest = rest[(size + 3) & ~3 :]
-                    value = values.get(2) or values.get(1)  # the local end of a point-to-point link, else the address
-                    if family in (socket.AF_INET, socket.AF_INET6) and value:
-                        name = socket.if_indextoname(index)
-                        entries.append([name, socket.inet_ntop(family, value), prefix])
-                data = data[(length + 3) & ~3 :]
-    finally:
-        route.close()
+    for entry, values in netlink_entries(22, socket.AF_UNSPEC, 8):
+        family, prefix, _, _, index = struct.unpack("=BBBBI", entry)
+        value = values.get(2) or values.get(1)  # the local end of a point-to-point link, else the address
+        if family in (socket.AF_INET, socket.AF_INET6) and value:
+            entries.append([socket.if_indextoname(index), socket.inet_ntop(family, value), prefix])
+    return entries
 
 
 class InterfaceAddress(msgspec.Struct, frozen=True, array_like=True):

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import _socket
+import array
+import fcntl
+import struct
+import time
 from typing import Any
 
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+from doctor.remote.runtime.reading import matching_paths
+
+
+def _counters(name: str) -> list[int]:
+    values = []
+    for counter in ("rx_packets", "rx_missed_errors", "rx_fifo_errors"):
+        try:
+            with open("/sys/class/net/" + name + "/statistics/" + counter) as file:
+                values.append(int(file.read()))
+        except (OSError, ValueError):
+            values.append(0)
+    return [values[0], max(values[1:])]
 
 
 def read_rings(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -14,24 +31,6 @@ def read_rings(arguments: dict[str, Any]) -> dict[str, Any]:
 
     The ring is asked for with ETHTOOL_GRINGPARAM (0x10) of SIOCETHTOOL (0x8946), as ``ethtool -g`` does.
     """
-    import _socket
-    import array
-    import fcntl
-    import struct
-    import time
-
-    from doctor.remote.runtime.reading import matching_paths
-
-    def counters(name: str) -> list[int]:
-        values = []
-        for counter in ("rx_packets", "rx_missed_errors", "rx_fifo_errors"):
-            try:
-                with open("/sys/class/net/" + name + "/statistics/" + counter) as file:
-                    values.append(int(file.read()))
-            except (OSError, ValueError):
-                values.append(0)
-        return [values[0], max(values[1:])]
-
     asking = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     cards: dict[str, Any] = {}
     for path in sorted(matching_paths("/sys/class/net/*/device"))[:256]:
@@ -43,13 +42,13 @@ def read_rings(arguments: dict[str, Any]) -> dict[str, Any]:
         except OSError:
             continue
         if ring[1]:
-            cards[name] = {"current": ring[5], "maximum": ring[1], "before": counters(name)}
+            cards[name] = {"current": ring[5], "maximum": ring[1], "before": _counters(name)}
     asking.close()
     full = [name for name, card in cards.items() if card["current"] < card["maximum"] and card["before"][1]]
     if full:
         time.sleep(1)
     for name in full:
-        cards[name]["after"] = counters(name)
+        cards[name]["after"] = _counters(name)
     return cards
 
 

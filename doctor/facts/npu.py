@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from doctor.facts.npu_smi import (
     row_excerpt,
     strip_escapes,
 )
+from doctor.remote.runtime.reading import find_tool, matching_paths, read_text
 
 Family = Literal["A1", "A2", "A3", "A5", "inference"]
 
@@ -39,25 +41,14 @@ FIRST_SLOT = 100
 
 def detect_npus(arguments: dict[str, Any]) -> dict[str, Any]:
     """Runs on the host: NPUs on the PCI bus, their files, the driver's tools, and version files newer than the boot."""
-    import os
-
-    from doctor.remote.runtime.reading import find_tool, matching_paths
-
-    def read(path: str) -> str:
-        try:
-            with open(path) as file:
-                return file.read().strip().lower()
-        except (OSError, UnicodeDecodeError):
-            return ""
-
     base, library = "/usr/local/Ascend/", "/usr/local/Ascend/driver/lib64"
     places = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/local/bin:/usr/local/dcmi:" + base + "driver/tools"
     tools = {tool: find_tool(tool, places) for tool in ("npu-smi", "hccn_tool")}
     vendors = matching_paths("/sys/bus/pci/devices/*/vendor")
-    folders = [os.path.dirname(path) for path in vendors if read(path) == "0x19e5"]
-    ids = {os.path.basename(folder): read(folder + "/device")[2:] for folder in folders}
+    folders = [os.path.dirname(path) for path in vendors if read_text(path).strip().lower() == "0x19e5"]
+    ids = {os.path.basename(folder): read_text(folder + "/device").strip().lower()[2:] for folder in folders}
     pci = {slot: pci_id for slot, pci_id in ids.items() if pci_id.startswith("d8") or pci_id in ("d100", "d500")}
-    boot = [line.split()[1] for line in read("/proc/stat").splitlines() if line.startswith("btime ")]
+    boot = [line.split()[1] for line in read_text("/proc/stat", 1 << 22).splitlines() if line.startswith("btime ")]
     since = int(boot[0]) + 60 if boot and boot[0].isdigit() else None
     chips = None
     if tools["npu-smi"] and not pci:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import _socket as socket
+import errno
+import os
+import select
+import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -23,23 +28,18 @@ MAX_ADDRESSES = 4
 """Of one host, that another one tries."""
 
 
+def _words(code: int) -> str:
+    if code in (0, errno.EISCONN):
+        return "connected"
+    return "refused" if code == errno.ECONNREFUSED else os.strerror(code)
+
+
 def open_connections(arguments: dict) -> list:  # type: ignore[type-arg]
     """Runs on the host: begins all connections at once, and reports each one's end after at most some seconds."""
-    import _socket as socket
-    import errno
-    import os
-    import select
-    import time
-
     task = arguments[arguments["asked"]]
     results: list = []  # type: ignore[type-arg]
     waiting: dict = {}  # type: ignore[type-arg]
     poll = select.poll()
-
-    def words(code: int) -> str:
-        if code in (0, errno.EISCONN):
-            return "connected"
-        return "refused" if code == errno.ECONNREFUSED else os.strerror(code)
 
     for address, port in task["targets"]:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -58,14 +58,14 @@ def open_connections(arguments: dict) -> list:  # type: ignore[type-arg]
             poll.register(tried, select.POLLOUT)
         else:
             # The host's own kernel has refused before any packet was sent: a route or a rule of its own.
-            results.append([address, port, words(code), code not in (0, errno.ECONNREFUSED)])
+            results.append([address, port, _words(code), code not in (0, errno.ECONNREFUSED)])
             tried.close()
     end = time.monotonic() + task["seconds"]
     while waiting and time.monotonic() < end:
         for number, _ in poll.poll(max(1, int(1000 * (end - time.monotonic())))):
             tried, address, port = waiting.pop(number)
             poll.unregister(number)
-            results.append([address, port, words(tried.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))])
+            results.append([address, port, _words(tried.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))])
             tried.close()
     for tried, address, port in waiting.values():
         results.append([address, port, "no answer"])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import _socket as socket
+import os
+import pwd
 import re
+import struct
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
-from doctor.engine.record import redact
+from doctor.engine.secrets import hide_secrets
 from doctor.facts.kernel import PORT_RANGE, RESERVED_PORTS, SysctlFiles, sysctl_path
 from doctor.job import LaunchConfig, PortRange
 
@@ -124,42 +128,56 @@ def ports_reserved_at_boot(files: SysctlFiles | None) -> tuple[PortRange, ...]:
         return ()
 
 
-def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]  # noqa: C901, PLR0915 - sent as one function
-    """Runs on the host: TCP sockets that listen or hold one of the job's ports, with user and process."""
-    import _socket as socket
-    import os
-    import pwd
-    import struct
-
-    def ipv6_only_inodes() -> list:  # type: ignore[type-arg]
-        """Of listening sockets that take no IPv4 (IPV6_V6ONLY), as sock_diag says; none where it says nothing."""
-        sockets: list = []  # type: ignore[type-arg]
-        try:
-            diag = socket.socket(16, socket.SOCK_RAW, 4)  # AF_NETLINK, NETLINK_SOCK_DIAG
-        except OSError:
-            return sockets
-        try:
-            diag.settimeout(2)
-            diag.send(struct.pack("=IHHIIBBBBI48x", 72, 20, 0x301, 1, 0, socket.AF_INET6, 6, 0, 0, 1 << 10))
-            for _ in range(256):
-                data = diag.recv(1 << 16)
-                while len(data) >= 16:
-                    length, kind = struct.unpack_from("=IH", data)
-                    if kind != 20 or length < 16:  # the end, or an error
-                        return sockets
-                    place, end = 16 + 72, min(length, len(data))
-                    while place + 5 <= end:
-                        size, attribute = struct.unpack_from("=HH", data, place)
-                        if attribute == 11 and data[place + 4]:  # INET_DIAG_SKV6ONLY
-                            sockets.append(str(struct.unpack_from("=I", data, 16 + 68)[0]))
-                        place += max(4, (size + 3) & ~3)
-                    data = data[(length + 3) & ~3 :]
-        except OSError:
-            pass
-        finally:
-            diag.close()
+def _ipv6_only_inodes() -> list:  # type: ignore[type-arg]
+    """Of listening sockets that take no IPv4 (IPV6_V6ONLY), as sock_diag says; none where it says nothing."""
+    sockets: list = []  # type: ignore[type-arg]
+    try:
+        diag = socket.socket(16, socket.SOCK_RAW, 4)  # AF_NETLINK, NETLINK_SOCK_DIAG
+    except OSError:
         return sockets
+    try:
+        diag.settimeout(2)
+        diag.send(struct.pack("=IHHIIBBBBI48x", 72, 20, 0x301, 1, 0, socket.AF_INET6, 6, 0, 0, 1 << 10))
+        for _ in range(256):
+            data = diag.recv(1 << 16)
+            while len(data) >= 16:
+                length, kind = struct.unpack_from("=IH", data)
+                if kind != 20 or length < 16:  # the end, or an error
+                    return sockets
+                place, end = 16 + 72, min(length, len(data))
+                while place + 5 <= end:
+                    size, attribute = struct.unpack_from("=HH", data, place)
+                    if attribute == 11 and data[place + 4]:  # INET_DIAG_SKV6ONLY
+                        sockets.append(str(struct.unpack_from("=I", data, 16 + 68)[0]))
+                    place += max(4, (size + 3) & ~3)
+                data = data[(length + 3) & ~3 :]
+    except OSError:
+        pass
+    finally:
+        diag.close()
+    return sockets
 
+
+def _add_processes(sockets: dict) -> None:  # type: ignore[type-arg]
+    """The process that holds each socket, by inode, as far as this user may see it."""
+    unmatched_links = {"socket:[" + inode + "]" for inode in sockets}
+    for pid in os.listdir("/proc"):
+        if not (unmatched_links and pid.isdigit()):
+            continue
+        try:
+            for fd in os.listdir("/proc/" + pid + "/fd"):
+                link = os.readlink("/proc/" + pid + "/fd/" + fd)
+                if link in unmatched_links:
+                    unmatched_links.discard(link)
+                    with open("/proc/" + pid + "/cmdline", "rb") as cmdline:
+                        command_words = cmdline.read(400).decode("utf-8", "replace").split("\0")
+                    sockets[link[8:-1]].update(pid=int(pid), command=" ".join(command_words).strip())
+        except OSError:
+            continue  # it has ended, or is another user's
+
+
+def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]
+    """Runs on the host: TCP sockets that listen or hold one of the job's ports, with user and process."""
     listen, busy = "0A", ("01", "02", "08")  # established, being made, closed by the peer
     job_ports = set(arguments.get("ports") or [])
     sockets = {}
@@ -188,23 +206,10 @@ def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]  # noqa: C9
                 "listening": parts[3] == listen,
                 "user": user,
             }
-    for inode in ipv6_only_inodes() if tables > 1 else ():
+    for inode in _ipv6_only_inodes() if tables > 1 else ():
         if inode in sockets:
             sockets[inode]["ipv6_only"] = True
-    unmatched_links = {"socket:[" + inode + "]" for inode in sockets}
-    for pid in os.listdir("/proc"):
-        if not (unmatched_links and pid.isdigit()):
-            continue
-        try:
-            for fd in os.listdir("/proc/" + pid + "/fd"):
-                link = os.readlink("/proc/" + pid + "/fd/" + fd)
-                if link in unmatched_links:
-                    unmatched_links.discard(link)
-                    with open("/proc/" + pid + "/cmdline", "rb") as cmdline:
-                        command_words = cmdline.read(400).decode("utf-8", "replace").split("\0")
-                    sockets[link[8:-1]].update(pid=int(pid), command=" ".join(command_words).strip())
-        except OSError:
-            continue  # it has ended, or is another user's
+    _add_processes(sockets)
     return {"tables": tables, "sockets": list(sockets.values())}
 
 
@@ -226,7 +231,7 @@ class ListeningSocket(msgspec.Struct, frozen=True):
         """Who holds the port, in words."""
         if not self.pid:
             return f"a process of user {self.user} (which one: unknown without root, or in another container)"
-        return f"{redact(self.command)[:120] or 'a process'} (pid {self.pid}, user {self.user})"
+        return f"{hide_secrets(self.command)[:120] or 'a process'} (pid {self.pid}, user {self.user})"
 
 
 class Listeners(Fact, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from typing import Any
 
 import msgspec
@@ -11,9 +13,6 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
 
 def list_device_users(arguments: dict[str, Any]) -> dict[str, Any]:
     """Runs on the host: the processes that have an NPU open, and how many could not be inspected."""
-    import os
-    import pwd
-
     holders, hidden = [], 0
     ticks = os.sysconf("SC_CLK_TCK")
     with open("/proc/uptime") as file:

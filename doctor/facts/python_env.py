@@ -2,59 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, Unreadable, ask
+from doctor.remote.runtime.reading import find_tool, matching_paths, run_tool
 
-
-def find_python(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Runs on the host: the path of the job's interpreter; empty when there is none."""
-    import os
-
-    from doctor.remote.runtime.reading import find_tool
-
-    requested = arguments.get("python", "")
-    path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    return {"asked": requested, "path": find_tool(requested or "python3", path) or ""}
-
-
-class JobPython(Fact, frozen=True):
-    """The interpreter that the job runs in, and whether it is on the host.
-
-    Raw output, as JSON::
-
-        {"asked": "", "path": "/usr/bin/python3"}
-    """
-
-    probe = ask(find_python, job=True)
-
-    asked: str
-    """As the user named it; empty when not named."""
-    path: str
-    """Empty: there is none."""
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> JobPython:
-        return msgspec.convert(answer.json(), cls)
-
-
-def list_packages(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Runs on the host: the versions of the packages that the job's interpreter finds."""
-    import os
-
-    from doctor.remote.runtime.reading import find_tool, matching_paths, run_tool
-
-    requested = arguments.get("python", "")
-    path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    python = find_tool(requested or "python3", path)
-    if not python:
-        return {"asked": requested, "path": ""}
-    # It imports nothing that Python itself does not: `re`, `json` and `importlib.util` take twice as long as its start.
-    program = """
+LIST_PACKAGES = """
 import os, sys
 names = "torch", "torch_npu", "mindspore", "numpy"
 nvidia = "nvidia_nccl", "nvidia_cuda_runtime"
@@ -82,7 +41,54 @@ else:
 print("doctor torch" if torch else "doctor no-torch")
 print("doctor version " + ".".join(str(part) for part in sys.version_info[:3]))
 """
-    code, out, err = run_tool([python, "-c", program], dict(os.environ), 18)
+"""Imports nothing that Python itself does not: `re`, `json` and `importlib.util` take twice as long as its start."""
+IMPORT_TORCH = """
+import importlib.util
+if importlib.util.find_spec("torch"):
+    import torch
+    if importlib.util.find_spec("torch_npu"):
+        import torch_npu
+    print("doctor-imported " + torch.__version__)
+else:
+    print("doctor-no-torch")
+"""
+
+
+def find_python(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: the path of the job's interpreter; empty when there is none."""
+    requested = arguments.get("python", "")
+    path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
+    return {"asked": requested, "path": find_tool(requested or "python3", path) or ""}
+
+
+class JobPython(Fact, frozen=True):
+    """The interpreter that the job runs in, and whether it is on the host.
+
+    Raw output, as JSON::
+
+        {"asked": "", "path": "/usr/bin/python3"}
+    """
+
+    probe = ask(find_python, job=True)
+
+    asked: str
+    """As the user named it; empty when not named."""
+    path: str
+    """Empty: there is none."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> JobPython:
+        return msgspec.convert(answer.json(), cls)
+
+
+def list_packages(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: the versions of the packages that the job's interpreter finds."""
+    requested = arguments.get("python", "")
+    path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
+    python = find_tool(requested or "python3", path)
+    if not python:
+        return {"asked": requested, "path": ""}
+    code, out, err = run_tool([python, "-c", LIST_PACKAGES], dict(os.environ), 18)
     lines = [line.split(" ", 3) for line in out.decode("utf-8", "replace").splitlines() if line.startswith("doctor ")]
     if code or not lines or lines[-1][1] != "version":
         error_lines = err.decode("utf-8", "replace").strip().splitlines()
@@ -197,10 +203,8 @@ def _require_interpreter(data: dict[str, Any]) -> None:
 
 def try_import(arguments: dict[str, Any]) -> dict[str, Any]:
     """Runs on the host: imports torch in the job's interpreter; exit code, stdout and stderr of each try."""
-    import os
     import shutil
     import subprocess
-    import time
 
     requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
@@ -208,16 +212,6 @@ def try_import(arguments: dict[str, Any]) -> dict[str, Any]:
     answer = {"asked": requested, "path": python or "", "set_env": "", "tries": []}
     if not python:
         return answer
-    program = """
-import importlib.util
-if importlib.util.find_spec("torch"):
-    import torch
-    if importlib.util.find_spec("torch_npu"):
-        import torch_npu
-    print("doctor-imported " + torch.__version__)
-else:
-    print("doctor-no-torch")
-"""
     scripts = ["/cann/set_env.sh", "/ascend-toolkit/set_env.sh", "/nnae/set_env.sh", "/latest/set_env.sh"]
     tops = ["/usr/local/Ascend", os.environ.get("HOME", "") + "/Ascend"]
     set_env_scripts = [top + script for top in tops for script in scripts if os.path.exists(top + script)]
@@ -226,7 +220,7 @@ else:
     for script in ["", *set_env_scripts[:1]]:
         line = '. "$0" >/dev/null 2>&1; exec "$@"' if script else 'exec "$@"'
         shell = shutil.which("bash") or "/bin/sh"
-        command = [shell, "-c", line, script, python, "-c", program]
+        command = [shell, "-c", line, script, python, "-c", IMPORT_TORCH]
         seconds = min(40, max(1, end - time.monotonic()))
         try:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=seconds)  # noqa: UP022

@@ -9,51 +9,50 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
 
-ERROR_COUNTERS = (
-    "symbol_error",
-    "link_error_recovery",
-    "link_downed",
-    "port_rcv_errors",
-    "local_link_integrity_errors",
-    "excessive_buffer_overrun_errors",
-    "packet_seq_err",
-    "out_of_sequence",
-    "local_ack_timeout_err",
-    "rnr_nak_retry_err",
-    "rx_icrc_encapsulated",
-    "port_xmit_discards",
-    "req_transport_retries_exceeded",
-    "to_retransmits",
-    "seq_err_naks_rcvd",
-    "max_retry_exceeded",
-    "unrecoverable_err",
-    "oos_drop_count",
-    "rx_roce_errors",
-    "rx_roce_discards",
-    "tx_rdma_ack_timeout",
-    "req_rx_pkt_seq_err",
-    "req_tx_retry_excd_err",
-    "unresponsive_remote_events",
-    "impaired_remote_conn_events",
-    "requester_timeout",
-    "requester_oos_nak",
-    "responder_oos",
-    "requester_retries_exceeded",
-    "total_fatal_error",
-    "rx_err_pkt",
-    "tx_err_pkt",
-    "ip4InTruncatedPkts",
-    "ip6InTruncatedPkts",
-    "ip4OutNoRoutes",
-    "ip6OutNoRoutes",
-)
-"""Counters that stand still on a sound network: of InfiniBand, mlx5, bnxt_re (to_retransmits to rx_roce_discards),
-ionic, EFA (unresponsive_ and impaired_), MANA (requester_timeout to total_fatal_error), hns_roce (rx_err_pkt,
-tx_err_pkt) and irdma. Those of irdma for discarded packets and repeated TCP segments grow on a sound network, too."""
 ROCE_V2 = "RoCE v2"
 
 
-def read_rdma(arguments: dict[str, Any]) -> list[dict[str, Any]]:  # noqa: C901 - sent as one function
+def read_rdma(  # noqa: C901 - sent as one function
+    arguments: dict[str, Any],
+    counter_names: tuple[str, ...] = (
+        "symbol_error",
+        "link_error_recovery",
+        "link_downed",
+        "port_rcv_errors",
+        "local_link_integrity_errors",
+        "excessive_buffer_overrun_errors",
+        "packet_seq_err",
+        "out_of_sequence",
+        "local_ack_timeout_err",
+        "rnr_nak_retry_err",
+        "rx_icrc_encapsulated",
+        "port_xmit_discards",
+        "req_transport_retries_exceeded",
+        "to_retransmits",
+        "seq_err_naks_rcvd",
+        "max_retry_exceeded",
+        "unrecoverable_err",
+        "oos_drop_count",
+        "rx_roce_errors",
+        "rx_roce_discards",
+        "tx_rdma_ack_timeout",
+        "req_rx_pkt_seq_err",
+        "req_tx_retry_excd_err",
+        "unresponsive_remote_events",
+        "impaired_remote_conn_events",
+        "requester_timeout",
+        "requester_oos_nak",
+        "responder_oos",
+        "requester_retries_exceeded",
+        "total_fatal_error",
+        "rx_err_pkt",
+        "tx_err_pkt",
+        "ip4InTruncatedPkts",
+        "ip6InTruncatedPkts",
+        "ip4OutNoRoutes",
+        "ip6OutNoRoutes",
+    ),
+) -> list[dict[str, Any]]:
     """Runs on the host: every adapter and port of /sys/class/infiniband; counters are read twice, a second apart."""
     import os
     import time
@@ -105,44 +104,6 @@ def read_rdma(arguments: dict[str, Any]) -> list[dict[str, Any]]:  # noqa: C901 
                 values["ECN " + role] = "".join(enabled)
         return {name: value for name, value in values.items() if value}
 
-    counter_names = [
-        "symbol_error",
-        "link_error_recovery",
-        "link_downed",
-        "port_rcv_errors",
-        "local_link_integrity_errors",
-        "excessive_buffer_overrun_errors",
-        "packet_seq_err",
-        "out_of_sequence",
-        "local_ack_timeout_err",
-        "rnr_nak_retry_err",
-        "rx_icrc_encapsulated",
-        "port_xmit_discards",
-        "req_transport_retries_exceeded",
-        "to_retransmits",
-        "seq_err_naks_rcvd",
-        "max_retry_exceeded",
-        "unrecoverable_err",
-        "oos_drop_count",
-        "rx_roce_errors",
-        "rx_roce_discards",
-        "tx_rdma_ack_timeout",
-        "req_rx_pkt_seq_err",
-        "req_tx_retry_excd_err",
-        "unresponsive_remote_events",
-        "impaired_remote_conn_events",
-        "requester_timeout",
-        "requester_oos_nak",
-        "responder_oos",
-        "requester_retries_exceeded",
-        "total_fatal_error",
-        "rx_err_pkt",
-        "tx_err_pkt",
-        "ip4InTruncatedPkts",
-        "ip6InTruncatedPkts",
-        "ip4OutNoRoutes",
-        "ip6OutNoRoutes",
-    ]
     adapters = []
     active = []
     for name in names:
@@ -183,6 +144,12 @@ def read_rdma(arguments: dict[str, Any]) -> list[dict[str, Any]]:  # noqa: C901 
     for port, values in active:
         values["after"] = counters(port)
     return adapters
+
+
+ERROR_COUNTERS: tuple[str, ...] = (read_rdma.__defaults__ or ((),))[0]
+"""Counters that stand still on a sound network: of InfiniBand, mlx5, bnxt_re (to_retransmits to rx_roce_discards),
+ionic, EFA (unresponsive_ and impaired_), MANA (requester_timeout to total_fatal_error), hns_roce (rx_err_pkt,
+tx_err_pkt) and irdma. Those of irdma for discarded packets and repeated TCP segments grow on a sound network, too."""
 
 
 class Gid(msgspec.Struct, frozen=True, array_like=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import msgspec
@@ -14,9 +15,7 @@ ROOT_INFO = "/etc/hccl_rootinfo.json"
 
 def read_root_info(arguments: dict[str, Any]) -> dict[str, Any]:
     """Runs on the host: the file's counts and devices, and whether its topology file exists."""
-    import os
-
-    path = "/etc/hccl_rootinfo.json"
+    path = ROOT_INFO
     if not os.path.isfile(path):
         return {"there": False}
     import json  # here: most hosts have no such file

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import Any
 
 import msgspec
@@ -11,36 +13,23 @@ from doctor.engine.fact import Fact, ProbeAnswer, ask
 CATEGORIES = ("sysctl", "packages", "environment", "firmware", "modules")
 
 
-def read_snapshot(arguments: dict[str, Any]) -> dict[str, dict[str, str]]:  # noqa: C901 - sent as one function
-    """Runs on the host: by category, values by name; what changes by itself or names the host is left out."""
-    import glob
-    import os
-    import re
+def _read(path: str) -> str:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        return " ".join(os.read(fd, 4096).decode("utf-8", "replace").split())[:200]
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
+
+
+def _packages() -> dict[str, str]:
+    """The versions of all packages of the distribution."""
     import subprocess
 
-    def read(path: str) -> str:
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        except OSError:
-            return ""
-        try:
-            return " ".join(os.read(fd, 4096).decode("utf-8", "replace").split())[:200]
-        except OSError:
-            return ""
-        finally:
-            os.close(fd)
-
-    changing = re.compile(
-        "fs/(dentry|inode|file-nr|aio-nr|quota|binfmt)|kernel/(random|ns_last|pty/nr|hostname|domainname|keys|sched_domain"
-        "|perf_event_max|tainted|bootloader)|net/ipv[46]/(conf|neigh)/(?!all|default)|count$|/stat_|flush|sunrpc"
-        "|net/mptcp|key$|secret|nf_log"
-    )
-    sysctl: dict[str, str] = {}
-    for folder, _, names in os.walk("/proc/sys"):
-        for name in names:
-            path = os.path.join(folder, name)
-            if len(sysctl) < 4000 and not changing.search(path):
-                sysctl[path[10:].replace("/", ".")] = read(path)
     packages: dict[str, str] = {}
     form = ["-f", "${Package} ${Version}\\n"]
     for command in (["dpkg-query", "-W", *form], ["rpm", "-qa", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\\n"]):
@@ -52,6 +41,24 @@ def read_snapshot(arguments: dict[str, Any]) -> dict[str, dict[str, str]]:  # no
             name, _, version = line.partition(" ")
             if version.strip():
                 packages[name] = version.strip()[:100]
+    return packages
+
+
+def read_snapshot(arguments: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Runs on the host: by category, values by name; what changes by itself or names the host is left out."""
+    import glob
+
+    changing = re.compile(
+        "fs/(dentry|inode|file-nr|aio-nr|quota|binfmt)|kernel/(random|ns_last|pty/nr|hostname|domainname|keys|sched_domain"
+        "|perf_event_max|tainted|bootloader)|net/ipv[46]/(conf|neigh)/(?!all|default)|count$|/stat_|flush|sunrpc"
+        "|net/mptcp|key$|secret|nf_log"
+    )
+    sysctl: dict[str, str] = {}
+    for folder, _, names in os.walk("/proc/sys"):
+        for name in names:
+            path = os.path.join(folder, name)
+            if len(sysctl) < 4000 and not changing.search(path):
+                sysctl[path[10:].replace("/", ".")] = _read(path)
     shown = re.compile(
         "(NCCL|HCCL|GLOO|UCX|CUDA|ASCEND|TORCH|OMP|MKL|OMPI_MCA|PYTORCH)_|LD_LIBRARY_PATH$|LD_PRELOAD$|PYTHONPATH$"
     )
@@ -61,13 +68,13 @@ def read_snapshot(arguments: dict[str, Any]) -> dict[str, dict[str, str]]:  # no
         for name, value in sorted(os.environ.items())[:1000]
         if shown.match(name) and not hidden.search(name)
     }
-    firmware = {name: read("/sys/class/dmi/id/" + name) for name in ("product_name", "bios_version", "bios_date")}
+    firmware = {name: _read("/sys/class/dmi/id/" + name) for name in ("product_name", "bios_version", "bios_date")}
     for path in sorted(glob.glob("/sys/class/infiniband/*/fw_ver") + glob.glob("/sys/class/nvme/*/firmware_rev"))[:256]:
-        firmware[" ".join(path.split("/")[3:5])] = read(path)
+        firmware[" ".join(path.split("/")[3:5])] = _read(path)
     modules: dict[str, str] = {}
     for path in sorted(glob.glob("/sys/module/*/version"))[:1000]:
-        modules[path.split("/")[3]] = read(path)
-    snapshot = {"sysctl": sysctl, "packages": packages, "environment": environment}
+        modules[path.split("/")[3]] = _read(path)
+    snapshot = {"sysctl": sysctl, "packages": _packages(), "environment": environment}
     snapshot.update(firmware={name: value for name, value in firmware.items() if value}, modules=modules)
     return snapshot
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from doctor.engine.fact import Unreadable
+from doctor.engine.per_fleet import once_per_fleet
 from doctor.facts.gpu import GpuCards
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.names import HostNames, normalize_host
@@ -116,7 +117,17 @@ class FleetSockets(msgspec.Struct, frozen=True):
 
     def holder(self, address: str) -> str:
         """A host that has the address; the empty string for none."""
-        return next((host for host, interfaces in self.interfaces.items() if interfaces.holder(address)), "")
+        return next(iter(_holders(self.interfaces).get(normalize_host(address), ())), "")
+
+
+@once_per_fleet
+def _holders(interfaces: Mapping[str, Interfaces]) -> dict[str, list[str]]:
+    """The hosts that have each address, by its one spelling."""
+    holders: dict[str, list[str]] = defaultdict(list)
+    for host, entry in interfaces.items():
+        for address in {normalize_host(address.address) for address in entry.addresses}:
+            holders[address].append(host)
+    return dict(holders)
 
 
 def decided_by_rank_table(choice: SocketChoice, launch: LaunchConfig) -> bool:
@@ -224,20 +235,17 @@ def _loopback(used: Mapping[str, SocketChoice]) -> Iterator[Unreachable]:
 
 
 def _shared(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]) -> Iterator[Unreachable]:
-    owners: dict[str, list[str]] = defaultdict(list)
-    for host, entry in interfaces.items():
-        for address in {normalize_host(address.address) for address in entry.addresses}:
-            owners[address].append(host)
+    owners = _holders(interfaces)
     users: dict[str, list[str]] = defaultdict(list)
     for host, choice in used.items():
         if not choice.is_loopback:
             users[normalize_host(choice.address)].append(host)
     for address, hosts in users.items():
         taken = set(hosts)
-        others = [host for host in owners[address] if host not in taken and host in used]
+        others = [host for host in owners.get(address, ()) if host not in taken and host in used]
         harmed = len(hosts) > 1 or any(_connects(used[hosts[0]], used[other]) for other in others)
         if harmed:
-            reason = f"{len({*owners[address], *hosts})} hosts have this address"
+            reason = f"{len({*owners.get(address, ()), *hosts})} hosts have this address"
             yield from (Unreachable(host, used[host], reason, "shared") for host in hosts)
 
 

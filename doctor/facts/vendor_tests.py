@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from typing import Any
 
 import msgspec
@@ -17,9 +19,6 @@ MAX_CHARS = 200
 
 def read_diagnosis(arguments: dict[str, Any]) -> dict[str, Any]:
     """Runs on the host: the saved result of the last diagnosis, and its age in seconds."""
-    import os
-    import time
-
     fd = os.open("/var/log/ascend_check/environment_check_before.txt", os.O_RDONLY | os.O_NONBLOCK)
     try:
         age = max(0.0, time.time() - os.fstat(fd).st_mtime)
@@ -129,7 +128,6 @@ _NO_ACTION = "IGNORE_NO_ACTION_REQUIRED"
 def read_gpud(arguments: dict[str, Any]) -> dict[str, Any]:
     """Runs on the host: what gpud answers on its port, where the listener is root's."""
     import http.client
-    import ssl
 
     port, owners = 15132, []
     for name in ("tcp", "tcp6"):
@@ -143,6 +141,8 @@ def read_gpud(arguments: dict[str, Any]) -> dict[str, Any]:
                 owners.append(row[7])
     if "0" not in owners or set(owners) != {"0"}:
         return {"running": False}
+    import ssl
+
     context = ssl.create_default_context()
     context.check_hostname = False  # gpud signs its own certificate; that the listener is root's was read above
     context.verify_mode = ssl.CERT_NONE

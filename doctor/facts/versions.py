@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
+from doctor.remote.runtime.reading import matching_paths
 
 DRIVER = "/usr/local/Ascend/driver/version.info"
 FIRMWARE = "/usr/local/Ascend/firmware/version.info"
@@ -84,10 +86,6 @@ def _optional_text(answer: ProbeAnswer, path: str) -> str | None:
 
 def find_cann(arguments: dict[str, Any]) -> list[Any]:
     """Runs on the host: the version files of every CANN that is installed."""
-    import os
-
-    from doctor.remote.runtime.reading import matching_paths
-
     home = os.environ.get("HOME", "")
     roots = [os.environ.get("ASCEND_HOME_PATH", ""), os.environ.get("ASCEND_TOOLKIT_HOME", "")]
     for top in ("/usr/local/Ascend", home + "/Ascend"):

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.engine.record import redact
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.secrets import hide_secrets
 from doctor.fix.dependence import held_reason
 from doctor.fix.file_edits import FileState, edited_content
 from doctor.fix.inspect_host import (
@@ -83,12 +83,12 @@ class PlanApplier:
             self._apply_steps(executors, host_work, progress)
             return progress.result(boot_results(executors, host_work.ready_steps))
         except ConnectionLost as error:
-            return progress.stopped_result(redact(str(error)))
+            return progress.stopped_result(hide_secrets(str(error)))
         except _HostStopped as error:
             progress.touched |= error.touched
-            return progress.stopped_result(redact(str(error)))
+            return progress.stopped_result(hide_secrets(str(error)))
         except RequestRejected as error:
-            return HostResult(host_work.host_plan.host, "refused", reason=redact(str(error)))
+            return HostResult(host_work.host_plan.host, "refused", reason=hide_secrets(str(error)))
         finally:
             executors.close()
 
@@ -125,9 +125,9 @@ class PlanApplier:
                 else:
                     self._apply_step(remote, ready_step, preview.description, progress.applied, patterns)
             except RequestRejected as error:
-                progress.failures[name] = redact(str(error))
+                progress.failures[name] = hide_secrets(str(error))
             except _StepFailed as error:
-                progress.failures[name], progress.touched = redact(str(error)), True
+                progress.failures[name], progress.touched = hide_secrets(str(error)), True
 
     def _keep_files(self, remote: RemoteExecutor, ready_step: ReadyStep) -> int:
         """Saves the files that the playbook's next steps change. Returns the number of this step."""

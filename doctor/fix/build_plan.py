@@ -14,16 +14,16 @@ from doctor.engine.record import Run
 from doctor.engine.result import Report
 from doctor.environment.inventory import Inventory
 from doctor.fix.apply import HostWork
-from doctor.fix.context import PlanContext
 from doctor.fix.inspect_host import HostExecutors, find_activity, inspect_host
-from doctor.fix.parallel import parallel_map
-from doctor.fix.plan import SCHEMA, FixPlan, HostInspection, HostPlan, PlaybookSummary, host_plan
+from doctor.fix.plan import SCHEMA, FixPlan, HostInspection, HostPlan, PlanContext, PlaybookSummary, host_plan
 from doctor.fix.remote_client import ConnectionLost
 from doctor.fix.select import PlaybookChoice, Treatment, choose_playbooks, ready_steps
 from doctor.fix.store import new_id
 from doctor.remedy.playbook import Playbook
-from doctor.session.examine import Examination, ExamineOptions, examine, replay
+from doctor.session.examine import ExamineOptions, examine
+from doctor.session.replay import Examination, replay
 from doctor.transport import Transport
+from doctor.transport.program import parallel_map
 
 MAX_PARALLEL_HOSTS = 64
 """Hosts inspected in parallel."""

@@ -1,12 +1,13 @@
-"""Which playbooks of a host's plan depend on which earlier ones, and wait where one of these fails. Pure."""
+"""Which playbooks of a host's plan depend on which earlier ones, and which take back what another does. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
+from doctor.fix.file_edits import FileState, edited_content
 from doctor.fix.select import ReadyStep, Treatment, placeholder_values, same_action
-from doctor.remedy.playbook import fill_step
+from doctor.remedy.playbook import PlaybookStep, fill_step
 
 Dependences = dict[str, dict[str, str]]
 """For a playbook the earlier ones that it depends on, each with the reason."""
@@ -87,3 +88,38 @@ def _reason(
     if checks:
         return f"both treat {checks[0]}"
     return f"{causes[0]} may be the cause of what it treats" if causes else ""
+
+
+Written = tuple[str, PlaybookStep, FileState, "bytes | None"]
+"""A playbook's name, its step, what is at the path before the plan, and what the step's filter printed."""
+
+
+def find_conflicts(steps: Sequence[Written]) -> dict[str, str]:
+    """The playbooks that have to be left out, each with the one before it that it contradicts."""
+    conflicts: dict[str, str] = {}
+    while True:
+        more = _first([file_step for file_step in steps if file_step[0] not in conflicts])
+        if more is None:
+            return conflicts
+        conflicts[more[0]] = more[1]
+
+
+def _first(steps: Sequence[Written]) -> tuple[str, str] | None:
+    """The first playbook that takes away a line that another one has put into a file."""
+    files: dict[str, bytes | None] = {}
+    owned: dict[tuple[str, bytes], str] = {}
+    for name, step, state, filtered in steps:
+        old = files.get(state.real, state.content)
+        new = files[state.real] = edited_content(old, step, filtered)
+        remaining_lines = set((new or b"").split(b"\n"))
+        for (real, line), owner in owned.items():
+            if real == state.real and owner != name and line not in remaining_lines:
+                return name, owner
+        for line in _lines(step):
+            owned.setdefault((state.real, line), name)
+    return None
+
+
+def _lines(step: PlaybookStep) -> list[bytes]:
+    text = step.line if step.text is None else step.text
+    return [line for line in text.encode().split(b"\n") if line.strip()]

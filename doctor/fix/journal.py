@@ -20,8 +20,8 @@ import msgspec
 
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.decoding import prepare_decoding
-from doctor.engine.record import redact
 from doctor.engine.sanitize import printable
+from doctor.engine.secrets import hide_secrets
 from doctor.fix.file_edits import FileState
 
 JOURNAL_FILE, UNDO_FILE, AFTER_FILE = "journal.jsonl", "undo.jsonl", "after.jsonl"
@@ -134,7 +134,14 @@ class Journal:
         if undo:
             self._write(UNDO_FILE, msgspec.structs.replace(undo, number=number))
         entry = JournalEntry(
-            "step", _now(), number, host, playbook, redact(description), redact(command), changes=undo is not None
+            "step",
+            _now(),
+            number,
+            host,
+            playbook,
+            hide_secrets(description),
+            hide_secrets(command),
+            changes=undo is not None,
         )
         self._write(JOURNAL_FILE, entry)
         return number
@@ -164,7 +171,7 @@ class Journal:
         output: str,
         ran: bool = True,
     ) -> bool:
-        text = printable(redact(output.strip()), MAX_OUTPUT_CHARS)
+        text = printable(hide_secrets(output.strip()), MAX_OUTPUT_CHARS)
         # What is lost here leaves a step that was begun, and that is what an undo goes by.
         with suppress(OSError):
             self._write(JOURNAL_FILE, JournalEntry(kind, _now(), number, host, ran=ran, code=code, output=text))

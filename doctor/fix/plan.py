@@ -13,11 +13,10 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.record import redact
+from doctor.engine.job_input import LaunchOptions
 from doctor.engine.sanitize import printable, strip_control_chars
-from doctor.fix.conflicts import find_conflicts
-from doctor.fix.context import PlanContext
-from doctor.fix.dependence import find_dependences, held_reason
+from doctor.engine.secrets import hide_secrets
+from doctor.fix.dependence import find_conflicts, find_dependences, held_reason
 from doctor.fix.file_edits import FileState, edited_content, file_diff
 from doctor.fix.select import ReadyStep, Treatment, Untreated, finding_message, fingerprint
 from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, free_variables
@@ -25,6 +24,29 @@ from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, free_v
 SCHEMA = "doctor.plan/1"
 MAX_COMMAND_CHARS = 4000
 """Characters of a command that are shown."""
+
+
+class PlanContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The command line and the environment, as far as they matter; never a password."""
+
+    hosts: tuple[str, ...]
+    source: str
+    local: bool = False
+    slots: dict[str, int] = {}
+    names: tuple[str, ...] = ()
+    playbooks: tuple[str, ...] = ()
+    """Folders, as whole paths; so are all other paths here."""
+    checks: tuple[str, ...] = ()
+    config: str = ""
+    launch: LaunchOptions = LaunchOptions()
+    """The job's settings, but for ``environ`` and ``rank_table``."""
+    environ: dict[str, str] = {}
+    """The environment variables that are relevant to the job."""
+    rank_table: str = ""
+    sudo: bool = False
+    timeout: float = 60.0
+    connection: dict[str, Any] = {}
+    """`doctor.cli.host_options.ConnectionOptions`, but for ``ask_pass``."""
 
 
 class StepProbe(msgspec.Struct, frozen=True):
@@ -155,7 +177,7 @@ class FixPlan(msgspec.Struct, frozen=True):
 
     @property
     def code(self) -> int:
-        """0 when all that was found is planned; 10 when something is not; 12 when only something unknown is left."""
+        """0: all that was found is planned; 10: something is not; 12: only unknowns are left; 78: there is no host."""
         planned = {(plan.host, check) for plan in self.plans_to_apply for check in treated_checks(plan)}
         required = {(plan.host, treated_finding.check) for plan in self.host_plans for treated_finding in plan.treated}
         required |= {
@@ -165,7 +187,9 @@ class FixPlan(msgspec.Struct, frozen=True):
         }
         if required - planned:
             return 10
-        return 12 if any(untreated.kind == "unknown" for untreated in self.untreated) else 0
+        if any(untreated.kind == "unknown" for untreated in self.untreated):
+            return 12
+        return 0 if self.hosts else 78
 
 
 def treated_checks(plan: HostPlan, completed: Collection[str] | None = None) -> set[str]:
@@ -183,7 +207,7 @@ def host_plan(
     """What will be done on ``host``, that said ``inspection``."""
     treated_findings = tuple(
         dict.fromkeys(
-            TreatedFinding(treatment.check, redact(finding_message(treatment.finding)), treatment.playbook.name)
+            TreatedFinding(treatment.check, hide_secrets(finding_message(treatment.finding)), treatment.playbook.name)
             for treatment in treatments
         )
     )
@@ -292,14 +316,15 @@ def _find_conflicts(
 
 
 def _step_failure(ready_step: ReadyStep, why: str) -> str:
-    return f"playbook {ready_step.playbook.name}, step {ready_step.template.number}: {strip_control_chars(redact(why))}"
+    step = f"playbook {ready_step.playbook.name}, step {ready_step.template.number}"
+    return f"{step}: {strip_control_chars(hide_secrets(why))}"
 
 
 def _preview(
     ready_step: ReadyStep, step: PlaybookStep, probe: StepProbe, files: dict[str, bytes | None]
 ) -> StepPreview:
     """The step as it is shown; ``files`` are as the steps before it leave them."""
-    name, description = ready_step.playbook.name, strip_control_chars(redact(step.say), 400)
+    name, description = ready_step.playbook.name, strip_control_chars(hide_secrets(step.say), 400)
     if step.manual:
         return StepPreview(name, description, "hands", skip=probe.skip)
     if step.file and not probe.file:
@@ -312,11 +337,11 @@ def _preview(
         notes = [f"a link: {printable(real)} is written"] if real != step.file else []
         notes += [f"the file says: “{probe.managed}”"] if probe.managed else []
         skip = probe.skip or ("already in this state" if new == old else "")
-        diff = tuple(map(redact, file_diff(real, old, new)))
+        diff = tuple(map(hide_secrets, file_diff(real, old, new)))
         return StepPreview(name, description, "file", diff=diff, note="; ".join(notes), skip=skip)
     kind = "run" if step.changes else "look"
     undo = shown_command(step.undo, step.values) if step.undo else ""
-    note = f"cannot be undone: {strip_control_chars(redact(step.irreversible), 400)}" if step.irreversible else ""
+    note = f"cannot be undone: {strip_control_chars(hide_secrets(step.irreversible), 400)}" if step.irreversible else ""
     return StepPreview(name, description, kind, shown_command(step.run, step.values), undo, note=note, skip=probe.skip)
 
 
@@ -325,7 +350,7 @@ def shown_command(command: str, values: Mapping[str, str]) -> str:
     names = [name for name in free_variables(command) if name in values]
     assignments = " ".join(f"{name}={shlex.quote(values[name])}" for name in names)
     lines = [*(["; ".join([assignments.replace("\n", " ")])] if assignments else []), *command.strip().splitlines()]
-    return "\n".join(printable(redact(line), MAX_COMMAND_CHARS) for line in lines)
+    return "\n".join(printable(hide_secrets(line), MAX_COMMAND_CHARS) for line in lines)
 
 
 def _digest_fields(step: PlaybookStep, probe: StepProbe, files: Mapping[str, bytes | None]) -> list[Any]:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
-import queue
-import threading
 import time
+from collections import deque
 from typing import Any
 
 import msgspec
 
 from doctor.engine.decoding import prepare_decoding
 from doctor.engine.sanitize import strip_control_chars
-from doctor.fix.bootstrap import executor_request
+from doctor.fix.executor import MODULES
 from doctor.fix.file_edits import FileState
 from doctor.remote.bootstrap import python_problem
-from doctor.remote.request import marked_text
-from doctor.transport import Transport, TransportError
+from doctor.remote.request import Request, new_marker
+from doctor.transport import RemoteSession, Transport, TransportError
+from doctor.transport.program import (
+    HostProgram,
+    InvalidMessage,
+    ProgramLost,
+    ProgramSessions,
+    decode_message,
+    start_session,
+)
 
+EXECUTOR = HostProgram("executor", MODULES)
 RESPONSE_GRACE_SECONDS = 30.0
 """Seconds beyond what the work itself may take."""
 
@@ -104,25 +112,33 @@ class RequestRejected(Exception):
     """The host did not do it, and nothing has changed: one plain sentence."""
 
 
-class RemoteExecutor:
+def executor_request(root: bool, lock: float) -> Request:
+    """Starts the executor; ``lock``: seconds to wait for another one on that host, below 0 takes no lock."""
+    marker = new_marker()
+    return EXECUTOR.request(marker, json.dumps({"marker": marker, "lock": lock}).encode("ascii"), as_root=root)
+
+
+class RemoteExecutor(ProgramSessions):
     """Works on one host, as root or as the login user. For one thread at a time.
 
-    Raises: Lost, when the program does not start.
+    ``lock``: seconds to wait for another one on that host; below 0 takes no lock.
+
+    Raises: ConnectionLost, when the program does not start.
     """
+
+    poll_seconds = 0.5
 
     def __init__(self, transport: Transport, host: str, root: bool, lock: float = -1.0) -> None:
         self.host, self.root = host, root
-        self._responses: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self._end_reason = ""
+        self._responses: deque[dict[str, Any]] = deque()
         request = executor_request(root, lock)
-        self._marker = request.marker.encode("ascii")
         try:
-            self._session = transport.open_session(host, request.command)
-            threading.Thread(target=self._read_responses, daemon=True).start()
-            self._session.send(request.stdin)
-            hello = self._next_response(max(lock, 0) + 2 * RESPONSE_GRACE_SECONDS)
+            self._session = start_session(transport, host, request)
         except TransportError as error:
             raise ConnectionLost(strip_control_chars(error.text)) from None
+        super().__init__(EXECUTOR.name, {host: lambda: self._session}, request.marker)
+        try:
+            hello = self._next_response(max(lock, 0) + 2 * RESPONSE_GRACE_SECONDS)
         except ConnectionLost:
             self.close()
             raise
@@ -132,24 +148,42 @@ class RemoteExecutor:
         self.uid: int = self._validated(hello, ExecutorHello)["uid"]
 
     def call(self, op: str, seconds: float = 10.0, **arguments: Any) -> dict[str, Any]:
-        """Asks for one thing, and waits for it. Raises: Lost; Declined."""
+        """Asks for one thing, and waits for it. Raises: ConnectionLost; RequestRejected."""
         if op in ("run", "filter"):
             arguments["seconds"] = seconds
         try:
             self._session.send(json.dumps({"op": op, **arguments}).encode("ascii") + b"\n")
         except TransportError as error:
-            raise ConnectionLost(self._end_reason or strip_control_chars(error.text)) from None
+            self.pump(0.0)
+            raise ConnectionLost(self._lost_text() or strip_control_chars(error.text)) from None
         more = RESPONSE_GRACE_SECONDS if arguments.get("state") else 0.0
         response = self._next_response(seconds + more + RESPONSE_GRACE_SECONDS)
         if "refused" in response:
             raise RequestRejected(strip_control_chars(str(response["refused"])))
         return self._validated(response, RESPONSE_TYPES[op])
 
-    def close(self) -> None:
-        self._session.close()
+    def close(self, grace: float = 1.0) -> None:
+        self._session.close(grace)
+
+    def take_message(self, name: str, data: bytes) -> None:
+        """Keeps a response for who waits for it."""
+        try:
+            self._responses.append(decode_message(_DECODER, data))
+        except InvalidMessage:
+            self.lost[name] = ProgramLost(UNREADABLE_RESPONSE)
+
+    def end_reason(self, session: RemoteSession) -> ProgramLost:
+        """See `ProgramSessions.end_reason`."""
+        errors = session.err.decode("utf-8", "replace")
+        last_line = strip_control_chars((errors.strip().splitlines() or [""])[-1])
+        if self.root and last_line.startswith("sudo:"):
+            text = f"root is not available: sudo -n: {last_line.removeprefix('sudo:').strip()}"
+        else:
+            text = f"the program on the host ended: {last_line or f'exit status {session.code}'}"
+        return ProgramLost(python_problem(errors) or text)
 
     def _validated(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
-        """The answer, if it is one: a host is not trusted. Raises: Lost."""
+        """The answer, if it is one: a host is not trusted. Raises: ConnectionLost."""
         try:
             msgspec.convert(response, shape)
         except msgspec.ValidationError:
@@ -157,40 +191,18 @@ class RemoteExecutor:
             raise ConnectionLost(UNREADABLE_RESPONSE) from None
         return response
 
-    def _read_responses(self) -> None:
-        try:
-            for line in self._session:
-                text = marked_text(line, self._marker)
-                if text is not None:
-                    self._responses.put(msgspec.json.decode(text, type=dict[str, Any]))
-            self._end_reason = self._describe_end()
-        except TransportError as error:
-            self._end_reason = strip_control_chars(error.text)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            self._end_reason = UNREADABLE_RESPONSE
-        self._responses.put(None)
-
-    def _describe_end(self) -> str:
-        errors = self._session.err.decode("utf-8", "replace")
-        if python_problem(errors):
-            return python_problem(errors)
-        last_line = strip_control_chars((errors.strip().splitlines() or [""])[-1])
-        if self.root and last_line.startswith("sudo:"):
-            return f"root is not available: sudo -n: {last_line.removeprefix('sudo:').strip()}"
-        return f"the program on the host ended: {last_line or f'exit status {self._session.code}'}"
+    def _lost_text(self) -> str:
+        """Why no more responses come; empty where they may."""
+        return self.lost[self.host].text if self.lost else ""
 
     def _next_response(self, seconds: float) -> dict[str, Any]:
-        end = time.monotonic() + seconds
-        while (remaining := end - time.monotonic()) > 0:
-            try:
-                response = self._responses.get(timeout=min(remaining, 0.5))
-            except queue.Empty:
-                continue
-            if response is None:
-                self._responses.put(None)
-                raise ConnectionLost(self._end_reason or "the connection was lost")
-            return response
-        raise ConnectionLost(f"no answer within {seconds:g} s")
+        """Raises: ConnectionLost."""
+        if not self.wait(lambda: bool(self._responses or self.lost), time.monotonic() + seconds):
+            raise ConnectionLost(f"no answer within {seconds:g} s")
+        if not self._responses:
+            raise ConnectionLost(self._lost_text())
+        return self._responses.popleft()
 
 
+_DECODER = msgspec.json.Decoder(dict[str, Any])
 prepare_decoding(*RESPONSE_TYPES.values(), dict[str, Any])

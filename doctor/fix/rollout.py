@@ -11,10 +11,11 @@ from doctor.engine.record import Run
 from doctor.fix.apply import HostResult, PlanApplier
 from doctor.fix.build_plan import FixContext, PlannedFix
 from doctor.fix.journal import Journal
-from doctor.fix.parallel import SignalGuard, parallel_map
 from doctor.fix.plan import treated_checks
+from doctor.fix.signal_guard import SignalGuard
 from doctor.fix.verify import Verification, finding_keys, new_findings, verify
 from doctor.transport import Transport
+from doctor.transport.program import parallel_map
 
 
 class RolloutResult(msgspec.Struct, frozen=True):

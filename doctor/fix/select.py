@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.record import redact
 from doctor.engine.result import Finding, Report, Severity, fill_template, format_value
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.secrets import hide_secrets
 from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, fill_step
 from doctor.remedy.template import BEFORE, before_text
 
@@ -157,11 +157,15 @@ def _exclusion(treatment: Treatment, host: str) -> Untreated | None:
         ready = [fill_step(step, placeholder_values(treatment.finding, host)) for step in playbook.steps]
     except TemplateError as error:
         return Untreated(
-            host, check, f"the playbook does not fit: {strip_control_chars(redact(str(error)))}", "unfit", playbook.name
+            host,
+            check,
+            f"the playbook does not fit: {strip_control_chars(hide_secrets(str(error)))}",
+            "unfit",
+            playbook.name,
         )
     if not playbook.manual and host:
         return None
-    manual_steps = tuple(strip_control_chars(redact(step.say), MAX_MESSAGE_CHARS) for step in ready)
+    manual_steps = tuple(strip_control_chars(hide_secrets(step.say), MAX_MESSAGE_CHARS) for step in ready)
     return Untreated(host, check, playbook.title, "hands", playbook.name, playbook.who, manual_steps)
 
 
@@ -173,7 +177,7 @@ def _not_evaluated(report: Report) -> Iterator[Untreated]:
                     host, outcome.check, f"waived until {waived.until}: {strip_control_chars(waived.reason)}", "waived"
                 )
         for host, reason in outcome.unknown.items():
-            yield Untreated(host, outcome.check, strip_control_chars(redact(reason.text)), "unknown")
+            yield Untreated(host, outcome.check, strip_control_chars(hide_secrets(reason.text)), "unknown")
         for host in outcome.crashed:
             yield Untreated(host, outcome.check, "the check crashed", "unknown")
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.record import redact
+from doctor.engine.secrets import hide_secrets
 from doctor.fix.apply import file_fields, record_states
 from doctor.fix.file_edits import FileState
 from doctor.fix.inspect_host import HostExecutors, describe_failure, peek_many
@@ -27,10 +27,9 @@ STEP_SECONDS = 120.0
 MAX_OUTPUT_BYTES = 4096
 LOCK_SECONDS = 130.0
 """Seconds to wait for a step that a lost controller has begun."""
-CHOICES = ("refuse", "merge", "skip", "overwrite")
+Choice = Literal["refuse", "merge", "skip", "overwrite"]
 """What to do with what was changed since: nothing; in files take back only what the fix changed; leave it, and count
 the step as undone; restore the state before the fix."""
-Choice = Literal["refuse", "merge", "skip", "overwrite"]
 _ALREADY = "already as before"
 
 
@@ -53,7 +52,7 @@ class _ChangedSince(Exception):
 
     def __init__(self, why: str, versions: Sequence[str]) -> None:
         super().__init__(why)
-        self.versions = tuple(redact(line) for line in versions)
+        self.versions = tuple(hide_secrets(line) for line in versions)
 
 
 class JournalUndoer:
@@ -98,7 +97,7 @@ class JournalUndoer:
         except _ChangedSince as error:
             ok, detail, versions = self.choice == "skip", str(error), error.versions
             detail = f"left as it is: {detail}" if ok else detail
-        detail = redact(detail)
+        detail = hide_secrets(detail)
         if ok:
             host_undo.undone.add(step.number)
         recorded = self.journal.record_undo_end(step, 0 if ok else 1, detail)

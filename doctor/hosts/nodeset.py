@@ -65,6 +65,8 @@ def _expand_group(part: str, place: str) -> list[str]:
         hosts = [str(host) for host in islice(NodeSet(part), MAX_HOSTS + 1)]
     except (NodeSetException, GroupResolverError, GroupSourceError, OSError) as error:
         hosts, why = [], printable_excerpt(str(error).replace('"', ""))
+    if any(re.fullmatch(r"example[0-9]{1,3}", host) for host in hosts):
+        hosts, why = [], "it is an example that comes with ClusterShell"
     if not hosts:
         raise InventoryError(f"{place}: {quote(part)}: {why}; expected a group that `nodeset -l` lists")
     return hosts

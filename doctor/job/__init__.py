@@ -1,7 +1,5 @@
 """The job's intended settings: its rank table and its launch settings. Reads no host."""
 
-from doctor.job.documented_variables import misspelt
-from doctor.job.env_vars import EnvSetting, invalid_settings
 from doctor.job.host_matching import match_servers, product_family, table_family
 from doctor.job.launch_config import LaunchConfig, PortRange
 from doctor.job.rank_table.file import RankTableFile, read_rank_table
@@ -16,6 +14,8 @@ from doctor.job.rank_table.model import (
     parse_address,
 )
 from doctor.job.rank_table.strict_json import NotARankTable
+from doctor.job.variable_names import misspelt
+from doctor.job.variable_values import EnvSetting, invalid_settings
 
 __all__ = [
     "EnvSetting",

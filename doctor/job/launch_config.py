@@ -10,7 +10,7 @@ import msgspec
 
 from doctor.engine.job_input import LaunchOptions
 from doctor.engine.sanitize import printable
-from doctor.job.env_vars import EnvSetting, invalid_settings, port_ranges
+from doctor.job.variable_values import EnvSetting, invalid_settings, port_ranges
 from doctor.job.variables import (
     BY_HOST,
     MINDSPORE_PORT,
@@ -93,6 +93,12 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         """MASTER_ADDR on a host; of a host whose own environment is known, its own."""
         host_environ = self.env_by_host.get(host, {})
         return host_environ.get("MASTER_ADDR") or host_environ.get("MS_SCHED_HOST") or self.master_addr
+
+    @property
+    def stated_ranks(self) -> dict[str, int]:
+        """The number of the job's ranks as each variable in force states it, by variable."""
+        sizes = {name: _parse_number(self.env.get(name, ""), 1, 9_999_999) for name in WORLD_SIZE_VARIABLES}
+        return {name: number for name, number in sizes.items() if number}
 
     @property
     def is_of_job_script(self) -> bool:

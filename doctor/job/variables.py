@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 
 from doctor.engine.sanitize import printable
-from doctor.job.documented_variables import NPU_VARIABLES, intended_name
-from doctor.job.library_settings import ENDS_NCCL, PASSED_OVER
+from doctor.job.variable_names import documented_variables, intended_name
 
 TORCH_PORT = 29500
 """PyTorch's MASTER_PORT where nothing sets it."""
@@ -103,7 +102,7 @@ EQUAL_EVERYWHERE = (
 BY_HOST = (*JOB_WIDE, *INTERFACE_VARIABLES, *VISIBLE_DEVICES, *EQUAL_EVERYWHERE)
 """What each host's own environment may have with another value."""
 
-_NAMES = frozenset((*BY_HOST, *TABLE_VARIABLES, AGENT_STORE, *NPU_VARIABLES, *PASSED_OVER, *ENDS_NCCL))
+_NAMES = frozenset((*BY_HOST, *TABLE_VARIABLES, AGENT_STORE))
 _FAMILIES = re.compile(
     r"(HCCL|NCCL|GLOO|TP|TORCH_HCCL|TORCH_NCCL|TORCH_GLOO|TORCH_FR|TORCH_DISTRIBUTED|MS|MASTER|ASCEND|OMP)_[A-Z0-9_]+"
 )
@@ -144,4 +143,5 @@ def communication(environ: Mapping[str, str]) -> dict[str, str]:
 def _describes_job(name: str) -> bool:
     if _SECRET.search(name):
         return False
-    return bool(name in _NAMES or _FAMILIES.fullmatch(name) or intended_name(name))
+    is_listed = name in _NAMES or name in documented_variables(describing_job=True)
+    return bool(is_listed or _FAMILIES.fullmatch(name) or intended_name(name))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Gauge
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.net.cause import NetworkCause
@@ -14,13 +14,6 @@ from doctor.net.matrix import FAILING, Matrix, columns
 from doctor.net.slow_paths import SlowPath
 
 MAX_NAME = 100
-
-
-def render_metrics(matrix: Matrix, causes: Sequence[NetworkCause] = (), slow: Sequence[SlowPath] = ()) -> str:
-    """The metrics as text, for the textfile collector of node_exporter; the file name must end in ``.prom``."""
-    registry = CollectorRegistry()
-    add_metrics(registry, matrix, causes, slow)
-    return generate_latest(registry).decode("utf-8")
 
 
 def add_metrics(

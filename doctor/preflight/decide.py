@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from doctor.preflight.gathered import Gathered
     from doctor.preflight.options import PreflightOptions
     from doctor.preflight.spares import SpareSelection
-    from doctor.session.examine import Examination
+    from doctor.session.replay import Examination
 
 
 HOSTS_UNKNOWN = "hosts-unknown"
@@ -167,7 +167,7 @@ def _select_spares(
 ) -> SpareSelection:
     from doctor.preflight.spares import select_hosts
     from doctor.session.evaluation_time import EvaluationLimit
-    from doctor.session.examine import replay
+    from doctor.session.replay import replay
 
     limit = EvaluationLimit(gathered.evaluation_end)
     evaluate: Callable[[Run], Report] = lambda run: _apply_policy(  # noqa: E731

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.engine.errors import InputError
+from doctor.engine.sanitize import printable
 from doctor.job.variables import communication
+from doctor.preflight.gathered import NotReady
 from doctor.preflight.tiers import TRAINING_TIERS, Tier, checks_of_tier, tests_network
 
 if TYPE_CHECKING:
@@ -29,15 +31,6 @@ if TYPE_CHECKING:
 
 TABLE_WAIT_SHARE = 0.5
 """Part of the budget that an unfinished rank table is waited for."""
-
-
-class NotReady(Exception):
-    """Nothing can be evaluated: the platform has not described the job, or this host's leader has no verdict."""
-
-    def __init__(self, text: str, cause: str) -> None:
-        super().__init__(text)
-        self.cause = cause
-        """One word for the status line."""
 
 
 def skips_all(environ: Mapping[str, str]) -> bool:
@@ -77,10 +70,10 @@ def gather(
     if scope == "local" and options.scope == "auto" and progress.gathered.tier in TRAINING_TIERS:
         progress.update(tier="standard")
         progress.add_notes("rank 0 runs the smoke run on all hosts; this process checks only its own host")
-    _select_checks(options, environ, progress)
     inventory = _select_hosts(options, environ, context, scope)
     job_is_meant = scope == "cluster" and not options.hosts.names_hosts
     progress.update(inventory=inventory, hosts_unknown=context.hosts_unknown if job_is_meant else "")
+    _select_checks(options, environ, progress)
     _examine(options, environ, budget, progress, inventory, context.rank_table_path)
     return progress.gathered
 
@@ -133,9 +126,12 @@ def _wait_for_table(context: JobContext, budget: TimeBudget, progress: GatherPro
     from doctor.environment.mounted_rank_table import wait_for_table
 
     progress.heartbeat.activity = "waiting for the rank table to be completed"
+    why = f"rank table {printable(context.rank_table_path)}: it was not completed before the budget ended"
+    progress.pending = NotReady(why, "rank-table-not-complete")
     why = wait_for_table(context.rank_table_path, budget.start_time + budget.seconds * TABLE_WAIT_SHARE)
     if why:
-        raise NotReady(why, "rank-table-not-complete")
+        raise NotReady(why, progress.pending.cause)
+    progress.pending = None
 
 
 def _follow_leader(

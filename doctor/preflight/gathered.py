@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from doctor.environment.job_context import JobContext
     from doctor.preflight.deadline import Heartbeat
     from doctor.preflight.host_leader import Leader
-    from doctor.session.examine import Examination
+    from doctor.session.replay import Examination
 
 
 class Gathered(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +50,15 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, notes=(*self.notes, *notes))
 
 
+class NotReady(Exception):
+    """Nothing can be evaluated: the platform has not described the job, or this host's leader has no verdict."""
+
+    def __init__(self, text: str, cause: str) -> None:
+        super().__init__(text)
+        self.cause = cause
+        """One word for the status line."""
+
+
 class GatherProgress:
     """What is known so far, for whoever ends the run early: a signal, the deadline's thread, an exception.
 
@@ -66,6 +75,8 @@ class GatherProgress:
         self.leader: Leader | None = None
         """Passes this process's verdict on to the others of its host."""
         self.events = EventStreams()
+        self.pending: NotReady | None = None
+        """What the platform has not described yet, while it is waited for."""
 
     def update(self, **fields: Any) -> Gathered:
         """Fields of `Gathered` that are known now."""

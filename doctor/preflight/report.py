@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING
 from doctor.config.atomic_write import write_atomic
 from doctor.engine.interrupts import remove_old
 from doctor.engine.language import localized_filled, phrase
+from doctor.engine.streams import print_stderr
+from doctor.preflight.early_end import claim_line
 from doctor.session.output_files import STDOUT, EventStreams, requested_targets, write_output
 
 if TYPE_CHECKING:
@@ -70,26 +71,27 @@ class PreflightReporter:
             self._print_once(line, verdict.exit_code)
 
     def _print_once(self, line: str, exit_code: int) -> None:
-        from doctor.session.console import write
+        from doctor.engine.streams import write_stdout
 
         with self._print_lock:
-            if self.line:
+            if self.line or not claim_line():
                 return
             self.line, self.exit_code = line, exit_code
             if STDOUT in (self.options.write_nodes, self.options.write_bad, self.options.report, self.options.save):
                 print_stderr(line)  # stdout holds what was directed there, and nothing else
             else:
-                write(line)
+                write_stdout(line)
             write_termination_log(line, self.environ)
 
 
 def status_line(verdict: PreflightVerdict, options: PreflightOptions, report_path: str, seconds: float) -> str:
     """The one line. ``report_path``: of the report that was written; ``seconds``: since the start of the process."""
+    from doctor.engine.report_secrets import without_secrets
     from doctor.report.formats import oneline
 
     gathered = verdict.gathered
     return oneline.line(
-        verdict.report,
+        without_secrets(verdict.report),
         verdict.exit_code,
         command="preflight",
         where=gathered.context.tag if gathered.context else "",
@@ -172,12 +174,6 @@ def write_termination_log(text: str, environ: Mapping[str, str]) -> None:
         return
     with suppress(OSError):
         write_atomic(TERMINATION_LOG, text.encode("utf-8", "backslashreplace")[:4000] + b"\n", 0o644)
-
-
-def print_stderr(text: str) -> None:
-    """On stderr, whether or not anybody reads it."""
-    with suppress(OSError, ValueError):
-        print(text, file=sys.stderr, flush=True)
 
 
 def _files(verdict: PreflightVerdict, options: PreflightOptions) -> Iterator[tuple[str, str, bytes]]:

@@ -14,6 +14,9 @@ import msgspec
 from doctor.engine import interrupts
 from doctor.engine.errors import CommandError
 from doctor.engine.exit_code import Exit
+from doctor.engine.streams import forgive_unwritten, print_stderr
+from doctor.environment.inventory import Inventory
+from doctor.preflight import early_end
 from doctor.preflight.deadline import Deadline, Heartbeat, TimeBudget
 from doctor.preflight.decide import (
     PreflightVerdict,
@@ -25,11 +28,11 @@ from doctor.preflight.decide import (
     with_selection,
     with_unwritten_lists,
 )
-from doctor.preflight.gather import NotReady, gather, gather_partial, skips_all
-from doctor.preflight.gathered import Gathered, GatherProgress
+from doctor.preflight.gather import gather, gather_partial, local_host_name, skips_all
+from doctor.preflight.gathered import Gathered, GatherProgress, NotReady
 from doctor.preflight.keep_run import RunKeeper
 from doctor.preflight.options import PreflightOptions
-from doctor.preflight.report import PreflightReporter, print_advice, print_stderr, write_node_files
+from doctor.preflight.report import PreflightReporter, print_advice, write_node_files
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -60,6 +63,8 @@ class PreflightRun:
 
     def run(self) -> int:
         """Gathers, decides, reports. Returns the exit code."""
+        if early_end.early_end is not None:
+            early_end.early_end.run_begins(self.budget.end)
         deadline = Deadline(self.budget.report_end, self.finish_at_deadline, self.budget.end, self.finish_without_files)
         try:
             # Only here: until a signal's exception is caught, the handler that prints the line by itself stays.
@@ -71,6 +76,8 @@ class PreflightRun:
             self.progress.heartbeat.close()
             deadline.cancel()
         self._wait_for_connections()
+        if not self.options.exit_code_policy.code(Exit.NOTHING):
+            forgive_unwritten()
         return self.reporter.exit_code
 
     def finish_at_deadline(self) -> int:
@@ -104,6 +111,7 @@ class PreflightRun:
         if isinstance(gathered, Gathered):
             self._decide_and_report(gathered)
         else:  # another process of this host has run the checks and printed its line
+            early_end.claim_line()
             self.reporter.exit_code = gathered.code
 
     def _decide_and_report(self, gathered: Gathered) -> None:
@@ -171,14 +179,25 @@ class PreflightRun:
     def _budget_ended(self) -> PreflightVerdict:
         """The verdict where none was reached in time: what was evaluated stands in the report."""
         why, examination = f"the budget of {self.options.budget:g} s ended", self.progress.gathered.examination
-        verdict = self._unevaluated(why, Exit.UNKNOWN, "budget-ended")
+        pending = self.progress.pending
+        verdict = self._unevaluated(str(pending or why), Exit.UNKNOWN, pending.cause if pending else "budget-ended")
         if examination is not None:
             verdict = msgspec.structs.replace(verdict, report=examination.report)
         return verdict
 
     def _unevaluated(self, why: str, code: int, cause: str, checks: Sequence[Check] = ()) -> PreflightVerdict:
-        seconds = self.budget.elapsed_seconds()
-        return decide_unevaluated(self.progress.gathered, self.options, why, code, cause, seconds, checks)
+        seconds, gathered = self.budget.elapsed_seconds(), self.progress.gathered
+        if gathered.inventory is None and code not in (Exit.HEALTHY, Exit.NOTHING):
+            gathered = msgspec.structs.replace(gathered, inventory=self._listed_hosts())
+        return decide_unevaluated(gathered, self.options, why, code, cause, seconds, checks)
+
+    def _listed_hosts(self) -> Inventory:
+        """The hosts that the line is about where the run did not come to choose them: of the list, or this one."""
+        guard, named = early_end.early_end, self.options.hosts
+        hosts = guard.hosts if guard else early_end.listed_hosts(named.nodes or named.hosts, "", self.environ)
+        if hosts and self.options.scope != "local":
+            return Inventory(hosts, f"{len(hosts)} hosts")
+        return Inventory((local_host_name(self.environ),), "this host alone", local=self.options.scope == "local")
 
     def _wait_for_connections(self) -> None:
         """What still runs on hosts is ended in the time that remains."""

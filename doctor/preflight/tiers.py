@@ -10,8 +10,6 @@ from doctor.engine.result import Severity
 
 Tier = Literal["quick", "standard", "smoke", "deep"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
-BUDGET: dict[Tier, float] = {"quick": 20.0, "standard": 60.0, "smoke": 180.0, "deep": 300.0}
-"""Seconds."""
 TRAINING_TIERS: tuple[Tier, ...] = ("smoke", "deep")
 """Those with a smoke run; deep also tests each device."""
 
@@ -46,16 +44,3 @@ def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], li
 def tests_network(checks: Iterable[Check]) -> bool:
     """Whether one of the checks needs the hosts to try their network."""
     return any(fact.probe.kind == "network-test" for check in checks for fact in check.facts)
-
-
-def parse_duration(text: str) -> float:
-    """``90``, ``90s``, ``1.5m``, ``1h`` as seconds. Raises: ValueError.
-
-    >>> parse_duration("90s"), parse_duration("1.5m")
-    (90.0, 90.0)
-    """
-    unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:].lower(), 0)
-    duration = float(text[:-1] if unit else text) * (unit or 1)
-    if not 1 <= duration <= 86400:
-        raise ValueError(text)
-    return duration

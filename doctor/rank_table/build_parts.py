@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from ipaddress import IPv4Address, ip_address
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Interface, IPv6Network, ip_address, ip_network
 from typing import TypeVar, cast
 
 import msgspec
@@ -180,13 +180,43 @@ def addresses_of(
     reach = dict.fromkeys(hosts)
     use = address_use(npus, launch, products, reach, {host: pod.super_pod for host, pod in pods.items()})
     addresses: dict[str, dict[int, str]] = {}
+    interfaces: dict[str, dict[int, _Interface]] = {}
     for host, chosen_npus in npus.items():
         needed = use[host] is True
         device_addresses = finder.get(host, DeviceAddresses, optional=not needed)
         if device_addresses:
             addresses[host] = _host_addresses(finder, host, chosen_npus, device_addresses, needed)
-    complete = all(len(addresses.get(host, ())) == len(host_npus) for host, host_npus in npus.items())
-    return addresses if complete else {}
+            interfaces[host] = {npu: device_addresses.by_npu[npu] for npu in addresses[host]}
+    if not all(len(addresses.get(host, ())) == len(host_npus) for host, host_npus in npus.items()):
+        return {}
+    if len(npus) == len(hosts):
+        _refuse_unplanned(finder, interfaces)
+    return addresses
+
+
+_Interface = IPv4Interface | IPv6Interface
+_Network = IPv4Network | IPv6Network
+_PRIVATE = tuple(map(ip_network, ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")))
+
+
+def _block(interface: _Interface) -> _Network:
+    """What one site's plan of addresses is made of: a private range, or the 16 first bits of a public address."""
+    private = (block for block in _PRIVATE if interface.version == block.version and interface.ip in block)
+    return next(private, ip_network((interface.ip, 16 if interface.version == 4 else 48), strict=False))
+
+
+def _refuse_unplanned(finder: FactFinder, interfaces: Mapping[str, Mapping[int, _Interface]]) -> None:
+    """Notes device addresses in no range that another host of several has one in, too: a stranger may have them."""
+    users: dict[_Network, set[str]] = {}
+    for host, by_npu in interfaces.items():
+        for interface in by_npu.values():
+            users.setdefault(_block(interface), set()).add(host)
+    for host, by_npu in interfaces.items() if len(interfaces) > 1 else ():
+        for npu, interface in by_npu.items():
+            block = _block(interface)
+            if users[block] == {host}:
+                text = f"NPU {npu} says device IP {interface.ip}; expected one of the other hosts' ranges"
+                finder.add_problem(host, f"{text} (no other has one in {block})", wrong=True)
 
 
 def _host_addresses(

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-from doctor.config.toml_compat import toml_files
 from doctor.engine.catalog import bundled_folder, check_files
+from doctor.engine.toml_compat import toml_files
 from doctor.remedy.parse import PlaybookError as PlaybookError
 from doctor.remedy.parse import file_name
 from doctor.remedy.parse import read_playbook as read_playbook

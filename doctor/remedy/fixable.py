@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from doctor.config.toml_compat import loads
 from doctor.engine.catalog import bundled_folder
+from doctor.engine.toml_compat import loads
 
 
 def fixable_checks(folder: Path | None = None) -> frozenset[str]:

@@ -94,7 +94,7 @@ class _PlaybookReader:
     def parse_toml(self) -> dict[str, Any]:
         text = self.read_bytes().decode("utf-8")
         self.lines = text.splitlines()
-        from doctor.config.toml_compat import loads
+        from doctor.engine.toml_compat import loads
 
         try:
             return loads(text)

@@ -1,4 +1,9 @@
-"""Finds an interpreter on a host and starts a program by it. Nothing is written to the host's disk."""
+"""Joins a program's modules, and starts it by an interpreter of a host. Nothing is written to the host's disk.
+
+A module of a program imports only the standard library, and names of the modules before it by ``from doctor...``. In
+the joined text all modules share one namespace, so these imports are left out, like docstrings, comment lines and
+repeated imports: they would only make longer what every host is sent.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,8 @@ import base64
 import re
 import shlex
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 INTERPRETERS = "python3 /usr/bin/python3 /usr/local/bin/python3 /usr/libexec/platform-python"
 """Tried in this order, first by the PATH of the login shell. Python 3.6 or later is needed."""
@@ -82,3 +88,47 @@ def python_problem(stderr: str) -> str:
     if version:
         return f"python3 is version {version[1]}.{version[2]}; 3.6 or later is needed"
     return "there is no python3 on the host" if _NO_PYTHON in stderr else ""
+
+
+_PACKAGE = Path(__file__).parents[1]
+_QUOTES = '"""'
+
+
+def assemble(*modules: str) -> str:
+    """The text of a program, from modules in the order in which they depend on each other.
+
+    A triple-quoted string that begins a line is taken for a docstring, so that a function or class that has only one
+    needs a ``pass`` behind it.
+
+    >>> "def exit_code" in assemble("doctor.remote.runtime.signals", "doctor.remote.runtime.processes")
+    True
+    """
+    imports: set[str] = set()
+    return "".join(line for module in modules for line in _code_lines(read_module(module), imports))
+
+
+def read_module(module: str) -> str:
+    """The source of a module of doctor, by its dotted name."""
+    return _PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py").read_text("utf-8")
+
+
+def _code_lines(text: str, imports: set[str]) -> Iterator[str]:
+    """The lines that do something; ``imports`` are those that the program has already, and is added to."""
+    lines = iter(text.splitlines(keepends=True))
+    for line in lines:
+        code = line.strip()
+        if not code or code.startswith("#"):
+            continue
+        if code.startswith(_QUOTES):
+            _skip_until(lines, code[len(_QUOTES) :], _QUOTES)
+        elif line.startswith("from doctor"):
+            _skip_until(lines, code, ")" if code.endswith("(") else "")
+        elif not (line.startswith("import ") and line in imports):
+            imports.add(line)
+            yield line
+
+
+def _skip_until(lines: Iterator[str], line: str, end: str) -> None:
+    """Goes on to the line that ends so, if this one does not."""
+    while not line.rstrip().endswith(end):
+        line = next(lines)

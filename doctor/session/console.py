@@ -1,31 +1,13 @@
-"""stdout and the report of our own bugs: the two places where a command writes text by itself."""
+"""The report of our own bugs."""
 
 from __future__ import annotations
 
 import os
 import sys
 
+from doctor.engine.streams import print_stderr
+
 BUG_EXIT_CODE = 70
-
-
-def write(text: str) -> None:
-    """stdout, in whatever encoding it has. A reader that has gone changes no exit code."""
-    from doctor.engine.output_encoding import encoded
-
-    data = text if text.endswith("\n") else text + "\n"
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    try:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(encoded(data, encoding))
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    except OSError as error:
-        print(f"doctor: stdout: {error.strerror}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    except (AttributeError, ValueError):  # a stdout without bytes (tests), or none at all
-        if sys.stdout is not None and not sys.stdout.closed:
-            sys.stdout.write(data)
 
 
 def report_own_bug(error: Exception) -> int:
@@ -33,11 +15,11 @@ def report_own_bug(error: Exception) -> int:
     import tempfile
     import traceback
 
-    from doctor.engine.record import redact
+    from doctor.engine.secrets import hide_secrets
 
-    text = redact("".join(traceback.format_exception(error)))
+    text = hide_secrets("".join(traceback.format_exception(error)))
     if "--debug" in sys.argv:
-        print(text, file=sys.stderr)
+        print_stderr(text)
     where = "and no file could be written"
     try:
         handle, where = tempfile.mkstemp(prefix="doctor-bug-", suffix=".txt")
@@ -46,5 +28,5 @@ def report_own_bug(error: Exception) -> int:
     except OSError:
         pass
     name = type(error).__name__
-    print(f"doctor: a bug of doctor itself, not of your cluster ({name}): please report {where}", file=sys.stderr)
+    print_stderr(f"doctor: a bug of doctor itself, not of your cluster ({name}): please report {where}")
     return BUG_EXIT_CODE

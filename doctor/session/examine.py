@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from doctor import __version__
+from doctor.collect.collector_request import CollectOptions, unique_facts
 from doctor.collect.fanout import RecordCallback, RunInterrupted, TimeLimits
-from doctor.collect.protocol import CollectOptions, split_command, unique_facts
 from doctor.collect.rounds import run_rounds
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
-from doctor.engine.evaluate import FactCache, Intent
-from doctor.engine.fact import Absent, Unreadable, Visit
-from doctor.engine.gc_pause import gc_paused
+from doctor.engine.fact import Visit
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import SCHEMA, HostRecord, Run
-from doctor.engine.result import Report
 from doctor.engine.sanitize import printable
-from doctor.engine.watch_summary import WatchResult
 from doctor.environment.schedulers import batch_allocation
-from doctor.facts.network_test import NetworkAnswer
-from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, read_rank_table
+from doctor.job import LaunchConfig, RankTableFile
 from doctor.job.training import TrainingLaunch
 from doctor.job.variables import relevant
-from doctor.session.contained import needed_facts, with_containers
-from doctor.session.evaluation_time import EvaluationLimit, evaluate_in_time
-from doctor.session.saved_run import has_network_test, smoke_run, training_launch, watch_result
-from doctor.session.watched_checks import for_watched
+from doctor.session.contained import needed_facts
+from doctor.session.evaluation_time import EvaluationLimit
+from doctor.session.replay import Examination, replay
+from doctor.session.saved_parts import smoke_run
 from doctor.smoke.model import SmokeRun
 from doctor.transport.open import open_transport
 from doctor.transport.options import SshOptions as SshOptions
@@ -45,11 +41,11 @@ if TYPE_CHECKING:
     from doctor.engine.fact import Fact
     from doctor.environment.inventory import Inventory
     from doctor.net.plan import NetOptions
-    from doctor.net.run.round import NetRoundResult
+    from doctor.net.run.network_round import NetRoundResult
+    from doctor.smoke.model import SmokeResult
     from doctor.smoke.plan import SmokeOptions
-    from doctor.smoke.run.connect import AgentSession
+    from doctor.smoke.run.channels import AgentSession
     from doctor.smoke.run.round import SmokeRoundResult, StageCallback
-    from doctor.smoke.run.supervisor import SmokeResult
     from doctor.transport import Transport
 
 ROUNDS_SHARE = 0.4
@@ -92,18 +88,6 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The job's launch and configuration, where a launch line or files were given."""
 
 
-class Examination(msgspec.Struct, frozen=True):
-    """A run and its report; ``stopped`` is the signal's exception when it was interrupted."""
-
-    run: Run
-    report: Report
-    stopped: BaseException | None = None
-    smoke_rejection: str = ""
-    """Why the requested smoke run is impossible."""
-    closing: threading.Thread | None = None
-    """Ends the connections, where there is a time budget; the process should wait for it while it has the time."""
-
-
 def examine(
     inventory: Inventory,
     checks: Sequence[Check],
@@ -131,7 +115,7 @@ def examine(
         transport = open_transport(inventory.local, options.transport, _ssh_options(options, inventory), hosts)
         facts = unique_facts([*needed_facts(checks), *_net_facts(options)])
         ask = CollectOptions(
-            facts, msgspec.to_builtins(job.probe_inputs), options.sudo, tuple(split_command(options.within))
+            facts, msgspec.to_builtins(job.probe_inputs), options.sudo, tuple(shlex.split(options.within))
         )
         share = ROUNDS_SHARE if options.smoke else BEFORE_NET_SHARE if options.net else 1.0
         limits = TimeLimits(options.timeout, options.budget * share, options.workers or workers(len(hosts)))
@@ -157,7 +141,7 @@ def _ssh_options(options: ExamineOptions, inventory: Inventory) -> SshOptions:
     """With Slurm's addresses of the nodes, where their names are no host names."""
     if inventory.local or options.transport not in ("ssh", "openssh") or "SLURM_" not in inventory.source:
         return options.ssh
-    from doctor.transport.launcher.slurm import node_addresses
+    from doctor.transport.launcher.slurm_steps import node_addresses
 
     return msgspec.structs.replace(options.ssh, addresses=node_addresses(inventory.hosts))
 
@@ -246,7 +230,7 @@ class _JobInput:
         self.table = _read_rank_table(LaunchConfig.from_options(self.launch).rank_table_path)
         probe_inputs = _probe_inputs(
             inventory.fleet or inventory.hosts,
-            _intent(self.launch, self.table),
+            LaunchConfig.from_options(self.launch),
             self.table,
             environ if options.gates_job or batch_allocation(environ) else {},
         )
@@ -294,28 +278,6 @@ class _JobInput:
         )
 
 
-def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = EvaluationLimit()) -> Report:
-    """Evaluates a run, made now or saved before, with the intent that it was made with."""
-    watched = watch_result(run.watch)
-    intent = {**_intent(run.launch, run.rank_table, run.smoke, run.training), WatchResult: watched}
-    with gc_paused():
-        report = evaluate_in_time(run, for_watched(checks) if run.watch else checks, intent, limit)
-    report = with_containers(report, checks, FactCache(run.hosts))
-    if has_network_test(run):
-        from doctor.net.summary import summarise_test
-
-        summary = summarise_test(FactCache(run.hosts).fleet(NetworkAnswer), report.hosts)
-        report = msgspec.structs.replace(report, net=summary)
-    if isinstance(watched, WatchResult) and watched.losses:
-        report = msgspec.structs.replace(report, losses=watched.curves)
-    smoke = intent[SmokeRun]
-    if not isinstance(smoke, SmokeRun):
-        return report
-    from doctor.smoke.results.figures import summarise
-
-    return msgspec.structs.replace(report, smoke=summarise(smoke, FactCache(run.hosts)))
-
-
 def _net_facts(options: ExamineOptions) -> tuple[type[Fact], ...]:
     if options.net is None:
         return ()
@@ -334,8 +296,7 @@ def _net_round(
     stage: StageCallback,
 ) -> NetRoundResult:
     """The network test, within what is left of the budget."""
-    from doctor.net.run.outputs import without_net_answers
-    from doctor.net.run.round import NetRoundResult, run_net_round
+    from doctor.net.run.network_round import NetRoundResult, run_net_round, without_net_answers
     from doctor.net.run.topology import slurm_topology
 
     assert options.net
@@ -348,7 +309,7 @@ def _net_round(
         net = msgspec.structs.replace(net, budget=min(net.budget, remaining))
     if not net.topology:
         net = msgspec.structs.replace(net, topology=slurm_topology(environ))
-    within = tuple(split_command(options.within))
+    within = tuple(shlex.split(options.within))
     return run_net_round(records, LaunchConfig.from_options(job.launch), transport, net, within=within, on_phase=stage)
 
 
@@ -369,7 +330,7 @@ def _smoke_round(
         return not_started(records, f"the budget of {options.budget:g} s ended before it")
     if options.budget:
         smoke_options = msgspec.structs.replace(smoke_options, budget=min(smoke_options.budget, remaining))
-    within = tuple(split_command(options.within))
+    within = tuple(shlex.split(options.within))
     return run_smoke_round(
         records, inventory.slots, transport, smoke_options, local=inventory.local, within=within, on_stage=stage
     )
@@ -387,34 +348,6 @@ def _read_rank_table(path: str) -> SavedRankTable:
     return SavedRankTable(**msgspec.structs.asdict(file))
 
 
-def _intent(
-    launch: LaunchOptions,
-    table: SavedRankTable,
-    smoke: Mapping[str, Any] | None = None,
-    training: Mapping[str, Any] | None = None,
-) -> Intent:
-    """What the job should be, by type, and the smoke run. A value that is Absent holds the reason."""
-    intent: dict[type, object] = {
-        LaunchConfig: LaunchConfig.from_options(launch),
-        SmokeRun: smoke_run(smoke or {}),
-        TrainingLaunch: training_launch(training or {}),
-        WatchResult: watch_result({}),
-    }
-    if not table:
-        intent[RankTableFile] = intent[RankTable] = Absent("no rank table was given")
-        return intent
-    file = RankTableFile(**msgspec.structs.asdict(table))
-    intent[RankTableFile] = file
-    if file.error:
-        intent[RankTable] = Unreadable(f"{file.path}: {file.error}", "rank-table-not-json")
-        return intent
-    try:
-        intent[RankTable] = read_rank_table(file.path, file.text)
-    except NotARankTable as error:
-        intent[RankTable] = error.for_checks
-    return intent
-
-
 def temporary_folder(environ: Mapping[str, str]) -> str:
     """The job's TMPDIR, where it is an absolute path."""
     path = environ.get("TMPDIR", "")
@@ -430,11 +363,9 @@ def job_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _probe_inputs(
-    hosts: Sequence[str], intent: Intent, table: SavedRankTable, job_environ: Mapping[str, str]
+    hosts: Sequence[str], launch: LaunchConfig, table: SavedRankTable, job_environ: Mapping[str, str]
 ) -> ProbeInputs:
     """Inputs of the probes on the hosts. ``job_environ``: empty where no job starts here."""
-    launch = intent[LaunchConfig]
-    assert isinstance(launch, LaunchConfig)
     path = table.path
     return ProbeInputs(
         hosts=tuple(hosts),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.interrupts import remove_old
-from doctor.session.console import write
+from doctor.engine.streams import write_stdout
 from doctor.session.named_files import require_writable
 from doctor.session.output_files import (
     EventStreams,
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from doctor.engine.result import Report
     from doctor.environment.inventory import Inventory
     from doctor.report.formats.registry import RenderContext
-    from doctor.session.examine import Examination, ExamineOptions
+    from doctor.session.examine import ExamineOptions
+    from doctor.session.replay import Examination
 
 
 CLOSING_SECONDS = 5.0
@@ -101,7 +102,7 @@ def load_saved_run(path: Path) -> Run:
 
 def replay_and_report(run: Run, selected: list[Check], catalog: list[Check], output: ReportOptions) -> int:
     """Judges a saved run, and reports. Returns the exit code."""
-    from doctor.session.examine import Examination, replay
+    from doctor.session.replay import Examination, replay
 
     return save_and_report(Examination(run, replay(run, selected)), catalog, output)
 
@@ -251,7 +252,7 @@ def write_report(
     terminal = detect_terminal(sys.stdout, output.color, os.environ)
     names = [target.name for target in targets if not target.path]
     for name in [*names, *(["human" if terminal.tty else "plain"] if prints_text else [])]:
-        write(render(name, report, msgspec.structs.replace(context, code=code, terminal=terminal)))
+        write_stdout(render(name, report, msgspec.structs.replace(context, code=code, terminal=terminal)))
     return code
 
 

@@ -12,6 +12,7 @@ from doctor.engine.record import HostRecord
 from doctor.facts.hccn import DeviceAddresses, SuperPodId, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
 from doctor.facts.hccn.pings import DevicePings
+from doctor.facts.npu import NpuInventory
 from doctor.facts.smoke import SmokePairs
 from doctor.smoke.model import SmokeRun
 
@@ -67,7 +68,15 @@ def _pinged_links(cache: FactCache) -> tuple[set[Link], int]:
         if len(holders[ping.address, ping.npu]) == 1 and host != target
     }
     ends = {(npu, host) for (_, npu), hosts in holders.items() for host in hosts}
-    return {link for link in tried if link <= ends}, _pairs_of(ends)
+    return {link for link in tried if link <= ends}, _pairs_of(ends | _expected_ends(cache))
+
+
+def _expected_ends(cache: FactCache) -> set[tuple[int, str]]:
+    """The NPUs that are there, with an address or without; of a host that did not answer those that others have."""
+    installed = cache.fleet(NpuInventory).items()
+    ends = {(npu, host) for host, inventory in installed if not inventory.inference for npu in inventory.devices}
+    silent = [host for host, record in cache.records.items() if record.visit.failure]
+    return ends | {(npu, host) for npu, _ in ends for host in silent}
 
 
 def _hccs_links(cache: FactCache) -> tuple[set[Link], int]:

@@ -43,7 +43,7 @@ def require_connection_files(ssh: SshOptions) -> None:
     """The files that options of the connection name, and what ssh makes of its configuration. Raises: InputError."""
     if ssh.config and ssh.config != "none":
         require_readable("-F", ssh.config, "an ssh configuration file")
-        from doctor.transport.ssh.config_syntax import syntax_error
+        from doctor.transport.ssh.config_files import syntax_error
 
         if reason := syntax_error(ssh.config):
             raise InputError(f"-F {printable(ssh.config)}: {reason}; expected a configuration file that ssh accepts")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from doctor.engine.errors import UsageError
 from doctor.engine.language import localized_filled
-from doctor.session.console import write
+from doctor.engine.streams import print_stderr, write_stdout
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -62,7 +60,7 @@ def write_output(path: str, data: bytes, mode: int = 0o600) -> None:
 
     if path == STDOUT:
         if data:
-            write(data.decode("utf-8", "replace"))
+            write_stdout(data.decode("utf-8", "replace"))
     else:
         write_atomic(path, data, mode)
 
@@ -82,14 +80,8 @@ def write_files(targets: Sequence[FormatTarget], report: Report, context: Render
                 failed.append(target)
                 reason = error.strerror or error
                 print_warning(f"-f {target.name}={target.path}: {reason}; it was not written, and follows here")
-                print_stderr(data.decode("utf-8", "replace"))
+                print_stderr(data.rstrip(b"\n").decode("utf-8", "replace"))
     return failed
-
-
-def print_stderr(text: str) -> None:
-    """Text on stderr, whether or not anybody reads it."""
-    with suppress(OSError, ValueError):
-        print(text.rstrip("\n"), file=sys.stderr, flush=True)
 
 
 def print_warning(text: str) -> None:
@@ -146,7 +138,7 @@ def open_event_streams(
 
     redact_text = text_redactor(hosts) if redact else str
     failures: list[OSError] = []
-    writers = [_line_writer(target.path, failures) if target.path else write for target in jsonl_targets]
+    writers = [_line_writer(target.path, failures) if target.path else write_stdout for target in jsonl_targets]
     streams = [EventStream(writer, redact=redact_text) for writer in writers if writer]
     for stream in streams:
         stream.start(hosts, checks, source)

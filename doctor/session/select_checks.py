@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from doctor.config.trusted import require_trusted_folder
 from doctor.engine.areas import ROUND_AREAS
 from doctor.engine.catalog import select_checks, with_root_cause_checks
 from doctor.engine.errors import InputError, UsageError
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 def load_errors_as_input_errors(folders: Sequence[Path]) -> Iterator[None]:
     """Around the loading of checks: a folder or file that breaks the rules becomes one line."""
     for folder in folders:
-        if not folder.is_dir():
-            raise InputError(f"--checks {folder}: not a folder")
+        require_trusted_folder("--checks", folder, ".py")
     try:
         yield
     except Exception as error:
@@ -36,8 +36,7 @@ def load_playbook_catalog(folders: Sequence[Path], checks: Sequence[Path]) -> li
     from doctor.remedy.catalog import PlaybookError, load_playbooks
 
     for folder in folders:
-        if not folder.is_dir():
-            raise InputError(f"--playbooks {folder}: not a folder")
+        require_trusted_folder("--playbooks", folder, ".toml")
     try:
         return load_playbooks(folders, checks)
     except PlaybookError as error:

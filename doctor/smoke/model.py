@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
+from doctor.engine.fact import Absent
+from doctor.engine.record import HostRecord
 from doctor.engine.smoke_failures import FailureKind as FailureKind
 from doctor.engine.smoke_summary import Backend as Backend
 from doctor.engine.smoke_summary import Failure as Failure
@@ -220,6 +222,8 @@ class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
 class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """The run as observed by the supervisor; the reports of each rank are in the hosts' facts."""
 
+    absent: ClassVar = Absent("no smoke run; run doctor smoke for one")
+
     plan: SmokePlan
     failures: tuple[Failure, ...] = ()
     """The first is the cause of all that was not reached."""
@@ -249,3 +253,14 @@ class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     def hosts(self, ranks: tuple[int, ...]) -> tuple[str, ...]:
         """The hosts of these ranks, in plan order, each once."""
         return tuple(dict.fromkeys(self.plan.host_of(rank) for rank in sorted(ranks)))
+
+
+class SmokeResult(msgspec.Struct, frozen=True):
+    """A run, and the output of each host."""
+
+    run: SmokeRun
+    records: dict[str, HostRecord]
+    stopped: BaseException | None = None
+    """What interrupted it, if it was."""
+    variables: dict[str, dict[str, str]] = {}
+    """By agent: the variables by which its environment sets how ranks communicate."""

@@ -17,6 +17,7 @@ import msgspec
 from doctor.facts.smoke.events import RankEvent as RankEvent
 from doctor.facts.smoke.events import StageFact
 from doctor.smoke.model import Snapshot
+from doctor.transport.program import decode_message
 
 # -- workers
 
@@ -215,24 +216,14 @@ _MESSAGE_DECODER = msgspec.json.Decoder(AgentMessage)
 _EVENT_DECODER: msgspec.json.Decoder[RankEvent] = msgspec.json.Decoder(Union[EVENT_TYPES])  # noqa: UP007
 
 
-class InvalidMessage(Exception):
-    """A line that no agent of ours would send; the text says why."""
-
-
 def parse_message(data: bytes) -> AgentMessage:
     """Raises: InvalidMessage."""
-    try:
-        return _MESSAGE_DECODER.decode(data)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidMessage(str(error)) from None
+    return decode_message(_MESSAGE_DECODER, data)
 
 
 def parse_event(raw: msgspec.Raw | bytes) -> RankEvent:
     """The event, as one of `EVENT_TYPES`. Raises: InvalidMessage."""
-    try:
-        return _EVENT_DECODER.decode(raw)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidMessage(str(error)) from None
+    return decode_message(_EVENT_DECODER, raw)
 
 
 def encode_order(order: AgentOrder | AgentRequest) -> bytes:

@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from doctor.transport import RemoteSession, TransportError
-from doctor.transport.messages import format_size, transport_error
+from doctor.transport import CommandResult, RemoteSession, TransportError, format_seconds, format_size, transport_error
 
 MAX_LINE = 4 << 20
 RATE = 8 << 20
@@ -25,6 +24,8 @@ SILENCE = 15.0
 _EXIT_GRACE = 1.0
 """Seconds that a program has to end after its last line."""
 _FOREVER = 3600.0
+NO_STATUS = -1
+"""Exit code of a command whose end was not observed."""
 
 
 class ByteChannel(Protocol):
@@ -64,6 +65,21 @@ class ByteChannel(Protocol):
 
     def release(self) -> int | None:
         """Ends what has not ended and gives everything back. Returns the exit status. Raises: Unreached."""
+        ...
+
+
+class CommandChannel(ByteChannel, Protocol):
+    """What carries the bytes of a command that is run to its end."""
+
+    sent: float
+    """Our clock as the command was sent; 0 where it was not."""
+    max_kept_stderr: int
+    """Bytes of ``err``, from its end."""
+    until_drained: bool
+    """Its end is that of its outputs too, whoever holds them open."""
+
+    def complete(self) -> bool:
+        """Whether the command has ended, and both outputs."""
         ...
 
 
@@ -234,6 +250,48 @@ class LineSession:
         self._code = self._channel.release()
         if self._error:
             raise self._error
+
+
+def run_to_end(channel: CommandChannel, stdin: bytes, timeout: float, limit: int) -> CommandResult:
+    """Feeds a command ``stdin``, which stays open, and takes in its outputs, until they and it have ended.
+
+    ``timeout`` in seconds; ``limit`` in bytes for stdout and stderr together.
+    Raises: TransportError, of kind timeout, flood, budget or lost, with what was said until then.
+    """
+    channel.max_kept_stderr, channel.until_drained = limit + 1, True
+    deadline, unsent, out = time.monotonic() + timeout, memoryview(stdin), bytearray()
+    code, error = None, None
+    try:
+        while not channel.complete():
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise transport_error("timeout", f"the command did not end within {format_seconds(timeout)}")
+            try:
+                unsent = unsent[channel.write(unsent) :] if unsent else unsent
+            except OSError:  # it reads no more; what it says still counts
+                unsent = unsent[:0]
+            channel.wait(bool(unsent), min(remaining, _FOREVER))
+            out += channel.read() or b""
+            if channel.received_bytes > limit:
+                raise transport_error("flood", f"it printed more than {format_size(limit)}, and was closed")
+        out += channel.read() or b""
+    except TransportError as stop:
+        error = stop
+    except BaseException:
+        with contextlib.suppress(TransportError):
+            channel.release()
+        raise
+    try:
+        code = channel.release()
+    except TransportError as stop:
+        error = stop if stop.kind == "budget" else error or stop
+    status = NO_STATUS if error or code is None else code
+    result = CommandResult(status, bytes(out), bytes(channel.err), channel.sent or time.time(), time.time())
+    if error and error.kind == "budget":
+        raise transport_error("budget", "the run's time limit was reached before it answered", partial_result=result)
+    if error:
+        raise TransportError(error.kind, error.text, error.hint, result)
+    return result
 
 
 def close_all(sessions: Iterable[RemoteSession], grace: float = 1.0) -> None:

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from doctor.transport.options import SshOptions
 
 
-TRANSPORT_NAMES = ("ssh", "openssh", "slurm", "mpi")
-
-
 def open_transport(local: bool, name: str, options: SshOptions, hosts: Sequence[str] = ()) -> Transport:
     """The local transport, or the one of this name; ``hosts``: all that will be visited."""
     if local:
@@ -22,14 +19,14 @@ def open_transport(local: bool, name: str, options: SshOptions, hosts: Sequence[
 
         return Local()
     if name == "openssh":
-        from doctor.transport.openssh.transport import OpenSsh
+        from doctor.transport.openssh.openssh_transport import OpenSsh
 
         return OpenSsh(options)
     if name in ("slurm", "mpi"):
-        from doctor.transport.launcher.transport import LauncherTransport
+        from doctor.transport.launcher.launcher_transport import LauncherTransport
 
         return LauncherTransport(_launcher(name), hosts, options.connect_timeout, options.max_output)
-    from doctor.transport.ssh.transport import Ssh
+    from doctor.transport.ssh.ssh_transport import Ssh
 
     return Ssh(options)
 
@@ -39,6 +36,6 @@ def _launcher(name: str) -> Launcher:
         from doctor.transport.launcher.mpi import Mpi
 
         return Mpi()
-    from doctor.transport.launcher.slurm import Slurm
+    from doctor.transport.launcher.slurm_steps import Slurm
 
     return Slurm()

@@ -14,6 +14,7 @@ import psutil
 
 from doctor.engine.errors import InputError
 from doctor.engine.language import localized_filled
+from doctor.engine.streams import print_stderr
 from doctor.watch.job_output import JobOutput
 
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -72,8 +73,7 @@ class WatchedCommand:
             self.process.wait(END_SECONDS)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
         if self._output and self._output.drain():
-            with contextlib.suppress(OSError, ValueError):
-                print(file=sys.stderr, flush=True)
+            print_stderr("")
         code = self.process.returncode if self.process.returncode is not None else -signal.SIGKILL
         return 128 - code if code < 0 else code
 
@@ -126,5 +126,4 @@ def _lives(process: psutil.Process) -> bool:
 
 def warn(text: str) -> None:
     """One line on stderr."""
-    with contextlib.suppress(OSError, ValueError):
-        print(f"doctor watch: {localized_filled(text)}", file=sys.stderr, flush=True)
+    print_stderr(f"doctor watch: {localized_filled(text)}")

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from doctor.analysis.values.defect import ValueDefect, describe
 from doctor.engine.check import Check
 from doctor.engine.result import Finding, Outcome, Report
 from doctor.watch.data.analyze import DataReport
-from doctor.watch.data.data_defect import DataDefect, describe
 
 INFERRED = " (inferred: {inferred})"
 """Behind the message of a finding."""
@@ -55,7 +55,7 @@ def _outcome(check: Check, findings: Sequence[Finding], hosts: Mapping[int, str]
     )
 
 
-def _finding(defect: DataDefect, hosts: Mapping[int, str]) -> Finding:
+def _finding(defect: ValueDefect, hosts: Mapping[int, str]) -> Finding:
     blamed = [hosts[rank] for rank in defect.ranks if rank in hosts] or list(hosts.values())
     values = {**defect.values, "who": describe(defect.ranks, defect.tie), "ranks": list(defect.ranks)}
     template = defect.template

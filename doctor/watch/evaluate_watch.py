@@ -8,7 +8,7 @@ from doctor.engine.check import Check
 from doctor.engine.record import Run
 from doctor.engine.result import Report
 from doctor.engine.watch_summary import WatchResult
-from doctor.session.examine import replay
+from doctor.session.replay import replay
 from doctor.session.saved_run import watch_result
 from doctor.watch.data.analyze import DataReport
 from doctor.watch.data_folder import saved_report

@@ -284,7 +284,7 @@ class _Watch:
 
     def _finish(self, index: int, training: Training, is_last: bool) -> None:
         """A training without a failure: its slow ranks, and what is wrong with its data and its loss."""
-        from doctor.smoke.speed.stragglers import find_stragglers
+        from doctor.analysis.outliers.peers import find_stragglers
 
         if self._await_verdict(index, training):
             return

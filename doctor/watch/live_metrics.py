@@ -23,7 +23,7 @@ INTERVAL = 10.0
 MOST_RANKS = 2048
 """Ranks that have series of their own."""
 RECENT_STEPS = 20
-"""Of the newest steps the usual time of a rank's own work is told."""
+"""Median compute time per rank over the latest steps."""
 SPENT = ("compute", "collective", "input")
 
 

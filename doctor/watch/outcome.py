@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from doctor import __version__
+from doctor.analysis.outliers.peers import MIN_TIMES
 from doctor.engine.fact import Visit
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.sanitize import strip_control_chars
@@ -20,8 +21,7 @@ from doctor.facts.smoke.pace import PaceTimes
 from doctor.smoke.model import UNKNOWN_HOST, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.protocol import RankEvent, StageFinished
 from doctor.smoke.results.to_facts import fact_outputs
-from doctor.smoke.run.diagnose import main_thread_stack
-from doctor.smoke.speed.stragglers import MIN_TIMES
+from doctor.smoke.run.failure_evidence import main_thread_stack
 
 CHECKS = (
     "smoke-rank-never-joined", "smoke-collective-mismatched", "smoke-collective-order", "smoke-rank-died",

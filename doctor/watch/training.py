@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from doctor.analysis.outliers.peers import MIN_TIMES
 from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.smoke.rank_names import rank_names
-from doctor.smoke.speed.stragglers import MIN_TIMES
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
 from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewhere

@@ -8,13 +8,13 @@ a compile; and nobody whom no other rank waits for.
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
+from doctor.analysis.collectives.deaths import Death, EndCause, follows
 from doctor.smoke.hang.detector import Detector
 from doctor.smoke.model import Failure, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
@@ -43,8 +43,6 @@ ASK_AGAIN = 0.05
 """Of the time that a rank has been without a sign: until its stack is read again, after it showed long work."""
 MOST_UNANSWERED = 5
 """Times that a rank's stack is asked for before the rank is named without it."""
-SAME_LOOK = 0.01
-"""Seconds between two ends that were found at once: which came first is not known."""
 GRACE = 1.0
 """Seconds for the cause of a rank's end to be heard of."""
 
@@ -52,12 +50,24 @@ GRACE = 1.0
 TERMINATED = "signal 15"
 """How launchers end the ranks that are left."""
 KILLED = "signal 9"
-ERROR = "error"
-"""An end by an error that is not the kind which follows from another rank's end."""
-OWN_ENDS = frozenset({ERROR, "signal 4", "signal 7", "signal 8", "signal 9", "signal 11"})
+OWN_ENDS = frozenset({KILLED, "signal 4", "signal 7", "signal 8", "signal 11"})
 """Ends that neither a broken connection nor a launcher's first signal brings about."""
 OF_THE_PROCESS = frozenset({"dead", "stopped", "frozen"})
 """Failures that the kernel shows, whatever the hook sees."""
+
+
+def _cause_of_end(dead: str, error: str) -> EndCause:
+    """How much the end of a rank speaks for a cause of its own."""
+    if gave_up_waiting(error):
+        return EndCause.WAITED
+    if is_secondary(error) or dead == TERMINATED:
+        return EndCause.INFLICTED
+    return EndCause.GENUINE if error or dead in OWN_ENDS else EndCause.UNKNOWN
+
+
+def _by_others(snap: Snapshot) -> bool:
+    """Whether others can have ended the rank so. Of its control group, the kernel may have killed another process."""
+    return snap.dead in (TERMINATED, UNKNOWN_END) or (snap.dead == KILLED and not snap.oom)
 
 
 class StackPending(Exception):
@@ -94,16 +104,9 @@ class TrainingWatch:
         self._groups: dict[tuple[str, tuple[int, ...]], int] = {}
         self._numbers: dict[int, dict[int, int]] = {}
         """By rank: from its own number of a group to ours."""
-        self._deaths: dict[int, tuple[float, int]] = {}
-        """When each rank ended, and the how many-th end that was heard of; without those of broken connections."""
-        self._ends: dict[int, str] = {}
-        """How each of these ranks ended."""
+        self._deaths: dict[int, Death] = {}
         self._alive_at: dict[int, float] = {}
         """When each rank was last seen alive."""
-        self._failed_at: dict[int, float] = {}
-        """When each rank ended that did not end well, for whatever reason."""
-        self._gave_up: set[int] = set()
-        """Ranks that ended since another one did not come in their time."""
         self._suspicion = Suspicion()
         self._enqueued: set[int] = set()
         """Ranks that ended with collectives under way that were started in C++."""
@@ -170,8 +173,10 @@ class TrainingWatch:
             fields["dead"] = "exit status 0"
         died_at = fields.pop("died_at", now)
         if fields.get("dead"):
-            self._note_end(rank, fields, died_at)
-            fields["secondary"] = self._follows(rank, fields["dead"], oom=bool(fields.get("oom")))
+            found_at = self._deaths[rank].found_at if rank in self._deaths else died_at
+            self._deaths[rank] = Death(
+                self._alive_at.get(rank, 0.0), found_at, _cause_of_end(fields["dead"], fields.get("error", ""))
+            )
         else:
             self._alive_at[rank] = now
         snapshot = msgspec.convert(fields, Snapshot)
@@ -183,18 +188,10 @@ class TrainingWatch:
         before = self.snapshots.get(rank)
         if before is not None:
             snapshot = msgspec.structs.replace(snapshot, entered={**before.entered, **snapshot.entered})
+        if snapshot.dead:
+            snapshot = msgspec.structs.replace(snapshot, secondary=self._follows(snapshot))
         self.snapshots[rank] = snapshot
         self.steps[rank] = snapshot.step
-
-    def _note_end(self, rank: int, fields: Mapping[str, Any], died_at: float) -> None:
-        error = fields.get("error", "")
-        if fields["dead"] != "exit status 0":
-            self._failed_at.setdefault(rank, died_at)
-        if gave_up_waiting(error):
-            self._gave_up.add(rank)
-        if not is_secondary(error):
-            self._deaths.setdefault(rank, (died_at, len(self._deaths)))
-            self._ends[rank] = ERROR if error else fields["dead"]
 
     def of_all_ranks(self, rank: int, entries: Iterable[Entry]) -> list[Entry]:
         """Those of a rank's calls that were made in groups of all ranks, with our numbers of the groups."""
@@ -202,52 +199,21 @@ class TrainingWatch:
         known_calls = [entry._replace(group=numbers[entry.group]) for entry in entries if entry.group in numbers]
         return [entry for entry in known_calls if len(groups[entry.group][1]) == self.world]
 
-    def _follows(self, rank: int, dead: str, *, oom: bool) -> bool:
-        """Whether an end is of the kind that follows from another: a closed connection, or a launcher's signal."""
-        if rank not in self._deaths:
-            return True
-        if dead == TERMINATED and min(self._failed_at.values()) < self._deaths[rank][0] - SAME_LOOK:
-            return True
-        if dead in (TERMINATED, UNKNOWN_END) and self._another_died_first(rank):
-            return True
-        # Of ranks whose partner is killed the connections break: they do not wait until they give up.
-        given_up = any(self._alive_at.get(other, 0.0) <= self._deaths[rank][0] for other in self._gave_up)
-        if dead in (TERMINATED, KILLED, UNKNOWN_END) and given_up and not oom:
-            return True
-        outlived = self._alive_at.get(rank, 0.0) > min(self._failed_at.values(), default=math.inf) + SAME_LOOK
-        if dead in (KILLED, UNKNOWN_END) and outlived and not oom:
-            return True  # others had failed while it still ran, and the launcher has killed it
-        first = all(other == rank or self._precedes(rank, other) for other in self._deaths)
-        ended_by_signal = dead in (TERMINATED, "signal 9") or not dead.startswith(("exit", "sig"))
-        # How one of unknown end died is not known: the kernel may have killed another one of its control group.
-        return not first and ended_by_signal and not (oom and dead != UNKNOWN_END)
-
-    def _another_died_first(self, rank: int) -> bool:
-        """Whether another rank may have ended before this one, for all that was seen, and by itself."""
-        return any(self._may_have_ended_before(other, rank) for other in self._deaths if other != rank)
-
-    def _may_have_ended_before(self, rank: int, other: int) -> bool:
-        """Whether a rank that ended by itself was last seen alive before another's end was found.
-
-        On a busy host a launcher may have ended the others before it is the first one's turn to be looked at.
-        """
-        # A launcher reaps the first before it terminates the others.
-        reaped = self._ends[rank] == UNKNOWN_END and self._ends[other] == TERMINATED
-        return (reaped or self._ends[rank] in OWN_ENDS) and self._alive_at.get(rank, 0.0) <= self._deaths[other][0]
-
-    def _precedes(self, rank: int, other: int) -> bool:
-        """Whether a rank ended before another: by when it was found, or by how both ended."""
-        if self._deaths[rank] < self._deaths[other]:
-            return True
-        return self._ends[other] in (TERMINATED, UNKNOWN_END) and self._may_have_ended_before(rank, other)
-
     def _order_deaths(self) -> None:
-        """Of hosts that are heard of at different times, the first end may be the last that is heard of."""
+        """Which ends follow from another's. Of several hosts, the first end may be the last that is heard of."""
         for rank in self._deaths:
             snap = self.snapshots[rank]
-            follows = self._follows(rank, snap.dead, oom=snap.oom)
-            if follows != snap.secondary:
-                self.snapshots[rank] = msgspec.structs.replace(snap, secondary=follows, calls=())
+            if self._follows(snap) != snap.secondary:
+                self.snapshots[rank] = msgspec.structs.replace(snap, secondary=not snap.secondary, calls=())
+
+    def _follows(self, snap: Snapshot) -> bool:
+        """Whether the end of this rank follows from another's. Memory does not run out as another waits or breaks."""
+        others = (
+            death
+            for rank, death in self._deaths.items()
+            if rank != snap.rank and not (snap.oom and is_secondary(self.snapshots[rank].error))
+        )
+        return is_secondary(snap.error) or (_by_others(snap) and follows(self._deaths[snap.rank], others))
 
     def _place_ended(self) -> None:
         """Of ranks that ended within a collective whose call came with their end: where they were, now it is known."""

@@ -20,28 +20,30 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from doctor.collect.merge.records import NodeFileRecord, parse_node_record
+from doctor.collect.collector_request import parse_response, unique_facts
+from doctor.collect.merge.node_records import NodeFileRecord, parse_node_record
 from doctor.collect.node_lines import Assembly, TornRecord, encode_lines, parse_part
-from doctor.collect.protocol import parse_response, unique_facts
 from doctor.config.file import ConfigError
 from doctor.config.waiver_file import parse_waivers
 from doctor.engine.catalog import check_files, load_checks
 from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Absent, Fact, Output, Visit
-from doctor.engine.record import SCHEMA, BadRun, HostRecord, Run, redact, redact_run
+from doctor.engine.record import SCHEMA, BadRun, HostRecord, Run, redact_run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.secrets import hide_secrets
 from doctor.facts.visit import ClockOffset
 from doctor.hosts.hostfile import parse_hostfile
 from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, expand_nodeset, validate_host
 from doctor.job import NotARankTable, read_rank_table
 from doctor.rank_table.reduce import ReductionError, reduce_table
 from doctor.remedy.parse import PlaybookError, read_playbook
-from doctor.session.examine import replay
+from doctor.session.replay import replay
 from doctor.session.saved_run import load
-from doctor.smoke.protocol import InvalidMessage, parse_event, parse_message
+from doctor.smoke.protocol import parse_event, parse_message
 from doctor.transport import CommandResult, TransportError
 from doctor.transport.launcher.frames import FrameError, FrameReader
 from doctor.transport.openssh.log import error_from_log
+from doctor.transport.program import InvalidMessage
 from doctor.transport.ssh.config import host_config, parse_hop, parse_target, parse_values
 from doctor.transport.ssh.known_hosts import KnownHosts, verify_key
 from tests.checks import tables
@@ -323,7 +325,7 @@ def attack_target(text: str) -> str | None:
 
 
 def attack_text(text: str) -> str | None:
-    once = redact(text)
+    once = hide_secrets(text)
     return None if strip_control_chars(text).isprintable() and len(once) < 4 * len(text) + 100 else "not safe to show"
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,44 @@ def multiplied(run: dict[str, Any], count: int, names_each: int = 128) -> dict[s
             rows = json.loads(pings["out"])
             pings["out"] = json.dumps([[npu, device_address((number + 1) % count, npu), text] for npu, _, text in rows])
     return {**run, "hosts": hosts, "probe_inputs": {**run["probe_inputs"], "hosts": names}}
+
+
+_NUMBER = re.compile(r"(?<![\w.:-])\d+(?![\w.:])")
+_ON_EVERY_HOST = {"HCCL_IF_IP": "10.99.0.1", "MS_WORKER_IP": "10.99.0.2", "GLOO_SOCKET_IFNAME": "eth0"}
+_CLOSED = "*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n"
+
+
+def sickened(run: dict[str, Any], share: float = 0.3) -> dict[str, Any]:
+    """The run with other numbers in ``share`` of what the hosts say: hot, lost and different devices, broken output.
+
+    All hosts block the job's ports, call themselves by a loopback address, and do not resolve some names. Every third
+    one is in a network of its own.
+    """
+    for number, record in enumerate(run["hosts"].values()):
+        source = random.Random(number)
+        outputs = record["outputs"]
+        for fact in outputs.keys() - {"HostNames", "HostAddresses", "FirewallRules"}:
+            for output in outputs[fact].values():
+                if "out" in output and source.random() < share:
+                    output["out"] = _NUMBER.sub(_other(source), output["out"])
+        names = json.loads(outputs["HostNames"][""]["out"])
+        names["names"][names["own"]] = {"addresses": ["127.0.1.1"], "bindable": "127.0.1.1"}
+        for name in sorted(names["names"].keys() - {names["own"]})[:2]:
+            names["names"][name] = {"error": "Name or service not known"}
+        outputs["HostNames"][""]["out"] = json.dumps(names)
+        rules = json.loads(outputs["FirewallRules"][""]["out"])
+        rules |= {"legacy": {"ip": ["filter"], "ip6": []}, "outputs": {"iptables-legacy": {"out": _CLOSED}}}
+        outputs["FirewallRules"][""]["out"] = json.dumps(rules)
+        if number % 3 == 0:
+            for fact in ("Interfaces", "HostAddresses"):
+                text = outputs[fact][""]["out"]
+                outputs[fact][""]["out"] = re.sub(r'("10\.\d+\.\d+\.\d+"), 16', r"\1, 32", text)
+    launch = {"master_addr": "sb00001", "master_port": 29500, "framework": "torch", "environ": _ON_EVERY_HOST}
+    return {**run, "launch": {**run["launch"], **launch}}
+
+
+def _other(source: random.Random) -> Callable[[re.Match[str]], str]:
+    return lambda match: str(source.choice([0, 1, 85, 99, 2 * int(match[0])]))
 
 
 def at(number: int) -> str:

@@ -11,7 +11,7 @@ from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import Fact, Output, Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.result import Outcome, Status
-from doctor.facts.firewall import FirewallRules
+from doctor.facts.firewall import FirewallRules, remedy
 from doctor.facts.names import HostNames, NameResolution
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.ports import Listeners, ListeningSocket
@@ -383,12 +383,19 @@ def test_a_rule_that_ufw_itself_cannot_overrule() -> None:
     assert "before.rules" in advice("firewall-blocks-job", found)
 
 
-def test_very_many_hosts_are_named_by_their_network() -> None:
+def test_very_many_hosts_are_named_alone_and_never_by_a_network_that_holds_others() -> None:
     closed = saved(ESTABLISHED, SSH, policy="DROP")
     hosts = {f"w{one}": host(one, closed if one == 2 else None, count=120) for one in range(2, 121, 2)}
-    found = judged("firewall-blocks-job", hosts)
-    assert "-s 10.1.0.0/24 " in found.findings[0].values["fix"]
-    assert found.findings[0].values["peers"] == "every other host"
+    (finding,) = judged("firewall-blocks-job", hosts).findings
+    assert finding.values["sources"] == [f"10.1.0.{one}" for one in range(4, 121, 2)]
+    assert finding.values["peers"] == "every other host"
+
+
+def test_more_addresses_than_a_command_may_list_are_the_readers_to_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remedy, "MAX_ADDRESSES", 1)
+    (finding,) = look(saved(ESTABLISHED, SSH, policy="DROP")).findings
+    assert finding.values["fix"].startswith(": its peers have more than ")
+    assert finding.values["sources"] == [] and finding.values["method"] == []
 
 
 def test_a_rule_is_shown_without_what_it_does_to_a_terminal() -> None:

@@ -87,7 +87,7 @@ def test_an_active_firewall_that_lets_the_fleet_in_passes(fleet_cpu: Fleet) -> N
 def test_without_root_it_is_not_known(fleet_cpu: Fleet) -> None:
     host = fleet_cpu.hosts[1]
     source = (
-        "from doctor.collect.protocol import function_source\n"
+        "from doctor.collect.collector_request import function_source\n"
         "from doctor.facts.firewall import list_rules\n"
         "print(function_source(list_rules))"
     )

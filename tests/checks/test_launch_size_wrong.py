@@ -33,3 +33,31 @@ def test_the_size_of_the_launch(line: str, hosts: int, devices: int, messages: l
 
 def test_without_a_launch_line_there_is_nothing_to_judge() -> None:
     assert judged("launch-size-wrong", LaunchConfig()).status is Status.SKIPPED
+
+
+@pytest.mark.parametrize(
+    ("env", "each", "hosts", "messages"),
+    [
+        ({"WORLD_SIZE": "16"}, 8, 2, []),
+        ({"WORLD_SIZE": "8"}, 8, 2, []),
+        ({"WORLD_SIZE": "2"}, 8, 2, []),
+        ({"WORLD_SIZE": "12"}, {"n0": 8, "n1": 4}, 2, []),
+        ({"WORLD_SIZE": "16"}, 8, 1, []),
+        ({"WORLD_SIZE": "16"}, {"n0": 1, "n1": 1}, 2, []),
+        ({"WORLD_SIZE": "15"}, 8, 2, ["WORLD_SIZE is 15, and the hosts start 16"]),
+        ({"RANK_SIZE": "33"}, 8, 4, ["RANK_SIZE is 33, and the hosts start 32"]),
+        ({"MS_WORKER_NUM": "13"}, {"n0": 8, "n1": 4}, 2, ["MS_WORKER_NUM is 13, and the hosts start 12"]),
+        (
+            {"WORLD_SIZE": "16", "RANK_SIZE": "24"},
+            8,
+            2,
+            ["RANK_SIZE is 24, and the hosts start 16"],
+        ),
+    ],
+)
+def test_a_size_in_the_environment(
+    env: dict[str, str], each: int | dict[str, int], hosts: int, messages: list[str]
+) -> None:
+    launch = LaunchConfig.from_environment(environ=env, ranks_per_host=each)
+    outcome = judged("launch-size-wrong", launch, hosts, 0)
+    assert [text.partition(" | ")[0] for text in said(outcome)] == messages

@@ -21,7 +21,7 @@ def test_types_of_a2() -> None:
     assert judged_program(NAME, reduces("bfloat16"), product="A2").status is Status.PASSED
     assert said(judged_program(NAME, reduces("float64"), product="A2")) == [
         (
-            "HCCL cannot reduce float64, which train.py:25 does | observed float64 | expected int8, "
+            "train.py:25 all-reduces float64, which HCCL does not support | observed float64 | expected int8, "
             "int16, int32, int64, "
             "float16, float32, bfloat16"
         )

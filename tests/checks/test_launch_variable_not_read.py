@@ -6,8 +6,8 @@ import pytest
 
 from doctor.engine.result import Outcome, Status
 from doctor.facts.python_env import PythonEnv
-from doctor.job.documented_variables import documented_variables
-from doctor.job.variable_versions import _nccl_since, not_read
+from doctor.job.variable_names import documented_variables
+from doctor.job.variable_versions import first_releases, not_read
 from tests.checks.looked import job, judged
 
 NAME = "launch-variable-not-read"
@@ -66,6 +66,6 @@ def test_without_a_version_nothing_is_said() -> None:
 
 
 def test_every_name_of_the_table_is_a_documented_one() -> None:
-    assert _nccl_since().keys() <= documented_variables()
-    assert len(_nccl_since()) > 150
-    assert list(not_read(dict.fromkeys(_nccl_since(), "1"), "2.30.7", "2.10.0")) == []
+    assert first_releases("NCCL").keys() <= documented_variables()
+    assert len(first_releases("NCCL")) > 150
+    assert list(not_read(dict.fromkeys(first_releases("NCCL"), "1"), "2.30.7", "2.10.0")) == []

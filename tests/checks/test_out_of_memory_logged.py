@@ -17,6 +17,6 @@ def test_an_empty_log_and_one_of_last_week() -> None:
 def test_the_last_one_is_named() -> None:
     outcome = judged("out-of-memory-logged", {"w1": [log(KILLED, IN_CGROUP)]})
     assert said(outcome) == [
-        ("w1", "the kernel ended 2 processes for want of memory in 24 hours, last pt_data_worker (123) 60 s ago")
+        ("w1", "the OOM killer killed 2 processes in the last 24 hours, last pt_data_worker (123) 60 s ago")
     ]
     assert outcome.findings[0].values["limit"] == "of a cgroup"

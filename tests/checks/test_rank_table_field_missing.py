@@ -26,15 +26,15 @@ def test_values_of_another_kind() -> None:
     value["server_list"][0]["device"][2] = "3"
     assert said(judged(NAME, value)) == [
         (
-            "device is not what the form requires: server_list[0].device[2]"
+            "device: not what the form requires, at server_list[0].device[2]"
             " | observed ['a text'] | expected an object in braces {}"
         ),
         (
-            "device_id is not what the form requires: server_list[0].device[1].device_id"
+            "device_id: not what the form requires, at server_list[0].device[1].device_id"
             " | observed ['null'] | expected a text"
         ),
         (
-            "rank_id is not what the form requires: server_list[0].device[0].rank_id"
+            "rank_id: not what the form requires, at server_list[0].device[0].rank_id"
             " | observed ['first'] | expected a whole number from 0"
         ),
     ]
@@ -54,7 +54,7 @@ def test_the_old_forms() -> None:
     for pod in twins["group_list"][0]["instance_list"]:
         pod["pod_name"] = "tf-0"
     (finding,) = said(judged(NAME, twins))
-    assert "pod_name is not what the form requires" in finding and "a unique name" in finding
+    assert "pod_name: not what the form requires" in finding and "a unique name" in finding
     double = lab(1, 2)
     double["group_list"][0]["instance_list"][0]["devices"] *= 2
     assert "one device a rank_id" in said(judged(NAME, double))[0]

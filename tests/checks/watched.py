@@ -10,7 +10,7 @@ from doctor.engine.catalog import load_checks
 from doctor.engine.record import SCHEMA, Run
 from doctor.engine.result import Outcome
 from doctor.engine.watch_summary import WatchResult
-from doctor.session.examine import replay
+from doctor.session.replay import replay
 from doctor.watch.loss.log_watch import LogWatch
 
 

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
 
 from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.render.diagnosis_report import diagnosis_report
 from doctor.diagnose.render.document import SignatureCatalog, document
-from doctor.diagnose.run import diagnose_found
-from doctor.diagnose.signature import Signature, load_signatures
+from doctor.diagnose.signature import load_signatures
 from doctor.engine.exit_code import exit_code as code_of_report
 from doctor.engine.result import Report
 
 signatures = functools.cache(load_signatures)
-
-
-def diagnose_logs(paths: Sequence[str]) -> tuple[Diagnosis, Mapping[str, Signature]]:
-    """The diagnosis of the logs at these paths, with the signatures it refers to."""
-    return diagnose_found(paths, signatures()), signatures()
 
 
 def report(diagnosis: Diagnosis, seconds: float = 0.0) -> Report:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import os
 import pickle
@@ -20,12 +21,13 @@ import pytest
 from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.decide import diagnose
 from doctor.diagnose.excerpter.excerpt import EDGE_LINES, MAX_ALIKE
-from doctor.diagnose.fetch.ask_hosts import LogRequest, ask_hosts
+from doctor.diagnose.fetch.ask_hosts import EXCERPTER, MIN_INFLATED, LogAnswer, LogRequest, ask_hosts
 from doctor.diagnose.fetch.excerpt_reading import read_record, unread_logs
 from doctor.diagnose.fetch.saved_logs import SCHEMA, HostLogs, LogExcerpt, LogRecord, load_logs
 from doctor.diagnose.run import diagnose_found
 from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError
+from doctor.transport import CommandResult
 from doctor.transport.local import Local
 from tests.diagnose.test_cases import CASES, LOGS
 from tests.diagnose.test_flight_recorder import SUM, dump
@@ -171,9 +173,11 @@ def test_lines_of_one_kind_and_all_lines_are_bounded_and_that_is_said(tmp_path: 
 
 
 def test_the_time_limit_ends_a_file_without_end_and_names_what_was_not_read(tmp_path: Path) -> None:
-    with open(tmp_path / "huge.log", "wb") as file:
-        file.truncate(1 << 42)
-    os.utime(tmp_path / "huge.log", (time.time() + 99, time.time() + 99))
+    member = gzip.compress(b"step\n" * (1 << 23), 1)
+    with open(tmp_path / "huge.log.gz", "wb") as file:
+        for _ in range(1000):
+            file.write(member)
+    os.utime(tmp_path / "huge.log.gz", (time.time() + 99, time.time() + 99))
     (tmp_path / "older.log").write_text("[rank0]: ValueError: x\n")
     answer = ask(tmp_path, timeout=4.0)
     reasons = {item.reason: item.count for item in answer.omitted}
@@ -182,20 +186,25 @@ def test_the_time_limit_ends_a_file_without_end_and_names_what_was_not_read(tmp_
     assert not answer.error
 
 
+def read_logs(result: CommandResult, marker: str) -> HostLogs:
+    """What is made of a host's output."""
+    answer = LogAnswer()
+    return answer.logs(EXCERPTER.read_answer(result, marker, MIN_INFLATED, answer.read_part))
+
+
 @pytest.mark.parametrize("python", PYTHONS)
 def test_it_runs_by_every_python_that_hosts_may_have(tmp_path: Path, python: str) -> None:
     from doctor.diagnose.fetch import ask_hosts as module
-    from doctor.transport import CommandResult
 
     (tmp_path / "rank_1.log").write_text("[rank1]: ValueError: bad\n" * 3)
     fields = json.dumps(module._fixed_fields(LogRequest(places=(str(tmp_path),)), SIGNATURES.values()))
     request = json.dumps({"marker": "doctor-1", "seconds": 20, **json.loads(fields)})
-    text = module.source().decode() + f"\nmain({request!r}.encode(), b'')\n"
+    text = module.EXCERPTER.source.decode() + f"\nmain({request!r}.encode(), b'')\n"
     # Its stdin stays open: for the program, the end of it means that nobody waits.
     with subprocess.Popen([python, "-I", "-S", "-c", text], stdin=-1, stdout=-1, stderr=-1) as child:
         assert child.stdout and child.stderr
         out, err = child.stdout.read(), child.stderr.read()
-    answer = module._parsed(CommandResult(0, out, err, 0.0, 0.0), "doctor-1", "")
+    answer = read_logs(CommandResult(0, out, err, 0.0, 0.0), "doctor-1")
     assert not answer.error and len(answer.files[0].kept) == 3, err
 
 
@@ -210,10 +219,7 @@ def test_it_runs_by_every_python_that_hosts_may_have(tmp_path: Path, python: str
     ],
 )
 def test_an_answer_that_is_none_is_an_error_in_words(output: bytes) -> None:
-    from doctor.diagnose.fetch.ask_hosts import _parsed
-    from doctor.transport import CommandResult
-
-    answer = _parsed(CommandResult(1, output, b"\x1b[31msh: oops\n", 0.0, 0.0), "m", "")
+    answer = read_logs(CommandResult(1, output, b"\x1b[31msh: oops\n", 0.0, 0.0), "m")
     assert answer.error and "\x1b" not in answer.error and not answer.files
 
 
@@ -275,9 +281,6 @@ def test_a_log_on_a_shared_file_system_is_read_once_and_is_of_no_host() -> None:
 
 
 def test_a_host_that_sends_more_than_was_asked_for_is_cut_off() -> None:
-    from doctor.diagnose.fetch.ask_hosts import _parsed
-    from doctor.transport import CommandResult
-
     bomb = base64.b64encode(zlib.compress(b"0" * (80 << 20)))
-    answer = _parsed(CommandResult(0, b"m " + bomb + b"\n", b"", 0.0, 0.0), "m", "")
-    assert not answer.files and answer.error == "its answer is damaged"
+    answer = read_logs(CommandResult(0, b"m " + bomb + b"\n", b"", 0.0, 0.0), "m")
+    assert not answer.files and answer.error == "its answer exceeds 64 MiB"

@@ -20,7 +20,8 @@ from doctor.diagnose.read.flight_recorder import NoRecordingError, read_recordin
 from doctor.diagnose.read.plain_pickle import PickleRefusedError, read_plain_pickle
 from doctor.diagnose.read.readings import read_all
 from doctor.diagnose.read.sources import find_sources
-from tests.diagnose.reported import diagnose_logs, exit_code
+from doctor.diagnose.run import diagnose_found
+from tests.diagnose.reported import exit_code
 from tests.diagnose.test_rules import SIGNATURES, named
 
 ENTRY = {
@@ -71,7 +72,7 @@ def diagnosis(
     for rank, data in dumps.items():
         text = pickle.dumps(data, 2) if form == "pickle" else json.dumps(data).encode()
         (folder / f"{name}{rank}").write_bytes(text)
-    return diagnose_logs([str(folder)])[0]
+    return diagnose_found([str(folder)], SIGNATURES)
 
 
 @pytest.mark.parametrize("form", ["pickle", "json"])
@@ -142,7 +143,7 @@ def test_dumps_of_a_job_that_goes_on_are_no_sure_verdict(tmp_path: Path) -> None
     dumps = {rank: dump(*SUM[: 3 if rank == 1 else 4]) for rank in range(3)}
     assert [cause.confidence for cause in diagnosis(tmp_path, dumps).causes] == ["possible"]
     (tmp_path / "rank_0.log").write_text("RuntimeError: Timed out waiting 6000ms for recv operation to complete\n")
-    assert [cause.confidence for cause in diagnose_logs([str(tmp_path)])[0].causes] == ["likely"]
+    assert [cause.confidence for cause in diagnose_found([str(tmp_path)], SIGNATURES).causes] == ["likely"]
 
 
 def test_a_ranks_own_fault_outranks_the_dumps(tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ class Evil:
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_a_hostile_pickle_is_refused_in_one_line_and_runs_nothing(tmp_path: Path, protocol: int) -> None:
     (tmp_path / "nccl_trace_rank_0").write_bytes(pickle.dumps({"entries": [Evil()]}, protocol))
-    found = diagnose_logs([str(tmp_path)])[0]
+    found = diagnose_found([str(tmp_path)], SIGNATURES)
     (notes,) = [summary.notes for summary in found.files]
     assert "other than plain values" in notes[0] and "\n" not in notes[0]
     assert not Path("/tmp/owned-by-a-pickle").exists() and not found.causes

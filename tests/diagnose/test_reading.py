@@ -6,7 +6,9 @@ import io
 import lzma
 import os
 import tarfile
+import time
 import zipfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from doctor.diagnose.read.file_names import read_name
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.readings import read_all
 from doctor.diagnose.read.scan import scan
-from doctor.diagnose.read.sources import find_sources
+from doctor.diagnose.read.sources import TIME_ENDED, find_sources
 from doctor.diagnose.read.stamps import read_stamp
 from doctor.diagnose.separate_jobs import diagnose_jobs
 from doctor.diagnose.signature import load_signatures
@@ -44,6 +46,80 @@ def events_of(*paths: Path) -> list[tuple[str, int]]:
 def test_a_compressed_file_is_read_like_a_plain_one(tmp_path: Path, name: str, pack) -> None:
     (tmp_path / name).write_bytes(pack(LOG))
     assert events_of(tmp_path) == [("gloo-timeout", 3)]
+
+
+def xz_that_wants(exponent: int) -> bytes:
+    """A sound .xz of which the header asks for a dictionary of 2 ** exponent bytes."""
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << exponent}]
+    compressor = lzma.LZMACompressor(filters=filters)
+    return compressor.compress(LOG) + compressor.flush()
+
+
+@pytest.mark.parametrize("name", ["a.log.xz", "a.tar.xz"])
+def test_an_xz_that_asks_for_too_much_memory_is_a_note_of_its_file(tmp_path: Path, name: str) -> None:
+    packed = xz_that_wants(12)
+    header = packed.index(b"\x21\x01", 12)
+    damaged = bytearray(packed)
+    damaged[header + 2] = 37  # a dictionary of 3 GiB
+    start, length = 12, (packed[12] + 1) * 4
+    damaged[start + length - 4 : start + length] = zlib.crc32(damaged[start : start + length - 4]).to_bytes(4, "little")
+    (tmp_path / name).write_bytes(damaged)
+    (tmp_path / "b.log").write_bytes(LOG)
+    readings = read_all(find_sources([str(tmp_path)]), SIGNATURES)
+    assert [[event.signature for event in reading.events] for reading in readings] == [[], ["gloo-timeout"]]
+    assert "Memory usage limit" in readings[0].summary.notes[0]
+    assert readings[0].summary.incomplete
+
+
+def test_an_archive_of_xz_and_several_streams_in_one_file_are_read(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar.xz", "w:xz") as archive:
+        member = tarfile.TarInfo("rank_0.log")
+        member.size = len(LOG)
+        archive.addfile(member, io.BytesIO(LOG))
+    (tmp_path / "b.log.xz").write_bytes(lzma.compress(LOG) + bytes(8) + lzma.compress(LOG))
+    assert events_of(tmp_path) == [("gloo-timeout", 3), ("gloo-timeout", 3), ("gloo-timeout", 6)]
+
+
+def test_the_holes_of_a_sparse_log_are_not_read(tmp_path: Path) -> None:
+    with open(tmp_path / "rank0.log", "wb") as file:
+        file.write(b"step\n" * 9000 + LOG)
+        file.seek(1 << 40)
+        file.write(LOG)
+        file.truncate(1 << 42)
+    began = time.monotonic()
+    assert [name for name, _ in events_of(tmp_path)] == ["gloo-timeout"] * 2
+    assert time.monotonic() - began < 20
+
+
+def test_the_time_limit_holds_in_every_file_and_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_bytes(LOG)
+    with tarfile.open(tmp_path / "b.tar", "w") as archive:
+        for number in range(3):
+            member = tarfile.TarInfo(f"rank_{number}.log")
+            member.size = len(LOG)
+            archive.addfile(member, io.BytesIO(LOG))
+    readings = read_all(find_sources([str(tmp_path)]), SIGNATURES, until=time.monotonic() - 1)
+    assert [reading.summary.notes for reading in readings] == [[TIME_ENDED]] * 2
+    assert all(reading.summary.incomplete for reading in readings)
+
+
+def test_a_pattern_without_end_is_left_out_and_named(tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(
+        """[[signature]]
+id = "our-endless"
+title = "x"
+role = "root"
+phase = "exec"
+patterns = ['endless: (a+)+$']
+"""
+    )
+    signatures = load_signatures([tmp_path])
+    (tmp_path / "a.log").write_bytes(b"endless: " + b"a" * 60 + b"!\n" + LOG)
+    began = time.monotonic()
+    (reading,) = read_all(find_sources([str(tmp_path / "a.log")]), signatures)
+    assert time.monotonic() - began < 30
+    assert [event.signature for event in reading.events] == ["gloo-timeout"]
+    assert reading.summary.notes == ["a pattern of signature our-endless took longer than 1 s: it was left out"]
 
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "tgz"])

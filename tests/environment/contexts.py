@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from doctor.environment.job_context import JobContext, detect
-from doctor.environment.launchers import LAUNCHERS
-from doctor.environment.schedulers import SCHEDULERS
+from doctor.environment.job_environment import parse_environment
+from doctor.environment.launchers import launchers
+from doctor.environment.schedulers import schedulers
 from doctor.environment.scope import choose_scope
 from tests.checks.tables import a2
 
@@ -70,21 +69,24 @@ def summary(detected: JobContext) -> tuple[str, str, str]:
 
 
 def launcher_examples() -> Iterator[tuple[str, Environ]]:
-    """The environment of every launcher, from its test module; `EXAMPLE` is absent where no variable shows it."""
-    for launcher in LAUNCHERS:
-        yield launcher.name, _example(f"tests.environment.launchers.test_{launcher.name}")
+    """The sample of every launcher; empty where no variable shows it."""
+    for launcher in launchers():
+        yield launcher.name, _variables(launcher.sample)
 
 
 def scheduler_examples() -> Iterator[tuple[str, Environ]]:
-    """The environment of every scheduler, from its test module or the table."""
-    for scheduler in SCHEDULERS:
-        yield scheduler.name, _example(f"tests.environment.schedulers.test_{scheduler.name}")
+    """The sample of every scheduler."""
+    for scheduler in schedulers():
+        yield scheduler.name, _variables(scheduler.sample)
 
 
-def _example(module: str) -> Environ:
-    folder, _, name = module.rpartition(".test_")
-    if not (Path(__file__).parents[2] / f"{module.replace('.', '/')}.py").exists():
-        table: dict[str, Environ] = importlib.import_module(f"{folder}.test_table").EXAMPLES
-        return table[name]
-    example: Environ = importlib.import_module(module).EXAMPLE
-    return example
+def launcher_sample(name: str) -> Environ:
+    return dict(launcher_examples())[name]
+
+
+def scheduler_sample(name: str) -> Environ:
+    return dict(scheduler_examples())[name]
+
+
+def _variables(text: str) -> Environ:
+    return parse_environment(text.strip(), "the sample") if text else {}

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from doctor.environment.launchers import LAUNCHERS
-from doctor.environment.schedulers import SCHEDULERS
+from doctor.environment.launchers import launchers
+from doctor.environment.schedulers import schedulers
 from tests.environment.contexts import Environ, context, launcher_examples, scheduler_examples
 
 NOTHING: tuple[str, Environ] = ("", {})
-MARKERS = [(launcher.name, dict.fromkeys(launcher.markers, "0")) for launcher in LAUNCHERS if launcher.markers]
+MARKERS = [(launcher.name, dict.fromkeys(launcher.markers, "0")) for launcher in launchers() if launcher.markers]
 ROOT = Path(__file__).resolve().parents[2]
 STEP = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"}
 
@@ -30,7 +30,7 @@ def test_every_launcher_in_every_scheduler_is_described(
 ) -> None:
     """Each with all variables, then without each one in turn."""
     environ = {**scheduled[1], **launched[1]}
-    kinds = {"alone", "rank-table", *(launcher.kind for launcher in LAUNCHERS), *(item.name for item in SCHEDULERS)}
+    kinds = {"alone", "rank-table", *(launcher.kind for launcher in launchers()), *(item.name for item in schedulers())}
     for variables in (environ, *({**environ, absent: ""} for absent in environ)):
         detected = context(variables)
         assert detected.kind in kinds
@@ -43,7 +43,7 @@ def test_a_launch_without_a_scheduler_is_called_by_its_launchers_kind(name: str,
     environ = {
         variable: value for variable, value in environ.items() if variable not in ("SLURM_JOB_ID", "FLUX_JOB_ID")
     }
-    kinds = {launcher.name: launcher.kind for launcher in LAUNCHERS}
+    kinds = {launcher.name: launcher.kind for launcher in launchers()}
     detected = context(environ)
     assert (detected.kind, detected.tag, detected.launcher) == (kinds[name], kinds[name], name)
 

@@ -286,6 +286,20 @@ def test_groups_of_clustershell(tmp_path: Path) -> None:
     assert "expected a group" in lines[3]
 
 
+@pytest.mark.parametrize("group", ["@all", "@adm", "@compute"])
+def test_the_groups_that_clustershell_has_as_an_example_are_no_groups(tmp_path: Path, group: str) -> None:
+    """`doctor check --hosts @all` looked up 131 hosts that nobody has."""
+    example = "adm: example0\noss: example4 example5\ncompute: example[32-159]\nall: example[4-6,32-159]\n"
+    (tmp_path / "groups.conf").write_text(
+        "[Main]\ndefault: local\n[local]\nmap: sed -n 's/^$GROUP:\\(.*\\)/\\1/p' $CFGDIR/local.txt\n"
+    )
+    (tmp_path / "local.txt").write_text(example)
+    environ = {**os.environ, "CLUSTERSHELL_CFGDIR": str(tmp_path)}
+    argv = [sys.executable, "-c", GROUPS, group]
+    done = subprocess.run(argv, env=environ, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    assert f'"{group}": it is an example that comes with ClusterShell; expected a group' in done.stdout
+
+
 ANSIBLE = {
     "_meta": {"hostvars": {"gpu": {"ansible_host": "127.0.0.9", "ansible_user": "root"}}},
     "all": {"children": ["ungrouped", "workers", "spares"]},

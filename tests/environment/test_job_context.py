@@ -145,3 +145,35 @@ def test_no_environment_is_too_strange(environ: Environ, text: str) -> None:
     assert all(line.isprintable() for line in (*detected.conflicts, *detected.notes, detected.hosts_error))
     if scope == "follower":
         assert detected.shares_host
+
+
+@pytest.mark.parametrize(
+    ("environ", "variable"),
+    [
+        ({"_CONDOR_PROCNO": "0", "_CONDOR_NPROCS": "3"}, "_CONDOR_NPROCS=3"),
+        ({"BEAKER_REPLICA_COUNT": "2", "BEAKER_REPLICA_RANK": "0"}, "BEAKER_REPLICA_COUNT=2"),
+        ({"LEPTON_JOB_TOTAL_WORKERS": "4", "LEPTON_JOB_WORKER_INDEX": "1"}, "LEPTON_JOB_TOTAL_WORKERS=4"),
+        ({"MF_PARALLEL_NUM_NODES": "2", "MF_PARALLEL_NODE_INDEX": "0"}, "MF_PARALLEL_NUM_NODES=2"),
+        ({"ARNOLD_WORKER_NUM": "2", "ARNOLD_ID": "0"}, "ARNOLD_WORKER_NUM=2"),
+        ({"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINERS_NUM=2"),
+        ({"NUM_NODES": "2", "NODE_RANK": "0", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"}, "NUM_NODES=2"),
+        ({"NEW_PLATFORM_NUM_HOSTS": "3", "NEW_PLATFORM_HOST_INDEX": "2"}, "NEW_PLATFORM_NUM_HOSTS=3"),
+    ],
+)
+def test_a_variable_that_states_several_hosts_makes_the_hosts_unknown(environ: Environ, variable: str) -> None:
+    assert context(environ).hosts_unknown == f"the names of the job's hosts are unknown: {variable}"
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"BEAKER_REPLICA_COUNT": "1", "BEAKER_REPLICA_RANK": "0"},
+        {"OMP_NPROCS": "8", "USER_ID": "7"},
+        {"NUM_NODES": "2"},
+        {"MAKE_NPROCS": "16"},
+        {"DATALOADER_WORKER_NUM": "8"},
+        {"BEAKER_REPLICA_COUNT": "2", "BEAKER_REPLICA_RANK": "0", "DOCTOR_HOSTS": "a,b"},
+    ],
+)
+def test_a_number_beside_which_nothing_numbers_this_host_is_no_mark_of_a_job(environ: Environ) -> None:
+    assert context(environ).hosts_unknown == ""

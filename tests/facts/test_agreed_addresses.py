@@ -7,6 +7,7 @@ import pytest
 
 from doctor.engine.fact import Output, ProbeAnswer, Unreadable
 from doctor.facts.agreed_addresses import agreed_addresses, hosts_file_lines
+from doctor.facts.hardware_addresses import HardwareAddresses
 from doctor.facts.names import HostNames, NameResolution
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.visit import Reachability
@@ -57,11 +58,26 @@ def test_no_single_host_decides_what_a_name_means() -> None:
 
 def test_a_name_of_no_host_or_of_two_gets_no_line() -> None:
     assert hosts_file_lines(["pypi.org"], names(a={"pypi.org": "10.0.0.3"}), TRUE, REACHED) == []
-    twice = names()
-    twice["b"] = msgspec.structs.replace(
-        twice["b"], own="c", names={**twice["b"].names, "c": NameResolution(("1.1.1.1",))}
-    )
-    assert hosts_file_lines(["c"], twice, TRUE, REACHED) == []
+    domains = {f"c.{domain}": names()["c"] for domain in ("x", "y")}
+    held_by = {host: held("10.0.0.3/24") for host in domains}
+    reached = dict.fromkeys(domains, REACHED["c"])
+    assert hosts_file_lines(["c"], domains, held_by, reached) == []
+    assert hosts_file_lines(["c"], {"c.x": domains["c.x"]}, held_by, reached) == ["10.0.0.3 c"]
+
+
+def test_what_a_host_calls_itself_makes_it_the_owner_of_no_name() -> None:
+    """A host could take the name of MASTER_ADDR, and with it the store of the job."""
+
+    def calling_itself(own: str) -> dict[str, HostNames]:
+        told = names()
+        resolved = {**told["b"].names, own: NameResolution(("10.0.0.2",))}
+        return {**told, "b": msgspec.structs.replace(told["b"], own=own, names=resolved)}
+
+    liar = calling_itself("trainmaster")
+    assert hosts_file_lines(["trainmaster"], liar, TRUE, REACHED) == []
+    assert hosts_file_lines(["trainmaster"], liar, TRUE, REACHED, own=liar["a"]) == []
+    assert hosts_file_lines(["trainmaster"], liar, TRUE, REACHED, own=liar["b"]) == ["10.0.0.2 trainmaster"]
+    assert hosts_file_lines(["c"], calling_itself("c"), TRUE, REACHED) == ["10.0.0.3 c"]
 
 
 def test_two_addresses_that_are_confirmed_leave_it_open() -> None:
@@ -80,11 +96,41 @@ def test_a_firewall_is_opened_to_confirmed_addresses_alone() -> None:
     assert agreed_addresses(names(), claims, REACHED) == everybody
     nobody = names(**{host: dict.fromkeys(HOSTS, "") for host in HOSTS})
     assert agreed_addresses(nobody, {**TRUE, "c": held("10.0.0.66/24")}, REACHED) == {"10.0.0.1", "10.0.0.2"}
+    assert agreed_addresses(nobody, {**TRUE, "c": held("10.0.0.66/24")}, UNKNOWN) == set()
 
 
-def test_a_second_network_that_all_are_in_is_agreed() -> None:
-    both = {host: held(f"{address}/24", f"172.16.0.{at}/16") for at, (host, address) in enumerate(ADDRESSES.items(), 1)}
-    assert {"172.16.0.1", "172.16.0.2", "172.16.0.3"} <= agreed_addresses(names(), both, REACHED)
+SECOND = {host: held(f"{address}/24", f"172.16.0.{at}/16") for at, (host, address) in enumerate(ADDRESSES.items(), 1)}
+CARDS = {host: f"02:00:00:00:00:0{at}" for at, host in enumerate(HOSTS, 1)}
+
+
+def neighbours(**learned: dict[str, str]) -> dict[str, HardwareAddresses]:
+    """What the kernel of each host has learned: hardware addresses by address."""
+    return {host: HardwareAddresses(links=(CARDS[host],), neighbours=learned.get(host, {})) for host in HOSTS}
+
+
+def test_in_a_second_network_another_host_must_have_found_the_address_at_the_hosts_card() -> None:
+    """ "My only address there is 172.16.66.66": nobody else says so, and a stranger's firewall rule comes of it."""
+    first = set(ADDRESSES.values())
+    found = neighbours(a={"172.16.0.2": CARDS["b"], "172.16.0.3": CARDS["c"]}, c={"172.16.0.1": CARDS["a"]})
+    assert agreed_addresses(names(), SECOND, REACHED) == first
+    assert agreed_addresses(names(), SECOND, REACHED, found) == first | {"172.16.0.1", "172.16.0.2", "172.16.0.3"}
+    liar = {**SECOND, "c": held("10.0.0.3/24", "172.16.66.66/16")}
+    stranger = "02:00:00:00:00:99"
+    for witness in (
+        neighbours(c={"172.16.66.66": CARDS["c"]}),
+        neighbours(a={"172.16.66.66": stranger}),
+        {**neighbours(a={"172.16.66.66": CARDS["b"]}), "c": HardwareAddresses((CARDS["b"], CARDS["c"]), {})},
+    ):
+        assert agreed_addresses(names(), liar, REACHED, witness) == first
+
+
+def test_a_name_that_only_the_host_itself_uses_is_no_witness() -> None:
+    """The fleet resolves MASTER_ADDR to a stranger; a host that takes both, name and address, gains nothing."""
+    master = {host: {"trainmaster": "10.0.0.66"} for host in HOSTS}
+    told = {host: msgspec.structs.replace(value, own="trainmaster") for host, value in names(**master).items()}
+    assert agreed_addresses(told, {**TRUE, "c": held("10.0.0.3/24", "10.0.0.66/24")}, REACHED) == set(
+        ADDRESSES.values()
+    )
 
 
 @pytest.mark.parametrize("evil", ["fe80::1%x\n10.6.6.6 pypi.org", "fe80::1%eth0", "10.0.0.1\n", "::1%", " 10.0.0.1"])

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 from doctor.collect.collector.questions import HELPERS
-from doctor.collect.protocol import function_source
+from doctor.collect.collector_request import function_source
 from doctor.engine.fact import Absent, Fact, Output, Unreadable
 from doctor.facts.gpu import GpuCards, GpuInventory, GpuTopology, NvidiaSmi, NvLinks, detect_gpus
 from doctor.facts.host_settings import HostSettings, NetworkCards

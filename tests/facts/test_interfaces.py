@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 
+from doctor.collect.collector_request import function_source
 from doctor.engine.fact import Unreadable
 from doctor.facts.interfaces import Interfaces, LinkAddress, list_interfaces
+from doctor.remote.runtime import netlink
 from tests.checks.network import interfaces, link
 from tests.facts.answers import answered
 from tests.facts.garbage import JSON, runs_on_python_3_6
@@ -109,6 +112,5 @@ def test_kinds_on_a_real_host(make_fleet: Callable[..., Fleet]) -> None:
 
 def body() -> str:
     """The probe as it is sent, and a line that prints its answer."""
-    import inspect
-
-    return f"{inspect.getsource(list_interfaces)}\nimport json; print(json.dumps(list_interfaces({{}})))"
+    sent = inspect.getsource(netlink) + function_source(list_interfaces)
+    return f"{sent}\nimport json; print(json.dumps(list_interfaces({{}})))"

@@ -14,7 +14,7 @@ from doctor.engine.fact import Absent, Fact, Output, Unreadable, Visit
 from doctor.engine.record import HostRecord
 from doctor.facts import smoke
 from doctor.facts.smoke import SmokeBinding, SmokeCollectives, SmokeStart, SmokeTraining
-from doctor.session.saved_run import smoke_run
+from doctor.session.saved_parts import smoke_run
 from doctor.smoke.model import SmokeRun
 from tests.checks.smoke import ran
 

@@ -15,13 +15,12 @@ from doctor.engine.record import HostRecord, Run
 from doctor.engine.result import Finding, Report
 from doctor.fix.apply import HostResult, HostWork
 from doctor.fix.build_plan import PlannedFix
-from doctor.fix.context import PlanContext
 from doctor.fix.journal import Journal
-from doctor.fix.parallel import SignalGuard
-from doctor.fix.plan import SCHEMA, FixPlan, HostPlan, StepPreview, TreatedFinding
+from doctor.fix.plan import SCHEMA, FixPlan, HostPlan, PlanContext, StepPreview, TreatedFinding
 from doctor.fix.rollout import RolloutResult, _Rollout
+from doctor.fix.signal_guard import SignalGuard
 from doctor.fix.verify import Verification
-from doctor.session.examine import Examination
+from doctor.session.replay import Examination
 from tests.fix.books import found, outcome, reason
 
 HOSTS = tuple(f"a{number}" for number in range(1, 7))

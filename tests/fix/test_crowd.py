@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from doctor.fix.parallel import SignalGuard, parallel_map
+from doctor.fix.signal_guard import SignalGuard
+from doctor.transport.program import parallel_map
 
 
 def test_every_item_comes_with_what_was_made_of_it() -> None:

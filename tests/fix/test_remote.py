@@ -17,11 +17,10 @@ from typing import Any
 import pytest
 
 from doctor.fix import remote_client as hands
-from doctor.fix.bootstrap import executor_request
 from doctor.fix.executor import host_lock
 from doctor.fix.executor.file_changes import RequestRejected as Rejected
 from doctor.fix.executor.file_state import LARGEST_FILE
-from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected
+from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected, executor_request
 from doctor.remote.request import Request
 from doctor.transport.local import Local
 from tests.test_collector import PYTHONS
@@ -268,7 +267,7 @@ def test_no_other_user_can_hold_or_name_the_lock(tmp_path: Path, monkeypatch: py
     assert host_lock.ROOT_LOCK.startswith("/run/")
 
 
-@pytest.mark.parametrize("module", ["commands", "host_lock", "executor"])
+@pytest.mark.parametrize("module", ["step_commands", "host_lock", "executor"])
 def test_no_limit_of_time_goes_by_the_clock_that_a_step_may_set(module: str) -> None:
     text = (Path(host_lock.__file__).parent / f"{module}.py").read_text()
     assert "time.time()" not in text

@@ -24,8 +24,7 @@ from doctor.environment.job_context import JobContext
 from doctor.history import run_store
 from doctor.preflight.keep_run import RunKeeper
 from doctor.report.formats.json import SCHEMA_FILE
-from doctor.session.blocked_thread import join_unless_blocked
-from doctor.session.run_history import HistoryOptions, remember
+from doctor.session.run_history import HistoryOptions, join_unless_blocked, remember
 from tests import preloaded
 from tests.history.runs import CHECKS, LINK, at, report
 

@@ -14,7 +14,7 @@ from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import Output, Visit
 from doctor.engine.record import HostRecord
 from doctor.job import LaunchConfig
-from doctor.job.library_settings import PASSED_OVER, refused
+from doctor.job.variable_values import refused
 
 FOLDER = bundled_folder("checks")
 CHECKS = [load_check(FOLDER / f"{name}.py") for name in ("launch_settings_invalid", "launch_variable_misspelt")]
@@ -397,5 +397,5 @@ def test_a_long_value_is_judged_in_bounded_time(value: str) -> None:
 @pytest.mark.parametrize("digits", ["9" * 5000, "-" + "1" * 5000, "0" * 5000 + "7" * 5000])
 def test_a_number_of_thousands_of_digits_is_one_that_is_too_large(digits: str) -> None:
     """Python refuses to read it; the check is to say what is expected, and not to crash."""
-    [(name, _, expected)] = refused({"NCCL_IB_TC": digits}, PASSED_OVER)
-    assert (name, expected) == ("NCCL_IB_TC", "a whole number from -1 to 255")
+    [setting] = refused({"NCCL_IB_TC": digits}, "ignored")
+    assert (setting.variable, setting.expected) == ("NCCL_IB_TC", "a whole number from -1 to 255")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.job.documented_variables import documented_variables, misspelt
-from doctor.job.env_vars import RULES, invalid_settings
-from doctor.job.npu_variable_versions import _PACKAGES, _SINCE, HCCL_SINCE, _release_of, _rows, unread_by_torch_npu
+from doctor.job.variable_names import documented_variables, misspelt
+from doctor.job.variable_values import invalid_settings, value_rows
+from doctor.job.variable_versions import _table, first_releases, not_read, release_of
 from doctor.job.variables import relevant
 
 LEGAL = [
@@ -73,7 +73,7 @@ def test_a_value_that_its_reader_refuses(name: str, value: str) -> None:
 def test_values_of_any_length_take_no_time() -> None:
     for name in {name for name, _ in LEGAL}:
         for text in ("level0:NA;" * 50_000, "[" * 100_000, "a:b," * 50_000, "0" * 100_000, "MaxCnt:" * 20_000):
-            RULES[name](text, "")
+            value_rows()[name].refuse(text, "")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,8 @@ def test_values_of_any_length_take_no_time() -> None:
     ],
 )
 def test_a_release_that_does_not_read_a_variable_yet(package: str, variable: str, since: str, old: str) -> None:
-    assert list(unread_by_torch_npu({variable: "1"}, package)) == [(variable, since, old)]
+    [row] = not_read({variable: "1"}, "", "", package)
+    assert (row.variable, row.library, row.since, row.replacement) == (variable, "torch_npu", since, old)
 
 
 @pytest.mark.parametrize(
@@ -104,16 +105,27 @@ def test_a_release_that_does_not_read_a_variable_yet(package: str, variable: str
     ],
 )
 def test_what_is_read_or_not_known(package: str, environ: dict[str, str]) -> None:
-    assert list(unread_by_torch_npu(environ, package)) == []
+    assert list(not_read(environ, "", "", package)) == []
 
 
 def test_the_tables_fit_each_other() -> None:
-    packages = [package for row in _rows(_PACKAGES).values() for package in row]
+    packages = [package for row in _table().packages.values() for package in row.split()]
     assert len(packages) == len(set(packages)) == 73
-    assert _rows(_SINCE).keys() <= _rows(_PACKAGES).keys()
-    assert {name for row in _rows(_SINCE).values() for name in row} | HCCL_SINCE.keys() <= documented_variables()
-    assert RULES.keys() <= documented_variables()
-    assert _release_of("2.1.0.post12+cxx11") == "7.0.0"
+    names = documented_variables()
+    for library in ("NCCL", "PyTorch", "torch_npu", "HCCL"):
+        assert first_releases(library).keys() <= names | {"NCCL_THREAD_THRESHOLD"}
+    assert set(first_releases("torch_npu").values()) <= _table().packages.keys()
+    assert value_rows().keys() <= names
+    assert release_of("2.1.0.post12+cxx11") == "7.0.0"
+
+
+@pytest.mark.parametrize("name", sorted(value_rows()))
+def test_each_rule_has_one_kind_and_refuses_something(name: str) -> None:
+    row = value_rows()[name]
+    assert sum(map(bool, (row.digits, row.number, row.choices, row.pattern, row.rule))) == 1
+    assert bool(row.pattern) == bool(row.expected)
+    refusals = [row.refuse(text, family) for text in ("\n", "true", "0" * 200, ",") for family in ("", "A1")]
+    assert any(refusals)
 
 
 def test_misspelt_names_of_real_scripts() -> None:

@@ -11,8 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from doctor.net.run.sessions import prober_program
-from doctor.remote.bootstrap import stdin_command
+from doctor.net.run.sessions import PROBER
 
 MARKER = "doctor-test"
 TOKEN = "ab" * 32
@@ -23,17 +22,16 @@ class ProberProcess:
 
     def __init__(self, host: int, seconds: float = 60.0) -> None:
         request = json.dumps({"marker": MARKER, "token": TOKEN, "host": host, "seconds": seconds}).encode()
-        source = prober_program()
-        command = stdin_command(source, len(request), sys.executable)
+        start = PROBER.request(MARKER, request, interpreter=sys.executable)
         self.process = subprocess.Popen(
-            ["/bin/sh", "-c", command],
+            ["/bin/sh", "-c", start.command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
         )
         assert self.process.stdin is not None
-        self.process.stdin.write(source + request)
+        self.process.stdin.write(start.stdin)
         self.process.stdin.flush()
 
     def order(self, name: str, **fields: Any) -> None:

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 import msgspec
+from prometheus_client import CollectorRegistry, generate_latest
 
 from doctor.net.cause import NetworkCause
 from doctor.net.groups import HostGroup
 from doctor.net.matrix import Matrix, TestedPort, untried_rows
+from doctor.net.metrics import add_metrics
 from doctor.net.schedule import Schedule
+from doctor.net.slow_paths import SlowPath
 
 Cells = Callable[[int, int, int], bool]
 """Whether an attempt from a source to a target on a port fails."""
@@ -114,3 +117,10 @@ def single_faults(hosts: int, ports: int, groups: Sequence[HostGroup], random: R
             ),
         ]
     return faults
+
+
+def metrics_of(matrix: Matrix, causes: Sequence[NetworkCause] = (), slow: Sequence[SlowPath] = ()) -> str:
+    """The metrics of a network test, as a report shows them."""
+    registry = CollectorRegistry()
+    add_metrics(registry, matrix, causes, slow)
+    return generate_latest(registry).decode()

@@ -18,7 +18,7 @@ from doctor.net.prober.pace import Pace
 from doctor.net.run.busy_hosts import busy_text, undecided
 from doctor.net.run.conduct import NetTest
 from doctor.net.run.host_trial import HostTrial
-from doctor.net.run.outputs import with_net_answers
+from doctor.net.run.network_round import with_net_answers
 from doctor.net.run.sessions import AttemptReport, ListenerReport, PaceReport
 from doctor.net.schedule import full
 

@@ -18,7 +18,7 @@ from doctor.net.plan import HostEndpoint, NetOptions, NetPlan
 from doctor.net.run.conduct import NetTest
 from doctor.net.run.flow_trial import FLOWS, LEAST_TRIES, MOST_TARGETS, Target, flow_targets, flows_again, more_tries
 from doctor.net.run.host_trial import HostTrial
-from doctor.net.run.outputs import with_net_answers
+from doctor.net.run.network_round import with_net_answers
 from doctor.net.run.sessions import AttemptReport, ListenerReport
 from doctor.net.schedule import full
 

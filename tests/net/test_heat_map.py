@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import msgspec
@@ -10,9 +11,8 @@ import pytest
 from doctor.net.cause import NetworkCause
 from doctor.net.heat_map import heat_map
 from doctor.net.matrix import Matrix, PathSpeed
-from doctor.net.metrics import render_metrics
 from doctor.net.slow_paths import SlowPath
-from tests.net.simulated import PlacedFault, attempts, fleet, racks
+from tests.net.simulated import PlacedFault, attempts, fleet, metrics_of, racks
 
 ROW = PlacedFault("x", lambda s, t, p: t == 1)
 CELL = PlacedFault("x", lambda s, t, p: (s, t, p) == (5, 40, 0))
@@ -83,8 +83,10 @@ def test_metrics_have_a_few_series_for_each_host() -> None:
     matrix = msgspec.structs.replace(
         attempts(3, 2, [ROW]), silent=(2,), speeds=(PathSpeed(0, 1, latency_median=5e-5, throughput_multi=1e9),)
     )
-    slow = SlowPath("host", (0,), "both", "latency", 3.5, 1.0, 1.0, 1e-6, 9)
-    text = render_metrics(matrix, [NetworkCause("host", (1,), (), "inbound")], [slow])
+    slow = SlowPath(
+        "host", (0,), "both", math.log(3.5), 0.0, 1e-6, 9, (), 2, figure="latency", value=1.0, peer_value=1.0
+    )
+    text = metrics_of(matrix, [NetworkCause("host", (1,), (), "inbound")], [slow])
     for line in (
         'doctor_net_attempts{host="n1",result="failed",role="target"} 4.0',
         'doctor_net_attempts{host="n0",result="open",role="source"} 2.0',
@@ -99,6 +101,6 @@ def test_metrics_have_a_few_series_for_each_host() -> None:
 
 def test_names_cannot_forge_a_metric() -> None:
     matrix = msgspec.structs.replace(attempts(2, 1, []), hosts=('a"} 1\ndoctor_net_causes{host="b', "b"))
-    names = {line.split("{")[0] for line in render_metrics(matrix).splitlines() if not line.startswith("#")}
+    names = {line.split("{")[0] for line in metrics_of(matrix).splitlines() if not line.startswith("#")}
     assert names == {"doctor_net_attempts", "doctor_net_answered", "doctor_net_causes"}
-    assert len(re.findall(r"(?m)^doctor_net_causes", render_metrics(matrix))) == 2
+    assert len(re.findall(r"(?m)^doctor_net_causes", metrics_of(matrix))) == 2

@@ -42,3 +42,22 @@ def test_of_hosts_with_one_address_no_link_is_tried_and_all_count() -> None:
     both = {"a": record(0, []), "b": record(1, [(0, 0), (1, 0)]), "c": record(0, [(0, 1), (1, 1)])}
     (line,) = link_coverage(both)
     assert line == "NPU pings: tried 33.3 % of the links between NPUs of one number, 2 of 6"
+
+
+def with_npus(host: HostRecord, count: int = 2) -> HostRecord:
+    """The host with the device files of so many NPUs."""
+    files = [f"/dev/davinci{npu}" for npu in range(count)]
+    inventory = {"pci": {}, "files": files, "refused": [], "tools": [], "chips": None, "newer": []}
+    return HostRecord(host.visit, {**host.outputs, "NpuInventory": {"": Output(out=json.dumps(inventory))}})
+
+
+def test_links_of_npus_without_an_address_and_of_silent_hosts_count_as_not_tried() -> None:
+    records = {
+        "a": with_npus(record(0, [(0, 1), (1, 1)])),
+        "b": with_npus(record(1, [(0, 0), (1, 0)])),
+        "c": with_npus(HostRecord(Visit(), {})),  # hccn_tool is not installed
+    }
+    (line,) = link_coverage(records)
+    assert line == "NPU pings: tried 33.3 % of the links between NPUs of one number, 2 of 6"
+    (line,) = link_coverage({**records, "d": HostRecord(Visit("timeout", "no answer"))})
+    assert line == "NPU pings: tried 16.7 % of the links between NPUs of one number, 2 of 12"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from doctor.net.matrix import PathSpeed
-from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside
+from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside, path_speed
 from doctor.net.run.sessions import SpeedReport, StreamReport
-from doctor.net.run.speed_values import path_speed
 
 SPEEDS = [
     PathSpeed(source, target, 1e-4, 2e-4, 1e8, 2e8, 0, 1 << 20)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from doctor.remedy.catalog import load_playbooks
-from doctor.remedy.playbook import Playbook
+from doctor.remedy.playbook import RISKS, Playbook
 from tests.hosts.fleet import INSIDE, Fleet
 
 pytestmark = pytest.mark.hosts
@@ -136,3 +136,24 @@ nft 'table inet two { chain c { type filter hook input priority 0; }; }'"""
         assert fleet_cpu.enter(host, step.before, env=env).stdout == "dormant\n"
         fleet_cpu.enter(host, step.undo, env=env)
         assert fleet_cpu.enter(host, "nft -s list ruleset").stdout == before
+
+
+@pytest.mark.parametrize("keeper", ["ptp4l", "phc2sys", "ntpd", "vmware"])
+def test_the_clock_of_another_keeper_is_left_alone(fleet_cpu: Fleet, keeper: str) -> None:
+    """chronyd beside phc2sys, or beside ntpd: two daemons would steer one clock."""
+    host, book = fleet_cpu.hosts[1], BOOKS["set-clock"]
+    assert RISKS.index(book.risk) > RISKS.index("medium"), "a step of the clock ends leases, timeouts, certificates"
+    steps = [step.only for step in book.steps if step.only]
+    tool = "printf '#!/bin/sh\\n' >/usr/local/sbin/chronyc; chmod 755 /usr/local/sbin/chronyc"
+    with fleet_cpu.broken(host, tool):
+        assert [fleet_cpu.enter(host, only, check=False).returncode for only in steps] == [0, 0, 1]
+        start = "printf '#!/bin/sh\\necho Enabled\\n' >/usr/local/sbin/vmware-toolbox-cmd"
+        start += "; chmod 755 /usr/local/sbin/vmware-toolbox-cmd"
+        if keeper != "vmware":
+            start = f"cp /bin/sleep /tmp/{keeper}; setsid /tmp/{keeper} 60 >/dev/null 2>&1 & sleep 0.5"
+        end = f"pkill -x {keeper} || :; rm -f /usr/local/sbin/vmware-toolbox-cmd /tmp/{keeper}"
+        fleet_cpu.enter(host, start)
+        try:
+            assert [fleet_cpu.enter(host, only, check=False).returncode for only in steps] == [1, 1, 1]
+        finally:
+            fleet_cpu.enter(host, end)

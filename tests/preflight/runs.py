@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 
 from doctor import ERROR, WARNING, Finding, PerHost, check
+from doctor.analysis.majority import differing
 from doctor.engine.catalog import bundled_folder, load_check
 from doctor.engine.check import Check
 from doctor.engine.fact import Fact, Output, ProbeAnswer, Unreadable, Visit, read
 from doctor.engine.job_input import ProbeInputs
-from doctor.engine.majority import differing
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
-from doctor.session.examine import replay
+from doctor.session.replay import replay
 
 
 class Gauge(Fact, frozen=True):

@@ -262,7 +262,7 @@ def test_a_container_of_the_readme_lets_the_pod_start_when_all_is_well(
 def test_a_pod_that_looks_at_itself_waits_for_the_rank_table(site: Site, pod: str) -> None:
     site.fleet.enter(pod, f'mkdir -p {Path(TABLE).parent} && echo \'{{"status": "initializing"}}\' >{TABLE}')
     try:
-        done = site.enter(pod, "doctor preflight --scope local --budget 3s", IN_A_POD)
+        done = site.enter(pod, "doctor preflight --scope local --budget 8s", IN_A_POD)
     finally:
         site.fleet.enter(pod, f"rm {TABLE}")
     assert done.returncode == 12, done

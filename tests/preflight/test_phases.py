@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,10 +18,10 @@ from doctor.environment.inventory import Inventory
 from doctor.preflight.deadline import TimeBudget
 from doctor.preflight.decide import decide, decide_unevaluated, with_selection, with_unwritten_lists
 from doctor.preflight.exit_styles import ExitCodePolicy
-from doctor.preflight.gathered import Gathered
+from doctor.preflight.gathered import Gathered, NotReady
 from doctor.preflight.options import JobSettings, PreflightOptions
 from doctor.preflight.run import PreflightRun
-from doctor.session.examine import Examination, replay
+from doctor.session.replay import Examination, replay
 from tests.preflight import runs
 
 CHECKS = tuple(runs.ours(runs.gauge_low, runs.gauge_high, runs.gauge_crashes))
@@ -44,8 +47,8 @@ def examined(gauge: int = 5, stopped: BaseException | None = None) -> Gathered:
 @pytest.mark.parametrize(
     ("fields", "hosts"),
     [
-        ({}, 0),
-        ({"catalog": CHECKS, "selected_checks": CHECKS}, 0),
+        ({}, 1),
+        ({"catalog": CHECKS, "selected_checks": CHECKS}, 1),
         ({"selected_checks": CHECKS, "inventory": Inventory(("n1", "n2"), "2 hosts")}, 2),
     ],
 )
@@ -58,6 +61,70 @@ def test_the_deadline_reports_whatever_was_gathered_by_then(
     (line,) = capfd.readouterr().out.splitlines()
     assert line.startswith(f"doctor preflight: UNKNOWN nodes=0/{hosts} why=budget-ended "), line
     assert json.loads((tmp_path / "report.json").read_text())["exit"] == 12
+
+
+@pytest.mark.parametrize(
+    ("hosts", "environ", "nodes"),
+    [
+        (HostSelection(nodes="n[1-3]"), {}, "0/3"),
+        (HostSelection(hosts="n1,n2"), {"DOCTOR_HOSTS": "a"}, "0/2"),
+        (HostSelection(), {"DOCTOR_HOSTS": "n[1-4]"}, "0/4"),
+        (HostSelection(), {"SLURM_JOB_NODELIST": "n[01-16],m7"}, "0/17"),
+        (HostSelection(nodes="n["), {}, "0/1"),
+    ],
+)
+def test_a_budget_that_ends_before_the_hosts_are_chosen_names_those_of_the_list(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], hosts: HostSelection, environ: dict[str, str], nodes: str
+) -> None:
+    flight = preflight(tmp_path, hosts=hosts)
+    flight.environ = environ
+    assert flight.finish_at_deadline() == Exit.UNKNOWN
+    assert f" nodes={nodes} why=budget-ended " in capfd.readouterr().out
+
+
+def test_a_budget_that_ends_while_the_rank_table_is_waited_for_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    flight = preflight(tmp_path)
+    flight.progress.pending = NotReady("rank table x: it was not completed", "rank-table-not-complete")
+    assert flight.finish_at_deadline() == Exit.UNKNOWN
+    assert " nodes=0/1 why=rank-table-not-complete " in capfd.readouterr().out
+
+
+START = """
+import sys, time
+class Starved:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            time.sleep(60)
+sys.meta_path.insert(0, Starved())
+sys.argv = ["doctor", "preflight", *{words!r}]
+from doctor.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["doctor.cli.preflight", "doctor.session.select_checks", "doctor.report.formats.oneline"]
+)
+@pytest.mark.parametrize(
+    ("words", "nodes", "code"),
+    [
+        (["--user", "x", "n[1-3]"], 3, 12),
+        (["--hosts=n1,n2", "--fail-exit", "99"], 2, 99),
+        (["--profile", "prolog", "-q"], 1, 0),
+    ],
+)
+def test_the_budget_holds_where_a_starved_machine_does_not_come_to_load_the_modules(
+    module: str, words: list[str], nodes: int, code: int
+) -> None:
+    program = START.format(module=module, words=[*words, "--budget", "2s"])
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert time.monotonic() - began < 10
+    (line,) = done.stdout.splitlines()
+    assert re.match(rf"doctor preflight: UNKNOWN nodes=0/{nodes} why=budget-ended .*exit={code} t=", line), line
+    assert done.returncode == code
 
 
 def test_a_verdict_that_stands_is_what_the_deadline_and_a_signal_print_and_only_once(

@@ -6,7 +6,8 @@ import pytest
 
 from doctor import WARNING
 from doctor.engine.catalog import load_checks
-from doctor.preflight.tiers import BUDGET, TIERS, checks_of_tier, parse_duration
+from doctor.preflight.early_end import BUDGET, parse_duration
+from doctor.preflight.tiers import TIERS, checks_of_tier
 
 
 def test_each_tier_looks_at_all_that_the_one_before_does_and_at_more() -> None:

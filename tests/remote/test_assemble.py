@@ -13,7 +13,7 @@ from doctor.collect import collector
 from doctor.diagnose import excerpter
 from doctor.fix import executor
 from doctor.net import prober
-from doctor.remote.assemble import assemble, read_module
+from doctor.remote.bootstrap import assemble, read_module
 from doctor.smoke.programs import agent, worker
 from doctor.transport.launcher import carrier
 from doctor.watch.attach import inspector
@@ -159,5 +159,5 @@ def f():
 def test_what_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "first.py").write_text(FIRST)
     (tmp_path / "second.py").write_text(SECOND)
-    monkeypatch.setattr("doctor.remote.assemble._PACKAGE", tmp_path)
+    monkeypatch.setattr("doctor.remote.bootstrap._PACKAGE", tmp_path)
     assert assemble("doctor.first", "doctor.second") == "import os\nA = 1\ndef f():\n    return A\n"

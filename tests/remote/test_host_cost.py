@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from doctor.collect.collector.questions import HELPERS
-from doctor.collect.protocol import SOURCE, function_source
+from doctor.collect.collector_request import COLLECTOR, function_source
 from doctor.engine.catalog import load_checks, select_checks
 from doctor.engine.fact import Fact
 from doctor.facts.peer_connections import PeerConnections
@@ -55,7 +55,7 @@ def test_no_slow_module_is_loaded(python: str) -> None:
     asked: list[Any] = [fact.probe.function for fact in questions()]
     assert len(asked) > 15
     texts = [(function_source(function), function.__name__) for function in asked]
-    given = f"source={SOURCE!r}\nquestions={texts!r}\nhelpers={[helper.__name__ for helper in HELPERS]!r}\n"
+    given = f"source={COLLECTOR.source!r}\nquestions={texts!r}\nhelpers={[helper.__name__ for helper in HELPERS]!r}\n"
     program = f"{given}job_input={JOB_INPUT!r}{ASK_ALL}"
     bare = ["unshare", "--net", "--", python, "-I", "-S", "-"]  # a host without firewall rules
     done = subprocess.run(bare, input=program, capture_output=True, text=True, timeout=60, check=False)

@@ -11,17 +11,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.remote.assemble import assemble
+from doctor.remote.bootstrap import assemble
 from doctor.remote.request import framed_record, marked_text, new_marker
 from doctor.remote.runtime.framing import frame, marked_line
 from doctor.remote.runtime.lines import LineBuffer
+from doctor.remote.runtime.readable_json import strict_json
 from doctor.remote.runtime.streams import BoundedOutput
-from doctor.remote.runtime.strict_json import strict_json
 from tests.test_collector import PYTHONS
 
 RUNTIME = [
     f"doctor.remote.runtime.{name}"
-    for name in ("signals", "processes", "parent_death", "environment", "streams", "lines", "framing", "strict_json")
+    for name in (
+        "signals",
+        "processes",
+        "parent_death",
+        "command_environment",
+        "streams",
+        "lines",
+        "framing",
+        "readable_json",
+    )
 ]
 
 CHECKS = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,10 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from doctor.net.cause import NetworkCause
-from doctor.net.metrics import render_metrics
 from doctor.net.slow_paths import SlowPath
 from doctor.report.formats.prometheus import render
 from doctor.report.formats.registry import RenderContext
-from tests.net.simulated import attempts
+from tests.net.simulated import attempts, metrics_of
 from tests.report import reports as made
 
 FILE = Path(__file__).parents[2] / "doctor" / "docs" / "grafana-dashboard.json"
@@ -25,8 +25,10 @@ ADDED_BY_PROMETHEUS = {"instance"}
 def exported() -> dict[str, set[str]]:
     """Every metric with the labels that any report gives it."""
     labels: dict[str, set[str]] = {}
-    slow = SlowPath("host", (0,), "both", "latency", 3.5, 1.0, 1.0, 1e-6, 9)
-    network = render_metrics(attempts(3, 1, []), [NetworkCause("host", (1,), (), "inbound")], [slow])
+    slow = SlowPath(
+        "host", (0,), "both", math.log(3.5), 0.0, 1e-6, 9, (), 2, figure="latency", value=1.0, peer_value=1.0
+    )
+    network = metrics_of(attempts(3, 1, []), [NetworkCause("host", (1,), (), "inbound")], [slow])
     for text in (network, *(render(make(), RenderContext(10, made.CHECKS)) for make in made.ALL.values())):
         for family in text_string_to_metric_families(text):
             for sample in family.samples:

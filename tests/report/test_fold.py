@@ -4,8 +4,9 @@ import msgspec
 from hypothesis import given, settings
 
 from doctor.engine.result import Finding, Reason, Report
+from doctor.engine.sanitize import number_ranges
 from doctor.report.layout.fold import fold, sort_by_area
-from doctor.report.layout.group_findings import grouped, ranges
+from doctor.report.layout.group_findings import grouped
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.tally import tally
 from tests.examples import examples
@@ -64,7 +65,7 @@ def test_devices_with_other_values_do_not() -> None:
 
 
 def test_ranges() -> None:
-    assert ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
+    assert number_ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
 
 
 def test_a_dead_host_is_one_finding_and_no_unknowns() -> None:

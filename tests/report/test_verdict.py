@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given, settings
 
 from doctor.engine.exit_code import Exit, Verdict, exit_code, verdict
-from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
+from doctor.engine.result import NO_HOST, Finding, Outcome, Reason, Report, Waived
 from doctor.preflight.bad_hosts import FailureRules, bad_hosts
 from doctor.report.formats.oneline import line
+from doctor.report.layout.fold import fold
 from doctor.report.layout.host_health import classify_hosts
+from doctor.report.layout.summary_lines import summary_lines
 from tests.examples import examples
 from tests.report import reports as made
 from tests.report.strategies import reports
@@ -31,12 +33,22 @@ waived_and_gap = made.report(one(ERROR_CHECK, waived=put_up, unknown={"node003":
 gap = made.report(one(OTHER, unknown={"node003": Reason("no answer")}))
 torn = made.report(one(WARNING_CHECK, FOUND, unknown={"node003": Reason("no answer")}), one(OTHER))
 small_gap = made.report(one(ERROR_CHECK), one(WARNING_CHECK, unknown={"node003": Reason("only root may read it")}))
+for_root = Reason("only root may read the kernel log (kernel.dmesg_restrict): use --sudo")
+no_root = made.report(one(ERROR_CHECK), one(WARNING_CHECK, unknown=dict.fromkeys(made.HOSTS, for_root)))
+no_root_and_gap = made.report(
+    one(ERROR_CHECK), one(WARNING_CHECK, unknown={"node003": Reason("no answer"), "node004": for_root})
+)
+no_root_for_errors = made.report(one(WARNING_CHECK), one(OTHER, unknown={"node003": for_root}))
 error_and_gap = made.report(one(ERROR_CHECK, FOUND), one(OTHER, unknown={"node003": Reason("no answer")}))
 crash = made.report(one(OTHER, crashed={"node003": "Traceback"}))
 blind = made.report(one(OTHER, **BLIND))
 nothing = made.nothing()
 no_check = made.report()
 intent = made.report(one("rank-table-hole", evaluated_hosts=()), hosts=())
+unjudged = one(OTHER, evaluated_hosts=(), complete=False, skipped={"": NO_HOST})
+no_host = made.report(one("rank-table-hole", evaluated_hosts=()), unjudged, hosts=())
+table_alone = msgspec.structs.replace(no_host, source=f"{NO_HOST}; rank table: x.json")
+no_host_and_error = made.report(one(ERROR_CHECK, Finding("it is wrong"), evaluated_hosts=()), unjudged, hosts=())
 
 
 @pytest.mark.parametrize(
@@ -45,6 +57,10 @@ intent = made.report(one("rank-table-hole", evaluated_hosts=()), hosts=())
         (healthy, {}, 0),
         (healthy, {"strict": True, "fail_on": "warning"}, 0),
         (intent, {}, 0),
+        (no_host, {}, 78),
+        (no_host, {"on_unknown": "ok"}, 78),
+        (no_host_and_error, {}, 10),
+        (table_alone, {}, 0),
         (waived, {}, 0),
         (waived, {"strict": True, "fail_on": "warning"}, 0),
         (waived_and_gap, {}, 12),
@@ -67,6 +83,12 @@ intent = made.report(one("rank-table-hole", evaluated_hosts=()), hosts=())
         (small_gap, {"strict": True, "on_unknown": "ok"}, 0),
         (small_gap, {"fail_on": "warning"}, 12),
         (small_gap, {"fail_on": "warning", "on_unknown": "ok"}, 0),
+        (no_root, {}, 0),
+        (no_root, {"strict": True}, 11),
+        (no_root, {"strict": True, "on_unknown": "ok"}, 0),
+        (no_root, {"fail_on": "warning"}, 12),
+        (no_root, {"fail_on": "warning", "on_unknown": "warn"}, 0),
+        (no_root_for_errors, {}, 12),
         (torn, {"fail_on": "warning"}, 10),
         (torn, {"on_unknown": "ok", "strict": True}, 11),
         (crash, {}, 12),
@@ -92,6 +114,9 @@ def test_exit_codes(report: Report, options: dict[str, object], code: int) -> No
         (warning, Verdict.WARNINGS),
         (torn, Verdict.WARNINGS),
         (small_gap, Verdict.WARNINGS),
+        (no_root, Verdict.HEALTHY),
+        (no_root_and_gap, Verdict.WARNINGS),
+        (no_root_for_errors, Verdict.UNKNOWN),
         (gap, Verdict.UNKNOWN),
         (crash, Verdict.UNKNOWN),
         (nothing, Verdict.NOTHING),
@@ -99,6 +124,12 @@ def test_exit_codes(report: Report, options: dict[str, object], code: int) -> No
 )
 def test_words(report: Report, word: Verdict) -> None:
     assert verdict(report) is word
+
+
+def test_a_user_who_may_not_look_everywhere_is_told_so() -> None:
+    text = summary_lines(no_root, fold(no_root)).verdict
+    assert text == "HEALTHY: as far as this user may look; 1 check needs --sudo"
+    assert verdict(no_root, 11) is Verdict.WARNINGS and verdict(no_root, 12) is Verdict.UNKNOWN
 
 
 def test_a_warning_that_fails_the_run_is_called_failed() -> None:
@@ -147,3 +178,14 @@ def test_a_job_whose_hosts_are_not_all_known_is_not_healthy() -> None:
     assert [exit_code(part, on_unknown=forgiving) for forgiving in ("fail", "warn", "ok")] == [12, 12, 12]  # type: ignore[arg-type]
     assert "why=hosts-unknown" in line(part, 12)
     assert exit_code(msgspec.structs.replace(error, hosts_unknown="x")) == 10
+
+
+def test_the_verdict_names_a_host_on_which_many_checks_do_not_apply() -> None:
+    most, why = made.HOSTS[1:], {made.HOSTS[0]: "hccn_tool is not installed"}
+    link = one(ERROR_CHECK, evaluated_hosts=most, skipped=why)
+    partly = [msgspec.structs.replace(link, check=f"link-{number}") for number in range(6)]
+    report = made.report(one(ERROR_CHECK), *partly, one(OTHER, evaluated_hosts=(), complete=False))
+    text = summary_lines(report, fold(report)).verdict
+    assert text == "HEALTHY: 7 of 8 checks apply, and passed on 64 hosts; 6 of them do not apply on node001"
+    report = made.report(one(ERROR_CHECK), *partly[:4], one(OTHER, evaluated_hosts=(), complete=False))
+    assert summary_lines(report, fold(report)).verdict == "HEALTHY: 5 of 6 checks apply, and passed on 64 hosts"

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import msgspec
 
 from doctor.remote.request import new_marker
+from doctor.smoke.model import SmokeResult
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.protocol import AgentHello, AgentOrder, encode_order
-from doctor.smoke.run.channels import AgentEndpoint, Channels
-from doctor.smoke.run.connect import AgentSession
-from doctor.smoke.run.supervisor import SmokeResult, run_on_agents
+from doctor.smoke.run.channels import AgentEndpoint, AgentSession, Channels
+from doctor.smoke.run.supervisor import run_on_agents
 from doctor.transport import RemoteSession
 from tests.smoke.scripted import Line, done, event, life
 
@@ -75,7 +75,7 @@ class ReplayedChannels(Channels):
     def send(self, name: str, order: AgentOrder) -> None:
         encode_order(order)
 
-    def pump(self, seconds: float = 0.0) -> None:
+    def pump(self, seconds: float | None = None) -> None:
         next(self.replay, None)
         self.silent_seconds = dict.fromkeys(self.endpoints, 0.0)
 

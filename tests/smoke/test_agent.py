@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.remote.assemble import assemble
+from doctor.remote.bootstrap import assemble
 from doctor.smoke import model
 from doctor.smoke.programs.agent import MODULES, rank_monitor
 from doctor.smoke.programs.agent.flight_recorder import FlightRecorder, name_of

@@ -21,7 +21,7 @@ from typer.main import get_command
 from doctor.cli.app import application
 from doctor.smoke.plan import plan_as_dict
 from doctor.smoke.protocol import ExpectedRanks
-from doctor.smoke.run import connect, early_start
+from doctor.smoke.run import channels, early_start
 from tests.smoke.stub import ENDS, WAITS, Client, gone, plan
 
 SAY_PARENT = "def live(rank, box, say, orders):\n    say('joined', parent=os.getppid(), early=repr(early_import))\n"
@@ -221,7 +221,7 @@ class TestTheCommandLine:
             expected_ranks.append(expected)
             return SimpleNamespace(channels=SimpleNamespace(pump=lambda seconds: None))
 
-        monkeypatch.setattr(connect, "start_agents", start)
+        monkeypatch.setattr(channels, "start_agents", start)
         return expected_ranks
 
     def test_its_options_are_those_of_the_command(self) -> None:

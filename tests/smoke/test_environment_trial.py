@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from doctor.smoke.model import EnvironmentTrial
+from doctor.smoke.model import EnvironmentTrial, SmokeResult
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.run.environment_trial import CannotRepeat, explain_by_environment
-from doctor.smoke.run.result import SmokeResult
 from tests.checks.broken_off import trouble
 from tests.checks.smoke import ran
 

@@ -21,16 +21,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.record import HostRecord
-from doctor.smoke.model import Failure, SmokeRun
+from doctor.smoke.model import Failure, SmokeResult, SmokeRun
 from doctor.smoke.plan import PlanHost, SmokeOptions, build_plan
-from doctor.smoke.protocol import InvalidMessage, parse_event, parse_message
-from doctor.smoke.run import connect, programs, progress
-from doctor.smoke.run import supervisor as launch
-from doctor.smoke.run.connect import start_agents
+from doctor.smoke.protocol import parse_event, parse_message
+from doctor.smoke.run import channels, programs, progress
+from doctor.smoke.run.channels import start_agents
 from doctor.smoke.run.round import run_single_round
-from doctor.smoke.run.supervisor import ReadyAgent, SmokeResult, run_on_launched, smoke
+from doctor.smoke.run.supervisor import ReadyAgent, run_on_launched, smoke
 from doctor.transport import RemoteSession, TransportError
 from doctor.transport.local import Local
+from doctor.transport.program import InvalidMessage
 from tests.smoke.scripted import Agent, Line, Stage, alive, done, event, hello, life
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -269,7 +269,7 @@ def test_a_supervisor_that_sleeps_accuses_nobody() -> None:
 
 
 def test_agents_hear_that_we_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "STAY", 0.1)
+    monkeypatch.setattr(channels, "STAY", 0.1)
     b = agent("b", lambda ranks: [*life(ranks, STAGES), *alive(ranks)[:8], *done(ranks), *alive(ranks)])
     play(b, agent("a"))
     assert len(b.told("stay")) > 1
@@ -476,7 +476,7 @@ def marker(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if not importlib.util.find_spec("torch"):
         pytest.skip("torch is not installed")
     mark = f"doctor-test-launch-{os.getpid()}-{time.monotonic_ns()}"
-    monkeypatch.setattr(connect, "new_marker", lambda: mark)
+    monkeypatch.setattr(channels, "new_marker", lambda: mark)
     yield mark
     assert not processes(mark)
 
@@ -586,13 +586,13 @@ SUPERVISOR = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background inherit that it is ignored
 from doctor.smoke.plan import SmokeOptions
-from doctor.smoke.run import connect, programs, supervisor
+from doctor.smoke.run import channels, programs, supervisor
 from doctor.transport.local import Local
 text = programs.worker() + '''
 STAGE_FUNCTIONS["collectives"] = lambda ctx: time.sleep(1000)
 '''
 programs.worker = lambda: text
-connect.new_marker = lambda: sys.argv[1]
+channels.new_marker = lambda: sys.argv[1]
 def report_stage(stage, seconds):
     print(stage, flush=True)
 options = SmokeOptions(backend="gloo", python=sys.argv[2])

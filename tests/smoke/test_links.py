@@ -4,15 +4,43 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.smoke.speed.link_speeds import Exchange, Pair, compare_pairs
+from doctor.analysis.outliers.pairs import PathOutlier
+from doctor.facts.smoke import PairTimes
+from doctor.smoke.speed.link_speeds import compare_pairs
 from tests.examples import examples
 from tests.smoke.ranks import worker
+
+Pair = tuple[int, int]
+
+
+class Exchange(NamedTuple):
+    """The times of one end of a pair; of the two ends of one measurement the lower one stands first."""
+
+    pair: Pair
+    seconds: tuple[float, ...]
+    confirm: bool = False
+    control: bool = False
+    attempt: int = 0
+    turn: int = 0
+
+
+def outliers_among(told: Iterable[Exchange]) -> tuple[PathOutlier, ...]:
+    """What the rule makes of the events of both ends."""
+    events, ends = [], Counter[tuple[object, ...]]()
+    for exchange in told:
+        key = (exchange.pair, *exchange[2:])
+        rank, peer = exchange.pair if ends[key] % 2 == 0 else exchange.pair[::-1]
+        ends[key] += 1
+        events.append(PairTimes(rank, peer, 0, 1 << 20, exchange.seconds, *exchange[2:5]))
+    return compare_pairs(events)
+
 
 COLD = 3.0
 """Times what the others take: the first exchange of a pair."""
@@ -74,8 +102,9 @@ def tournament(
 
 
 def ends_of(told: list[Exchange]) -> tuple[set[int], set[Pair]]:
-    links = compare_pairs(told)
-    return {one.ends[0] for one in links.ends}, {(one.ends[0], one.ends[1]) for one in links.links}
+    outliers = outliers_among(told)
+    hosts = {outlier.hosts[0] for outlier in outliers if outlier.kind == "host"}
+    return hosts, {(outlier.hosts[0], outlier.hosts[1]) for outlier in outliers if outlier.kind == "link"}
 
 
 @pytest.mark.parametrize("sigma", [0.12, 0.05, 0.3, 0.0], ids=["12 %", "5 %", "30 %", "heavy"])
@@ -234,10 +263,10 @@ def test_two_ends_have_nothing_to_be_compared_with() -> None:
 
 
 def test_the_ratio_and_the_partners_are_told() -> None:
-    (one,) = compare_pairs(tournament(random.Random(8), 8, {3: 2.0}, sigma=0.03)).ends
+    (one,) = outliers_among(tournament(random.Random(8), 8, {3: 2.0}, sigma=0.03))
     assert one.ratio == pytest.approx(2, rel=0.1)
     assert one.peer_seconds == pytest.approx(0.002, rel=0.1)
-    assert (one.slow_pairs, one.measured_pairs) == (7, 7)
+    assert (one.slow_paths, len(one.paths)) == (7, 7)
     assert one.sigmas > 5
 
 
@@ -248,7 +277,7 @@ def test_the_ratio_and_the_partners_are_told() -> None:
     )
 )
 def test_nothing_that_a_rank_tells_breaks_the_rule(told: list[tuple[int, int, list[float], bool]]) -> None:
-    compare_pairs(Exchange((one, other), tuple(times), again) for one, other, times, again in told if one != other)
+    outliers_among(Exchange((one, other), tuple(times), again) for one, other, times, again in told if one != other)
 
 
 def test_of_a_very_slow_host_two_exchanges_are_enough_though_one_end_leaves_its_messages_in_a_buffer() -> None:

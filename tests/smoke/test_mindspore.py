@@ -16,11 +16,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from doctor.smoke.model import SmokeRun
+from doctor.smoke.model import SmokeResult, SmokeRun
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.results.to_facts import unreached_reason
 from doctor.smoke.run.mindspore_run import MINDSPORE_STAGES, reason_not_run, repeat_with_mindspore
-from doctor.smoke.run.result import SmokeResult
 from tests.checks.broken_off import trouble
 from tests.checks.smoke import ran
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.smoke.speed.stragglers import MIN_TIMES, by_attempt, find_confirmed_stragglers, find_stragglers
+from doctor.analysis.outliers.peers import MIN_TIMES, by_attempt, find_confirmed_stragglers, find_stragglers
 from tests.examples import examples
 
 Fleet = dict[int, list[list[float]]]

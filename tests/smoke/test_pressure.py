@@ -19,7 +19,7 @@ from doctor.smoke.model import QuotaUse
 from doctor.smoke.programs.agent.pressure import Pressure
 from doctor.smoke.protocol import HostPressure
 from doctor.smoke.run import progress
-from doctor.smoke.run.diagnose import read_pressure
+from doctor.smoke.run.failure_evidence import read_pressure
 from tests.checks.smoke import ran
 from tests.smoke.scripted import Line, alive, done, life
 from tests.smoke.test_launch import WISH, agent, play

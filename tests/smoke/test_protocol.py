@@ -20,7 +20,8 @@ from doctor.smoke.model import STAGES, Layout, Snapshot
 from doctor.smoke.programs.agent.agent import ORDERS, Agent
 from doctor.smoke.protocol import EVENT_TYPES, ORDER_TYPES, AgentMessage, RankEvent, parse_event, parse_message
 from doctor.smoke.run import programs
-from doctor.smoke.run.bootstrap import prepare_request
+from doctor.smoke.run.channels import prepare_request
+from doctor.transport.program import InvalidMessage
 from tests.smoke.ranks import Ranks
 from tests.smoke.stub import WAITS, Client
 
@@ -116,7 +117,7 @@ def test_a_field_too_many_or_too_few_is_noticed(kind: type[RankEvent]) -> None:
 
 
 def test_an_event_that_is_not_defined_is_refused() -> None:
-    with pytest.raises(protocol.InvalidMessage, match="Invalid value 'scream'"):
+    with pytest.raises(InvalidMessage, match="Invalid value 'scream'"):
         parse_event(b'{"ev":"scream","rank":0}')
 
 

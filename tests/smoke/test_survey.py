@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 from doctor.smoke.hang.network_evidence import AddressOwners, by_host, failed_links, sentences, stuck_links, targets
-from doctor.smoke.run.diagnose import main_thread_stack
+from doctor.smoke.run.failure_evidence import main_thread_stack
 
 HOSTS = {f"w{n}": [f"10.0.0.{n}", "127.0.0.1", "172.17.0.1"] for n in range(4)}
 KNOWN = AddressOwners(HOSTS)

@@ -16,11 +16,10 @@ from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Output, Unreadable, Visit
 from doctor.engine.record import HostRecord
 from doctor.facts.smoke import SmokeStart
-from doctor.session.saved_run import smoke_run
-from doctor.smoke.model import Failure, SmokeRun
+from doctor.session.saved_parts import smoke_run
+from doctor.smoke.model import Failure, SmokeResult, SmokeRun
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.run import round as smoke_round
-from doctor.smoke.run.supervisor import SmokeResult
 from doctor.transport.local import Local
 from tests.checks.smoke import ran
 

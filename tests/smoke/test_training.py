@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from doctor.analysis.values.splits import MajoritySplit, format_ranges, majority_split
 from doctor.facts.smoke import TrainingStep
 from doctor.facts.smoke.events import RankEvent
 from doctor.smoke.model import Layout
 from doctor.smoke.numerics.analyze import analyze_training
-from doctor.smoke.numerics.defect import format_ranges
-from doctor.smoke.numerics.layout_trace import MajoritySplit, majority_split
 from tests.checks.smoke import training
 from tests.checks.trained import DP2TP2, DP4, TP4, TRAINED, Trained, leading, off
 from tests.examples import examples

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from doctor.smoke.speed.stragglers import find_confirmed_stragglers
+from doctor.analysis.outliers.peers import find_confirmed_stragglers
 from tests.smoke.judged_ranks import outcome_of
 from tests.smoke.ranks import Ranks, worker
 

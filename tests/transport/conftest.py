@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from doctor.transport.openssh.transport import OpenSsh
+from doctor.transport.openssh.openssh_transport import OpenSsh
 from doctor.transport.options import SshOptions
-from doctor.transport.ssh.transport import Ssh
+from doctor.transport.ssh.ssh_transport import Ssh
 from tests.hosts.fleet import Fleet
 
 CLONE_NEWNET = 0x40000000

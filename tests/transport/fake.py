@@ -13,7 +13,7 @@ from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 
 from doctor.transport import TransportError
 from doctor.transport.options import SshOptions
-from doctor.transport.ssh.transport import Ssh
+from doctor.transport.ssh.ssh_transport import Ssh
 
 HOST_KEY = paramiko.ECDSAKey.generate()
 PASSWORD = "open sesame"

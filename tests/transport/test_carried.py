@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from doctor.transport import TransportError
-from doctor.transport.launcher.carrier.commands import WINDOW
+from doctor.transport.launcher.carrier.carried_commands import WINDOW
 from doctor.transport.launcher.launcher import TaskOutput, carrier_command
-from doctor.transport.launcher.transport import LauncherTransport
+from doctor.transport.launcher.launcher_transport import LauncherTransport
 from tests.test_collector import PYTHONS
 from tests.transport.test_talk import ECHO, files, gone, python
 from tests.transport.test_talk import Heard as Reader

@@ -11,13 +11,13 @@ import zlib
 
 import pytest
 
-from doctor.collect.protocol import SOURCE, CollectOptions, RequestTemplate
+from doctor.collect.collector_request import COLLECTOR, CollectOptions, RequestTemplate
 from doctor.facts.kernel import ListenQueues
 from doctor.transport.launcher.carrier.carrier import Carrier
-from doctor.transport.launcher.carrier.frames import HEAD, FrameWriter
+from doctor.transport.launcher.carrier.frame_writer import HEAD, FrameWriter
 from doctor.transport.launcher.frames import Frame, FrameError, FrameReader, RequestEncoder
 from doctor.transport.launcher.mpi import MpiReader
-from doctor.transport.launcher.slurm import SlurmReader
+from doctor.transport.launcher.slurm_steps import SlurmReader
 
 
 def said(*frames: tuple[bytes, int, bytes]) -> bytes:
@@ -99,7 +99,7 @@ class TestOrders:
         orders, template = RequestEncoder(), RequestTemplate(CollectOptions((ListenQueues,), {"hosts": hosts}))
         requests = [template.request(58.5).stdin for _ in range(64)]
         sizes = [len(orders.encode_data(task, task, request)) for task, request in enumerate(requests)]
-        assert sizes[0] < len(SOURCE)
+        assert sizes[0] < len(COLLECTOR.source)
         assert max(sizes[1:]) < 200
         assert sum(sizes) < sizes[0] * 1.5
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from doctor.transport.ssh import ssh_agent as agent
+from doctor.transport.ssh import identity as agent
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.identity import Identity, Keyring, certifies, key_type, read_public_key
 

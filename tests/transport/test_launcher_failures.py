@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from doctor.transport import TransportError
-from doctor.transport.launcher.slurm import Slurm
-from doctor.transport.launcher.transport import LauncherTransport
+from doctor.transport.launcher.launcher_transport import LauncherTransport
+from doctor.transport.launcher.slurm_steps import Slurm
 
 SRUN = """\
 import os, subprocess, sys, threading

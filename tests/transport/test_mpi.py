@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from doctor.transport import TransportError
+from doctor.transport.launcher.launcher_transport import LauncherTransport
 from doctor.transport.launcher.mpi import Mpi, own_hosts, require_supported
-from doctor.transport.launcher.transport import LauncherTransport
 from tests.hosts.fleet import INSIDE, Fleet
 from tests.jobs.site import Site
 from tests.transport.conftest import enter_network

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from doctor.transport import TransportError
+from doctor.transport.local import Children
 from doctor.transport.options import SshOptions
-from doctor.transport.process import Children
 from doctor.transport.ssh.config_resolver import Resolver
 
 needs_ssh = pytest.mark.skipif(not shutil.which("ssh"), reason="ssh is not installed on this machine")
@@ -167,7 +167,7 @@ class TestWithoutSsh:
 def test_the_import_leaves_out_what_is_hardly_used() -> None:
     """What paramiko says of itself to the servers stays, and what comes later gets the real modules."""
     program = """
-import sys, doctor.transport.ssh.transport, paramiko
+import sys, doctor.transport.ssh.ssh_transport, paramiko
 print(sorted({"invoke", "unittest", "yaml", "email", "importlib.metadata"} & set(sys.modules)))
 import importlib.metadata
 print(paramiko.__version__ == importlib.metadata.version("paramiko"), importlib.metadata.version("typer") != "")

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from doctor.transport import TransportError
-from doctor.transport.launcher.slurm import Slurm
-from doctor.transport.launcher.transport import LauncherTransport
+from doctor.transport.launcher.launcher_transport import LauncherTransport
+from doctor.transport.launcher.slurm_steps import Slurm
 from tests.hosts.fleet import INSIDE, Fleet
 from tests.hosts.slurm import MISSING, Cluster
 from tests.smoke.interpreter import shown
@@ -164,8 +164,8 @@ def kill_srun() -> None:
 
 def test_nothing_stays_of_a_doctor_that_is_killed(fleet: Fleet, job: dict[str, str]) -> None:
     script = (
-        "import os, signal; from doctor.transport.launcher.transport import LauncherTransport\n"
-        "from doctor.transport.launcher.slurm import Slurm\n"
+        "import os, signal; from doctor.transport.launcher.launcher_transport import LauncherTransport\n"
+        "from doctor.transport.launcher.slurm_steps import Slurm\n"
         f"transport = LauncherTransport(Slurm(), {fleet.hosts!r})\n"
         f"talk = transport.open_session({fleet.hosts[2]!r}, 'echo on; exec {FOREVER}')\n"
         "print(next(iter(talk)), flush=True); os.kill(os.getpid(), signal.SIGKILL)"

@@ -228,7 +228,7 @@ MEASURE = """
 import json, resource, sys, threading
 from doctor.transport import TransportError
 from doctor.transport.options import SshOptions
-from doctor.transport.ssh.transport import Ssh
+from doctor.transport.ssh.ssh_transport import Ssh
 ssh = Ssh(SshOptions(config=sys.argv[1]))
 def run():
     try:

@@ -14,7 +14,7 @@ import paramiko
 import pytest
 
 from doctor.transport import TransportError
-from doctor.transport.ssh.ssh_agent import pack_string
+from doctor.transport.ssh.identity import pack_string
 from tests.transport.fake import Client, Server, listening
 
 BANNER = b"SSH-2.0-Strange_1.0\r\n"

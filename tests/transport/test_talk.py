@@ -18,8 +18,7 @@ import pytest
 from doctor.transport import RemoteSession, Transport, TransportError
 from doctor.transport import conversation as module
 from doctor.transport.conversation import LineSession, close_all
-from doctor.transport.local import Local
-from doctor.transport.pipes import SocketChannel
+from doctor.transport.local import Local, SocketChannel
 
 if TYPE_CHECKING:
     from tests.transport.conftest import Ground
@@ -398,10 +397,10 @@ class TestHosts:
         self, ground: Ground, open_ssh: Open, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """With nothing to send as well as with much."""
-        for place in ("ssh.transport", "ssh.channel", "openssh.transport"):
+        for place in ("ssh.ssh_transport", "ssh.ssh_channel", "openssh.openssh_transport"):
             monkeypatch.setattr(f"doctor.transport.{place}.SILENCE", 3.0)
         monkeypatch.setattr(
-            "doctor.transport.openssh.transport._KEEPALIVE", ("ServerAliveInterval=1", "ServerAliveCountMax=2")
+            "doctor.transport.openssh.openssh_transport._KEEPALIVE", ("ServerAliveInterval=1", "ServerAliveCountMax=2")
         )
         transport, (quiet, busy) = open_ssh(), ground.good[:2]
         with ground.fleet.broken([quiet, busy]):

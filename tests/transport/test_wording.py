@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.transport.messages import format_seconds, format_size, transport_error
+from doctor.transport import format_seconds, format_size, transport_error
 
 
 @pytest.mark.parametrize(

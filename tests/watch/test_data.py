@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from doctor.watch.data.analyze import analyze_records, causes_of
-from doctor.watch.data.data_defect import DataDefect
+from doctor.analysis.values.causes import separate_causes
+from doctor.analysis.values.defect import ValueDefect
+from doctor.watch.data.analyze import analyze_records
 from doctor.watch.data.records import read_records
 from tests.watch.data_campaign import Ranks, run_trial, source_of
 from tests.watch.data_faults import FAULTS
@@ -101,7 +102,7 @@ def test_an_optimizer_of_copies_is_judged_by_its_copies_and_an_engine_names_its_
         assert ranks.run(source, 2, str(folder))["codes"] == [0, 0]
         reports[name] = analyze_records([path.read_bytes() for path in folder.glob("*.probe")])
     assert (reports["healthy"].causes, reports["healthy"].unseen) == ((), ())
-    assert reports["healthy"].inferred == ("ranks 0-1 are taken for a data-parallel group: DeepSpeedEngine",)
+    assert reports["healthy"].inferred == ("ranks 0-1 are assumed to be a data-parallel group: DeepSpeedEngine",)
     assert [(cause.check, cause.ranks) for cause in reports["lr"].causes] == [("smoke-update-missing", (1,))]
 
 
@@ -298,17 +299,17 @@ def test_the_workers_of_a_real_loader_tell_their_generators(tmp_path: Path) -> N
 def test_of_several_faults_each_is_a_cause_that_no_other_can_bring_about() -> None:
     """The same rows on both ranks, and five faults of the program beside: each is reported with its own remedy."""
     defects = [
-        DataDefect("smoke-shards-wrong", "twice", 0, (0, 1), "the same samples"),
-        DataDefect("smoke-shards-wrong", "same rows", 0, (0, 1), "the same rows"),
-        DataDefect("smoke-parameters-not-broadcast", "begin", -1, (1,), "other parameters"),
-        DataDefect("smoke-gradient-summed", "data", 0, (), "a sum"),
-        DataDefect("smoke-mask-repeated", "draws torch", 0, (), "the same masks"),
-        DataDefect("smoke-update-missing", "frozen", 2, (1,), "a frozen layer"),
-        DataDefect("smoke-update-missing", "no step", 2, (0,), "a step left out"),
-        DataDefect("smoke-not-finite", "values", 3, (1,), "the first NaN"),
-        DataDefect("smoke-parameters-diverge", "data", 0, (1,), "parameters apart"),
+        ValueDefect("smoke-shards-wrong", "twice", 0, (0, 1), "the same samples"),
+        ValueDefect("smoke-shards-wrong", "same rows", 0, (0, 1), "the same rows"),
+        ValueDefect("smoke-parameters-not-broadcast", "begin", -1, (1,), "other parameters"),
+        ValueDefect("smoke-gradient-summed", "data", 0, (), "a sum", root=True),
+        ValueDefect("smoke-mask-repeated", "draws torch", 0, (), "the same masks"),
+        ValueDefect("smoke-update-missing", "frozen", 2, (1,), "a frozen layer"),
+        ValueDefect("smoke-update-missing", "no-step", 2, (0,), "a step left out"),
+        ValueDefect("smoke-not-finite", "values", 3, (1,), "the first NaN"),
+        ValueDefect("smoke-parameters-diverge", "data", 0, (1,), "parameters apart"),
     ]
-    causes, consequences = causes_of(defects)
+    causes, consequences = separate_causes(defects)
     assert [cause.text for cause in causes] == [
         "the same samples",
         "the same masks",

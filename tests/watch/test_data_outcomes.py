@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from doctor.analysis.causes import resolve_causes
+from doctor.analysis.values.defect import ValueDefect
 from doctor.engine.catalog import load_checks
 from doctor.engine.result import Report, Status
 from doctor.watch.data.analyze import DataReport
-from doctor.watch.data.data_defect import DataDefect
 from doctor.watch.data_outcomes import with_data
 
 CATALOG = list(load_checks())
-BEGIN = DataDefect("smoke-parameters-not-broadcast", "begin", -1, (1,), "{who} holds other parameters")
-LATER = DataDefect("smoke-parameters-diverge", "data", 0, (1,), "after step {step} {who} holds other parameters")
+BEGIN = ValueDefect("smoke-parameters-not-broadcast", "begin", -1, (1,), "{who} holds other parameters")
+LATER = ValueDefect("smoke-parameters-diverge", "data", 0, (1,), "after step {step} {who} holds other parameters")
 HOSTS = {0: "a", 1: "b"}
 
 

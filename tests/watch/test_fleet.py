@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from doctor.analysis.outliers.peers import find_stragglers
 from doctor.environment.job_context import JobContext
 from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.reachability import attempt_connection
-from doctor.smoke.speed.stragglers import find_stragglers
 from doctor.watch.fleet import sockets
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.host_clock import KEPT_SECONDS, HostClock

@@ -151,7 +151,7 @@ def test_the_command(tmp_path: Path) -> None:
     ("arguments", "stdin", "code", "text"),
     [
         (("-",), "step 1 loss: 2.5\n", 12, "too few"),
-        (("-",), "nothing\n", 78, "no line tells a loss"),
+        (("-",), "nothing\n", 78, "found no loss in the log"),
         (("--once", "/nowhere/log"), "", 78, "No such file"),
         (("-", "--loss-regex", "(a+)+"), "", 2, "repetition"),
         ((), "", 2, "expected doctor watch --log FILE"),

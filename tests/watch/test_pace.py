@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.smoke.speed.stragglers import find_stragglers
+from doctor.analysis.outliers.peers import find_stragglers
 from doctor.watch.pace import Entry, StepPace
 
 

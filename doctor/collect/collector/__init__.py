@@ -14,11 +14,12 @@ A part with a prefix (`sudo -n`, `docker exec -i NAME`) is answered by a second 
 MODULES = (
     "doctor.remote.runtime.signals",
     "doctor.remote.runtime.processes",
-    "doctor.remote.runtime.environment",
+    "doctor.remote.runtime.command_environment",
     "doctor.remote.runtime.streams",
     "doctor.remote.runtime.framing",
     "doctor.remote.runtime.notation",
     "doctor.remote.runtime.reading",
+    "doctor.remote.runtime.netlink",
     "doctor.collect.collector.host_files",
     "doctor.collect.collector.jobs",
     "doctor.collect.collector.questions",

@@ -10,7 +10,7 @@ import zlib
 from doctor.collect.collector.host_files import absent_tool, device_numbers, read_file
 from doctor.collect.collector.jobs import Job, nested_outputs
 from doctor.collect.collector.questions import Answerer, Questions
-from doctor.remote.runtime.environment import tool_environment
+from doctor.remote.runtime.command_environment import tool_environment
 from doctor.remote.runtime.framing import frame
 from doctor.remote.runtime.notation import to_json
 from doctor.remote.runtime.reading import matching_paths

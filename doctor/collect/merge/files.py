@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from doctor.collect.merge.records import NodeFileRecord, NodeFiles, UnusableFile, parse_node_record
+from doctor.collect.merge.node_records import NodeFileRecord, NodeFiles, UnusableFile, parse_node_record
 from doctor.collect.node_lines import Assembly, TornRecord, parse_part
 from doctor.engine.record import BadRun, load_run
 from doctor.engine.sanitize import strip_control_chars

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import msgspec
 
-from doctor.collect.merge.records import NodeFileRecord, UnusableFile
+from doctor.collect.merge.node_records import NodeFileRecord, UnusableFile
 from doctor.engine.sanitize import strip_control_chars
 from doctor.hosts.nodeset import canonical_host
 

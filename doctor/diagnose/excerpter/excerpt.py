@@ -1,6 +1,7 @@
 """The excerpt of one log: the lines that a diagnosis needs, with their numbers."""
 
 import base64
+import errno
 import os
 import re
 import stat
@@ -26,6 +27,7 @@ LOOK_BACK = 200  # lines before a line without a time in which one is looked for
 CLOCK = re.compile(rb"(?<![\d:])\d\d:\d\d:\d\d(?!:)")  # no address on a PCI bus: 0000:00:02.0
 COLORS = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 COMPRESSED = (".gz", ".bz2", ".xz")
+MAX_XZ_MEMORY = 128 << 20  # bytes; xz -9 needs 65 MiB to decompress
 
 
 class Excerpt:
@@ -83,7 +85,7 @@ class LogReader:
                 self.read_blocks(self.blocks(file, path, status.st_size))
                 self.complete = True
                 self.compare_size(path)
-            except (EOFError, OSError, ImportError, ValueError, zlib.error) as error:
+            except (EOFError, OSError, ImportError, MemoryError, ValueError, zlib.error) as error:
                 self.notes.append("could be read only in part: {}".format(str(error) or type(error).__name__))
 
     def compare_size(self, path):
@@ -94,16 +96,16 @@ class LogReader:
 
     def blocks(self, file, path, size):
         """The bytes that were there when it was opened; of a compressed file those that it holds."""
-        source, remaining = file, size
         suffix = os.path.splitext(path)[1].lower()
-        if suffix in COMPRESSED:
-            source, remaining = opened(suffix, file), 1 << 50
-        while remaining > 0:
-            block = source.read(min(BLOCK, remaining))
-            if not block:
-                return
-            remaining -= len(block)
+        if suffix not in COMPRESSED:
+            for block in data_blocks(file, size):
+                yield block
+            return
+        source = opened(suffix, file)
+        block = source.read(BLOCK)
+        while block:
             yield block
+            block = source.read(BLOCK)
 
     def read_blocks(self, blocks):
         first = next(blocks, b"")
@@ -255,6 +257,57 @@ def opened(suffix, file):
         import bz2
 
         return bz2.BZ2File(file)
-    import lzma
+    return XzFile(file)
 
-    return lzma.LZMAFile(file)
+
+class XzFile:
+    """Decompresses .xz with bounded memory. Raises: OSError for damage, and for a file that wants more memory."""
+
+    def __init__(self, file):
+        import lzma
+
+        self.file, self.lzma = file, lzma
+        self.stream = self.new_stream()
+
+    def new_stream(self):
+        return self.lzma.LZMADecompressor(memlimit=MAX_XZ_MEMORY)
+
+    def read(self, size):
+        """Up to `size` bytes; none at the end."""
+        data = b""
+        while not data:
+            block = b""
+            if self.stream.eof:
+                block = self.stream.unused_data.lstrip(b"\0") or self.file.read(BLOCK).lstrip(b"\0")
+                if not block:
+                    return b""
+                self.stream = self.new_stream()
+            elif self.stream.needs_input:
+                block = self.file.read(BLOCK)
+                if not block:
+                    raise EOFError("it ends before its end mark")
+            try:
+                data = self.stream.decompress(block, size)
+            except self.lzma.LZMAError as error:
+                raise OSError(str(error)) from None
+        return data
+
+
+def data_blocks(file, size):
+    """The first `size` bytes of a file in blocks, without its holes: a sparse log of terabytes may hold a few lines."""
+    position = 0
+    while position < size:
+        try:
+            position = os.lseek(file.fileno(), position, os.SEEK_DATA)
+            end = min(size, os.lseek(file.fileno(), position, os.SEEK_HOLE))
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole is left
+                return
+            end = size  # a file system that knows no holes
+        file.seek(position)
+        while position < end:
+            block = file.read(min(BLOCK, end - position))
+            if not block:
+                return
+            position += len(block)
+            yield block

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from functools import cache
 
 import msgspec
 
 from doctor.diagnose.excerpter import MODULES
 from doctor.diagnose.fetch.saved_logs import HostLogs, LogExcerpt, Omission
 from doctor.diagnose.signature import Signature
-from doctor.engine.bounded_inflate import inflate
-from doctor.engine.sanitize import printable, strip_control_chars
-from doctor.remote.assemble import assemble
-from doctor.remote.bootstrap import python_problem, stdin_command
-from doctor.remote.request import Request, marked_text, new_marker
-from doctor.transport import CommandResult, Transport, TransportError
-from doctor.transport.messages import format_seconds
+from doctor.engine.sanitize import printable
+from doctor.remote.request import new_marker
+from doctor.transport import Transport, format_seconds
+from doctor.transport.program import HostProgram, visit_hosts
 
+EXCERPTER = HostProgram("excerpter", MODULES, "it did not read its logs (exit status {}){}")
 MARGIN = 2.0
 """Seconds by which the program on a host ends before our own limit, so that what it has read arrives."""
 MAX_ANSWER = 6 << 20
@@ -65,12 +60,6 @@ class _EndReport(msgspec.Struct, frozen=True):
     kernel: str = ""
 
 
-@cache
-def source() -> bytes:
-    """The excerpter's text."""
-    return assemble(*MODULES).encode("ascii")
-
-
 def ask_hosts(
     hosts: Sequence[str],
     transport: Transport,
@@ -82,27 +71,23 @@ def ask_hosts(
     """The logs of each host; of one that cannot be read, why. An interrupt closes all connections."""
     fixed = json.dumps(_fixed_fields(request, signatures.values()))[1:]
     deadline = time.monotonic() + request.budget if request.budget else float("inf")
+    answers: dict[str, HostLogs] = {}
 
     def visit(host: str) -> HostLogs:
         seconds = min(request.timeout, deadline - time.monotonic())
         if seconds <= 0:
             return HostLogs(error=f"not asked: the time limit of {format_seconds(request.budget)} had passed")
-        room = INFLATED_FACTOR * request.limit + MIN_INFLATED
-        return _visit(host, transport, _prepared(fixed, seconds, request), seconds, room)
+        marker, answer = new_marker(), LogAnswer()
+        text = f'{{"marker": "{marker}", "seconds": {max(seconds - MARGIN, 0.5)}, {fixed}'.encode("ascii")
+        start = EXCERPTER.request(marker, text, within=request.within, as_root=request.sudo)
+        limit = INFLATED_FACTOR * request.limit + MIN_INFLATED
+        return answer.logs(EXCERPTER.ask(transport, host, start, seconds, limit, answer.read_part))
 
-    answers: dict[str, HostLogs] = {}
-    pool = ThreadPoolExecutor(max(1, workers))
-    try:
-        futures = {pool.submit(visit, host): host for host in hosts}
-        for future in as_completed(futures):
-            host = futures[future]
-            answers[host] = future.result()
-            progress(host, not answers[host].error)
-    except (KeyboardInterrupt, SystemExit):
-        pool.shutdown(wait=False, cancel_futures=True)
-        transport.close()
-        raise
-    pool.shutdown()
+    def take(host: str, logs: HostLogs) -> None:
+        answers[host] = logs
+        progress(host, not logs.error)
+
+    visit_hosts(hosts, transport, visit, workers, take)
     return {host: answers[host] for host in hosts}
 
 
@@ -126,58 +111,33 @@ def _literals(signatures: Iterable[Signature]) -> list[str]:
     return sorted({pattern.literal for signature in signatures for pattern in signature.compiled})
 
 
-def _prepared(fixed: str, seconds: float, request: LogRequest) -> Request:
-    marker = new_marker()
-    text = f'{{"marker": "{marker}", "seconds": {max(seconds - MARGIN, 0.5)}, {fixed}'.encode("ascii")
-    command = stdin_command(source(), len(text), prefix=request.within, as_root=request.sudo)
-    return Request(command, source(), text, marker)
+class LogAnswer:
+    """The answer of one host, as far as it came. Each log is a part: a cut loses only the rest."""
 
+    def __init__(self) -> None:
+        self._files: list[LogExcerpt] = []
+        self._end: _EndReport | None = None
 
-def _visit(host: str, transport: Transport, request: Request, seconds: float, room: int) -> HostLogs:
-    try:
-        return _parsed(transport.run(host, request.command, request.stdin, seconds), request.marker, "", room)
-    except TransportError as error:
-        if error.partial_result is None:
-            return HostLogs(error=strip_control_chars(error.text))
-        return _parsed(error.partial_result, request.marker, strip_control_chars(error.text), room)
-    except Exception as error:  # noqa: BLE001 - the rim: one host's surprise must not end the run
-        return HostLogs(error=strip_control_chars(f"{type(error).__name__}: {error}"))
+    def read_part(self, data: bytes) -> bool:
+        """Whether it was the last. Raises: ValueError for what is no part of an answer."""
+        if b'"end": true' in data[:12]:
+            self._end = msgspec.json.decode(data, type=_EndReport)
+        else:
+            self._files.append(_printable_log(msgspec.json.decode(data, type=LogExcerpt)))
+        return self._end is not None
 
-
-def _parsed(result: CommandResult, marker: str, error: str, room: int = MIN_INFLATED) -> HostLogs:
-    """The answer, as far as it came, of at most ``room`` bytes. Each log is a line: a cut loses only the rest."""
-    files: list[LogExcerpt] = []
-    end: _EndReport | None = None
-    prefix = marker.encode("ascii")
-    for line in result.out.split(b"\n"):
-        text = marked_text(line, prefix)
-        if text is None:
-            continue
-        try:
-            data = inflate(base64.b64decode(text, validate=True), room)
-            room -= len(data)
-            if b'"end": true' in data[:12]:
-                end = msgspec.json.decode(data, type=_EndReport)
-            else:
-                files.append(_printable_log(msgspec.json.decode(data, type=LogExcerpt)))
-        except (ValueError, RecursionError):
-            error = error or "its answer is damaged"
-    if end is None:
-        error = error or python_problem(result.err.decode("utf-8", "replace")) or _no_end(result, bool(files))
-        return HostLogs(files, error=error)
-    omitted = [
-        Omission(printable(item.reason), item.count, [printable(path, 400) for path in item.examples[:_MAX_EXAMPLES]])
-        for item in end.omitted[:100]
-    ]
-    unmatched = [printable(place) for place in end.unmatched[:100]]
-    return HostLogs(files, omitted, unmatched, error, printable(end.kernel, 200))
-
-
-def _no_end(result: CommandResult, begun: bool) -> str:
-    lines = strip_control_chars(result.err[-2000:].decode("utf-8", "replace").strip().rpartition("\n")[2])
-    if begun:
-        return "its answer is incomplete" + (f": {lines}" if lines else "")
-    return f"it did not read its logs (exit status {result.code})" + (f": {lines}" if lines else "")
+    def logs(self, error: str) -> HostLogs:
+        """What came; ``error`` is why that is not all."""
+        if self._end is None:
+            return HostLogs(self._files, error=error)
+        omitted = [
+            Omission(
+                printable(item.reason), item.count, [printable(path, 400) for path in item.examples[:_MAX_EXAMPLES]]
+            )
+            for item in self._end.omitted[:100]
+        ]
+        unmatched = [printable(place) for place in self._end.unmatched[:100]]
+        return HostLogs(self._files, omitted, unmatched, error, printable(self._end.kernel, 200))
 
 
 def _printable_log(log: LogExcerpt) -> LogExcerpt:

@@ -11,8 +11,8 @@ from doctor.config.atomic_write import write_atomic
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.errors import InputError
 from doctor.engine.gc_pause import gc_paused
-from doctor.engine.record import redact
 from doctor.engine.sanitize import printable
+from doctor.engine.secrets import hide_secrets
 
 SCHEMA = "doctor.logs/1"
 MAX_SAVED_BYTES = 1 << 30
@@ -89,12 +89,12 @@ def save_logs(path: Path, record: LogRecord) -> None:
         host: msgspec.structs.replace(logs, files=list(map(_redacted, logs.files)))
         for host, logs in record.hosts.items()
     }
-    texts = {name: redact(text) for name, text in record.texts.items()}
+    texts = {name: hide_secrets(text) for name, text in record.texts.items()}
     write_atomic(path, msgspec.json.encode(msgspec.structs.replace(record, hosts=hosts, texts=texts)) + b"\n")
 
 
 def _redacted(log: LogExcerpt) -> LogExcerpt:
-    return msgspec.structs.replace(log, kept=[(number, redact(line)) for number, line in log.kept])
+    return msgspec.structs.replace(log, kept=[(number, hide_secrets(line)) for number, line in log.kept])
 
 
 def load_logs(path: Path) -> LogRecord:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from doctor.diagnose.excerpter.line_choice import ShapeIndex, searched_texts
+from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.signature import Pattern, Signature
 
 Candidate = tuple[Signature, Pattern]
@@ -15,6 +16,8 @@ class Matcher:
 
     def __init__(self, signatures: Iterable[Signature]) -> None:
         signatures = list(signatures)
+        self.limit = MatchLimit()
+        """On the time of each pattern; one that is too slow for one log is left out of all that follow."""
         ending = {"agent-start", "failure-heading", "launch-end", "restart"}
         self.attempt_ends = frozenset(item.id for item in signatures if ending & set(item.traits))
         """Signatures behind which another attempt, or another job, may follow in the same file."""

@@ -31,7 +31,8 @@ _PACKED = (
 """How files begin that are compressed in a way that Python's standard library of 3.10 cannot read."""
 _MAGIC = tuple(magic for magic, _ in _PACKED)
 _matcher: Matcher | None = None
-"""Of a worker process, made once."""
+_until = float("inf")
+"""Of a worker process, set once."""
 
 
 Progress = Callable[[int, int], None]
@@ -39,15 +40,18 @@ Progress = Callable[[int, int], None]
 
 
 def read_all(
-    sources: Sequence[Source], signatures: Mapping[str, Signature], progress: Progress | None = None
+    sources: Sequence[Source],
+    signatures: Mapping[str, Signature],
+    progress: Progress | None = None,
+    until: float = float("inf"),
 ) -> list[FileReading]:
-    """Every log of the sources. What cannot be read is noted at its file."""
+    """Every log of the sources. What cannot be read, or not until ``until`` (monotonic clock), is noted at its file."""
     count = _Count(sum(source.size for source in sources), progress)
     large = sum(source.size for source in sources) > PARALLEL_BYTES and len(sources) > 1
     workers = min(len(os.sched_getaffinity(0)), len(sources)) if large else 1
     if workers > 1:
-        return _bounded(_read_parallel(sources, signatures, workers, count))
-    return _bounded(_read_serial(sources, signatures, count))
+        return _bounded(_read_parallel(sources, signatures, workers, count, until))
+    return _bounded(_read_serial(sources, signatures, count, until))
 
 
 class _Count:
@@ -69,39 +73,42 @@ class _Count:
 
 
 def _read_serial(
-    sources: Sequence[Source], signatures: Mapping[str, Signature], count: _Count
+    sources: Sequence[Source], signatures: Mapping[str, Signature], count: _Count, until: float
 ) -> Iterator[FileReading]:
     matcher = Matcher(signatures.values())
     for source in sources:
-        yield from read_source(source, matcher, count)
+        yield from read_source(source, matcher, count, until)
 
 
 def _read_parallel(
-    sources: Sequence[Source], signatures: Mapping[str, Signature], workers: int, count: _Count
+    sources: Sequence[Source], signatures: Mapping[str, Signature], workers: int, count: _Count, until: float
 ) -> Iterator[FileReading]:
     from concurrent.futures import ProcessPoolExecutor
 
     by_size = sorted(sources, key=lambda source: -source.size)
-    with ProcessPoolExecutor(workers, initializer=_start_worker, initargs=(tuple(signatures.values()),)) as pool:
+    arguments = (tuple(signatures.values()), until)
+    with ProcessPoolExecutor(workers, initializer=_start_worker, initargs=arguments) as pool:
         for source, readings in zip(by_size, pool.map(_read_in_worker, by_size), strict=True):
             count.add(source.size)
             yield from readings
 
 
-def _start_worker(signatures: Sequence[Signature]) -> None:
-    global _matcher
-    _matcher = Matcher(signatures)
+def _start_worker(signatures: Sequence[Signature], until: float) -> None:
+    global _matcher, _until
+    _matcher, _until = Matcher(signatures), until
 
 
 def _read_in_worker(source: Source) -> list[FileReading]:
     assert _matcher is not None
-    return list(read_source(source, _matcher))
+    return list(read_source(source, _matcher, until=_until))
 
 
-def read_source(source: Source, matcher: Matcher, count: _Count | None = None) -> Iterator[FileReading]:
+def read_source(
+    source: Source, matcher: Matcher, count: _Count | None = None, until: float = float("inf")
+) -> Iterator[FileReading]:
     """The logs of one source: itself, or the members of an archive."""
     year = time.gmtime(source.modified or time.time()).tm_year
-    for path, blocks, notes in streams(source):
+    for path, blocks, notes in streams(source, until):
         name = printable(path, MAX_NAME)
         first = next(blocks, b"")
         if is_recording(first):  # type: ignore[no-untyped-call]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary
 from doctor.diagnose.excerpter.line_choice import MAX_LINE, launcher_labels, line_starts, shown_part, whole_lines
 from doctor.diagnose.excerpter.tracebacks import OpenTracebacks
+from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.read.matcher import Candidate, Matcher
 from doctor.diagnose.read.stamps import read_stamp
 from doctor.engine.sanitize import count_noun, strip_control_chars
@@ -43,7 +44,8 @@ TRACEBACK = "program-failed"
 
 def scan(name: str, blocks: Iterable[bytes], matcher: Matcher, *, file: int, year: int) -> FileReading:
     """Reads the blocks of one file. ``year`` is taken for lines that show none; ``file`` numbers the events."""
-    return _Scanner(name, matcher, file, year).read(blocks)
+    with matcher.limit.installed():
+        return _Scanner(name, matcher, file, year).read(blocks)
 
 
 class _Scanner:
@@ -79,7 +81,7 @@ class _Scanner:
             (other, f"{count_noun(other, 'line')} with bytes that are neither UTF-8 nor GBK"),
             (alike, f"{count_noun(alike, 'repeated event')}: only counted"),
         )
-        self.summary.notes += [note for count, note in notes if count]
+        self.summary.notes += [*(note for count, note in notes if count), *self.matcher.limit.notes()]
 
     def _repeated(self) -> int:
         return sum(max(0, count - MAX_REPEATS) for count in self.repeats.values())
@@ -124,7 +126,7 @@ class _Scanner:
 
     def _read_line(self, place: _Line, line: bytes, selected: tuple[Candidate, ...]) -> None:
         text = self._decode(line)
-        matched = dict(_matches(text, selected))
+        matched = dict(_matches(text, selected, self.matcher.limit))
         opened = matched.pop(TRACEBACK, None)
         if self.tracebacks:
             if self.tracebacks.is_source(text):  # type: ignore[no-untyped-call]
@@ -209,13 +211,13 @@ def _number(values: dict[str, str], name: str, otherwise: int | None) -> int | N
     return int(word) if word.isdecimal() and len(word) < 8 else otherwise
 
 
-def _matches(text: str, candidates: tuple[Candidate, ...]) -> Iterator[tuple[str, dict[str, str]]]:
+def _matches(text: str, candidates: tuple[Candidate, ...], limit: MatchLimit) -> Iterator[tuple[str, dict[str, str]]]:
     """Signatures that the line matches, with the values of all of their patterns that match."""
     values_by_id: dict[str, dict[str, str]] = {}
     for signature, pattern in candidates:
         if pattern.literal not in text:
             continue
-        selected = pattern.regex.search(text)
+        selected = limit.search(signature.id, pattern.regex, text)
         if selected:
             values = values_by_id.setdefault(signature.id, {})
             values.update((name, value) for name, value in selected.groupdict().items() if value is not None)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import bz2
 import glob
-import gzip
-import lzma
 import os
 import stat
 import sys
 import tarfile
+import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import IO
 
 import msgspec
 
+from doctor.diagnose.excerpter.excerpt import COMPRESSED, data_blocks, opened
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 
@@ -29,6 +27,7 @@ MAX_MEMBER_BYTES = 64 << 30
 MAX_GROWTH = 64 << 20
 """Bytes read of what is written to a file after it was found: a program that writes fast keeps no reader for ever."""
 MAX_MEMBERS = 50_000
+TIME_ENDED = "was not read to its end: the time limit of --budget had passed"
 SKIPPED_SUFFIXES = frozenset(
     f".{suffix}"
     for suffix in (
@@ -38,13 +37,13 @@ SKIPPED_SUFFIXES = frozenset(
 )
 """Names in a folder that hold no log."""
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz")
-_OPENERS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
-    ".gz": lambda file: gzip.GzipFile(fileobj=file),  # type: ignore[dict-item,return-value]
-    ".bz2": bz2.BZ2File,
-    ".xz": lzma.LZMAFile,
-}
-UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
-"""What opening or reading a damaged or encrypted archive raises."""
+_PACKED_TAR = ((b"\x1f\x8b", ".gz"), (b"BZh", ".bz2"), (b"\xfd7zXZ", ".xz"), (b"\x5d\0\0", ".xz"))
+"""How compressed archives begin, whatever their names end with."""
+UNREADABLE = (
+    *(OSError, EOFError, MemoryError, RuntimeError, NotImplementedError),
+    *(zlib.error, tarfile.TarError, zipfile.BadZipFile),
+)
+"""What opening or reading a damaged, encrypted or hostile archive raises."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -126,10 +125,16 @@ Stream = tuple[str, Iterator[bytes], list[str]]
 """Shown name, blocks of bytes, and notes that are filled while the blocks are read."""
 
 
-def streams(source: Source) -> Iterator[Stream]:
-    """The logs of one source. Damage ends a stream early and is noted, it raises nothing."""
+def streams(source: Source, until: float = float("inf")) -> Iterator[Stream]:
+    """The logs of one source. Damage ends a stream early and is noted, it raises nothing.
+
+    ``until``: when reading ends, by the monotonic clock; what is left then is noted.
+    """
     if source.path == "-":
-        yield "-", *_noted(sys.stdin.buffer)
+        yield "-", *_noted(_blocks_of(sys.stdin.buffer), until)
+        return
+    if time.monotonic() > until:
+        yield source.path, iter(()), [TIME_ENDED]
         return
     name = source.path
     try:
@@ -140,29 +145,46 @@ def streams(source: Source) -> Iterator[Stream]:
     with os.fdopen(handle, "rb") as file:
         lower = name.lower()
         if lower.endswith(_ARCHIVES):
-            yield from _tar_members(name, file)
+            yield from _tar_members(name, file, until)
         elif lower.endswith(".zip"):
-            yield from _zip_members(name, file)
+            yield from _zip_members(name, file, until)
         else:
             content = _opened(lower, file)
-            yield name, *_noted(content, source.size + MAX_GROWTH if content is file else MAX_MEMBER_BYTES)
+            if content is file:
+                limit = min(source.size + MAX_GROWTH, os.fstat(handle).st_size)
+                yield name, *_noted(data_blocks(file, limit), until)  # type: ignore[no-untyped-call]
+            else:
+                yield name, *_noted(_blocks_of(content), until)
 
 
-def _tar_members(name: str, file: IO[bytes]) -> Iterator[Stream]:
+def _open_tar(file: IO[bytes]) -> tarfile.TarFile:
+    head = file.read(6)
+    file.seek(0)
+    suffix = next((suffix for magic, suffix in _PACKED_TAR if head.startswith(magic)), "")
+    if not suffix:
+        return tarfile.open(fileobj=file, mode="r:")
+    content = opened(suffix, file)  # type: ignore[no-untyped-call]
+    return tarfile.open(fileobj=content, mode="r|")
+
+
+def _tar_members(name: str, file: IO[bytes], until: float) -> Iterator[Stream]:
     try:
-        with tarfile.open(fileobj=file, mode="r:*") as archive:
+        with _open_tar(file) as archive:
             for number, member in enumerate(archive):
                 if number >= MAX_MEMBERS:
                     yield name, iter(()), [f"more than {MAX_MEMBERS} members: the rest was not read"]
                     return
                 content = archive.extractfile(member) if member.isreg() else None
                 if content and os.path.splitext(member.name)[1] not in SKIPPED_SUFFIXES:
-                    yield f"{name}!{member.name}", *_noted(_opened(member.name, content))
+                    yield f"{name}!{member.name}", *_noted(_blocks_of(_opened(member.name, content)), until)
+                if time.monotonic() > until:
+                    yield name, iter(()), [TIME_ENDED]
+                    return
     except UNREADABLE as error:
         yield name, iter(()), [f"the archive is damaged: {printable(str(error))}"]
 
 
-def _zip_members(name: str, file: IO[bytes]) -> Iterator[Stream]:
+def _zip_members(name: str, file: IO[bytes], until: float) -> Iterator[Stream]:
     try:
         with zipfile.ZipFile(file) as archive:
             for number, member in enumerate(archive.infolist()):
@@ -171,33 +193,49 @@ def _zip_members(name: str, file: IO[bytes]) -> Iterator[Stream]:
                     return
                 if member.is_dir() or os.path.splitext(member.filename)[1] in SKIPPED_SUFFIXES:
                     continue
+                if member.compress_type == zipfile.ZIP_LZMA:  # zipfile bounds no memory of it
+                    yield (
+                        f"{name}!{member.filename}",
+                        iter(()),
+                        ["is compressed by LZMA in a zip file: it was not read"],
+                    )
+                    continue
                 with archive.open(member) as content:
-                    yield f"{name}!{member.filename}", *_noted(_opened(member.filename, content))
+                    yield f"{name}!{member.filename}", *_noted(_blocks_of(_opened(member.filename, content)), until)
+                if time.monotonic() > until:
+                    yield name, iter(()), [TIME_ENDED]
+                    return
     except UNREADABLE as error:
         yield name, iter(()), [f"the archive is damaged: {printable(str(error))}"]
 
 
 def _opened(name: str, content: IO[bytes]) -> IO[bytes]:
     """What decompresses the content, where its name shows that it is compressed."""
-    opener = _OPENERS.get(Path(name.lower()).suffix)
-    return opener(content) if opener else content
+    suffix = os.path.splitext(name.lower())[1]
+    return opened(suffix, content) if suffix in COMPRESSED else content  # type: ignore[no-untyped-call]
 
 
-def _noted(file: IO[bytes], limit: int = MAX_MEMBER_BYTES) -> tuple[Iterator[bytes], list[str]]:
+def _blocks_of(file: IO[bytes]) -> Iterator[bytes]:
+    return iter(lambda: file.read(BLOCK), b"")
+
+
+def _noted(blocks: Iterator[bytes], until: float) -> tuple[Iterator[bytes], list[str]]:
     notes: list[str] = []
-    return _blocks(file, limit, notes), notes
+    return _bounded(blocks, until, notes), notes
 
 
-def _blocks(file: IO[bytes], limit: int, notes: list[str]) -> Iterator[bytes]:
-    """At most ``limit`` bytes."""
+def _bounded(blocks: Iterator[bytes], until: float, notes: list[str]) -> Iterator[bytes]:
+    """At most `MAX_MEMBER_BYTES`, and none that are read after ``until``."""
     total = 0
     try:
-        while block := file.read(BLOCK):
+        for block in blocks:
             total += len(block)
             if total > MAX_MEMBER_BYTES:
                 notes.append(f"is larger than {MAX_MEMBER_BYTES >> 30} GiB: the rest was not read")
-            if total > limit:
                 return
             yield block
+            if time.monotonic() > until:
+                notes.append(TIME_ENDED)
+                return
     except UNREADABLE as error:
         notes.append(f"could be read only in part: {printable(str(error) or type(error).__name__)}")

@@ -16,7 +16,6 @@ from doctor.diagnose.events import Event, FileSummary
 from doctor.diagnose.render.log_values import fill_values, values_in_logs
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
-from doctor.engine.record import redact
 from doctor.engine.result import CheckName
 
 SCHEMA: Literal["doctor.diagnosis/1"] = "doctor.diagnosis/1"
@@ -234,9 +233,7 @@ class _DocumentBuilder:
         }
 
     def _line(self, event: Event) -> EvidenceLine:
-        return EvidenceLine(
-            self.diagnosis.files[event.file].name, event.line, format_time(event.time), redact(event.text)
-        )
+        return EvidenceLine(self.diagnosis.files[event.file].name, event.line, format_time(event.time), event.text)
 
 
 def _localized_all(texts: Iterable[str]) -> tuple[str, ...]:

@@ -19,9 +19,8 @@ from doctor.diagnose.render.document import (
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.display_cells import display_width
 from doctor.engine.language import is_english, localized, localized_filled, phrase
-from doctor.engine.record import redact
 from doctor.report.layout.formatting import bracketed, count_noun, wrapped
-from doctor.transport.messages import format_size
+from doctor.transport import format_size
 
 MAX_ITEMS = 3
 """Likely causes, commands and fixes of a cause without ``--verbose``."""
@@ -48,15 +47,15 @@ def render_text(
 
 def attempt_lines(diagnosis: Diagnosis, verbose: bool = False) -> list[str]:
     """One line for each earlier attempt of the job, and for each job before it in the same file."""
-    shown = diagnosis.attempts if verbose else diagnosis.attempts[:MAX_EARLIER]
+    attempts = diagnosis.attempts if verbose else diagnosis.attempts[:MAX_EARLIER]
     lines = []
-    for attempt in shown:
+    for attempt in attempts:
         files = [summary for summary in attempt.diagnosis.files if summary.last_line]
         where = f"{files[0].name}:{files[0].first_line}-{files[0].last_line}" if len(files) == 1 else ""
         kind = localized("another job" if attempt.is_job else "an attempt that was started again")
         what = localized("the same cause") if attempt.same else headline(attempt.diagnosis)
         lines.append(f"{kind}{bracketed(where)}{localized(': ')}{what}")
-    more = len(diagnosis.attempts) - len(shown)
+    more = len(diagnosis.attempts) - len(attempts)
     return lines + ([phrase("and {count} more (--verbose)", count=more)] if more else [])
 
 
@@ -162,8 +161,8 @@ class _TextLayout:
     def waiting(self, diagnosis: Diagnosis, content: DiagnosisDocument) -> Iterator[str]:
         total = sum(item.count for item in content.waiting)
         rows = [
-            f"{localized_filled(_who(item))}{localized(': ')}{shown.title}"
-            for item, shown in zip(diagnosis.waiting, content.waiting, strict=True)
+            f"{localized_filled(_who(item))}{localized(': ')}{entry.title}"
+            for item, entry in zip(diagnosis.waiting, content.waiting, strict=True)
         ]
         shown_rows = rows if self.verbose else rows[:MAX_WAITING]
         if len(rows) > len(shown_rows):
@@ -222,7 +221,7 @@ class _TextLayout:
 def _quoted(diagnosis: Diagnosis, event: Event) -> str:
     time = format_time(event.time)
     stamp = f" {time[11:]}" if time and not event.inferred_time else ""
-    return f"{diagnosis.files[event.file].name}:{event.line}{stamp}: {redact(event.text)}"
+    return f"{diagnosis.files[event.file].name}:{event.line}{stamp}: {event.text}"
 
 
 def _who(item: Waiting) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.render.document import SignatureCatalog, document
+from doctor.engine.secrets import hide_in, hide_secrets
 
 if TYPE_CHECKING:
     from doctor.report.formats.registry import RenderContext
@@ -34,8 +35,9 @@ class DiagnosisViews:
         from doctor.diagnose.render.text import render_text
 
         width = context.terminal.width if context.terminal else 0
-        return self.redact(render_text(self.diagnosis, self.catalogue, width, bold=bold, verbose=context.verbose))
+        text = render_text(self.diagnosis, self.catalogue, width, bold=bold, verbose=context.verbose)
+        return self.redact(hide_secrets(text))
 
     def json(self, context: RenderContext, indent: int | None = None) -> str:
-        content = msgspec.to_builtins(document(self.diagnosis, self.catalogue, context.code))
+        content = hide_in(msgspec.to_builtins(document(self.diagnosis, self.catalogue, context.code)))
         return self.redact(json.dumps(content, indent=indent, ensure_ascii=False) + "\n")

@@ -6,15 +6,24 @@ from the next rank and sends to the one before it; in all_gather it is the other
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import NamedTuple
 
+from doctor.analysis.collectives.waits import most_awaited
+from doctor.analysis.majority import split
 from doctor.diagnose.case import Case, Process
-from doctor.diagnose.cause import ONE_OF_TWO, Cause, Confidence, Culprit, Undecidable, culprit_of, first_evidence
+from doctor.diagnose.cause import (
+    Cause,
+    Confidence,
+    Undecidable,
+    culprit_of,
+    culprit_of_rank,
+    first_evidence,
+    one_of_two,
+)
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import failure_blocks
 from doctor.diagnose.rules.named import rank_list
-from doctor.diagnose.rules.waiting import known_ranks, waiting_events
+from doctor.diagnose.rules.silence import known_ranks
 
 SIGNATURE = "torch-collective-call"
 _TRACEBACK_LINES = 80
@@ -30,7 +39,7 @@ _RECEIVES_FROM = {"all_reduce": 1, "all_gather": -1}
 _SIZES = "gloo-size-mismatch"
 
 
-class Call(NamedTuple):
+class TracebackCall(NamedTuple):
     """The collective in which a rank waited when it failed."""
 
     process: Process
@@ -39,12 +48,12 @@ class Call(NamedTuple):
     waiting: Event
 
 
-def collective_calls(case: Case) -> list[Call]:
+def collective_calls(case: Case) -> list[TracebackCall]:
     """Of each rank whose error stands in a traceback that shows it."""
     calls = []
     for process in case.processes:
         frames = [event for event in process.events if event.signature == SIGNATURE]
-        for waiting in waiting_events(case, process):
+        for waiting in case.waits(process):
             before = [
                 event
                 for event in frames
@@ -52,7 +61,7 @@ def collective_calls(case: Case) -> list[Call]:
             ]
             if before and process.rank is not None:
                 frame = max(before, key=lambda event: event.line)
-                calls.append(Call(process, frame.values.get("op", ""), frame, waiting))
+                calls.append(TracebackCall(process, frame.values.get("op", ""), frame, waiting))
                 break
     return calls
 
@@ -62,29 +71,21 @@ def different_calls(case: Case) -> list[Cause]:
     calls = [call for call in collective_calls(case) if call.operation in _OF_ALL]
     if not any(call.waiting.signature == "gloo-timeout" for call in calls):
         return []
-    counts = Counter(call.operation for call in calls)
-    if len(counts) != 2:
+    parts = split(calls, lambda call: call.operation)
+    if parts is None or parts.kinds != 2 or len(parts.differing) != 1 + (parts.tie and len(calls) == 2):
         return []
-    (common, most), (other, fewest) = counts.most_common()
-    events = first_evidence(call.frame for call in sorted(calls, key=lambda call: call.operation == common))
-    if fewest == most == 1:
+    events = first_evidence(call.frame for call in (*parts.differing, *parts.agreeing))
+    if parts.tie:
         first, second = calls
         claim = f"{first.process.name} was in {first.operation}, {second.process.name} in {second.operation}"
         culprits = culprit_of(first.process), culprit_of(second.process)
         return [one_of_two(SIGNATURE, culprits, f"{claim}; nothing shows which is wrong", events)]
-    if fewest != 1:
-        return []
-    (culprit,) = (culprit_of(call.process) for call in calls if call.operation == other)
+    culprit = culprit_of(parts.differing[0].process)
     all_report = case.world_size == len(calls) or known_ranks(case) <= {call.process.rank for call in calls}
     confidence: Confidence = "likely" if all_report else "possible"
-    summary = f"{culprit.name} was in {other} where {most} ranks were in {common}"
+    other, most = parts.differing[0].operation, len(parts.agreeing)
+    summary = f"{culprit.name} was in {other} where {most} ranks were in {parts.common}"
     return [Cause(SIGNATURE, "minority", confidence, (culprit,), summary, events)]
-
-
-def one_of_two(signature: str, culprits: tuple[Culprit, Culprit], claim: str, evidence: tuple[Event, ...]) -> Cause:
-    """The verdict where the logs show that one of two ranks is the culprit, and would be the same for the other."""
-    ordered = tuple(sorted(culprits, key=lambda culprit: (culprit.rank is None, culprit.rank or 0, culprit.host)))
-    return Cause(signature, ONE_OF_TWO, "possible", ordered, claim, evidence)
 
 
 def world(case: Case) -> int | None:
@@ -95,7 +96,7 @@ def world(case: Case) -> int | None:
     return len(ranks) if len(ranks) > 1 and ranks == set(range(len(ranks))) else None
 
 
-def ring_target(case: Case, rank: int, call: Call) -> int | None:
+def ring_target(case: Case, rank: int, call: TracebackCall) -> int | None:
     """The rank for which a rank that timed out in gloo's ring waited."""
     step, size = _RECEIVES_FROM.get(call.operation), world(case)
     if call.waiting.signature != "gloo-timeout" or step is None or not size or rank >= size:
@@ -109,25 +110,24 @@ def ring_neighbors(case: Case) -> list[Cause]:
     """
     calls = {call.process.rank: call for call in collective_calls(case) if call.process.rank is not None}
     targets = {rank: ring_target(case, rank, call) for rank, call in calls.items() if rank is not None}
-    counts = Counter(target for target in targets.values() if target is not None)
-    twice = [target for target, count in counts.items() if count > 1]
+    awaited = most_awaited((target for target in targets.values() if target is not None), least=2)
     if len({call.operation for call in calls.values()}) > 1:
         return []
     if targets == {0: 1, 1: 0}:
         claim = "ranks 0 and 1 wait for each other: one of them, or the network between them, did not answer"
-        pair = _culprit(case, 0), _culprit(case, 1)
+        pair = culprit_of_rank(case, 0), culprit_of_rank(case, 1)
         return [one_of_two("gloo-timeout", pair, claim, first_evidence(call.waiting for call in calls.values()))]
-    if len(twice) != 1:
+    if awaited is None:
         return []
-    culprit = _culprit(case, twice[0])
-    waiting = [calls[rank].waiting for rank, target in targets.items() if target == twice[0]]
+    culprit = culprit_of_rank(case, awaited)
+    waiting = [calls[rank].waiting for rank, target in targets.items() if target == awaited]
     summary = f"both neighbors of {culprit.name} in gloo's ring waited for it: it, or its network, did not answer"
     return [Cause("gloo-timeout", "common target", "possible", (culprit,), summary, first_evidence(waiting))]
 
 
 def different_sizes(case: Case) -> Undecidable | list[Cause]:
     """gloo: the rank that aborts has the smaller buffer; it, or the one that sends to it, has the wrong size."""
-    events = [event for process in case.processes for event in process.events if event.signature == _SIZES]
+    events = case.events_of(_SIZES)
     if not events:
         return []
     sizes = next((event.values for event in events if event.values.get("count")), {})
@@ -137,7 +137,7 @@ def different_sizes(case: Case) -> Undecidable | list[Cause]:
     sender = _sender(case, aborted.pop()) if len(aborted) == 1 else None
     if sender is not None:
         rank, other = sender
-        culprits = _culprit(case, rank), _culprit(case, other)
+        culprits = culprit_of_rank(case, rank), culprit_of_rank(case, other)
         claim = f"{claim}: rank {rank}, or rank {other}, which sends to it; nothing shows which is wrong"
         return [one_of_two(_SIZES, culprits, claim, first_evidence(events))]
     return Undecidable(
@@ -149,14 +149,9 @@ def different_sizes(case: Case) -> Undecidable | list[Cause]:
     )
 
 
-def _culprit(case: Case, rank: int) -> Culprit:
-    process = case.process_of_rank(rank)
-    return culprit_of(process) if process else Culprit(rank)
-
-
 def aborted_ranks(case: Case) -> set[int]:
     """The ranks that aborted themselves over a size: the launcher reports SIGABRT, else their own logs show it."""
-    if not any(event.signature == _SIZES for process in case.processes for event in process.events):
+    if not case.events_of(_SIZES):
         return set()
     ranks: set[int | None] = set()
     for block in failure_blocks(case.reports, case.signatures):

@@ -7,68 +7,67 @@ as in a barrier; a comma between the two tells that it is whole.
 
 from __future__ import annotations
 
-from collections import Counter
-
+from doctor.analysis.collectives.calls import Aspect, Call, differing
 from doctor.diagnose.case import Case, Process
-from doctor.diagnose.cause import Cause, Confidence, Culprit, Undecidable, culprit_of, first_evidence
+from doctor.diagnose.cause import Cause, Confidence, Undecidable, culprit_of_rank, first_evidence, one_of_two
 from doctor.diagnose.events import Event, small_number
-from doctor.diagnose.rules.collective_calls import one_of_two
 from doctor.diagnose.rules.named import count_ranks
 
 SIGNATURE = "torch-collective-mismatch"
-_ASPECTS = (("op", "runs {}"), ("seq", "is at collective {}"), ("shape", "gives a tensor of shape [{}]"))
+_CLAIMS: dict[Aspect, str] = {
+    "operation": "runs {}",
+    "sequence": "is at collective {}",
+    "size": "gives a tensor of shape [{}]",
+}
 """What is compared, in this order, and how it is said."""
 
 
 def different_fingerprints(case: Case) -> list[Cause] | Undecidable:
     """The rank whose collective differs from that of all others; of two, either may be wrong."""
-    prints, proof = _fingerprints(case)
-    for aspect, claim in _ASPECTS:
-        values = {rank: fields[aspect] for rank, fields in prints.items() if fields.get(aspect) is not None}
-        counts = Counter(values.values())
-        if len(counts) < 2:
-            continue
-        (common, most), (_, second) = counts.most_common(2)
-        listed = ", ".join(f"rank {rank} {claim.format(value)}" for rank, value in sorted(values.items())[:4])
-        if most > second:
-            ranks = sorted(rank for rank, value in values.items() if value != common)
-            confidence: Confidence = "likely" if len(counts) == 2 else "possible"
-            summary = f"{count_ranks(ranks)}: another collective than the other {most} ranks: {listed}"
-            culprits = tuple(_culprit(case, rank) for rank in ranks)
-            return [Cause(SIGNATURE, "minority", confidence, culprits, summary, first_evidence(proof))]
-        if len(values) == 2:
-            first, last = sorted(values)
-            pair = _culprit(case, first), _culprit(case, last)
-            return [one_of_two(SIGNATURE, pair, f"{listed}; nothing shows which is wrong", first_evidence(proof))]
-        needed = ("the logs of the other ranks",)
-        return Undecidable(f"collectives differ and no majority shows which is wrong: {listed}", needed)
-    return []
+    calls, proof = _fingerprints(case)
+    result = differing(calls, _CLAIMS)
+    if result is None:
+        return []
+    aspect, parts = result
+    claim = _CLAIMS[aspect]
+    compared = sorted((*parts.differing, *parts.agreeing), key=lambda call: call.member)
+    listed = ", ".join(f"rank {call.member} {claim.format(call.value(aspect))}" for call in compared[:4])
+    if not parts.tie:
+        culprits = tuple(culprit_of_rank(case, call.member) for call in parts.differing)
+        confidence: Confidence = "likely" if parts.kinds == 2 else "possible"
+        who, most = count_ranks(call.member for call in parts.differing), len(parts.agreeing)
+        summary = f"{who}: another collective than the other {most} ranks: {listed}"
+        return [Cause(SIGNATURE, "minority", confidence, culprits, summary, first_evidence(proof))]
+    if len(compared) == 2:
+        first, last = (culprit_of_rank(case, call.member) for call in compared)
+        return [one_of_two(SIGNATURE, (first, last), f"{listed}; nothing shows which is wrong", first_evidence(proof))]
+    needed = ("the logs of the other ranks",)
+    return Undecidable(f"collectives differ and no majority shows which is wrong: {listed}", needed)
 
 
-def _fingerprints(case: Case) -> tuple[dict[int, dict[str, str | None]], list[Event]]:
+def _fingerprints(case: Case) -> tuple[list[Call[int]], list[Event]]:
     """The last collective of each rank: by its own line, else as another prints it, as far as that is whole."""
-    by_itself: dict[int, dict[str, str | None]] = {}
-    by_others: dict[int, dict[str, str | None]] = {}
+    by_itself: dict[int, Call[int]] = {}
+    by_others: dict[int, Call[int]] = {}
     proof: list[Event] = []
     for process in case.processes:
         for event in process.events:
-            values = event.values
             rank = _rank(process, event)
             if event.signature != SIGNATURE or rank is None or rank in by_itself:
                 continue
             proof.append(event)
-            by_itself[rank] = {aspect: values.get(aspect) for aspect, _ in _ASPECTS}
-            other = small_number(values.get("other_rank", ""))
-            if other is not None and values.get("other_whole"):
-                by_others[other] = {aspect: values.get(f"other_{aspect}") for aspect, _ in _ASPECTS}
-    return {**by_others, **by_itself}, proof
+            by_itself[rank] = _call(rank, event, "")
+            other = small_number(event.values.get("other_rank", ""))
+            if other is not None and event.values.get("other_whole"):
+                by_others[other] = _call(other, event, "other_")
+    return [call for _, call in sorted({**by_others, **by_itself}.items())], proof
+
+
+def _call(rank: int, event: Event, prefix: str) -> Call[int]:
+    operation, sequence, shape = (event.values.get(f"{prefix}{name}") for name in ("op", "seq", "shape"))
+    return Call(rank, small_number(sequence or "", 1 << 58), operation, shape)
 
 
 def _rank(process: Process, event: Event) -> int | None:
     rank = small_number(event.values.get("rank", ""))
     return rank if rank is not None else process.rank
-
-
-def _culprit(case: Case, rank: int) -> Culprit:
-    process = case.process_of_rank(rank)
-    return culprit_of(process) if process else Culprit(rank)

@@ -81,7 +81,7 @@ def _is_generic(case: Case, event: Event) -> bool:
 
 def _is_fault(case: Case, setting: Event) -> bool:
     """What is right on one host and fails between hosts, such as NCCL on the loopback interface."""
-    events = [event for process in case.processes for event in process.events]
+    events = case.events
     hosts = {event.host for event in events if event.signature == setting.signature and event.host}
     return len(hosts) > 1 and any(event.signature in case.signatures[setting.signature].explains for event in events)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from doctor.diagnose.case import Case, Process
-from doctor.diagnose.cause import ONE_OF_TWO, Cause, Culprit, culprit_of, first_evidence
+from doctor.diagnose.cause import ONE_OF_TWO, Cause, Culprit, culprit_of, culprit_of_rank, first_evidence, names_of
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import FailureBlock, failure_blocks, task_failed
 from doctor.diagnose.rules.lost_hosts import lost_hosts
@@ -68,7 +68,7 @@ def exited_silently(case: Case) -> list[Cause]:
         return []
     causes = []
     for rank, (code, event, host) in sorted(silent.items()):
-        culprit = _culprit(case, rank, host)
+        culprit = culprit_of_rank(case, rank, host)
         summary = f"{culprit.name} ended with exit code {code} and reports no error"
         causes.append(Cause("worker-exited", "named by the launcher", "likely", (culprit,), summary, (event,)))
     return causes
@@ -83,11 +83,10 @@ def _of_unknown_rank(case: Case) -> bool:
 def _without_label(case: Case) -> bool:
     """A launcher's file, in which torch labels errors with ranks, has one without: as before a rank knows its own."""
     of_launcher = {event.file for event in case.reports if case.has_trait(event, "failure-row")}
-    ranks = {e.rank for process in case.processes for e in process.events if e.file in of_launcher} - {None}
+    ranks = {event.rank for event in case.events if event.file in of_launcher} - {None}
     return bool(ranks) and any(
         event.rank is None and event.file in of_launcher and case.role(event) in ("root", "ambiguous")
-        for process in case.processes
-        for event in process.events
+        for event in case.events
     )
 
 
@@ -102,7 +101,7 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
         if rank is None:
             return
         ended = f"signal {number}" if number else f"exit code {event.values.get('exit_code')}"
-        culprit = _culprit(case, rank, event.values.get("culprit_host", ""))
+        culprit = culprit_of_rank(case, rank, event.values.get("culprit_host", ""))
         yield _launcher_cause(case, event, culprit, f"{culprit.name} was ended by {ended}")
     elif event.signature == "slurm-task-ended":
         if event.values["condition"] == "Killed" and _ended_by_launcher(case, event):
@@ -113,7 +112,7 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
         if len(ranks) > _MANY_RANKS:
             return
         for rank in ranks:
-            culprit = _culprit(case, rank, host)
+            culprit = culprit_of_rank(case, rank, host)
             yield _launcher_cause(case, event, culprit, f"{culprit.name} ended: {event.values['condition']}")
     else:
         yield from lost_hosts(case, event)
@@ -121,14 +120,14 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
 
 def aborts_on_others(case: Case) -> bool:
     """A rank may have aborted itself over another: gloo on a wrong size, the watchdog of NCCL on a timeout."""
-    waiting = [e for process in case.processes for e in case.with_role(process, "victim", "ambiguous", "link")]
+    waiting = [event for process in case.processes for event in case.waits(process)]
     names = {event.signature for event in waiting if not case.has_trait(event, "peer-ended")}
     return bool(names - {"gloo-timeout", "slurm-task-exited", "torchrun-sigterm"})
 
 
 def terminated(case: Case) -> list[Cause]:
     """The first rank that a launcher saw end, by SIGTERM, while the others only lost it: someone else ended it."""
-    events = [event for process in case.processes for event in process.events]
+    events = case.events
     failures = [event for event in events if case.role(event) in ("victim", "ambiguous", "link", "root")]
     names = {event.signature for event in failures if not case.has_trait(event, "peer-ended")}
     if names - {"torchrun-sigterm"} or any(event.signature == "exit-zero-on-signal" for event in events):
@@ -146,7 +145,7 @@ def terminated(case: Case) -> list[Cause]:
     if len(ended) != 1:
         return []
     ((rank, (event, host)),) = ended.items()
-    culprit = _culprit(case, rank, host)
+    culprit = culprit_of_rank(case, rank, host)
     summary = f"{culprit.name} ended first, by SIGTERM from outside: an administrator, a scheduler or a limit"
     return [Cause("rank-terminated", "named by the launcher", "likely", (culprit,), summary, (event,))]
 
@@ -164,7 +163,7 @@ def _ended_by_launcher(case: Case, event: Event) -> bool:
         item.signature == "srun-ends-step" and item.file == event.file and item.line < event.line
         for item in case.reports
     )
-    events = (*case.reports, *(item for process in case.processes for item in process.events))
+    events = (*case.reports, *case.events)
     ended = (item for item in events if case.has_trait(item, "ends-all"))
     return first or any(item.file != event.file or item.line < event.line for item in ended)
 
@@ -201,11 +200,6 @@ def _signature_of_signal(code: int) -> str:
     return "torchrun-sigkill" if code == -9 else "torch-signal-segv"
 
 
-def _culprit(case: Case, rank: int, host: str = "") -> Culprit:
-    process = case.process_of_rank(rank)
-    return Culprit(rank, host or (process.host if process else ""), process.device if process else None)
-
-
 def _unique(causes: Iterable[Cause]) -> list[Cause]:
     """One cause for each rank: a block with the rank outranks a line with only the local rank."""
     chosen: dict[object, Cause] = {}
@@ -227,11 +221,9 @@ def _heartbeat(case: Case) -> list[Cause]:
     """The condition that outranks the others; of two devices that report each other as lost, none."""
     by_place: dict[tuple[str, int | None], list[Event]] = {}
     observers: dict[tuple[str, int | None], set[tuple[str, int | None]]] = {}
-    for process in case.processes:
-        for event in process.events:
-            device = event.values.get("culprit_device", "")
-            if event.signature != "hccl-heartbeat-exception" or not device.isdecimal():
-                continue
+    for event in case.events_of("hccl-heartbeat-exception"):
+        device = event.values.get("culprit_device", "")
+        if device.isdecimal():
             place = (event.values.get("culprit_host", ""), int(device))
             by_place.setdefault(place, []).append(event)
             observers.setdefault(place, set()).add(_observer(event))
@@ -297,7 +289,7 @@ _RANK_LISTS = ("ei0015-rootinfo-missing-ranks", "torch-monitored-barrier")
 def _missing_ranks(case: Case) -> list[Cause]:
     """Ranks that never connected, as the server of HCCL or the barrier lists them."""
     for signature in _RANK_LISTS:
-        events = _events(case, signature)
+        events = case.events_of(signature)
         ranks = sorted({rank for event in events for rank in rank_list(event.values.get("culprit_ranks", ""))})
         if not ranks:
             ranks = _complement(case, events)
@@ -306,7 +298,7 @@ def _missing_ranks(case: Case) -> list[Cause]:
             return [_cannot_be_heard(case, ranks, reached, events)]
         ranks = [rank for rank in ranks if rank not in reached]
         if ranks:
-            culprits = tuple(_culprit(case, rank) for rank in ranks)
+            culprits = tuple(culprit_of_rank(case, rank) for rank in ranks)
             named = count_ranks(ranks)
             if signature == "torch-monitored-barrier":
                 summary = f"{named} did not reach the barrier"
@@ -318,7 +310,7 @@ def _missing_ranks(case: Case) -> list[Cause]:
 
 def _reached(case: Case) -> dict[int, Event]:
     """The ranks that say that they reached the barrier: the rank that counts did not hear them, or gave up."""
-    events = _events(case, "torch-barrier-reached")
+    events = case.events_of("torch-barrier-reached")
     ranks = {small_number(event.values["rank"]): event for event in events}
     return {rank: event for rank, event in ranks.items() if rank is not None}
 
@@ -326,11 +318,11 @@ def _reached(case: Case) -> dict[int, Event]:
 def _cannot_be_heard(case: Case, ranks: list[int], reached: dict[int, Event], events: list[Event]) -> Cause:
     """All ranks that the barrier misses had come: the network of the rank that counts, if it hears no other rank."""
     awaited = small_number(reached[ranks[0]].values["awaited"]) or 0
-    counting, proof = _culprit(case, awaited), first_evidence([*events[:1], *(reached[rank] for rank in ranks)])
+    counting, proof = culprit_of_rank(case, awaited), first_evidence([*events[:1], *(reached[rank] for rank in ranks)])
     summary = f"{counting.name} misses {count_ranks(ranks)} at the barrier, which had come: its network failed"
     others = {process.rank for process in case.processes if process.rank is not None} - {awaited}
     if others - set(ranks):
-        culprits = tuple(_culprit(case, rank) for rank in ranks)
+        culprits = tuple(culprit_of_rank(case, rank) for rank in ranks)
         summary = (
             f"{count_ranks(ranks)} had come to the barrier, and rank {awaited}, which hears others, did not hear it"
         )
@@ -340,7 +332,7 @@ def _cannot_be_heard(case: Case, ranks: list[int], reached: dict[int, Event], ev
     summary = (
         f"rank {awaited} and {count_ranks(ranks)} do not hear each other at the barrier: one of their networks failed"
     )
-    pair = counting, _culprit(case, ranks[0])
+    pair = counting, culprit_of_rank(case, ranks[0])
     return Cause("torch-monitored-barrier", ONE_OF_TWO, "possible", pair, summary, proof)
 
 
@@ -363,19 +355,19 @@ _PAIRS = {
 
 def _pairs(case: Case) -> list[Cause]:
     for signature, claim in _PAIRS.items():
-        for event in _events(case, signature):
+        for event in case.events_of(signature):
             numbers = (small_number(event.values.get(name, "")) for name in ("culprit_rank", "culprit_rank_b"))
             ranks = [rank for rank in numbers if rank is not None]
             if ranks:
                 summary = f"{claim} {count_ranks(ranks)}"
-                culprits = tuple(_culprit(case, rank) for rank in ranks)
+                culprits = tuple(culprit_of_rank(case, rank) for rank in ranks)
                 return [Cause(signature, "named by the library", "certain", culprits, summary, (event,))]
     return _tls(case)
 
 
 def _tls(case: Case) -> list[Cause]:
     """The shorter of HCCL's two lists of devices, with TLS on and off."""
-    for event in _events(case, "ei0016-tls"):
+    for event in case.events_of("ei0016-tls"):
         on = [word for word in event.values.get("tls_on", "").split(",") if "/" in word]
         off = [word for word in event.values.get("tls_off", "").split(",") if "/" in word]
         if not on and not off:
@@ -385,7 +377,7 @@ def _tls(case: Case) -> list[Cause]:
         for word in sorted(set(fewer or on + off)):
             host, _, device = word.strip(" []").partition("/")
             culprits.append(_place(case, (host, int(device) if device.isdecimal() else None)))
-        summary = f"the TLS switch of {', '.join(culprit.name for culprit in culprits[:4])} differs from the others"
+        summary = f"the TLS switch of {names_of(culprits)} differs from the others"
         confidence = "certain" if len(on) != len(off) else "possible"
         return [Cause("ei0016-tls", "named by HCCL", confidence, tuple(culprits), summary, (event,))]  # type: ignore[arg-type]
     return []
@@ -394,7 +386,7 @@ def _tls(case: Case) -> list[Cause]:
 def _connect_probe(case: Case) -> list[Cause]:
     """HCCL's probe after a timed-out link: the destination that most failing pairs share."""
     targets: dict[tuple[str, int | None], list[Event]] = {}
-    for event in _events(case, "hccl-connect-detect"):
+    for event in case.events_of("hccl-connect-detect"):
         device = event.values.get("culprit_device", "")
         if device.isdecimal():
             targets.setdefault((event.values.get("culprit_host", ""), int(device)), []).append(event)
@@ -403,14 +395,10 @@ def _connect_probe(case: Case) -> list[Cause]:
     most = max(len(events) for events in targets.values())
     chosen = sorted((place for place, events in targets.items() if len(events) == most), key=str)
     culprits = tuple(_place(case, place) for place in chosen)
-    summary = f"HCCL's connection probe cannot reach {', '.join(culprit.name for culprit in culprits[:4])}"
+    summary = f"HCCL's connection probe cannot reach {names_of(culprits)}"
     events = first_evidence(event for place in chosen for event in targets[place])
     confidence = "likely" if len(chosen) == 1 else "possible"
     return [Cause("hccl-connect-detect", "named by HCCL", confidence, culprits, summary, events)]  # type: ignore[arg-type]
-
-
-def _events(case: Case, signature: str) -> list[Event]:
-    return [event for process in case.processes for event in process.events if event.signature == signature]
 
 
 def processes_of(case: Case, cause: Cause) -> list[Process]:

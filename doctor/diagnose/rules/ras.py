@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import msgspec
 
+from doctor.analysis.collectives.calls import lag
 from doctor.diagnose.case import Case
 from doctor.diagnose.cause import Cause, Confidence, Culprit, Undecidable, first_evidence
 from doctor.diagnose.events import Event, small_number
@@ -15,33 +16,22 @@ SIGNATURE = "nccl-ras-outlier"
 _MAX_NUMBER = 1 << 58
 
 
-class _Place(msgspec.Struct, frozen=True):
-    """A rank or process as a report names it; None and empty are not known."""
-
-    event: Event
-    rank: int | None
-    host: str
-    device: int | None
-    pid: str
-
-
 class _Mismatch(msgspec.Struct):
     """One communicator whose ranks have launched different numbers of one collective."""
 
     communicator: str
     kind: str = "collective"
-    size: int = 0
     ranks: dict[int, int] = {}
     """How many ranks have launched how many operations."""
-    listed: dict[int, list[_Place]] = {}
-    """Ranks by the operations that they have launched."""
+    listed: dict[int, list[Event]] = {}
+    """Lines of ranks by the operations that they have launched."""
 
 
 class _Report(msgspec.Struct):
     """One answer of `ncclras`."""
 
-    silent: dict[str, _Place] = {}
-    """Processes that did not answer, by their number."""
+    silent: dict[str, Event] = {}
+    """Lines of processes that did not answer, by their number."""
     dead: set[str] = set()
     mismatches: list[_Mismatch] = []
     world: int = 0
@@ -114,37 +104,31 @@ class _Reader:
     def _process(self, event: Event) -> None:
         pid = event.values.get("ras_pid")
         if pid:
-            self.reports[-1].silent[pid] = _place(event)
+            self.reports[-1].silent[pid] = event
             if self.dead:
                 self.reports[-1].dead.add(pid)
 
     def _rank(self, event: Event) -> None:
-        place = _place(event)
-        if self.mismatch is None:
-            if place.pid:
-                self.reports[-1].silent[place.pid] = place
-        elif "ras_operation" in event.values:
+        pid = event.values.get("ras_pid")
+        if self.mismatch is None and pid:
+            self.reports[-1].silent[pid] = event
+        elif self.mismatch and "ras_operation" in event.values:
             count = _number(event.values, "ras_operation")
             self.mismatch.ranks[count] = self.mismatch.ranks.get(count, 0) + 1
-            self.mismatch.listed.setdefault(count, []).append(place)
-        elif self.mismatch.ranks:
-            self.mismatch.listed.setdefault(self.operation, []).append(place)
-
-
-def _place(event: Event) -> _Place:
-    values = event.values
-    rank, device = small_number(values.get("ras_rank", "")), small_number(values.get("ras_device", ""))
-    return _Place(event, rank, values.get("ras_host", ""), device, values.get("ras_pid", ""))
+            self.mismatch.listed.setdefault(count, []).append(event)
+        elif self.mismatch and self.mismatch.ranks:
+            self.mismatch.listed.setdefault(self.operation, []).append(event)
 
 
 def _number(values: dict[str, str], name: str) -> int:
     return small_number(values.get(name, ""), _MAX_NUMBER) or 0
 
 
-def _culprit(report: _Report, place: _Place, size: int) -> Culprit:
+def _culprit(report: _Report, event: Event, size: int) -> Culprit:
     """The rank of a communicator is that in the world only in the one communicator of all ranks."""
-    rank = place.rank if report.world and size in (0, report.world) else None
-    return Culprit(rank, place.host, place.device)
+    rank, device = (small_number(event.values.get(name, "")) for name in ("ras_rank", "ras_device"))
+    in_world = report.world and size in (0, report.world)
+    return Culprit(rank if in_world else None, event.values.get("ras_host", ""), device)
 
 
 def _silent(reports: list[_Report]) -> list[Cause]:
@@ -156,9 +140,9 @@ def _silent(reports: list[_Report]) -> list[Cause]:
     confidence: Confidence = "likely" if last.dead or again else "possible"
     culprits = tuple(_culprit(last, last.silent[pid], 0) for pid in pids)
     verb = "is dead (no answer for 60 s)" if last.dead else "does not answer"
-    names = " and ".join(f"process {pid} on {last.silent[pid].host}" for pid in pids[:4])
+    names = " and ".join(f"process {pid} on {last.silent[pid].values.get('ras_host', '')}" for pid in pids[:4])
     summary = f"NCCL RAS reports that {names} {verb}"
-    events = first_evidence(last.silent[pid].event for pid in pids)
+    events = first_evidence(last.silent[pid] for pid in pids)
     return [Cause(SIGNATURE, "named by the library", confidence, culprits, summary, events)]
 
 
@@ -166,35 +150,35 @@ def _behind(case: Case, reports: list[_Report]) -> list[Cause] | Undecidable | N
     if not reports or not reports[-1].mismatches:
         return None
     last = reports[-1]
-    failed = any(case.with_role(process, "root", "victim", "ambiguous", "link") for process in case.processes)
+    failed = any(case.waits(process) or case.with_role(process, "root") for process in case.processes)
     for mismatch in last.mismatches:
-        if len(mismatch.ranks) < 2:
+        where = lag(mismatch.ranks)
+        if where is None:
             continue
-        lowest, highest = min(mismatch.ranks), max(mismatch.ranks)
         earlier = [
             other
             for report in reports[:-1]
             for other in report.mismatches
             if other.communicator == mismatch.communicator
         ]
-        stuck = any(other.kind == mismatch.kind and lowest in other.ranks for other in earlier)
+        stuck = any(other.kind == mismatch.kind and where.lowest in other.ranks for other in earlier)
         if not failed and not stuck:
             continue
-        total = sum(mismatch.ranks.values())
-        behind = mismatch.listed.get(lowest, [])
-        launched = f"1 {mismatch.kind} operation" if lowest == 1 else f"{lowest} {mismatch.kind} operations"
-        if not behind or 2 * mismatch.ranks[lowest] >= total:
+        behind = mismatch.listed.get(where.lowest, [])
+        lowest, kind = where.lowest, mismatch.kind
+        launched = f"1 {kind} operation" if lowest == 1 else f"{lowest} {kind} operations"
+        if not behind or not where.named:
             return Undecidable(
-                f"NCCL RAS: {mismatch.ranks[lowest]} of {total} ranks launched {launched}, the others up to {highest}: "
-                "which of them holds the others is not shown",
+                f"NCCL RAS: {where.behind} of {where.total} ranks launched {launched}, "
+                f"the others up to {where.highest}: which of them holds the others is not shown",
                 ("ncclras -v", "the flight recorder's dumps of all ranks (TORCH_FR_BUFFER_SIZE=2000)"),
             )
-        culprits = tuple(_culprit(last, place, total) for place in behind)
-        ranks = count_ranks(place.rank for place in behind if place.rank is not None)
+        culprits = tuple(_culprit(last, event, where.total) for event in behind)
+        numbers = (small_number(event.values.get("ras_rank", "")) for event in behind)
+        ranks = count_ranks(rank for rank in numbers if rank is not None)
         summary = (
             f"NCCL RAS reports that {ranks} of communicator {mismatch.communicator} launched {launched}, "
-            f"the other {total - len(behind)} up to {highest}"
+            f"the other {where.total - len(behind)} up to {where.highest}"
         )
-        events = first_evidence(place.event for place in behind)
-        return [Cause(SIGNATURE, "behind in sequence", "likely", culprits, summary, events)]
+        return [Cause(SIGNATURE, "behind in sequence", "likely", culprits, summary, first_evidence(behind))]
     return None

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import NamedTuple
 
+from doctor.analysis.collectives.calls import Aspect, Call, behind, differing, few_silent
+from doctor.analysis.collectives.waits import ROOTED
+from doctor.analysis.majority import Split
 from doctor.diagnose.case import Case, Process
-from doctor.diagnose.cause import Cause, Confidence, Undecidable, culprit_of, first_evidence
+from doctor.diagnose.cause import (
+    Cause,
+    Confidence,
+    Undecidable,
+    culprit_of,
+    culprit_of_rank,
+    first_evidence,
+    one_of_two,
+)
 from doctor.diagnose.events import Event
 from doctor.diagnose.recording import RecordedCollective, RecordedGroup
-from doctor.diagnose.rules.collective_calls import aborted_ranks, aborted_sender, one_of_two
+from doctor.diagnose.rules.collective_calls import aborted_ranks, aborted_sender
 from doctor.diagnose.rules.named import count_ranks
 
 SIGNATURE = "flight-recorder"
-_ROOTED = frozenset({"gather", "scatter", "reduce", "broadcast"})
-"""Collectives in which a rank may do its part and leave before the others have begun theirs."""
 
 
 class _Member(NamedTuple):
@@ -52,150 +61,124 @@ def _key(group: RecordedGroup) -> str:
 
 def _difference(case: Case, members: list[_Member]) -> list[Cause] | Undecidable | None:
     """The first number at which ranks ran different collectives, or the same with other sizes."""
-    numbers = sorted({number for member in members for number in member.group.collectives})
-    for number in numbers:
-        entered = [
-            (member, member.group.collectives[number]) for member in members if number in member.group.collectives
+    for number in sorted({number for member in members for number in member.group.collectives}):
+        calls = [
+            Call(member, number, item.operation or None, item.sizes or None)
+            for member in members
+            if (item := member.group.collectives.get(number))
         ]
-        for name, claim in (("operation", "ran"), ("sizes", "gave")):
-            values = [(getattr(item, name), member, item) for member, item in entered if getattr(item, name)]
-            counts = Counter(value for value, _, _ in values)
-            if len(counts) > 1:
-                return _minority(case, number, claim, values, counts)
+        if result := differing(calls):
+            return _minority(case, number, *result)
     return None
 
 
-def _minority(
-    case: Case, number: int, claim: str, values: list[tuple[str, _Member, RecordedCollective]], counts: Counter[str]
-) -> list[Cause] | Undecidable | None:
-    (common, most), (_, second) = counts.most_common(2)
-    group = values[0][1].group.name
-    if most == second:
-        listed = ", ".join(f"rank {member.rank} {claim} {value}" for value, member, _ in values[:4])
-        sender = aborted_sender(case, len(values[0][1].group.ranks), values[0][2].operation)
-        if most == 1 and len(values) == 2 and sender is not None:
+def _minority(case: Case, number: int, aspect: Aspect, parts: Split[Call[_Member]]) -> list[Cause] | Undecidable | None:
+    calls, claim = (*parts.differing, *parts.agreeing), "ran" if aspect == "operation" else "gave"
+    group = calls[0].member.group
+    events = first_evidence(_event(call.member, number) for call in calls)
+    if parts.tie:
+        listed = ", ".join(f"rank {call.member.rank} {claim} {call.value(aspect)}" for call in calls[:4])
+        pair = len(calls) == 2
+        sender = aborted_sender(case, len(group.ranks), calls[0].operation or "")
+        if pair and sender is not None:
             # The rank that aborted is in the right, as those two differ; and it differs from the one that sends to it.
-            wrong = [(member, item) for _, member, item in values if member.rank == sender]
-            summary = f"rank {sender} {claim} another size than the others to collective {number} of {group}: {listed}"
-            events = first_evidence(_event(member, item) for _, member, item in values)
-            return [_cause(case, "minority", [member for member, _ in wrong], summary, events)] if wrong else None
-        if most == 1 and len(values) == 2 and not aborted_ranks(case):
-            (_, first_rank, first), (_, other, second_call) = values
-            message = (
-                f"collective {number} of process group {group} differs, and nothing shows which is wrong: {listed}"
+            wrong = [call.member for call in calls if call.member.rank == sender]
+            summary = (
+                f"rank {sender} {claim} another size than the others to collective {number} of {group.name}: {listed}"
             )
-            pair = culprit_of(first_rank.process), culprit_of(other.process)
-            events = first_evidence([_event(first_rank, first), _event(other, second_call)])
-            return [one_of_two(SIGNATURE, pair, message, events)]
+            return [_cause(case, "minority", wrong, summary, events)] if wrong else None
+        if pair and not aborted_ranks(case):
+            first, second = (culprit_of(call.member.process) for call in calls)
+            message = (
+                f"collective {number} of process group {group.name} differs, and nothing shows which is wrong: {listed}"
+            )
+            return [one_of_two(SIGNATURE, (first, second), message, events)]
         return Undecidable(
-            f"collective {number} of process group {group} differs, and no majority shows which is wrong: {listed}",
+            f"collective {number} of process group {group.name} differs, and no majority shows which is wrong: "
+            f"{listed}",
             ("the flight recorder's dumps of the other ranks",),
         )
-    differing = [(value, member, item) for value, member, item in values if value != common]
-    who = count_ranks(member.rank for _, member, _ in differing)
-    differs = differing[0][0] if claim == "ran" else f"{differing[0][0]} to {differing[0][2].operation}"
+    first_call = parts.differing[0]
+    differs = f"{first_call.value(aspect)}" + ("" if aspect == "operation" else f" to {first_call.operation}")
     summary = (
-        f"{who} {claim} {differs} as collective {number} of process group {group}, where {most} ranks {claim} {common}"
+        f"{count_ranks(call.member.rank for call in parts.differing)} {claim} {differs} as collective {number} of "
+        f"process group {group.name}, where {len(parts.agreeing)} ranks {claim} {parts.common}"
     )
-    examples = [*differing, *(row for row in values if row[0] == common)]
-    events = first_evidence(_event(member, item) for _, member, item in examples)
-    return [_cause(case, "minority", [member for _, member, _ in differing], summary, events)]
+    return [_cause(case, "minority", [call.member for call in parts.differing], summary, events)]
 
 
 def _behind(case: Case, members: list[_Member]) -> list[Cause] | None:
     """Ranks that entered fewer collectives than the others, unless they are the larger part."""
-    ahead = max(member.group.enqueued for member in members)
-    behind = [member for member in members if member.group.enqueued < ahead]
-    lowest = min(member.group.enqueued for member in members)
-    behind = [member for member in behind if member.group.enqueued == lowest]
-    if not behind or 2 * len(behind) >= len(members) + (len(members) == 2):
+    result = behind([Call(member, member.group.enqueued) for member in members])
+    if result is None:
         return None
+    where, late = result
     first = next(
         member.group.collectives[number]
-        for number in range(lowest + 1, ahead + 1)
+        for number in range(where.lowest + 1, where.highest + 1)
         for member in members
         if number in member.group.collectives
     )
-    if first.operation in _ROOTED and ahead - lowest == 1:
+    if first.operation in ROOTED and where.highest - where.lowest == 1:
         return None
-    who = count_ranks(member.rank for member in behind)
-    verb = "has" if len(behind) == 1 else "have"
-    joined = len(members) - len(behind)
+    who = count_ranks(call.member.rank for call in late)
+    verb = "has" if len(late) == 1 else "have"
+    joined = len(members) - len(late)
     others = "1 other rank has" if joined == 1 else f"{joined} other ranks have"
     summary = (
         f"{who} {verb} not joined {first.operation}, collective {first.sequence} of process group "
         f"{members[0].group.name}; {others}"
     )
-    waiting = [member for member in members if first.sequence in member.group.collectives]
-    last = [_event(member, member.group.collectives[lowest]) for member in behind if lowest in member.group.collectives]
-    events = first_evidence([*last, *(_event(member, member.group.collectives[first.sequence]) for member in waiting)])
-    return [_cause(case, "behind in sequence", behind, summary, events)]
+    last = [(call.member, where.lowest) for call in late]
+    proof = [*last, *((member, first.sequence) for member in members)]
+    events = first_evidence(_event(member, number) for member, number in proof if number in member.group.collectives)
+    return [_cause(case, "behind in sequence", [call.member for call in late], summary, events)]
 
 
 def _without_dump(case: Case, members: list[_Member]) -> list[Cause] | None:
     """Ranks of the group that left no dump and no error, while the others wait in a collective: they have ended."""
-    events = [event for process in case.processes for event in process.events]
-    if any(event.signature == "gloo-size-mismatch" for event in events):
-        return _aborted(case, members)
-    present = {member.rank for member in members}
-    absent = set(members[0].group.ranks) - present
-    reporting = {item.rank for item in case.processes if case.with_role(item, "victim", "ambiguous", "link", "root")}
-    waits = [
-        item for member in members if (item := member.group.collectives.get(member.group.enqueued)) and not item.ended
-    ]
-    if not absent or absent & reporting or len(absent) > max(1, len(present) // 2) or not waits:
+    last = [(member, item) for member in members if (item := member.group.collectives.get(member.group.enqueued))]
+    absent = set(members[0].group.ranks) - {member.rank for member in members}
+    proof = [_event(member, item.sequence) for member, item in last]
+    if aborts := case.events_of("gloo-size-mismatch"):
+        calls = [item for _, item in last] if len(last) == len(members) else []
+        return _aborted(case, absent, calls, [*aborts, *proof])
+    reporting = {item.rank for item in case.processes if case.waits(item) or case.with_role(item, "root")}
+    waits = [item for _, item in last if not item.ended]
+    if absent & reporting or not few_silent(absent, len(members)) or not waits:
         return None
-    listed = [Process(rank=rank) for rank in sorted(absent)]
-    processes = [case.process_of_rank(process.rank or 0) or process for process in listed]
-    summary = f"{count_ranks(absent)} left no dump of the flight recorder; "
     call = waits[0].operation
-    summary += f"1 other rank waits in {call}" if len(present) == 1 else f"{len(present)} other ranks wait in {call}"
-    proof = first_evidence(
-        _event(member, item) for member in members if (item := member.group.collectives.get(member.group.enqueued))
-    )
-    culprits = tuple(culprit_of(process) for process in processes)
-    confidence: Confidence = "likely" if events else "possible"
-    return [Cause("rank-silent", "silence", confidence, culprits, summary, proof)]
+    summary = f"{count_ranks(absent)} left no dump of the flight recorder; "
+    summary += f"1 other rank waits in {call}" if len(members) == 1 else f"{len(members)} other ranks wait in {call}"
+    culprits = tuple(culprit_of_rank(case, rank) for rank in sorted(absent))
+    confidence: Confidence = "likely" if case.events else "possible"
+    return [Cause("rank-silent", "silence", confidence, culprits, summary, first_evidence(proof))]
 
 
-def _aborted(case: Case, members: list[_Member]) -> list[Cause] | None:
+def _aborted(case: Case, absent: set[int], last: list[RecordedCollective], proof: list[Event]) -> list[Cause] | None:
     """gloo: the rank that aborts itself over another size leaves no dump. If all others agree, it is the wrong one."""
-    present = {member.rank for member in members}
-    aborted = {
-        process.rank
-        for process in case.processes
-        if any(event.signature == "gloo-size-mismatch" for event in process.events)
-    }
-    last = [member.group.collectives.get(member.group.enqueued) for member in members]
-    agreed = {(item.sequence, item.operation, item.sizes) for item in last if item}
-    absent = set(members[0].group.ranks) - present
-    if len(members) < 2 or len(agreed) != 1 or None in last or absent != aborted or len(absent) != 1:
+    aborted = {item.rank for item in case.processes if any(e.signature == "gloo-size-mismatch" for e in item.events)}
+    agreed = {(item.sequence, item.operation, item.sizes) for item in last}
+    if len(last) < 2 or len(agreed) != 1 or absent != aborted or len(absent) != 1:
         return None
-    culprits = tuple(culprit_of(process) for process in case.processes if process.rank in absent)
     ((number, operation, sizes),) = agreed
     summary = f"{count_ranks(absent)} gave another size to {operation}, collective {number}, "
-    summary += f"than the {sizes} of the other {len(members)} ranks"
-    events = first_evidence(
-        [
-            *(e for process in case.processes for e in process.events if e.signature == "gloo-size-mismatch"),
-            *(_event(member, item) for member, item in zip(members, last, strict=True) if item),
-        ]
-    )
-    return [Cause(SIGNATURE, "minority", "likely", culprits, summary, events)]
+    summary += f"than the {sizes} of the other {len(last)} ranks"
+    culprits = tuple(culprit_of_rank(case, rank) for rank in absent)
+    return [Cause(SIGNATURE, "minority", "likely", culprits, summary, first_evidence(proof))]
 
 
 def _cause(case: Case, rule: str, members: list[_Member], summary: str, events: tuple[Event, ...]) -> Cause:
     """Dumps can be taken of a job that goes on: without a failure in any log, the verdict is only possible."""
-    failed = any(
-        case.role(event) not in ("evidence", "benign") for process in case.processes for event in process.events
-    )
+    failed = any(case.role(event) not in ("evidence", "benign") for event in case.events)
     confidence: Confidence = "likely" if failed else "possible"
     culprits = tuple(culprit_of(member.process) for member in sorted(members))
     return Cause(SIGNATURE, rule, confidence, culprits, summary, events)
 
 
-def _event(member: _Member, item: RecordedCollective) -> Event:
+def _event(member: _Member, number: int) -> Event:
     """A collective as evidence; its line is its number."""
+    item = member.group.collectives[number]
     sizes = f", {item.sizes}" if item.sizes else ""
     ended = "ended" if item.ended else "not ended"
     text = f"collective {item.sequence} of process group {member.group.name}: {item.operation}{sizes}, {ended}"

@@ -97,7 +97,7 @@ def only_node(case: Case) -> str:
 def explains_all(case: Case, causes: list[Cause]) -> bool:
     """Whether the logs show no error but what follows when all ranks are ended."""
     explained = {name for cause in causes for name in case.signatures[cause.signature].explains}
-    events = (event for process in case.processes for event in process.events)
+    events = case.events
     return bool(causes) and all(
         event.signature in explained or case.role(event) in ("evidence", "benign", "wrapper") for event in events
     )

@@ -2,57 +2,47 @@
 
 from __future__ import annotations
 
+from doctor.analysis.collectives.waits import chain_end, find_circle, most_awaited
 from doctor.diagnose.case import Case, Process
-from doctor.diagnose.cause import Cause, Culprit, Undecidable, culprit_of, first_evidence
+from doctor.diagnose.cause import Cause, Culprit, Undecidable, culprit_of_rank, first_evidence
 from doctor.diagnose.events import Event
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.sanitize import count_noun
 
 SELF = "local"
 """HCCL's word for a rank that waits for itself."""
-_MAX_STEPS = 100_000
+Node = int | Culprit
+"""A rank in the world, or a place that no log shows."""
 
 
 def wait_chain(case: Case) -> list[Cause] | Undecidable:
     """Follows the edges from rank to rank. A cycle is a deadlock; two that wait for each other share a link."""
     edges, proof = _edges(case)
-    if not edges:
-        return []
-    ends = {start: _end(start, edges) for start in edges}
-    real = [end for end in ends.values() if end is not None]
-    if not real:
-        return _cycle(case, edges, proof)
-    counted = sorted(set(real), key=lambda end: (-real.count(end), _sort_key(end)))
-    best = counted[0]
-    if len(counted) > 1 and real.count(counted[1]) == real.count(best):
+    ends = {start: end for start in edges if (end := chain_end(start, edges)) is not None}
+    if not ends:
+        return _cycle(case, find_circle(edges), edges, proof)
+    best = most_awaited(ends.values())
+    waiters = sorted(start for start, end in ends.items() if isinstance(start, int) and end == best != start)
+    if best is None or (best in edges and not waiters):
         return []
     culprit = _culprit(case, best)
-    waiters = sorted({start for start, end in ends.items() if end == best and start != best}, key=_sort_key)
-    if best in edges and not waiters:
-        return []
-    reason = "waits for itself" if SELF in edges.get(best, ()) else "reports no rank that it waits for"
+    reason = "waits for itself" if best in edges else "reports no rank that it waits for"
     length = count_noun(len(waiters) or 1, "rank")
     summary = f"the wait chain of {length} ends at {culprit.name}, which {reason}"
-    events = first_evidence([*proof.get(best, []), *(event for start in waiters for event in proof[start][:1])])
+    lines = proof[best] if isinstance(best, int) and best in proof else []
+    events = first_evidence([*lines, *(event for start in waiters for event in proof[start][:1])])
     return [Cause(events[0].signature, "wait chain", "likely", (culprit,), summary, events)]
 
 
-Node = int | str | Culprit
-"""A rank in the world, or a place that no log shows."""
-
-
 def _edges(case: Case) -> tuple[dict[Node, set[Node]], dict[Node, list[Event]]]:
+    """For whom each rank waits, and the lines that show it."""
     edges: dict[Node, set[Node]] = {}
     proof: dict[Node, list[Event]] = {}
     for process in case.processes:
-        if process.rank is None:
-            continue
-        for event in process.events:
-            if case.role(event) not in ("victim", "ambiguous", "link"):
-                continue
+        for event in case.waits(process):
             target = _target(case, process, event)
-            if target is not None:
-                edges.setdefault(process.rank, set()).add(SELF if target == process.rank else target)
+            if process.rank is not None and target is not None:
+                edges.setdefault(process.rank, set()).add(target)
                 proof.setdefault(process.rank, []).append(event)
     return edges, proof
 
@@ -61,7 +51,7 @@ def _target(case: Case, process: Process, event: Event) -> Node | None:
     """The rank for which the process waits, as this line shows it."""
     values = event.values
     if values.get("peer_group_rank") == SELF:
-        return SELF
+        return process.rank
     number = values.get("peer_group_rank", "")
     if number.isdecimal() and int(number) < 1_000_000:
         return _world_rank(case, process, int(number), values.get("group", ""))
@@ -85,30 +75,14 @@ def _world_rank(case: Case, process: Process, number: int, group: str) -> int:
     return number
 
 
-def _end(start: Node, edges: dict[Node, set[Node]]) -> Node | None:
-    """The node at which the chain from ``start`` ends; None for a cycle or where it forks to different ends."""
-    ends: set[Node] = set()
-    visited: set[Node] = set()
-    stack: list[Node] = [start]
-    while stack and len(visited) < _MAX_STEPS:
-        node = stack.pop()
-        if node in visited:
-            continue
-        visited.add(node)
-        targets = edges.get(node, set())
-        if SELF in targets or not targets:
-            ends.add(node)
-        else:
-            stack += [target for target in targets if target not in visited]
-    return next(iter(ends)) if len(ends) == 1 else None
-
-
-def _cycle(case: Case, edges: dict[Node, set[Node]], proof: dict[Node, list[Event]]) -> list[Cause] | Undecidable:
-    nodes = sorted((node for node in edges if isinstance(node, int)), key=_sort_key)
-    if any(_end(node, edges) is not None for node in nodes) or not all(_reaches(node, node, edges) for node in nodes):
+def _cycle(
+    case: Case, circle: list[Node], edges: dict[Node, set[Node]], proof: dict[Node, list[Event]]
+) -> list[Cause] | Undecidable:
+    """A circle of all ranks that wait: what others do that wait for it is another rule's."""
+    if not circle or set(circle) != set(edges):
         return []
-    ranks = [node for node in nodes if isinstance(node, int)]
-    events = first_evidence(event for node in nodes for event in proof[node][:1])
+    ranks = sorted(rank for rank in edges if isinstance(rank, int))
+    events = first_evidence(event for rank in ranks for event in proof[rank][:1])
     if len(ranks) == 2:
         culprits = tuple(_culprit(case, rank) for rank in ranks)
         summary = f"{count_ranks(ranks)} wait for each other: the link between them, or two different operations"
@@ -119,26 +93,5 @@ def _cycle(case: Case, edges: dict[Node, set[Node]], proof: dict[Node, list[Even
     )
 
 
-def _reaches(start: Node, goal: Node, edges: dict[Node, set[Node]]) -> bool:
-    stack, visited = list(edges.get(start, ())), set()
-    while stack:
-        node = stack.pop()
-        if node == goal:
-            return True
-        if node not in visited:
-            visited.add(node)
-            stack += edges.get(node, ())
-    return False
-
-
 def _culprit(case: Case, node: Node) -> Culprit:
-    if isinstance(node, Culprit):
-        return node
-    process = case.process_of_rank(node) if isinstance(node, int) else None
-    if process:
-        return culprit_of(process)
-    return Culprit(node if isinstance(node, int) else None)
-
-
-def _sort_key(node: Node) -> tuple[bool, int, str]:
-    return (not isinstance(node, int), node if isinstance(node, int) else 0, str(node))
+    return node if isinstance(node, Culprit) else culprit_of_rank(case, node)

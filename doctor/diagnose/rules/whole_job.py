@@ -16,11 +16,8 @@ def too_many_clients(case: Case) -> list[Cause]:
     """
     events = [
         event
-        for process in case.processes
-        for event in process.events
-        if event.signature == "torch-store-clients"
-        and (small_number(event.values.get("joined", "")) or 0)
-        > (small_number(event.values.get("world_size", "")) or 0)
+        for event in case.events_of("torch-store-clients")
+        if (small_number(event.values.get("joined", "")) or 0) > (small_number(event.values.get("world_size", "")) or 0)
         and event.values.get("world_size")
     ]
     if not events:
@@ -33,7 +30,7 @@ def too_many_clients(case: Case) -> list[Cause]:
 
 def truncated_messages(case: Case) -> list[Cause]:
     """Ranks disagree on the size of a message, and the one that prints it may be the one that is right."""
-    events = [event for process in case.processes for event in process.events if event.signature == "nccl-truncated"]
+    events = case.events_of("nccl-truncated")
     if not events:
         return []
     summary = "ranks disagree on the size of a message: their settings, versions or collectives differ"

@@ -8,6 +8,7 @@ import msgspec
 
 from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Unreadable
+from doctor.engine.per_fleet import once_per_fleet
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.gate import GateQuery, Obstacle, evaluate_gate
@@ -95,13 +96,18 @@ class BlockedConnections(msgspec.Struct, frozen=True):
 
 def agreed_blocks(blocks: Sequence[BlockedConnections], agreed: Iterable[str]) -> list[BlockedConnections]:
     """The blocks with only those peers to which the host may be opened; a block without any is left out."""
-    numbers = to_ranges((int(plain_address(address)), int(plain_address(address))) for address in agreed)
+    numbers = _as_ranges(agreed)
     found = []
     for block in blocks:
         addresses = intersect(block.addresses, numbers)
         if addresses:
             found.append(msgspec.structs.replace(block, addresses=addresses))
     return found
+
+
+@once_per_fleet
+def _as_ranges(addresses: Iterable[str]) -> Ranges:
+    return to_ranges((int(plain_address(address)), int(plain_address(address))) for address in addresses)
 
 
 def find_blocks(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ipaddress
 import shlex
 import zlib
+from collections.abc import Sequence
+from functools import lru_cache
 
 from doctor.facts.firewall.job import BlockedConnections
 from doctor.facts.firewall.packets import Ranges
 
-MAX_ADDRESSES = 32
-"""Addresses that a command lists; for more it names the network that they are in."""
+MAX_ADDRESSES = 64
+"""Addresses and networks that a command may list. It never names a network that holds others than the fleet's hosts."""
 
 _SAVE_NOTE = (
     "It is lost after a restart unless saved: `netfilter-persistent save` (Debian, Ubuntu), or "
@@ -38,7 +40,7 @@ def allow_command(block: BlockedConnections) -> str:
     """One line for a root shell: accepts exactly these ports, from or to exactly these hosts."""
     if block.later_packets_only:
         return _allow_later_packets(block)
-    sources = _sources(block)
+    sources = networks(block.addresses)
     if _before_ufw(block):
         return _iptables_allow(block, sources)
     return {"ufw": _ufw_allow, "firewalld": _firewalld_allow, "nftables": _nft_allow}.get(
@@ -50,7 +52,7 @@ def undo_command(block: BlockedConnections) -> str:
     """One line for a root shell: takes away exactly what `allow_command` adds, and leaves all other rules in place."""
     if block.later_packets_only:
         return _nft_undo(block, _LATER_NFT) if block.manager in _NFT_KINDS else _iptables_undo(block, [_LATER_IPTABLES])
-    sources = _sources(block)
+    sources = networks(block.addresses)
     if _before_ufw(block):
         return _iptables_undo(block, _matches(block, sources))
     if block.manager == "nftables":
@@ -64,14 +66,14 @@ def undo_command(block: BlockedConnections) -> str:
 
 def fix_values(block: BlockedConnections) -> dict[str, str | list[str]]:
     """What the playbook's fixed commands read, for each way to change the rules; ``method`` names the one that fits."""
-    sources = _sources(block)
+    sources = networks(block.addresses)
     nft_rule = _LATER_NFT if block.later_packets_only else f"{_nft_match(block, sources)} accept"
     matches = [_LATER_IPTABLES] if block.later_packets_only else _matches(block, sources)
     table = block.positions[0].table
     tool = "ip6tables" if table.family == "ip6" else "iptables"
     return {
         "method": _method(block),
-        "sources": sources,
+        "sources": list(sources),
         "nft_chain": _nft_chain(block),
         "nft_rule": _tagged(nft_rule),
         "nft_tag": _tag(nft_rule),
@@ -99,10 +101,10 @@ def _method(block: BlockedConnections) -> str:
 def boot_lines(block: BlockedConnections) -> list[str]:
     """What the file that the rules are loaded from at boot must hold as well; for iptables what comes after ``-I``."""
     if block.manager == "nftables":
-        rule = _LATER_NFT if block.later_packets_only else f"{_nft_match(block, _sources(block))} accept"
+        rule = _LATER_NFT if block.later_packets_only else f"{_nft_match(block, networks(block.addresses))} accept"
         return [f"insert rule {_nft_chain(block)} {_tagged(rule)}"]
     if block.manager in ("iptables", "iptables-legacy"):
-        matches = [_LATER_IPTABLES] if block.later_packets_only else _matches(block, _sources(block))
+        matches = [_LATER_IPTABLES] if block.later_packets_only else _matches(block, networks(block.addresses))
         return [f"{shlex.quote(block.positions[0].base.name)} {match} -j ACCEPT" for match in matches]
     return [f"# {block.manager} keeps its rules itself"]
 
@@ -117,21 +119,18 @@ def boot_files(block: BlockedConnections) -> list[str]:
     )
 
 
-def _sources(block: BlockedConnections) -> list[str]:
-    """The peers, in as few words as a command can take."""
-    sources = networks(block.addresses)
-    if len(sources) > MAX_ADDRESSES and block.route.on_link:
-        _, low, high = block.route.local.network
-        sources = networks(((low, high),))
-    return sources
-
-
 def _before_ufw(block: BlockedConnections) -> bool:
     """The rule comes before all that the command ufw can add."""
     return block.positions[0].chain.startswith(("ufw-before", "ufw6-before"))
 
 
-def networks(addresses: Ranges) -> list[str]:
+def is_listable(block: BlockedConnections) -> bool:
+    """Whether its peers are few enough for a command that names them all."""
+    return len(block.addresses) <= MAX_ADDRESSES and len(networks(block.addresses)) <= MAX_ADDRESSES
+
+
+@lru_cache(maxsize=8)
+def networks(addresses: Ranges) -> Sequence[str]:
     """The addresses in as few networks as hold no other one."""
     texts: list[str] = []
     for low, high in addresses:
@@ -139,20 +138,20 @@ def networks(addresses: Ranges) -> list[str]:
         for network in ipaddress.summarize_address_range(kind(low), kind(high)):
             single = network.prefixlen == network.max_prefixlen
             texts.append(str(network.network_address) if single else str(network))
-    return texts
+    return tuple(texts)
 
 
 def _format_spans(ports: Ranges, between: str) -> list[str]:
     return [str(low) if low == high else f"{low}{between}{high}" for low, high in ports]
 
 
-def _ufw_allow(block: BlockedConnections, sources: list[str]) -> str:
+def _ufw_allow(block: BlockedConnections, sources: Sequence[str]) -> str:
     way, end = ("out", "from any to $a") if block.outgoing else ("in", "from $a to any")
     ports = ",".join(_format_spans(block.ports, ":"))
     return f"for a in {' '.join(sources)}; do ufw prepend allow {way} proto tcp {end} port {ports}; done"
 
 
-def _firewalld_allow(block: BlockedConnections, sources: list[str]) -> str:
+def _firewalld_allow(block: BlockedConnections, sources: Sequence[str]) -> str:
     each, rule = _rich_rule(block, sources)
     if block.outgoing:
         create_policy = f"firewall-cmd --permanent --new-policy=training; {_POLICY} --set-priority=-100"
@@ -162,7 +161,7 @@ def _firewalld_allow(block: BlockedConnections, sources: list[str]) -> str:
     return f"{_zone(block)}; {each} {now}; {at_boot}; done; done"
 
 
-def _firewalld_undo(block: BlockedConnections, sources: list[str]) -> str:
+def _firewalld_undo(block: BlockedConnections, sources: Sequence[str]) -> str:
     each, rule = _rich_rule(block, sources)
     if block.outgoing:
         delete_policy = f'test -n "$({_POLICY} --list-rich-rules)" || firewall-cmd --permanent --delete-policy=training'
@@ -171,7 +170,7 @@ def _firewalld_undo(block: BlockedConnections, sources: list[str]) -> str:
     return f"{_zone(block)}; {each} {now}; {at_boot}; done; done"
 
 
-def _rich_rule(block: BlockedConnections, sources: list[str]) -> tuple[str, str]:
+def _rich_rule(block: BlockedConnections, sources: Sequence[str]) -> tuple[str, str]:
     """The loops over peers and ports, and the rule for one of each."""
     family = "ipv6" if ":" in sources[0] else "ipv4"
     each = f"for a in {' '.join(sources)}; do for p in {' '.join(_format_spans(block.ports, '-'))}; do"
@@ -189,11 +188,11 @@ _RELOAD = "firewall-cmd --reload"
 _POLICY = "firewall-cmd --permanent --policy=training"
 
 
-def _nft_allow(block: BlockedConnections, sources: list[str]) -> str:
+def _nft_allow(block: BlockedConnections, sources: Sequence[str]) -> str:
     return _nft_rule(block, f"{_nft_match(block, sources)} accept")
 
 
-def _nft_match(block: BlockedConnections, sources: list[str]) -> str:
+def _nft_match(block: BlockedConnections, sources: Sequence[str]) -> str:
     family = "ip6" if ":" in sources[0] else "ip"
     end = "daddr" if block.outgoing else "saddr"
     hosts, ports = ", ".join(sources), ", ".join(_format_spans(block.ports, "-"))
@@ -225,11 +224,11 @@ def _nft_undo(block: BlockedConnections, rule: str) -> str:
     return f"for h in {handles}; do nft delete rule {where} handle $h; done"
 
 
-def _iptables_allow(block: BlockedConnections, sources: list[str]) -> str:
+def _iptables_allow(block: BlockedConnections, sources: Sequence[str]) -> str:
     return "; ".join(f"{_command(block)} -I {_chain(block)} {match} -j ACCEPT" for match in _matches(block, sources))
 
 
-def _matches(block: BlockedConnections, sources: list[str]) -> list[str]:
+def _matches(block: BlockedConnections, sources: Sequence[str]) -> list[str]:
     """Of as many ports as one rule takes."""
     end = "-d" if block.outgoing else "-s"
     parts = _format_spans(block.ports, ":")

@@ -102,9 +102,13 @@ class _FleetAddresses:
         Of hosts in the same networks this is the same; the host itself is among them.
         """
         own_networks = frozenset(entry.network for entry in self.entries[host])
+        here, peers = self.on_link[network], {}
+        if len(here) == 1 and sum(own[0] == network[0] for own in own_networks) == 1:
+            # Hosts that share no network, such as those of /32 addresses, meet the same ones: all of the family.
+            own_networks = frozenset()
+            network, here = (network[0], 0, 0), {}
         key = (network, own_networks)
         if key not in self._reachable:
-            here, peers = self.on_link[network], {}
             for peer, entries in self.entries.items():
                 far = (
                     (entry.number, entry.number)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
+from doctor.analysis.majority import winner
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
@@ -34,10 +35,7 @@ def flatten_by_npu(facts: Mapping[str, HasNpus[T]]) -> dict[Npu, T]:
 
 def most_common_value(values: Iterable[T]) -> T | None:
     """The commonest value; None when two are equally common, or there is none."""
-    ranked = Counter(values).most_common(2)
-    if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
-        return None
-    return ranked[0][0]
+    return winner(Counter(values))
 
 
 def group_by_host(values: Mapping[Npu, T]) -> Iterator[tuple[str, T, list[int]]]:

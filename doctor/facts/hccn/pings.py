@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,6 @@ IPV6_OPTIONS = ("-inet6", "-g", "ipv6_address")
 def run_hccn_tool(arguments: dict[str, Any]) -> Any:
     """Runs hccn_tool with each of the fact's calls, one after another, for it takes a lock."""
     import subprocess
-    import time
 
     task = arguments[arguments["asked"]]
     end = time.monotonic() + task["seconds"]

@@ -9,16 +9,16 @@ that was interrupted midway is worse than one that was made.
 MODULES = (
     "doctor.remote.runtime.signals",
     "doctor.remote.runtime.processes",
-    "doctor.remote.runtime.environment",
+    "doctor.remote.runtime.command_environment",
     "doctor.remote.runtime.streams",
     "doctor.remote.runtime.lines",
     "doctor.remote.runtime.framing",
     "doctor.fix.executor.file_state",
     "doctor.fix.executor.file_changes",
-    "doctor.fix.executor.memory",
+    "doctor.fix.executor.kept_states",
     "doctor.fix.executor.host_lock",
-    "doctor.fix.executor.commands",
-    "doctor.fix.executor.devices",
+    "doctor.fix.executor.step_commands",
+    "doctor.fix.executor.device_holders",
     "doctor.fix.executor.executor",
 )
 """In the order in which they are joined."""

@@ -5,12 +5,12 @@ import os
 import signal
 import sys
 
-from doctor.fix.executor.commands import pass_through, run
-from doctor.fix.executor.devices import busy
+from doctor.fix.executor.device_holders import busy
 from doctor.fix.executor.file_changes import RequestRejected, relink, tidy, write
 from doctor.fix.executor.file_state import peek, peek_many
 from doctor.fix.executor.host_lock import lock_host, unlock
-from doctor.fix.executor.memory import forget, recall
+from doctor.fix.executor.kept_states import forget, recall
+from doctor.fix.executor.step_commands import pass_through, run
 from doctor.remote.runtime.framing import marked_line
 from doctor.remote.runtime.lines import LineBuffer
 from doctor.remote.runtime.signals import on_termination

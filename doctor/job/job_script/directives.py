@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from doctor.engine.sanitize import printable
-from doctor.job.launch_line.options import Options, OptionTable, option_table, split_options
-from doctor.job.launch_line.srun import TABLE as OF_SRUN
-from doctor.job.launch_line.srun import node_range
+from doctor.job.launch_line.commands import launcher_rows, option_table
+from doctor.job.launch_line.launcher_calls import node_range
+from doctor.job.launch_line.options import Options, OptionTable, split_options
 from doctor.job.shell.word import literal_words
 
 _MOST = 256
@@ -48,26 +48,6 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _MARKS = {"#SBATCH": "slurm", "#PBS": "pbs", "#BSUB": "lsf", "#DSUB": "donau", "#$": "grid-engine"}
-_PBS = option_table("l q N A o e j m M W J S P r k p a C h u v", "V I X z f", abbreviates=False)
-_LSF = option_table(
-    "n R W q J o e P m M app b c E G g i k L oo eo R sp t T u U w wt x gpu",
-    "I K N B r H x",
-    joins_letters=False,
-    abbreviates=False,
-)
-_DONAU = option_table(
-    "n N R A q o e oo eo T pn nn nnl rpn cpu name s pm X eo aa mpi mpiexec",
-    "I K",
-    joins_letters=False,
-    abbreviates=False,
-)
-_GRID_ENGINE = option_table(
-    "l q N o e j S P A m M t r p R v binding w wd hold-jid",
-    "V cwd b notify",
-    "pe",
-    joins_letters=False,
-    abbreviates=False,
-)
 
 
 def read_directives(lines: Iterable[str]) -> list[Directive]:
@@ -108,7 +88,7 @@ def _options(texts: Iterable[str], table: OptionTable) -> Options:
 
 
 def _slurm(texts: list[str]) -> Resources:
-    options = _options(texts, OF_SRUN)
+    options = _options(texts, launcher_rows()["srun"])
     least, most = node_range(options)
     gpus = options.text("gpus-per-node") or _gres(options.text("gres"))
     return Resources(
@@ -161,7 +141,7 @@ def _clock_seconds(text: str) -> int | None:
 
 
 def _pbs(texts: list[str]) -> Resources:
-    options = _options(texts, _PBS)
+    options = _options(texts, option_table("pbs"))
     limits = ",".join(word.text for word in options.texts("l"))
     nodes = per_node = devices = None
     match = re.search(r"(?:^|,)(?:select|nodes)=([^,]{1,2000})", limits)
@@ -190,7 +170,7 @@ def _resource(chunk: str, *names: str) -> int | None:
 
 
 def _lsf(texts: list[str]) -> Resources:
-    options = _options(texts, _LSF)
+    options = _options(texts, option_table("lsf"))
     ranks = options.number("n", least=1)
     requirement = " ".join(word.text for word in options.texts("R"))
     match = re.search(r"ptile=([0-9]{1,5})", requirement)
@@ -209,7 +189,7 @@ def _lsf(texts: list[str]) -> Resources:
 
 
 def _donau(texts: list[str]) -> Resources:
-    options = _options(texts, _DONAU)
+    options = _options(texts, option_table("donau"))
     nodes = options.number("N", least=1) or options.number("nn", least=1)
     return Resources(
         scheduler="donau",
@@ -222,7 +202,7 @@ def _donau(texts: list[str]) -> Resources:
 
 
 def _grid_engine(texts: list[str]) -> Resources:
-    options = _options(texts, _GRID_ENGINE)
+    options = _options(texts, option_table("grid-engine"))
     limits = ",".join(word.text for word in options.texts("l"))
     wall = re.search(r"(?:^|,)h_rt=([0-9:]{1,20})", limits)
     return Resources(

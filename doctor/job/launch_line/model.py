@@ -137,11 +137,6 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return self.nodes * self.ranks_per_node
 
-    @property
-    def starts_ranks(self) -> bool:
-        """Whether a launcher is in the line."""
-        return bool(self.launchers)
-
 
 def _says(call: LaunchCall, *options: str) -> bool:
     return any(option in call.unresolved for option in options)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable
+from functools import cached_property
+
+import msgspec
 
 from doctor.engine.sanitize import printable
 from doctor.job.launch_line.model import OptionProblem
@@ -13,17 +15,18 @@ from doctor.job.shell.word import Word
 _MOST_VALUES = 1024
 
 
-class OptionTable(NamedTuple):
-    """Which options a command has, and how many words each takes. Names without dashes, with ``-`` for ``_``."""
+class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_unknown_fields=True):
+    """Which options a command has, and how many words each takes.
 
-    values: frozenset[str]
+    Names with spaces between, without dashes, with ``-`` for ``_``; ``N/nodes`` is another spelling and its name.
+    """
+
+    values: str = ""
     """Followed by one word, or joined by ``=``."""
-    flags: frozenset[str] = frozenset()
+    flags: str = ""
     """Without a value; one joined by ``=`` is accepted."""
-    pairs: frozenset[str] = frozenset()
+    pairs: str = ""
     """Followed by two words."""
-    aliases: Mapping[str, str] = {}
-    """Another spelling of a name, such as the letter of a short option."""
     abbreviates: bool = True
     """The beginning of a long name stands for it, where it is that of one name only."""
     joins_letters: bool = True
@@ -33,42 +36,28 @@ class OptionTable(NamedTuple):
     assignments_first: bool = False
     """``NAME=value`` among the options sets a variable, as for ``env``."""
 
+    @cached_property
+    def word_counts(self) -> dict[str, int]:
+        """By name, the number of words that follow it."""
+        groups = enumerate((self.flags, self.values, self.pairs))
+        return {entry.rpartition("/")[2]: count for count, names in groups for entry in names.split()}
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        """By another spelling, such as the letter of a short option, its name."""
+        entries = (entry.split("/") for names in (self.values, self.flags, self.pairs) for entry in names.split())
+        return {short: long for *shorts, long in entries for short in shorts}
+
     def canonical(self, name: str) -> str:
         """The name in ``options``; empty for one that the command does not have."""
         name = name if len(name) == 1 else name.replace("_", "-")
         name = self.aliases.get(name, name)
-        if name in self.values or name in self.flags or name in self.pairs:
+        if name in self.word_counts:
             return name
         if not self.abbreviates or len(name) < 2:
             return ""
-        every = [long for group in (self.values, self.flags, self.pairs) for long in group if long.startswith(name)]
+        every = [long for long in self.word_counts if long.startswith(name)]
         return every[0] if len(every) == 1 else ""
-
-
-def option_table(
-    values: str,
-    flags: str = "",
-    pairs: str = "",
-    *,
-    abbreviates: bool = True,
-    joins_letters: bool = True,
-    assignments_first: bool = False,
-    last: frozenset[str] = frozenset(),
-) -> OptionTable:
-    """A table from names with spaces between; ``N/nodes`` is an alias and its name."""
-    aliases: dict[str, str] = {}
-    groups = []
-    for text in (values, flags, pairs):
-        names = set()
-        for entry in text.split():
-            *short, long = entry.split("/")
-            aliases.update(dict.fromkeys(short, long))
-            names.add(long)
-        groups.append(frozenset(names))
-    option_values, option_flags, option_pairs = groups
-    return OptionTable(
-        option_values, option_flags, option_pairs, aliases, abbreviates, joins_letters, last, assignments_first
-    )
 
 
 class Options:
@@ -186,9 +175,9 @@ def _take(result: Options, argv: tuple[Word, ...], position: int, table: OptionT
     if not name:
         return _unrecognised(result, argv, position)
     if equals:
-        _add(result, name, (word._replace(text=value),) if name not in table.flags else ())
+        _add(result, name, (word._replace(text=value),) if table.word_counts[name] else ())
         return 1
-    count = 2 if name in table.pairs else 1 if name in table.values else 0
+    count = table.word_counts[name]
     taken = argv[position + 1 : position + 1 + count]
     if len(taken) < count:
         result.problems.append(OptionProblem(result.command, _dashed(name), "", "a value after it"))
@@ -200,7 +189,7 @@ def _take_letters(result: Options, argv: tuple[Word, ...], position: int, table:
     word = argv[position]
     for index, letter in enumerate(word.text[1:], 1):
         name = table.canonical(letter)
-        if name in table.values:
+        if table.word_counts.get(name) == 1:
             joined = word.text[index + 1 :]
             if joined:
                 _add(result, name, (word._replace(text=joined.removeprefix("=")),))

@@ -10,21 +10,11 @@ from typing import Any
 import msgspec
 
 from doctor.engine.sanitize import printable
-from doctor.job.launch_line import (
-    accelerate,
-    colossalai,
-    deepspeed,
-    horovodrun,
-    hydra,
-    msrun,
-    openmpi,
-    recipes,
-    srun,
-    torchrun,
-)
-from doctor.job.launch_line.launcher import ReadCall, Started
+from doctor.job.launch_line import recipes
+from doctor.job.launch_line.commands import launcher_rows, module_rows, option_table
+from doctor.job.launch_line.launcher_calls import Started, is_hydra, read_call
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
-from doctor.job.launch_line.options import option_table, split_options
+from doctor.job.launch_line.options import split_options
 from doctor.job.launch_line.wrappers import Unwrapped, unwrap
 from doctor.job.shell.evaluate import ShellCommand, evaluate
 from doctor.job.shell.word import Word, literal_words
@@ -34,28 +24,8 @@ MAX_CHARACTERS = 1 << 20
 _DEEPEST = 24
 _LONGEST_TEXT = 400
 
-_MODULES = (torchrun, openmpi, hydra, srun, msrun, accelerate, deepspeed, colossalai, horovodrun, recipes)
-_BY_NAME: dict[str, ReadCall] = {name: module.read for module in _MODULES for name in module.NAMES}
-_BY_MODULE: dict[str, ReadCall] = {
-    name: module.read for module in (torchrun, msrun, accelerate, deepspeed) for name in module.MODULES
-}
-_SUBCOMMANDS: dict[str, tuple[str, ...]] = {
-    "accelerate": ("launch",),
-    "accelerate.commands.accelerate_cli": ("launch",),
-    **colossalai.SUBCOMMANDS,
-    **recipes.SUBCOMMANDS,
-}
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
-_PYTHON_OPTIONS = option_table(
-    "c m W X check-hash-based-pycs",
-    "b B d E h i I O P q R s S t u v V x help version",
-    abbreviates=False,
-    last=frozenset("cm"),
-)
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
-_SHELL_OPTIONS = option_table(
-    "o O rcfile init-file", "c e f h i k l m n p r s t u v x B C D E H P T norc noprofile login", abbreviates=False
-)
 
 
 def read_launch_line(
@@ -140,7 +110,7 @@ class _Reader:
             if started:
                 self._enter(started)
                 argv, python, is_module = started.argv, started.runs_python, started.is_module
-                if python and (not argv or argv[0].text.rpartition("/")[2] in _BY_NAME):
+                if python and (not argv or _is_launcher(argv[0])):
                     python = False
                 continue
             if not python and _PYTHON.fullmatch(name):
@@ -149,7 +119,7 @@ class _Reader:
                     return
                 self._enter(inner)
                 argv, python, is_module = inner.argv, inner.runs_python, inner.is_module
-                if argv and not is_module and argv[0].text.rpartition("/")[2] in _BY_NAME:
+                if argv and not is_module and _is_launcher(argv[0]):
                     python = False  # the launcher's own script, as in /proc
                 continue
             unwrapped = None if python else unwrap(name, argv[1:])
@@ -195,21 +165,21 @@ class _Reader:
         self.inherits = False
 
     def _launcher(self, name: str, argv: tuple[Word, ...]) -> Started | None:
-        read = _BY_NAME.get(name)
-        if read is None:
+        rows = launcher_rows()
+        row, rest = rows.get(name), argv[1:]
+        subcommands = row.subcommands.get(name) if row else recipes.SUBCOMMANDS.get(name)
+        if (row is None and subcommands is None) or (subcommands and (not rest or rest[0].text not in subcommands)):
             return None
-        rest = argv[1:]
-        if name in _SUBCOMMANDS:
-            if not rest or rest[0].text not in _SUBCOMMANDS[name]:
-                return None
+        if subcommands:
             name, rest = f"{name} {rest[0].text}", rest[1:]
         environ = {**(self.outside if self.inherits else {}), **self.environ}
-        if read is openmpi.read and name in ("mpirun", "mpiexec") and hydra.is_present(rest, environ):
-            read = hydra.read
-        if read is recipes.read:
+        if row is None:
             open_sources = {key[:-1]: text for key, text in self.unresolved.items() if key.endswith("=")}
             environ |= {key: f"\0{text}" for key, text in {**self.not_known, **open_sources}.items()}
-        return read(name, rest, environ)
+            return recipes.read(name, rest, environ)
+        if name in ("mpirun", "mpiexec") and is_hydra(rest, environ):
+            row = rows["mpiexec.hydra"]
+        return read_call(row, name, rest, environ)
 
     def _enter(self, started: Started) -> None:
         call = started.call
@@ -221,7 +191,7 @@ class _Reader:
     def _python(self, argv: tuple[Word, ...]) -> Started | None:
         """What an interpreter runs; None where there is nothing to follow, which is noted."""
         interpreter = argv[0].text
-        options = split_options("python", argv[1:], _PYTHON_OPTIONS)
+        options = split_options("python", argv[1:], option_table("python"))
         self.fields["interpreter"] = interpreter
         none = LaunchCall(launcher="", command=interpreter)
         module = options.word("m")
@@ -229,14 +199,14 @@ class _Reader:
             if module.unresolved:
                 self.unresolved.setdefault("program", module.unresolved)
                 return None
-            read = _BY_MODULE.get(module.text)
-            if read:
+            row = module_rows().get(module.text)
+            if row:
                 self.fields.pop("interpreter", None)
                 rest = options.rest
-                if module.text in _SUBCOMMANDS and rest and rest[0].text in _SUBCOMMANDS[module.text]:
+                if rest and rest[0].text in row.subcommands.get(module.text, ()):
                     rest = rest[1:]
                 environ = {**(self.outside if self.inherits else {}), **self.environ}
-                return read(f"{interpreter} -m {module.text}", rest, environ)
+                return read_call(row, f"{interpreter} -m {module.text}", rest, environ)
             return Started(none, (module, *options.rest), runs_python=True, is_module=True)
         if "c" in options:
             self.unresolved.setdefault("program", "Python text after -c")
@@ -267,7 +237,7 @@ class _Reader:
 
     def _shell(self, argv: tuple[Word, ...], depth: int) -> bool:
         """Follows ``bash -c TEXT``. False for ``bash SCRIPT``, whose script is the program."""
-        options = split_options("bash", argv[1:], _SHELL_OPTIONS)
+        options = split_options("bash", argv[1:], option_table("shell"))
         if "c" not in options:
             if options.rest:
                 self._program(options.rest, argv[0].text, False)
@@ -312,6 +282,11 @@ class _Reader:
         )
 
 
+def _is_launcher(word: Word) -> bool:
+    name = word.text.rpartition("/")[2]
+    return name in launcher_rows() or name in recipes.SUBCOMMANDS
+
+
 def _reads_alike(text: str) -> bool:
     """Whether what the outer shell leaves unresolved in the text of an inner one is unresolved there too.
 
@@ -333,7 +308,12 @@ def starts_ranks(argv: Sequence[Word]) -> bool:
     """Whether a launcher, or a Python program, is among the first words of a command; quick, for choosing."""
     names = [word.text.rpartition("/")[2] for word in argv[:64] if not word.unresolved]
     return any(
-        name in _BY_NAME or name in _BY_MODULE or _PYTHON.fullmatch(name) or name.endswith(".py") for name in names
+        name in launcher_rows()
+        or name in recipes.SUBCOMMANDS
+        or name in module_rows()
+        or _PYTHON.fullmatch(name)
+        or name.endswith(".py")
+        for name in names
     )
 
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from doctor.job.launch_line import accelerate, torchrun
-from doctor.job.launch_line.launcher import Started
+from doctor.job.launch_line.commands import launcher_rows, option_table
+from doctor.job.launch_line.launcher_calls import Started, read_call
 from doctor.job.launch_line.model import LaunchCall
-from doctor.job.launch_line.options import option_table, split_options
+from doctor.job.launch_line.options import split_options
 from doctor.job.shell.word import Word
 
 SUBCOMMANDS = {
@@ -26,23 +26,13 @@ SUBCOMMANDS = {
     "axolotl": ("train",),
 }
 """The words that must follow the command's name for it to train."""
-NAMES = tuple(SUBCOMMANDS)
 VARIABLES = ("NNODES", "NODE_RANK", "NPROC_PER_NODE", "MASTER_ADDR", "MASTER_PORT")
 """Of which LLaMA-Factory and ms-swift make options of torchrun."""
 _ELASTIC = ("RDZV_ID", "MIN_NNODES", "MAX_NNODES")
 
-_AXOLOTL = option_table(
-    """
-    launcher num-processes debug-num-examples prompter cloud sweep base-model output-dir learning-rate micro-batch-size
-    gradient-accumulation-steps num-epochs deepspeed
-    """,
-    "accelerate no-accelerate debug debug-text-only shard help",
-    abbreviates=False,
-)
-
 
 def read(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:
-    """See `doctor.job.launch_line.launcher.ReadCall`; ``command``: with its subcommand, such as ``tune run``.
+    """See `read_call`. ``command``: with its subcommand, such as ``tune run``.
 
     A variable of ``VARIABLES`` that only a shell can compute stands in ``environ`` with its source text behind a zero
     byte.
@@ -71,6 +61,10 @@ def _options(environ: Mapping[str, str]) -> list[Word]:
     return arguments
 
 
+def _launch(launcher: str, command: str, argv: tuple[Word, ...]) -> Started:
+    return read_call(launcher_rows()[launcher], command, argv, {})
+
+
 def _single(command: str, argv: tuple[Word, ...], is_module: bool) -> Started:
     """One process, without a launcher."""
     return Started(LaunchCall(launcher="", command=command), argv, runs_python=True, is_module=is_module)
@@ -80,14 +74,14 @@ def _tune(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> S
     """A recipe without an option before it is one process."""
     if argv and not argv[0].text.startswith("-"):
         return _single(command, argv, False)
-    return torchrun.read(command, argv, {})._replace(runs_python=True)
+    return _launch("torchrun", command, argv)._replace(runs_python=True)
 
 
 def _llama_factory(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:
     """As many ranks as devices, unless NPROC_PER_NODE is set."""
     arguments = [] if environ.get("NPROC_PER_NODE") else [Word("--nproc-per-node"), Word("auto")]
     program = (*arguments, *_options(environ), Word("-m"), Word("llamafactory.launcher"), *argv)
-    started = torchrun.read(command, program, {})
+    started = _launch("torchrun", command, program)
     if environ.get("NNODES", "1") == "1" and not environ.get("MASTER_PORT"):  # it looks for a free port
         started = started._replace(call=msgspec.structs.replace(started.call, standalone=True))
     if any(name in environ for name in _ELASTIC):
@@ -103,7 +97,7 @@ def _swift(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> 
     program = (Word(f"swift.cli.{script}"), *argv)
     if not environ.get("NPROC_PER_NODE") and not environ.get("NNODES"):
         return _single(command, program, True)
-    return torchrun.read(command, (*_options(environ), Word("-m"), *program), {})
+    return _launch("torchrun", command, (*_options(environ), Word("-m"), *program))
 
 
 def _axolotl(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> Started:
@@ -111,8 +105,8 @@ def _axolotl(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -
     dashes = next((position for position, word in enumerate(argv) if word.text == "--"), len(argv))
     launcher_arguments, passed = argv[:dashes], argv[dashes + 1 :]
     # Its options may follow the configuration, which is the first word that is none.
-    options = split_options(command, launcher_arguments, _AXOLOTL)
-    behind = split_options(command, options.rest[1:], _AXOLOTL)
+    options = split_options(command, launcher_arguments, option_table("axolotl"))
+    behind = split_options(command, options.rest[1:], option_table("axolotl"))
     program = (Word("-m"), Word("axolotl.cli.train"), *options.rest[:1])
     launcher = options.text("launcher") or behind.text("launcher")
     if launcher == "python" or "no-accelerate" in options or "no-accelerate" in behind:
@@ -124,5 +118,5 @@ def _axolotl(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -
     ranks = options.word("num-processes") or behind.word("num-processes")
     if ranks is not None and launcher != "torchrun":
         arguments = [Word("--num_processes"), ranks, *arguments]
-    read_call = torchrun.read if launcher == "torchrun" else accelerate.read
-    return read_call(command, (*arguments, *program), {})
+    name = "torchrun" if launcher == "torchrun" else "accelerate"
+    return _launch(name, command, (*arguments, *program))

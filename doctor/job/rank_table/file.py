@@ -8,7 +8,6 @@ import msgspec
 
 from doctor.engine.sanitize import printable
 from doctor.job.rank_table.model import RankTable
-from doctor.job.rank_table.parse import read_table
 
 
 class RankTableFile(msgspec.Struct, frozen=True):
@@ -42,4 +41,6 @@ def read_rank_table(path: str, text: str) -> RankTable:
 
     Raises: NotARankTable, with the line and column where it is no JSON, or with ``because`` for an unknown version.
     """
+    from doctor.job.rank_table.parse import read_table  # most runs have no rank table
+
     return read_table(path, text)

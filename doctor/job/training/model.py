@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
+
+from doctor.engine.fact import Absent
 
 Scalar = int | float | bool | str
 
@@ -85,5 +89,7 @@ class TrainingJob(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
 
 class TrainingLaunch(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """All launches of the files and lines that were given."""
+
+    absent: ClassVar = Absent("no launch line or configuration was given; doctor lint checks them")
 
     jobs: tuple[TrainingJob, ...] = ()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from doctor.engine import toml_compat
 from doctor.engine.sanitize import printable
 
 if TYPE_CHECKING:
@@ -169,12 +169,8 @@ def read_yaml(text: str) -> Tree:
 def read_toml(text: str) -> Tree:
     """The values of a TOML document. Raises: UnreadableFile."""
     _require_size(text)
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     try:
-        document = tomllib.loads(text)
+        document = toml_compat.loads(text)
     except (ValueError, RecursionError) as error:
         raise UnreadableFile(f"no usable TOML: {printable(str(error), 120)}") from None
     lines = _TomlLines(text)

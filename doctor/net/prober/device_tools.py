@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from doctor.remote.runtime.environment import tool_environment
+from doctor.remote.runtime.command_environment import tool_environment
 
 PROGRAMS = ("hccn_tool", "ib_write_bw", "ibv_rc_pingpong", "rping")
 MAX_PROGRAM_CALLS = 64  # of one order

@@ -3,8 +3,6 @@
 import json
 import os
 import resource
-import select
-import signal
 import sys
 import time
 
@@ -18,8 +16,7 @@ from doctor.net.prober.port_owner import arrived_calls, port_owners
 from doctor.net.prober.running_job import accelerator_users
 from doctor.net.prober.socket_loop import SocketLoop, close_now
 from doctor.net.prober.transfer import call_for, measure_latency, measure_streams
-from doctor.remote.runtime.signals import on_termination
-from doctor.smoke.programs.agent.controller import ControllerLine
+from doctor.remote.runtime.controller import OrderedProgram
 from doctor.smoke.programs.agent.network import interface_addresses
 from doctor.smoke.programs.agent.procfs import read_text
 
@@ -35,15 +32,16 @@ ORDERS = {
 """The prober's method by the order's name on the wire; the other fields of an order are its parameters."""
 
 
-class Prober:
+class Prober(OrderedProgram):
     """Tries the network of one host for the controller; `ORDERS` are what it can be ordered to do."""
 
+    orders = ORDERS
+    failure = "the prober failed: %s: %s"
+
     def __init__(self, request):
-        self.poll = select.poll()
-        self.controller = ControllerLine(request["marker"].encode("ascii"), self.poll, self.quit)
+        OrderedProgram.__init__(self, request)
         self.loop = SocketLoop(self.poll)
         self.host, self.token = request["host"], bytes(bytearray.fromhex(request["token"]))
-        self.deadline = time.monotonic() + request["seconds"]
         self.listeners = {}
         self.waiting, self.in_flight, self.finished = [], 0, []
         self.searches = 0
@@ -57,31 +55,19 @@ class Prober:
 
     def run(self):
         while True:
-            for fd, mask in self.poll.poll(100):
-                if fd == 0:
-                    for line in self.controller.read():
-                        self.carry_out(line)
-                elif fd == 1:
-                    self.controller.push()
-                else:
-                    self.loop.handle(fd, mask)
+            self.handle_events(100)
             self.pace.turn()
             self.loop.expire()
-            if time.monotonic() > min(self.deadline, self.controller.last_order + PATIENCE):
-                self.quit()
+            self.quit_if_left(PATIENCE)
             if self.connecting is not None:
                 self.go_on()
 
-    def carry_out(self, line):
-        try:
-            order = json.loads(line.decode("ascii"))
-            getattr(self, ORDERS[order.pop("do")])(**order)
-        except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
-            self.controller.send(fault="%r failed: %s: %s" % (line[:40], type(error).__name__, error))
+    def handle_file(self, fd, mask):
+        self.loop.handle(fd, mask)
 
     # -- what the controller orders
 
-    def hello(self):
+    def begin(self):
         self.controller.send(
             hello={
                 "host": os.uname()[1],
@@ -220,20 +206,11 @@ class Prober:
             end_program(self.served)
             self.served = None
 
-    def stay(self):
-        """The controller is still there."""
-        pass
-
     def end(self):
         self.end_served()
         for listener in list(self.listeners.values()):
             listener.close()
-        self.controller.send(bye={"cpu": round(time.process_time(), 3)})
-        os.set_blocking(1, True)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(2)  # nobody reads: no reason to stay
-        self.controller.push()
-        os._exit(0)
+        self.say_bye()
 
     def quit(self, *_):
         """The kernel closes all sockets."""
@@ -265,15 +242,4 @@ def raise_file_limit():
 
 def main(request, _program=b""):
     """Runs the prober until it is ordered to end or nobody orders it any more."""
-    request = json.loads(request.decode("ascii"))
-    os.set_blocking(1, False)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    os.write(1, b"\n")  # behind whatever a login shell left on its last line
-    prober = Prober(request)
-    on_termination(prober.quit)
-    prober.hello()
-    try:
-        prober.run()
-    except Exception as error:
-        prober.controller.send(fault="the prober failed: %s: %s" % (type(error).__name__, error))
-        prober.quit()
+    Prober(json.loads(request.decode("ascii"))).serve()

@@ -15,11 +15,11 @@ from doctor.net.run.busy_hosts import CLOSED, GAVE_UP, TIMED_OUT, busy_note, bus
 from doctor.net.run.device_rounds import try_devices
 from doctor.net.run.flow_trial import Target, flow_targets, flows_again, more_tries, undecided_flows
 from doctor.net.run.host_trial import HostTrial
-from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside
-from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers
-from doctor.net.run.speed_values import path_speed
+from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside, path_speed
+from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers, SpeedReport
 from doctor.net.slow_paths import suspects
 from doctor.transport import Transport
+from doctor.transport.program import ProgramLost
 
 TARGETS_OF_MESSAGE = 1024
 START_SECONDS = 20.0
@@ -108,7 +108,8 @@ class Conductor:
         finally:
             self.probers.close()
         seconds = time.monotonic() - self.began
-        return NetTest(self.plan, self.results, dict(self.probers.lost), seconds, stopped, tuple(self.notes))
+        lost = {host: reason.text for host, reason in self.probers.lost.items()}
+        return NetTest(self.plan, self.results, lost, seconds, stopped, tuple(self.notes))
 
     # -- what comes back
 
@@ -167,7 +168,8 @@ class Conductor:
         for host, result in self.results.items():
             identity = str((result.hello or {}).get("network") or "")
             if identity and first.setdefault(identity, host) != host:
-                self.probers.lost[host] = f"the host that answers is the one that answers as {first[identity]}"
+                text = f"the host that answers is the one that answers as {first[identity]}"
+                self.probers.lost[host] = ProgramLost(text)
 
     def _listen(self) -> None:
         self.on_phase("listen", 0.0)
@@ -378,19 +380,23 @@ class Conductor:
         Whether the measurement decides something.
         """
         beside = path_beside(path, self._speeds(), paths, turn)
-        disturbed = False
-        if beside is not None:
-            reports = self.results[self.plan.hosts[beside.source]].speeds
-            before = len(reports)
-            self._measure_pairs(number, [(beside.source, beside.target)], seconds)
-            disturbed = any(is_disturbed(beside, path_speed(beside.source, report)) for report in reports[before:])
-            del reports[before:]
-        reports = self.results[self.plan.hosts[path[0]]].speeds
+        pairs = [(beside.source, beside.target), path] if beside else [path]
+        measured = {pair: self._measure_alone(number + place, *pair, seconds) for place, pair in enumerate(pairs)}
+        disturbed = beside is not None and any(
+            is_disturbed(beside, path_speed(beside.source, report)) for report in measured[pairs[0]]
+        )
+        for (source, _), reports in measured.items():
+            self.results[self.plan.hosts[source]].speeds += map(as_disturbed, reports) if disturbed else reports
+        return not disturbed or any(map(is_certain, measured[path]))
+
+    def _measure_alone(self, number: int, source: int, target: int, seconds: float) -> list[SpeedReport]:
+        """The reports of one path, taken out of its source's."""
+        reports = self.results[self.plan.hosts[source]].speeds
         before = len(reports)
-        self._measure_pairs(number + 1, [path], seconds)
-        if disturbed:
-            reports[before:] = map(as_disturbed, reports[before:])
-        return not disturbed or any(map(is_certain, reports[before:]))
+        self._measure_pairs(number, [(source, target)], seconds)
+        measured = reports[before:]
+        del reports[before:]
+        return measured
 
     def _speeds(self) -> list[PathSpeed]:
         places = {host: place for place, host in enumerate(self.plan.hosts)}
@@ -421,11 +427,9 @@ class Conductor:
     def _open_port(self, source: int, target: int) -> tuple[str, int] | None:
         """An address and port of the target that the source has reached."""
         attempts = self.results[self.plan.hosts[source]].attempts
-        for place in reversed(range(len(self.plan.ports))):
-            attempt = attempts.get((target, place))
-            if attempt is not None and attempt.outcome == "open":
-                return attempt.address, attempt.port
-        return None
+        tried = (attempts.get((target, place)) for place in reversed(range(len(self.plan.ports))))
+        reached = (attempt for attempt in tried if attempt is not None and attempt.outcome == "open")
+        return next(((attempt.address, attempt.port) for attempt in reached), None)
 
     def _busy_hosts(self) -> dict[str, str]:
         """Hosts on which a job runs, and by what that is seen."""

@@ -1,14 +1,18 @@
-"""Paths that look slow are measured again beside one that does not, since a busy machine slows both. Pure."""
+"""What a prober's report of a speed is worth. Pure.
+
+Paths that look slow are measured again beside one that does not, since a busy machine slows both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import msgspec
 
+from doctor.analysis.outliers.pairs import Path
 from doctor.net.matrix import PathSpeed
 from doctor.net.run.sessions import SpeedReport
-from doctor.net.slow_paths import Path
 
 DISTURBED_RATIO = 1.5
 """Times slower than at first the path beside it is, from which on a measurement says nothing of speed."""
@@ -51,3 +55,28 @@ def as_disturbed(report: SpeedReport) -> SpeedReport:
 def is_certain(report: SpeedReport) -> bool:
     """Whether it has the rate at which packets arrived, which counts however busy the hosts were."""
     return any(part is not None and part.arrival for part in (report.single, report.multi))
+
+
+def speed_values(report: SpeedReport) -> dict[str, Any]:
+    """The fields of a `PathSpeed` but for its source; without those that were not measured."""
+    latencies = sorted(report.latencies)
+    parts = [part for part in (report.single, report.multi) if part]
+    measured = {
+        "target": report.host,
+        "latency_median": latencies[len(latencies) // 2] if latencies else None,
+        "latency_p99": latencies[len(latencies) * 99 // 100] if latencies else None,
+        "throughput_single": report.single.rate if report.single else None,
+        "throughput_multi": report.multi.rate if report.multi else None,
+        "retransmissions": sum(part.again for part in parts) if parts else None,
+        "bytes": sum(part.bytes for part in parts),
+        "latency_least": latencies[0] if latencies else None,
+        "arrival_single": (report.single and report.single.arrival) or None,
+        "arrival_multi": (report.multi and report.multi.arrival) or None,
+        "waited": max((min(1.0, part.waited / part.seconds) for part in parts if part.seconds), default=None),
+    }
+    return {name: value for name, value in measured.items() if value is not None}
+
+
+def path_speed(source: int, report: SpeedReport) -> PathSpeed:
+    """The speed from the host of that number."""
+    return PathSpeed(source, **speed_values(report))

@@ -1,28 +1,21 @@
-"""A prober on each host: lines from and to all of them at once, one thread each, one inbox for them all."""
+"""The probers of all hosts, and the lines that they send."""
 
 from __future__ import annotations
 
-import contextlib
-import queue
 import secrets
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 
-from doctor.engine.sanitize import strip_control_chars
 from doctor.net.prober import MODULES
-from doctor.remote.assemble import assemble
-from doctor.remote.bootstrap import stdin_command
-from doctor.remote.request import marked_text, new_marker
-from doctor.transport import RemoteSession, Transport, TransportError
-from doctor.transport.conversation import close_all
+from doctor.remote.request import new_marker
+from doctor.transport import RemoteSession, Transport
+from doctor.transport.program import HostProgram, ProgramSessions, decode_message, start_session
 
-STAY_SECONDS = 4.0
-"""Between two signs of life to every prober; it ends itself after 20 s without one."""
+PROBER = HostProgram("prober", MODULES)
+"""The program of each host."""
 TOKEN_BYTES = 32
 MARGIN_SECONDS = 15.0
 """That a prober may live beyond the test's budget, if nothing else ends it."""
@@ -128,93 +121,36 @@ class ProberMessage(msgspec.Struct, frozen=True):
 _DECODER = msgspec.json.Decoder(ProberMessage)
 
 
-@cache
-def prober_program() -> bytes:
-    """The program of each host."""
-    return assemble(*MODULES).encode("ascii")
-
-
-class Probers:
+class Probers(ProgramSessions):
     """The probers of all hosts, by host. A host that is lost is in `lost`, with the reason."""
 
     def __init__(
         self, hosts: Sequence[str], transport: Transport, seconds: float, within: tuple[str, ...] = (), python: str = ""
     ) -> None:
         self.hosts = tuple(hosts)
-        self.lost: dict[str, str] = {}
         self.on_message: Callable[[str, ProberMessage], None] = lambda host, message: None
-        self._marker, self._token = new_marker(), secrets.token_hex(TOKEN_BYTES)
-        self._inbox: queue.SimpleQueue[tuple[str, bytes | RemoteSession | str]] = queue.SimpleQueue()
-        self._sessions: dict[str, RemoteSession] = {}
-        self._last_order = time.monotonic()
-        self._seconds, self._transport, self._within, self._python = seconds, transport, within, python
-        for number, host in enumerate(self.hosts):
-            threading.Thread(target=self._listen, args=(number, host), daemon=True).start()
+        marker = new_marker()
+        fields = {"marker": marker, "token": secrets.token_hex(TOKEN_BYTES), "seconds": seconds + MARGIN_SECONDS}
 
-    def _listen(self, number: int, host: str) -> None:
-        """Runs one session in its own thread; every line goes through the inbox."""
-        request = {
-            "marker": self._marker,
-            "token": self._token,
-            "host": number,
-            "seconds": self._seconds + MARGIN_SECONDS,
-        }
-        first, source = msgspec.json.encode(request), prober_program()
-        try:
-            session = self._transport.open_session(host, stdin_command(source, len(first), self._python, self._within))
-            session.send(source + first)
-            self._inbox.put((host, session))
-            for line in session:
-                self._inbox.put((host, line))
-            self._inbox.put((host, _last_words(session)))
-        except TransportError as stop:
-            self._inbox.put((host, stop.text))
-        except Exception as error:  # noqa: BLE001 - the rim: one host's surprise must not end the test
-            self._inbox.put((host, f"{type(error).__name__}: {error}"))
+        def connect(number: int, host: str) -> RemoteSession:
+            first = msgspec.json.encode({**fields, "host": number})
+            request = PROBER.request(marker, first, interpreter=python, within=within)
+            return start_session(transport, host, request)
 
-    def pump(self, seconds: float = 0.05) -> None:
-        """Takes in what has come, and waits no longer than this for it; keeps the probers alive."""
-        with contextlib.suppress(queue.Empty):
-            self._handle(*self._inbox.get(timeout=seconds))
-            while True:
-                self._handle(*self._inbox.get_nowait())
-        if time.monotonic() > self._last_order + STAY_SECONDS:
-            self._last_order = time.monotonic()
-            for host in self._sessions:
-                self.send(host, {"do": "stay"})
+        starts = {host: partial(connect, number, host) for number, host in enumerate(self.hosts)}
+        super().__init__(PROBER.name, starts, marker, b'{"do":"stay"}')
 
-    def wait(self, done: Callable[[], bool], deadline: float) -> bool:
-        """Until ``done`` or the deadline, by `time.monotonic`. Whether it was done."""
-        while not done():
-            if time.monotonic() > deadline:
-                return False
-            self.pump()
-        return True
-
-    def _handle(self, host: str, received: bytes | RemoteSession | str) -> None:
-        if isinstance(received, str):
-            self.lost.setdefault(host, strip_control_chars(received, 400))
-        elif not isinstance(received, bytes):
-            self._sessions[host] = received
-        elif (text := marked_text(received, self._marker.encode("ascii"))) is not None and host not in self.lost:
-            try:
-                self.on_message(host, _DECODER.decode(text))
-            except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError) as error:
-                self.lost[host] = f"its prober sent an invalid message: {strip_control_chars(str(error), 200)}"
+    def take_message(self, name: str, data: bytes) -> None:
+        """See `ProgramSessions.take_message`."""
+        self.on_message(name, decode_message(_DECODER, data))
 
     def send(self, host: str, order: Mapping[str, Any]) -> None:
         """Does nothing where the prober is gone; the inbox reports that."""
-        if host in self._sessions and host not in self.lost:
-            with contextlib.suppress(TransportError):
-                self._sessions[host].send(msgspec.json.encode(order) + b"\n")
+        if host not in self.lost:
+            self.send_line(host, msgspec.json.encode(order))
 
-    def close(self) -> None:
+    def close(self, grace: float = 1.0) -> None:
         """Has every prober close its sockets and end."""
         for host in self._sessions:
             self.send(host, {"do": "end"})
-        close_all(self._sessions.values(), 1.0)
-
-
-def _last_words(session: RemoteSession) -> str:
-    text = strip_control_chars(session.err[-300:])
-    return f"its prober ended{': ' if text else ''}{text}"
+        super().close(grace)

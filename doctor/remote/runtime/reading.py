@@ -56,6 +56,15 @@ def fits(name, text):
     )
 
 
+def read_text(path, limit=65536):
+    """Up to so many bytes of a file as text; the empty string where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(limit).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def find_tool(name, path):
     """The program that a shell would run for a name with this PATH, as `shutil.which` finds it; else None."""
     folders = [""] if "/" in name else [folder for folder in path.split(":") if folder]

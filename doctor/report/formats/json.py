@@ -19,6 +19,7 @@ from doctor import __version__
 from doctor.engine.exit_code import verdict
 from doctor.engine.finding_age import AgeKey, FindingAge
 from doctor.engine.net_summary import NetSummary
+from doctor.engine.report_secrets import without_secrets
 from doctor.engine.result import Finding, Outcome, Report, fill_template
 from doctor.engine.smoke_summary import SmokeSummary, SoakFigures
 from doctor.report.layout.coverage import coverage
@@ -46,6 +47,7 @@ def encode(report: Report, code: int, checks: Mapping[str, Check] = {}) -> bytes
 
 def document(report: Report, code: int, checks: Mapping[str, Check] = {}) -> dict[str, Any]:
     """The document as plain Python values."""
+    report = without_secrets(report)
     fleet = Fleet(map(_text, report.hosts))
     return {
         "schema": SCHEMA,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from doctor import __version__
 from doctor.engine.language import english
+from doctor.engine.secrets import hide_secrets
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -46,8 +47,12 @@ class EventStream:
         redact: Callable[[str], str] = lambda text: text,
         now: Callable[[], str] = _now,
     ) -> None:
-        self.write, self.redact, self.now = write, redact, now
+        self.write, self.names, self.now = write, redact, now
         self.lock = threading.Lock()
+
+    def redact(self, text: str) -> str:
+        """Without secrets, and without names where they are to be replaced."""
+        return self.names(hide_secrets(text))
 
     def start(self, hosts: Sequence[str], checks: Sequence[str] = (), source: str = "") -> None:
         """The run begins; ``checks`` is empty when they are not chosen yet."""

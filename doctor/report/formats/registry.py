@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.engine.language import english
+from doctor.engine.secrets import hide_tokens
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -87,13 +88,15 @@ class FormatTarget(msgspec.Struct, frozen=True):
 
 
 def render(name: str, report: Report, context: RenderContext) -> str:
-    """The report in one of `FORMATS`, with a line feed at its end."""
+    """The report in one of `FORMATS`, with a line feed at its end; without secrets."""
+    from doctor.engine.report_secrets import without_secrets
+
     chosen = REPORT_FORMATS[name]
     with nullcontext() if chosen.is_localized else english():
         if name in context.views:
-            return context.views[name](context)
-        text: str = import_module(f"doctor.report.formats.{chosen.module}").render(report, context)
-    return text
+            return hide_tokens(context.views[name](context))
+        module = import_module(f"doctor.report.formats.{chosen.module}")
+        return hide_tokens(module.render(without_secrets(report), context))
 
 
 def render_bytes(name: str, report: Report, context: RenderContext) -> bytes:

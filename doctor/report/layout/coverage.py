@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -81,6 +82,21 @@ def coverage(report: Report, counts: Counts) -> Coverage:
         sum(map(_is_unknown, report.outcomes)),
         sum(map(_is_unsettled, report.outcomes)),
     )
+
+
+MIN_LEFT_OUT = 5
+"""Checks of other hosts that a host must lack to be named: some depend on a device that one host alone has."""
+
+
+def left_out(report: Report) -> list[tuple[int, tuple[str, ...]]]:
+    """Hosts on which many checks do not apply that came to a result on most others, with how many; most first."""
+    lacking: Counter[str] = Counter()
+    for outcome in report.outcomes:
+        judged = {*outcome.evaluated_hosts, *outcome.unknown}
+        if len(outcome.evaluated_hosts) * 2 > len(report.hosts) > len(judged):
+            lacking.update(host for host in report.hosts if host not in judged)
+    counts = sorted({count for count in lacking.values() if count >= MIN_LEFT_OUT}, reverse=True)
+    return [(count, tuple(host for host in report.hosts if lacking[host] == count)) for count in counts]
 
 
 def _area_coverage(area: str, outcomes: list[Outcome]) -> AreaCoverage:

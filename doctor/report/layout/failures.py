@@ -79,8 +79,8 @@ def own_lines(finding: Finding, name: str) -> list[str]:
 
 def _in_this_language(text: str) -> str:
     """The text, or else each of its parts between semicolons."""
-    whole = localized_filled(text)
-    return whole if whole != text else localized("; ").join(map(localized_filled, text.split("; ")))
+    sentence = localized_filled(text)
+    return sentence if sentence != text else localized("; ").join(map(localized_filled, text.split("; ")))
 
 
 def fix_template(check: Check | None, findings: Sequence[Finding]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.result import Finding
+from doctor.engine.sanitize import number_ranges
 from doctor.report.layout.host_names import Fleet
 
 RANGE_NAMES = ("npu", "gpu", "device", "rank", "port")
@@ -128,18 +129,7 @@ def _with_ranges(groups: Sequence[FindingGroup]) -> list[FindingGroup]:
 
 def _joined(members: Sequence[FindingGroup], name: str) -> FindingGroup:
     first = members[0]
-    numbers = sorted({member.finding.values[name] for member in members})
-    values = {**first.finding.values, name: ranges(numbers)}
+    numbers = {member.finding.values[name] for member in members}
+    values = {**first.finding.values, name: number_ranges(numbers)}
     finding = Finding(first.finding.template, hosts=first.hosts, **values).as_warning(first.finding.is_warning)
     return FindingGroup(finding, first.example, first.hosts, sum(member.count for member in members))
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Sorted numbers in few words: ``0-3,7``."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs)

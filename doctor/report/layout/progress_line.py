@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from doctor.engine.language import localized, phrase
 from doctor.report.layout.formatting import clean, count_noun
-from doctor.transport.messages import format_size
+from doctor.transport import format_size
 
 if TYPE_CHECKING:
     from doctor.engine.record import HostRecord

@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.sanitize import number_ranges
 from doctor.engine.smoke_failures import FAILURE_KINDS
-from doctor.engine.smoke_summary import CollectiveSpeed, DeviceSpeed, SmokeSummary
+from doctor.engine.smoke_summary import CollectiveSpeed, DeviceSpeed, Failure, SmokeSummary
 from doctor.report.layout.formatting import clean, count_noun, duration
-from doctor.report.layout.group_findings import ranges
 from doctor.report.layout.page_model import Details, label_lines
-from doctor.smoke.model import Failure
 
 MAX_STACK_LINES = 12
 """Lines of a stack that are shown."""
@@ -272,7 +271,7 @@ def _largest(figures: Sequence[CollectiveSpeed]) -> list[CollectiveSpeed]:
 def ranks_in_words(ranks: Iterable[int]) -> str:
     """``rank 3``, ``ranks 0-2,5``."""
     numbers = sorted(set(ranks))
-    return phrase("rank {ranks}" if len(numbers) == 1 else "ranks {ranks}", ranks=ranges(numbers))
+    return phrase("rank {ranks}" if len(numbers) == 1 else "ranks {ranks}", ranks=number_ranges(numbers))
 
 
 def size(number: int) -> str:

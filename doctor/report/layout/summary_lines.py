@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
 from doctor.engine.exit_code import Verdict, verdict
 from doctor.engine.language import localized, localized_filled, phrase
-from doctor.engine.result import CONTAINER, Report
-from doctor.report.layout.coverage import coverage
+from doctor.engine.result import CONTAINER, NO_HOST, Report
+from doctor.report.layout.coverage import coverage, left_out
 from doctor.report.layout.fold import CheckFailure, FoldedReport
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
 from doctor.report.layout.tally import Counts
 
 MAX_NAMED_CHECKS = 5
 """Most checks named in the fix command; with more it names none and applies to all findings."""
+MAX_LEFT_OUT = 2
+"""Most groups of hosts that the verdict names because checks do not apply there."""
 _STATUS_WORDS = {
     Verdict.HEALTHY: "ok",
     Verdict.FAILED: "FAIL",
@@ -117,12 +119,15 @@ def _is_cut(report: Report) -> bool:
 
 def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     counts = folded.counts
+    if word is Verdict.NOTHING and report.lacks_hosts:
+        return localized(NO_HOST)
     if word is Verdict.NOTHING:
         return (
             phrase("none of {checks} applies", checks=count_noun(counts.skipped, "check"))
             if counts.checks
             else localized("there was no check to run")
         )
+    covered = coverage(report, counts)
     parts = [_findings_text(folded)] if counts.findings else []
     waived = len({group.check for group in folded.waived})
     if not parts and word is Verdict.HEALTHY and (counts.passed or not waived):
@@ -135,6 +140,8 @@ def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
         )
     parts += [phrase("{checks} waived", checks=count_noun(waived, "check"))] if waived else []
     unknown = {name for gap in folded.unknown for name in gap.checks}
+    if word is Verdict.HEALTHY and unknown:
+        return _as_far_as_allowed(len(unknown), covered.text)
     parts += [phrase("{checks} unknown", checks=count_noun(len(unknown), "check"))] if unknown else []
     if word is Verdict.UNKNOWN and counts.hidden:
         checks = count_noun(counts.hidden, "check")
@@ -142,10 +149,26 @@ def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     parts += [localized("the smoke run did not finish")] if word is Verdict.UNKNOWN and _is_cut(report) else []
     crashed = sum(len(area.crashed) for area in folded.areas)
     parts += [phrase("{checks} crashed", checks=count_noun(crashed, "check"))] if crashed else []
-    covered = coverage(report, counts)
     if parts == [_passed(counts)] and covered.text:
-        return phrase("{share}, and passed", share=covered.share) + _on_hosts(counts) + covered.reason
+        text = phrase("{share}, and passed", share=covered.share) + _on_hosts(counts) + covered.reason
+        return localized("; ").join([text, *_left_out(report, folded)])
     return localized("; ").join([*parts, *([covered.text] if covered.text else [])])
+
+
+def _as_far_as_allowed(unknown: int, covered: str) -> str:
+    """A healthy run of a user who may not look everywhere. ``unknown``: how many checks need root."""
+    checks = count_noun(unknown, "check")
+    if unknown == 1:
+        text = phrase("as far as this user may look; {checks} needs --sudo", checks=checks)
+    else:
+        text = phrase("as far as this user may look; {checks} need --sudo", checks=checks)
+    return localized("; ").join([text, *([covered] if covered else [])])
+
+
+def _left_out(report: Report, folded: FoldedReport) -> Iterator[str]:
+    """The hosts that were not looked at as the others were."""
+    for count, hosts in left_out(report)[:MAX_LEFT_OUT]:
+        yield phrase("{count} of them do not apply on {hosts}", count=count, hosts=clean(folded.fleet.fold(hosts), 200))
 
 
 def _on_hosts(counts: Counts) -> str:

@@ -7,9 +7,10 @@ from typing import Any
 
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import Outcome, Report, Severity
+from doctor.engine.sanitize import number_ranges
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean
-from doctor.report.layout.group_findings import grouped, ranges
+from doctor.report.layout.group_findings import grouped
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.tally import RootCauses
 from doctor.report.web.run_lengths import run_lengths
@@ -48,7 +49,7 @@ def check_grid(report: Report, fleet: Fleet) -> dict[str, Any]:
     room = MAX_NOTES_CHARS
     for number, outcome in enumerate(outcomes):
         for text, hosts in _notes(outcome, fleet):
-            numbers = ranges(sorted({places[host] for host in hosts}))
+            numbers = number_ranges(sorted({places[host] for host in hosts}))
             room -= len(text) + len(numbers)
             if room >= 0:
                 notes.append([number, text, numbers])

@@ -6,21 +6,21 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from doctor.analysis.collectives.waits import FROM_ROOT, PAIRED, ROOTED
 from doctor.smoke.hang.traces import STEPPED, Trace
 from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 
-ROOTED = {"broadcast": "from", "scatter": "from", "reduce": "to", "gather": "to"}
 PROCESS_STATES = {"T": ", stopped", "t": ", stopped", "F": ", frozen"}
 
 
 def describe_call(call: Collective, group: str) -> str:
     """Such as ``all_reduce #7 (128 x float32, group dp2 [0,2]; step 3)``."""
     details = [f"{call.numel} x {call.dtype}"] if call.dtype else []
-    if call.op in ("send", "recv"):
+    if call.op in PAIRED:
         details.append(f"{'to' if call.op == 'send' else 'from'} rank {call.root}")
     else:
-        details += [f"{ROOTED[call.op]} rank {call.root}"] if call.op in ROOTED else []
+        details += [f"{'from' if call.op in FROM_ROOT else 'to'} rank {call.root}"] if call.op in ROOTED else []
         details.append(f"group {format_group(group)}")
     step = f"; step {call.step}" if call.stage in STEPPED else ""
     return f"{call.op} #{call.seq} ({', '.join(details)}{step})"
@@ -47,10 +47,12 @@ def describe_state(snap: Snapshot) -> str:
 
 
 class FailureBuilder:
-    """Builds failures: the same fields for every kind."""
+    """Ranks whose failures have the same fields for every kind."""
 
-    def __init__(self, groups: Mapping[int, tuple[str, tuple[int, ...]]], world: int) -> None:
+    def __init__(self, groups: dict[int, tuple[str, tuple[int, ...]]], world: int) -> None:
         self.groups, self.world = groups, world
+        self.snaps: dict[int, Snapshot] = {}
+        self.traces: dict[int, Trace] = {}
 
     def group_name(self, group: int) -> str:
         if group >= P2P_GROUP_BASE:
@@ -60,30 +62,29 @@ class FailureBuilder:
     def describe_call(self, call: Collective) -> str:
         return describe_call(call, self.group_name(call.group))
 
-    def describe_activity(self, snap: Snapshot, trace: Trace | None) -> str:
+    def describe_activity(self, rank: int) -> str:
         """One rank's side, for a rank outside of collectives with the last one that it was in."""
+        snap, trace = self.snaps[rank], self.traces.get(rank)
         if snap.state == "collective":
             return self.describe_call(current_collective(snap))
         if not trace or not trace.last:
             return "no collective, before its first"
         return f"no collective, after {self.describe_call(trace.last)}"
 
-    def build(
+    def build_failure(
         self,
         kind: FailureKind,
         culprits: Iterable[int],
-        snaps: Mapping[int, Snapshot],
-        traces: Mapping[int, Trace],
         about: Collective | None = None,
         sides: Mapping[int, str] | None = None,
         **more: Any,
     ) -> Failure:
         """`about`: the collective that failed; `sides`: what snapshots do not show."""
-        blamed = tuple(sorted(culprits))
+        blamed, snaps = tuple(sorted(culprits)), self.snaps
         waiting = [rank for rank, snap in sorted(snaps.items()) if snap.state == "collective" or snap.secondary]
         first = snaps[blamed[0]] if blamed else next(iter(snaps.values()))
         concerned = sorted({*blamed, *waiting, *(sides or {})})
-        activities = {rank: self.describe_activity(snaps[rank], traces.get(rank)) for rank in concerned}
+        activities = {rank: self.describe_activity(rank) for rank in concerned}
         collective = about or current_collective(first)
         # A rank that left is elsewhere by now: the collective that waits for it counts.
         position = collective if kind == "left" and collective.op else first

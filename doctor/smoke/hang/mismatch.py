@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from doctor.analysis.majority import split
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.traces import STEPPED, form
@@ -47,9 +48,13 @@ class MismatchRule:
         assert state.ledger.mismatch
         if not state.members(state.ledger.mismatch[0]):
             return waited < ANSWER
-        silent = state.absent_members(*state.ledger.mismatch)
-        coming = any(rank in state.snaps and is_arriving(state.snaps[rank]) for rank in silent)
-        return bool(silent) and waited < (ARRIVAL if coming else ANSWER)
+        return _may_come(state, state.absent_members(*state.ledger.mismatch), waited)
+
+
+def _may_come(state: RunState, absent: Sequence[int], waited: float) -> bool:
+    """Whether ranks may still show their side: those that are on their way have more time."""
+    coming = any(rank in state.snaps and is_arriving(state.snaps[rank]) for rank in absent)
+    return bool(absent) and waited < (ARRIVAL if coming else ANSWER)
 
 
 def is_arriving(snap: Snapshot) -> bool:
@@ -61,12 +66,9 @@ def blame(state: RunState, calls: Mapping[int, Collective], deviating: Sequence[
     """Who made the wrong call, and how that is known."""
     if _strays(state, deviating):
         return deviating, HABIT.format(deviating[0])
-    sides: dict[object, list[int]] = {}
-    for rank, call in calls.items():
-        sides.setdefault(form(call), []).append(rank)
-    largest = max(sides.values(), key=len)
-    if len(largest) * 2 > len(calls):
-        return sorted(calls.keys() - set(largest)), MAJORITY
+    parts = split(calls, lambda rank: form(calls[rank]))
+    if parts and parts.majority:
+        return sorted(parts.differing), MAJORITY
     return blame_without_majority(state, list(calls))
 
 
@@ -132,8 +134,7 @@ def _may_be_decided(state: RunState, waits: Mapping[CollectiveId, Wait], cycle: 
     blocked = {rank for wait in sides.values() for rank in wait.blocked_ranks}
     members = {rank for group, _ in sides for rank in state.members(group)}
     absent = [rank for rank in members - blocked if rank in state.snaps and not state.snaps[rank].dead]
-    coming = any(is_arriving(state.snaps[rank]) for rank in absent)
-    return bool(absent) and waited < (ARRIVAL if coming else ANSWER)
+    return _may_come(state, absent, waited)
 
 
 def _blame_of_cycle(

@@ -7,11 +7,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from doctor.analysis.collectives.waits import PAIRED, ROOTED
 from doctor.smoke.model import Failure, FailureKind
 
-PAIRED = frozenset({"send", "recv"})
-ONE_WAY = frozenset({"broadcast", "scatter", "reduce", "gather"})
-"""Some ranks may finish these while others cannot."""
 WRONG_SIZE = "Received data size doesn't match expected size"
 """Of gloo's error (gloo/transport/tcp/pair.cc) before it aborts the process."""
 NOT_THE_PROGRAM = re.compile(
@@ -35,7 +33,7 @@ def explain_standstill(failure: Failure, finished: Iterable[int], checked: bool)
         return _blame(failure, "blocked", tuple(foreign), text)
     early = tuple(sorted(finished))
     blocked = tuple(rank for rank in failure.culprit_ranks if rank not in early)
-    if early and blocked and failure.op not in PAIRED | ONE_WAY:
+    if early and blocked and failure.op not in PAIRED | ROOTED:
         return _blame_fewest(failure, early, blocked)
     observed = "no connection sends anything again" + (", and every new connection is answered" if checked else "")
     return msgspec.structs.replace(
@@ -58,7 +56,7 @@ def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str, me
     if WRONG_SIZE not in error:
         return failure
     ranks = ", ".join(map(str, failure.culprit_ranks))
-    if not early or failure.op in PAIRED | ONE_WAY:
+    if not early or failure.op in PAIRED | ROOTED:
         why = (
             f"Rank {ranks} aborted as gloo does when data of another size comes than it expects: it may be the victim "
             "of a rank that sent it data of another call, and which one did is not known."

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
 from doctor.smoke.hang.describe import FailureBuilder, current_collective
 from doctor.smoke.hang.traces import CallLedger, Trace, same_call
-from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
+from doctor.smoke.model import Collective, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 
 QUIET = 0.1
 """Seconds without an event after which a rank is examined."""
 
 
-class RunState:
+class RunState(FailureBuilder):
     """The newest snapshot of every rank, the calls so far, and what has been learnt."""
 
     def __init__(self, world: int, limits: AdaptiveLimits) -> None:
-        self.world, self.limits = world, limits
-        self.groups: dict[int, tuple[str, tuple[int, ...]]] = {0: ("world", tuple(range(world)))}
-        self.snaps: dict[int, Snapshot] = {}
-        self.traces: dict[int, Trace] = {}
+        super().__init__({0: ("world", tuple(range(world)))}, world)
+        self.limits = limits
         self.ledger = CallLedger(self.members)
         self.quiet: list[Snapshot] = []
         """Living ranks that have given no sign for a while."""
         self.now = 0.0
         self.complete_since: dict[tuple[int, int], float] = {}
         """Places that all members have entered and some have not left for a while; since when that is known."""
-        self._failure_builder = FailureBuilder(self.groups, world)
 
     def members(self, group: int) -> Sequence[int]:
         """Empty for a group that is not known yet."""
@@ -105,11 +101,3 @@ class RunState:
         """Those of these ranks that are through with the loop, layout or stage that others of them are in."""
         progress = {rank: self.traces[rank].progress for rank in sorted(ranks) if rank in self.traces}
         return [rank for rank, place in progress.items() if place > min(progress.values())]
-
-    # ---- telling
-
-    def describe_call(self, call: Collective) -> str:
-        return self._failure_builder.describe_call(call)
-
-    def build_failure(self, kind: FailureKind, culprits: Iterable[int], **more: Any) -> Failure:
-        return self._failure_builder.build(kind, culprits, self.snaps, self.traces, **more)

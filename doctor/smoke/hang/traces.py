@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from doctor.analysis.collectives.waits import PAIRED
 from doctor.smoke.model import STAGES, Collective
 
 STEPPED = frozenset({"training", "learning"})
 """Stages in which all ranks count the same steps, so that a call of another step is another call."""
-
-PAIRED = frozenset({"send", "recv"})
 
 OPENING = frozenset({"barrier", "broadcast"})
 """What a layout begins with, before its first step."""
@@ -26,38 +25,26 @@ def form(call: Collective) -> Form:
     return (call.op, call.dtype, call.numel, call.root, step)
 
 
-class OpenCollective:
-    """One place of a group's sequence: the calls that were made in it."""
-
-    __slots__ = ("calls", "form")
-
-    def __init__(self, first: Form) -> None:
-        self.form = first
-        self.calls: dict[int, Collective] = {}
-
-
 class CallLedger:
     """All places that not every member has entered yet. The others agreed, and are forgotten."""
 
     def __init__(self, members: Callable[[int], Sequence[int]]) -> None:
         self.members = members
-        self.open: dict[int, dict[int, OpenCollective]] = {}
+        self.open: dict[int, dict[int, dict[int, Collective]]] = {}
+        """By group and number: the calls by rank."""
         self.mismatch: tuple[int, int] | None = None
         """The first position at which two different calls were observed."""
 
     def add(self, rank: int, call: Collective) -> None:
         by_seq = self.open.setdefault(call.group, {})
-        collective = by_seq.get(call.seq)
-        shape = form(call)
-        if collective is None:
-            collective = by_seq[call.seq] = OpenCollective(shape)
-        elif shape != collective.form and self.mismatch is None:
+        calls = by_seq.setdefault(call.seq, {})
+        if calls and self.mismatch is None and form(call) != form(next(iter(calls.values()))):
             self.mismatch = (call.group, call.seq)
-        collective.calls[rank] = call
-        if len(collective.calls) == len(self.members(call.group)) and self.mismatch is None:
+        calls[rank] = call
+        if len(calls) == len(self.members(call.group)) and self.mismatch is None:
             self._close(by_seq, call.seq)
 
-    def _close(self, by_seq: dict[int, OpenCollective], seq: int) -> None:
+    def _close(self, by_seq: dict[int, dict[int, Collective]], seq: int) -> None:
         """A rank that entered this position has entered all earlier ones, even where no event reported it."""
         del by_seq[seq]
         while by_seq and (oldest := next(iter(by_seq))) < seq:
@@ -66,19 +53,18 @@ class CallLedger:
     def close_complete(self, group: int) -> None:
         """Forgets what turns out to be complete once the group's members are known."""
         places, size = self.open.get(group, {}), len(self.members(group))
-        for seq in [seq for seq, place in places.items() if len(place.calls) == size]:
+        for seq in [seq for seq, calls in places.items() if len(calls) == size]:
             if self.mismatch is None and seq in places:
                 self._close(places, seq)
 
     def first_open(self, rank: int) -> Collective | None:
         """The earliest call of this rank, of any group's, in a place that not every member has entered."""
-        calls = (place.calls[rank] for by_seq in self.open.values() for place in by_seq.values() if rank in place.calls)
+        calls = (calls[rank] for by_seq in self.open.values() for calls in by_seq.values() if rank in calls)
         return min(calls, key=lambda call: (call.step, call.seq), default=None)
 
     def calls(self, group: int, seq: int) -> dict[int, Collective]:
         """The calls of a place that is still open; empty for one that all have entered, or nobody."""
-        place = self.open.get(group, {}).get(seq)
-        return place.calls if place else {}
+        return self.open.get(group, {}).get(seq, {})
 
 
 class StepMark:

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from doctor.analysis.collectives.waits import find_circle, must_wait
 from doctor.smoke.model import Snapshot
 
 CollectiveId = tuple[int, int]
 """Group and number."""
-
-FROM_ROOT = frozenset({"broadcast", "scatter"})
-TO_ROOT = frozenset({"reduce", "gather"})
 
 
 class Wait(NamedTuple):
@@ -39,19 +37,6 @@ def blocked_collectives(
     return waits
 
 
-def must_wait(snap: Snapshot, other: int) -> bool:
-    """Whether this rank cannot get out before the other has come in.
-
-    The root of a broadcast and the sender of a message may go on once their bytes are on the way, and a broadcast
-    reaches a rank without those that come after it.
-    """
-    if snap.op == "send":
-        return False
-    if snap.op in FROM_ROOT:
-        return other == snap.root
-    return snap.op not in TO_ROOT or snap.rank == snap.root
-
-
 def find_deadlock(waits: Mapping[CollectiveId, Wait], snaps: Mapping[int, Snapshot], sure: bool) -> list[int]:
     """Ranks that wait for each other in a circle, in its order; with `sure` only over waits that have no way out."""
     at = {rank: where for where, wait in waits.items() for rank in wait.blocked_ranks}
@@ -61,28 +46,9 @@ def find_deadlock(waits: Mapping[CollectiveId, Wait], snaps: Mapping[int, Snapsh
         for other in wait.absent_ranks:
             if other not in at or at[other] in steps:  # one edge is enough: thousands may be absent
                 continue
-            if sure and not all(must_wait(snaps[rank], other) for rank in wait.blocked_ranks):
+            blocked = (snaps[rank] for rank in wait.blocked_ranks)
+            if sure and not all(must_wait(snap.op, snap.rank, snap.root, other) for snap in blocked):
                 continue
             steps[at[other]] = other
-    return _find_cycle(edges)
-
-
-def _find_cycle(edges: Mapping[CollectiveId, Mapping[CollectiveId, int]]) -> list[int]:
-    """The ranks on the edges of the first circle found, walking in depth without recursion."""
-    finished: set[CollectiveId] = set()
-    for start in edges:
-        path: dict[CollectiveId, None] = {}
-        walkers = [iter([start])]
-        while walkers:
-            where = next(walkers[-1], None)
-            if where is None:
-                walkers.pop()
-                if path:
-                    finished.add(path.popitem()[0])
-            elif where in path:
-                cycle = list(path)[list(path).index(where) :]
-                return [edges[a][b] for a, b in zip(cycle, [*cycle[1:], where], strict=True)]
-            elif where not in finished:
-                path[where] = None
-                walkers.append(iter(edges[where]))
-    return []
+    circle = find_circle(edges)
+    return [edges[place][following] for place, following in zip(circle, [*circle[1:], *circle[:1]], strict=True)]

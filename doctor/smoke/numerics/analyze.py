@@ -1,14 +1,8 @@
 """Diagnoses the training from the reports of all ranks: one cause, separated from its consequences. Pure.
 
-Order of decision, in each layout:
-
-1. *Roots*: what nothing else can bring about. Other data than planned; other draws inside a model, or the same ones on
-   several data-parallel ranks; parameters that were not broadcast; a tensor that never moved; the first NaN; a
-   gradient longer than any mean can be.
-2. Of all others, the first in time: in a step the loss comes before the gradient, its reduction, the update.
-3. What comes later, or beside a root, is a consequence: its check says *unknown*, because of the first. So is a loss
-   that differs in one layout for no visible reason, when another layout has a root or names a rank: fix that first,
-   and run again.
+In each layout `doctor.analysis.values` tells causes from consequences: the check of a consequence says *unknown*,
+because of its cause. So is a loss that differs in one layout for no visible reason, when another layout has a root or
+names a rank: fix that first, and run again.
 
 The reference run comes before all layouts: if it is wrong on a rank, its device or a library computes differently, and
 errors in the layouts follow from it. If the rank's random draws differ as well, they explain the reference run.
@@ -21,6 +15,7 @@ from functools import lru_cache
 
 import msgspec
 
+from doctor.analysis.values.causes import separate_causes
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
 from doctor.facts.smoke import SmokeStart, SmokeTraining
@@ -40,19 +35,6 @@ from doctor.smoke.numerics.shards import find_misread, shard_defects
 from doctor.smoke.numerics.updates import update_defects
 
 REFERENCE_CHECK = "smoke-reference-differs"
-_PHASES = (
-    "smoke-shards-wrong",
-    "smoke-mask-repeated",
-    "smoke-mask-differs",
-    "smoke-parameters-not-broadcast",
-    "smoke-not-finite",
-    "smoke-loss-differs",
-    "smoke-gradient-not-synchronised",
-    "smoke-gradient-summed",
-    "smoke-update-missing",
-    "smoke-parameters-diverge",
-)
-"""In the order of one step, for defects that are first seen in the same one."""
 
 
 class TrainingVerdict(msgspec.Struct, frozen=True):
@@ -101,13 +83,12 @@ def _analyze(reports: _Reports) -> TrainingVerdict:
     )
     for trace in traces:
         layout_defects = [defect for defect in all_defects if defect.trace.number == trace.number]
-        leads = [defect for defect in layout_defects if defect.root]
-        if has_outlier and not leads:
+        if has_outlier and not any(defect.root for defect in layout_defects):
             explained += [(defect, REFERENCE_CHECK) for defect in layout_defects]
             continue
-        leads = leads or sorted(layout_defects, key=_detection_order)[:1]
-        causes += leads
-        explained += [(defect, leads[0].check) for defect in layout_defects if defect not in leads]
+        layout_causes, consequences = separate_causes(layout_defects)
+        causes += layout_causes
+        explained += consequences
     # What names a rank for certain explains what names nobody, in another layout.
     rooted = next((defect.check for defect in causes if defect.root or (defect.ranks and not defect.tie)), "")
     loose = [defect for defect in causes if rooted and defect.check == "smoke-loss-differs" and not defect.ranks]
@@ -156,12 +137,6 @@ def defects(traces: Sequence[LayoutTrace], reference: MajorityReference) -> list
         result += [*gradient_defects(trace, reference), *update_defects(trace, reference)]
         result += [*replica_defects(trace), *not_finite_defects(trace)]
     return result + list(loss_defects(traces, reference))
-
-
-def _detection_order(defect: Defect) -> tuple[int, int]:
-    # Where the gradient's norm alone is off, the reduction's own checks come first.
-    late = defect.check == "smoke-loss-differs" and defect.kind.startswith("gradient")
-    return defect.step, _PHASES.index(defect.check) if not late else _PHASES.index("smoke-gradient-summed") + 1
 
 
 def findings(check: str, run: SmokeRun, training: Mapping[str, SmokeTraining]) -> Iterator[Finding]:

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-import msgspec
-
+from doctor.analysis.values.defect import BEFORE_FIRST_STEP, ValueDefect
+from doctor.analysis.values.splits import format_ranges
 from doctor.engine.result import Finding
 from doctor.smoke.model import SmokePlan
-from doctor.smoke.numerics.layout_trace import BEFORE_FIRST_STEP, LayoutTrace
+from doctor.smoke.numerics.layout_trace import LayoutTrace
 
 
-class Defect(msgspec.Struct, frozen=True):
-    """A defect that one check found in one layout."""
+class Defect(ValueDefect, frozen=True, kw_only=True):
+    """A defect that one check found in one layout; defects of one kind are reported once for all layouts."""
 
-    check: str
-    kind: str
-    """Which of the check's faults: defects of one kind are reported once for all layouts."""
     trace: LayoutTrace
-    step: int
-    """The first; `BEFORE_FIRST_STEP` for before the first one."""
-    ranks: tuple[int, ...]
-    """The culprit ranks; empty when all ranks do the same wrong thing."""
-    template: str
-    values: dict[str, Any] = {}
-    root: bool = False
-    """Nothing that is wrong elsewhere can bring it about."""
-    tie: bool = False
-    """There is no majority: the wrong rank is not known."""
     vague: bool = False
     """Other layouts may show more of the same fault."""
 
@@ -117,14 +103,3 @@ def ranks_on(plan: SmokePlan, ranks: Sequence[int]) -> str:
         return f"rank {ranks[0]} ({plan.host_of(ranks[0])})"
     hosts = list(dict.fromkeys(plan.host_of(rank) for rank in ranks))
     return f"ranks {format_ranges(ranks)} ({', '.join(hosts[:4])}{' ...' if len(hosts) > 4 else ''})"
-
-
-def format_ranges(numbers: Iterable[int]) -> str:
-    """Numbers in words, runs folded: ``0-3, 7``."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs) or "none"

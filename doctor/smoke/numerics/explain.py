@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from doctor.analysis.values.splits import majority_split
 from doctor.smoke.model import Layout
-from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values, majority_split
+from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
 from doctor.smoke.numerics.reference_run import MajorityReference, relative_error
 from doctor.smoke.numerics.updates import movement_ratios
 

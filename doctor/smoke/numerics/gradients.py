@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from doctor.analysis.values.splits import format_ranges, majority_split
 from doctor.facts.smoke import TrainingStep
-from doctor.smoke.numerics.defect import Defect, format_ranges
-from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values, majority_split
+from doctor.smoke.numerics.defect import Defect
+from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
 from doctor.smoke.numerics.reference_run import MajorityReference, relative_error
 
 SUMMED, NOT_SYNCHRONISED = "smoke-gradient-summed", "smoke-gradient-not-synchronised"
@@ -49,7 +50,7 @@ def _not_synchronised(
             "after its reduction in step {step} the gradient of {who} differs from the reference run's by {share} of "
             "its norm; that of the other ranks does not"
         )
-        yield Defect(NOT_SYNCHRONISED, "wrong", trace, step, wrong, template, {"share": worst})
+        yield Defect(NOT_SYNCHRONISED, "wrong", step, wrong, template, {"share": worst}, trace=trace)
         return
     if trace.layout.zero:
         return  # each rank reduces a shard of its own
@@ -71,12 +72,11 @@ def _not_synchronised(
         ranks, kind = tuple(sorted(against)), "other"
         template = "after its reduction in step {step} {who} has another gradient than its data-parallel group{rest}"
     groups = [group for group in trace.replicas if set(group) & set(ranks)]
-    every_rank = kind == "own" and len(ranks) == trace.layout.world
+    blamed = () if kind == "own" and len(ranks) == trace.layout.world else ranks
     rest = "" if tie else f", whose ranks {format_ranges(set(groups[0]) - set(ranks))} agree"
     values = {"group": format_ranges(groups[0]), "rest": rest}
-    yield Defect(
-        NOT_SYNCHRONISED, kind, trace, step, () if every_rank else ranks, template, values, tie=tie and kind == "other"
-    )
+    tie = tie and kind == "other"
+    yield Defect(NOT_SYNCHRONISED, kind, step, blamed, template, values, tie=tie, trace=trace)
 
 
 def _is_unreduced(event: TrainingStep) -> bool:
@@ -124,4 +124,4 @@ def _sum_defect(trace: LayoutTrace, step: int, kind: str, count: int, share: flo
             "the reduced gradient of step {step} is larger than any of the {count} local ones, which a mean cannot be"
         )
     values = {"share": float(f"{share:.4g}"), "count": count, "over": over}
-    return Defect(SUMMED, kind, trace, step, (), template, values, root=root)
+    return Defect(SUMMED, kind, step, (), template, values, root=root, trace=trace)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -12,10 +11,7 @@ import msgspec
 from doctor.facts.smoke import LayoutBegun, LayoutEnded, SmokeTraining, TrainingStep
 from doctor.smoke.model import Layout, SmokePlan
 
-Value = TypeVar("Value", bound=Hashable)
 Kind = TypeVar("Kind", LayoutBegun, LayoutEnded)
-BEFORE_FIRST_STEP = -1
-"""The step of what is wrong before the first step."""
 
 
 class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
@@ -76,42 +72,6 @@ def build_trace(
             group.setdefault(same, []).append(rank)
     replicas, models, slices = (tuple(map(tuple, group.values())) for group in groups)
     return LayoutTrace(plan, number, dict(begun or {}), tuple(steps), dict(ended or {}), replicas, models, slices)
-
-
-class MajoritySplit(msgspec.Struct, frozen=True):
-    """Ranks that should agree and do not."""
-
-    deviating: tuple[int, ...]
-    """Those that stand against the rest; all of them when no value has most of the votes."""
-    agreeing: tuple[int, ...]
-    """Those that hold the commonest value; empty for a tie."""
-
-    @property
-    def tie(self) -> bool:
-        return not self.agreeing
-
-
-def majority_split(
-    values: Mapping[int, Value], casting: Value | None = None, hosts: Mapping[int, str] | None = None
-) -> MajoritySplit | None:
-    """Who differs from most; ``casting`` decides a tie. None when all agree.
-
-    ``hosts``, by rank: where there are several, hosts vote and not ranks: all ranks of a host may be wrong alike.
-    """
-    votes = Counter(values.values())
-    if len(votes) < 2:
-        return None
-    if hosts and len({hosts[rank] for rank in values}) > 1:
-        votes = Counter(value for value, _ in {(value, hosts[rank]) for rank, value in values.items()})
-    most = max(votes.values())
-    top = [value for value, count in votes.items() if count == most]
-    norm = top[0] if len(top) == 1 else casting if casting in top else None
-    if norm is None:
-        return MajoritySplit(tuple(sorted(values)), ())
-    return MajoritySplit(
-        tuple(sorted(rank for rank in values if values[rank] != norm)),
-        tuple(sorted(rank for rank in values if values[rank] == norm)),
-    )
 
 
 def field_values(events: Mapping[int, Any], ranks: Iterable[int], name: str) -> dict[int, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from doctor.analysis.values.splits import format_ranges, holders_of_same, majority_split
 from doctor.engine.result import Finding
 from doctor.facts.smoke import LoaderResult
 from doctor.smoke.model import SmokePlan
-from doctor.smoke.numerics.defect import describe_placement, describe_ranks, format_ranges
-from doctor.smoke.numerics.layout_trace import LayoutTrace, build_trace, majority_split
+from doctor.smoke.numerics.defect import describe_placement, describe_ranks
+from doctor.smoke.numerics.layout_trace import LayoutTrace, build_trace
 
 
 def loader_findings(plan: SmokePlan, loaded: Mapping[int, LoaderResult]) -> Iterator[Finding]:
@@ -40,13 +41,8 @@ def _repeated(trace: LayoutTrace, drawn: Mapping[int, Mapping[str, int]]) -> Ite
     firsts = [group[0] for group in trace.models if group[0] in drawn]
     repeated: dict[tuple[int, ...], list[str]] = {}
     for name in names:
-        holders: dict[int, list[int]] = {}
-        for rank in firsts:
-            if name in drawn[rank]:
-                holders.setdefault(drawn[rank][name], []).append(rank)
-        for ranks in holders.values():
-            if len(ranks) > 1:
-                repeated.setdefault(tuple(ranks), []).append(name)
+        for ranks in holders_of_same({rank: str(drawn[rank].get(name, "")) for rank in firsts}):
+            repeated.setdefault(ranks, []).append(name)
     for alike, generators in repeated.items():
         template = "the loader workers of {who} drew the same numbers ({generators}) for different data"
         yield _finding(trace, alike, template, generators, alike, False)

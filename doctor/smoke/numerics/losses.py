@@ -101,14 +101,14 @@ def _defect(trace: LayoutTrace, deviation: Deviation, why: str, where: str) -> D
         return Defect(
             DIFFERS,
             "rank",
-            trace,
             deviation.step,
             ranks,
             template,
             {**values, "observed": _rounded(max(losses.values()))},
+            trace=trace,
         )
     template += "{only}; most likely {likely}"
-    return Defect(DIFFERS, f"{deviation.quantity} {why}", trace, deviation.step, (), template, values)
+    return Defect(DIFFERS, f"{deviation.quantity} {why}", deviation.step, (), template, values, trace=trace)
 
 
 def _rounded(value: float) -> float:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from doctor.analysis.values.splits import MajoritySplit, format_ranges, majority_split
 from doctor.facts.smoke import TrainingStep
-from doctor.smoke.numerics.defect import Defect, format_ranges
-from doctor.smoke.numerics.layout_trace import LayoutTrace, MajoritySplit, majority_split
+from doctor.smoke.numerics.defect import Defect
+from doctor.smoke.numerics.layout_trace import LayoutTrace
 from doctor.smoke.numerics.reference_run import MajorityReference
 from doctor.smoke.numerics.rng_draws import describe_generators, draws_by_rank, used_generators
 from doctor.smoke.numerics.shards import blocks_of
@@ -77,7 +78,6 @@ def _differs(
     return Defect(
         DIFFERS,
         kind,
-        trace,
         step,
         split.deviating,
         template,
@@ -90,6 +90,7 @@ def _differs(
         },
         root=True,
         tie=split.tie,
+        trace=trace,
     )
 
 
@@ -108,4 +109,4 @@ def _differs_from_reference(
         reported.update(wrong)
         template = "{who} masks other positions than the reference run from step {step} on, for the same data{by}"
         values = {"group": format_ranges(wrong), "agree": 0, "generators": [], "generator": "unknown", "by": ""}
-        yield Defect(DIFFERS, "masks", trace, step, tuple(wrong), template, values, root=True, vague=True)
+        yield Defect(DIFFERS, "masks", step, tuple(wrong), template, values, root=True, vague=True, trace=trace)

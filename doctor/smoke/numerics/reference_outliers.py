@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from doctor.analysis.values.splits import MajoritySplit, majority_split
 from doctor.facts.smoke import ReferenceRun
 from doctor.smoke.model import SmokePlan
-from doctor.smoke.numerics.layout_trace import MajoritySplit, majority_split
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, largest_difference, median_rank
 
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from doctor.smoke.numerics.defect import Defect, format_ranges
-from doctor.smoke.numerics.layout_trace import (
-    BEFORE_FIRST_STEP,
-    LayoutTrace,
-    MajoritySplit,
-    field_values,
-    majority_split,
-)
+from doctor.analysis.values.defect import BEFORE_FIRST_STEP
+from doctor.analysis.values.splits import MajoritySplit, format_ranges, majority_split
+from doctor.smoke.numerics.defect import Defect
+from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
 
 BROADCAST, DIVERGE = "smoke-parameters-not-broadcast", "smoke-parameters-diverge"
 
@@ -72,7 +68,8 @@ def _not_broadcast(trace: LayoutTrace) -> Iterator[Defect]:
         template = "after the first broadcast every rank but the first of its data-parallel group {end}"
     values = {"end": end, "root": format_ranges(roots)}
     ranks = () if everybody and len(late) > 1 else tuple(late)
-    yield Defect(BROADCAST, kind + " all" * (not ranks), trace, BEFORE_FIRST_STEP, ranks, template, values, root=True)
+    kind += " all" * (not ranks)
+    yield Defect(BROADCAST, kind, BEFORE_FIRST_STEP, ranks, template, values, root=True, trace=trace)
 
 
 def _origin(rank: int, after: int, before: dict[int, int]) -> str:
@@ -135,13 +132,13 @@ def _divergence_defect(
     return Defect(
         DIVERGE,
         kind,
-        trace,
         step,
         split.deviating,
         template + "{likely}",
         {"group": format_ranges(group), "agree": len(split.agreeing), "likely": _likely(trace, kind)},
         root=root,
         tie=split.tie and bool(split.deviating),
+        trace=trace,
     )
 
 

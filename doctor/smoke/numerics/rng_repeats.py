@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from doctor.analysis.values.splits import format_ranges, holders_of_same
 from doctor.facts.smoke import TrainingStep
-from doctor.smoke.numerics.defect import Defect, format_ranges
+from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace
 from doctor.smoke.numerics.reference_run import MajorityReference
 from doctor.smoke.numerics.rng_draws import describe_generators, draws_by_rank, used_generators
@@ -22,7 +23,8 @@ def repeated_draws(
         pairs: dict[tuple[int, ...], list[str]] = {}
         for name in used_generators(events.values()):
             for group in trace.replicas:
-                for alike in _alike(draws_by_rank({rank: events[rank] for rank in group if rank in events}, name)):
+                members = {rank: events[rank] for rank in group if rank in events}
+                for alike in holders_of_same(draws_by_rank(members, name)):
                     pairs.setdefault(alike, []).append(name)
         if pairs:
             ranks = sorted({rank for alike in pairs for rank in alike})
@@ -43,18 +45,10 @@ def _defect(trace: LayoutTrace, step: int, ranks: Sequence[int], late: Sequence[
     origin = f"rank {format_ranges(others)}" if late and others else "each other"
     values = {"by": describe_generators(by), "generators": by, "origin": origin}
     blamed = () if everybody else tuple(late or ranks)
-    return Defect(REPEATED, "all" if everybody else "draws", trace, step, blamed, template, values, root=True)
+    return Defect(REPEATED, "all" if everybody else "draws", step, blamed, template, values, root=True, trace=trace)
 
 
 def _wrong(trace: LayoutTrace, reference: MajorityReference, step: int, rank: int, event: TrainingStep) -> bool:
     """The rank's masks are not those of its own data."""
     ours = reference.data(step, blocks_of(trace, rank, reference.blocks))
     return reference.sound and ours is not None and event.masks != ours[1]
-
-
-def _alike(drawn: dict[int, int]) -> Iterator[tuple[int, ...]]:
-    holders: dict[int, list[int]] = {}
-    for rank, value in drawn.items():
-        if value:
-            holders.setdefault(value, []).append(rank)
-    return (tuple(sorted(ranks)) for ranks in holders.values() if len(ranks) > 1)

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from doctor.analysis.values.splits import format_ranges, shared_and_unread
 from doctor.facts.smoke import TrainingStep
-from doctor.smoke.numerics.defect import Defect, format_ranges
+from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace
 from doctor.smoke.numerics.reference_run import MajorityReference
 
@@ -85,22 +86,21 @@ def shard_defects(trace: LayoutTrace, reference: MajorityReference, wrong: Seque
         "total": reference.blocks,
     }
     ranks = tuple(sorted({misread.rank for misread in wrong}))
-    yield Defect("smoke-shards-wrong", kind, trace, step, ranks, template, values, root=True)
+    yield Defect("smoke-shards-wrong", kind, step, ranks, template, values, root=True, trace=trace)
 
 
 def _coverage(
     trace: LayoutTrace, reference: MajorityReference, step: int, now: dict[int, Misread]
 ) -> tuple[list[int], list[int]]:
     """Blocks that no rank reads, and those that several data-parallel indices read."""
-    readers: dict[int, set[int]] = {}
+    read: dict[int, set[int]] = {}
     planned: set[int] = set()
     for rank in trace.steps[step]:
         rank_blocks = blocks_of(trace, rank, reference.blocks)
         planned.update(rank_blocks)
-        for block in now[rank].read if rank in now else rank_blocks:
-            readers.setdefault(block, set()).add(trace.coordinates(rank)[1])
-    twice = [block for block, by in sorted(readers.items()) if len(by) > 1 and block != FOREIGN]
-    return sorted(planned - set(readers)), twice
+        read.setdefault(trace.coordinates(rank)[1], set()).update(now[rank].read if rank in now else rank_blocks)
+    shared, unread = shared_and_unread(read, planned)
+    return unread, [block for block in shared if block != FOREIGN]
 
 
 def _kind_and_template(now: dict[int, Misread], unread_blocks: Sequence[int], twice: Sequence[int]) -> tuple[str, str]:

@@ -41,7 +41,7 @@ def _unmoved_defect(
     trace: LayoutTrace, kind: str, ranks: tuple[int, ...], template: str, names: tuple[str, ...]
 ) -> Defect:
     values = {"tensors": list(names), "steps": len(trace.steps), "gradient": _gradient(trace)}
-    return Defect(UPDATE_MISSING, kind, trace, 0, ranks, template, values, root=True)
+    return Defect(UPDATE_MISSING, kind, 0, ranks, template, values, root=True, trace=trace)
 
 
 def _gradient(trace: LayoutTrace) -> str:

@@ -19,13 +19,14 @@ from doctor.engine.bounded_run import run_bounded
 from doctor.engine.exit_code import Exit
 from doctor.environment.job_context import JobContext
 from doctor.job import NotARankTable, read_rank_table
+from doctor.smoke.model import SmokeResult
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.programs.agent.procfs import accelerators, read_text
 from doctor.smoke.rendezvous.leader import Leader
 from doctor.smoke.rendezvous.link import Hello, job_token, launch_secret
 from doctor.smoke.rendezvous.member import die_with_parent, fork, run_member
 from doctor.smoke.run import programs
-from doctor.smoke.run.supervisor import SmokeResult, StageCallback
+from doctor.smoke.run.supervisor import StageCallback
 
 PATIENCE = 30.0
 """Seconds for all processes of the job to come together."""
@@ -116,7 +117,7 @@ def build_hello(context: JobContext, environ: Mapping[str, str]) -> Hello:
         device=_or_unset(context.device),
         counts=counts,
         launcher=context.launcher,
-        version=hashlib.sha256(programs.agent() + programs.worker().encode()).hexdigest()[:16],
+        version=hashlib.sha256(programs.AGENT.source + programs.worker().encode()).hexdigest()[:16],
         problems=tuple(problem.text for problem in context.problems),
         notes=context.launch_notes,
     )

@@ -16,7 +16,7 @@ from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
 from doctor.environment.job_context import JobContext
 from doctor.job.variables import MASTER_PORT
-from doctor.smoke.model import UNKNOWN_HOST, EnvironmentTrial, Failure, SmokePlan, SmokeRun
+from doctor.smoke.model import UNKNOWN_HOST, EnvironmentTrial, Failure, SmokePlan, SmokeResult, SmokeRun
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.rank_names import rank_names
 from doctor.smoke.rendezvous.link import (
@@ -36,9 +36,9 @@ from doctor.smoke.rendezvous.roll_call import status
 from doctor.smoke.results import to_facts
 from doctor.smoke.run.environment_trial import CannotRepeat, explain_by_environment
 from doctor.smoke.run.mindspore_run import repeat_with_mindspore
-from doctor.smoke.run.supervisor import ReadyAgent, SmokeResult, StageCallback, run_on_launched
+from doctor.smoke.run.supervisor import ReadyAgent, StageCallback, run_on_launched
 from doctor.transport.conversation import LineSession
-from doctor.transport.pipes import SocketChannel
+from doctor.transport.local import SocketChannel
 
 _POLL_SECONDS = 0.05
 _LINE_SECONDS = 1.0

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.exit_code import Exit
+from doctor.engine.streams import print_stderr
 from doctor.environment.job_context import JobContext
 from doctor.smoke.programs.agent import agent
 from doctor.smoke.rendezvous.link import ForeignPeer, Hello, read_line, send_line
@@ -34,7 +35,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 def run_member(context: JobContext, key: bytes, hello: Hello, patience: float) -> int:
     """Returns the exit code: the leader's, if it is received."""
     for problem in context.problems:
-        print(f"doctor: {problem.text}", file=sys.stderr, flush=True)
+        print_stderr(f"doctor: {problem.text}")
     sender = RelaySender(key, hello)
     try:
         connection = connect_to_leader(context, key, hello, time.monotonic() + patience, sender.send_error)
@@ -51,7 +52,7 @@ def run_member(context: JobContext, key: bytes, hello: Hello, patience: float) -
         agent_process.end(code is not None)
         connection.close()
     if code is None:
-        print(f"doctor: {_process_name(context)} lost its connection to rank 0, which has ended", file=sys.stderr)
+        print_stderr(f"doctor: {_process_name(context)} lost its connection to rank 0, which has ended")
         return Exit.UNKNOWN
     return code
 
@@ -59,7 +60,7 @@ def run_member(context: JobContext, key: bytes, hello: Hello, patience: float) -
 def _report_unreachable(context: JobContext, error: RendezvousError, sender: RelaySender) -> int:
     """Says why, and waits for the leader's verdict as long as there may be one."""
     target = "the scheduler" if context.leader_is_scheduler else "itself" if context.rank == 0 else "rank 0"
-    print(f"doctor: {_process_name(context)} cannot reach {target}: {error.text}", file=sys.stderr, flush=True)
+    print_stderr(f"doctor: {_process_name(context)} cannot reach {target}: {error.text}")
     deadline = time.monotonic() + LINGER_SECONDS
     while sender.verdict is None and time.monotonic() < deadline and not sender.send_error(error):
         time.sleep(0.1)
@@ -161,7 +162,7 @@ def _become_agent(parent: int, link: socket.socket, rank: int) -> None:
     except (OSError, ForeignPeer):  # nobody wants it any more
         pass
     except Exception as error:  # noqa: BLE001 - the rim: the leader sees the end, and this says why
-        print(f"doctor: the agent of rank {rank} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        print_stderr(f"doctor: the agent of rank {rank} failed: {type(error).__name__}: {error}")
         code = Exit.BUG
     finally:
         os._exit(code)

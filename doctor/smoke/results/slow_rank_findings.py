@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from doctor.analysis.outliers.peers import Straggler
 from doctor.engine.result import Finding
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import ACCELERATORS, describe_ranks, pressure_note
 from doctor.smoke.speed.cpu_quotas import held_back_ranks
 from doctor.smoke.speed.rank_speeds import by_host, duration, percent
-from doctor.smoke.speed.stragglers import Straggler
 
 
 def slow_rank_findings(run: SmokeRun, slow_by_rank: Mapping[int, Straggler], template: str) -> Iterator[Finding]:

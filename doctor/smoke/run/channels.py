@@ -1,26 +1,40 @@
-"""Lines from and to all agents at once: one thread each, one inbox for them all."""
+"""The agents of a smoke run: how they are started on hosts, and the lines from and to all of them."""
 
 from __future__ import annotations
 
 import contextlib
-import queue
-import threading
+import sys
 import time
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 
 import msgspec
 
+from doctor.engine.fact import Visit
 from doctor.engine.sanitize import strip_control_chars
-from doctor.remote.request import marked_text
-from doctor.smoke.protocol import AgentHello, AgentMessage, AgentOrder, End, InvalidMessage, encode_order, parse_message
-from doctor.smoke.run.bootstrap import failure_kind
-from doctor.transport import RemoteSession, TransportError
-from doctor.transport.conversation import close_all
+from doctor.remote.request import new_marker
+from doctor.smoke.protocol import (
+    AgentHello,
+    AgentMessage,
+    AgentOrder,
+    AgentRequest,
+    End,
+    ExpectedRanks,
+    MeetingPoint,
+    Stay,
+    encode_order,
+    parse_message,
+)
+from doctor.smoke.run.programs import AGENT
+from doctor.smoke.speed.line_rates import slowest_line
+from doctor.transport import CommandResult, RemoteSession, Transport, format_seconds
+from doctor.transport.program import Connect, ProgramLost, ProgramSessions, start_session
 
-Connect = Callable[[], RemoteSession]
 Hear = Callable[[str, AgentMessage], None]
 TICK = 0.02
 """Seconds that we sleep for at most while ranks run."""
+STAY = 2.0
+"""Seconds between two heartbeats to the agents, which end their ranks when the heartbeats stop."""
 CLOSE_SECONDS = 1.5
 
 
@@ -36,33 +50,20 @@ class AgentEndpoint(msgspec.Struct, frozen=True):
     """Of our own clock, when the message arrived."""
 
 
-class AgentLost(msgspec.Struct, frozen=True):
-    """No more lines will come from an agent, or none that can be trusted."""
-
-    text: str
-    kind: str = "lost"
-    hint: str = ""
-    code: int | None = None
-    """The exit status, if it ended."""
-    err: bytes = b""
-
-
-class Channels:
+class Channels(ProgramSessions):
     """All agents, by name: a host's, or one of several on it."""
+
+    poll_seconds = TICK
 
     def __init__(self, endpoints: Mapping[str, AgentEndpoint], marker: str) -> None:
         self.endpoints = dict(endpoints)
         self.on_message: Hear = lambda name, line: None
         """Is given every line that was understood, as `pump` takes it in."""
-        self._marker = marker.encode("ascii")
-        self._inbox: queue.SimpleQueue[tuple[str, bytes | RemoteSession | AgentLost]] = queue.SimpleQueue()
-        self._conversations: dict[str, RemoteSession] = {}
         self._replies: dict[str, dict[str, AgentMessage]] = {}
         self._ticked = time.monotonic()
         self.hellos: dict[str, AgentHello] = {}
         self.hello_times: dict[str, float] = {}
         """Our clock when they came."""
-        self.lost_agents: dict[str, AgentLost] = {}
         self.leftover_processes: dict[str, list[tuple[int, str, str]]] = {}
         """What an agent could not end, by its farewell."""
         self.output_before_hello: dict[str, str] = {}
@@ -71,31 +72,13 @@ class Channels:
         """Seconds without a message, less those for which this process itself was suspended."""
         self.cpu_wait = 0.0
         """Seconds that we or an agent waited for a CPU lately; it fades."""
-        for name, endpoint in endpoints.items():
-            threading.Thread(target=self._listen, args=(name, endpoint.connect), daemon=True).start()
+        connect = {name: endpoint.connect for name, endpoint in endpoints.items()}
+        super().__init__(AGENT.name, connect, marker, encode_order(Stay()))
+        self.stay_seconds = STAY
 
-    def _listen(self, name: str, connect: Connect) -> None:
-        """Runs one connection in its own thread; every message goes through the inbox."""
-        try:
-            conversation = connect()
-            self._inbox.put((name, conversation))
-            for line in conversation:
-                if line:
-                    self._inbox.put((name, line))
-            self._inbox.put((name, _end_reason(conversation)))
-        except TransportError as stop:
-            self._inbox.put((name, AgentLost(stop.text, stop.kind, stop.hint)))
-        except Exception as error:  # noqa: BLE001 - the rim: one host's surprise must not end the run
-            self._inbox.put((name, AgentLost(f"{type(error).__name__}: {error}", "error")))
-
-    def pump(self, seconds: float = TICK) -> None:
-        """Takes in what has come, and waits no longer than this for it."""
-        try:
-            self._handle(*self._inbox.get(timeout=seconds))
-            while True:
-                self._handle(*self._inbox.get_nowait())
-        except queue.Empty:
-            pass
+    def pump(self, seconds: float | None = None) -> None:
+        """See `ProgramSessions.pump`."""
+        super().pump(seconds)
         now = time.monotonic()
         gap, self._ticked = now - self._ticked, now
         self.cpu_wait = max(self.cpu_wait * 0.9, gap - 0.1, 0.0)
@@ -107,79 +90,171 @@ class Channels:
         del self.endpoints[name]
         del self.silent_seconds[name]
         self.hellos.pop(name, None)
-        self.lost_agents.pop(name, None)
+        self.lost.pop(name, None)
 
-    def _handle(self, name: str, received: bytes | RemoteSession | AgentLost) -> None:
-        if not isinstance(received, (bytes, AgentLost)):
-            self._conversations[name] = received
-        elif name not in self.endpoints:
-            if isinstance(received, AgentLost):
-                self._conversations.pop(name, None)
-        elif isinstance(received, AgentLost):
-            self.lost_agents.setdefault(name, received)
-        elif (text := marked_text(received, self._marker)) is not None:
-            self._read(name, text)
-        elif name not in self.hellos:
-            self.output_before_hello[name] = strip_control_chars(received[:400])
+    def _handle(self, name: str, received: bytes | RemoteSession | ProgramLost) -> None:
+        if name in self.endpoints or not isinstance(received, (bytes, ProgramLost)):
+            super()._handle(name, received)
+        elif isinstance(received, ProgramLost):
+            self._sessions.pop(name, None)
 
-    def _read(self, name: str, data: bytes) -> None:
+    def take_noise(self, name: str, line: bytes) -> None:
+        """What a host printed before its agent began is kept."""
+        if name not in self.hellos:
+            self.output_before_hello[name] = strip_control_chars(line[:400])
+
+    def take_message(self, name: str, data: bytes) -> None:
+        """See `ProgramSessions.take_message`."""
         self.silent_seconds[name] = 0.0
-        if name in self.lost_agents:
-            return
-        try:
-            line = parse_message(data)
-            if line.hello:
-                self.hellos[name] = line.hello
-                self.hello_times.setdefault(name, time.time())
-            for key in ("stacks", "sockets", "probes", "pressure"):
-                if getattr(line, key) is not None:
-                    self._replies.setdefault(key, {})[name] = line
-            if line.bye:
-                self.leftover_processes[name] = line.bye.left
-            self.cpu_wait = max(self.cpu_wait, min(line.late, 5.0))
-            self.on_message(name, line)
-        except InvalidMessage as error:
-            self.lost_agents[name] = AgentLost(
-                f"its agent sent an invalid message: {strip_control_chars(str(error))}", "error"
-            )
+        line = parse_message(data)
+        if line.hello:
+            self.hellos[name] = line.hello
+            self.hello_times.setdefault(name, time.time())
+        for key in ("stacks", "sockets", "probes", "pressure"):
+            if getattr(line, key) is not None:
+                self._replies.setdefault(key, {})[name] = line
+        if line.bye:
+            self.leftover_processes[name] = line.bye.left
+        self.cpu_wait = max(self.cpu_wait, min(line.late, 5.0))
+        self.on_message(name, line)
 
     def send(self, name: str, order: AgentOrder) -> None:
         """Does nothing where the agent is gone; the inbox reports that."""
-        with contextlib.suppress(TransportError):
-            self._conversations[name].send(encode_order(order) + b"\n")
+        self.send_line(name, encode_order(order))
 
     def query(self, key: str, orders: Mapping[str, AgentOrder], seconds: float) -> dict[str, AgentMessage]:
         """The answers, of those agents that answered in time."""
         self._replies.pop(key, None)
-        sent_orders = {
-            name: order for name, order in orders.items() if name in self.hellos and name not in self.lost_agents
-        }
+        sent_orders = {name: order for name, order in orders.items() if name in self.hellos and name not in self.lost}
         for name, order in sent_orders.items():
             self.send(name, order)
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if sent_orders.keys() <= self._replies.get(key, {}).keys() | self.lost_agents.keys():
-                break
-            self.pump()
+        self.wait(
+            lambda: sent_orders.keys() <= self._replies.get(key, {}).keys() | self.lost.keys(),
+            time.monotonic() + seconds,
+        )
         return self._replies.get(key, {})
 
-    def close(self) -> None:
-        """Has every agent end all that it started, and closes the conversations."""
-        for name in self._conversations:
+    def close(self, grace: float = 0.5) -> None:
+        """Has every agent end all that it started, and closes the sessions."""
+        for name in self._sessions:
             self.send(name, End())
         deadline = time.monotonic() + CLOSE_SECONDS
-        ended = {name for name, lost in self.lost_agents.items() if lost.kind != "error"}
+        ended = {name for name, lost in self.lost.items() if lost.kind != "error"}
         with contextlib.suppress(KeyboardInterrupt, SystemExit):
-            while (
-                time.monotonic() < deadline and not self._conversations.keys() <= self.leftover_processes.keys() | ended
-            ):
+            while time.monotonic() < deadline and not self._sessions.keys() <= self.leftover_processes.keys() | ended:
                 self.pump()
-                ended |= self.lost_agents.keys()
-        close_all(self._conversations.values(), 0.5)
+                ended |= self.lost.keys()
+        super().close(grace)
+
+    def host_addresses(self) -> dict[str, list[str]]:
+        """The IP addresses that the agents of each host have reported, loopback included."""
+        addresses: dict[str, list[str]] = {endpoint.host: [] for endpoint in self.endpoints.values()}
+        for name, hello in self.hellos.items():
+            addresses[self.endpoints[name].host] += [ip for interface in hello.addresses.values() for ip in interface]
+        return addresses
+
+    def peer_address(self, name: str) -> str:
+        """The address at which another host than this agent's reached the controller; empty where none did."""
+        host = self.endpoints[name].host
+        return next((other.address for other in self.endpoints.values() if other.host != host and other.address), "")
+
+    def line_speeds(self) -> dict[str, int]:
+        """By host: Mb/s of its slowest interface; without those where it is not known."""
+        return {
+            self.endpoints[name].host: speed
+            for name, hello in self.hellos.items()
+            if (speed := slowest_line(hello.speeds, hello.addresses))
+        }
+
+    def leftover_notes(self) -> list[str]:
+        """A note for each process that an agent could not end, at most four of a host."""
+        return [
+            f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be killed: state {state}"
+            for name, processes in self.leftover_processes.items()
+            for pid, state, command in processes[:4]
+        ]
+
+    def answered_visit(self, name: str, sent: float, local: bool) -> Visit:
+        """The visit of a host whose agent said hello. ``sent``: seconds by the controller's clock."""
+        hello = self.hellos[name]
+        return Visit(
+            sent=sent,
+            received=self.hello_times[name],
+            began=hello.now,
+            ended=hello.now,
+            python=hello.python,
+            uid=hello.uid,
+            name=hello.host,
+            local=local,
+        )
+
+    def failed_visit(self, name: str, timeout: float, local: bool) -> Visit:
+        """A visit without an answer, in the same words as when the collector makes it. ``timeout``: seconds."""
+        from doctor.collect.collector_request import no_answer_error
+
+        lost = self.lost.get(name)
+        if lost is None:
+            return Visit("timeout", f"the command did not end within {format_seconds(timeout)}", local=local)
+        if lost.code is None:
+            return Visit(lost.kind, lost.text, lost.hint, local=local)
+        output = self.output_before_hello.get(name, "").encode()
+        why = no_answer_error(CommandResult(lost.code, output, lost.err, 0.0, 0.0), begun=False)
+        return Visit(why.kind, why.text, local=local)
+
+    def unanswered_visit(self, name: str, blamed: bool, local: bool) -> Visit:
+        """A visit that a failed run left without an answer.
+
+        ``blamed``: the failure names this host's ranks. One that another host's failure cut off had no time to answer:
+        nothing is known of it, and nothing is held against it.
+        """
+        if not blamed:  # what became of it afterwards is our own doing
+            return Visit("budget", "the smoke run ended before this host answered", local=local)
+        lost = self.lost.get(name) or ProgramLost("it did not answer in time", "timeout")
+        noise = self.output_before_hello.get(name, "")
+        return Visit(lost.kind, f"{lost.text}{'; its output: ' if noise else ''}{noise}", lost.hint, local=local)
 
 
-def _end_reason(conversation: RemoteSession) -> AgentLost:
-    code, stderr_text = conversation.code, strip_control_chars(conversation.err[-400:])
-    status_text = "" if code is None else f" (signal {-code})" if code < 0 else f" (exit status {code})"
-    text = f"its agent ended{status_text}{': ' if stderr_text else ''}{stderr_text}"
-    return AgentLost(text, failure_kind(stderr_text), code=code, err=conversation.err)
+class AgentSession:
+    """Agents that were called, by name, and what they were called with."""
+
+    def __init__(
+        self, endpoints: Mapping[str, AgentEndpoint], marker: str, slots: Mapping[str, int], python: str, local: bool
+    ) -> None:
+        self.began, self.started = time.monotonic(), time.time()
+        self.endpoints, self.slots, self.python, self.local = dict(endpoints), slots, python, local
+        self.channels = Channels(endpoints, marker)
+
+
+def start_agents(
+    hosts: Mapping[str, int],
+    transport: Transport,
+    port: int = 0,
+    *,
+    local: bool = False,
+    within: tuple[str, ...] = (),
+    expected: ExpectedRanks | None = None,
+) -> AgentSession:
+    """Starts an agent on each of these hosts (name -> slots, 0 where the inventory has none).
+
+    ``port``: the rendezvous port of the ranks; 0 leaves it to the first host. ``expected``: what every host will
+    probably be ordered to start. Never waits, and never raises for a host.
+    """
+    marker = new_marker()
+
+    def endpoint(number: int, host: str) -> AgentEndpoint:
+        first = prepare_request(marker, not number, port, expected)
+        request = AGENT.request(marker, first, interpreter=sys.executable if local else "", within=within)
+        return AgentEndpoint(host, lambda: start_session(transport, host, request))
+
+    endpoints = {host: endpoint(number, host) for number, host in enumerate(hosts)}
+    return AgentSession(endpoints, marker, hosts, own_python() if local else "", local)
+
+
+def own_python() -> str:
+    """Our own interpreter, if the job's torch is in it; empty: what the agent finds."""
+    return sys.executable if find_spec("torch") else ""
+
+
+def prepare_request(marker: str, listen: bool = False, port: int = 0, expected: ExpectedRanks | None = None) -> bytes:
+    """What an agent reads first: how to mark its lines, and whether the ranks meet on its host."""
+    return encode_order(AgentRequest(marker, MeetingPoint(listen, port), expected))

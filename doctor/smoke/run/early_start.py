@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from doctor.smoke.run.connect import AgentSession
+    from doctor.smoke.run.channels import AgentSession
     from doctor.transport import Transport
 
 HOST = "localhost"
@@ -63,7 +63,7 @@ def start_early(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     from doctor.job.variables import communication
     from doctor.smoke.plan import RANKS_ON_SINGLE_HOST
     from doctor.smoke.protocol import ExpectedRanks
-    from doctor.smoke.run.connect import own_python, start_agents
+    from doctor.smoke.run.channels import own_python, start_agents
     from doctor.transport.local import Local
 
     count = int(ranks) or RANKS_ON_SINGLE_HOST
@@ -116,7 +116,7 @@ def end_early() -> None:
     while _started:
         session, transport = _started.pop()
         limit = time.monotonic() + END_SECONDS
-        while not (session.channels.hellos or session.channels.lost_agents) and time.monotonic() < limit:
+        while not (session.channels.hellos or session.channels.lost) and time.monotonic() < limit:
             session.channels.pump()
         session.channels.close()
         transport.close()

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.smoke.model import OWN_CHOICE, EnvironmentTrial
+from doctor.smoke.model import OWN_CHOICE, EnvironmentTrial, SmokeResult
 from doctor.smoke.plan import SmokeOptions
-from doctor.smoke.run.result import SmokeResult
 
 STAGES = ("start", "rendezvous", "collectives", "teardown")
 """Of a trial: an environment that parts ranks does so before or in their first collectives."""

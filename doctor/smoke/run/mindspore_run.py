@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from doctor.smoke.model import SmokeResult
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.run.environment_trial import CannotRepeat
-from doctor.smoke.run.result import SmokeResult
 
 MINDSPORE_ONLY = re.compile(r"(?:\w[\w ]{0,40}: )?(\S.{0,400} has MindSpore ?\S{0,40} and no torch)$")
 """The error of an interpreter that has MindSpore and no torch, behind its class or the exit status of a rank."""

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from functools import cache
 from pathlib import Path
 
-from doctor.remote.assemble import assemble
 from doctor.smoke.programs.agent import MODULES
 from doctor.smoke.programs.worker import MINDSPORE_PARTS, NATIVE_PARTS, PARTS, SHARED_PARTS
+from doctor.transport.program import HostProgram
 
 _FOLDER = Path(__file__).parents[1] / "programs"
 _OWN_IMPORT = re.compile(r"^from doctor\.[\w.]+ import (?:\([^)]*\)|[^\n(]*)$", re.MULTILINE)
 
 
-@cache
-def agent() -> bytes:
-    """The program of each host."""
-    return assemble(*MODULES).encode("ascii")
+AGENT = HostProgram("agent", MODULES)
+"""The program of each host."""
 
 
 def worker() -> str:

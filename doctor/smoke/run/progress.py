@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import ConnectFailed, LayoutBegun, RankExited, RankFailed, RankJoined, TorchImported
 from doctor.smoke.model import Failure, FailureKind, SmokePlan
-from doctor.smoke.protocol import GroupFormed, InvalidMessage, RankDone, RankEvent, StageFinished
-from doctor.smoke.run.last_words import last_line, trace_stack, traceback_stack
+from doctor.smoke.protocol import GroupFormed, RankDone, RankEvent, StageFinished
+from doctor.transport.program import InvalidMessage
 
 START = 60.0
 """Seconds for interpreters to start and to import torch, which a slow file system can draw out."""
@@ -28,6 +29,11 @@ GRACE = 0.35
 """Seconds in which others may fail of the same cause."""
 MOST_EVENTS = 200_000
 """Of one host; a healthy one sends a few thousand."""
+TAIL_CHARS = 4000
+"""Of an output that are read, from its end."""
+MAX_FRAMES = 12
+_FRAME = re.compile(r'  File "([^"]{1,300})", line (\d{1,7}), in (\S.{0,100})')
+_TRACE_ENTRY = re.compile(r"(.{1,300}):(\d{1,7}) (.{1,100})")
 
 
 class JoinAttempt(NamedTuple):
@@ -259,3 +265,27 @@ class StageProgress:
 def describe_wait_status(status: int) -> str:
     """A wait status in words."""
     return f"killed by signal {status & 0x7F}" if status & 0x7F else f"exit status {status >> 8 & 0xFF}"
+
+
+def last_line(tail: str) -> str:
+    """The last line that is not empty."""
+    lines = [line for line in map(strip_control_chars, tail[-TAIL_CHARS:].splitlines()) if line]
+    return lines[-1] if lines else ""
+
+
+def traceback_stack(tail: str) -> str:
+    """The last traceback in an output, innermost call first; empty where there is none."""
+    _, found, body = tail[-TAIL_CHARS:].rpartition("Traceback (most recent call last):")
+    frames = [_FRAME.match(line) for line in body.splitlines()] if found else []
+    return _stack([match.groups() for match in frames if match][::-1])
+
+
+def trace_stack(trace: Sequence[str]) -> str:
+    """The same of the entries ``file:line function`` that a rank emits with its error, innermost first."""
+    entries = [_TRACE_ENTRY.fullmatch(entry) for entry in trace]
+    return _stack([match.groups() for match in entries if match])
+
+
+def _stack(frames: Sequence[Sequence[str]]) -> str:
+    lines = [f'File "{path}", line {number} in {name}' for path, number, name in frames[:MAX_FRAMES]]
+    return "\n".join(strip_control_chars(line, 400) for line in lines)

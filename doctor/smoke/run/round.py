@@ -11,12 +11,13 @@ import msgspec
 from doctor.engine.fact import Output
 from doctor.engine.record import HostRecord
 from doctor.facts import smoke as facts
+from doctor.smoke.model import SmokeResult
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.results import to_facts as told
-from doctor.smoke.run.connect import AgentSession
+from doctor.smoke.run.channels import AgentSession
 from doctor.smoke.run.environment_trial import explain_by_environment
 from doctor.smoke.run.mindspore_run import reason_not_run, repeat_with_mindspore
-from doctor.smoke.run.supervisor import HostCallback, SmokeResult, run_on_agents, smoke
+from doctor.smoke.run.supervisor import HostCallback, run_on_agents, smoke
 from doctor.transport import Transport
 
 StageCallback = Callable[[str, float], None]

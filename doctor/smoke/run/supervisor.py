@@ -15,19 +15,17 @@ from doctor.remote.request import new_marker
 from doctor.smoke import plan as planning
 from doctor.smoke.hang.detector import Detector, Resend, joined
 from doctor.smoke.hang.network_evidence import AddressOwners
-from doctor.smoke.model import Failure, FailureKind, QuotaUse, SmokePlan, SmokeRun, Snapshot
+from doctor.smoke.model import Failure, FailureKind, QuotaUse, SmokePlan, SmokeResult, SmokeRun, Snapshot
 from doctor.smoke.plan import SmokeOptions
-from doctor.smoke.protocol import AgentMessage, GroupFormed, InvalidMessage, Prepare, Start, Stay, parse_event
+from doctor.smoke.protocol import AgentMessage, GroupFormed, Prepare, Start, parse_event
 from doctor.smoke.results import to_facts as records
-from doctor.smoke.run import programs, visit
-from doctor.smoke.run.bootstrap import prepare_request
-from doctor.smoke.run.channels import TICK, AgentEndpoint, Connect
-from doctor.smoke.run.connect import AgentSession, start_agents
-from doctor.smoke.run.diagnose import add_evidence, describe_pressure, spare_starved
+from doctor.smoke.run import programs
+from doctor.smoke.run.channels import TICK, AgentEndpoint, AgentSession, prepare_request, start_agents
+from doctor.smoke.run.failure_evidence import add_evidence, describe_pressure, spare_starved
 from doctor.smoke.run.progress import StageProgress
-from doctor.smoke.run.result import SmokeResult as SmokeResult
 from doctor.smoke.run.silence import SilenceWatch
 from doctor.transport import RemoteSession, Transport
+from doctor.transport.program import Connect, InvalidMessage
 
 HELLO_TIMEOUT = 30.0
 """Seconds for a host to be reached and to start its agent."""
@@ -39,8 +37,6 @@ WARMUP = 30.0
 """Seconds that accelerators may take to connect a group's ranks, and to compile what a first step needs."""
 FEED_INTERVAL = 0.05
 """Seconds between two evaluations of the detector while no event arrives."""
-STAY = 2.0
-"""Seconds between two heartbeats to the agents, which end their ranks when the heartbeats stop."""
 AGENT_MARGIN = 30.0
 """Seconds that an agent lives longer than the budget, should the controller vanish without a trace."""
 
@@ -164,7 +160,7 @@ class _Supervisor:
         self.snapshots: dict[int, Snapshot] = {}
         self.pending_snapshots: dict[int, Snapshot] = {}
         self.resends: dict[str, list[Resend]] = {}
-        self.last_feed = self.last_stay = 0.0
+        self.last_feed = 0.0
         self.ended: Literal["complete", "trouble", "budget", "interrupted"] = "complete"
         self.failures: tuple[Failure, ...] = ()
         self.notes: list[str] = []
@@ -215,17 +211,17 @@ class _Supervisor:
     def await_hellos(self) -> None:
         """Until every agent has said hello. Raises: _Stop."""
         channels, reported_agents = self.channels, set[str]()
-        while set(self.endpoints) - set(channels.hellos) - set(channels.lost_agents if self.skip_unreachable else ()):
+        while set(self.endpoints) - set(channels.hellos) - set(channels.lost if self.skip_unreachable else ()):
             self.pump()
-            for name in {*channels.hellos, *channels.lost_agents} - reported_agents:
+            for name in {*channels.hellos, *channels.lost} - reported_agents:
                 reported_agents.add(name)
                 self.on_host(self.endpoints[name].host, self.visit_record(name))
-            if (channels.lost_agents and not self.skip_unreachable) or time.monotonic() - self.began > (
+            if (channels.lost and not self.skip_unreachable) or time.monotonic() - self.began > (
                 VISIT_TIMEOUT if self.skip_unreachable else HELLO_TIMEOUT
             ):
                 break
         absent = [name for name in self.endpoints if name not in channels.hellos]
-        if channels.lost_agents.keys() & channels.hellos.keys() or (absent and not self.skip_unreachable):
+        if channels.lost.keys() & channels.hellos.keys() or (absent and not self.skip_unreachable):
             raise _RunStopped(self.start_failure())
         if absent:
             self.skip_hosts(absent)
@@ -251,7 +247,7 @@ class _Supervisor:
         limit = time.monotonic() + ANSWER_TIMEOUT
         while name not in self.channels.hellos:
             self.pump()
-            if self.channels.lost_agents or time.monotonic() > limit:
+            if self.channels.lost or time.monotonic() > limit:
                 raise _RunStopped(self.start_failure())
 
     def plan_host(self, host: str) -> planning.PlanHost:
@@ -265,7 +261,7 @@ class _Supervisor:
 
     def start_failure(self) -> Failure:
         self.plan = self.plan or self.provisional_plan()
-        lost = self.channels.lost_agents
+        lost = self.channels.lost
         absent = [name for name in self.endpoints if name in lost or not (lost or name in self.channels.hellos)]
         texts = [f"{name}: {lost[name].text if name in lost else 'no answer in time'}" for name in absent]
         return self.make_failure("not-started", absent, "; ".join(texts[:4]), stage="start")
@@ -282,7 +278,7 @@ class _Supervisor:
         )
         ranks = {name: self.ranks_of(name) for name in self.endpoints}
         self.silence = SilenceWatch(self.channels, ranks, self.detector.members, self.local)
-        self.addresses = AddressOwners(visit.host_addresses(self.channels, self.endpoints))
+        self.addresses = AddressOwners(self.channels.host_addresses())
         first = next(name for name in self.endpoints if 0 in ranks[name])
         hello = self.channels.hellos[first]
         if hello.port_error:
@@ -297,7 +293,7 @@ class _Supervisor:
         )
         order = self.start_order()
         for name in self.endpoints:
-            peer = visit.peer_address(self.endpoints, name)
+            peer = self.channels.peer_address(name)
             own = msgspec.structs.replace(order, mine=ranks[name], hosts_store=name == first, peer=peer)
             self.channels.send(name, own)
             self.channels.silent_seconds[name] = 0.0  # agents that wait for their orders send nothing
@@ -328,9 +324,9 @@ class _Supervisor:
         """Raises: _Stop."""
         assert self.progress and self.detector and self.plan
         channels = self.channels
-        if channels.lost_agents:
-            texts = [f"{name}: {lost.text}" for name, lost in channels.lost_agents.items()]
-            raise _RunStopped(self.make_failure("silent", list(channels.lost_agents), "; ".join(texts[:4])))
+        if channels.lost:
+            texts = [f"{name}: {lost.text}" for name, lost in channels.lost.items()]
+            raise _RunStopped(self.make_failure("silent", list(channels.lost), "; ".join(texts[:4])))
         if self.pending_snapshots or now - self.last_feed >= FEED_INTERVAL:
             self.last_feed = now
             suspects = self.silence.suspects
@@ -342,10 +338,6 @@ class _Supervisor:
                 raise _RunStopped(failure)
         if self.progress.complete:
             raise _RunStopped(None)
-        if now - self.last_stay > STAY:
-            self.last_stay = now
-            for name in self.endpoints:
-                channels.send(name, Stay())
         master = (self.plan.master_addr, self.plan.master_port)
         silent = self.silence.evaluate(now, self.snapshots, self.addresses, master)
         if silent:
@@ -416,11 +408,11 @@ class _Supervisor:
             groups=progress.groups,
             pressure=self.pressure,
             cpu_quotas=self.cpu_quotas,
-            line_speeds=visit.line_speeds(self.channels, self.endpoints),
+            line_speeds=self.channels.line_speeds(),
             baseline=self.options.baseline,
             seconds=round(time.monotonic() - self.began, 3),
             import_seconds=max(progress.imports.values(), default=0.0),
-            notes=tuple(dict.fromkeys([*self.notes, *visit.leftover_notes(self.channels)])),
+            notes=tuple(dict.fromkeys([*self.notes, *self.channels.leftover_notes()])),
         )
         names = {endpoint.host: name for name, endpoint in reversed(self.endpoints.items())}
         host_records = {host: self.record(run, progress, host, names[host]) for host in self.hosts}
@@ -436,12 +428,10 @@ class _Supervisor:
 
     def visit_record(self, name: str) -> HostRecord:
         """How a host was reached, without its output."""
-        hello, channels = self.channels.hellos.get(name), self.channels
-        if hello:
-            return HostRecord(visit.answered_visit(hello, self.started, channels.hello_times[name], self.local))
-        noise, lost = channels.output_before_hello.get(name, ""), channels.lost_agents.get(name)
+        if name in self.channels.hellos:
+            return HostRecord(self.channels.answered_visit(name, self.started, self.local))
         if self.skip_unreachable:
-            return HostRecord(visit.failed_visit(lost, noise, VISIT_TIMEOUT, self.local))
+            return HostRecord(self.channels.failed_visit(name, VISIT_TIMEOUT, self.local))
         culprits = {rank for failure in self.failures for rank in failure.culprit_ranks}
         blamed = not self.plan or not self.failures or bool(culprits & set(self.ranks_of(name)))
-        return HostRecord(visit.unanswered_visit(lost, noise, blamed, self.local))
+        return HostRecord(self.channels.unanswered_visit(name, blamed, self.local))

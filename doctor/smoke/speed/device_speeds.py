@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from statistics import median
 
+from doctor.analysis.outliers.peers import MIN_TIMES, SLOW, Straggler, by_attempt, find_confirmed_stragglers
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.smoke_summary import DeviceSpeed
 from doctor.facts.smoke import DeviceTimes, SmokeDevices
-from doctor.smoke.speed.stragglers import MIN_TIMES, SLOW, Straggler, by_attempt, find_confirmed_stragglers
 
 PRODUCT = "product "
 """Tests of products begin with it."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from doctor.analysis.outliers.pairs import PathOutlier
+from doctor.analysis.outliers.peers import MIN_TIMES, Straggler, by_attempt, find_confirmed_stragglers, find_stragglers
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokePace, SmokePairs, SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.speed.link_speeds import Exchange, SlowLinks, compare_pairs
-from doctor.smoke.speed.stragglers import MIN_TIMES, Straggler, by_attempt, find_confirmed_stragglers, find_stragglers
+from doctor.smoke.speed.link_speeds import compare_pairs
 
 ALIKE = 1.1
 """Slow in two respects, and by less than this apart: one cause."""
@@ -87,7 +87,7 @@ def by_host(run: SmokeRun, slow: Iterable[int]) -> list[tuple[str, list[int], bo
     return [(host, sorted(ranks), len(ranks) == counts[host] > 1) for host, ranks in ranks_by_host.items()]
 
 
-def compare_links(pairs: Mapping[str, SmokePairs]) -> tuple[SlowLinks, int]:
+def compare_links(pairs: Mapping[str, SmokePairs]) -> tuple[tuple[PathOutlier, ...], int]:
     """The slow ends and links, and the size of the message.
 
     Raises: Skip for fewer than three ends.
@@ -97,16 +97,7 @@ def compare_links(pairs: Mapping[str, SmokePairs]) -> tuple[SlowLinks, int]:
     ends = {end for event in events for end in (event.rank, event.peer)}
     if len(ends) < 3:
         raise Skip("a single pair cannot be compared; a third host would show which end is slow")
-    turns: Counter[tuple[int, int, int]] = Counter()
-    exchanges = []
-    for event in events:
-        if event.bytes != size:
-            continue
-        pair = (min(event.rank, event.peer), max(event.rank, event.peer))
-        turn = turns[event.rank, event.peer, event.attempt] if event.control else 0
-        turns[event.rank, event.peer, event.attempt] += event.control
-        exchanges.append(Exchange(pair, event.seconds, event.confirm, event.control, event.attempt, turn))
-    return compare_pairs(exchanges), size
+    return compare_pairs(event for event in events if event.bytes == size), size
 
 
 def describe_end(run: SmokeRun, rank: int) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, Protocol
 
-from doctor.remote.assemble import assemble
 from doctor.remote.bootstrap import argument_command
 from doctor.transport import TransportError
 from doctor.transport.launcher.carrier import MODULES
+from doctor.transport.program import HostProgram
 
 
 @cache
@@ -19,7 +19,7 @@ def carrier_command() -> tuple[str, ...]:
     Not on stdin: srun passes nothing on before every host has answered, and one that hangs never does. It ends with
     exit status 0 whatever happens: a launcher would end the others too.
     """
-    return tuple(argument_command(assemble(*MODULES).encode("ascii")))
+    return tuple(argument_command(HostProgram("carrier", MODULES).source))
 
 
 class TaskOutput(NamedTuple):

@@ -14,9 +14,8 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.transport import TransportError
+from doctor.transport import TransportError, transport_error
 from doctor.transport.launcher.launcher import LauncherLines, LaunchReader, TaskOutput, carrier_command
-from doctor.transport.messages import transport_error
 
 _PIECE = re.compile(rb'<(stdout|stderr) rank="(\d+)">([^<]*)</\1>')
 _ESCAPED = re.compile(rb"&(#\d{1,3}|lt|gt|amp);")

@@ -19,13 +19,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.transport import TransportError, TransportErrorKind
+from doctor.transport import TransportError, TransportErrorKind, format_seconds, transport_error
 from doctor.transport.conversation import BURST, MAX_KEPT_STDERR, RATE, SILENCE
-from doctor.transport.launcher.carrier.commands import WINDOW
+from doctor.transport.launcher.carrier.carried_commands import WINDOW
 from doctor.transport.launcher.frames import Frame, FrameError, FrameReader, RequestEncoder
 from doctor.transport.launcher.launcher import Launcher, TaskOutput
-from doctor.transport.messages import format_seconds, transport_error
-from doctor.transport.process import Children, has_ended
+from doctor.transport.local import Children, has_ended
 
 _CHUNK = 1 << 16
 _ACKNOWLEDGE_BYTES = WINDOW // 4
@@ -110,6 +109,9 @@ class StepChannel:
 
     def ended(self) -> bool:
         return self.code is not None or self.error is not None
+
+    def complete(self) -> bool:
+        return self.code is not None and self.drained
 
     def release(self) -> int | None:
         self._step.forget(self)

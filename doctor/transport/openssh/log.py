@@ -6,8 +6,7 @@ import re
 import shlex
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.transport import TransportError, TransportErrorKind
-from doctor.transport.messages import format_seconds, transport_error
+from doctor.transport import TransportError, TransportErrorKind, format_seconds, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.host_keys import known_hosts_name
 from doctor.transport.ssh.stream import describe_port

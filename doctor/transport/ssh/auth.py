@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.transport import TransportError
-from doctor.transport.messages import transport_error
+from doctor.transport import TransportError, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.identity import Identity, Keys
 from doctor.transport.ssh.lean_paramiko import paramiko

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from doctor.transport.messages import transport_error
+from doctor.transport import transport_error
 
 _TRUE = ("yes", "true", "ask", "unbound", "host-bound")
 DEFAULT_IDENTITIES = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
@@ -22,10 +22,6 @@ class Target(msgspec.Struct, frozen=True):
     name: str
     user: str = ""
     port: int = 0
-
-    def user_at_host(self) -> str:
-        """For ssh's command line, the port aside."""
-        return f"{self.user}@{self.name}" if self.user else self.name
 
 
 _TARGET = re.compile(

@@ -1,12 +1,21 @@
-"""The text of ssh configuration files: not what it means, which ssh knows best, but for which hosts it can differ."""
+"""The text of ssh configuration files: not what it means, which ssh knows best, but for which hosts it can differ.
+
+And whether ssh accepts a file, found before any host is visited.
+"""
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 from doctor.engine.bounded_read import read_bounded_text
+from doctor.engine.sanitize import strip_control_chars
+from doctor.transport import TransportError
+from doctor.transport.local import Children, run_command
 
 
 def patterns(texts: Iterable[str]) -> frozenset[str] | None:
@@ -60,3 +69,32 @@ def _included_files(text: str, home: Path, base: Path) -> list[Path] | None:
             path = home / word[2:] if word.startswith("~/") else base / word
             included_paths += sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
     return included_paths
+
+
+QUERY_TIMEOUT = 30.0
+"""Seconds for ``ssh -G``."""
+ANY_NAME = "localhost"
+"""ssh reads every line of the file for any host, also below a ``Host`` line that does not match."""
+MAX_OUTPUT = 1 << 20
+"""Bytes of ``ssh -G``."""
+
+
+def syntax_error(path: str) -> str:
+    """What ssh rejects in the file, in its words; empty where it rejects nothing, or only a visit can show it.
+
+    A file with ``Match`` lines is not tested: they may run commands, which only the visit of a host may do.
+    """
+    ssh, home = shutil.which("ssh"), Path(pwd.getpwuid(os.getuid()).pw_dir)
+    texts = config_texts([Path(path)], home, home / ".ssh") if ssh else None
+    if not ssh or texts is None or patterns(texts) is None:
+        return ""
+    argv = [ssh, "-G", "-T", "-F", path, "--", ANY_NAME]
+    try:
+        result = run_command(Children(), argv, b"", QUERY_TIMEOUT, MAX_OUTPUT)
+    except TransportError:
+        return ""
+    if not result.code:
+        return ""
+    first_line = result.err.decode("utf-8", "replace").replace("\r", "").partition("\n")[0]
+    reason = strip_control_chars(first_line.removeprefix(path).lstrip(": "), 300)
+    return reason or f"ssh -G ends with exit status {result.code}"

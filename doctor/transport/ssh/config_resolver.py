@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.transport.messages import transport_error
+from doctor.transport import transport_error
+from doctor.transport.local import Children, run_command
 from doctor.transport.options import SshOptions
-from doctor.transport.process import Children, run_command
 from doctor.transport.ssh import config as ssh_config
 from doctor.transport.ssh import config_files
 from doctor.transport.ssh.config import SshHostConfig, Target

@@ -9,18 +9,16 @@ from functools import partial
 from pathlib import Path
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.transport import TransportError, TransportErrorKind
-from doctor.transport.messages import format_seconds, transport_error
+from doctor.transport import TransportError, TransportErrorKind, format_seconds, transport_error
 from doctor.transport.options import CONNECT_TIMEOUT, SshOptions
 from doctor.transport.ssh.auth import Login
 from doctor.transport.ssh.config import SshHostConfig, with_connect_timeout
 from doctor.transport.ssh.config_resolver import Resolver
-from doctor.transport.ssh.dial import Dialer
+from doctor.transport.ssh.dial import Dialer, ProxyProcess
 from doctor.transport.ssh.host_keys import HostKeyVerifier
 from doctor.transport.ssh.identity import Identity, Keyring, Keys
 from doctor.transport.ssh.lean_paramiko import paramiko
 from doctor.transport.ssh.paramiko_transport import SshConnection
-from doctor.transport.ssh.proxy_command import ProxyProcess
 from doctor.transport.ssh.stream import Stream, describe_port
 
 _MAX_HOPS = 8

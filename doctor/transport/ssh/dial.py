@@ -1,17 +1,21 @@
-"""TCP connections to hosts, which can be given up at any time."""
+"""The ways to a host's port, which can be given up at any time: TCP connections, and ProxyCommands."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
+import signal
 import socket
+import subprocess
+import tempfile
 import threading
 import time
 from typing import Any
 
-from doctor.transport import TransportError
-from doctor.transport.messages import format_seconds, transport_error
+from doctor.engine.sanitize import strip_control_chars
+from doctor.transport import TransportError, format_seconds, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.stream import describe_port, hung_up_error
 
@@ -151,3 +155,38 @@ def _connect_error(error: OSError, settings: SshHostConfig) -> TransportError:
     if error.errno in _NO_ROUTE:
         return transport_error("no-route", f"no route to {where}: {error.strerror}")
     return transport_error("error", f"no connection to {where}: {error.strerror or error}")
+
+
+_STDERR_TAIL = 4096
+
+
+class ProxyProcess:
+    """The running program, and our end of its stdin and stdout."""
+
+    def __init__(self, command: str) -> None:
+        self.stderr_tail = ""
+        """The end of what it printed to stderr, once it has ended."""
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the program
+        self.socket, far = socket.socketpair()
+        shell = os.environ.get("SHELL") or "/bin/sh"
+        try:
+            with far:
+                self._program = subprocess.Popen(
+                    [shell, "-c", "exec " + command],
+                    stdin=far.fileno(),
+                    stdout=far.fileno(),
+                    stderr=self._errors,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self.socket.close()
+            raise transport_error("jump", f"its ProxyCommand could not be started: {error.strerror}") from None
+
+    def end(self) -> None:
+        """Kills it and all that it started; leaves no zombie."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._program.pid, signal.SIGKILL)
+        self._program.wait()
+        with self._errors, contextlib.suppress(OSError):
+            self._errors.seek(max(self._errors.seek(0, os.SEEK_END) - _STDERR_TAIL, 0))
+            self.stderr_tail = strip_control_chars(self._errors.read())

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.transport import CommandResult, TransportErrorKind
-from doctor.transport.messages import format_seconds, format_size, transport_error
-from doctor.transport.process import NO_STATUS
+from doctor.transport import CommandResult, TransportErrorKind, format_seconds, format_size, transport_error
+from doctor.transport.conversation import NO_STATUS
 from doctor.transport.ssh.lean_paramiko import paramiko
 from doctor.transport.ssh.paramiko_transport import DataEvent, SshConnection, signal_number
 

@@ -7,8 +7,7 @@ import threading
 
 from doctor.engine.bounded_read import read_bounded
 from doctor.engine.sanitize import strip_control_chars
-from doctor.transport import TransportError
-from doctor.transport.messages import transport_error
+from doctor.transport import TransportError, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.known_hosts import (
     KnownHostLine,

@@ -1,16 +1,21 @@
-"""What we can prove to a host: keys from files, certificates beside them, and the keys of an agent."""
+"""What we can prove to a host: keys from files, certificates beside them, and the keys of an agent.
+
+One short connection a request to the agent: many threads sign at once, and one that it hangs for holds up no other.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import socket
+import struct
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.sanitize import strip_control_chars
-from doctor.transport.ssh import ssh_agent
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.lean_paramiko import paramiko
 
@@ -19,6 +24,10 @@ MAX_KEY_BYTES = 1 << 20
 _MAGIC = b"openssh-key-v1\0"
 _CERTIFICATE_SUFFIX = "-cert-v01@openssh.com"
 Sign = Callable[[bytes, str], bytes]
+_MAX_ANSWER = 1 << 20
+_SIGN_FLAGS = {"rsa-sha2-256": 2, "rsa-sha2-512": 4}
+_SIGN_TIMEOUT = 30.0
+"""Seconds for a signature: the agent may want its user's consent first."""
 
 
 class Identity:
@@ -44,7 +53,7 @@ class Identity:
             return self._sign(data, algorithm or name)
         except Exception as error:  # noqa: BLE001 -- raised here it would end the connection, from within paramiko
             self.sign_error = strip_control_chars(str(error)) or type(error).__name__
-            return ssh_agent.pack_string(name.encode()) + ssh_agent.pack_string(b"\0" * 64)
+            return pack_string(name.encode()) + pack_string(b"\0" * 64)
 
 
 class Keys(NamedTuple):
@@ -77,7 +86,7 @@ class Keyring:
         self._use_agent = use_agent
         self._lock = threading.Lock()
         self._files: dict[str, _KeyFile | None] = {}
-        self._agents: dict[str, tuple[list[ssh_agent.AgentKey], str]] = {}
+        self._agents: dict[str, tuple[list[AgentKey], str]] = {}
         self._keys: dict[object, Keys] = {}
 
     def keys(self, settings: SshHostConfig) -> Keys:
@@ -109,12 +118,12 @@ class Keyring:
             tuple(text for text in (note, *(file.note for file in files)) if text),
         )
 
-    def _agent_keys(self, path: str) -> tuple[list[ssh_agent.AgentKey], str]:
+    def _agent_keys(self, path: str) -> tuple[list[AgentKey], str]:
         if not path or not self._use_agent:
             return [], ""
         if path not in self._agents:
             try:
-                self._agents[path] = ssh_agent.list_keys(path), ""
+                self._agents[path] = list_keys(path), ""
             except (OSError, ValueError) as error:
                 self._agents[path] = [], f"the ssh-agent gave no keys: {strip_control_chars(str(error))}"
         return self._agents[path]
@@ -130,7 +139,7 @@ class Keyring:
         return self._files[path]
 
 
-def _from_agent(key: ssh_agent.AgentKey) -> Identity:
+def _from_agent(key: AgentKey) -> Identity:
     return Identity(f"{strip_control_chars(key.comment, 60) or 'a key'} (agent)", key.blob, key.sign)
 
 
@@ -146,9 +155,9 @@ def _certificates(settings: SshHostConfig, files: Iterable[_KeyFile], signers: d
 def certifies(certificate: bytes, key: bytes) -> bool:
     """Whether a certificate is for a public key: behind its name and nonce come the same fields."""
     try:
-        name, rest = ssh_agent.unpack_string(certificate)
-        key_name, fields = ssh_agent.unpack_string(key)
-        _, rest = ssh_agent.unpack_string(rest)
+        name, rest = unpack_string(certificate)
+        key_name, fields = unpack_string(key)
+        _, rest = unpack_string(rest)
     except ValueError:
         return False
     return name.decode("ascii", "replace") == key_name.decode(
@@ -159,7 +168,7 @@ def certifies(certificate: bytes, key: bytes) -> bool:
 def key_type(blob: bytes) -> str:
     """The type that a public key names itself."""
     try:
-        return ssh_agent.unpack_string(blob)[0].decode("ascii", "replace")
+        return unpack_string(blob)[0].decode("ascii", "replace")
     except ValueError:
         return "unknown"
 
@@ -207,9 +216,88 @@ def _read_public_part(content: str) -> tuple[bytes, bool]:
         packed = base64.b64decode(body)
         if not packed.startswith(_MAGIC):
             return b"", "ENCRYPTED" in content
-        cipher, rest = ssh_agent.unpack_string(packed[len(_MAGIC) :])
-        _, rest = ssh_agent.unpack_string(rest)
-        _, rest = ssh_agent.unpack_string(rest)
-        return ssh_agent.unpack_string(rest[4:])[0], cipher != b"none"
+        cipher, rest = unpack_string(packed[len(_MAGIC) :])
+        _, rest = unpack_string(rest)
+        _, rest = unpack_string(rest)
+        return unpack_string(rest[4:])[0], cipher != b"none"
     except (ValueError, binascii.Error):
         return b"", "ENCRYPTED" in content
+
+
+_LIST, _LISTED, _SIGN, _SIGNED = 11, 12, 13, 14
+
+
+class AgentKey(NamedTuple):
+    """A key that the ssh-agent holds."""
+
+    comment: str
+    blob: bytes
+    """The public key, or the certificate."""
+    sign: Callable[[bytes, str], bytes]
+    """Signs data with an algorithm. Raises: OSError, ValueError."""
+
+
+def list_keys(path: str) -> list[AgentKey]:
+    """The keys that the agent at a socket holds. Raises: OSError, ValueError."""
+    kind, answer = _request(path, bytes([_LIST]), 5.0)
+    if kind != _LISTED:
+        raise ValueError("the ssh-agent does not list its keys")
+    if len(answer) < 4:
+        raise ValueError("the ssh-agent's answer is incomplete")
+    (count,), rest = struct.unpack(">I", answer[:4]), answer[4:]
+    held = []
+    for _ in range(count):
+        blob, rest = unpack_string(rest)
+        comment, rest = unpack_string(rest)
+        held.append(AgentKey(comment.decode("utf-8", "replace"), blob, _signer(path, blob)))
+    return held
+
+
+def _signer(path: str, blob: bytes) -> Callable[[bytes, str], bytes]:
+    def sign(data: bytes, algorithm: str) -> bytes:
+        flags = _SIGN_FLAGS.get(algorithm.removesuffix("-cert-v01@openssh.com"), 0)
+        kind, answer = _request(
+            path, bytes([_SIGN]) + pack_string(blob) + pack_string(data) + struct.pack(">I", flags), _SIGN_TIMEOUT
+        )
+        if kind != _SIGNED:
+            raise ValueError("the ssh-agent refused to sign")
+        return unpack_string(answer)[0]
+
+    return sign
+
+
+def _request(path: str, request: bytes, timeout: float) -> tuple[int, bytes]:
+    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as agent:
+        agent.settimeout(timeout)
+        agent.connect(path)
+        agent.sendall(pack_string(request))
+        (length,) = struct.unpack(">I", _receive_exactly(agent, 4))
+        if not 0 < length <= _MAX_ANSWER:
+            raise ValueError("the program at the ssh-agent's socket is not an agent")
+        answer = _receive_exactly(agent, length)
+        return answer[0], answer[1:]
+
+
+def _receive_exactly(agent: socket.socket, count: int) -> bytes:
+    got = b""
+    while len(got) < count:
+        chunk = agent.recv(count - len(got))
+        if not chunk:
+            raise ConnectionResetError("the ssh-agent hung up")
+        got += chunk
+    return got
+
+
+def pack_string(content: bytes) -> bytes:
+    """Bytes with their length before them, as SSH packs them."""
+    return struct.pack(">I", len(content)) + content
+
+
+def unpack_string(packed: bytes) -> tuple[bytes, bytes]:
+    """The first packed bytes, and the rest. Raises: ValueError."""
+    if len(packed) < 4:
+        raise ValueError("cut short")
+    (length,) = struct.unpack(">I", packed[:4])
+    if len(packed) < 4 + length:
+        raise ValueError("cut short")
+    return packed[4 : 4 + length], packed[4 + length :]

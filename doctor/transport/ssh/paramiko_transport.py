@@ -14,8 +14,7 @@ import time
 from typing import Any
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.transport import TransportError
-from doctor.transport.messages import format_seconds, transport_error
+from doctor.transport import TransportError, format_seconds, transport_error
 from doctor.transport.ssh.lean_paramiko import Packetizer, paramiko
 from doctor.transport.ssh.stream import Stream
 

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.transport import TransportError
-from doctor.transport.messages import format_seconds, transport_error
+from doctor.transport import TransportError, format_seconds, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 
 _CHUNK = 1 << 14

@@ -124,23 +124,25 @@ def _checks(job: _Job, failures: Sequence[Failure], undecided: str) -> tuple[str
 
 def _numbered(finding: JobFinding) -> _Job:
     """With the processes' own ranks, where these tell them apart; else counted."""
-    numbers = [entry.rank for entry in finding.ranks if entry.rank is not None and entry.rank < MOST_RANKS]
+    numbers = [rank for e in finding.ranks if (rank := e.report.rank) is not None and rank < MOST_RANKS]
     absent = [entry.rank for entry in finding.odd_ranks if not entry.pid and entry.rank is not None]
     if len(set(numbers)) == len(finding.ranks) and max(absent, default=0) < MOST_RANKS:
         ranks = dict(zip(numbers, finding.ranks, strict=True))
         notes: tuple[str, ...] = ()
         world = min(max(finding.world, max([*numbers, *absent]) + 1), MOST_RANKS)
     else:
-        ordered = sorted(finding.ranks, key=lambda entry: (entry.host, entry.pid))[:MOST_RANKS]
+        ordered = sorted(finding.ranks, key=lambda entry: (entry.host, entry.report.pid))[:MOST_RANKS]
         ranks, world = dict(enumerate(ordered)), len(ordered)
-        first = ", ".join(f"rank {rank} is pid {entry.pid} on {entry.host}" for rank, entry in list(ranks.items())[:8])
+        first = ", ".join(
+            f"rank {rank} is pid {entry.report.pid} on {entry.host}" for rank, entry in list(ranks.items())[:8]
+        )
         notes = (f"the processes do not say which ranks they are, so they are counted: {first}",)
-    by_process = {(entry.host, entry.pid): rank for rank, entry in ranks.items()}
+    by_process = {(entry.host, entry.report.pid): rank for rank, entry in ranks.items()}
     return _Job(finding, dict(sorted(ranks.items())), by_process, world, notes)
 
 
 def _backend(ranks: Iterable[SeenRank]) -> Backend:
-    devices = [path for entry in ranks for path in entry.devices]
+    devices = [path for entry in ranks for path in entry.report.devices]
     if any("davinci" in path for path in devices):
         return "hccl"
     return "nccl" if any("nvidia" in path for path in devices) else "gloo"
@@ -151,7 +153,7 @@ def _placement(rank: int, job: _Job) -> RankPlacement:
     if entry is None:
         host = next((odd_rank.host for odd_rank in job.finding.odd_ranks if odd_rank.rank == rank), UNKNOWN_HOST)
         return RankPlacement(rank, host)
-    numbers = [int(number) for path in entry.devices for number in re.findall(r"(\d{1,4})$", path)]
+    numbers = [int(number) for path in entry.report.devices for number in re.findall(r"(\d{1,4})$", path)]
     return RankPlacement(rank, entry.host, device=numbers[0] if len(numbers) == 1 else -1)
 
 
@@ -201,9 +203,9 @@ def _failure(job: _Job, kind: FailureKind, odd_ranks: Sequence[OddRank], seconds
         for odd_rank in odd_ranks
     }
     waiting = tuple(rank for rank, entry in job.ranks.items() if entry.waits and rank not in culprits)
-    calls = {rank: job.ranks[rank].text.removeprefix("waits in ") for rank in waiting}
+    calls = {rank: job.ranks[rank].does.text.removeprefix("waits in ") for rank in waiting}
     if kind == "mismatch":
-        calls.update({rank: job.ranks[rank].text.removeprefix("waits in ") for rank in culprits})
+        calls.update({rank: job.ranks[rank].does.text.removeprefix("waits in ") for rank in culprits})
     distinct = list(dict.fromkeys(texts[rank] for rank in culprits))
     text = distinct[0] if len(distinct) == 1 else "; ".join(f"rank {rank}: {texts[rank]}" for rank in culprits[:4])
     if kind == "left":
@@ -224,7 +226,8 @@ def _failure(job: _Job, kind: FailureKind, odd_ranks: Sequence[OddRank], seconds
 
 def _stacks(job: _Job, ranks: Sequence[int]) -> dict[int, str]:
     """The stacks of these ranks, as far as they were shown."""
-    stacks = {rank: job.ranks[rank].stack for rank in ranks if rank in job.ranks and job.ranks[rank].stack}
+    frames = {rank: job.ranks[rank].report.frames for rank in ranks if rank in job.ranks}
+    stacks = {rank: stack for rank, stack in frames.items() if stack}
     return {rank: _stack_text(stack) for rank, stack in list(stacks.items())[:MOST_STACKS]}
 
 
@@ -243,7 +246,7 @@ def _groups(job: _Job, failures: Sequence[Failure]) -> list[str]:
     members: dict[str, list[int]] = {}
     for rank, entry in job.ranks.items():
         if rank not in reported:
-            members.setdefault(entry.text, []).append(rank)
+            members.setdefault(entry.does.text, []).append(rank)
     ordered = sorted(members.items(), key=lambda item: -len(item[1]))
     lines = [f"{rank_names(ranks)}: {text}" for text, ranks in ordered[:MOST_GROUPS]]
     more = len(ordered) - MOST_GROUPS

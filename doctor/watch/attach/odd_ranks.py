@@ -7,33 +7,43 @@ for the whole interval, and no bytes passed between them, is the one named that 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from doctor.engine.sanitize import count_noun
+from doctor.analysis.majority import split
+from doctor.engine.sanitize import count_noun, number_ranges
 from doctor.watch.attach.rank_activity import DEFINITE, TRANSFER, Activity, Kind, activity
-from doctor.watch.attach.rank_report import Frame, HostReport, ProcessReport
+from doctor.watch.attach.rank_report import HostReport, ProcessReport
 
 Result = Literal["odd", "moves", "undecided", "nothing"]
 MOVING_RATE = 2048.0
 """Bytes a second over TCP, above which a rank's collectives move; what stores and heartbeats say is less."""
-MAJORITY = 0.5
 MAX_WORLD = 1024
 """Ranks on one host."""
 _LOOPBACK = re.compile(r"127\.[0-9.]{1,12}$|localhost$|::1$")
 """Addresses of a job whose ranks are all on one host."""
 
 
-class RankView(msgspec.Struct, frozen=True):
-    """A rank and what it does."""
+class SeenRank(msgspec.Struct, frozen=True):
+    """A rank that has a process, and what it does."""
 
     host: str
     report: ProcessReport
     does: Activity
+
+    @property
+    def waits(self) -> bool:
+        """It stands still in a wait for the others: in a collective, or, without a stack, for its own threads."""
+        in_threads = self.does.kind == "wait" and not self.does.place
+        return self.does.still and (self.does.kind == "collective" or in_threads)
+
+    @property
+    def where(self) -> object:
+        """What tells its wait from that of others: the stack, else what it does."""
+        return self.does.place or self.does.text
 
 
 class OddRank(msgspec.Struct, frozen=True):
@@ -47,19 +57,13 @@ class OddRank(msgspec.Struct, frozen=True):
     kind: Kind
 
 
-class SeenRank(msgspec.Struct, frozen=True):
-    """A rank that has a process, and what it does."""
+class Judgement(NamedTuple):
+    """What a job's ranks come to."""
 
-    rank: int | None
-    host: str
-    pid: int
-    devices: tuple[str, ...]
-    """Accelerators that it has open."""
+    result: Result
     text: str
-    stack: tuple[Frame, ...]
-    """Innermost first; empty where none was shown."""
-    waits: bool
-    """It stands still in a wait for the others."""
+    """One sentence."""
+    odd_ranks: tuple[OddRank, ...] = ()
 
 
 class JobFinding(msgspec.Struct, frozen=True):
@@ -71,24 +75,27 @@ class JobFinding(msgspec.Struct, frozen=True):
     """0: not known."""
     result: Result
     text: str
-    """One sentence."""
-    odd_ranks: tuple[OddRank, ...] = ()
-    notes: tuple[str, ...] = ()
+    odd_ranks: tuple[OddRank, ...]
+    notes: tuple[str, ...]
 
     @property
     def is_complete(self) -> bool:
         """Every rank of the job was seen."""
-        return 0 < self.world <= len({entry.rank for entry in self.ranks if entry.rank is not None})
+        return 0 < self.world <= len({entry.report.rank for entry in self.ranks} - {None})
 
 
 def find_odd(reports: Mapping[str, HostReport]) -> list[JobFinding]:
     """Each job on these hosts, the largest first."""
-    jobs: dict[str, list[RankView]] = {}
+    jobs: dict[str, list[SeenRank]] = {}
     for host, report in reports.items():
         for rank in report.ranks:
-            view = RankView(host, rank, activity(rank, report.seconds))
-            jobs.setdefault(_job_name(rank), []).append(view)
-    findings = [_judge(name, views, reports) for name, views in jobs.items()]
+            jobs.setdefault(_job_name(rank), []).append(SeenRank(host, rank, activity(rank, report.seconds)))
+    findings = []
+    for name, views in jobs.items():
+        world = max(view.report.world for view in views)
+        absent = _absent_ranks(views, world, reports)
+        verdict = _judge(views, world, absent, _moves(views, reports))
+        findings.append(JobFinding(name, tuple(views), world, *verdict, _notes(views, world, absent, reports)))
     return sorted(findings, key=lambda entry: -len(entry.ranks))
 
 
@@ -100,87 +107,71 @@ def _job_name(rank: ProcessReport) -> str:
     return ", ".join([*parts, count_noun(rank.world, "rank") if rank.world else "an unknown number of ranks"])
 
 
-def _judge(name: str, views: list[RankView], reports: Mapping[str, HostReport]) -> JobFinding:
-    world = max(view.report.world for view in views)
-    absent = _absent_ranks(views, world, reports)
-    seen_ranks, notes = tuple(map(_seen_rank, views)), _notes(views, world, absent, reports)
-
-    def finding(result: Result, text: str, odd_ranks: Sequence[OddRank] = ()) -> JobFinding:
-        return JobFinding(name, seen_ranks, world, result, text, tuple(odd_ranks), notes)
-
-    moves = _moves(views, reports)
+def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: bool) -> Judgement:
     # A job that ends well loses its ranks one after the other.
     definite = [view for view in views if view.does.kind in DEFINITE and not (moves and view.does.kind == "left")]
-    waiting = [view for view in views if _waits(view)]
-    rest = [view for view in views if view not in waiting]
+    waiting = [view for view in views if view.waits]
+    rest = [view for view in views if not view.waits]
     if not definite and (moves or not (waiting or absent)):
-        return finding(*_without_wait(views, moves))
+        return _without_wait(views, moves)
     if absent:
         # Whoever ends within the interval has lost the one that had gone before.
-        departed = [OddRank(rank, host, 0, "has no process", "left") for rank, host in absent.items()]
+        departed = tuple(OddRank(rank, host, 0, "has no process", "left") for rank, host in absent.items())
         named = ", ".join(f"rank {rank}" for rank in absent)
-        return finding("odd", f"{named} of {world} has no process any more; {_waiters(waiting)}.", departed)
+        return Judgement("odd", f"{named} of {world} has no process any more; {_waiters(waiting)}.", departed)
     if definite and not waiting and len(views) < world and all(view.does.kind == "left" for view in definite):
         text = (
             f"{_joined([view.report.label for view in definite])} ended during the look; nobody seen here waits for it,"
         )
         unseen = world - len(views)
         who = "the rank not seen" if unseen == 1 else f"one of the {unseen} ranks not seen"
-        return finding("undecided", f"{text} and {who} may have ended before.")
+        return Judgement("undecided", f"{text} and {who} may have ended before.")
     if definite:
-        return finding("odd", _sentence(definite, waiting), [_odd_rank(view) for view in definite])
-    if rest and len(waiting) >= MAJORITY * len(views):
-        writers = [view for view in rest if view.does.transfers >= TRANSFER]
-        if len(writers) == len(rest):
-            return finding("undecided", f"{_sentence(rest, waiting)} It reads or writes meanwhile: look again.")
-        return finding("odd", _sentence(rest, waiting), [_odd_rank(view) for view in rest])
-    if rest:
-        return finding("undecided", "The ranks do different things; fewer than half of them wait.")
-    return _all_wait(finding, waiting)
+        return _blame(definite, waiting)
+    if not rest:
+        return _all_wait(waiting)
+    if 2 * len(waiting) < len(views):
+        return Judgement("undecided", "The ranks do different things; fewer than half of them wait.")
+    if all(view.does.transfers >= TRANSFER for view in rest):
+        return Judgement("undecided", f"{_sentence(rest, waiting)} It reads or writes meanwhile: look again.")
+    return _blame(rest, waiting)
 
 
-def _without_wait(views: Sequence[RankView], moves: bool) -> tuple[Result, str]:
+def _blame(views: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> Judgement:
+    odd_ranks = (
+        OddRank(view.report.rank, view.host, view.report.pid, view.does.text, view.does.kind) for view in views
+    )
+    return Judgement("odd", _sentence(views, waiting), tuple(odd_ranks))
+
+
+def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
     """What is said where no rank waits for another."""
     if all(view.does.kind == "unknown" and "read" in view.does.text for view in views):
-        return "undecided", "The ranks cannot be read: expected root (--sudo), or the user of the job."
+        return Judgement("undecided", "The ranks cannot be read: expected root (--sudo), or the user of the job.")
     if moves:
-        return "moves", "The ranks move: none of them is odd."
+        return Judgement("moves", "The ranks move: none of them is odd.")
     if any(view.does.kind == "compute" for view in views):
-        return "moves", "Ranks compute, and none of them waits for another."
-    return "undecided", (
+        return Judgement("moves", "Ranks compute, and none of them waits for another.")
+    return Judgement(
+        "undecided",
         "The ranks stand still, and none of them is in a collective. "
-        "So does a job whose steps take longer (--interval)."
+        "So does a job whose steps take longer (--interval).",
     )
 
 
-def _all_wait(finding: object, waiting: list[RankView]) -> JobFinding:
-    """Every rank waits: the odd one waits at another place."""
-    assert callable(finding)
-    # Without stacks, the kind of the wait is all that tells them apart.
-    places = Counter(view.does.place or view.does.text for view in waiting)
-    norm, most = places.most_common(1)[0]
-    others = [view for view in waiting if (view.does.place or view.does.text) != norm]
-    result: JobFinding
-    if others and most > MAJORITY * len(waiting):
-        majority = [view for view in waiting if view not in others]
-        result = finding("odd", _sentence(others, majority), [_odd_rank(view) for view in others])
-    elif others:
-        result = finding("undecided", "All ranks wait, and at different places, none of which has a majority.")
-    elif isinstance(norm, str):
-        result = finding("undecided", "All ranks wait; without stacks (py-spy), nothing shows which of them is odd.")
-    else:
-        result = finding("undecided", "All ranks wait in the same place: look at network and devices (doctor net).")
-    return result
+def _all_wait(waiting: list[SeenRank]) -> Judgement:
+    """Every rank waits: the odd one waits at another place. Without stacks, only the kind of the wait tells."""
+    parts = split(waiting, lambda view: view.where)
+    if parts and parts.majority:
+        return _blame(parts.differing, parts.agreeing)
+    if parts:
+        return Judgement("undecided", "All ranks wait, and at different places, none of which has a majority.")
+    if not waiting[0].does.place:
+        return Judgement("undecided", "All ranks wait; without stacks (py-spy), nothing shows which of them is odd.")
+    return Judgement("undecided", "All ranks wait in the same place: look at network and devices (doctor net).")
 
 
-def _waits(view: RankView) -> bool:
-    """In a collective by its stack, or, without one, in a wait for its own threads."""
-    if not view.does.still:
-        return False
-    return view.does.kind == "collective" or (view.does.kind == "wait" and not view.does.place)
-
-
-def _moves(views: Sequence[RankView], reports: Mapping[str, HostReport]) -> bool:
+def _moves(views: Sequence[SeenRank], reports: Mapping[str, HostReport]) -> bool:
     """Whether bytes pass between the ranks, or fewer than two, or than a third of them, stand still."""
     carried = 0
     for view in views:
@@ -191,7 +182,7 @@ def _moves(views: Sequence[RankView], reports: Mapping[str, HostReport]) -> bool
     return carried * 2 >= len(views) or still * 3 < len(views)
 
 
-def _absent_ranks(views: Sequence[RankView], world: int, reports: Mapping[str, HostReport]) -> dict[int, str]:
+def _absent_ranks(views: Sequence[SeenRank], world: int, reports: Mapping[str, HostReport]) -> dict[int, str]:
     """Ranks without a process, by number, and the host that had them; only where it is certain that they were there."""
     absent: dict[int, str] = {}
     by_host: dict[str, list[ProcessReport]] = {}
@@ -213,18 +204,7 @@ def _absent_ranks(views: Sequence[RankView], world: int, reports: Mapping[str, H
     return dict(sorted(absent.items()))
 
 
-def _odd_rank(view: RankView) -> OddRank:
-    return OddRank(view.report.rank, view.host, view.report.pid, view.does.text, view.does.kind)
-
-
-def _seen_rank(view: RankView) -> SeenRank:
-    report, does = view.report, view.does
-    return SeenRank(
-        report.rank, view.host, report.pid, tuple(report.devices), does.text, tuple(report.frames), _waits(view)
-    )
-
-
-def _sentence(odd_ranks: Sequence[RankView], waiting: Sequence[RankView]) -> str:
+def _sentence(odd_ranks: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> str:
     who = "; ".join(
         f"{view.report.label} (pid {view.report.pid} on {view.host}) {view.does.text}" for view in odd_ranks[:4]
     )
@@ -232,7 +212,7 @@ def _sentence(odd_ranks: Sequence[RankView], waiting: Sequence[RankView]) -> str
     return f"{who}{more}; {_waiters(waiting)}."
 
 
-def _waiters(waiting: Sequence[RankView]) -> str:
+def _waiters(waiting: Sequence[SeenRank]) -> str:
     if not waiting:
         return "no rank waits for it yet"
     labels = _joined([view.report.label for view in waiting])
@@ -240,10 +220,8 @@ def _waiters(waiting: Sequence[RankView]) -> str:
 
 
 def _joined(labels: Sequence[str]) -> str:
-    from doctor.watch.loss.loss_verdicts import ranges
-
     numbers = [int(label[5:]) for label in labels if label.startswith("rank ")]
-    named = [f"rank{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"] if numbers else []
+    named = [f"rank{'s' if len(numbers) > 1 else ''} {number_ranges(numbers)}"] if numbers else []
     return ", ".join([*named, *(label for label in labels if not label.startswith("rank "))])
 
 
@@ -266,7 +244,7 @@ def unseen_notes(reports: Mapping[str, HostReport]) -> list[str]:
 
 
 def _notes(
-    views: Sequence[RankView], world: int, absent: Mapping[int, str], reports: Mapping[str, HostReport]
+    views: Sequence[SeenRank], world: int, absent: Mapping[int, str], reports: Mapping[str, HostReport]
 ) -> tuple[str, ...]:
     notes = []
     present = {view.report.rank for view in views if view.report.rank is not None}

@@ -1,7 +1,6 @@
 """All that is wrong with a program's data and values: causes, separated from their consequences. Pure.
 
-Causes are what nothing else can bring about: other data, other masks, parameters that were not broadcast, an update
-that a rank does not make, the first NaN. Of all others the first in time is the cause.
+`doctor.analysis.values` tells the ones from the others.
 """
 
 from __future__ import annotations
@@ -10,8 +9,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from doctor.analysis.values.causes import separate_causes
+from doctor.analysis.values.defect import ValueDefect
 from doctor.engine.sanitize import count_noun
-from doctor.watch.data.data_defect import DataDefect
 from doctor.watch.data.group_roles import group_roles
 from doctor.watch.data.input_rules import input_defects
 from doctor.watch.data.records import JobRecords, read_records
@@ -20,29 +20,14 @@ from doctor.watch.data.stated_rules import stated_defects
 from doctor.watch.data.value_rules import value_defects
 from doctor.watch.data.worker_seeds import worker_defects
 
-_PHASES = (
-    "smoke-loader-seed-differs",
-    "smoke-shards-wrong",
-    "smoke-mask-differs",
-    "smoke-mask-repeated",
-    "smoke-parameters-not-broadcast",
-    "smoke-update-missing",
-    "smoke-not-finite",
-    "smoke-gradient-summed",
-    "smoke-gradient-not-synchronised",
-    "smoke-parameters-diverge",
-)
-"""In the order in which one brings about the next."""
-_CONSEQUENCES = ("smoke-gradient-not-synchronised", "smoke-parameters-diverge")
-
 
 class DataReport(msgspec.Struct, frozen=True):
     """What the digests of all ranks show."""
 
-    causes: tuple[DataDefect, ...]
-    consequences: tuple[tuple[DataDefect, str], ...]
+    causes: tuple[ValueDefect, ...]
+    consequences: tuple[tuple[ValueDefect, str], ...]
     """Each with the check that holds its cause."""
-    notes: tuple[DataDefect, ...]
+    notes: tuple[ValueDefect, ...]
     """No findings: what may be meant."""
     inferred: tuple[str, ...]
     """What was taken for granted of the program's groups, in words."""
@@ -72,44 +57,18 @@ def analyze_job(job: JobRecords) -> DataReport:
         *stated_defects(job),
     ]
     notes = tuple(defect for defect in defects_found if defect.level == "note")
-    causes, explained = causes_of([defect for defect in defects_found if defect.level != "note"])
+    causes, explained = separate_causes(
+        _without_repetition([defect for defect in defects_found if defect.level != "note"])
+    )
     steps = len({record.step for entry in job.ranks.values() for record in entry.of("inputs")})
     return DataReport(
         tuple(causes), tuple(explained), notes, tuple(roles.sentences()), tuple(_unseen(job, steps)), steps
     )
 
 
-def causes_of(found: list[DataDefect]) -> tuple[list[DataDefect], list[tuple[DataDefect, str]]]:
-    """The causes among these defects, and the others, each with the check that holds its cause."""
-    defects = _without_repetition(found)
-    causes: list[DataDefect] = []
-    explained: list[tuple[DataDefect, str]] = []
-    for defect in sorted(defects, key=lambda entry: (_PHASES.index(entry.check), entry.step)):
-        # Of several, the nearest: parameters that were not broadcast before batches that are equal.
-        cause = next((earlier for earlier in reversed(causes) if _explains(earlier, defect)), None)
-        if cause:
-            explained.append((defect, cause.check))
-        else:
-            causes.append(defect)
-    return causes, explained
-
-
-def _explains(cause: DataDefect, defect: DataDefect) -> bool:
-    if defect.kind.startswith("stated") or cause.level != "error":
-        return False
-    if defect.check in _CONSEQUENCES:
-        return cause.check != "smoke-gradient-summed"
-    if cause.check == "smoke-loader-seed-differs":
-        return defect.check == "smoke-mask-differs"
-    if cause.check == "smoke-shards-wrong":
-        # One batch under two names: by the indices of the loader, and by the rows; and a rank that has fewer of them.
-        return defect.check in {"smoke-shards-wrong", "smoke-mask-differs"} or defect.kind == "no step"
-    return cause.check == defect.check == "smoke-update-missing" and cause.kind == "no step"
-
-
-def _without_repetition(defects: list[DataDefect]) -> list[DataDefect]:
+def _without_repetition(defects: list[ValueDefect]) -> list[ValueDefect]:
     """One defect of each check and kind, the clearest of all groups; ranks of clear ones are put together."""
-    merged: dict[tuple[str, str, str], DataDefect] = {}
+    merged: dict[tuple[str, str, str], ValueDefect] = {}
     for defect in sorted(defects, key=lambda entry: (entry.tie, entry.step)):
         key = (defect.check, defect.kind, str(defect.values.get("name", "")))
         earlier = merged.get(key)

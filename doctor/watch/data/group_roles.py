@@ -8,10 +8,14 @@ not told apart, and nothing is demanded of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 
+from doctor.analysis.values.defect import ValueDefect
+from doctor.analysis.values.splits import MajoritySplit, format_ranges
 from doctor.engine.sanitize import printable as clean
-from doctor.smoke.numerics.defect import format_ranges
 from doctor.watch.data.records import JobRecords
 
 
@@ -26,6 +30,19 @@ class GroupRole(msgspec.Struct, frozen=True):
     reason: str
     certain: bool
 
+    @property
+    def inferred(self) -> str:
+        """Why its ranks are taken for a group with this role; empty where the program says so."""
+        return "" if self.certain else self.reason
+
+    def difference(
+        self, check: str, kind: str, step: int, split: MajoritySplit, template: str, **values: Any
+    ) -> ValueDefect:
+        """A defect of the ranks that differ from the rest of the group, in the words of ``template``."""
+        others = format_ranges(split.agreeing or self.ranks)
+        values = {"group": others, "agree": len(split.agreeing), "tensors": name_tensors(split.names), **values}
+        return ValueDefect(check, kind, step, split.deviating, template, values, tie=split.tie, inferred=self.inferred)
+
 
 class GroupRoles(msgspec.Struct, frozen=True):
     """All groups, and what could not be told of some."""
@@ -39,14 +56,26 @@ class GroupRoles(msgspec.Struct, frozen=True):
     def sentences(self) -> list[str]:
         """What was inferred, in words."""
         tensor_groups = [
-            f"ranks {format_ranges(group.ranks)} are taken for a tensor-parallel group: {group.reason}"
+            f"ranks {format_ranges(group.ranks)} are assumed to be a tensor-parallel group: {group.reason}"
             for group in self.model
         ]
         data_groups = [
-            f"ranks {format_ranges(group.ranks)} are taken for a data-parallel group: {group.reason}"
+            f"ranks {format_ranges(group.ranks)} are assumed to be a data-parallel group: {group.reason}"
             for group in self.data
         ]
         return [*tensor_groups, *data_groups, *self.unclear]
+
+
+def name_tensors(names: Sequence[str]) -> str:
+    """Some of the names, and how many more.
+
+    >>> name_tensors(["a", "b", "c", "d"])
+    'a, b, c and 1 more tensor'
+    """
+    listed = ", ".join(names[:3])
+    if len(names) == 4:
+        return f"{listed} and 1 more tensor"
+    return f"{listed} and {len(names) - 3} more tensors" if len(names) > 4 else listed
 
 
 def group_roles(job: JobRecords) -> GroupRoles:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from doctor.smoke.numerics.defect import format_ranges
-from doctor.smoke.numerics.layout_trace import MajoritySplit, majority_split
-from doctor.watch.data.data_defect import DataDefect, split_values
+import msgspec
+
+from doctor.analysis.values.defect import ValueDefect
+from doctor.analysis.values.splits import MajoritySplit, format_ranges, holders_of_same, majority_split
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
-from doctor.watch.data.records import JobRecords, by_rank, text_map
+from doctor.watch.data.records import JobRecords, RankValues, RecordTable, by_rank, text_map
 
 ALIKE = 0.5
 """Share of equal elements from which two inputs that differ are one batch, differently masked."""
@@ -17,7 +18,7 @@ CERTAIN_STEPS = 2
 _GENERATORS = {"python": "random", "numpy": "numpy.random", "torch": "torch", "device": "the device's"}
 
 
-def input_defects(job: JobRecords, roles: GroupRoles) -> Iterator[DataDefect]:
+def input_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
     """The first step in which what must agree does not."""
     inputs, states = by_rank(job, "inputs", "s", "i"), _random_states(job)
     for group in roles.model:
@@ -30,15 +31,15 @@ def input_defects(job: JobRecords, roles: GroupRoles) -> Iterator[DataDefect]:
         yield from _equal_generators(states, group)
 
 
-def _random_states(job: JobRecords) -> dict[tuple[Any, ...], dict[int, dict[str, Any]]]:
+def _random_states(job: JobRecords) -> RecordTable:
     return by_rank(job, "random", "s", "i")
 
 
 def _inside_model(
-    inputs: dict[tuple[Any, ...], dict[int, dict[str, Any]]],
-    states: dict[tuple[Any, ...], dict[int, dict[str, Any]]],
+    inputs: RecordTable,
+    states: RecordTable,
     group: GroupRole,
-) -> Iterator[DataDefect]:
+) -> Iterator[ValueDefect]:
     for (step, number), records in sorted(inputs.items()):
         members = {rank: text_map(records[rank].get("a")) for rank in group.ranks if rank in records}
         if len(members) < len(group.ranks):
@@ -67,14 +68,9 @@ def _inside_model(
                 template = "{who}, which hold one model, {what} input {input} in step {step}{by}"
                 phrase = "has another mask in" if masked else "has other rows in"
             rest = f", which ranks {format_ranges(split.agreeing)} have alike" if split.agreeing else ""
-            values = {**split_values(split, group.ranks), "input": path, "share": round(share, 2), "rest": rest}
-            values |= {"generators": generators, "by": by, "what": phrase}
-            yield DataDefect(
-                "smoke-mask-differs" if masked else "smoke-shards-wrong",
-                "mask" if masked else "batch",
-                step, split.deviating, template, values,
-                tie=split.tie, inferred="" if group.certain else group.reason,
-            )  # fmt: skip
+            check, kind = ("smoke-mask-differs", "mask") if masked else ("smoke-shards-wrong", "batch")
+            values = {"input": path, "share": round(share, 2), "rest": rest, "what": phrase}
+            yield group.difference(check, kind, step, split, template, **values, generators=generators, by=by)
             return
 
 
@@ -84,7 +80,7 @@ def _is_input(value: Any) -> bool:
 
 def _alike(tensors: dict[int, list[Any]], split: MajoritySplit) -> float:
     """The share of sampled elements that ranks which differ have in common; of the pair most unlike."""
-    first = (split.agreeing or split.deviating)[0]
+    first = split.norm
     shares = []
     for rank in split.deviating:
         ours, theirs = tensors[rank][3], tensors[first][3]
@@ -93,14 +89,12 @@ def _alike(tensors: dict[int, list[Any]], split: MajoritySplit) -> float:
     return min(shares, default=0.0)
 
 
-def _state_split(states: dict[int, dict[str, Any]], name: str, ranks: tuple[int, ...]) -> MajoritySplit | None:
+def _state_split(states: RankValues, name: str, ranks: tuple[int, ...]) -> MajoritySplit | None:
     values = {rank: str(text_map(states[rank].get("g")).get(name, "")) for rank in ranks if rank in states}
     return majority_split({rank: value for rank, value in values.items() if value})
 
 
-def _draws(
-    job: JobRecords, states: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group: GroupRole
-) -> Iterator[DataDefect]:
+def _draws(job: JobRecords, states: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
     """The same inputs, and another loss: dropout, by a generator whose states differ."""
     for (step,), records in by_rank(job, "backward", "s").items():
         losses = {rank: str(records[rank].get("v")) for rank in group.ranks if rank in records}
@@ -120,29 +114,25 @@ def _draws(
                         "{who}, which hold one model, draws other {generator} numbers in step {step} than the "
                         "other: the losses differ, the inputs do not"
                     )
-                values = {**split_values(drawn, group.ranks), "generator": name, "generators": [name]}
-                yield DataDefect(
-                    "smoke-mask-differs", f"draws {name}", step, drawn.deviating, template, values,
-                    tie=drawn.tie, inferred="" if group.certain else group.reason,
-                )  # fmt: skip
+                values = {"group": format_ranges(group.ranks), "generator": name, "generators": [name]}
+                yield group.difference("smoke-mask-differs", f"draws {name}", step, drawn, template, **values)
                 return
 
 
-def _over_data(inputs: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group: GroupRole) -> Iterator[DataDefect]:
+def _over_data(inputs: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
     """Ranks that work on the same rows in two steps; one whose rows never change measures, and trains on nothing."""
     same: dict[tuple[int, ...], list[int]] = {}
     batches: dict[int, set[str]] = {}
     for (step, _), records in sorted(inputs.items()):
-        holders: dict[str, list[int]] = {}
+        digests: dict[int, str] = {}
         for rank in group.ranks:
             entry = text_map(records[rank].get("a")) if rank in records else {}
-            digests = [f"{path} {tensor[0]}" for path, tensor in sorted(entry.items()) if _is_input(tensor)]
-            if digests:
-                holders.setdefault(" ".join(digests), []).append(rank)
-                batches.setdefault(rank, set()).add(" ".join(digests))
-        for ranks in holders.values():
-            if len(ranks) > 1:
-                same.setdefault(tuple(ranks), []).append(step)
+            parts = [f"{path} {tensor[0]}" for path, tensor in sorted(entry.items()) if _is_input(tensor)]
+            if parts:
+                digests[rank] = " ".join(parts)
+                batches.setdefault(rank, set()).add(digests[rank])
+        for ranks in holders_of_same(digests):
+            same.setdefault(ranks, []).append(step)
     for readers, steps in sorted(same.items()):
         changing = any(len(batches[rank]) > 1 for rank in readers)
         if len(steps) < CERTAIN_STEPS:
@@ -152,15 +142,15 @@ def _over_data(inputs: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group: 
             "{who} work on the same rows from step {step} on, although they are data-parallel: "
             "one batch is learnt {count} times"
         )
-        yield DataDefect(
+        yield ValueDefect(
             "smoke-shards-wrong", "same rows", steps[0],
             () if everybody and len(readers) > 2 else readers, template, {"count": len(readers)},
             level="error" if changing else "note", tie=not everybody or len(readers) == 2,
-            inferred="" if group.certain else group.reason,
+            inferred=group.inferred,
         )  # fmt: skip
 
 
-def _batch_sizes(inputs: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group: GroupRole) -> Iterator[DataDefect]:
+def _batch_sizes(inputs: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
     differing: list[tuple[int, MajoritySplit, dict[int, int]]] = []
     for (step, number), records in sorted(inputs.items()):
         sizes = {}
@@ -179,15 +169,11 @@ def _batch_sizes(inputs: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group
             "{who} has batches of another size than the other data-parallel ranks from step "
             "{step} on: {sizes}; the mean of gradients weighs rows unequally"
         )
-        yield DataDefect(
-            "smoke-shards-wrong", "batch size", step, split.deviating, template, {"sizes": listed},
-            level="warning", tie=split.tie, inferred="" if group.certain else group.reason,
-        )  # fmt: skip
+        defect = group.difference("smoke-shards-wrong", "batch size", step, split, template, sizes=listed)
+        yield msgspec.structs.replace(defect, level="warning")
 
 
-def _equal_generators(
-    states: dict[tuple[Any, ...], dict[int, dict[str, Any]]], group: GroupRole
-) -> Iterator[DataDefect]:
+def _equal_generators(states: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
     for name in ("torch", "device"):
         steps = []
         for (step, _), records in sorted(states.items()):
@@ -200,7 +186,7 @@ def _equal_generators(
                 "the state of {generator} is the same on the data-parallel ranks {group}: they draw "
                 "the same dropout for different rows"
             )
-            yield DataDefect(
+            yield ValueDefect(
                 "smoke-mask-repeated", f"draws {name}", steps[0], (), template,
                 {"generator": name, "group": format_ranges(group.ranks)}, level="note",
             )  # fmt: skip

@@ -19,13 +19,21 @@ MAX_RANK = 1 << 20
 MAX_BITMAP = 8 << 20
 
 
+RecordValues = dict[str, Any]
+"""The values of one record, by their short names in the file; any process may have written them."""
+RankValues = dict[int, RecordValues]
+"""One record of each rank."""
+RecordTable = dict[tuple[Any, ...], RankValues]
+"""Records of one kind, by the values of their keys, then by rank."""
+
+
 class DataRecord(msgspec.Struct, frozen=True):
     """One record: its kind, its rank, and the values of its kind."""
 
     kind: str
     rank: int
     step: int
-    values: dict[str, Any]
+    values: RecordValues
 
 
 class RankRecords(msgspec.Struct):
@@ -74,7 +82,7 @@ def _read_file(job: JobRecords, content: bytes) -> None:
     host = ""
     groups: dict[int, tuple[int, ...]] = {}
     touched: set[int] = set()
-    decoder = msgspec.json.Decoder(dict[str, Any])
+    decoder = msgspec.json.Decoder(RecordValues)
     for number, line in enumerate(content.splitlines()):
         if number >= MAX_RECORDS:
             job.cut += touched
@@ -112,9 +120,9 @@ def _is_rank(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_RANK
 
 
-def by_rank(job: JobRecords, kind: str, *keys: str) -> dict[tuple[Any, ...], dict[int, dict[str, Any]]]:
+def by_rank(job: JobRecords, kind: str, *keys: str) -> RecordTable:
     """Records of one kind, by the values of these keys (which must be numbers or texts), then by rank; the first."""
-    table: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
+    table: RecordTable = {}
     for entry in job.ranks.values():
         for record in entry.of(kind):
             key = tuple(record.values.get(name) for name in keys)
@@ -123,7 +131,7 @@ def by_rank(job: JobRecords, kind: str, *keys: str) -> dict[tuple[Any, ...], dic
     return dict(sorted(table.items(), key=lambda item: tuple(map(str, item[0])) if item[0] else ()))
 
 
-def text_map(value: object) -> dict[str, Any]:
+def text_map(value: object) -> RecordValues:
     """A mapping with cleaned names; empty for anything else."""
     return {clean(str(name))[:120]: part for name, part in value.items()} if isinstance(value, dict) else {}
 
@@ -133,7 +141,7 @@ def text_list(value: object) -> list[str]:
     return [clean(str(part))[:120] for part in value[:64]] if isinstance(value, list) else []
 
 
-def indices_of(values: dict[str, Any]) -> frozenset[int] | None:
+def indices_of(values: RecordValues) -> frozenset[int] | None:
     """The sample indices of a record; None where they were too many to be written, or make no sense."""
     listed = values.get("ix")
     if isinstance(listed, list):

@@ -8,15 +8,17 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.smoke.numerics.defect import format_ranges
-from doctor.watch.data.data_defect import DataDefect
+from doctor.analysis.values.defect import ValueDefect
+from doctor.analysis.values.splits import format_ranges, shared_and_unread
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
-from doctor.watch.data.records import JobRecords, by_rank, indices_of, text_map
+from doctor.watch.data.records import JobRecords, RankValues, RecordValues, by_rank, indices_of, text_map
 
 CHECK = "smoke-shards-wrong"
+MAX_SAMPLES = 1 << 23
+"""Of a data set, that are looked for among those that were read."""
 
 
-def shard_defects(job: JobRecords, roles: GroupRoles) -> Iterator[DataDefect]:
+def shard_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
     """For each data-parallel group, the first loader whose batches overlap or leave samples out."""
     loaders = by_rank(job, "loader", "l", "e")
     for group in roles.data:
@@ -29,7 +31,7 @@ def shard_defects(job: JobRecords, roles: GroupRoles) -> Iterator[DataDefect]:
                     break
 
 
-def _shares(group: GroupRole, key: tuple[Any, ...], records: dict[int, dict[str, Any]]) -> Iterator[DataDefect]:
+def _shares(group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iterator[ValueDefect]:
     """What samplers say of themselves: their share of how many, and the epoch that they shuffle by."""
     shares = {rank: (records[rank].get("shares"), records[rank].get("share")) for rank in group.ranks}
     if not any(count for count, _ in shares.values() if isinstance(count, int)):
@@ -63,9 +65,7 @@ def _shares(group: GroupRole, key: tuple[Any, ...], records: dict[int, dict[str,
         yield _defect(group, "epoch", late, template, values, key, tie=tie)
 
 
-def _overlap(
-    job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: dict[int, dict[str, Any]]
-) -> Iterator[DataDefect]:
+def _overlap(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iterator[ValueDefect]:
     """Samples that two ranks read in the first batches; at an epoch's end samplers fill up with the first ones."""
     if any(records[rank].get("replacement") for rank in group.ranks):
         return
@@ -75,25 +75,21 @@ def _overlap(
         if (loader, epoch) == key and all(rank in batches for rank in group.ranks):
             for rank in group.ranks:
                 read[rank] |= indices_of(batches[rank]) or frozenset()
-    owners: dict[int, list[int]] = {}
-    for rank, indices in read.items():
-        for index in indices:
-            owners.setdefault(index, []).append(rank)
-    shared = [index for index, ranks in owners.items() if len(ranks) > 1]
+    shared, _ = shared_and_unread(read)
     total = sum(map(len, read.values()))
     # Whole epochs may be filled up by less than a batch for each rank.
     slack = sum(_batch(records[rank]) for rank in group.ranks) if isinstance(size, int) and total >= size > 0 else 0
     if shared and len(shared) > slack:
-        ranks = tuple(sorted({rank for index in shared for rank in owners[index]}))
+        ranks = tuple(sorted({rank for readers in shared.values() for rank in readers}))
         template = "{who} read the same samples in their first batches: {count} of {total}, such as {samples}"
-        values = {"count": len(shared), "total": total, "samples": format_ranges(sorted(shared)[:4])}
+        values = {"count": len(shared), "total": total, "samples": format_ranges(list(shared)[:4])}
         everybody = ranks == group.ranks and len(ranks) > 2
         level: Literal["error", "note"] = "error" if _same_data(job, group, records) else "note"
         defect = _defect(group, "duplicated", () if everybody else ranks, template, values, key, tie=not everybody)
         yield msgspec.structs.replace(defect, level=level)
 
 
-def _same_data(job: JobRecords, group: GroupRole, records: dict[int, dict[str, Any]]) -> bool:
+def _same_data(job: JobRecords, group: GroupRole, records: RankValues) -> bool:
     """Whether an index means the same sample on all ranks, for all that is known: each may have a data set of its own.
 
     A sampler that divides the data says so; without one, the inputs of the first step tell whether they differ.
@@ -107,9 +103,7 @@ def _same_data(job: JobRecords, group: GroupRole, records: dict[int, dict[str, A
     return True
 
 
-def _unread(
-    job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: dict[int, dict[str, Any]]
-) -> Iterator[DataDefect]:
+def _unread(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iterator[ValueDefect]:
     """Samples that no rank reads in a whole epoch; loaders may leave out less than a batch for each rank."""
     ended = by_rank(job, "epoch", "l", "e").get(key, {})
     if any(rank not in ended for rank in group.ranks):
@@ -119,9 +113,8 @@ def _unread(
     if any(indices is None for indices in sets.values()) or not isinstance(size, int):
         return
     counts = {rank: len(indices or ()) for rank, indices in sets.items()}
-    unread_samples = sorted(
-        set(range(min(size, 1 << 23))) - frozenset().union(*(indices or frozenset() for indices in sets.values()))
-    )
+    read = {rank: indices or () for rank, indices in sets.items()}
+    _, unread_samples = shared_and_unread(read, range(min(size, MAX_SAMPLES)))
     slack = sum(max(_batch(records[rank]), 1) for rank in group.ranks)
     if len(unread_samples) > slack:
         most = max(counts.values())
@@ -136,7 +129,7 @@ def _unread(
         yield _defect(group, "missing", few, template, values, key)
 
 
-def _batch(record: dict[str, Any]) -> int:
+def _batch(record: RecordValues) -> int:
     size = record.get("batch")
     return size if isinstance(size, int) and 0 <= size < 1 << 20 else 0
 
@@ -146,9 +139,8 @@ def _defect(
     kind: str,
     ranks: tuple[int, ...],
     template: str,
-    values: dict[str, Any],
+    values: RecordValues,
     key: tuple[Any, ...],
     tie: bool = False,
-) -> DataDefect:
-    reason = "" if group.certain else group.reason
-    return DataDefect(CHECK, kind, 0, ranks, template, {**values, "loader": key[0]}, tie=tie, inferred=reason)
+) -> ValueDefect:
+    return ValueDefect(CHECK, kind, 0, ranks, template, {**values, "loader": key[0]}, tie=tie, inferred=group.inferred)

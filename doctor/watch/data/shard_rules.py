@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
-from doctor.watch.data.data_defect import DataDefect
+from doctor.analysis.values.defect import ValueDefect
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
-from doctor.watch.data.records import JobRecords, by_rank, text_map
+from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, text_map
 from doctor.watch.data.summed_gradients import RATIO_TOLERANCE, RESIDUAL, summed_defect
 
 LEAST_STEPS = 3
@@ -19,10 +18,9 @@ _TOLERANCE = 1e-4
 _EXACT = 1e-3
 LEAST_EXACT = 2
 """Steps whose totals are equal, where gradients are clipped in others."""
-_Tables = dict[tuple[Any, ...], dict[int, dict[str, Any]]]
 
 
-def replica_tables(job: JobRecords, kind: str, group: GroupRole) -> _Tables:
+def replica_tables(job: JobRecords, kind: str, group: GroupRole) -> RecordTable:
     """The digests of this kind that the ranks of a group must have alike, by step and rank: as `by_rank` has them.
 
     Those of whole parameters, and of shards that each rank of the group holds of another whole, in the same place.
@@ -38,7 +36,7 @@ def replica_tables(job: JobRecords, kind: str, group: GroupRole) -> _Tables:
     return tables
 
 
-def _replicated(job: JobRecords, rank: int, record: dict[str, Any], group: GroupRole) -> dict[str, Any]:
+def _replicated(job: JobRecords, rank: int, record: RecordValues, group: GroupRole) -> RecordValues:
     """Digests by name; the place of the shard belongs to each."""
     of, digests = text_map(record.get("of")), {}
     for name, digest in text_map(record.get("t")).items():
@@ -49,7 +47,7 @@ def _replicated(job: JobRecords, rank: int, record: dict[str, Any], group: Group
     return digests
 
 
-def summed_shards(job: JobRecords, roles: GroupRoles) -> Iterator[DataDefect]:
+def summed_shards(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
     """Gradients of shards that are sums: by the totals of what all ranks computed, and of what their optimizers got."""
     totals = by_rank(job, "totals", "s")
     for group in {group.ranks: group for group in (*roles.data, *roles.shards)}.values():
@@ -63,7 +61,7 @@ def summed_shards(job: JobRecords, roles: GroupRoles) -> Iterator[DataDefect]:
             yield from summed_defect(job, group, steps[0])
 
 
-def _pair(records: dict[int, dict[str, Any]], group: GroupRole) -> tuple[float, float] | None:
+def _pair(records: RankValues, group: GroupRole) -> tuple[float, float] | None:
     """Of all ranks of a group: the total of what they computed, and that of what one replica's optimizers got."""
     entries = [_numbers(records.get(rank, {})) for rank in group.ranks]
     if not all(entries) or len(entries) < 2:
@@ -79,7 +77,7 @@ def _pair(records: dict[int, dict[str, Any]], group: GroupRole) -> tuple[float, 
     return math.fsum(computed), math.fsum(got) / copies
 
 
-def _numbers(record: dict[str, Any]) -> tuple[float, float, int, int] | tuple[()]:
+def _numbers(record: RecordValues) -> tuple[float, float, int, int] | tuple[()]:
     values, sizes = record.get("v"), record.get("n")
     if not isinstance(values, list) or not isinstance(sizes, list) or len(values) != 2 or len(sizes) != 2:
         return ()

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from doctor.smoke.numerics.defect import format_ranges
-from doctor.smoke.numerics.layout_trace import majority_split
-from doctor.watch.data.data_defect import DataDefect, split_values
-from doctor.watch.data.records import JobRecords, by_rank, indices_of, text_map
+from doctor.analysis.values.defect import ValueDefect
+from doctor.analysis.values.splits import format_ranges, holders_of_same, majority_split, shared_and_unread
+from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, indices_of, text_map
 
 _TENSORS = {
     "params": ("smoke-parameters-diverge", "parameters"),
@@ -16,7 +15,7 @@ _TENSORS = {
 }
 
 
-def stated_defects(job: JobRecords) -> Iterator[DataDefect]:
+def stated_defects(job: JobRecords) -> Iterator[ValueDefect]:
     """The first call of each name that does not hold; calls that a rank has not made yet are not compared."""
     reported: set[Any] = set()
     for kind in ("same", "different"):
@@ -34,13 +33,9 @@ def stated_defects(job: JobRecords) -> Iterator[DataDefect]:
             if split and len(tensors) == len(group) and (kind, group) not in reported:
                 reported.add((kind, group))
                 template = "call {number} of probe.{kind}: {who} holds other {what} than ranks {group}"
-                values = {
-                    **split_values(split, split.agreeing or group),
-                    "number": number,
-                    "kind": kind,
-                    "what": quantity,
-                }
-                yield DataDefect(check, "stated", number, split.deviating, template, values, tie=split.tie)
+                values = {"number": number, "kind": kind, "what": quantity, "agree": len(split.agreeing)}
+                values["group"] = format_ranges(split.agreeing or group)
+                yield _stated(check, "stated", number, split.deviating, template, values, split.tie)
     for (number, group), records in _calls(job, "shard").items():
         if ("shard", group) not in reported and all(rank in records for rank in group):
             defect = _shard(number, group, records)
@@ -49,10 +44,10 @@ def stated_defects(job: JobRecords) -> Iterator[DataDefect]:
                 yield defect
 
 
-def _calls(job: JobRecords, kind: str, *keys: str) -> dict[tuple[Any, ...], dict[int, dict[str, Any]]]:
+def _calls(job: JobRecords, kind: str, *keys: str) -> RecordTable:
     """Calls by name, number and ranks of the group, in the order of their numbers."""
     everybody = tuple(sorted(job.ranks))
-    table: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
+    table: RecordTable = {}
     for key, records in by_rank(job, kind, *keys, "i", "g").items():
         for rank, values in records.items():
             ranks = values.get("ranks")
@@ -62,50 +57,48 @@ def _calls(job: JobRecords, kind: str, *keys: str) -> dict[tuple[Any, ...], dict
     return dict(sorted(table.items(), key=lambda item: (item[0][-2], str(item[0]))))
 
 
-def _value(
-    kind: str, name: str, number: int, group: tuple[int, ...], records: dict[int, dict[str, Any]]
-) -> DataDefect | None:
+def _value(kind: str, name: str, number: int, group: tuple[int, ...], records: RankValues) -> ValueDefect | None:
     digests = {rank: str(records[rank]["d"]) for rank in group if records[rank].get("d")}
-    values: dict[str, Any] = {"name": name, "number": number, "group": format_ranges(group)}
+    values: RecordValues = {"name": name, "number": number, "group": format_ranges(group)}
     if kind == "same":
         split = majority_split(digests) if len(digests) == len(group) else None
         if split is None:
             return None
         template = 'call {number} of probe.same("{name}"): {who} has another value than the rest of ranks {group}'
         values["agree"] = len(split.agreeing)
-        return DataDefect("smoke-mask-differs", "stated", number, split.deviating, template, values, tie=split.tie)
-    holders: dict[str, list[int]] = {}
-    for rank, digest in digests.items():
-        holders.setdefault(digest, []).append(rank)
-    alike = sorted(rank for ranks in holders.values() if len(ranks) > 1 for rank in ranks)
+        return _stated("smoke-mask-differs", "stated", number, split.deviating, template, values, split.tie)
+    alike = sorted(rank for ranks in holders_of_same(digests) for rank in ranks)
     if not alike:
         return None
     template = 'call {number} of probe.different("{name}"): {who} have the same value, among ranks {group}'
-    return DataDefect("smoke-mask-repeated", "stated", number, tuple(alike), template, values)
+    return _stated("smoke-mask-repeated", "stated", number, tuple(alike), template, values)
 
 
-def _shard(number: int, group: tuple[int, ...], records: dict[int, dict[str, Any]]) -> DataDefect | None:
+def _shard(number: int, group: tuple[int, ...], records: RankValues) -> ValueDefect | None:
     sets = {rank: indices_of(records[rank]) for rank in group}
     if any(indices is None for indices in sets.values()):
         return None
-    owners: dict[int, list[int]] = {}
-    for rank, indices in sets.items():
-        for index in indices or ():
-            owners.setdefault(index, []).append(rank)
-    twice = sorted(index for index, ranks in owners.items() if len(ranks) > 1)
     total = records[group[0]].get("total")
-    absent_ranks = sorted(set(range(total)) - set(owners)) if isinstance(total, int) and 0 < total <= 1 << 26 else []
-    values = {"number": number, "twice": format_ranges(twice[:8]), "missing": format_ranges(absent_ranks[:8])}
-    values |= {"group": format_ranges(group), "count": len(twice), "lost": len(absent_ranks)}
+    expected = range(total) if isinstance(total, int) and 0 < total <= 1 << 26 else ()
+    twice, unread = shared_and_unread({rank: indices or () for rank, indices in sets.items()}, expected)
+    values = {"number": number, "twice": format_ranges(list(twice)[:8]), "missing": format_ranges(unread[:8])}
+    values |= {"group": format_ranges(group), "count": len(twice), "lost": len(unread)}
     if twice:
-        ranks = tuple(sorted({rank for index in twice for rank in owners[index]}))
+        ranks = tuple(sorted({rank for readers in twice.values() for rank in readers}))
         template = "call {number} of probe.shard: {who} read {count} samples twice, such as {twice}"
         if len(twice) == 1:
             template = "call {number} of probe.shard: {who} read sample {twice} twice"
-        return DataDefect("smoke-shards-wrong", "stated", number, ranks, template, values, tie=True)
-    if absent_ranks:
+        return _stated("smoke-shards-wrong", "stated", number, ranks, template, values, tie=True)
+    if unread:
         template = "call {number} of probe.shard: no rank of {group} reads {lost} samples, such as {missing}"
-        if len(absent_ranks) == 1:
+        if len(unread) == 1:
             template = "call {number} of probe.shard: no rank of {group} reads sample {missing}"
-        return DataDefect("smoke-shards-wrong", "stated missing", number, (), template, values)
+        return _stated("smoke-shards-wrong", "stated missing", number, (), template, values)
     return None
+
+
+def _stated(
+    check: str, kind: str, step: int, ranks: tuple[int, ...], template: str, values: RecordValues, tie: bool = False
+) -> ValueDefect:
+    """A defect of what the program itself demands: it follows from nothing."""
+    return ValueDefect(check, kind, step, ranks, template, values, root=True, tie=tie)

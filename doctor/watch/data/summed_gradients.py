@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from doctor.watch.data.data_defect import DataDefect
+from doctor.analysis.values.defect import ValueDefect
 from doctor.watch.data.group_roles import GroupRole
 from doctor.watch.data.records import JobRecords
 
@@ -15,7 +15,7 @@ _EXACT = 1e-3
 _Scale = Literal["mean", "divided", "unknown"]
 
 
-def summed_defect(job: JobRecords, group: GroupRole, step: int) -> Iterator[DataDefect]:
+def summed_defect(job: JobRecords, group: GroupRole, step: int) -> Iterator[ValueDefect]:
     """Of a step whose reduced gradient is a sum: none where the loss was divided by the number of ranks before."""
     scale = _loss_scale(job, group, step)
     if scale == "divided":
@@ -23,9 +23,9 @@ def summed_defect(job: JobRecords, group: GroupRole, step: int) -> Iterator[Data
     template = "the reduced gradient of step {step} is the sum of the {count} data-parallel ranks' own, not their mean"
     if scale == "unknown":
         template += "; that is right if the loss was divided by their total before, which could not be seen"
-    yield DataDefect(
+    yield ValueDefect(
         "smoke-gradient-summed", "data", step, (), template, {"count": len(group.ranks)},
-        level="error" if scale == "mean" else "note", inferred="" if group.certain else group.reason,
+        level="error" if scale == "mean" else "note", inferred=group.inferred, root=True,
     )  # fmt: skip
 
 

@@ -4,150 +4,104 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from doctor.smoke.numerics.defect import format_ranges
-from doctor.smoke.numerics.layout_trace import MajoritySplit, majority_split
-from doctor.watch.data.data_defect import DataDefect, split_values
-from doctor.watch.data.group_roles import GroupRole, GroupRoles
-from doctor.watch.data.records import JobRecords, by_rank, text_list, text_map
+import msgspec
+
+from doctor.analysis.values.defect import BEFORE_FIRST_STEP, ValueDefect
+from doctor.analysis.values.splits import MajoritySplit, first_makers, format_ranges, majority_split, split_by_name
+from doctor.watch.data.group_roles import GroupRole, GroupRoles, name_tensors
+from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, text_list, text_map
 from doctor.watch.data.shard_rules import replica_tables, summed_shards
 from doctor.watch.data.summed_gradients import RATIO_TOLERANCE, RESIDUAL, summed_defect
 
 UNMOVED_STEPS = 3
 
 
-def value_defects(job: JobRecords, roles: GroupRoles) -> Iterator[DataDefect]:
+class AlikeRule(msgspec.Struct, frozen=True):
+    """Tensors that the ranks of each data-parallel group must hold alike: a row is all that such a rule needs."""
+
+    record: str
+    """The kind of the records that hold their digests, by name, under ``t``."""
+    check: str
+    kind: str
+    template: str
+    only_first: bool = False
+    """Before the first update alone; else the first step counts in which they differ."""
+
+
+ALIKE = (
+    AlikeRule(
+        "begun", "smoke-parameters-not-broadcast", "begin",
+        "before the first update {who} holds other parameters than data-parallel ranks {group}, not broadcast: "
+        "{tensors}",
+        only_first=True,
+    ),
+    AlikeRule(
+        "held", "smoke-parameters-not-broadcast", "state",
+        "before its first update {who} holds another optimizer state than data-parallel ranks {group}: {tensors}",
+        only_first=True,
+    ),
+    AlikeRule(
+        "parameters", "smoke-parameters-diverge", "data",
+        "after step {step} {who} holds other parameters than data-parallel ranks {group}: {tensors}",
+    ),
+    AlikeRule(
+        "states", "smoke-parameters-diverge", "state",
+        "after step {step} {who} holds another optimizer state than data-parallel ranks {group}: {tensors}",
+    ),
+)  # fmt: skip
+
+
+def value_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
     """All that the values of replicas show, causes and consequences alike."""
     for group in roles.data:
-        yield from _not_broadcast(job, group)
+        for rule in ALIKE:
+            yield from _not_alike(job, group, rule)
+        yield from _state_not_loaded(job, group)
         yield from _gradients(job, group)
-        yield from _states_not_loaded(job, group)
-        yield from _diverged(job, group)
-        yield from _states_diverged(job, group)
     yield from summed_shards(job, roles)
     yield from _updates(job)
     yield from _not_finite(job)
 
 
-def _split_of(records: dict[int, dict[str, Any]], ranks: Sequence[int]) -> tuple[MajoritySplit, list[str]] | None:
-    """Who holds other tensors than most, and which; None where all agree or too little is there."""
-    tensors = {rank: text_map(records[rank].get("t")) for rank in ranks if rank in records}
-    if len(tensors) < len(ranks):
-        return None
-    shared = [name for name in tensors[ranks[0]] if all(tensors[rank].get(name) for rank in ranks)]
-    split = majority_split({rank: tuple(str(tensors[rank][name]) for name in shared) for rank in ranks})
-    if split is None:
-        return None
-    first = tensors[(split.agreeing or split.deviating)[0]]
-    return split, [name for name in shared if any(tensors[rank][name] != first[name] for rank in split.deviating)]
+def _tables(records: RankValues, ranks: Sequence[int]) -> RankValues:
+    return {rank: text_map(records[rank].get("t")) for rank in ranks if rank in records}
 
 
-def _named(names: Sequence[str]) -> str:
-    listed = ", ".join(names[:3])
-    if len(names) == 4:
-        return f"{listed} and 1 more tensor"
-    return f"{listed} and {len(names) - 3} more tensors" if len(names) > 4 else listed
-
-
-def _reason(group: GroupRole) -> str:
-    return "" if group.certain else group.reason
-
-
-def _not_broadcast(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
-    begun = _split_of(replica_tables(job, "begun", group).get((0,), {}), group.ranks)
-    if begun:
-        split, names = begun
-        template = (
-            "before the first update {who} holds other parameters than data-parallel ranks "
-            "{group}: {tensors} were not broadcast"
-        )
-        yield DataDefect(
-            "smoke-parameters-not-broadcast", "begin", -1, split.deviating, template,
-            {**split_values(split, split.agreeing or group.ranks), "tensors": _named(names), "root": min(group.ranks)},
-            tie=split.tie, inferred=_reason(group),
-        )  # fmt: skip
-
-
-def _diverged(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
-    for (step,), records in sorted(replica_tables(job, "parameters", group).items()):
-        difference = _split_of(records, group.ranks)
-        if difference:
-            split, names = difference
-            template = "after step {step} {who} holds other parameters than data-parallel ranks {group}: {tensors}"
-            yield DataDefect(
-                "smoke-parameters-diverge", "data", step, split.deviating, template,
-                {**split_values(split, split.agreeing or group.ranks), "tensors": _named(names)},
-                tie=split.tie, inferred=_reason(group),
-            )  # fmt: skip
+def _not_alike(job: JobRecords, group: GroupRole, rule: AlikeRule) -> Iterator[ValueDefect]:
+    for (step,), records in sorted(replica_tables(job, rule.record, group).items()):
+        if rule.only_first and step:
+            continue
+        split = split_by_name(_tables(records, group.ranks), group.ranks)
+        if split:
+            at = BEFORE_FIRST_STEP if rule.only_first else step
+            yield group.difference(rule.check, rule.kind, at, split, rule.template, root=min(group.ranks))
             return
 
 
-def _states_not_loaded(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
-    """An optimizer that goes on from a checkpoint has states before its first step: on each replica the same."""
+def _state_not_loaded(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
+    """An optimizer that goes on from a checkpoint has states before its first step: on each replica, not on some."""
     records = replica_tables(job, "held", group).get((0,), {})
     if not all(rank in records for rank in group.ranks):
         return
-    names = {rank: tuple(sorted(text_map(records[rank].get("t")))) for rank in group.ranks}
-    begun = _split_of(records, group.ranks)
+    names = {rank: tuple(sorted(table)) for rank, table in _tables(records, group.ranks).items()}
     # An optimizer that divides its states among the ranks keeps other ones on each of them.
-    holders, empty = {names[rank] for rank in group.ranks if names[rank]}, [r for r in group.ranks if not names[r]]
-    template = "before its first update {who} holds another optimizer state than data-parallel ranks {group}: {tensors}"
-    if begun:
-        split, differing = begun
-        values = {**split_values(split, split.agreeing or group.ranks), "tensors": _named(differing)}
-        ranks, tie = split.deviating, split.tie
-    elif empty and len(holders) == 1 and len({name.rpartition(" of ")[2] for name in next(iter(holders))}) > 1:
-        others = [rank for rank in group.ranks if rank not in empty]
+    holders, empty = {held for held in names.values() if held}, [rank for rank, held in names.items() if not held]
+    if empty and len(holders) == 1 and len({name.rpartition(" of ")[2] for name in next(iter(holders))}) > 1:
+        split = MajoritySplit(tuple(empty), tuple(rank for rank in group.ranks if rank not in empty))
         template = "before its first update {who} holds no optimizer state, data-parallel ranks {group} hold one"
-        values, tie = {"group": format_ranges(others)}, False
-        ranks = tuple(empty)
-    else:
-        return
-    yield DataDefect(
-        "smoke-parameters-not-broadcast", "state", -1, ranks, template, {**values, "root": min(group.ranks)},
-        tie=tie, inferred=_reason(group),
-    )  # fmt: skip
+        check = "smoke-parameters-not-broadcast"
+        yield group.difference(check, "state", BEFORE_FIRST_STEP, split, template, root=min(group.ranks))
 
 
-def _states_diverged(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
-    for (step,), records in sorted(replica_tables(job, "states", group).items()):
-        difference = _split_of(records, group.ranks)
-        if difference:
-            split, names = difference
-            template = (
-                "after step {step} {who} holds another optimizer state than data-parallel ranks {group}: {tensors}"
-            )
-            values = {**split_values(split, split.agreeing or group.ranks), "tensors": _named(names)}
-            yield DataDefect(
-                "smoke-parameters-diverge", "state", step, split.deviating, template, values,
-                tie=split.tie, inferred=_reason(group),
-            )  # fmt: skip
-            return
-
-
-def _gradients(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
+def _gradients(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
     reduced, sketches = replica_tables(job, "reduced", group), by_rank(job, "sketch", "s")
     summed: list[int] = []
     for (step,), records in sorted(reduced.items()):
-        split = _split_of(records, group.ranks)
+        split = split_by_name(_tables(records, group.ranks), group.ranks)
         parts = {rank: _halves(sketches.get((step,), {}).get(rank, {})) for rank in group.ranks}
         if split:
-            own_value = tuple(rank for rank, (local, after) in parts.items() if local and local == after)
-            everybody = set(own_value) == set(group.ranks)
-            ranks = own_value or split[0].deviating
-            template = "the gradient of {who} in step {step} is not that of data-parallel ranks {group}: {tensors}"
-            if own_value:
-                template = (
-                    "the gradient of {who} in step {step} is the one that it computed itself: it was not "
-                    "reduced over ranks {group}"
-                )
-            yield DataDefect(
-                "smoke-gradient-not-synchronised", "own" if own_value else "other", step,
-                () if everybody else ranks, template,
-                {"group": format_ranges(group.ranks), "tensors": _named(split[1])},
-                tie=split[0].tie and not own_value, inferred=_reason(group),
-            )  # fmt: skip
+            yield _not_synchronised(group, step, split, parts)
             return
         if _is_sum(parts, len(group.ranks)):
             summed.append(step)
@@ -156,7 +110,22 @@ def _gradients(job: JobRecords, group: GroupRole) -> Iterator[DataDefect]:
     yield from summed_defect(job, group, summed[0])
 
 
-def _halves(record: dict[str, Any]) -> tuple[list[float], list[float]]:
+def _not_synchronised(
+    group: GroupRole, step: int, split: MajoritySplit, parts: dict[int, tuple[list[float], list[float]]]
+) -> ValueDefect:
+    unreduced = tuple(rank for rank, (local, after) in parts.items() if local and local == after)
+    ranks = format_ranges(group.ranks)
+    if not unreduced:
+        template = "the gradient of {who} in step {step} is not that of data-parallel ranks {group}: {tensors}"
+        return group.difference("smoke-gradient-not-synchronised", "other", step, split, template, group=ranks)
+    template = (
+        "the gradient of {who} in step {step} is the one that it computed itself: it was not reduced over ranks {group}"
+    )
+    blamed = MajoritySplit(() if set(unreduced) == set(group.ranks) else unreduced, group.ranks, split.names)
+    return group.difference("smoke-gradient-not-synchronised", "own", step, blamed, template, group=ranks)
+
+
+def _halves(record: RecordValues) -> tuple[list[float], list[float]]:
     values = record.get("v")
     if not isinstance(values, list) or not all(isinstance(value, float | int) for value in values):
         return [], []
@@ -178,7 +147,7 @@ def _is_sum(parts: dict[int, tuple[list[float], list[float]]], count: int) -> bo
     return abs(ratio - 1) < RATIO_TOLERANCE and rest < RESIDUAL**2 * norm
 
 
-def _updates(job: JobRecords) -> Iterator[DataDefect]:
+def _updates(job: JobRecords) -> Iterator[ValueDefect]:
     yield from _without_step(job)
     updates = by_rank(job, "update", "s")
     last = {rank: [records[rank] for records in updates.values() if rank in records] for rank in job.ranks}
@@ -193,7 +162,7 @@ def _updates(job: JobRecords) -> Iterator[DataDefect]:
         everybody = len(still_ranks) == len(job.ranks)
         template = "{who} changed no parameter in {count} digested steps, although the gradients were not zero{lr}"
         values = {"count": len(observed_ranks[still_ranks[0]]), "lr": ": the learning rate is 0" if zero else ""}
-        yield DataDefect(
+        yield ValueDefect(
             "smoke-update-missing",
             "lr" if zero else "all",
             0,
@@ -217,9 +186,9 @@ def _updates(job: JobRecords) -> Iterator[DataDefect]:
         held = {name for rank in culprits for entry in observed_ranks[rank] for name in text_list(entry.get("unheld"))}
         cause = "no optimizer holds them" if held.issuperset(names) else "their gradients are not zero"
         template = "{tensors} did not move in {count} digested steps on {who}: {cause}"
-        values = {"tensors": _named(sorted(names)), "count": len(observed_ranks[culprits[0]]), "cause": cause}
+        values = {"tensors": name_tensors(sorted(names)), "count": len(observed_ranks[culprits[0]]), "cause": cause}
         everybody = len(culprits) == len(observed_ranks)
-        yield DataDefect("smoke-update-missing", "still", 0, () if everybody else culprits, template, values)
+        yield ValueDefect("smoke-update-missing", "still", 0, () if everybody else culprits, template, values)
     yield from _frozen(job, updates)
 
 
@@ -227,27 +196,28 @@ def _numbers(value: object) -> list[float]:
     return [part for part in value if isinstance(part, float | int)] if isinstance(value, list) else []
 
 
-def _frozen(job: JobRecords, updates: dict[tuple[Any, ...], dict[int, dict[str, Any]]]) -> Iterator[DataDefect]:
+def _frozen(job: JobRecords, updates: RecordTable) -> Iterator[ValueDefect]:
     """Frozen tensors are a choice; other ones on one rank than on the rest are none."""
     for (step,), records in sorted(updates.items()):
         frozen = {rank: tuple(text_list(record.get("frozen"))) for rank, record in records.items()}
         split = majority_split(frozen) if len(frozen) == len(job.ranks) else None
         if split:
-            first = set(frozen[(split.agreeing or split.deviating)[0]])
-            names = sorted({name for rank in split.deviating for name in first.symmetric_difference(frozen[rank])})
+            usual = set(frozen[split.norm])
+            names = sorted({name for rank in split.deviating for name in usual.symmetric_difference(frozen[rank])})
             template = "{who} does not train the same tensors as ranks {group} from step {step} on: {tensors}"
-            values = {**split_values(split, split.agreeing or frozen), "tensors": _named(names)}
-            yield DataDefect("smoke-update-missing", "frozen", step, split.deviating, template, values, tie=split.tie)
+            everyone = GroupRole(tuple(sorted(frozen)), "data", "", True)
+            tensors = name_tensors(names)
+            yield everyone.difference("smoke-update-missing", "frozen", step, split, template, tensors=tensors)
             return
         if any(frozen.values()) and not split:
             names = list(next(iter(frozen.values())))
             template = "{tensors} are not trained, on any rank"
-            values = {"tensors": _named(names)}
-            yield DataDefect("smoke-update-missing", "frozen", step, (), template, values, level="note")
+            values = {"tensors": name_tensors(names)}
+            yield ValueDefect("smoke-update-missing", "frozen", step, (), template, values, level="note")
             return
 
 
-def _without_step(job: JobRecords) -> Iterator[DataDefect]:
+def _without_step(job: JobRecords) -> Iterator[ValueDefect]:
     """Ranks that compute more forward passes for an update than most: their optimizer does not step each time."""
     forwards: dict[int, dict[int, int]] = {}
     for entry in job.ranks.values():
@@ -265,11 +235,11 @@ def _without_step(job: JobRecords) -> Iterator[DataDefect]:
         if late:
             template = "{who} made no update in step {step}: {count} forward passes, {usual} on the other ranks"
             values = {"count": counts[late[0]], "usual": usual}
-            yield DataDefect("smoke-update-missing", "no step", step, late, template, values)
+            yield ValueDefect("smoke-update-missing", "no-step", step, late, template, values)
             return
 
 
-def _not_finite(job: JobRecords) -> Iterator[DataDefect]:
+def _not_finite(job: JobRecords) -> Iterator[ValueDefect]:
     """The first step with a NaN or Inf, and there the first place, on the ranks that made it of finite numbers."""
     places: dict[int, list[tuple[int, int, int, str]]] = {}
     for entry in job.ranks.values():
@@ -281,22 +251,23 @@ def _not_finite(job: JobRecords) -> Iterator[DataDefect]:
             elif record.kind == "backward" and isinstance(values.get("v"), str):
                 order, text = (1, 0), "the loss"
             elif record.kind in {"reduced", "gradients"} and text_list(values.get("bad")):
-                order, text = (2, 0), "the gradient of " + _named(text_list(values.get("bad")))
+                order, text = (2, 0), "the gradient of " + name_tensors(text_list(values.get("bad")))
             elif record.kind in {"parameters", "params"} and text_list(values.get("bad")):
-                order, text = (3, 0), "the parameter " + _named(text_list(values.get("bad")))
+                order, text = (3, 0), "the parameter " + name_tensors(text_list(values.get("bad")))
             else:
                 continue
             places.setdefault(record.step, []).append((*order, entry.rank, text))
     if not places:
         return
     step, entries = min(places.items())
-    first = min(entries)
-    ranks = tuple(sorted({rank for *order, rank, _ in entries if tuple(order) == first[:2]}))
-    victims = sorted({rank for *_, rank, _ in entries} - set(ranks))
+    orders: dict[int, tuple[int, int]] = {}
+    for stage, call, rank, _ in sorted(entries, reverse=True):
+        orders[rank] = stage, call
+    ranks, victims = first_makers(orders)
+    *_, text = min(entries)
     template = "{who} made the first NaN or Inf in step {step}: {place}{follow}"
     follow = f"; ranks {format_ranges(victims)} had it after" if victims else ""
     everybody = len(ranks) == len(job.ranks)
-    yield DataDefect(
-        "smoke-not-finite", "activations" if not first[0] else "values", step, () if everybody else ranks, template,
-        {"place": first[3], "follow": follow},
-    )  # fmt: skip
+    kind = "values" if orders[ranks[0]][0] else "activations"
+    values = {"place": text, "follow": follow}
+    yield ValueDefect("smoke-not-finite", kind, step, () if everybody else ranks, template, values)

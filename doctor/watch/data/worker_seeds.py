@@ -7,23 +7,21 @@ inputs differ as well; all else is a note.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from doctor.smoke.numerics.defect import format_ranges
-from doctor.smoke.numerics.layout_trace import majority_split
-from doctor.watch.data.data_defect import DataDefect, split_values
+import msgspec
+
+from doctor.analysis.values.defect import ValueDefect
+from doctor.analysis.values.splits import format_ranges, majority_split
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
-from doctor.watch.data.records import JobRecords, by_rank, text_map
+from doctor.watch.data.records import JobRecords, RankValues, RecordTable, by_rank, text_map
 
 CHECK = "smoke-loader-seed-differs"
 GENERATORS = {"python": "random", "numpy": "numpy.random", "torch": "torch"}
-_Workers = dict[tuple[Any, ...], dict[int, dict[str, Any]]]
-"""By loader, epoch and worker: the record of each rank."""
 
 
-def worker_defects(job: JobRecords, roles: GroupRoles, inputs: Sequence[DataDefect]) -> Iterator[DataDefect]:
+def worker_defects(job: JobRecords, roles: GroupRoles, inputs: Sequence[ValueDefect]) -> Iterator[ValueDefect]:
     """Workers that draw other numbers than they should. ``inputs``: what is wrong with the inputs themselves."""
-    workers: _Workers = by_rank(job, "worker", "l", "e", "w")
+    workers: RecordTable = by_rank(job, "worker", "l", "e", "w")
     masked = {rank: defect.step for defect in inputs if defect.kind == "mask" for rank in defect.ranks}
     for group in roles.model:
         yield from _inside_model(workers, group, masked)
@@ -31,13 +29,13 @@ def worker_defects(job: JobRecords, roles: GroupRoles, inputs: Sequence[DataDefe
         yield from _over_data(workers, group)
 
 
-def _states(records: dict[int, dict[str, Any]], name: str, group: GroupRole) -> dict[int, str]:
+def _states(records: RankValues, name: str, group: GroupRole) -> dict[int, str]:
     """What each rank of the group says; empty where one of them says nothing."""
     states = {rank: str(text_map(records[rank].get("g")).get(name, "")) for rank in group.ranks if rank in records}
     return states if len(states) == len(group.ranks) and all(states.values()) else {}
 
 
-def _inside_model(workers: _Workers, group: GroupRole, masked: dict[int, int]) -> Iterator[DataDefect]:
+def _inside_model(workers: RecordTable, group: GroupRole, masked: dict[int, int]) -> Iterator[ValueDefect]:
     for (loader, _, worker), records in workers.items():
         splits = {name: majority_split(states) for name in GENERATORS if (states := _states(records, name, group))}
         differing = {name: split for name, split in splits.items() if split}
@@ -51,15 +49,13 @@ def _inside_model(workers: _Workers, group: GroupRole, masked: dict[int, int]) -
             "worker {worker} of loader {loader} on {who} draws other {generators} numbers than on the rest of its "
             "model ({group})"
         )
-        values = {**split_values(split, group.ranks), "worker": worker, "loader": loader, "generators": names}
-        yield DataDefect(
-            CHECK, "workers", min(steps, default=0), split.deviating, template, values,
-            level="error" if steps else "note", tie=split.tie, inferred=group.reason,
-        )  # fmt: skip
+        values = {"group": format_ranges(group.ranks), "worker": worker, "loader": loader, "generators": names}
+        defect = group.difference(CHECK, "workers", min(steps, default=0), split, template, **values)
+        yield msgspec.structs.replace(defect, level="error" if steps else "note", inferred=group.reason)
         return
 
 
-def _over_data(workers: _Workers, group: GroupRole) -> Iterator[DataDefect]:
+def _over_data(workers: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
     for (loader, _, worker), records in workers.items():
         alike = [GENERATORS[name] for name in GENERATORS if len(set(_states(records, name, group).values())) == 1]
         if alike:
@@ -68,5 +64,5 @@ def _over_data(workers: _Workers, group: GroupRole) -> Iterator[DataDefect]:
                 "ranks {group}: what it draws for their different rows is alike"
             )
             values = {"worker": worker, "loader": loader, "generators": alike, "group": format_ranges(group.ranks)}
-            yield DataDefect(CHECK, "repeated", 0, (), template, values, level="note")
+            yield ValueDefect(CHECK, "repeated", 0, (), template, values, level="note")
             return

@@ -13,7 +13,7 @@ import msgspec
 
 from doctor.transport import TransportError
 from doctor.transport.conversation import LineSession
-from doctor.transport.pipes import SocketChannel
+from doctor.transport.local import SocketChannel
 
 CUT_SECONDS = 15.0
 """Seconds after which the kernel gives up a connection whose other end acknowledges nothing."""

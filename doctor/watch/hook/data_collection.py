@@ -422,7 +422,7 @@ class CallbackChannel(Channel):
 
 
 def install(torch: Any, record: Callable[..., None] | None, first: int, every: int) -> bool:
-    """Puts the hooks into this process: digests of the first steps, and of every so many-th. Example: 10, 100."""
+    """Installs the hooks: digests of the first N steps, then of every Mth. Example: ``10, 100``."""
     out = channel() or (CallbackChannel(record) if record else None)
     if out is None:
         return False

@@ -22,7 +22,7 @@ def headline(watch: LogWatch, verdicts: Sequence[LossVerdict]) -> str:
     """How many losses were read, and what is wrong so far."""
     series = watch.series
     if not series:
-        return "Undecidable: no line tells a loss; --loss-regex says how one is told."
+        return "Undecidable: found no loss in the log; describe its format with --loss-regex."
     ranks = f" of {count_noun(len(series), 'rank')}" if len(series) > 1 else ""
     counted = f"{count_noun(watch.losses, 'loss', 'losses')}{ranks}"
     errors = sum(not is_warning(verdict) for verdict in verdicts)

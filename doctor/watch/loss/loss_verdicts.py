@@ -7,9 +7,9 @@ of healthy trainings.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
-from doctor.engine.sanitize import count_noun
+from doctor.engine.sanitize import count_noun, number_ranges
 from doctor.engine.watch_summary import LOSS_RULES, LossRule, LossVerdict
 from doctor.watch.loss.loss_series import CONSTANT_RUN, LossSeries
 from doctor.watch.loss.rank_agreement import RankAgreement
@@ -130,22 +130,4 @@ def silent_verdict(seconds: float, usual: float, ranks: Iterable[int | None] = (
 
 
 def _who(ranks: tuple[int, ...]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {ranges(ranks)}"
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as ranges.
-
-    >>> ranges([0, 1, 2, 5])
-    '0-2,5'
-    """
-    return ",".join(_parts(sorted(set(numbers))))
-
-
-def _parts(numbers: list[int]) -> Iterator[str]:
-    start = 0
-    for index in range(1, len(numbers) + 1):
-        if index == len(numbers) or numbers[index] != numbers[index - 1] + 1:
-            first, last = numbers[start], numbers[index - 1]
-            yield str(first) if first == last else f"{first}-{last}"
-            start = index
+    return f"rank{'s' if len(ranks) > 1 else ''} {number_ranges(ranks)}"

@@ -13,11 +13,12 @@ from tests.environment.contexts import (
     Files,
     context,
     fields,
+    launcher_sample,
     rank_context,
     summary,
 )
 
-EXAMPLE = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "w1", "MASTER_PORT": "29500"}
+EXAMPLE = launcher_sample("environment")
 ASCEND = {"RANK_ID": "9", "RANK_SIZE": "16", "DEVICE_ID": "1", "MASTER_ADDR": "w1", "MASTER_PORT": "29500"}
 WITH_TABLE = {"RANK_TABLE_FILE": "/job/rank.json", "RANK_ID": "9", "RANK_SIZE": "16", "DEVICE_ID": "1"}
 FILES = {"/job/rank.json": TABLE}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from doctor.environment.job_context import detect
-from tests.environment.contexts import context, fields, reader, summary
+from tests.environment.contexts import context, fields, launcher_sample, reader, summary
 
-EXAMPLE = {"PMI_RANK": "4", "PMI_SIZE": "5", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
+EXAMPLE = launcher_sample("mpiexec")
 
 
 def test_a_context() -> None:

@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.environment.contexts import Environ, context, fields, rank_context, summary
+from tests.environment.contexts import Environ, context, fields, launcher_sample, rank_context, summary
 
-EXAMPLE = {
-    "OMPI_COMM_WORLD_RANK": "3",
-    "OMPI_COMM_WORLD_SIZE": "4",
-    "OMPI_COMM_WORLD_LOCAL_RANK": "0",
-    "OMPI_COMM_WORLD_LOCAL_SIZE": "1",
-    "OMPI_MCA_orte_hnp_uri": "1266024448.0;tcp://192.0.2.2,10.1.0.2:57977;tcp6://[fd00::2]:35011",
-    "PMIX_NAMESPACE": "1266024449",
-}
+EXAMPLE = launcher_sample("mpirun")
 TWO_ON_A_HOST = {
     "OMPI_COMM_WORLD_RANK": "2",
     "OMPI_COMM_WORLD_SIZE": "3",

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from tests.environment.contexts import context, fields, rank_context, summary
+from tests.environment.contexts import context, fields, launcher_sample, rank_context, summary
 
-EXAMPLE = {
-    "MS_ROLE": "MS_WORKER",
-    "MS_WORKER_NUM": "8",
-    "MS_NODE_ID": "5",
-    "RANK_ID": "5",
-    "RANK_SIZE": "8",
-    "DEVICE_ID": "5",
-    "MS_SCHED_HOST": "10.0.0.1",
-    "MS_SCHED_PORT": "8118",
-}
+EXAMPLE = launcher_sample("msrun")
 SCHEDULER = {**EXAMPLE, "MS_ROLE": "MS_SCHED", "MS_NODE_ID": "sched", "RANK_ID": "0"}
 
 

@@ -6,9 +6,6 @@ from doctor.environment.job_context import for_spawned
 from tests.environment.contexts import fields, reader
 from tests.environment.launchers.test_srun import EXAMPLE as SRUN
 
-EXAMPLE: dict[str, str] = {}
-"""No variable shows it."""
-
 
 def test_arguments_count_and_not_the_launcher_around_the_program() -> None:
     environ = {**SRUN, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}

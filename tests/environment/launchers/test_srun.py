@@ -5,22 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.environment.launchers.srun import first_host, tasks_per_node
+from doctor.environment.launchers import first_host, tasks_per_node
 from doctor.environment.variables import VariableProblem
-from tests.environment.contexts import context, fields, rank_context, summary
+from tests.environment.contexts import context, fields, launcher_sample, rank_context, summary
 
-EXAMPLE = {
-    "SLURM_JOB_ID": "42",
-    "SLURM_STEP_ID": "1",
-    "SLURM_PROCID": "3",
-    "SLURM_NTASKS": "16",
-    "SLURM_STEP_NUM_TASKS": "4",
-    "SLURM_LOCALID": "1",
-    "SLURM_NODEID": "1",
-    "SLURM_STEP_NODELIST": "n[0-1]",
-    "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
-    "SLURMD_NODENAME": "n1",
-}
+EXAMPLE = launcher_sample("srun")
 
 
 def test_a_rank() -> None:
@@ -33,7 +22,7 @@ def test_a_rank() -> None:
         "node_rank": 1,
         "leader_addresses": ("n0",),
         "leader_address_source": "SLURM_STEP_NODELIST",
-        "launch_id": "srun 42.1",
+        "launch_id": "srun 42 1",
         "launcher_host_name": "n1",
         "problems": (),
     }

@@ -1,66 +1,10 @@
-"""Launchers whose variables mean what their names say: the rank, and the default hostfile."""
+"""What launchers leave open: the default hostfile, and a world that needs more hosts."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tests.environment.contexts import Environ, context, fields
-
-EXAMPLES: dict[str, Environ] = {
-    "deepspeed": {
-        "RANK": "9",
-        "WORLD_SIZE": "16",
-        "LOCAL_RANK": "1",
-        "LOCAL_SIZE": "8",
-        "CROSS_RANK": "1",
-        "CROSS_SIZE": "2",
-        "MASTER_ADDR": "w1",
-        "MASTER_PORT": "29500",
-    },
-    "flux": {
-        "FLUX_JOB_ID": "f3ETxsR9H",
-        "FLUX_JOB_NNODES": "2",
-        "FLUX_JOB_SIZE": "4",
-        "FLUX_TASK_RANK": "3",
-        "FLUX_TASK_LOCAL_ID": "1",
-    },
-    "horovodrun": {
-        "HOROVOD_RANK": "3",
-        "HOROVOD_SIZE": "4",
-        "HOROVOD_LOCAL_RANK": "1",
-        "HOROVOD_LOCAL_SIZE": "2",
-        "HOROVOD_CROSS_RANK": "1",
-        "HOROVOD_CROSS_SIZE": "2",
-        "HOROVOD_HOSTNAME": "w2",
-    },
-    "pals": {
-        "PALS_APID": "a1b2",
-        "PALS_RANKID": "5",
-        "PALS_NODEID": "1",
-        "PALS_LOCAL_RANKID": "1",
-        "PALS_LOCAL_SIZE": "4",
-        "PMI_RANK": "5",
-        "PMI_SIZE": "8",
-        "PMI_LOCAL_RANK": "1",
-        "PMI_LOCAL_SIZE": "4",
-    },
-}
-
-
-@pytest.mark.parametrize(
-    ("launcher", "expected"),
-    [
-        ("deepspeed", {"rank": 9, "world_size": 16, "local_rank": 1, "local_world_size": 8, "node_rank": 1}),
-        ("flux", {"rank": 3, "world_size": 4, "local_rank": 1, "local_world_size": None, "job_id": "f3ETxsR9H"}),
-        ("horovodrun", {"rank": 3, "world_size": 4, "local_rank": 1, "local_world_size": 2, "node_rank": 1}),
-        ("pals", {"rank": 5, "world_size": 8, "local_rank": 1, "local_world_size": 4, "node_rank": 1}),
-    ],
-)
-def test_a_rank(launcher: str, expected: dict[str, Any]) -> None:
-    detected = context(EXAMPLES[launcher])
-    assert fields(detected, {**expected, "launcher": ""}) == {**expected, "launcher": launcher}
+from tests.environment.contexts import Environ, context, launcher_sample
 
 
 @pytest.mark.parametrize(
@@ -99,8 +43,8 @@ def test_a_default_hostfile(variable: str, text: str) -> None:
         ({"WORLD_SIZE": "8"}, True),
         ({"NNODES": "2", "NODE_RANK": "0"}, False),
         ({"NNODES": "1"}, True),
-        (EXAMPLES["horovodrun"], False),
-        (EXAMPLES["deepspeed"], False),
+        (launcher_sample("horovodrun"), False),
+        (launcher_sample("deepspeed"), False),
     ],
 )
 def test_a_world_that_needs_more_hosts(environ: Environ, is_known: bool) -> None:

@@ -6,20 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.environment.contexts import Environ, context, fields, rank_context, summary
+from tests.environment.contexts import Environ, context, fields, launcher_sample, rank_context, summary
 
-EXAMPLE = {
-    "RANK": "5",
-    "WORLD_SIZE": "8",
-    "LOCAL_RANK": "1",
-    "LOCAL_WORLD_SIZE": "4",
-    "GROUP_RANK": "1",
-    "MASTER_ADDR": "w1",
-    "MASTER_PORT": "29400",
-    "TORCHELASTIC_RUN_ID": "job7",
-    "TORCHELASTIC_RESTART_COUNT": "0",
-    "TORCHELASTIC_USE_AGENT_STORE": "True",
-}
+EXAMPLE = launcher_sample("torchrun")
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.environment.contexts import context, fields, rank_context, summary
+from tests.environment.contexts import context, fields, rank_context, scheduler_sample, summary
 from tests.environment.launchers.test_torchrun import EXAMPLE as TORCHRUN
 
-EXAMPLE = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_NPROC_PER_NODE": "8", "RANK": "1", "WORLD_SIZE": "2"}
+EXAMPLE = scheduler_sample("kubeflow")
 
 
 def test_a_context() -> None:

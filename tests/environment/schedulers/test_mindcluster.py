@@ -15,19 +15,12 @@ from tests.environment.contexts import (
     Files,
     context,
     fields,
+    scheduler_sample,
     summary,
 )
 from tests.environment.launchers.test_torchrun import EXAMPLE as TORCHRUN
 
-EXAMPLE = {
-    "MINDX_TASK_ID": "6a8f",
-    "MASTER_ADDR": "10.96.4.7",
-    "MASTER_PORT": "2222",
-    "RANK": "1",
-    "WORLD_SIZE": "16",
-    "LOCAL_WORLD_SIZE": "8",
-    "LOCAL_RANK": "0,1,2,3,4,5,6,7",
-}
+EXAMPLE = scheduler_sample("mindcluster")
 MINDSPORE = {
     "MS_ROLE": "MS_WORKER",
     "MS_NODE_RANK": "1",

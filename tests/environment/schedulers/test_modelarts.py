@@ -8,17 +8,9 @@ from typing import Any
 import pytest
 
 from tests.checks.tables import legacy
-from tests.environment.contexts import Environ, Files, context, fields, summary
+from tests.environment.contexts import Environ, Files, context, fields, scheduler_sample, summary
 
-EXAMPLE = {
-    "MA_NUM_HOSTS": "2",
-    "MA_NUM_GPUS": "8",
-    "MA_TASK_NAME": "worker",
-    "MA_VJ_NAME": "ma-job-77",
-    "VC_TASK_INDEX": "1",
-    "VC_WORKER_NUM": "2",
-    "VC_WORKER_HOSTS": "job-worker-0.job,job-worker-1.job",
-}
+EXAMPLE = scheduler_sample("modelarts")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from doctor.environment.schedulers import batch_allocation, scheduler_host_name
-from tests.environment.contexts import Environ, context, fields, summary
+from tests.environment.contexts import Environ, context, fields, scheduler_sample, summary
 from tests.environment.launchers.test_mpirun import TWO_ON_A_HOST as MPIRUN
 from tests.environment.launchers.test_torchrun import EXAMPLE as TORCHRUN
 
@@ -19,14 +19,7 @@ ALLOCATED = {
     "SLURM_NNODES": "4",
     "SLURM_TASKS_PER_NODE": "2(x4)",
 }
-BATCH = {
-    **ALLOCATED,
-    "SLURMD_NODENAME": "n0",
-    "SLURM_PROCID": "0",
-    "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "0",
-    "SLURM_NTASKS": "8",
-}
+BATCH = scheduler_sample("slurm")
 TASK = {
     **ALLOCATED,
     "SLURMD_NODENAME": "n2",
@@ -41,7 +34,6 @@ TASK = {
     "SLURM_NODEID": "1",
 }
 DAEMON = {"SLURM_STEP_ID": "1", "SLURM_STEP_NODELIST": "n[1-3]", "SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "1"}
-EXAMPLE = BATCH
 
 
 @pytest.mark.parametrize(

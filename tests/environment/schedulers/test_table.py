@@ -1,24 +1,17 @@
-"""Schedulers and platforms by their documented environments: hosts, place, and whether all hosts are known."""
+"""Schedulers and platforms in other documented environments than their samples: hosts, place, unknown hosts."""
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple
 
 import pytest
 
 from doctor.environment.inventory import HostSelection, InventoryError, resolve_hosts
 from doctor.environment.scope import Scope, choose_scope
-from tests.environment.contexts import Environ, context, printer, reader
+from tests.environment.contexts import Environ, context, printer, reader, scheduler_sample
 
 NODES = ("n1", "n2")
 ADDRESSES = ("10.0.0.4", "10.0.0.5")
-TASKS = {"cluster": {"chief": ["n1:2222"], "worker": ["n2:2222"]}, "task": {"type": "worker", "index": 0}}
-POOLS = {
-    "cluster": {"workerpool0": ["n1:2222"], "workerpool1": ["n2:2222"]},
-    "environment": "cloud",
-    "task": {"type": "workerpool0", "index": 0},
-}
 
 
 class Row(NamedTuple):
@@ -35,40 +28,18 @@ class Row(NamedTuple):
     """A part of why hosts are unknown; empty: they are known."""
 
 
-PBS = {"PBS_JOBID": "17.head", "PBS_ENVIRONMENT": "PBS_BATCH", "PBS_NODEFILE": "/aux/17.head"}
-LSF = {"LSB_JOBID": "17", "LSB_HOSTS": "n1 n1 n2", "LSB_MCPU_HOSTS": "n1 2 n2 1", "LSB_DJOB_HOSTFILE": "/l/17.hf"}
-SGE = {"JOB_ID": "17", "SGE_TASK_ID": "undefined", "NHOSTS": "2", "NSLOTS": "8", "PE_HOSTFILE": "/s/pe_hostfile"}
-FLUX = {"FLUX_URI": "local:///tmp/flux-x/local-0"}
-TWO_LINES = "n1 4 all.q@n1 UNDEFINED\nn2 4 all.q@n2 UNDEFINED\n"
-MPIJOB = {"K_MPI_JOB_ROLE": "launcher", "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile"}
-VOLCENGINE = {
-    "MLP_TASK_ID": "t-2021-x",
-    "MLP_ROLE": "WORKER",
-    "MLP_ROLE_INDEX": "1",
-    "MLP_WORKER_NUM": "2",
-    "MLP_WORKER_ALL_HOSTS": "10.0.0.4,10.0.0.5",
-    "MLP_WORKER_0_HOST": "10.0.0.4",
-    "MLP_WORKER_1_HOST": "10.0.0.5",
-}
-AWS = {
-    "AWS_BATCH_JOB_ID": "a1",
-    "AWS_BATCH_JOB_NUM_NODES": "2",
-    "AWS_BATCH_JOB_NODE_INDEX": "0",
-    "AWS_BATCH_JOB_MAIN_NODE_INDEX": "0",
-}
-SKYPILOT = {
-    "SKYPILOT_NODE_IPS": "10.0.0.4\n10.0.0.5",
-    "SKYPILOT_NODE_RANK": "1",
-    "SKYPILOT_NUM_NODES": "2",
-    "SKYPILOT_TASK_ID": "sky-1",
-}
+PBS = scheduler_sample("pbs")
+LSF = scheduler_sample("lsf")
+SGE = scheduler_sample("grid_engine")
+FLUX = scheduler_sample("flux")
+VOLCENGINE = scheduler_sample("volcengine")
+AWS = scheduler_sample("aws_batch")
+SKYPILOT = scheduler_sample("skypilot")
 
 ROWS = {
-    "pbs": Row(PBS, NODES, {"/aux/17.head": "n1\nn1\nn2\nn2\n"}, tag="pbs:17.head"),
     "pbs-no-file": Row(PBS, unknown="PBS_NODEFILE=/aux/17.head: No such file or directory"),
     "pbs-no-list": Row({"PBS_JOBID": "17.head"}, unknown="PBS job 17.head does not list them"),
     "pbs-too-short": Row({**PBS, "PBS_NUM_NODES": "3"}, NODES, {"/aux/17.head": "n1\nn2\n"}, unknown="has 3 hosts"),
-    "lsf": Row(LSF, NODES, {"/l/17.hf": "n1\nn1\nn2\n"}, tag="lsf:17"),
     "lsf-no-file": Row(LSF, NODES),
     "lsf-hosts-alone": Row({"LSB_JOBID": "17", "LSB_HOSTS": "n1 n1 n2"}, NODES),
     "lsf-launch-node": Row(
@@ -77,69 +48,31 @@ ROWS = {
     "lsf-launch-node-file": Row({**LSF, "CSM_ALLOCATION_ID": "9"}, NODES, {"/l/17.hf": "batch1\nn1\nn1\nn2\n"}),
     "lsf-first-host-with-one-slot": Row({"LSB_JOBID": "17", "LSB_MCPU_HOSTS": "n1 1 n2 42"}, NODES),
     "lsf-no-list": Row({"LSB_JOBID": "17"}, unknown="LSF job 17 does not list them"),
-    "grid_engine": Row(SGE, NODES, {"/s/pe_hostfile": TWO_LINES}, tag="grid_engine:17"),
     "grid_engine-no-file": Row(SGE, unknown="PE_HOSTFILE=/s/pe_hostfile"),
     "grid_engine-serial": Row({"JOB_ID": "17", "SGE_TASK_ID": "undefined", "NHOSTS": "1"}),
-    "cobalt": Row(
-        {"COBALT_JOBID": "17", "COBALT_NODEFILE": "/c/17", "COBALT_JOBSIZE": "2"}, NODES, {"/c/17": "n1\nn2\n"}
-    ),
-    "oar": Row({"OAR_JOB_ID": "17", "OAR_NODEFILE": "/o/17"}, NODES, {"/o/17": "n1\nn1\nn2\nn2\n"}, tag="oar:17"),
-    "pjm": Row(
-        {"PJM_JOBID": "17", "PJM_NODE": "2", "PJM_O_NODEINF": "/p/17"}, ADDRESSES, {"/p/17": "10.0.0.4\n10.0.0.5\n"}
-    ),
-    "donau": Row({"CCS_JOB_ID": "17", "CCS_ALLOC_FILE": "/d/17"}, NODES, {"/d/17": "n1 64 64\nn2 64 64\n"}),
     "donau-no-list": Row({"CCS_JOB_ID": "17"}, unknown="Donau job 17 does not list them"),
-    "flux": Row(FLUX, NODES, outputs={"flux hostlist": "n[1-2]\n"}, tag="flux"),
     "flux-older": Row(FLUX, NODES, outputs={"flux getattr hostlist": "n[1-2]\n"}),
     "flux-absent": Row(FLUX, unknown="flux hostlist: flux is not installed"),
-    "mpijob": Row(MPIJOB, NODES, {"/etc/mpi/hostfile": "n1 slots=8\nn2 slots=8\n"}, tag="mpijob"),
     "mpijob-intel": Row(
         {"K_MPI_JOB_ROLE": "launcher", "I_MPI_HYDRA_HOST_FILE": "/etc/mpi/hostfile"},
         NODES,
         {"/etc/mpi/hostfile": "n1:8\nn2:8\n"},
     ),
     "mpijob-worker": Row({"K_MPI_JOB_ROLE": "worker"}, unknown="MPIJob does not list them"),
-    "lws": Row(
-        {"LWS_LEADER_ADDRESS": "l.s.ns", "LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "0"},
-        node_rank=0,
-        unknown="2 or more",
-    ),
     "lws-one": Row({"LWS_LEADER_ADDRESS": "l.s.ns", "LWS_GROUP_SIZE": "1", "LWS_WORKER_INDEX": "0"}, node_rank=0),
-    "indexed_job": Row({"JOB_COMPLETION_INDEX": "0"}, node_rank=0, unknown="Indexed Job does not list them"),
     "indexed_job-second": Row({"JOB_COMPLETION_INDEX": "1"}, scope="local", node_rank=1, unknown="2 or more"),
-    "sagemaker": Row(
-        {"SM_HOSTS": '["algo-1","algo-2"]', "SM_CURRENT_HOST": "algo-2"},
-        ("algo-1", "algo-2"),
-        scope="local",
-        node_rank=1,
-    ),
-    "skypilot": Row(SKYPILOT, ADDRESSES, scope="local", node_rank=1, tag="skypilot:sky-1"),
     "skypilot-first": Row({**SKYPILOT, "SKYPILOT_NODE_RANK": "0"}, ADDRESSES, node_rank=0),
-    "vertex": Row({"CLUSTER_SPEC": json.dumps(POOLS), "CLOUD_ML_JOB_ID": "9"}, NODES, node_rank=0, tag="vertex:9"),
-    "tensorflow": Row({"TF_CONFIG": json.dumps(TASKS)}, NODES, scope="local", node_rank=1),
-    "azure_batch": Row(
-        {"AZ_BATCH_JOB_ID": "j", "AZ_BATCH_TASK_ID": "t", "AZ_BATCH_HOST_LIST": "10.0.0.4,10.0.0.5"}, ADDRESSES
-    ),
     "azure_batch-nodes": Row({"AZ_BATCH_TASK_ID": "t", "AZ_BATCH_NODE_LIST": "10.0.0.4;10.0.0.5"}, ADDRESSES),
     "azure_batch-one": Row({"AZ_BATCH_JOB_ID": "j", "AZ_BATCH_TASK_ID": "t"}),
-    "aws_batch": Row(AWS, node_rank=0, unknown="2 or more", tag="aws_batch:a1"),
     "aws_batch-one": Row({"AWS_BATCH_JOB_ID": "a1"}),
     "aws_batch-last-is-main": Row(
         {**AWS, "AWS_BATCH_JOB_MAIN_NODE_INDEX": "1"}, scope="local", node_rank=1, unknown="2"
     ),
-    "ray": Row({"RAY_ADDRESS": "10.0.0.4:6379"}, unknown="Ray does not list them"),
     "ray-local": Row({"RAY_ADDRESS": "local"}),
-    "volcengine": Row(VOLCENGINE, ADDRESSES, scope="local", node_rank=1, tag="volcengine:t-2021-x"),
     "volcengine-by-host": Row(
         {name: value for name, value in VOLCENGINE.items() if "ALL" not in name}, ADDRESSES, scope="local", node_rank=1
     ),
-    "tencent": Row(
-        {"NODE_IP_SLOT_LIST": "10.0.0.4:8,10.0.0.5:8", "HOST_NUM": "2", "INDEX": "0", "CHIEF_IP": "10.0.0.4"},
-        ADDRESSES,
-        node_rank=0,
-    ),
 }
-EXAMPLES = {name: row.environ for name, row in ROWS.items() if "-" not in name}
 
 
 @pytest.mark.parametrize("name", ROWS)

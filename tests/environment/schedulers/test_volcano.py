@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from tests.environment.contexts import context, fields, summary
+from tests.environment.contexts import context, fields, scheduler_sample, summary
 
-EXAMPLE = {
-    "VC_TASK_INDEX": "0",
-    "VK_TASK_INDEX": "0",
-    "VC_MASTER_HOSTS": "t-master-0.t",
-    "VC_MASTER_NUM": "1",
-    "VC_WORKER_HOSTS": "t-worker-0.t,t-worker-1.t",
-    "VC_WORKER_NUM": "2",
-    "HOSTNAME": "t-worker-0",
-}
+EXAMPLE = scheduler_sample("volcano")
 
 
 def test_a_context() -> None:

@@ -15,7 +15,7 @@ MODULES = (
     "doctor.remote.runtime.parent_death",
     "doctor.remote.runtime.lines",
     "doctor.remote.runtime.framing",
-    "doctor.remote.runtime.strict_json",
+    "doctor.remote.runtime.readable_json",
     "doctor.smoke.programs.recorder_page",
     "doctor.smoke.programs.cpu_quota",
     "doctor.smoke.programs.agent.procfs",
@@ -28,7 +28,7 @@ MODULES = (
     "doctor.smoke.programs.agent.cleanup",
     "doctor.smoke.programs.agent.interpreters",
     "doctor.smoke.programs.agent.early_interpreter",
-    "doctor.smoke.programs.agent.controller",
+    "doctor.remote.runtime.controller",
     "doctor.smoke.programs.agent.rank_watcher",
     "doctor.smoke.programs.agent.agent",
 )

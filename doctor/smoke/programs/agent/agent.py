@@ -3,15 +3,12 @@
 import json
 import mmap
 import os
-import select
-import signal
 import sys
 import time
 
+from doctor.remote.runtime.controller import OrderedProgram
 from doctor.remote.runtime.parent_death import become_reaper
-from doctor.remote.runtime.signals import on_termination
 from doctor.smoke.programs.agent.cleanup import Descendants
-from doctor.smoke.programs.agent.controller import ControllerLine
 from doctor.smoke.programs.agent.early_interpreter import EarlyInterpreter, InheritedFiles
 from doctor.smoke.programs.agent.interpreters import interpreter_argv, job_variables, rank_environment
 from doctor.smoke.programs.agent.network import (
@@ -36,54 +33,44 @@ ORDERS = {
 """The agent's method by the order's name on the wire; the other fields of an order are its parameters."""
 
 
-class Agent:
+class Agent(OrderedProgram):
     """Watches the ranks of one host for the controller; `ORDERS` are what it can be ordered to do.
 
     A method that an order names runs to its end before the next line is read; nothing else runs at the same time.
     """
 
+    orders = ORDERS
+    failure = "the agent failed: %s: %s"
+
     def __init__(self, request):
-        self.poll = select.poll()
-        self.controller = ControllerLine(request["marker"].encode("ascii"), self.poll, self.quit)
-        self.mark = request["marker"]
+        OrderedProgram.__init__(self, request)
+        self.request, self.mark = request, request["marker"]
         self.descendants = Descendants("DOCTOR_SMOKE=" + self.mark)
         self.watcher = RankWatcher(self.poll, self.controller, self.descendants)
-        self.deadline = time.monotonic() + request.get("seconds", 3600)
         self.store = None  # the socket that the ranks will meet at
         self.stacks = {}  # rank -> fd
         self.early = None  # the interpreter that was started before the order to start came
-        self.ending = False
 
     # -- the loop
+
+    def begin(self):
+        if "prepare" in self.request:
+            self.prepare(**self.request["prepare"])
+        become_reaper()
+        if self.request.get("expected"):
+            self.expect(**self.request["expected"])
 
     def run(self):
         while True:
             running = bool(self.watcher.monitors)
             pause = max(0, self.watcher.next_look - time.monotonic()) * 1000 if running else 100
-            for fd, _ in self.poll.poll(pause):
-                self.handle(fd)
-            clock = time.monotonic()
-            patience = PATIENCE if running else 4 * PATIENCE
-            if clock > min(self.deadline, self.controller.last_order + patience):
-                self.quit()
-            if running and clock >= self.watcher.next_look:
-                self.watcher.watch(clock)
+            self.handle_events(pause)
+            self.quit_if_left(PATIENCE if running else 4 * PATIENCE)
+            if running and time.monotonic() >= self.watcher.next_look:
+                self.watcher.watch(time.monotonic())
 
-    def handle(self, fd):
-        if fd == 0:
-            for line in self.controller.read():
-                self.carry_out(line)
-        elif fd == 1:
-            self.controller.push()
-        else:
-            self.watcher.handle(fd)
-
-    def carry_out(self, line):
-        try:
-            order = json.loads(line.decode("ascii"))
-            getattr(self, ORDERS[order.pop("do")])(**order)
-        except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
-            self.controller.send(fault="%r failed: %s: %s" % (line[:40], type(error).__name__, error))
+    def handle_file(self, fd, _mask):
+        self.watcher.handle(fd)
 
     # -- what the controller orders
 
@@ -172,10 +159,6 @@ class Agent:
             early = None
         return early
 
-    def stay(self):
-        """The controller is still there."""
-        pass
-
     def send_stacks(self):
         """Asks every rank, and its loader workers one after the other, to write down where it is.
 
@@ -208,12 +191,7 @@ class Agent:
 
     def end(self):
         remaining = self.kill_all()
-        self.controller.send(bye={"left": remaining, "cpu": round(time.process_time(), 3)})
-        os.set_blocking(1, True)
-        signal.alarm(2)  # nobody listens: no reason to stay
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        self.controller.push()
-        os._exit(0)
+        self.say_bye(left=remaining)
 
     # -- the end
 
@@ -234,20 +212,4 @@ class Agent:
 
 def main(request, _program=b"", agent_class=Agent):
     """Prepares the host, if asked to, and runs the agent until the run has ended."""
-    request = json.loads(request.decode("ascii"))
-    os.set_blocking(1, False)
-    agent = agent_class(request)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    on_termination(agent.quit)
-    os.write(1, b"\n")  # behind whatever a login shell left on its last line
-    if "prepare" in request:
-        agent.prepare(**request["prepare"])
-    become_reaper()
-    if request.get("expected"):
-        agent.expect(**request["expected"])
-    try:
-        agent.run()
-    except Exception as error:
-        agent.ending = False
-        agent.controller.send(fault="the agent failed: %s: %s" % (type(error).__name__, error))
-        agent.quit()
+    agent_class(json.loads(request.decode("ascii"))).serve()

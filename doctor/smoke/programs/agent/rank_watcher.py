@@ -5,8 +5,8 @@ import os
 import select
 import time
 
+from doctor.remote.runtime.controller import BACKLOG
 from doctor.remote.runtime.lines import LineBuffer
-from doctor.smoke.programs.agent.controller import BACKLOG
 from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe, worker_input
 from doctor.smoke.programs.agent.kernel import KernelMessages, Limits, process_limits
 from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets

@@ -11,8 +11,8 @@ MODULES = (
     "doctor.remote.runtime.processes",
     "doctor.remote.runtime.parent_death",
     "doctor.remote.runtime.lines",
-    "doctor.transport.launcher.carrier.frames",
-    "doctor.transport.launcher.carrier.commands",
+    "doctor.transport.launcher.carrier.frame_writer",
+    "doctor.transport.launcher.carrier.carried_commands",
     "doctor.transport.launcher.carrier.carrier",
 )
 """In the order in which they are joined."""

@@ -10,8 +10,8 @@ import time
 from doctor.remote.runtime.lines import LineBuffer
 from doctor.remote.runtime.processes import signal_group
 from doctor.remote.runtime.signals import TerminationHeld, on_termination, wake_on_child_exit
-from doctor.transport.launcher.carrier.commands import GRACE, QUEUE_LIMIT, WINDOW, Command
-from doctor.transport.launcher.carrier.frames import FrameWriter, unpack
+from doctor.transport.launcher.carrier.carried_commands import GRACE, QUEUE_LIMIT, WINDOW, Command
+from doctor.transport.launcher.carrier.frame_writer import FrameWriter, unpack
 
 # Every command needs it (die_with_parent): loaded once, before the first fork.
 try:

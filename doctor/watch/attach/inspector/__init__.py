@@ -8,7 +8,7 @@ MODULES = (
     "doctor.remote.runtime.signals",
     "doctor.remote.runtime.streams",
     "doctor.remote.runtime.framing",
-    "doctor.remote.runtime.strict_json",
+    "doctor.remote.runtime.readable_json",
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.kernel",
     "doctor.smoke.programs.agent.network",

@@ -8,9 +8,9 @@ import time
 import zlib
 
 from doctor.remote.runtime.framing import marked_line
+from doctor.remote.runtime.readable_json import strict_json
 from doctor.remote.runtime.signals import on_termination
 from doctor.remote.runtime.streams import write_all
-from doctor.remote.runtime.strict_json import strict_json
 from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
 from doctor.smoke.programs.agent.procfs import process_status

@@ -1,0 +1,1 @@
+"""Collective calls side by side: who is behind, who differs, who waits for whom, who is silent, who died first."""

@@ -1,0 +1,102 @@
+"""The table of collective calls that every source fills, and what it shows: who differs, and who is behind. Pure.
+
+A source knows a part: a stack has operations, a log the last number, a flight recorder all of it. What differs in two
+values is decided by the larger part of the ranks; where no value has it, nobody is named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from operator import methodcaller
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+from doctor.analysis.majority import Split, split
+
+Member = TypeVar("Member")
+Aspect = Literal["operation", "size", "sequence"]
+"""What calls are compared by."""
+
+
+class Call(msgspec.Struct, Generic[Member]):
+    """One call of one rank, as far as its source shows it; None: not known."""
+
+    member: Member
+    """Who made it: a rank, or what the source has of it, with which it words the result."""
+    sequence: int | None = None
+    """Its number in its group."""
+    operation: str | None = None
+    size: str | None = None
+    """Elements, bytes or shapes, as far as they must be equal on all ranks."""
+
+    def value(self, aspect: Aspect) -> int | str | None:
+        """What is compared."""
+        return {"operation": self.operation, "size": self.size, "sequence": self.sequence}[aspect]
+
+
+def differing(
+    calls: Collection[Call[Member]], aspects: Iterable[Aspect] = ("operation", "size")
+) -> tuple[Aspect, Split[Call[Member]]] | None:
+    """The first aspect in which calls of one number differ; calls of which it is not known are left out.
+
+    >>> calls = [Call(rank, operation=name) for rank, name in enumerate(["barrier", None, "send", "barrier"])]
+    >>> aspect, parts = differing(calls)
+    >>> aspect, [call.member for call in parts.differing]
+    ('operation', [2])
+    """
+    for aspect in aspects:
+        comparable = [call for call in calls if call.value(aspect) is not None]
+        parts = split(comparable, methodcaller("value", aspect))
+        if parts:
+            return aspect, parts
+    return None
+
+
+class Lag(msgspec.Struct, frozen=True):
+    """How far ranks of one group have come."""
+
+    lowest: int
+    highest: int
+    behind: int
+    """How many are at the lowest number."""
+    total: int
+
+    @property
+    def named(self) -> bool:
+        """Those behind are fewer than the others, or one of two: half of the ranks may wait for the other half."""
+        return 2 * self.behind < self.total + (self.total == 2)
+
+
+def lag(positions: Mapping[int, int]) -> Lag | None:
+    """Ranks behind the others, from how many ranks are at each number; None where all are at one.
+
+    >>> lag({6: 3, 5: 1}).named, lag({6: 2, 5: 2}).named, lag({6: 1, 5: 1}).named, lag({6: 4})
+    (True, False, True, None)
+    """
+    if len(positions) < 2:
+        return None
+    lowest = min(positions)
+    return Lag(lowest, max(positions), positions[lowest], sum(positions.values()))
+
+
+def behind(calls: Collection[Call[Member]], *, half: bool = False) -> tuple[Lag, list[Call[Member]]] | None:
+    """The calls at the lowest number, of those whose number is known, where their ranks can be named.
+
+    ``half``: also where they are one half; those of the other half have timed out on them, and not only waited.
+    """
+    comparable = [call for call in calls if call.sequence is not None]
+    result = lag(Counter(call.sequence or 0 for call in comparable))
+    if result is None or not (result.named or (half and 2 * result.behind == result.total)):
+        return None
+    return result, [call for call in comparable if call.sequence == result.lowest]
+
+
+def few_silent(silent: Collection[object], waiting: int) -> bool:
+    """Whether ranks of which nothing is heard can be named, while so many wait: not when they are the larger part.
+
+    >>> few_silent([3], 1), few_silent([2, 3], 3), few_silent([], 3)
+    (True, False, False)
+    """
+    return 0 < len(silent) <= max(1, waiting // 2)

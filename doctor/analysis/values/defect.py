@@ -1,0 +1,51 @@
+"""What a rule about values finds: which check reports it, in which step, of which ranks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from doctor.analysis.values.splits import format_ranges
+
+BEFORE_FIRST_STEP = -1
+"""The step of what is wrong before the first step."""
+
+
+class ValueDefect(msgspec.Struct, frozen=True):
+    """A defect; ``check`` is the check whose page tells what to do."""
+
+    check: str
+    kind: str
+    """Which of the check's faults: defects of one kind are reported once."""
+    step: int
+    """The first; `BEFORE_FIRST_STEP` for before the first one."""
+    ranks: tuple[int, ...]
+    """The culprit ranks; empty when all ranks do the same wrong thing."""
+    template: str
+    values: dict[str, Any] = {}
+    root: bool = False
+    """Nothing that is wrong elsewhere can bring it about."""
+    tie: bool = False
+    """There is no majority: it is one of the ranks, and nothing tells which."""
+    level: Literal["error", "warning", "note"] = "error"
+    """A note is no finding: it may be meant."""
+    inferred: str = ""
+    """Why the group should agree, where the program does not say so."""
+
+    @property
+    def text(self) -> str:
+        """The defect in words."""
+        text = self.template.format(who=describe(self.ranks, self.tie), step=self.step, **self.values)
+        return f"{text} (inferred: {self.inferred})" if self.inferred else text
+
+
+def describe(ranks: Iterable[int], tie: bool = False) -> str:
+    """Ranks in words: ``rank 3``; ``one of ranks 0-1``; ``every rank``."""
+    numbers = sorted(set(ranks))
+    if not numbers:
+        return "every rank"
+    if len(numbers) == 1:
+        return f"rank {numbers[0]}"
+    return f"one of ranks {format_ranges(numbers)}" if tie else f"ranks {format_ranges(numbers)}"

@@ -1,0 +1,124 @@
+"""Who differs from whom: ranks that must have a value alike, and ranks that must not. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from doctor.analysis.majority import winner
+from doctor.engine.sanitize import number_ranges
+
+Value = TypeVar("Value", bound=Hashable)
+Order = TypeVar("Order", int, tuple[int, int])
+
+
+class MajoritySplit(msgspec.Struct, frozen=True):
+    """Ranks that should agree and do not."""
+
+    deviating: tuple[int, ...]
+    """Those that stand against the rest; all of them when no value has most of the votes."""
+    agreeing: tuple[int, ...]
+    """Those that hold the commonest value; empty for a tie."""
+    names: tuple[str, ...] = ()
+    """Of values that have names: those that differ."""
+
+    @property
+    def tie(self) -> bool:
+        return not self.agreeing
+
+    @property
+    def norm(self) -> int:
+        """A rank that has the value which the deviating ones lack; of a tie, the first one."""
+        return (self.agreeing or self.deviating)[0]
+
+
+def majority_split(
+    values: Mapping[int, Value], casting: Value | None = None, hosts: Mapping[int, str] | None = None
+) -> MajoritySplit | None:
+    """Who differs from most; ``casting`` decides a tie. None when all agree.
+
+    ``hosts``, by rank: where there are several, hosts vote and not ranks: all ranks of a host may be wrong alike.
+
+    >>> majority_split({0: "a", 1: "b", 2: "a"})
+    MajoritySplit(deviating=(1,), agreeing=(0, 2), names=())
+    """
+    votes = Counter(values.values())
+    if len(votes) < 2:
+        return None
+    if hosts and len({hosts[rank] for rank in values}) > 1:
+        votes = Counter(value for value, _ in {(value, hosts[rank]) for rank, value in values.items()})
+    norm = winner(votes, casting)
+    if norm is None:
+        return MajoritySplit(tuple(sorted(values)), ())
+    return MajoritySplit(
+        tuple(sorted(rank for rank in values if values[rank] != norm)),
+        tuple(sorted(rank for rank in values if values[rank] == norm)),
+    )
+
+
+def split_by_name(tables: Mapping[int, Mapping[str, Any]], ranks: Sequence[int]) -> MajoritySplit | None:
+    """Who holds other values than most, of those names that all ``ranks`` have; None where a rank has no table.
+
+    >>> split_by_name({0: {"w": 1, "b": 2}, 1: {"w": 1, "b": 3}, 2: {"w": 1, "b": 2}}, [0, 1, 2])
+    MajoritySplit(deviating=(1,), agreeing=(0, 2), names=('b',))
+    """
+    if any(rank not in tables for rank in ranks):
+        return None
+    shared = [name for name in tables[ranks[0]] if all(tables[rank].get(name) for rank in ranks)]
+    split = majority_split({rank: tuple(str(tables[rank][name]) for name in shared) for rank in ranks})
+    if split is None:
+        return None
+    usual = tables[split.norm]
+    names = [name for name in shared if any(tables[rank][name] != usual[name] for rank in split.deviating)]
+    return msgspec.structs.replace(split, names=tuple(names))
+
+
+def holders_of_same(values: Mapping[int, Value]) -> list[tuple[int, ...]]:
+    """Ranks that have one value in common, where each should have its own; empty values are none.
+
+    >>> holders_of_same({0: "a", 1: "b", 2: "a", 3: ""})
+    [(0, 2)]
+    """
+    holders: dict[Value, list[int]] = {}
+    for rank, value in values.items():
+        if value:
+            holders.setdefault(value, []).append(rank)
+    return [tuple(sorted(ranks)) for ranks in holders.values() if len(ranks) > 1]
+
+
+def first_makers(orders: Mapping[int, Order]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ranks at which something appeared first, and the others, to which it spread. ``orders``: when, by rank.
+
+    >>> first_makers({0: 2, 1: 1, 2: 2})
+    ((1,), (0, 2))
+    """
+    first = min(orders.values())
+    makers = tuple(sorted(rank for rank, order in orders.items() if order == first))
+    return makers, tuple(sorted(set(orders) - set(makers)))
+
+
+def shared_and_unread(
+    read: Mapping[int, Iterable[int]], expected: Iterable[int] = ()
+) -> tuple[dict[int, list[int]], list[int]]:
+    """Parts of the data that several readers read, each with them, and expected ones that nobody reads.
+
+    >>> shared_and_unread({0: [1, 2], 1: [2, 3]}, range(1, 5))
+    ({2: [0, 1]}, [4])
+    """
+    readers: dict[int, list[int]] = {}
+    for reader, parts in read.items():
+        for part in parts:
+            readers.setdefault(part, []).append(reader)
+    return {part: by for part, by in sorted(readers.items()) if len(by) > 1}, sorted(set(expected) - set(readers))
+
+
+def format_ranges(numbers: Iterable[int]) -> str:
+    """Numbers in words, runs folded.
+
+    >>> format_ranges([0, 1, 2, 3, 7])
+    '0-3, 7'
+    """
+    return number_ranges(numbers, ", ") or "none"

@@ -1,0 +1,39 @@
+"""Files and folders that decide what doctor runs or hides: whose they must be. The rule of ssh for its settings."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from doctor.engine.errors import InputError
+from doctor.hosts.nodeset import printable_excerpt
+
+
+def distrusted(status: os.stat_result, others: int = stat.S_IWGRP | stat.S_IWOTH) -> str:
+    """Why not to believe it: a stranger owns it, or ``others`` (bits of its mode) may write it. Empty: believe it."""
+    if status.st_uid not in (0, os.geteuid()):
+        return f"is owned by user {status.st_uid}; expected you or root"
+    if status.st_mode & others:
+        bits = "go-w" if others & stat.S_IWGRP else "o-w"
+        return f"others can write it (mode {stat.S_IMODE(status.st_mode):04o}); expected chmod {bits}"
+    return ""
+
+
+def require_trusted_folder(option: str, folder: Path, suffix: str) -> None:
+    """A folder whose files of this suffix are run, or become commands, is no stranger's and not writable by all.
+
+    Raises: InputError.
+    """
+    name = f"{option} {printable_excerpt(str(folder), 200)}"
+    if not folder.is_dir():
+        raise InputError(f"{name}: not a folder")
+    try:
+        files = [folder, *(path for path in sorted(folder.iterdir()) if path.suffix == suffix)]
+        reasons = {path: distrusted(path.stat(), stat.S_IWOTH) for path in files if path.exists()}
+    except OSError as error:
+        raise InputError(f"{name}: {error.strerror}; expected a folder that can be read") from None
+    for path, reason in reasons.items():
+        if reason:
+            part = "" if path is folder else f"/{printable_excerpt(path.name, 100)}"
+            raise InputError(f"{name}{part}: {reason}")

@@ -1,0 +1,75 @@
+"""A report without secrets: what every format renders. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TypeVar
+
+import msgspec
+
+from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
+from doctor.engine.secrets import HIDDEN, hide_secrets, is_secret_name
+
+T = TypeVar("T")
+
+_hide = lru_cache(maxsize=1 << 14)(hide_secrets)
+
+
+def without_secrets(report: Report) -> Report:
+    """The report with `doctor.engine.secrets.HIDDEN` in place of tokens, passwords and private keys in its texts."""
+    if not any(report is known for known in _last):
+        _last[:] = [report, _hidden(report)]
+    return _last[1]
+
+
+_last: list[Report] = []
+"""The last report and the same without secrets: it is rendered in several formats."""
+
+
+def _hidden(report: Report) -> Report:
+    return msgspec.structs.replace(
+        report,
+        source=_hide(report.source),
+        outcomes=tuple(map(_outcome, report.outcomes)),
+        notes=tuple(map(_hide, report.notes)),
+        smoke=_hide_within(report.smoke),
+        hosts_unknown=_hide(report.hosts_unknown),
+        losses=tuple(map(_hide_within, report.losses)),
+    )
+
+
+def _outcome(outcome: Outcome) -> Outcome:
+    return msgspec.structs.replace(
+        outcome,
+        findings=tuple(map(_finding, outcome.findings)),
+        unknown={host: Reason(_hide(why.text), why.root_cause) for host, why in outcome.unknown.items()},
+        skipped={host: _hide(why) for host, why in outcome.skipped.items()},
+        crashed={host: _hide(trace) for host, trace in outcome.crashed.items()},
+        waived=tuple(Waived(_finding(entry.finding), _hide(entry.reason), entry.until) for entry in outcome.waived),
+    )
+
+
+def _finding(finding: Finding) -> Finding:
+    hidden = finding.as_warning(finding.is_warning)
+    hidden.values.update({name: _hide_within(value) for name, value in finding.values.items()})
+    return hidden
+
+
+def _hide_within(value: T) -> T:
+    """Any value of a report, of the same type."""
+    hidden: object = value
+    if isinstance(value, str):
+        hidden = _hide(value)
+    elif isinstance(value, msgspec.Struct):
+        fields = {name: _hide_within(getattr(value, name)) for name in value.__struct_fields__}
+        hidden = msgspec.structs.replace(value, **fields)
+    elif isinstance(value, Mapping):
+        hidden = {
+            key: HIDDEN if isinstance(item, str) and item and isinstance(key, str) and is_secret_name(key)
+            else _hide_within(item)
+            for key, item in value.items()
+        }  # fmt: skip
+    elif isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        hidden = type(value)(map(_hide_within, value))
+    return hidden  # type: ignore[return-value]

@@ -1,0 +1,107 @@
+"""Takes secrets out of text and of documents: the one place that says what looks like one. Pure."""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+from typing import Any
+
+import msgspec
+
+HIDDEN = "[hidden]"
+
+_ANYWHERE = r"pass(?:word|wd|phrase)|secret|credential|api[_-]?key|access[_-]?key"
+_AT_THE_END = r"(?:token|auth|[\w.-]pwd|[a-z0-9][_.-]key|(?:private|encryption|signing|ssh|master|shared)key)"
+"""Of a name. ``tokenizer`` and ``max_tokens`` are none, nor are ``PWD``, ``OLDPWD`` and a bare ``key``."""
+_NAME = rf"(?=[\w.-]*?(?:{_ANYWHERE}|{_AT_THE_END}(?![\w.-])))(?!oldpwd(?![\w.-]))[\w.-]+"
+_VALUE = r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"',;&|<$\[{][^\s"',;&|]*)"""
+"""A placeholder such as ``<token>``, and a variable such as ``$HF_TOKEN``, are no value."""
+# `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment. A key begins where a run of
+# its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
+_ASSIGNED = rf"""(?ix)
+    (?P<key> (?<![\w.-]) (?: {_NAME}["']?[ \t]*[=:][ \t]* | (?=[\w.]*-) {_NAME}[ \t]+ ) )
+    {_VALUE}
+    """
+_URL_SECRET = r"(://[^/\s:@]*:)[^@\s/]+@"
+_AUTHORIZATION = r"(?i)(\bauthorization:\s*(?:bearer|basic)\s+)\S+"
+
+_SHAPES = {
+    "hf_": r"hf_(?:[A-Za-z0-9]{16,}|[A-Za-z0-9]+(?=…))",
+    "gh": r"gh[opsur]_(?:[A-Za-z0-9]{20,}|[A-Za-z0-9]+(?=…))",
+    "github_pat_": r"github_pat_(?:\w{20,}|\w+(?=…))",
+    "sk-": r"sk-(?=[A-Za-z_-]*[0-9])(?:[\w-]{20,}|[\w-]{4,}(?=…))",
+    "glpat-": r"glpat-(?:[\w-]{16,}|[\w-]+(?=…))",
+    "xox": r"xox[a-z]-(?:[A-Za-z0-9-]{10,}|[A-Za-z0-9-]+(?=…))",
+    "AKIA": r"AKIA(?:[A-Z0-9]{16}(?![A-Za-z0-9])|[A-Z0-9]+(?=…))",
+    "ASIA": r"ASIA(?:[A-Z0-9]{16}(?![A-Za-z0-9])|[A-Z0-9]+(?=…))",
+    "AIza": r"AIza[\w-]{35}",
+    "eyJ": r"eyJ(?:[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?|[\w.-]{8,}(?=…))",
+    "npm_": r"npm_(?:[A-Za-z0-9]{20,}|[A-Za-z0-9]+(?=…))",
+    "pypi-": r"pypi-[\w-]{32,}",
+}
+"""Tokens by the letters that they begin with; one that was cut ends in ``…``."""
+_PRIVATE_KEY = r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """When it is needed: most commands show nothing that looks like a secret."""
+    return re.compile(pattern)
+
+
+def hide_tokens(text: str) -> str:
+    """``text`` without what is a secret by its own shape: known tokens, private keys, passwords in a URL.
+
+    A document of JSON or HTML is as valid as before.
+    """
+    for start, shape in _SHAPES.items():
+        if start in text:
+            text = _compiled(f"(?<![A-Za-z0-9]){shape}").sub(HIDDEN, text)
+    if "PRIVATE KEY-----" in text:
+        text = _compiled(_PRIVATE_KEY).sub(HIDDEN, text)
+    return _compiled(_URL_SECRET).sub(rf"\1{HIDDEN}@", text) if "://" in text else text
+
+
+def hide_secrets(text: str) -> str:
+    """The same, also without what is assigned to a name of a secret, and bearer tokens.
+
+    >>> hide_secrets("train.py --api-key abc --lr 3 https://me:pw@x/")
+    'train.py --api-key [hidden] --lr 3 https://me:[hidden]@x/'
+    """
+    text = _compiled(_AUTHORIZATION).sub(rf"\1{HIDDEN}", hide_tokens(text))
+    return _compiled(_ASSIGNED).sub(lambda match: match["key"] + HIDDEN, text)
+
+
+@lru_cache(maxsize=1 << 14)
+def is_secret_name(name: str) -> bool:
+    """Whether what such a variable, field or option holds is hidden.
+
+    >>> [is_secret_name(name) for name in ("HF_TOKEN", "wandb_key", "PWD", "tokenizer", "key")]
+    [True, True, False, False, False]
+    """
+    return _compiled(_ASSIGNED).match(f"{name}=x") is not None
+
+
+def hide_in(value: Any) -> Any:
+    """Plain values, as of JSON, without secrets: in texts, and texts under a secret's name."""
+    if isinstance(value, str):
+        return hide_secrets(value)
+    if isinstance(value, dict):
+        return {
+            hide_tokens(key) if isinstance(key, str) else key: HIDDEN
+            if isinstance(item, str) and item and isinstance(key, str) and is_secret_name(key)
+            else hide_in(item)
+            for key, item in value.items()
+        }
+    return [hide_in(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def hide_in_output(text: str) -> str:
+    """What a command printed, without secrets; JSON stays valid JSON, so that it can be evaluated again."""
+    hidden = hide_secrets(text)
+    if hidden == text or text[:1] not in ("{", "["):
+        return hidden
+    try:
+        return msgspec.json.encode(hide_in(msgspec.json.decode(text))).decode()
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return hidden

@@ -1,0 +1,128 @@
+"""The second round's: at which hardware addresses the hosts' kernels find one another: a second witness."""
+
+from __future__ import annotations
+
+import _socket as socket
+import re
+import struct
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from doctor.engine.addresses import plain_address
+from doctor.engine.fact import Fact, PerHost, ProbeAnswer, Unreadable, ask
+from doctor.facts.interfaces import MAX_LINKS, Interfaces
+from doctor.facts.peer_connections import MAX_ADDRESSES, connection_partners, target_addresses
+from doctor.remote.runtime.netlink import netlink_entries
+
+SECONDS = 1.0
+"""How long the kernel may take to find them. It asks at once, and answers in one network take a millisecond."""
+KNOWN_STATES = 0x02 | 0x04 | 0x08 | 0x10 | 0x80
+"""NUD_REACHABLE, STALE, DELAY, PROBE and PERMANENT: the neighbour has answered at its hardware address."""
+MAX_NEIGHBOURS = 64 * MAX_ADDRESSES
+_HARDWARE = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5,31}")
+
+
+def find_hardware_addresses(arguments: dict) -> dict:  # type: ignore[type-arg]
+    """Runs on the host: sends an empty datagram to each target, and reads what the kernel has learned by it."""
+    task = arguments[arguments["asked"]]
+    for address in task["targets"]:
+        _send_to(address)
+    neighbours: dict = {}  # type: ignore[type-arg]
+    end = time.monotonic() + task["seconds"]
+    while True:
+        for entry, values in netlink_entries(30, socket.AF_UNSPEC, 12):
+            family, state = struct.unpack("=B7xH", entry[:10])
+            target, hardware = values.get(1, b""), _format_hardware(values.get(2, b""))
+            if state & KNOWN_STATES and hardware and len(target) == (4 if family == socket.AF_INET else 16):
+                neighbours[socket.inet_ntop(family, target)] = hardware
+        if time.monotonic() >= end or all(address in neighbours for address in task["targets"]):
+            break
+        time.sleep(0.05)
+    links = netlink_entries(18, socket.AF_UNSPEC, 16)
+    return {
+        "links": sorted({_format_hardware(values.get(1, b"")) for _, values in links} - {""}),
+        "neighbours": {address: neighbours[address] for address in task["targets"] if address in neighbours},
+    }
+
+
+def _send_to(address: str) -> None:
+    try:
+        sender = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+    except OSError:
+        return
+    try:
+        sender.setblocking(False)
+        sender.sendto(b"", (address, 9))
+    except OSError:
+        pass  # a rule of its own, or no route: the kernel may know the neighbour all the same
+    finally:
+        sender.close()
+
+
+def _format_hardware(data: bytes) -> str:
+    return ":".join(map("{:02x}".format, bytearray(data))) if len(data) >= 6 and any(data) else ""
+
+
+class HardwareAddresses(Fact, frozen=True):
+    """The hardware addresses of the host's interfaces, and those that answer for other hosts in its networks.
+
+    A host that says that it has an address does not make it so: at another host the address must be found at a hardware
+    address of the first. Above 9 hosts each looks for those 1, 2, 4, 8, ... places on.
+
+    Raw output, as JSON::
+
+        {"links": ["02:fc:00:00:00:01"], "neighbours": {"10.0.0.2": "02:fc:00:00:00:02"}}
+    """
+
+    probe = ask(find_hardware_addresses, job=True, timeout=15)
+    needs = (Interfaces,)
+
+    links: tuple[str, ...]
+    neighbours: dict[str, str]
+    """By address of another host."""
+
+    @classmethod
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+        interfaces: PerHost[Interfaces] = fleet_facts[Interfaces]
+        return {
+            host: {
+                "targets": [
+                    address for peer in peers for address in target_addresses(interfaces[host], interfaces[peer], ())
+                ],
+                "seconds": SECONDS,
+            }
+            for host, peers in connection_partners(list(interfaces)).items()
+        }
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> HardwareAddresses:
+        try:
+            value = msgspec.convert(answer.json(), cls)
+        except msgspec.ValidationError as error:
+            raise Unreadable(f"no hardware addresses: {error}") from None
+        for hardware in (*value.links, *value.neighbours.values()):
+            if not _HARDWARE.fullmatch(hardware):
+                raise Unreadable(f"{hardware[:40]!r} is no hardware address")
+        for address in value.neighbours:
+            plain_address(address)
+        if len(value.links) > MAX_LINKS or len(value.neighbours) > MAX_NEIGHBOURS:
+            raise Unreadable(f"it has {len(value.links)} hardware addresses and {len(value.neighbours)} neighbours")
+        return value
+
+
+def addresses_seen_elsewhere(hardware: Mapping[str, HardwareAddresses]) -> dict[str, set[str]]:
+    """By host: the addresses at which another host finds one of its hardware addresses, that no third one claims."""
+    owners: dict[str, set[str]] = {}
+    for host, fact in hardware.items():
+        for link in fact.links:
+            owners.setdefault(link, set()).add(host)
+    confirmed: dict[str, set[str]] = {}
+    for witness, fact in hardware.items():
+        for address, link in fact.neighbours.items():
+            holders = owners.get(link, set())
+            if len(holders) == 1 and witness not in holders:
+                confirmed.setdefault(next(iter(holders)), set()).add(address)
+    return confirmed

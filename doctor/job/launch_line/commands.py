@@ -1,0 +1,92 @@
+"""The table of commands: launchers, commands that run another one, and the options of both."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from doctor.engine.toml_compat import read_table
+from doctor.job.launch_line.options import OptionTable
+
+
+class LauncherRow(OptionTable, frozen=True, kw_only=True):
+    """A launcher, and the options that say what its name says; other names of an option follow it, the first wins."""
+
+    name: str
+    commands: tuple[str, ...]
+    modules: tuple[str, ...] = ()
+    """As ``python -m`` runs it."""
+    subcommands: dict[str, tuple[str, ...]] = {}
+    """By command or module, the words of which one must follow."""
+    runs_python: bool = False
+    """The program is a Python script, without an interpreter before it."""
+    not_python: str = ""
+    """The same, unless this option is given."""
+    module: str = ""
+    """The program is a Python module."""
+    standalone: str = ""
+    node_rank: str = ""
+    master_addr: str = ""
+    master_port: str = ""
+    least_port: int = 0
+    rdzv_backend: str = ""
+    rdzv_endpoint: str = ""
+    hostfile: str = ""
+    source: str
+
+
+class WrapperRow(OptionTable, frozen=True, kw_only=True):
+    """How a command that runs another is written."""
+
+    commands: tuple[str, ...]
+    subcommands: tuple[str, ...] = ("",)
+    """The word that must follow its name: ``run`` of docker."""
+    positionals: int = 0
+    """Words between the options and the command: a duration, an image."""
+    is_container: bool = False
+    inherits_environment: bool = True
+    variables: tuple[str, ...] = ()
+    """Options with ``NAME=value`` or ``NAME``."""
+    is_remote: bool = False
+    """The command is shell text for another host."""
+
+
+class _NamedTable(OptionTable, frozen=True, kw_only=True):
+    name: str
+
+
+class _Tables(msgspec.Struct, forbid_unknown_fields=True):
+    launcher: tuple[LauncherRow, ...]
+    wrapper: tuple[WrapperRow, ...]
+    table: tuple[_NamedTable, ...]
+
+
+@cache
+def _tables() -> _Tables:
+    return read_table(Path(__file__).with_suffix(".toml"), _Tables)
+
+
+@cache
+def launcher_rows() -> dict[str, LauncherRow]:
+    """By the commands that start it."""
+    return {command: row for row in _tables().launcher for command in row.commands}
+
+
+@cache
+def module_rows() -> dict[str, LauncherRow]:
+    """By the modules that start it."""
+    return {module: row for row in _tables().launcher for module in row.modules}
+
+
+@cache
+def wrapper_rows() -> dict[tuple[str, str], WrapperRow]:
+    """By command and its subcommand; an empty one where it has none."""
+    return {(name, word): row for row in _tables().wrapper for name in row.commands for word in row.subcommands}
+
+
+@cache
+def option_table(name: str) -> OptionTable:
+    """The options of a shell, an interpreter, or the directives of a scheduler."""
+    return next(table for table in _tables().table if table.name == name)

@@ -1,0 +1,311 @@
+"""The round of a network test: from the facts of the first round to answers in the hosts' records, as raw outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from doctor.engine.addresses import plain_address
+from doctor.engine.evaluate import FactCache
+from doctor.engine.fact import Output
+from doctor.engine.record import HostRecord
+from doctor.facts.interfaces import same_address
+from doctor.facts.network_test import NetworkAnswer
+from doctor.job import LaunchConfig
+from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE, assemble_matrix, schedule_of
+from doctor.net.plan import NetOptions, NetPlan, plan_network_test
+from doctor.net.run.busy_hosts import GAVE_UP, Cell, undecided
+from doctor.net.run.conduct import Conductor, NetTest, PhaseCallback
+from doctor.net.run.flow_trial import FlowTrial, flow_trials, has_arrived, is_open, lossy_flows, undecided_flows
+from doctor.net.run.host_trial import DECIDED, UNANSWERED, HostTrial
+from doctor.net.run.repeats import speed_values
+from doctor.net.run.sessions import AttemptReport, ListenerReport
+from doctor.transport import Transport
+
+_LETTERS = {
+    "open": "o",
+    "refused": "r",
+    "dropped": "d",
+    "no-route": "u",
+    "unreachable": "u",
+    "stranger": "s",
+    "other-port": "s",
+    "silent": "s",
+    "cut": "s",
+    "other-host": "w",
+    "some-flows": "f",
+    "sends-stall": "h",
+    "receives-stall": "h",
+    "local": "?",
+    "untried": "?",
+}
+"""`doctor.net.matrix.LETTERS` by the prober's word."""
+_DETAILS = {
+    "no-route": NO_ROUTE + " ({detail})",
+    "unreachable": "it cannot be reached ({detail})",
+    "other-port": "answered as port {detail}",
+    "silent": "connection accepted, no data received",
+    "cut": "the connection is closed before a word is said",
+    "sends-stall": LARGE_LOST_THERE,
+    "receives-stall": LARGE_LOST_BACK,
+}
+_BUSY = "no answer, and {host} was too busy to give one: {busy}"
+_COMES_AND_GOES = "failed at first, and was answered later: it comes and goes"
+_OF_ANOTHER = "no answer, and the host has the address of another one, {address}"
+_ARRIVED = "its packet arrives, the answer does not come back"
+
+
+class NetRoundResult(msgspec.Struct, frozen=True):
+    """What became of the round."""
+
+    records: dict[str, HostRecord]
+    notes: tuple[str, ...] = ()
+    stopped: BaseException | None = None
+
+
+def run_net_round(
+    records: Mapping[str, HostRecord],
+    launch: LaunchConfig,
+    transport: Transport,
+    options: NetOptions,
+    *,
+    within: tuple[str, ...] = (),
+    on_phase: PhaseCallback = lambda name, seconds: None,
+) -> NetRoundResult:
+    """Has every host that was reached try its network; what interrupts it is in the result."""
+    plan = plan_network_test(records, launch, options)
+    if len(records) < 2:
+        return NetRoundResult(without_net_answers(records, "only one host", single=True))
+    if len(plan.endpoints) < 2:
+        return NetRoundResult(without_net_answers(records, "fewer than two hosts could be reached"))
+    test = Conductor(plan, options, transport, within=within, on_phase=on_phase).run()
+    merged = with_net_answers(records, test, options)
+    faults = [f"{host}: {result.faults[0]}" for host, result in test.results.items() if result.faults]
+    return NetRoundResult(merged, (*coverage_notes(merged, options), *test.notes, *faults[:8]), test.stopped)
+
+
+def coverage_notes(records: Mapping[str, HostRecord], options: NetOptions) -> tuple[str, ...]:
+    """How much of the network was tried, and what a schedule of some pairs may miss."""
+    answers = FactCache(records).fleet(NetworkAnswer)
+    if not answers:
+        return ("network test: no host took part",)
+    schedule = schedule_of(answers)
+    missed = f"; chance to miss a single bad pair: {100 * schedule.chance_to_miss_pair:.1f} %"
+    some = missed if schedule.chance_to_miss_pair else ""
+    return (f"network test ({options.mode}): {assemble_matrix(answers).coverage()}{some}",)
+
+
+def with_net_answers(records: Mapping[str, HostRecord], test: NetTest, options: NetOptions) -> dict[str, HostRecord]:
+    """The records with each host's part of the test, or why it has none."""
+    merged = {}
+    busy = undecided({number: test.results[host] for number, host in enumerate(test.plan.hosts)})
+    lossy = lossy_flows(test.plan, test.results)
+    conflicting = _hosts_with_address_of_absent(test.plan, records)
+    for host, record in records.items():
+        if host in test.results and test.results[host].has_listened and host not in test.lost:
+            content = _content(host, test, options, busy, lossy, conflicting.get(host, ""))
+        else:
+            reason = test.lost.get(host) or test.plan.left_out.get(host) or "it did not answer in time"
+            content = {"why": f"no part in the network test: {reason}"}
+        output = Output(out=msgspec.json.encode(content).decode())
+        merged[host] = HostRecord(record.visit, {**record.outputs, NetworkAnswer.__name__: {"": output}})
+    return merged
+
+
+def without_net_answers(records: Mapping[str, HostRecord], why: str, *, single: bool = False) -> dict[str, HostRecord]:
+    """The records of a test that was not made. ``single``: there is nothing to test."""
+    content = {"single": True} if single else {"why": f"the network test was not made: {why}"}
+    output = Output(out=msgspec.json.encode(content).decode())
+    return {
+        host: HostRecord(record.visit, {**record.outputs, NetworkAnswer.__name__: {"": output}})
+        for host, record in records.items()
+    }
+
+
+def _content(
+    host: str,
+    test: NetTest,
+    options: NetOptions,
+    busy: Mapping[Cell, int],
+    lossy: Mapping[tuple[int, int], FlowTrial],
+    of_another: str,
+) -> dict[str, Any]:
+    plan = test.plan
+    return {
+        "host": plan.hosts.index(host),
+        "hosts": plan.hosts,
+        "ports": [(port.purpose, port.number) for port in plan.ports],
+        "mode": options.mode,
+        "seed": options.seed,
+        "groups": [(group.kind, group.name, group.hosts) for group in plan.groups],
+        "answer": _answer(host, test, busy, {} if of_another else lossy, of_another),
+    }
+
+
+def _answer(
+    host: str, test: NetTest, busy: Mapping[Cell, int], lossy: Mapping[tuple[int, int], FlowTrial], of_another: str
+) -> dict[str, Any]:
+    """``busy``: the attempts that say nothing, and the host that was too busy to answer them; ``lossy``: see there.
+
+    ``of_another``: an address of the host that is another host's, which it may have called from, or empty.
+    """
+    plan, result = test.plan, test.results[host]
+    number = plan.hosts.index(host)
+    rows = [["."] * len(plan.hosts) for _ in plan.ports]
+    for row in rows:
+        row[number] = "-"
+    for target, places in plan.targets(number):
+        listeners = test.results[plan.hosts[target]].listeners
+        for place in places:
+            # Nobody connects to a port that its own host cannot bind: what its host says of it decides.
+            unbound = place in listeners and bool(listeners[place].problem)
+            rows[place][target] = "r" if unbound else "?"
+    details, arrived, too_busy = [], [], dict[str, str]()
+    unsure = {to: blamed for (source, to), blamed in undecided_flows(plan, test.results).items() if source == number}
+    blocked = {to: trial.blocked for to, trial in flow_trials(result).items() if to in unsure}
+    for (target, place), attempt in sorted(result.attempts.items()):
+        letter = _LETTERS.get(attempt.outcome, "?")
+        blamed, flows = busy.get((number, target, place)), lossy.get((number, target))
+        if flows is not None and attempt.outcome in DECIDED and place not in flows.blocked:
+            rows[place][target] = _LETTERS["some-flows"]
+            details.append({"target": target, "port": place, "detail": flows.text, "seconds": attempt.seconds})
+            if _flows_arrived(test, number, target, flows):
+                arrived.append((target, place))
+            continue
+        excuse = _excuse(result, target, place, of_another, target in unsure) if letter in "du" else ""
+        if excuse:
+            rows[place][target] = "?"
+            details.append({"target": target, "port": place, "detail": excuse, "seconds": attempt.seconds})
+            continue
+        if target in unsure and attempt.outcome in UNANSWERED and place not in blocked[target]:
+            blamed = unsure[target]
+        rows[place][target] = letter if blamed is None else "?"
+        if blamed is not None:
+            trial = test.results[plan.hosts[blamed]]
+            too_busy[plan.hosts[blamed]] = trial.busy or trial.flows_busy or GAVE_UP
+            text = _BUSY.format(host=plan.hosts[blamed], busy=too_busy[plan.hosts[blamed]])
+            details.append({"target": target, "port": place, "detail": text, "seconds": attempt.seconds})
+        elif letter != "o":
+            has_arrived = _arrived(test, number, attempt, target)
+            details.append(_detail(attempt, target, place, has_arrived))
+            if has_arrived:
+                arrived.append((target, place))
+    return {
+        "rows": ["".join(row) for row in rows],
+        "attempts": details,
+        "arrived": arrived,
+        "listeners": [_listener(place, report) for place, report in sorted(result.listeners.items())],
+        "speeds": [speed_values(speed) for speed in result.speeds],
+        "devices": result.devices,
+        "too_busy": too_busy,
+        "holds": [place for place, address in _addresses_of_others(plan, number)],
+    }
+
+
+def _excuse(result: HostTrial, target: int, place: int, of_another: str, unsure: bool) -> str:
+    """Why an attempt without an answer says nothing of its path; empty where it does. ``unsure``: busy hosts may be."""
+    if of_another:
+        return _OF_ANOTHER.format(address=of_another)
+    return _COMES_AND_GOES if not unsure and is_open(result, target, place) else ""
+
+
+def _hosts_with_address_of_absent(plan: NetPlan, records: Mapping[str, HostRecord]) -> dict[str, str]:
+    """Hosts that hold the address of one that takes no part, with this address: answers to them may go there."""
+    members = set(plan.hosts)
+    absent = {
+        plain_address(record.visit.address)
+        for host, record in records.items()
+        if host not in members and record.visit.address
+    }
+    return {
+        host: address
+        for host, endpoint in zip(plan.hosts, plan.endpoints, strict=True)
+        for address in (endpoint.held if absent else ())
+        if plain_address(address) in absent
+    }
+
+
+def _addresses_of_others(plan: NetPlan, host: int) -> Iterator[tuple[int, str]]:
+    """Hosts at whose address others connect to them, and that this one holds as well, each with such an address."""
+    for place, endpoint in enumerate(plan.endpoints):
+        shared = [
+            address
+            for address in endpoint.addresses.values()
+            if any(same_address(address, held) for held in plan.endpoints[host].held)
+        ]
+        if place != host and shared:
+            yield place, shared[0]
+
+
+def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool) -> dict[str, Any]:
+    text = _DETAILS.get(attempt.outcome, "{detail}").format(detail=attempt.detail)
+    detail: dict[str, Any] = {
+        "target": target,
+        "port": place,
+        "detail": _ARRIVED if arrived else text,
+        "seconds": attempt.seconds,
+    }
+    if attempt.largest:
+        detail["largest_bytes"] = attempt.largest
+    if attempt.outcome == "other-host" and attempt.detail.isdecimal():
+        detail["answered_by"] = int(attempt.detail)
+    return detail
+
+
+def _arrived(test: NetTest, source: int, attempt: AttemptReport, target: int) -> bool:
+    """Whether the target saw this host's first packet, whose answer was lost."""
+    arrivals = test.results[test.plan.hosts[target]].arrived if attempt.outcome == "dropped" else None
+    if not arrivals:
+        return False
+    addresses = own_addresses(test.results[test.plan.hosts[source]])
+    return any(
+        port == attempt.port and any(same_address(address, held) for held in addresses) for address, _, port in arrivals
+    )
+
+
+def _flows_arrived(test: NetTest, source: int, target: int, flows: FlowTrial) -> bool:
+    """Whether the target saw the first packets of the flows that fail."""
+    trial = test.results[test.plan.hosts[target]]
+    addresses = own_addresses(test.results[test.plan.hosts[source]])
+    arrivals = {
+        (source_port, port)
+        for address, source_port, port in trial.arrived or ()
+        if any(same_address(address, held) for held in addresses)
+    }
+    ports = {place: listener.port for place, listener in trial.listeners.items()}
+    return has_arrived(flows, ports, arrivals)
+
+
+def own_addresses(result: HostTrial) -> list[str]:
+    """All addresses that a host says it has."""
+    by_interface = (result.hello or {}).get("addresses")
+    if not isinstance(by_interface, dict):
+        return []
+    return [str(ip) for addresses in by_interface.values() if isinstance(addresses, list) for ip in addresses[:64]]
+
+
+def _listener(place: int, report: ListenerReport) -> dict[str, Any]:
+    if not report.problem:
+        return {"port": place, "state": "listening", "number": report.port}
+    bound = bool(report.owner) or "in use" in report.problem
+    return {
+        "port": place,
+        "state": "bound" if bound else "failed",
+        "number": report.requested,
+        "detail": owner_text(report.owner) if bound else report.problem,
+    }
+
+
+def owner_text(owner: Mapping[str, Any]) -> str:
+    """Who holds a port: ``python3 train.py (pid 7, user ann, for 90 s)``."""
+    from doctor.engine.secrets import hide_secrets
+
+    parts = [f"pid {owner['pid']}"] if owner.get("pid") else []
+    parts += [f"user {owner['user']}"] if owner.get("user") else []
+    parts += [f"for {owner['seconds']} s"] if "seconds" in owner else []
+    command = hide_secrets(str(owner.get("command") or "a process"))[:100]
+    if len(parts) == 3:  # whole, as one text that has its Chinese
+        return f"{command} (pid {owner['pid']}, user {owner['user']}, for {owner['seconds']} s)"
+    return f"{command} ({', '.join(parts)})" if parts else command

@@ -1,0 +1,187 @@
+"""The end of a preflight that has no report yet: its one line, by a signal or at the end of the budget.
+
+Loaded before anything that takes time, so that it imports next to nothing: on a starved machine the modules of the
+command may take longer to load than the whole budget.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import time
+
+from doctor.engine import interrupts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BUDGET = {"quick": 20.0, "standard": 60.0, "smoke": 180.0, "deep": 300.0}
+"""Seconds, by tier."""
+FALLBACK_SECONDS = 0.5
+"""Seconds after the end of the budget in which the run, once begun, may still print a line that says more."""
+SWITCHES = frozenset(
+    {
+        *("--accept-new", "--ask-pass", "--debug", "--help", "-h", "--no-history", "--quiet", "-q", "--redact"),
+        *("--strict", "--sudo"),
+    }
+)
+"""Options of the command that take no value."""
+OTHER_RANKS = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK", "RANK_ID", "LOCAL_RANK")
+"""Variables that are not 0 in a process whose report another process may write."""
+
+
+def parse_duration(text: str) -> float:
+    """``90``, ``90s``, ``1.5m``, ``1h`` as seconds. Raises: ValueError.
+
+    >>> parse_duration("90s"), parse_duration("1.5m")
+    (90.0, 90.0)
+    """
+    unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:].lower(), 0)
+    duration = float(text[:-1] if unit else text) * (unit or 1)
+    if not 1 <= duration <= 86400:
+        raise ValueError(text)
+    return duration
+
+
+class EarlyEnd:
+    """Prints the line of a preflight that did not come to print it itself, and ends the process."""
+
+    def __init__(self, argv: list[str]) -> None:
+        self.argv = argv
+        self.deadline = time.monotonic() - interrupts.process_age() + _budget(argv)
+        """By the monotonic clock."""
+        self.hosts: tuple[str, ...] = ()
+        """The hosts of the list; empty: this host alone, or not read yet."""
+        self._printed = _thread.allocate_lock()
+
+    def start(self) -> None:
+        """Ends the process at the deadline, from a thread of its own, unless the line was printed by then.
+
+        Another thread reads the list of hosts: it loads modules, and may read a file, which nobody is to wait for.
+        """
+        _thread.start_new_thread(self._read_list, ())
+        _thread.start_new_thread(self._wait, ())
+
+    def run_begins(self, budget_end: float) -> None:
+        """From now on the run reports by itself, until ``budget_end``, by the monotonic clock."""
+        self.deadline = budget_end + FALLBACK_SECONDS
+
+    def claim_line(self) -> bool:
+        """Whether the caller, and nobody else, is to print the line."""
+        return self._printed.acquire(False)
+
+    def _read_list(self) -> None:
+        self.hosts = self.hosts or _hosts_of(self.argv, os.environ)
+
+    def _wait(self) -> None:
+        while (remaining := self.deadline - time.monotonic()) > 0:
+            time.sleep(min(remaining, 1.0))
+        if self.claim_line():
+            self._end("budget-ended", 12)
+
+    def end_by_signal(self, number: int) -> None:
+        """Ends a preflight that has done nothing yet: its line, no report of an earlier run, its exit code."""
+        interrupts.ignore()
+        if self.claim_line():
+            try:
+                self._read_list()
+            finally:
+                self._end("interrupted", 128 + number)
+
+    def _end(self, why: str, code: int) -> None:
+        code = self._exit_code(code)
+        try:
+            report = _option(self.argv, "--report")
+            if report not in ("", "-") and all(os.environ.get(name, "0") == "0" for name in OTHER_RANKS):
+                interrupts.remove_old(report)
+            ends = f"exit={code} t={interrupts.process_age():.1f}s"
+            line = f"doctor preflight: UNKNOWN nodes=0/{len(self.hosts) or 1} why={why} {ends}\n"
+            os.write(1, line.encode("ascii"))
+        except OSError:
+            pass
+        finally:
+            os._exit(code)
+
+    def _exit_code(self, code: int) -> int:
+        if _option(self.argv, "--profile") == "prolog":
+            return 0
+        if _option(self.argv, "--exit-style") == "nagios":
+            return 3
+        other = _option(self.argv, "--fail-exit")
+        return int(other) if code == 12 and other.isdecimal() and 0 < int(other) < 256 else code
+
+
+early_end: EarlyEnd | None = None
+"""Of this process, where it is a preflight."""
+
+
+def install(argv: list[str]) -> None:
+    """Guards a preflight from its first moment. ``argv``: its words, without the program's name."""
+    global early_end
+    early_end = EarlyEnd(argv)
+    early_end.start()
+    interrupts.handle(early_end.end_by_signal)
+
+
+def claim_line() -> bool:
+    """Whether the caller is to print the one line of this process."""
+    return early_end is None or early_end.claim_line()
+
+
+def listed_hosts(hosts: str | None, hostfile: str | None, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The hosts of the list, as far as no program has to be asked for them; empty where none can be read."""
+    from doctor.hosts.nodeset import InventoryError, expand_nodeset
+
+    path = "" if hosts else hostfile or ("" if environ.get("DOCTOR_HOSTS") else environ.get("DOCTOR_HOSTFILE", ""))
+    text = hosts or environ.get("DOCTOR_HOSTS") or environ.get("SLURM_JOB_NODELIST") or ""
+    try:
+        if path:
+            from doctor.hosts.hostfile import parse_hostfile
+
+            with open(path, encoding="utf-8") as file:
+                return tuple(line.host for line in parse_hostfile(file.read(1 << 20), path))
+        return tuple(dict.fromkeys(expand_nodeset(text, ""))) if text else ()
+    except (InventoryError, OSError, ValueError):
+        return ()
+
+
+def _hosts_of(argv: list[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The hosts of the list; empty for this host alone."""
+    if _option(argv, "--scope") == "local" or _option(argv, "--profile") == "prolog":
+        return ()
+    return listed_hosts(_argument(argv) or _option(argv, "--hosts"), _option(argv, "--hostfile"), environ)
+
+
+def _budget(argv: list[str]) -> float:
+    """Seconds; what cannot be read is refused later, by the parser of the command line."""
+    prolog = _option(argv, "--profile") == "prolog"
+    tier = _option(argv, "--tier") or _option(argv, "-t") or ("quick" if prolog else "standard")
+    try:
+        return parse_duration(_option(argv, "--budget"))
+    except ValueError:
+        return BUDGET.get(tier, max(BUDGET.values()))
+
+
+def _argument(argv: list[str]) -> str:
+    """HOSTS, the word that is neither an option nor an option's value; empty where it is not given."""
+    words = iter(argv[1:])
+    for word in words:
+        if word == "--":
+            return ""
+        if not word.startswith("-"):
+            return word
+        if "=" not in word and word not in SWITCHES:
+            next(words, "")
+    return ""
+
+
+def _option(argv: list[str], name: str) -> str:
+    """The value of an option, where it is given as ``--name VALUE`` or ``--name=VALUE``; of several, the last."""
+    value = ""
+    for position, word in enumerate(argv):
+        if word == name and position + 1 < len(argv):
+            value = argv[position + 1]
+        elif word.startswith(f"{name}="):
+            value = word.partition("=")[2]
+    return value

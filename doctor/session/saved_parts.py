@@ -1,0 +1,83 @@
+"""The parts of a saved run that have types of their own: its smoke run, its training. Loaded where a run has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from doctor.engine.fact import Absent, Unreadable
+from doctor.engine.record import Run
+from doctor.job.training import TrainingLaunch
+from doctor.smoke.model import SmokeRun
+
+NOT_STARTED = "not_started"
+"""The key of `Run.smoke` that holds why a smoke run was not started."""
+
+
+def smoke_run(saved: Mapping[str, Any]) -> SmokeRun | Absent:
+    """The smoke run out of `Run.smoke`, or why there is none."""
+    if not saved:
+        return SmokeRun.absent
+    if NOT_STARTED in saved:
+        return Unreadable(f"the smoke run was not started: {saved[NOT_STARTED]}")
+    try:
+        return _convert(saved)
+    except msgspec.ValidationError as error:
+        return Unreadable(f"the smoke run cannot be read: {error}")
+
+
+def training_launch(saved: Mapping[str, Any]) -> TrainingLaunch | Absent:
+    """The training out of `Run.training`, or why there is none."""
+    if not saved:
+        return TrainingLaunch.absent
+    try:
+        return msgspec.convert(saved, TrainingLaunch)
+    except msgspec.ValidationError as error:
+        return Unreadable(f"the launch cannot be read: {error}")
+
+
+def smoke_and_training(run: Run) -> dict[type, object]:
+    """What checks get of both, by type."""
+    return {SmokeRun: smoke_run(run.smoke), TrainingLaunch: training_launch(run.training)}
+
+
+def require_training(saved: Mapping[str, Any]) -> None:
+    """Raises: msgspec.ValidationError, RecursionError for what is no training."""
+    msgspec.convert(saved, TrainingLaunch)
+
+
+def require_smoke(saved: Mapping[str, Any]) -> None:
+    """Raises: msgspec.ValidationError, ValueError, RecursionError for what is no smoke run."""
+    if NOT_STARTED in saved:
+        msgspec.convert(saved, _NotStarted)
+    else:
+        _check_ranks(_convert(saved))
+
+
+class _NotStarted(msgspec.Struct, forbid_unknown_fields=True):
+    not_started: str
+
+
+def _convert(saved: Mapping[str, Any]) -> SmokeRun:
+    return msgspec.convert(saved, SmokeRun, str_keys=True)
+
+
+def _check_ranks(smoke: SmokeRun) -> None:
+    """Raises: ValueError where a rank is named that the plan does not have."""
+    world = smoke.plan.world
+    for number, place in enumerate(smoke.plan.places):
+        if place.rank != number:
+            raise ValueError(f"rank {place.rank}, expected {number} - at `$.plan.places[{number}].rank`")
+    for index, failure in enumerate(smoke.failures):
+        for field in ("culprit_ranks", "waiting_ranks"):
+            _require_ranks(getattr(failure, field), world, f"$.failures[{index}].{field}")
+    for group, (_, ranks) in smoke.groups.items():
+        _require_ranks(ranks, world, f"$.groups[{group}]")
+
+
+def _require_ranks(ranks: tuple[int, ...], world: int, path: str) -> None:
+    for rank in ranks:
+        if not 0 <= rank < world:
+            raise ValueError(f"rank {rank}, expected 0 to {world - 1} - at `{path}`")

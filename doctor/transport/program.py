@@ -1,0 +1,341 @@
+"""The programs that are sent to hosts: how one is started, asked once, or talked with until it ends.
+
+`HostProgram` starts a program, and `HostProgram.ask` reads its one answer. `ProgramSessions` exchanges lines with many
+programs at once. `visit_hosts` does something for many hosts at the same time.
+"""
+
+from __future__ import annotations
+
+import _thread
+import base64
+import contextlib
+import queue
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TypeVar
+
+import msgspec
+
+from doctor.engine.bounded_inflate import StreamTooLarge, inflate
+from doctor.engine.sanitize import strip_control_chars
+from doctor.remote.bootstrap import assemble, python_problem, stdin_command
+from doctor.remote.request import Request, marked_text
+from doctor.transport import CommandResult, RemoteSession, Transport, TransportError
+from doctor.transport.conversation import close_all
+
+ItemT = TypeVar("ItemT")
+MessageT = TypeVar("MessageT")
+ResultT = TypeVar("ResultT")
+Connect = Callable[[], RemoteSession]
+"""Reaches a program, starts it if need be, and sends it its request. Raises: TransportError."""
+
+
+class HostProgram:
+    """A program that is sent to hosts.
+
+    Args:
+        name: what messages call it, such as ``agent``.
+        modules: those that it is made of, in the order in which they are joined.
+        no_answer: the message where it printed nothing: ``{}`` for its exit status, ``{}`` for the error behind it.
+        packed: it is sent as zlib packs it.
+    """
+
+    def __init__(self, name: str, modules: Sequence[str], no_answer: str = "", packed: bool = False) -> None:
+        self.name = name
+        self._modules, self._no_answer, self._packed = modules, no_answer, packed
+
+    @cached_property
+    def source(self) -> bytes:
+        """Its text."""
+        return assemble(*self._modules).encode("ascii")
+
+    @cached_property
+    def sent_source(self) -> bytes:
+        """Its text as it is sent, one object for all hosts."""
+        return zlib.compress(self.source, 9) if self._packed else self.source
+
+    def request(
+        self,
+        marker: str,
+        first: bytes,
+        *,
+        common: bytes = b"",
+        end: bytes = b"",
+        interpreter: str = "",
+        within: Sequence[str] = (),
+        as_root: bool = False,
+    ) -> Request:
+        """Starts the program, which reads ``first`` and ``common``; the rest is as in `Request` and `stdin_command`."""
+        source = self.sent_source
+        command = stdin_command(source, len(first) + len(common), interpreter, within, as_root, self._packed)
+        return Request(command, source, first, marker, common, end)
+
+    def ask(
+        self,
+        transport: Transport,
+        host: str,
+        request: Request,
+        seconds: float,
+        limit: int,
+        read_part: Callable[[bytes], bool],
+    ) -> str:
+        """Runs the program for its answer. Returns why the answer is not whole; empty where it is.
+
+        Args:
+            transport: the way to the host.
+            host: its name.
+            request: made by `request`.
+            seconds: for the program, once the host is reached.
+            limit: bytes of the inflated answer; a host is not trusted to keep to what it was asked for.
+            read_part: takes in each part that came; returns whether it was the last, and raises ValueError where
+                it is none.
+        """
+        error = ""
+        try:
+            result = transport.run(host, request.command, request.stdin, seconds)
+        except TransportError as stop:
+            error = strip_control_chars(stop.text)
+            if stop.partial_result is None:
+                return error
+            result = stop.partial_result
+        except Exception as problem:  # noqa: BLE001 - the rim: one host's surprise must not end the run
+            return strip_control_chars(f"{type(problem).__name__}: {problem}")
+        return self.read_answer(result, request.marker, limit, read_part, error)
+
+    def read_answer(
+        self, result: CommandResult, marker: str, limit: int, read_part: Callable[[bytes], bool], error: str = ""
+    ) -> str:
+        """See `ask`. Each part is a line of zlib's bytes in base64, so that a cut loses only the rest.
+
+        ``error``: why the program's output is not whole, where that is known.
+        """
+        begun, room, prefix = False, limit, marker.encode("ascii")
+        for line in result.out.split(b"\n"):
+            text = marked_text(line, prefix)
+            if text is None:
+                continue
+            try:
+                part = inflate(base64.b64decode(text, validate=True), room)
+                room -= len(part)
+                if read_part(part):
+                    return error
+                begun = True
+            except StreamTooLarge:
+                error = error or f"its answer exceeds {limit >> 20} MiB"
+            except (ValueError, RecursionError, msgspec.MsgspecError):
+                error = error or "its answer is damaged"
+        errors = result.err.decode("utf-8", "replace")
+        last_line = strip_control_chars(errors.strip().rpartition("\n")[2])
+        ending = f": {last_line}" if last_line else ""
+        if begun:
+            return error or python_problem(errors) or f"its answer is incomplete{ending}"
+        return error or python_problem(errors) or self._no_answer.format(result.code, ending)
+
+
+def start_session(transport: Transport, host: str, request: Request) -> RemoteSession:
+    """Starts a program that goes on until its session is closed. Raises: TransportError."""
+    session = transport.open_session(host, request.command)
+    session.send(request.stdin)
+    return session
+
+
+class InvalidMessage(Exception):
+    """A line that no program of ours would send; the text says why."""
+
+
+def decode_message(decoder: msgspec.json.Decoder[MessageT], data: bytes | msgspec.Raw) -> MessageT:
+    """A line of a program. Raises: InvalidMessage."""
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidMessage(str(error)) from None
+
+
+class ProgramLost(msgspec.Struct, frozen=True):
+    """No more lines will come from a program, or none that can be trusted."""
+
+    text: str
+    kind: str = "lost"
+    hint: str = ""
+    code: int | None = None
+    """The exit status, if it ended."""
+    err: bytes = b""
+
+
+class ProgramSessions:
+    """Lines from and to programs, by name: a thread for each of them, one inbox for all.
+
+    A subclass takes in the lines by `take_message`, and is used by one thread alone.
+
+    Args:
+        program: what messages call each of them, such as ``agent``.
+        connect: what starts each.
+        marker: that begins each of their lines.
+        stay_order: sent to all every ``stay_seconds``: they end themselves some time after the last. Empty: none is.
+    """
+
+    poll_seconds = 0.05
+    """How long `pump` waits by default."""
+    stay_seconds = 4.0
+
+    def __init__(self, program: str, connect: Mapping[str, Connect], marker: str, stay_order: bytes = b"") -> None:
+        self.lost: dict[str, ProgramLost] = {}
+        """Those that no lines come from any more."""
+        self._program, self._marker, self._stay_order = program, marker.encode("ascii"), stay_order
+        self._inbox: queue.SimpleQueue[tuple[str, bytes | RemoteSession | ProgramLost]] = queue.SimpleQueue()
+        self._sessions: dict[str, RemoteSession] = {}
+        self._stayed = time.monotonic()
+        for name, reach in connect.items():
+            threading.Thread(target=self._listen, args=(name, reach), daemon=True).start()
+
+    def take_message(self, name: str, data: bytes) -> None:
+        """Takes in a line. Raises: InvalidMessage, after which the program is lost."""
+        raise NotImplementedError
+
+    def take_noise(self, name: str, line: bytes) -> None:
+        """Takes in a line that the program did not print: of the host's login shell, for example."""
+
+    def _listen(self, name: str, connect: Connect) -> None:
+        """Runs one session in its own thread; every line goes through the inbox."""
+        try:
+            session = connect()
+            self._inbox.put((name, session))
+            for line in session:
+                if line:
+                    self._inbox.put((name, line))
+            self._inbox.put((name, self.end_reason(session)))
+        except TransportError as stop:
+            self._inbox.put((name, ProgramLost(strip_control_chars(stop.text, 400), stop.kind, stop.hint)))
+        except Exception as error:  # noqa: BLE001 - the rim: one host's surprise must not end the run
+            self._inbox.put((name, ProgramLost(strip_control_chars(f"{type(error).__name__}: {error}", 400), "error")))
+
+    def end_reason(self, session: RemoteSession) -> ProgramLost:
+        """Why a program ended by itself; called in its session's thread."""
+        code, text = session.code, strip_control_chars(session.err[-400:])
+        status = "" if code is None else f" (signal {-code})" if code < 0 else f" (exit status {code})"
+        kind = "no-python" if python_problem(text) else "shell"
+        return ProgramLost(
+            f"its {self._program} ended{status}{': ' if text else ''}{text}", kind, "", code, session.err
+        )
+
+    def pump(self, seconds: float | None = None) -> None:
+        """Takes in what has come, and waits no longer than this for it; keeps the programs alive."""
+        with contextlib.suppress(queue.Empty):
+            self._handle(*self._inbox.get(timeout=self.poll_seconds if seconds is None else seconds))
+            while True:
+                self._handle(*self._inbox.get_nowait())
+        now = time.monotonic()
+        if self._stay_order and now > self._stayed + self.stay_seconds:
+            self._stayed = now
+            for name in self._sessions:
+                self.send_line(name, self._stay_order)
+
+    def wait(self, done: Callable[[], bool], deadline: float) -> bool:
+        """Until ``done`` or the deadline, by `time.monotonic`. Whether it was done."""
+        while not done():
+            if time.monotonic() > deadline:
+                return False
+            self.pump()
+        return True
+
+    def _handle(self, name: str, received: bytes | RemoteSession | ProgramLost) -> None:
+        if isinstance(received, ProgramLost):
+            self.lost.setdefault(name, received)
+        elif not isinstance(received, bytes):
+            self._sessions[name] = received
+        elif (text := marked_text(received, self._marker)) is None:
+            self.take_noise(name, received)
+        elif name not in self.lost:
+            try:
+                self.take_message(name, text)
+            except InvalidMessage as error:
+                problem = f"its {self._program} sent an invalid message: {strip_control_chars(str(error))}"
+                self.lost[name] = ProgramLost(problem, "error")
+
+    def send_line(self, name: str, line: bytes) -> None:
+        """Does nothing where the program is gone; the inbox reports that."""
+        if name in self._sessions and name not in self.lost:
+            with contextlib.suppress(TransportError):
+                self._sessions[name].send(line + b"\n")
+
+    def close(self, grace: float = 1.0) -> None:
+        """Closes all sessions, with one grace in seconds for them together."""
+        close_all(self._sessions.values(), grace)
+
+
+def visit_hosts(
+    hosts: Sequence[str],
+    transport: Transport,
+    visit: Callable[[str], ResultT],
+    workers: int,
+    take: Callable[[str, ResultT], None],
+    deadline: float = float("inf"),
+) -> None:
+    """Gives ``take`` what ``visit`` makes of each host, as it comes; nothing more after the deadline.
+
+    The deadline is one by `time.monotonic`. An interrupt (``KeyboardInterrupt``, `SystemExit`) closes the transport.
+    """
+    try:
+        for host, result in parallel_map(hosts, visit, workers, deadline=deadline):
+            take(host, result)
+    except (KeyboardInterrupt, SystemExit):
+        transport.close()
+        raise
+
+
+def parallel_map(
+    items: Sequence[ItemT],
+    work: Callable[[ItemT], ResultT],
+    width: int,
+    stop: threading.Event | None = None,
+    deadline: float = float("inf"),
+) -> Iterator[tuple[ItemT, ResultT]]:
+    """Every item with what ``work`` makes of it, as it comes, until the deadline by `time.monotonic`.
+
+    After ``stop``, and when nobody iterates any more, none is begun. Raises what ``work`` raises.
+    """
+    todo: queue.SimpleQueue[ItemT] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[ItemT, ResultT] | BaseException | None] = queue.SimpleQueue()
+    for item in items:
+        todo.put(item)
+    running = max(1, min(width, len(items)))
+    for _ in range(running):
+        _thread.start_new_thread(
+            _work_off, (todo, done, work, stop)
+        )  # `threading.Thread` waits for each to begin, and keeps a book of them
+    try:
+        while running and (remaining := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(queue.Empty):
+                # Short waits: an interrupt is only seen between them on some systems.
+                message = done.get(timeout=min(remaining, 0.5))
+                if message is None:
+                    running -= 1
+                elif isinstance(message, BaseException):
+                    raise message
+                else:
+                    yield message
+    finally:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                todo.get_nowait()
+
+
+def _work_off(
+    todo: queue.SimpleQueue[ItemT],
+    done: queue.SimpleQueue[tuple[ItemT, ResultT] | BaseException | None],
+    work: Callable[[ItemT], ResultT],
+    stop: threading.Event | None,
+) -> None:
+    """One thread of `parallel_map`; None is the last that it puts into ``done``."""
+    try:
+        while not (stop and stop.is_set()):
+            item = todo.get_nowait()
+            done.put((item, work(item)))
+    except queue.Empty:
+        pass
+    except BaseException as error:  # noqa: BLE001 - it belongs to who iterates
+        done.put(error)
+    done.put(None)

@@ -1,0 +1,89 @@
+"""Which hardware addresses answer for the addresses of other hosts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from doctor.engine.fact import Output, PerHost, ProbeAnswer, Unreadable
+from doctor.facts.hardware_addresses import (
+    MAX_NEIGHBOURS,
+    HardwareAddresses,
+    addresses_seen_elsewhere,
+    find_hardware_addresses,
+)
+from doctor.facts.interfaces import Interfaces
+from tests.checks.network import interfaces
+from tests.facts.answers import answered
+from tests.facts.garbage import JSON, as_answer, runs_on_python_3_6, value_of
+
+CARD, OTHER = "02:fc:00:00:00:01", "02:fc:00:00:00:02"
+
+
+def test_the_answer_is_read() -> None:
+    fact = answered(HardwareAddresses, {"links": [CARD], "neighbours": {"10.0.0.2": OTHER}})
+    assert fact == HardwareAddresses(links=(CARD,), neighbours={"10.0.0.2": OTHER})
+
+
+@given(JSON)
+def test_an_answer_that_makes_no_sense_is_unreadable(value: Any) -> None:
+    value_of(HardwareAddresses, as_answer(value))
+
+
+@pytest.mark.parametrize(
+    ("links", "neighbours"),
+    [
+        (["x"], {}),
+        ([CARD + "\n"], {}),
+        ([], {"10.0.0.2": "02"}),
+        ([], {"h1": CARD}),
+        ([], {f"10.0.{at >> 8}.{at & 255}": CARD for at in range(MAX_NEIGHBOURS + 1)}),
+    ],
+)
+def test_what_is_no_address_is_not_read(links: list[str], neighbours: dict[str, str]) -> None:
+    with pytest.raises((Unreadable, ValueError)):
+        HardwareAddresses.read(ProbeAnswer({"": Output(out=as_answer({"links": links, "neighbours": neighbours}))}))
+
+
+def test_the_function_runs_on_old_python() -> None:
+    assert runs_on_python_3_6(find_hardware_addresses)
+
+
+def test_a_host_is_sent_nowhere_but_into_its_own_networks() -> None:
+    """What another host says of itself sends no packet anywhere else."""
+    fleet = {"a": interfaces(eth0="10.0.0.1/24"), "b": interfaces(eth0="10.0.0.2/24", eth1="192.0.2.7/24")}
+    plan = HardwareAddresses.plan({Interfaces: PerHost(fleet)})
+    assert plan == {
+        "a": {"targets": ["10.0.0.2"], "seconds": 1.0},
+        "b": {"targets": ["10.0.0.1"], "seconds": 1.0},
+    }
+
+
+def test_the_witness_is_another_host_and_the_card_has_one_owner() -> None:
+    learned = HardwareAddresses(links=(CARD,), neighbours={"10.0.0.2": OTHER})
+    owner, nobody = HardwareAddresses((OTHER,), {"10.0.0.9": OTHER}), HardwareAddresses((), {})
+    assert addresses_seen_elsewhere({"a": learned, "b": owner}) == {"b": {"10.0.0.2"}}
+    assert addresses_seen_elsewhere({"a": learned, "b": nobody}) == {}
+    assert addresses_seen_elsewhere({"a": learned, "b": owner, "c": HardwareAddresses((OTHER,), {})}) == {}
+
+
+@pytest.mark.hosts
+def test_two_network_namespaces_find_each_other() -> None:
+    """The kernel's own tables, over a pair of virtual cards; an address that nobody has is not found."""
+    script = Path(__file__).with_name("hardware_addresses.sh")
+    task = {"targets": ["10.7.7.2", "10.7.7.3", "fd07::2"], "seconds": 1.0}
+    code = (
+        "import json; from doctor.facts.hardware_addresses import find_hardware_addresses as find\n"
+        f"print(json.dumps(find({{'asked': 'x', 'x': {task!r}}})))"
+    )
+    done = subprocess.run(
+        ["unshare", "-n", "sh", str(script), sys.executable, "-c", code], capture_output=True, timeout=60, check=True
+    )
+    fact = msgspec.json.decode(done.stdout, type=HardwareAddresses)
+    assert fact == HardwareAddresses(links=(CARD,), neighbours={"10.7.7.2": OTHER, "fd07::2": OTHER})

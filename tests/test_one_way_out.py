@@ -1,0 +1,214 @@
+"""What doctor prints and writes goes through one gate: no secret, no control sequence and no command to a CI runner."""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+import string
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from doctor.report.formats.renderer import RenderContext
+
+from doctor.engine.fact import Output, Visit
+from doctor.engine.record import SCHEMA, HostRecord, Run, redact_run
+from doctor.engine.result import Finding, Reason, Report
+from doctor.engine.secrets import HIDDEN, hide_in, hide_secrets, is_secret_name
+from doctor.engine.streams import harmless
+from doctor.report.formats.jsonl import EventStream
+from doctor.report.formats.registry import FORMATS, render
+from doctor.report.layout.terminal import Terminal
+from doctor.report.redact.report import redacted_report
+from tests.report.reports import CHECKS, outcome, report, smoke_hang, summary
+
+ROOT = Path(__file__).parents[1]
+BEGIN = "-----BEGIN RSA PRIVATE KEY-----"
+LETTERS = string.ascii_letters + string.digits
+SHAPES: tuple[Callable[[random.Random], str], ...] = (
+    lambda source: "hf_" + letters(source, 34),
+    lambda source: source.choice(["ghp_", "gho_", "ghs_"]) + letters(source, 36),
+    lambda source: "github_pat_" + letters(source, 22) + "_" + letters(source, 59),
+    lambda source: source.choice(["sk-", "sk-proj-", "sk-ant-api03-"]) + letters(source, 40) + "7",
+    lambda source: "glpat-" + letters(source, 20),
+    lambda source: source.choice(["xoxb-", "xoxp-"]) + "1234567890-" + letters(source, 24),
+    lambda source: "AKIA" + letters(source, 16, string.ascii_uppercase + string.digits),
+    lambda source: f"eyJ{letters(source, 33)}.eyJ{letters(source, 60)}.{letters(source, 43)}",
+    lambda source: "npm_" + letters(source, 36),
+    lambda source: (
+        f"-----BEGIN RSA PRIVATE KEY-----\n{letters(source, 64)}\n{letters(source, 64)}\n-----END RSA PRIVATE KEY-----"
+    ),
+)
+BEFORE = ("cannot log in: ", "argv: t.py --x ", "['t.py', '", "environ: X=", 'RuntimeError("', "(")
+ASSIGNMENTS = (
+    "WANDB_API_KEY={}", "--wandb_key={}", "--hf-token {}", "password: {}", '"db_pwd": "{}"', "REGISTRY_AUTH={}",
+    "client_secret={}", "http://me:{}@proxy:3128/", "Authorization: Bearer {}", "export AWS_SECRET_ACCESS_KEY={}",
+)  # fmt: skip
+
+
+def letters(source: random.Random, count: int, of: str = LETTERS) -> str:
+    return "".join(source.choices(of, k=count))
+
+
+def secrets() -> Iterator[tuple[str, str]]:
+    """300 sentences, and the part of each that must not be shown."""
+    source = random.Random(30)
+    for number in range(200):
+        token = SHAPES[number % len(SHAPES)](source)
+        before = source.choice(BEFORE)
+        yield f"{before}{token}", max(re.split(r"[\s_.-]", token.replace(BEGIN, "")), key=len)
+    for number in range(100):
+        value = letters(source, 24)
+        yield f"train.py: {ASSIGNMENTS[number % len(ASSIGNMENTS)].format(value)} end", value
+
+
+SECRETS = list(secrets())
+
+
+def assert_hidden(text: str, where: str) -> None:
+    shown = [secret for _, secret in SECRETS if len(secret) > 7 and secret in text]
+    assert not shown, (where, len(shown), shown[:3])
+
+
+def leaking() -> Report:
+    """The secrets in every text of a report that a host or a rank may fill."""
+    texts = [sentence for sentence, _ in SECRETS]
+    findings = [Finding("{what}: {environ}", hosts=["node001"], what=text, environ={"argv": [text]}) for text in texts]
+    named = Finding("{settings}", hosts=["node002"], settings={"HF_TOKEN": SECRETS[-1][1], "lr": "3"})
+    hang = smoke_hang().smoke
+    assert hang is not None
+    failure = msgspec.structs.replace(hang.failures[0], text=texts[0], evidence=tuple(texts), stacks={0: texts[3]})
+    return report(
+        outcome("ip-forward-off", *findings, named),
+        outcome(
+            "host-unreachable",
+            unknown={f"node{number:03d}": Reason(text) for number, text in enumerate(texts, 1)},
+            skipped={f"other{number}": text for number, text in enumerate(texts)},
+            crashed={"node003": "\n".join(texts)},
+        ),
+        notes=tuple(texts),
+        smoke=summary(failures=(failure,), notes=tuple(texts)),
+    )
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("pseudonyms", [False, True], ids=["as it is", "redacted"])
+def test_no_format_of_a_report_shows_a_secret(name: str, pseudonyms: bool) -> None:
+    shown = redacted_report(leaking(), b"key") if pseudonyms else leaking()
+    for width in (60, 200) if name == "human" else (80,):
+        terminal = Terminal(tty=name == "human", width=width, colour=False, unicode=True)
+        assert_hidden(render(name, shown, RenderContext(10, CHECKS, terminal, verbose=True)), name)
+
+
+def test_no_event_shows_a_secret() -> None:
+    lines: list[str] = []
+    events = EventStream(lines.append)
+    for text, _ in SECRETS:
+        events.host("node001", HostRecord(Visit("timeout", text)))
+    events.finish(leaking(), 10)
+    assert_hidden("".join(lines), "jsonl")
+
+
+def test_no_saved_run_holds_a_secret() -> None:
+    outputs = {"Fact": {str(number): Output(out=text, err=text) for number, (text, _) in enumerate(SECRETS)}}
+    outputs["Json"] = {"": Output(out=msgspec.json.encode({"argv": [text for text, _ in SECRETS]}).decode())}
+    run = Run(SCHEMA, "1 host", "2026-01-01T00:00:00Z", 1.0, {"a": HostRecord(Visit(python="3.11.2"), outputs)})
+    assert_hidden(msgspec.json.encode(redact_run(run)).decode(), "saved run")
+
+
+def test_what_is_no_secret_stays() -> None:
+    for text in (
+        "--tokenizer-type Llama2Tokenizer --max-tokens 4096 --moe-token-dispatcher-type alltoall",
+        "PWD=/home/me/job OLDPWD=/tmp key: value num_key_value_heads=8 --key-value-cache x",
+        "export HF_TOKEN=<token> --password $PASSWORD task-0123456789abcdef0123456789 disk-usage",
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5 SHA256:uNiVztksCsDhcc0u9e8BrrQXVUpKZIDTMczCvj3tD2s",
+    ):
+        assert hide_secrets(text) == text
+    assert hide_in({"HF_TOKEN": "x", "n": [1, None]}) == {"HF_TOKEN": HIDDEN, "n": [1, None]}
+    assert is_secret_name("sshKey") and not is_secret_name("monkey")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["::error file=x::pwned", "::add-mask::x", "##[error]pwned", "##vso[task.setvariable variable=x]y", "::group::z"],
+)
+@pytest.mark.parametrize("name", FORMATS)
+def test_no_line_is_a_command_to_a_ci_runner(name: str, command: str) -> None:
+    """Word-wrap may put any word of a host's text at the begin of a line."""
+    findings = [Finding("{what}", hosts=["node001"], what="x " * count + command) for count in range(40)]
+    for width in (40, 80) if name == "human" else (80,):
+        terminal = Terminal(tty=name == "human", width=width, colour=False, unicode=True)
+        shown = harmless(
+            render(name, report(outcome("ip-forward-off", *findings)), RenderContext(10, CHECKS, terminal))
+        )
+        for line in shown.splitlines():
+            assert not re.match(r"\s*::[A-Za-z][\w-]*.*?::", line) and not re.search(r"##(vso)?\[", line), line
+
+
+def test_no_control_sequence_but_colours() -> None:
+    text = "\x1b[31mred\x1b[0m \x1b[2J\x1b]52;c;aGk=\x07\x9b31m\x08\x1bc\r\u202egpj.exe\tend\n"
+    assert harmless(text) == "\x1b[31mred\x1b[0m 31mgpj.exe\tend\n"
+
+
+WRITERS = {"print", "typer.echo", "click.echo", "sys.stdout.write", "sys.stderr.write"}
+WRITERS |= {"sys.stdout.buffer.write", "self.stream.write", "os.write(1)", "os.write(2)"}
+SENT_TO_HOSTS = (
+    "collect/collector/", "smoke/programs/", "net/prober/", "fix/executor/", "diagnose/excerpter/", "remote/",
+    "watch/hook/", "watch/attach/inspector/", "transport/launcher/carrier/", "facts/",
+)  # fmt: skip
+NO_FOREIGN_TEXT = {
+    "engine/streams.py": "the gate",
+    "engine/interrupts.py": "a line of fixed words, within a signal handler",
+    "config/atomic_write.py": "a pipe of the user: what the callers below have made",
+    "report/layout/progress_line.py": "counts, on a terminal",
+    "preflight/deadline.py": "counts",
+    "cli/complete.py": "words for the shell",
+    "cli/node.py": "a saved run, which `redact_run` has made",
+    "cli/app.py": "the version",
+    "cli/probe.py": "our own program",
+    "watch/output_pump.py": "the job's own output, carried on as it is",
+}
+FILES = {
+    "session/output_files.py": "reports of `render_bytes`; what `write_output` gets",
+    "session/finish.py": "`redact_run`",
+    "cli/node.py": "`redact_run`",
+    "cli/report.py": "differences of reports without secrets",
+    "cli/rank_table.py": "a rank table of checked addresses and numbers",
+    "diagnose/fetch/saved_logs.py": "`hide_secrets`",
+    "preflight/report.py": "the one line",
+    "fix/store.py": "plans, whose commands must stay as they are, in the applier's own folder",
+    "smoke/speed/baseline.py": "numbers",
+    "watch/live_metrics.py": "numbers",
+}
+
+
+def calls(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
+            name = ast.unparse(node.func)
+            yield f"{name}({ast.unparse(node.args[0])})" if name == "os.write" and node.args else name
+
+
+def callers(names: set[str]) -> set[str]:
+    paths = {str(path.relative_to(ROOT / "doctor")): path for path in (ROOT / "doctor").rglob("*.py")}
+    return {
+        name for name, path in paths.items() if not name.startswith(SENT_TO_HOSTS) and not names.isdisjoint(calls(path))
+    }
+
+
+def test_nothing_is_printed_or_written_on_another_way() -> None:
+    assert callers(WRITERS) - {"engine/streams.py"} <= NO_FOREIGN_TEXT.keys(), "expected doctor.engine.streams"
+    assert callers({"write_atomic", "GrowingFile"}) <= FILES.keys(), "expected doctor.session.output_files"
+
+
+def test_an_error_line_and_the_output_of_a_command_are_clean(tmp_path: Path) -> None:
+    """The names of files and options are foreign text, too."""
+    token = SHAPES[0](random.Random(1))
+    words = [sys.executable, "-m", "doctor", "check", "--from", f"{tmp_path}/{token}\n::error::x"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 78 and token not in done.stderr
+    assert not re.search(r"(?m)^\s*::error", done.stdout + done.stderr)

@@ -16,8 +16,7 @@ import pytest
 from doctor.engine import language
 from doctor.engine.display_cells import display_width
 from doctor.engine.errors import UsageError
-from doctor.report.formats.registry import FORMATS, render, renderer
-from doctor.report.formats.renderer import RenderContext
+from doctor.report.formats.registry import FORMATS, REPORT_FORMATS, RenderContext, render
 from doctor.report.layout.formatting import sentences, wrapped
 from tests.report import recorded_fleets
 
@@ -98,7 +97,7 @@ def test_a_terminal_that_cannot_show_chinese_gets_english() -> None:
         language.select("en", {})
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if not renderer(name).is_localized])
+@pytest.mark.parametrize("name", [name for name in FORMATS if not REPORT_FORMATS[name].is_localized])
 def test_what_programs_read_stays_english(name: str, chinese: None) -> None:
     report = recorded_fleets.report("npu_fleet")
     context = RenderContext(10)
@@ -108,7 +107,7 @@ def test_what_programs_read_stays_english(name: str, chinese: None) -> None:
     assert text == render(name, report, context)
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if renderer(name).is_localized])
+@pytest.mark.parametrize("name", [name for name in FORMATS if REPORT_FORMATS[name].is_localized])
 def test_what_people_read_is_chinese(name: str, chinese: None) -> None:
     assert CHINESE.search(render(name, recorded_fleets.report("npu_fleet"), RenderContext(10)))
 

@@ -17,12 +17,11 @@ from doctor.engine.display_cells import display_width
 from doctor.engine.output_encoding import PLAIN_SIGNS, encoded
 from doctor.net.heat_map import heat_map
 from doctor.net.matrix import Matrix, TestedPort
-from doctor.report.formats import text as text_format
 from doctor.report.layout.columns import columns_line
 from doctor.report.layout.finding_table import cut
 from doctor.report.layout.formatting import wrapped
 from doctor.report.layout.terminal import Terminal
-from tests.report import golden, recorded_fleets, reports
+from tests.report import golden, recorded_fleets, rendering, reports
 
 AMBIGUOUS = "×→●─αЖⅠ①é°“”…—·█"
 LETTERS = f"{AMBIGUOUS}Az 0~网络，。（）《》％"
@@ -96,7 +95,7 @@ def test_reports_keep_to_the_width_in_every_encoding(name: str, width: int, outp
     encoding = language.output_encoding()
     terminal = Terminal(tty=True, unicode=encoding == "utf-8", width=width)
     report = recorded_fleets.report(name) if name in recorded_fleets.RECORDED else reports.ALL[name]()
-    shown = text_format.render(report, golden._pages() | reports.PAGES, terminal=terminal)
+    shown = rendering.text(report, golden._pages() | reports.PAGES, terminal=terminal)
     for line in shown.splitlines():
         cells = display_width(line) if encoding == "utf-8" else len(encoded(line, encoding))
         assert cells <= width or "`" in line or not re.search(r"\S\s+\S{1,60}\Z", line.strip()), line
@@ -107,7 +106,7 @@ def test_the_columns_of_the_table_begin_at_one_place(name: str) -> None:
     """On terminals of either sort: no letter of ambiguous width stands before a column."""
     language.select("zh", {})
     try:
-        shown = text_format.render(
+        shown = rendering.text(
             recorded_fleets.report(name), golden._pages(), terminal=Terminal(True, width=80), brief=True
         )
     finally:

@@ -11,7 +11,7 @@ import pytest
 
 from doctor.cli.app import COMMANDS
 from doctor.engine.catalog import load_checks
-from doctor.report.formats.registry import FORMATS, renderer
+from doctor.report.formats.registry import FORMATS, REPORT_FORMATS
 from tests.readme import CONTRIBUTING, MAP, PAGES, README, ROOT, SCREEN, anchor, headings, marked, refreshed
 from tests.regen import help_text, stale
 
@@ -123,7 +123,7 @@ def test_every_format_is_in_the_help_the_page_and_the_changelog() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", table, re.M)
     assert sorted(rows) == sorted(FORMATS), "doctor/docs/formats.md: expected one row for each format"
     assert dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", table, re.M)) == {
-        name: renderer(name).purpose for name in FORMATS
+        name: row.purpose for name, row in REPORT_FORMATS.items()
     }
     (line,) = re.findall(r"^- `-f`: ([\w, \n]+);", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
     assert re.split(r",\s+", line) == list(FORMATS), "CHANGELOG.md: the list after `-f`"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from doctor.config.skips import ConfigError, Skips, apply_skips, read_skips
 from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.result import Report, Status
-from doctor.report.formats import plain
 from tests.examples import examples
+from tests.report import rendering
 from tests.report import reports as made
 from tests.report.strategies import NAMES, reports
 
@@ -57,7 +57,7 @@ def test_a_check_that_is_left_out_is_neither_failed_nor_passed_and_is_named() ->
     assert exit_code(report) == Exit.HEALTHY
     (left_out,) = [one for one in report.outcomes if one.check == "driver-differs"]
     assert left_out.status is Status.SKIPPED
-    said = plain.render(report, made.PAGES).splitlines()
+    said = rendering.plain(report, made.PAGES).splitlines()
     assert "skip    driver-differs: DOCTOR_SKIP names it" in said
     assert "note    DOCTOR_SKIP: skipped: driver-differs" in said
 

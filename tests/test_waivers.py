@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from doctor.config.waivers import ConfigError, Waivers, apply_waivers, parse_waivers
 from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.result import Finding, Outcome, Reason, Report, Status
-from doctor.report.formats import plain
 from doctor.report.layout.tally import tally
 from tests.examples import examples
+from tests.report import rendering
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -226,7 +226,7 @@ class TestWhatItNeverHides:
         """Whoever can do without the host leaves it out (--exclude); a waiver makes it no healthier."""
         report = apply_waivers(made.dead_host(), read(waiver("host-unreachable", made.DEAD)), DAY)
         assert exit_code(report) == Exit.UNKNOWN
-        said = plain.render(report, made.PAGES).splitlines()
+        said = rendering.plain(report, made.PAGES).splitlines()
         assert "ok      1 check passed on 64 hosts" in said
         assert "waived  host-unreachable on node009 (1/64): known (until 2026-12-31)" in said
         assert "unknown 7 checks on node009 (1/64): not reached: connection refused" in said
@@ -257,7 +257,7 @@ class TestReports:
         report = judged(small("node001"), waive=GOOD)
         counts = tally(report)
         assert (counts.waived, counts.passed, counts.findings, counts.blamed) == (1, 0, 0, 0)
-        said = plain.render(report, made.PAGES).splitlines()
+        said = rendering.plain(report, made.PAGES).splitlines()
         assert "waived  pid-limit-low on node001 (1/64): small by design (until 2026-12-31)" in said
         assert not any(line.startswith("ok ") for line in said)
         assert said[-1] == "HEALTHY: 1 check waived"
@@ -266,10 +266,10 @@ class TestReports:
         dead = made.outcome("host-unreachable", small(made.DEAD))
         blind = {made.DEAD: Reason("not reached", "host-unreachable")}
         low = made.outcome("pid-limit-low", small("node001"), unknown=blind)
-        said = plain.render(apply_waivers(made.report(dead, low), read(GOOD), DAY), made.PAGES)
+        said = rendering.plain(apply_waivers(made.report(dead, low), read(GOOD), DAY), made.PAGES)
         assert made.PAGES["pid-limit-low"].claim not in said
 
     def test_a_check_that_fails_elsewhere_is_told_both_ways(self) -> None:
-        said = plain.render(judged(small("node001"), small("node005"), waive=GOOD), made.PAGES).splitlines()
+        said = rendering.plain(judged(small("node001"), small("node005"), waive=GOOD), made.PAGES).splitlines()
         assert said[0] == "FAIL    pid-limit-low on node005 (1/64): too small"
         assert said[-1] == "FAILED: 1 error on 1 of 64 hosts; 1 check waived"

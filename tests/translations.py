@@ -37,6 +37,7 @@ from doctor.remedy.playbook import RISKS, WHO
 from doctor.report.diff.compare import KINDS
 from doctor.report.explain.checks import input_summaries
 from doctor.report.explain.playbooks import EXAMPLE_NOTE
+from doctor.report.layout.failures import PROOF
 from doctor.report.layout.formatting import unwrap_lines
 from doctor.report.web.check_grid import JOB, STATES
 from doctor.report.web.loss_chart import REFERENCE
@@ -79,7 +80,6 @@ REASONS = {"Unreadable", "Absent", "Skip", "Reason", "Finding"}
 PHRASES = {"phrase", "localized", "noun"}
 PAGES = (
     "report.html.jinja",
-    "diagnosis.html.jinja",
     "parts.html.jinja",
     "frame.html.jinja",
     "page.js",
@@ -367,7 +367,7 @@ WORDS = (
     *_ROLES.values(),
     *("any", "certain", "likely", "possible", "known and unknown", "hosts and checks"),
     *("diff: findings", "diff: before", "diff: now"),
-    *("Now", "Ranks that only waited", "Not read", "Notes", "Earlier"),
+    *PROOF,
     *("Likely causes", "Confirm", "Fix", "Follows from it", "Checks before the next job", "Playbooks", "Patterns"),
     *("Example", "Sources", "interrupts jobs", "needs a reboot", ", as root", ", as root through sudo -n"),
     *("{check} passes", "{check} also depends on hosts that follow", "{check} still fails: {reason}"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Mapping
+import time
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from doctor.cli.host_options import (
@@ -18,16 +19,16 @@ from doctor.cli.host_options import (
     VisitOptions,
     validate_connection,
 )
+from doctor.cli.output_options import FORMATS_HELP, NoHistoryOption, OutputOptions, history_options
 from doctor.cli.shared_options import expand_option_groups
 from doctor.config.trusted import require_trusted_folder
-from doctor.engine.errors import InputError, UsageError, require_one_of
-from doctor.engine.secrets import hide_secrets
+from doctor.engine.errors import InputError
 
 if TYPE_CHECKING:
     from doctor.diagnose.cause import Diagnosis
-    from doctor.diagnose.signature import Signature
-
-FORMATS = ("human", "plain", "json", "jsonl", "md", "html")
+    from doctor.diagnose.render.document import SignatureCatalog
+    from doctor.engine.result import Report
+    from doctor.session.run_history import HistoryOptions
 
 
 @expand_option_groups
@@ -67,11 +68,12 @@ def command(
     ] = [],  # noqa: B006
     connection: ConnectionOptions,
     visit: VisitOptions,
-    output_format: Annotated[
-        str, typer.Option("--format", "-f", metavar="FORMAT[=FILE]", help=f"To stdout or FILE: {', '.join(FORMATS)}.")
-    ] = "",
+    formats: Annotated[list[str], typer.Option("--format", "-f", metavar="FORMAT[=FILE]", help=FORMATS_HELP)] = [],  # noqa: B006
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, as -f json.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Write only the -f output to stdout.")] = False,
     redact: Annotated[bool, typer.Option("--redact", help="Replace hosts, addresses and users by pseudonyms.")] = False,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waiver file; replaces doctor.toml.")] = None,
+    no_history: NoHistoryOption = False,
     color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colour.")] = "auto",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show all causes, files and waiting ranks.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False,
@@ -87,10 +89,14 @@ def command(
     Exit codes: 10 a cause was found; 12 the logs do not show the cause; 0 the run ended well; 78 nothing to read; 130
     interrupted.
     """
-    name, path = _target(output_format)
-    require_one_of("--color", color, ("auto", "always", "never"))
+    output = OutputOptions(
+        as_json, formats, quiet, redact, save, config=config, color=color, verbose=verbose, debug=debug
+    )
+    from doctor.session.finish import validate_output
+
+    began = time.monotonic()
+    validate_output(output)
     validate_connection(connection)
-    from doctor.diagnose.run import exit_code
     from doctor.diagnose.signature import SignatureError, load_signatures
 
     for folder in signatures:
@@ -103,95 +109,61 @@ def command(
 
     selection = LogSelection(paths, logs, since, job, from_file, hosts, hostfile, rank_table, exclude)
     selection.validate(check, save)
-    if save:
-        from doctor.session.named_files import require_writable
-
-        require_writable("--save", str(save))
     source = LogSource(selection, catalog, connection, visit, log_limit << 20)
     diagnosis = source.diagnosis(save)
     if check:
         diagnosis = source.checked(diagnosis)
-    code = exit_code(diagnosis)
-    redact_text: Callable[[str], str] = str
-    if redact:
-        from doctor.session.redact import text_redactor
+    from doctor.diagnose.render.document import SignatureCatalog
 
-        redact_text = text_redactor(source.hosts | _hosts(diagnosis))
-    if path:
-        code = _write_file(name, path, _rendered(name, diagnosis, catalog, code, "never", verbose, redact_text), code)
-        name = ""
-    name = "json" if as_json else name or ("human" if sys.stdout.isatty() else "plain")
-    from doctor.engine.streams import write_stdout
-
-    write_stdout(_rendered(name, diagnosis, catalog, code, color, verbose, redact_text))
-    raise typer.Exit(code)
+    catalogue = SignatureCatalog(catalog, _playbooks_by_check())
+    seconds, history = time.monotonic() - began, history_options("diagnose", output, no_history)
+    raise typer.Exit(_report(diagnosis, catalogue, source.hosts, seconds, output, history))
 
 
-def _target(word: str) -> tuple[str, str]:
-    """The format and the file of ``-f``; without a file, stdout. Raises: CommandError."""
-    name, sign, path = word.partition("=")
-    require_one_of("-f", name, ("", *FORMATS))
-    if sign and (not path or not name):
-        raise UsageError(f"-f {word!r}: expected a format, and a file after the =")
-    if path and path != "-":
-        from doctor.session.named_files import require_writable
-
-        require_writable(f"-f {name}", path)
-    return name, "" if path == "-" else path
-
-
-def _write_file(name: str, path: str, text: str, code: int) -> int:
-    """Returns the exit code: that of a file that cannot be written where it would be 0."""
-    from doctor.engine.exit_code import Exit
-    from doctor.session.output_files import print_warning, write_output
-
-    try:
-        write_output(path, text.encode("utf-8", "backslashreplace"))
-    except OSError as error:
-        print_warning(f"-f {name}={path}: {error.strerror or error}; it was not written")
-        return code or int(Exit.NOTHING)
-    return code
-
-
-def _rendered(
-    name: str,
+def _report(
     diagnosis: Diagnosis,
-    catalog: Mapping[str, Signature],
-    code: int,
-    color: str,
-    verbose: bool,
-    redact: Callable[[str], str],
-) -> str:
-    if name == "html":  # its style and script are no text to redact
-        from doctor.diagnose.render.web_page import render_html
+    catalogue: SignatureCatalog,
+    hosts: set[str],
+    seconds: float,
+    output: OutputOptions,
+    history: HistoryOptions | None,
+) -> int:
+    """Applies waivers, keeps the run, and puts it out. Returns: the exit code.
 
-        return render_html(diagnosis, catalog, _playbooks_by_check(), code, redact)
-    text = _rendered_text(name, diagnosis, catalog, code, color, verbose)
-    return redact(text if name in ("json", "jsonl") else hide_secrets(text))
+    ``hosts``: all that were asked. ``seconds``: that the diagnosis took.
+    """
+    from doctor.diagnose.render.diagnosis_report import diagnosis_report
+    from doctor.diagnose.render.document import document
+    from doctor.diagnose.render.views import DiagnosisViews
+    from doctor.engine.language import english
+    from doctor.session.finish import report_exit_code, write_report
+    from doctor.session.policy import apply_policy
+    from doctor.session.redact import text_redactor
+    from doctor.session.run_history import remember
+    from doctor.session.select_checks import load_catalog
+
+    checks = load_catalog(())
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+    with english():
+        report = diagnosis_report(document(diagnosis, catalogue, 0), now, seconds)
+    judged = apply_policy(report, output.config, checks, {**os.environ, "DOCTOR_SKIP": ""})
+    diagnosis = _with_notes(diagnosis, judged, len(report.notes))
+    code = report_exit_code(judged, output)
+    if history is not None:
+        judged = remember(judged, checks, history)
+    names = hosts | _hosts(diagnosis)
+    views = DiagnosisViews(diagnosis, catalogue, text_redactor(names) if output.redact else str).by_format()
+    return write_report(judged, checks, code, output, aliases=tuple(names), views=views, command="diagnose")
 
 
-def _rendered_text(
-    name: str, diagnosis: Diagnosis, catalog: Mapping[str, Signature], code: int, color: str, verbose: bool
-) -> str:
-    playbooks = _playbooks_by_check()
-    if name in ("json", "jsonl"):
-        from doctor.diagnose.render.document import document, render_json
-
-        if name == "json":
-            return render_json(diagnosis, catalog, playbooks, code)
-        import json
-
-        return json.dumps(document(diagnosis, catalog, playbooks, code), ensure_ascii=False) + "\n"
-    if name == "md":
-        from doctor.diagnose.render.markdown import render_markdown
-
-        return render_markdown(diagnosis, catalog, playbooks, code)
-    from doctor.diagnose.render.text import render_text
-    from doctor.report.layout.terminal import detect_terminal
-
-    terminal = detect_terminal(sys.stdout, color, os.environ)
-    bold = terminal.colour and name == "human"
-    return render_text(diagnosis, catalog, playbooks, terminal.width, bold=bold, verbose=verbose)
+def _with_notes(diagnosis: Diagnosis, judged: Report, noted: int) -> Diagnosis:
+    """With what the waivers say: of the first ``noted`` notes, the diagnosis has its own."""
+    waived = [
+        f"{outcome.check}: waived until {item.until}: {item.reason}"
+        for outcome in judged.outcomes
+        for item in outcome.waived
+    ]
+    return msgspec.structs.replace(diagnosis, notes=(*diagnosis.notes, *judged.notes[noted:], *waived))
 
 
 def _playbooks_by_check() -> dict[str, tuple[str, ...]]:

@@ -34,7 +34,7 @@ DIFF_FORMATS = ("human", "plain", "json", "md")
 def command(
     *,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A run saved with --save, or a --json report; -: stdin.")
+        Path, typer.Argument(metavar="FILE", help="A run saved with --save, or a --json report or diagnosis; -: stdin.")
     ],
     diff: Annotated[
         Path | None,
@@ -82,6 +82,8 @@ def _validate_formats(output: OutputOptions, diff: bool) -> None:
 
 def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedReport:
     """Reads a saved run or a report. Current waivers apply only to a saved run. Raises: CommandError."""
+    from doctor.diagnose.render.diagnosis_report import diagnosis_report, read_diagnosis
+    from doctor.diagnose.render.document import SCHEMA as DIAGNOSIS_SCHEMA
     from doctor.engine.record import EARLIER_SCHEMA, SCHEMA, BadRun
     from doctor.hosts.nodeset import printable_excerpt
     from doctor.report.diff.load import BadReport, parse_document, report_from_document
@@ -91,6 +93,9 @@ def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedRep
     data = _bytes(path, name)
     try:
         document = parse_document(data, name)
+        if document.get("schema") == DIAGNOSIS_SCHEMA:
+            diagnosis = diagnosis_report(read_diagnosis(document, name))
+            return _LoadedReport(apply_policy(diagnosis, output.config, catalog))
         if document.get("schema") not in (SCHEMA, EARLIER_SCHEMA):
             return _LoadedReport(report_from_document(document, name))
         run = load(data, name)

@@ -177,6 +177,7 @@ def _report(run: Run, checks: Sequence[str], choice: ChoiceOptions, output: Outp
     """The report of the checks that the options leave. Returns: the exit code. Raises: InputError."""
     from doctor.session.finish import save_and_report
     from doctor.session.replay import Examination
+    from doctor.session.run_history import HistoryOptions
     from doctor.session.select_checks import load_catalog
     from doctor.watch.evaluate_watch import evaluate_watch
 
@@ -185,4 +186,5 @@ def _report(run: Run, checks: Sequence[str], choice: ChoiceOptions, output: Outp
     selected = [check for check in chosen_checks if check.name in checks]
     if not selected:
         raise InputError(f"--select and --ignore leave none of the checks that were made: {', '.join(checks)}")
-    return save_and_report(Examination(run, evaluate_watch(run, selected, chosen_checks)), catalog, output)
+    examination = Examination(run, evaluate_watch(run, selected, chosen_checks))
+    return save_and_report(examination, catalog, output, history=HistoryOptions("attach", output.config))

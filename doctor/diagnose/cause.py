@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.diagnose.case import Case, Process
 from doctor.diagnose.events import Event, FileSummary
+from doctor.engine.result import CheckName
 
 Confidence = Literal["certain", "likely", "possible"]
 """``certain``: a library or launcher names the rank, or the fault stands in its own log. ``likely``: the other ranks'
@@ -99,10 +100,17 @@ class Waiting(msgspec.Struct, frozen=True):
 class CheckedFinding(msgspec.Struct, frozen=True):
     """What a check finds on a suspect host now."""
 
-    check: str
+    check: CheckName
     severity: str
     hosts: tuple[str, ...]
     text: str
+
+
+class CheckReason(msgspec.Struct, frozen=True):
+    """Why a check says nothing of the suspect hosts."""
+
+    check: CheckName
+    reason: str
 
 
 class CheckedCause(msgspec.Struct, frozen=True):
@@ -110,11 +118,11 @@ class CheckedCause(msgspec.Struct, frozen=True):
 
     hosts: tuple[str, ...]
     findings: tuple[CheckedFinding, ...] = ()
-    passed: tuple[str, ...] = ()
-    unknown: tuple[tuple[str, str], ...] = ()
-    """Checks that could not be evaluated, with the reason."""
-    skipped: tuple[tuple[str, str], ...] = ()
-    """Checks that do not apply, with the reason."""
+    passed: tuple[CheckName, ...] = ()
+    unknown: tuple[CheckReason, ...] = ()
+    """Checks that could not be evaluated."""
+    skipped: tuple[CheckReason, ...] = ()
+    """Checks that do not apply."""
     reason: str = ""
     """Why nothing was checked."""
 

@@ -15,9 +15,6 @@ from doctor.diagnose.read.sources import find_sources
 from doctor.diagnose.separate_jobs import diagnose_jobs
 from doctor.diagnose.signature import Signature
 
-CAUSE_NAMED, UNDECIDED, NO_FAILURE, NOTHING = 10, 12, 0, 78
-"""Exit codes: a cause was found; it cannot be decided; the run ended well; nothing to read."""
-
 
 def diagnose_found(
     paths: Sequence[str],
@@ -41,15 +38,3 @@ def diagnose_record(record: LogRecord, signatures: Mapping[str, Signature]) -> D
     diagnosis = diagnose_jobs(read_record(record, signatures), signatures, unread)
     notes = tuple(collection_notes(record))
     return msgspec.structs.replace(diagnosis, source=record.source, notes=notes, unread=tuple(unread))
-
-
-def exit_code(diagnosis: Diagnosis) -> int:
-    """10: a cause was found. 12: a failure without a cause, or no end of the run. 0: it ended well. 78: no lines.
-
-    Of several jobs in the logs, the newest counts.
-    """
-    if diagnosis.causes:
-        return CAUSE_NAMED
-    if not any(summary.lines for summary in diagnosis.files):
-        return UNDECIDED if diagnosis.unread else NOTHING
-    return NO_FAILURE if diagnosis.ended_well and not diagnosis.unread else UNDECIDED

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from doctor.diagnose.cause import Cause, CheckedCause, CheckedFinding, Diagnosis
+from doctor.diagnose.cause import Cause, CheckedCause, CheckedFinding, CheckReason, Diagnosis
 from doctor.diagnose.signature import Signature
 from doctor.engine.result import Outcome, Status
 from doctor.engine.sanitize import strip_control_chars
@@ -110,8 +110,8 @@ def _check(
         raise examination.stopped
     findings: list[CheckedFinding] = []
     passed: list[str] = []
-    unknown: list[tuple[str, str]] = []
-    skipped: list[tuple[str, str]] = []
+    unknown: list[CheckReason] = []
+    skipped: list[CheckReason] = []
     for outcome in report.outcomes:
         of_suspects = [finding for finding in outcome.findings if set(finding.hosts) & set(hosts) or not finding.hosts]
         findings += [
@@ -128,7 +128,7 @@ def _check(
         reason, does_apply = _why_not(outcome, hosts)
         if reason:
             rows = unknown if does_apply else skipped
-            rows.append((outcome.check, strip_control_chars(reason, 300)))
+            rows.append(CheckReason(outcome.check, strip_control_chars(reason, 300)))
         else:
             passed.append(outcome.check)
     return CheckedCause(hosts, tuple(findings), tuple(passed), tuple(unknown), tuple(skipped))

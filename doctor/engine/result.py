@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -14,6 +14,9 @@ from doctor.engine.language import without_loose_spaces
 from doctor.engine.net_summary import NetSummary
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.engine.watch_summary import LossCurve
+
+CheckName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z", max_length=100)]
+"""The name of a check, or of a signature, as a document may hold it: it is shown as it stands."""
 
 
 class Severity(enum.Enum):
@@ -46,7 +49,9 @@ class Status(enum.Enum):
 class Finding:
     """One thing that is wrong: a template and the values that fill it.
 
-    ``observed`` and ``expected`` are values like all others; a report shows them on lines of their own.
+    ``observed`` and ``expected`` are values like all others; a report shows them on lines of their own. So it does
+    with ``means``, ``confidence``, ``evidence`` and ``now``, and without a page with ``why`` and ``remedy``: a text, or
+    a list of them.
     ``hosts`` are the hosts that are to blame; for a check that looks at one host at a time the
     judge fills them in.
 

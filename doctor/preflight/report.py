@@ -58,8 +58,8 @@ class PreflightReporter:
             from doctor.report.formats.registry import RenderContext
             from doctor.session.output_files import write_files
 
-            events.finish(verdict.report, verdict.code)
             checks_by_name = {check.name: check for check in verdict.gathered.catalog}
+            events.finish(verdict.report, verdict.code, checks_by_name)
             unwritten = [target for target in self.format_targets if target.name != "jsonl" or not events.streams]
             write_files(unwritten, verdict.report, RenderContext(verdict.code, checks_by_name, command="preflight"))
 
@@ -177,10 +177,11 @@ def write_termination_log(text: str, environ: Mapping[str, str]) -> None:
 
 
 def _files(verdict: PreflightVerdict, options: PreflightOptions) -> Iterator[tuple[str, str, bytes]]:
-    from doctor.report.formats.json import encode
+    from doctor.report.formats.registry import RenderContext, render_bytes
 
     if options.report:
-        yield "--report", options.report, encode(verdict.report, verdict.code)
+        context = RenderContext(verdict.code, {check.name: check for check in verdict.gathered.catalog})
+        yield "--report", options.report, render_bytes("json", verdict.report, context)
     if options.save and verdict.examination is not None:
         import msgspec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from doctor.engine.record import Run
     from doctor.engine.result import Report
     from doctor.environment.inventory import Inventory
+    from doctor.report.formats.registry import RenderContext
     from doctor.session.examine import ExamineOptions
     from doctor.session.replay import Examination
 
@@ -209,82 +210,50 @@ def write_report(
     output: ReportOptions,
     events: EventStreams | None = None,
     aliases: Sequence[str] = (),
+    views: Mapping[str, Callable[[RenderContext], str]] = {},
+    command: str = "check",
 ) -> int:
-    """The report in every requested format: files first, then stdout.
+    """The report in every requested format: files first, then stdout. ``views``, ``command``: see `RenderContext`.
 
     Returns the exit code: ``code``, or 78 where it would be 0 and a file that was asked for could not be written.
     """
     import msgspec
 
     from doctor.engine.exit_code import Exit
+    from doctor.report.formats.registry import RenderContext, render
+    from doctor.report.layout.terminal import detect_terminal
 
     if output.redact:
         from doctor.session.redact import with_pseudonyms
 
         report = with_pseudonyms(report, aliases)
     targets = requested_targets(output.formats, output.as_json)
-    if events is not None:
-        events.finish(report, code)
     checks_by_name = {check.name: check for check in catalog}
-    rest = [target for target in targets if target.name != "jsonl" or events is None]
-    incomplete = bool(events and events.failures)
-    if any(target.path for target in rest):
-        from doctor.report.formats.registry import RenderContext
-
-        context = RenderContext(
-            code,
-            checks_by_name,
-            verbose=output.verbose,
-            brief=output.brief,
-            fixable_checks=_fixable_checks(report),
-        )
-        failed = write_files(rest, report, context)
-        incomplete |= bool(failed)
-        if failed and code == Exit.HEALTHY:  # the files that were written say the same
-            written = [target for target in rest if target not in failed]
-            write_files(written, report, msgspec.structs.replace(context, code=int(Exit.NOTHING)))
-    if incomplete and code == Exit.HEALTHY:
-        code = int(Exit.NOTHING)
-    if any(not target.path for target in targets) or not output.quiet:
-        _print(
-            report,
-            checks_by_name,
-            code,
-            output,
-            next((target.name for target in targets if not target.path), ""),
-            events,
-        )
-    return code
-
-
-def _print(
-    report: Report,
-    checks_by_name: Mapping[str, Check],
-    code: int,
-    output: ReportOptions,
-    name: str,
-    events: EventStreams | None,
-) -> None:
-    if name == "jsonl" and events is not None:
-        return None
-    if name == "json":
-        from doctor.report.formats.json import encode
-
-        return write_stdout(encode(report, code).decode("utf-8"))
-    from doctor.report.layout import terminal
-
-    stdout_terminal, fixable = terminal.detect_terminal(sys.stdout, output.color, os.environ), _fixable_checks(report)
-    from doctor.report.formats.registry import RenderContext, render
-
+    if events is not None:
+        events.finish(report, code, checks_by_name)
+        targets = tuple(target for target in targets if target.name != "jsonl")
+    prints_text = not output.quiet and all(target.path for target in requested_targets(output.formats, output.as_json))
+    for_people = prints_text or any(target.name not in ("json", "jsonl") for target in targets)
     context = RenderContext(
         code,
         checks_by_name,
-        terminal=stdout_terminal,
         verbose=output.verbose,
         brief=output.brief,
-        fixable_checks=fixable,
+        fixable_checks=_fixable_checks(report) if for_people else (),
+        command=command,
+        views=views,
     )
-    return write_stdout(render(name or ("human" if stdout_terminal.tty else "plain"), report, context))
+    failed = write_files(targets, report, context)
+    if failed and code == Exit.HEALTHY:  # the files that were written say the same
+        written = [target for target in targets if target not in failed]
+        write_files(written, report, msgspec.structs.replace(context, code=int(Exit.NOTHING)))
+    if (failed or (events and events.failures)) and code == Exit.HEALTHY:
+        code = int(Exit.NOTHING)
+    terminal = detect_terminal(sys.stdout, output.color, os.environ)
+    names = [target.name for target in targets if not target.path]
+    for name in [*names, *(["human" if terminal.tty else "plain"] if prints_text else [])]:
+        write_stdout(render(name, report, msgspec.structs.replace(context, code=code, terminal=terminal)))
+    return code
 
 
 def _fixable_checks(report: Report) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from doctor.engine.errors import UsageError
@@ -11,6 +11,7 @@ from doctor.engine.language import localized_filled
 from doctor.engine.streams import print_stderr, write_stdout
 
 if TYPE_CHECKING:
+    from doctor.engine.check import Check
     from doctor.engine.record import HostRecord
     from doctor.engine.result import Report
     from doctor.report.formats.jsonl import EventStream
@@ -67,14 +68,14 @@ def write_output(path: str, data: bytes, mode: int = 0o600) -> None:
 def write_files(targets: Sequence[FormatTarget], report: Report, context: RenderContext) -> list[FormatTarget]:
     """Writes each format's file atomically. Returns those that could not be written: their reports go to stderr."""
     from doctor.config.atomic_write import write_atomic
-    from doctor.report.formats.registry import render_bytes, renderer
+    from doctor.report.formats.registry import REPORT_FORMATS, render_bytes
 
     failed = []
     for target in targets:
         if target.path:
             data = render_bytes(target.name, report, context)
             try:
-                write_atomic(target.path, data, renderer(target.name).file_mode)
+                write_atomic(target.path, data, REPORT_FORMATS[target.name].file_mode)
             except OSError as error:
                 failed.append(target)
                 reason = error.strerror or error
@@ -116,9 +117,9 @@ class EventStreams:
         for stream in self.streams:
             stream.stage(name, seconds)
 
-    def finish(self, report: Report, code: int) -> None:
+    def finish(self, report: Report, code: int, checks: Mapping[str, Check]) -> None:
         for stream in self.streams:
-            stream.finish(report, code)
+            stream.finish(report, code, checks)
 
 
 def open_event_streams(

@@ -3,15 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from doctor.engine.bundled import PACKAGE_FOLDER
 from doctor.engine.errors import InputError
 
 if TYPE_CHECKING:
     from doctor.engine.areas import HasArea
     from doctor.engine.result import Report
+
+
+class KnownNames(Collection[str]):
+    """What a waiver may name: these checks, and the signatures of `doctor diagnose`, which are read if need be."""
+
+    def __init__(self, checks: Iterable[str]) -> None:
+        self._checks = frozenset(checks)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._checks or name in _signature_names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self._checks, *_signature_names()))
+
+    def __len__(self) -> int:
+        return len(self._checks) + len(_signature_names())
+
+
+@cache
+def _signature_names() -> frozenset[str]:
+    folder = os.path.join(PACKAGE_FOLDER, "diagnose", "signatures")
+    texts = (path.read_text("utf-8") for path in Path(folder).glob("*.toml"))
+    return frozenset(name for text in texts for name in re.findall(r'^id = "([^"\n]+)"', text, re.M))
 
 
 def validate_settings(config: Path | None, folders: Sequence[Path] = ()) -> None:
@@ -21,18 +47,21 @@ def validate_settings(config: Path | None, folders: Sequence[Path] = ()) -> None
 
     names = [path.stem.replace("_", "-") for path, _ in check_files(folders)]
     try:
-        validate_skips_and_waivers(config, os.environ, names)
+        validate_skips_and_waivers(config, os.environ, KnownNames(names))
     except ConfigError as error:
         raise InputError(str(error)) from None
 
 
-def apply_policy(report: Report, config: Path | None, catalog: Sequence[HasArea]) -> Report:
+def apply_policy(
+    report: Report, config: Path | None, catalog: Sequence[HasArea], environ: Mapping[str, str] = os.environ
+) -> Report:
     """``report`` with what is waived and left out set apart, and findings under their causes. Raises: CommandError."""
     from doctor.analysis.causes import resolve_causes
     from doctor.config.waivers import ConfigError, apply_skips_and_waivers, today
 
     try:
-        report = apply_skips_and_waivers(report, config, os.environ, [check.name for check in catalog], today())
+        names = KnownNames(check.name for check in catalog)
+        report = apply_skips_and_waivers(report, config, environ, names, today())
     except ConfigError as error:
         raise InputError(str(error)) from None
     return resolve_causes(report, catalog)

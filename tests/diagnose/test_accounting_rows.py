@@ -14,8 +14,8 @@ from doctor.diagnose.read.accounting import is_accounting, read_rows
 from doctor.diagnose.read.readings import read_all
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.read.sources import find_sources
-from doctor.diagnose.run import exit_code
 from doctor.diagnose.separate_jobs import diagnose_jobs
+from tests.diagnose.reported import exit_code
 from tests.diagnose.test_rules import MATCHER, SIGNATURES
 
 LOGS = Path(__file__).with_name("logs")

@@ -138,7 +138,12 @@ def test_the_report_says_what_came_before(tmp_path: Path) -> None:
     assert attempt["kind"] == "job" and attempt["diagnosis"]["causes"][0]["ranks"] == [1]
     assert attempt["lines"] == [{"file": str(tmp_path / "train.log"), "first": 1, "last": 63}]
     assert "  earlier   another job" in run(str(tmp_path), "-f", "plain").stdout
-    assert "Earlier:" in run(str(tmp_path), "-f", "md").stdout
+    lines = f"{tmp_path / 'train.log'}:1-63"
+    for form in ("md", "html"):
+        assert (
+            f"earlier, another job ({lines}): {attempt['diagnosis']['causes'][0]['summary']}"
+            in run(str(tmp_path), "-f", form).stdout
+        )
 
 
 @pytest.mark.parametrize("count", [21, 2000])

@@ -20,7 +20,8 @@ from doctor.diagnose.read.flight_recorder import NoRecordingError, read_recordin
 from doctor.diagnose.read.plain_pickle import PickleRefusedError, read_plain_pickle
 from doctor.diagnose.read.readings import read_all
 from doctor.diagnose.read.sources import find_sources
-from doctor.diagnose.run import diagnose_found, exit_code
+from doctor.diagnose.run import diagnose_found
+from tests.diagnose.reported import exit_code
 from tests.diagnose.test_rules import SIGNATURES, named
 
 ENTRY = {

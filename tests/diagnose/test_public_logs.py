@@ -10,7 +10,7 @@ from doctor.diagnose.decide import diagnose
 from doctor.diagnose.events import small_number
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.read.stamps import read_stamp
-from doctor.diagnose.run import exit_code
+from tests.diagnose.reported import exit_code
 from tests.diagnose.test_rules import MATCHER, SIGNATURES, logs, named
 
 

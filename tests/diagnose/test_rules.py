@@ -6,8 +6,8 @@ from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.decide import diagnose
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.scan import scan
-from doctor.diagnose.run import exit_code
 from doctor.diagnose.signature import load_signatures
+from tests.diagnose.reported import exit_code
 
 SIGNATURES = load_signatures()
 MATCHER = Matcher(SIGNATURES.values())

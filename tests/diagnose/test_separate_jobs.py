@@ -78,7 +78,7 @@ def test_the_report_has_a_paragraph_for_each_job_and_the_code_of_the_newest(tmp_
     assert result.exit_code == 0 and result.stdout.startswith("No failure: the run ended well")
     head, _, rest = result.stdout.partition("An earlier job, 2026-11-20 12:00:00 to 2026-11-20 12:00:09:\n")
     assert rest.startswith("rank 1: No space left on device") and "No space" not in head
-    assert "An earlier job" in run(str(tmp_path), "-f", "md").stdout
+    assert "an earlier job" in run(str(tmp_path), "-f", "md").stdout
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if len(case["files"]) > 1], ids=lambda case: case["name"])

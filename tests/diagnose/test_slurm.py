@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.diagnose.run import exit_code
+from tests.diagnose.reported import exit_code
 from tests.diagnose.test_rules import CLOSED, TIMED_OUT, logs, named
 
 TERMINATED = """\

@@ -12,10 +12,12 @@ from doctor.engine.result import Report
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.summary import summarise_test
 from doctor.report.diff.load import decode
-from doctor.report.formats import plain, prometheus
+from doctor.report.formats import prometheus
 from doctor.report.formats.json import SCHEMA_FILE, encode
+from doctor.report.formats.registry import RenderContext
 from tests.checks.net_answers import HEALTHY, answers
 from tests.checks.test_net_path_slow import measured
+from tests.report import rendering
 
 FAILED = answers([["-odo", "o-do", "dd-d", "ood-"]] * 2)
 
@@ -36,12 +38,12 @@ def test_the_document_is_what_its_schema_says_and_reads_back_equal() -> None:
 
 
 def test_a_map_is_drawn_where_an_attempt_failed_and_only_there() -> None:
-    assert "net     2 w3" in plain.render(reported(FAILED), {})
-    assert "net     " not in plain.render(reported(HEALTHY), {})
+    assert "net     2 w3" in rendering.plain(reported(FAILED), {})
+    assert "net     " not in rendering.plain(reported(HEALTHY), {})
 
 
 def test_the_metrics_name_the_host() -> None:
-    text = prometheus.render(reported(FAILED), 10)
+    text = prometheus.render(reported(FAILED), RenderContext(10))
     assert 'doctor_net_causes{host="w3"} 1.0' in text
     assert 'doctor_net_causes{host="w1"} 0.0' in text
 

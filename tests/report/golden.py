@@ -11,10 +11,10 @@ from doctor.engine.check import Check
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Report
 from doctor.remedy.fixable import fixable_checks
-from doctor.report.formats import oneline, plain, text
+from doctor.report.formats import oneline
 from doctor.report.layout.next_step import advice
 from doctor.report.layout.terminal import Terminal
-from tests.report import recorded_fleets, reports
+from tests.report import recorded_fleets, rendering, reports
 
 FOLDER = Path(__file__).with_name("golden")
 Render = Callable[[Report], str]
@@ -22,12 +22,12 @@ Render = Callable[[Report], str]
 
 def _terminal(width: int, *, verbose: bool = False, unicode: bool = True, colour: bool = False) -> Render:
     look = Terminal(tty=True, colour=colour, unicode=unicode, width=width)
-    return lambda report: text.render(report, reports.PAGES, terminal=look, verbose=verbose)
+    return lambda report: rendering.text(report, reports.PAGES, terminal=look, verbose=verbose)
 
 
 def _plain(*, verbose: bool = False, unicode: bool = True) -> Render:
     look = Terminal(unicode=unicode)
-    return lambda report: plain.render(report, reports.PAGES, terminal=look, verbose=verbose)
+    return lambda report: rendering.plain(report, reports.PAGES, terminal=look, verbose=verbose)
 
 
 EVERY: dict[str, Render] = {"tty80": _terminal(80), "tty120": _terminal(120), "plain": _plain()}
@@ -55,8 +55,10 @@ def _pages() -> dict[str, Check]:
 def _recorded(width: int = 0, **options: bool) -> Render:
     """A recorded report with its real pages: in a terminal of ``width``, or in a pipe; no colour, as with NO_COLOR."""
     look = Terminal(tty=bool(width), colour=options.pop("colour", False), width=width or 80)
-    show = text.render if width else plain.render
-    return lambda report: show(report, _pages(), terminal=look, fixable=fixable_checks(), code=_code(report), **options)
+    show = rendering.text if width else rendering.plain
+    return lambda report: show(
+        report, _pages(), terminal=look, fixable_checks=fixable_checks(), code=_code(report), **options
+    )
 
 
 def _code(report: Report) -> int:

@@ -14,8 +14,8 @@ from doctor.engine.record import HostRecord
 from doctor.engine.result import IN_CONTAINER, Report
 from doctor.facts.container import HostContainer, JobContainer
 from doctor.job import LaunchConfig
-from doctor.report.formats import plain
 from doctor.session.contained import needed_facts, with_containers
+from tests.report import rendering
 
 PAGES = {one.name: one for one in load_checks()}
 LIMITS = """\
@@ -50,7 +50,7 @@ def shown(**records: HostRecord) -> str:
     checks = [PAGES[name] for name in NAMES]
     found = tuple(evaluate_check(one, hosts, cache, {LaunchConfig: LaunchConfig()}) for one in checks)
     report = with_containers(Report("2 hosts", hosts, found), checks, cache)
-    return plain.render(report, PAGES, fixable=NAMES)
+    return rendering.plain(report, PAGES, fixable_checks=NAMES)
 
 
 @pytest.mark.parametrize("inside", [DOCKER, POD])

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from doctor.net.cause import NetworkCause
 from doctor.net.slow_paths import SlowPath
 from doctor.report.formats.prometheus import render
+from doctor.report.formats.registry import RenderContext
 from tests.net.simulated import attempts, metrics_of
 from tests.report import reports as made
 
@@ -28,7 +29,7 @@ def exported() -> dict[str, set[str]]:
         "host", (0,), "both", math.log(3.5), 0.0, 1e-6, 9, (), 2, figure="latency", value=1.0, peer_value=1.0
     )
     network = metrics_of(attempts(3, 1, []), [NetworkCause("host", (1,), (), "inbound")], [slow])
-    for text in (network, *(render(make(), 10) for make in made.ALL.values())):
+    for text in (network, *(render(make(), RenderContext(10, made.CHECKS)) for make in made.ALL.values())):
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 labels.setdefault(sample.name, set()).update(sample.labels)

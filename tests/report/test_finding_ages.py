@@ -10,12 +10,12 @@ import pytest
 from doctor.engine.finding_age import FindingAge
 from doctor.engine.result import Report
 from doctor.report.diff.load import decode
-from doctor.report.formats import plain, text
 from doctor.report.formats.json import document, encode
 from doctor.report.layout.finding_ages import age_line, age_text
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.terminal import Terminal
 from doctor.report.redact.report import redacted_report
+from tests.report import rendering
 from tests.report import reports as made
 
 NOW = "2026-11-20T10:15:02Z"
@@ -53,10 +53,10 @@ def test_hosts_of_different_ages_are_told_apart() -> None:
 
 def test_a_text_report_has_a_line_for_it_and_is_else_as_it_was() -> None:
     report, without = aged(node003=NEW), made.folded()
-    lines = plain.render(report, made.PAGES).splitlines()
+    lines = rendering.plain(report, made.PAGES).splitlines()
     assert [line for line in lines if "when: " in line] == ["        when: node003: new since 09:05 UTC"]
-    assert [line for line in lines if "when: " not in line] == plain.render(without, made.PAGES).splitlines()
-    shown = text.render(report, made.PAGES, terminal=Terminal(tty=True, width=80))
+    assert [line for line in lines if "when: " not in line] == rendering.plain(without, made.PAGES).splitlines()
+    shown = rendering.text(report, made.PAGES, terminal=Terminal(tty=True, width=80))
     assert "    when node003: new since 09:05 UTC\n" in shown
 
 

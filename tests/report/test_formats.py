@@ -13,12 +13,12 @@ from doctor.engine.result import Finding, Reason, Report
 from doctor.report.formats import registry
 from doctor.report.formats.registry import (
     FORMATS,
+    REPORT_FORMATS,
     FormatTarget,
     RenderContext,
     parse_targets,
     render,
     render_bytes,
-    renderer,
 )
 from doctor.report.redact.report import redacted_report
 from tests.report import reports as made
@@ -60,15 +60,15 @@ def test_every_format_shows_every_report(name: str, kind: str) -> None:
 
 
 def test_an_exporter_that_is_another_user_can_read_its_file() -> None:
-    assert {name: renderer(name).file_mode for name in FORMATS if renderer(name).file_mode != 0o600} == {
+    assert {name: row.file_mode for name, row in REPORT_FORMATS.items() if row.file_mode != 0o600} == {
         "prometheus": 0o644
     }
-    assert renderer("prometheus").file_suffix == ".prom"
+    assert REPORT_FORMATS["prometheus"].file_suffix == ".prom"
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_format_says_what_it_is_for(name: str) -> None:
-    one = renderer(name)
+    one = REPORT_FORMATS[name]
     assert one.name == name
     assert one.purpose and "\n" not in one.purpose
     assert not one.file_suffix or f"`{one.file_suffix}`" in one.purpose
@@ -76,8 +76,12 @@ def test_a_format_says_what_it_is_for(name: str) -> None:
 
 def test_every_module_that_renders_is_in_the_registry() -> None:
     folder = Path(registry.__file__).parent
-    modules = {path.stem for path in folder.glob("*.py") if "\nRENDERER = " in path.read_text("utf-8")}
-    assert modules == {type(renderer(name)).__module__.rpartition(".")[2] for name in FORMATS}
+    modules = {
+        path.stem
+        for path in folder.glob("*.py")
+        if "\ndef render(report: Report, context: RenderContext) -> str:\n" in path.read_text("utf-8")
+    }
+    assert modules == {row.module for row in REPORT_FORMATS.values()}
 
 
 def large() -> Report:

@@ -71,6 +71,7 @@ def test_what_it_says_of_a_finding() -> None:
         "severity": "error",
         "follows_from": "",
         "values": {"observed": "23.0.1", "expected": "24.1.0"},
+        "remedy": "",
         "ages": [],
     }
     assert (document["verdict"], document["exit"]) == ("failed", 10)
@@ -101,6 +102,25 @@ def test_a_verdict_that_an_option_made_stricter() -> None:
     report = made.report(made.outcome("cann-differs", Finding("x", hosts=("node001",))))
     assert json.loads(encode(report, 10))["verdict"] == "failed"
     assert json.loads(encode(report, 0))["verdict"] == "warnings"
+
+
+def test_why_and_what_to_do_is_in_the_document_with_the_values_filled_in() -> None:
+    conflict = Finding("{ip} is taken", hosts=("node001",), ip="10.0.0.1", npu=3)
+    report = made.report(made.outcome("device-ip-conflict", conflict), made.outcome("link-down"))
+    outcomes = {one["check"]: one for one in json.loads(encode(report, 10, made.CHECKS))["outcomes"]}
+    assert outcomes["device-ip-conflict"]["why"].startswith("Two NPUs that answer to one address take each other's")
+    (finding,) = outcomes["device-ip-conflict"]["findings"]
+    command = "`hccn_tool -i 3 -ip -s address <address> netmask MASK`"
+    assert finding["remedy"] == f"Give one of them a free address: {command}."
+    assert outcomes["link-down"]["why"] == ""
+    without_page = json.loads(encode(report, 10))["outcomes"]
+    assert {one["why"] for one in without_page} == {""}
+
+
+def test_a_finding_without_a_page_has_its_own_advice() -> None:
+    own = Finding("x", hosts=("node001",), why="it matters", remedy="run `a b`")
+    (outcome,) = json.loads(encode(made.report(made.outcome("link-down", own)), 10))["outcomes"]
+    assert (outcome["why"], outcome["findings"][0]["remedy"]) == ("it matters", "run `a b`")
 
 
 class Number(enum.IntEnum):

@@ -15,8 +15,10 @@ from doctor.engine.record import HostRecord
 from doctor.engine.result import Report
 from doctor.report.formats.json import SCHEMA_FILE, encode
 from doctor.report.formats.jsonl import EventStream, render
+from doctor.report.formats.registry import RenderContext
 from tests.examples import examples
 from tests.report import reports as made
+from tests.report.rendering import context
 from tests.report.strategies import reports
 
 SCHEMA = json.loads(SCHEMA_FILE.read_text("utf-8"))
@@ -58,9 +60,9 @@ def test_what_names_a_host_is_veiled() -> None:
 @pytest.mark.parametrize("name", made.ALL)
 def test_a_run_that_is_over(name: str) -> None:
     report = made.ALL[name]()
-    start, *outcomes, end = events(render(report, exit_code(report)))
+    start, *outcomes, end = events(render(report, context(report, made.CHECKS)))
     assert (start["event"], end["event"]) == ("start", "end")
-    whole = json.loads(encode(report, exit_code(report)))
+    whole = json.loads(encode(report, exit_code(report), made.CHECKS))
     assert [one["check"] for one in outcomes] == [
         one["check"] for one in whole["outcomes"] if one["status"] not in ("passed", "skipped") or one["waived"]
     ]
@@ -72,4 +74,4 @@ def test_a_run_that_is_over(name: str) -> None:
 @settings(max_examples=examples(30), deadline=None)
 @given(reports())
 def test_any_report_is_lines_of_json(report: Report) -> None:
-    assert [one["event"] for one in events(render(report, 12))].count("end") == 1
+    assert [one["event"] for one in events(render(report, RenderContext(12)))].count("end") == 1

@@ -10,16 +10,17 @@ from hypothesis import given, settings
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase
 from junitparser.junitparser import FinalResult
 
-from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Reason, Report, Waived
 from doctor.report.formats.junit import render
+from doctor.report.formats.registry import RenderContext
 from tests.examples import examples
 from tests.report import reports as made
+from tests.report.rendering import context
 from tests.report.strategies import reports
 
 
 def cases(report: Report, code: int | None = None) -> dict[str, TestCase]:
-    text = render(report, exit_code(report) if code is None else code)
+    text = render(report, context(report, code=code))
     return {case.name: case for suite in JUnitXml.fromstring(text.encode()) for case in suite}
 
 
@@ -50,6 +51,20 @@ def test_findings_are_a_failure_with_hosts_and_values() -> None:
     assert "node003: the driver is not the fleet's (observed 23.0.1, expected 24.1.0)" in (found.text or "")
 
 
+def test_a_failure_ends_with_why_and_what_to_do() -> None:
+    names = ("node001", "node002", "node003", "node004", "node005")
+    found = [Finding("{ip} is taken", hosts=(name,), ip="10.0.0.1", npu=npu) for npu, name in enumerate(names)]
+    report = made.report(made.outcome("device-ip-conflict", *found))
+    xml = JUnitXml.fromstring(render(report, context(report, made.CHECKS)).encode())
+    (text,) = (case.result[0].text for suite in xml for case in suite)
+    why, first, *_, last = text.splitlines()[5:]
+    assert why.startswith("why: Two NPUs that answer to one address")
+    assert first.startswith("fix on node001: Give one of them a free address: `hccn_tool -i 0 -ip ")
+    assert last == "... and 2 more remedies (-f json has all)"
+    alone = made.report(made.outcome("device-ip-conflict", found[0]))
+    assert "\nfix: Give one of them" in render(alone, context(alone, made.CHECKS))
+
+
 def test_a_warning_fails_where_the_exit_code_says_so() -> None:
     report = made.report(made.outcome("cann-differs", Finding("x", hosts=("node001",))))
     assert result(report, "cann-differs", 0) is None
@@ -67,7 +82,7 @@ def test_what_is_unknown_is_never_green() -> None:
 
 
 def test_a_dead_host_is_one_failure_and_what_is_unknown_for_its_sake_is_an_error() -> None:
-    xml = JUnitXml.fromstring(render(made.dead_host(), 10).encode())
+    xml = JUnitXml.fromstring(render(made.dead_host(), RenderContext(10)).encode())
     assert (xml.failures, xml.errors) == (1, len(made.dead_host().outcomes) - 2)
     assert xml.skipped == 0
 
@@ -87,7 +102,7 @@ def test_what_is_waived_is_told_and_passes() -> None:
 
 
 def test_counts_times_and_properties() -> None:
-    xml = JUnitXml.fromstring(render(made.unknown(), 10).encode())
+    xml = JUnitXml.fromstring(render(made.unknown(), RenderContext(10)).encode())
     assert (xml.tests, xml.failures, xml.errors, xml.time) == (5, 1, 4, 4.12)
     suite = next(iter(xml))
     assert suite.timestamp == "2026-11-20T10:15:02"
@@ -98,7 +113,7 @@ def test_counts_times_and_properties() -> None:
 @settings(max_examples=examples(30), deadline=None)
 @given(reports())
 def test_any_report_is_well_formed_and_comes_round(report: Report) -> None:
-    text = render(report, exit_code(report))
+    text = render(report, context(report))
     ElementTree.fromstring(text.encode())
     assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", text)
     xml = JUnitXml.fromstring(text.encode())

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Report
 from doctor.report.formats.markdown import code_span, fenced, render
 from tests.examples import examples
 from tests.report import reports as made
+from tests.report.rendering import context
 from tests.report.strategies import reports
 
 READER = MarkdownIt("gfm-like", {"linkify": False})
@@ -37,7 +37,7 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def told(report: Report) -> str:
-    return render(report, made.PAGES, exit_code(report))
+    return render(report, context(report, made.PAGES))
 
 
 def prose(text: str) -> str:

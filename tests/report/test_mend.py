@@ -9,13 +9,13 @@ import pytest
 from doctor.engine.catalog import load_checks
 from doctor.engine.result import Finding, Outcome
 from doctor.remedy.fixable import fixable_checks
-from doctor.report.formats import plain, text
 from doctor.report.layout.terminal import Terminal
+from tests.report import rendering
 from tests.report import reports as made
 
 
 def said(report: object, *names: str) -> list[str]:
-    lines = plain.render(report, made.PAGES, fixable=names).splitlines()  # type: ignore[arg-type]
+    lines = rendering.plain(report, made.PAGES, fixable_checks=names).splitlines()  # type: ignore[arg-type]
     return [line for line in lines if line.startswith("fix ")]
 
 
@@ -32,7 +32,7 @@ def test_only_what_failed_and_can_be_mended_is_named_with_the_hosts_it_blames() 
 def test_a_terminal_says_that_it_changes_nothing() -> None:
     report = made.folded()
     check = next(one.check for one in report.outcomes if one.findings)
-    shown = text.render(report, made.PAGES, terminal=Terminal(tty=True, width=200), fixable=[check])
+    shown = rendering.text(report, made.PAGES, terminal=Terminal(tty=True, width=200), fixable_checks=[check])
     assert f"To fix it (a plan; changes nothing): doctor fix {check} -w " in shown
     assert "changes nothing" in shown
 
@@ -75,7 +75,7 @@ def test_the_remedy_of_one_of_two_hosts_is_not_for_the_other_likewise() -> None:
         expected=1,
     )
     outcome = Outcome(check.name, check.severity, check.area, check.claim, (finding,), made.HOSTS)
-    shown = plain.render(made.report(outcome), {check.name: check})
+    shown = rendering.plain(made.report(outcome), {check.name: check})
     assert "on node001: `hccn_tool -i 0 -ip -s address 29.1.1.2" in shown
     assert "likewise" not in shown
 
@@ -95,5 +95,5 @@ def test_only_marks_that_stand_in_the_report_are_to_be_filled_in() -> None:
     for remedy, marked in (("Give b its own name, on b: `hostnamectl set-hostname b`.", False), ("", True)):
         finding = Finding("{count} hosts have the host name {name}", hosts=("a", "b"), remedy=remedy, **values)
         report = made.report(Outcome(check.name, check.severity, check.area, check.claim, (finding,)), hosts=("a", "b"))
-        shown = plain.render(report, {check.name: check})
+        shown = rendering.plain(report, {check.name: check})
         assert ("<name>" in shown) == ("yours " in shown) == marked

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.result import Finding, Reason, Report, Waived
-from doctor.report.formats.oneline import MAX_LINE_CHARS, RENDERER, advice, causes, line
-from doctor.report.formats.renderer import RenderContext
+from doctor.report.formats.oneline import MAX_LINE_CHARS, advice, causes, line, render
+from doctor.report.formats.registry import RenderContext
 from doctor.report.layout import next_step
 from doctor.report.layout.host_health import classify_hosts
 from tests.examples import examples
@@ -102,13 +102,13 @@ def test_a_smoke_run_alone_is_named_as_such() -> None:
     smoke_alone = [one for one in report.outcomes if one.area in ("smoke", "connectivity")]
     context = RenderContext(10)
     with_others = msgspec.structs.replace(report, outcomes=(*smoke_alone, made.outcome("link-down")))
-    assert RENDERER.render(with_others, context).startswith("doctor check: FAIL nodes=")
+    assert render(with_others, context).startswith("doctor check: FAIL nodes=")
     blamed = Finding("ranks never came", hosts=("(unknown)",))
     stranger = [msgspec.structs.replace(one, findings=(blamed,) * bool(one.findings)) for one in smoke_alone]
     report = msgspec.structs.replace(report, outcomes=tuple(stranger))
     count = len(report.hosts)
-    assert f"nodes={count}/{count + 1} bad=(unknown)" in RENDERER.render(report, context)
-    assert RENDERER.render(report, context).startswith("doctor smoke: FAIL ")
+    assert f"nodes={count}/{count + 1} bad=(unknown)" in render(report, context)
+    assert render(report, context).startswith("doctor smoke: FAIL ")
 
 
 def test_warnings_and_waivers_are_counted() -> None:

@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
-from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Report, Waived
 from doctor.report.formats import prometheus
 from doctor.report.formats.prometheus import render
 from tests.examples import examples
 from tests.report import reports as made
+from tests.report.rendering import context
 from tests.report.strategies import reports
 
 
 def samples(report: Report) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     found = {}
-    for family in text_string_to_metric_families(render(report, exit_code(report))):
+    for family in text_string_to_metric_families(render(report, context(report, made.CHECKS))):
         assert family.type == "gauge"
         assert family.documentation
         for one in family.samples:
@@ -79,6 +79,15 @@ def test_the_number_of_series_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (value(report, "host_check_findings_omitted") or 0) > 0
 
 
+def test_why_and_what_to_do_are_labels() -> None:
+    report = made.report(made.outcome("device-ip-conflict", Finding("x", hosts=("node001",), npu=3)))
+    text = render(report, context(report, made.CHECKS))
+    (line,) = [line for line in text.splitlines() if line.startswith("doctor_check_advice")]
+    assert 'fix="Give one of them a free address: `hccn_tool -i 3 ' in line
+    assert 'why="Two NPUs that answer to one address take each other' in line
+    assert "doctor_check_advice{" not in render(report, context(report))
+
+
 def test_what_is_waived() -> None:
     put = Waived(Finding("x", hosts=("node001",)), "known", "2026-12-31")
     assert value(made.report(made.outcome("link-down", waived=(put,))), "waived_findings") == 1
@@ -102,6 +111,6 @@ def test_any_report_is_read(report: Report) -> None:
 
 def test_it_leaves_no_thread_and_nothing_in_the_global_registry() -> None:
     before, threads = [family.name for family in REGISTRY.collect()], set(threading.enumerate())
-    render(made.folded(), 10)
+    render(made.folded(), context(made.folded()))
     assert [family.name for family in REGISTRY.collect()] == before
     assert set(threading.enumerate()) <= threads

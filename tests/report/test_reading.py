@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from doctor.engine.exit_code import exit_code, verdict
 from doctor.engine.result import Finding, Report, Status, Waived
 from doctor.report.diff.load import BadReport, decode
-from doctor.report.formats import plain, text
 from doctor.report.formats.json import SCHEMA_FILE, encode
 from tests.examples import examples
+from tests.report import rendering
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -32,8 +32,8 @@ def test_it_is_shown_as_it_was(name: str) -> None:
     after = again(before)
     assert json.loads(encode(after, 10)) == json.loads(encode(before, 10))
     if "hostile" not in name:  # lone surrogates, which no file can hold, are spelled out
-        assert plain.render(after, made.PAGES) == plain.render(before, made.PAGES)
-        assert text.render(after, made.PAGES) == text.render(before, made.PAGES)
+        assert rendering.plain(after, made.PAGES) == rendering.plain(before, made.PAGES)
+        assert rendering.text(after, made.PAGES) == rendering.text(before, made.PAGES)
 
 
 @settings(max_examples=examples(50), deadline=None)

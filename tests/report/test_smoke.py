@@ -15,18 +15,18 @@ from doctor.engine.exit_code import Verdict, exit_code, verdict
 from doctor.engine.result import Report
 from doctor.engine.smoke_summary import SoakErrors, SoakFigures, SoakLink
 from doctor.report.diff.load import decode
-from doctor.report.formats import plain
 from doctor.report.formats.json import SCHEMA_FILE, encode
 from doctor.report.layout.smoke_section import MAX_STACK_LINES, ranks_in_words, size, smoke_lines
 from doctor.smoke.model import Failure
 from tests.examples import examples
+from tests.report import rendering
 from tests.report import reports as made
 
 VALID = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
 
 
 def lines(report: Report, **more: Any) -> list[str]:
-    return plain.render(report, made.PAGES, **more).splitlines()
+    return rendering.plain(report, made.PAGES, **more).splitlines()
 
 
 def under(label: str, report: Report, whole: bool = False) -> list[str]:
@@ -151,7 +151,7 @@ def test_no_word_of_a_rank_breaks_the_layout_or_the_schema(evil: str, number: fl
         soak=SoakFigures(1.0, {evil: 3}, (SoakErrors(1, evil, 1, 3),), (SoakLink(0, 1, 1),)),
     )
     report = made.report(made.outcome("host-unreachable"), smoke=run)
-    shown = plain.render(report, made.PAGES)
+    shown = rendering.plain(report, made.PAGES)
     assert all(line.isprintable() for line in shown.splitlines())
     assert all(line[:8].strip() in ("ok", "smoke", "from", "") for line in shown.splitlines()[:-1])
     VALID.validate(json.loads(encode(report, exit_code(report))))

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 
 from doctor.engine.display_cells import display_width
 from doctor.engine.result import Finding, Report
-from doctor.report.formats import plain, text
+from doctor.report.formats.plain import MAX_GROUPS
 from doctor.report.layout.terminal import Terminal
 from tests.examples import examples
+from tests.report import rendering
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -25,11 +26,11 @@ Render = Callable[..., str]
 
 
 def terminal(report: Report, verbose: bool = False, **look: object) -> str:
-    return text.render(report, made.CHECKS, terminal=Terminal(**{"tty": True, **look}), verbose=verbose)  # type: ignore[arg-type]
+    return rendering.text(report, made.CHECKS, terminal=Terminal(**{"tty": True, **look}), verbose=verbose)  # type: ignore[arg-type]
 
 
 def lines(report: Report, verbose: bool = False) -> list[str]:
-    return plain.render(report, made.CHECKS, verbose=verbose).splitlines()
+    return rendering.plain(report, made.CHECKS, verbose=verbose).splitlines()
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -58,11 +59,11 @@ def test_markup_of_a_host_is_text() -> None:
 def test_a_host_cannot_make_the_report_long() -> None:
     many = [
         Finding("NPU {npu} {observed}", hosts=("node001",), npu=npu, observed=f"x{npu}\n" * 99)
-        for npu in range(plain.MAX_GROUPS + 1000)
+        for npu in range(MAX_GROUPS + 1000)
     ]
     report = made.report(made.outcome("link-down", *many))
     assert len(terminal(report).splitlines()) < 100
-    assert len(lines(report)) < 2 * plain.MAX_GROUPS + 20
+    assert len(lines(report)) < 2 * MAX_GROUPS + 20
     assert max(map(len, lines(report))) < 1000
 
 
@@ -71,8 +72,8 @@ def test_a_host_cannot_make_the_report_long() -> None:
 def test_no_encoding_of_stdout_is_too_small(name: str, encoding: str) -> None:
     look = Terminal(unicode=encoding == "utf-8")
     for said in (
-        text.render(made.ALL[name](), made.CHECKS, terminal=look),
-        plain.render(made.ALL[name](), made.CHECKS, terminal=look),
+        rendering.text(made.ALL[name](), made.CHECKS, terminal=look),
+        rendering.plain(made.ALL[name](), made.CHECKS, terminal=look),
     ):
         said.encode(encoding)
 
@@ -95,12 +96,12 @@ def test_a_command_is_never_broken() -> None:
     command = "`" + "hccn_tool -i 0 -ip -s address 10.0.0.1 netmask 255.255.255.0 " * 3 + "`"
     check = made.make("link-down", made.ERROR, "links", f"Up.\n\n## What to do\nTry {command} on {{host}}.")
     report = made.report(made.outcome("link-down", Finding("down", hosts=("node001",))))
-    said = text.render(report, {"link-down": check}, terminal=Terminal(tty=True, width=60))
+    said = rendering.text(report, {"link-down": check}, terminal=Terminal(tty=True, width=60))
     assert command in said
 
 
 def test_what_is_not_known_of_a_check_is_left_out() -> None:
-    said = plain.render(made.folded(), {})
+    said = rendering.plain(made.folded(), {})
     assert "driver-differs on node[003,011-012] (3/64): the driver is not the fleet's" in said
     assert "fix:" not in said
 
@@ -128,14 +129,14 @@ def test_plain_lines_can_be_grepped_by_status_name_and_host() -> None:
 
 
 def test_plain_colour_is_on_the_status_alone() -> None:
-    said = plain.render(made.folded(), made.CHECKS, terminal=Terminal(colour=True)).splitlines()
+    said = rendering.plain(made.folded(), made.CHECKS, terminal=Terminal(colour=True)).splitlines()
     assert any(line.startswith("\x1b[33mwarn   \x1b[0m ip-forward-off on ") for line in said)
 
 
 def test_a_warning_that_fails_the_run() -> None:
     report = made.report(made.outcome("cann-differs", Finding("x", hosts=("node001",))))
-    assert plain.render(report, {}).splitlines()[-1] == "WARNINGS: 1 warning on 1 of 64 hosts"
-    assert plain.render(report, {}, code=10).splitlines()[-1] == "FAILED: 1 warning on 1 of 64 hosts"
+    assert rendering.plain(report, {}).splitlines()[-1] == "WARNINGS: 1 warning on 1 of 64 hosts"
+    assert rendering.plain(report, {}, code=10).splitlines()[-1] == "FAILED: 1 warning on 1 of 64 hosts"
 
 
 def test_verbose_shows_every_check_group_and_traceback() -> None:
@@ -172,7 +173,7 @@ def test_a_thousand_hosts_and_a_hundred_checks_take_no_time() -> None:
 
     outcomes = [msgspec.structs.replace(base, check=f"check-{number}") for number in range(100)]
     began = time.process_time()
-    plain.render(made.report(*outcomes, hosts=hosts), {})
+    rendering.plain(made.report(*outcomes, hosts=hosts), {})
     assert time.process_time() - began < 2
 
 
@@ -255,7 +256,7 @@ def test_a_finding_takes_eight_rows_at_most_and_no_command_is_cut(width: int) ->
         f"Up.\n\n## Why it matters\nBad. Very {'long ' * 40}.\n\n## What to do\n{advice}",
     )
     report = made.report(made.outcome("link-down", Finding("down", hosts=("node001",), observed="a", expected="b")))
-    said = text.render(report, {"link-down": check}, terminal=Terminal(tty=True, width=width)).split("\n\n")[0]
+    said = rendering.text(report, {"link-down": check}, terminal=Terminal(tty=True, width=width)).split("\n\n")[0]
     assert sum(1 + (display_width(line) - 1) // width for line in said.splitlines()) <= 8
     assert said.count("`") % 2 == 0
     assert "(more: doctor explain link-down)" in " ".join(said.split())
@@ -267,7 +268,7 @@ def finding_of(fix: str, width: int = 80, **values: object) -> str:
     page = f"Up.\n\n## Why it matters\n{'Bad ' * 60}.\n\n## What to do\n{fix}"
     check = made.make("link-down", made.ERROR, "links", page)
     report = made.report(made.outcome("link-down", Finding("down", hosts=("node001",), **values)))
-    said = text.render(report, {"link-down": check}, terminal=Terminal(tty=True, width=width)).split("\n\n")[0]
+    said = rendering.text(report, {"link-down": check}, terminal=Terminal(tty=True, width=width)).split("\n\n")[0]
     return " ".join(said.split())
 
 
@@ -296,9 +297,9 @@ def test_commands_for_another_device_are_left_out() -> None:
 def test_brief_is_one_line_a_finding_and_the_verdict() -> None:
     for name in ("folded", "dead_host", "unknown", "crashed", "hostile", "healthy"):
         report = made.ALL[name]()
-        piped = plain.render(report, made.CHECKS, brief=True).splitlines()
+        piped = rendering.plain(report, made.CHECKS, brief=True).splitlines()
         assert not any(line.startswith(" ") for line in piped)
-        shown = text.render(report, made.CHECKS, terminal=Terminal(tty=True, width=80), brief=True).splitlines()
+        shown = rendering.text(report, made.CHECKS, terminal=Terminal(tty=True, width=80), brief=True).splitlines()
         table = shown[: shown.index("")] if "" in shown else []
         assert all(display_width(line) <= 80 for line in table)
         assert shown[-1].split()[-1] == piped[-1].split()[-1]

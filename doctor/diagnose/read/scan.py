@@ -56,7 +56,6 @@ class _Scanner:
         self.repeats: dict[tuple[str, str, int | None], int] = {}
         self.tracebacks = OpenTracebacks()  # type: ignore[no-untyped-call]
         self.long_lines = self.not_text = self.uncounted = 0
-        self.last_block_lines: list[bytes] = []
 
     def read(self, blocks: Iterable[bytes]) -> FileReading:
         tail = b""

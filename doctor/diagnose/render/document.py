@@ -1,142 +1,165 @@
-"""A diagnosis as one JSON document, ``doctor.diagnosis/1``."""
+"""A diagnosis as a document, ``doctor.diagnosis/1``: the base of every format, in this process's language.
+
+What programs read is made within ``with english():``. `doctor.report` shows the same document, read from a file, again.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from doctor.diagnose.cause import Cause, CheckedCause, Culprit, Diagnosis, Waiting
-from doctor.diagnose.events import Event
+import msgspec
+
+from doctor.diagnose.cause import CheckedCause, Culprit, Diagnosis, EarlierAttempt, Waiting
+from doctor.diagnose.events import Event, FileSummary
 from doctor.diagnose.render.log_values import fill_values, values_in_logs
 from doctor.diagnose.signature import Signature
 from doctor.engine.language import localized, localized_filled, phrase
-from doctor.engine.secrets import hide_in
+from doctor.engine.result import CheckName
 
-SCHEMA = "doctor.diagnosis/1"
-_ADVICE = ("likely_causes", "confirm", "fix")
-
-
-def document(
-    diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
-) -> dict[str, Any]:
-    """The document. ``playbooks`` are those for each check."""
-    return _with_log_values(_document(diagnosis, signatures, playbooks, code))
+SCHEMA: Literal["doctor.diagnosis/1"] = "doctor.diagnosis/1"
+Verdict = Literal["found", "undecidable", "ended-well", "no-failure"]
 
 
-def readable(
-    diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
-) -> dict[str, Any]:
-    """The document for people: its sentences in the language of this process, names and log lines as they are."""
-    return _with_log_values(_localized(_document(diagnosis, signatures, playbooks, code)))
+class SignatureCatalog(NamedTuple):
+    """What a diagnosis refers to."""
+
+    signatures: Mapping[str, Signature]
+    playbooks: Mapping[str, tuple[str, ...]]
+    """Those for each check."""
 
 
-def _document(
-    diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
-) -> dict[str, Any]:
-    """With the templates of advice, and the values that are known beside them."""
-    return hide_in(  # type: ignore[no-any-return]
-        {
-            "schema": SCHEMA,
-            "verdict": verdict(diagnosis),
-            "exit_code": code,
-            "source": diagnosis.source,
-            "notes": list(diagnosis.notes),
-            "unread": list(diagnosis.unread),
-            "causes": [
-                {**_cause(diagnosis, signatures, playbooks, cause), "checked": _checked(diagnosis, number)}
-                for number, cause in enumerate(diagnosis.causes)
-            ],
-            "waiting": [_waiting(diagnosis, signatures, item) for item in diagnosis.waiting],
-            "undecidable": _undecidable(diagnosis, signatures, playbooks),
-            "world_size": diagnosis.world_size,
-            "processes": diagnosis.processes,
-            "clocks_comparable": diagnosis.clocks_comparable,
-            "files": [
-                {
-                    "name": summary.name,
-                    "bytes": summary.bytes,
-                    "lines": summary.lines,
-                    "first_time": format_time(summary.first_time),
-                    "last_time": format_time(summary.last_time),
-                    "notes": summary.notes,
-                    "host": summary.origin,
-                    "complete": not summary.incomplete,
-                }
-                for summary in diagnosis.files
-            ],
-            "attempts": [
-                {
-                    "kind": "job" if attempt.is_job else "attempt",
-                    "same_cause": attempt.same,
-                    "lines": [
-                        {"file": summary.name, "first": summary.first_line, "last": summary.last_line}
-                        for summary in attempt.diagnosis.files
-                        if summary.last_line
-                    ],
-                    "diagnosis": _document(attempt.diagnosis, signatures, playbooks, code),
-                }
-                for attempt in diagnosis.attempts
-            ],
-            "earlier_jobs": [_document(job, signatures, playbooks, code) for job in diagnosis.earlier],
-        }
+class EvidenceLine(msgspec.Struct, frozen=True):
+    """A line of a log that proves something."""
+
+    file: str
+    line: int
+    time: str | None
+    text: str
+
+
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """What a signature says, with the values that the logs show."""
+
+    signature: CheckName
+    title: str
+    explains: tuple[str, ...]
+    likely_causes: tuple[str, ...]
+    confirm: tuple[str, ...]
+    fix: tuple[str, ...]
+    playbooks: tuple[CheckName, ...]
+    checks: tuple[CheckName, ...]
+
+
+class CauseDocument(Advice, frozen=True, kw_only=True):
+    """One cause, with its proof and its remedy."""
+
+    codes: tuple[str, ...]
+    summary: str
+    rule: str
+    confidence: str
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    devices: tuple[int, ...]
+    count: int
+    evidence: tuple[EvidenceLine, ...]
+    checked: CheckedCause | None
+
+
+class WaitingDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """Ranks that reported the same consequence."""
+
+    signature: str
+    title: str
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    devices: tuple[int, ...]
+    count: int
+    first: EvidenceLine
+
+
+class UndecidableDocument(msgspec.Struct, frozen=True):
+    """Why nothing is decided, what would decide, and what the ranks reported."""
+
+    reason: str
+    missing: tuple[str, ...]
+    reported: tuple[Advice, ...]
+
+
+class FileDocument(msgspec.Struct, frozen=True):
+    """A file as it was read."""
+
+    name: str
+    bytes: int
+    lines: int
+    first_time: str | None
+    last_time: str | None
+    notes: tuple[str, ...]
+    host: str
+    complete: bool
+
+
+class LineRange(msgspec.Struct, frozen=True):
+    """The lines of a file that belong to an attempt."""
+
+    file: str
+    first: int
+    last: int
+
+
+class AttemptDocument(msgspec.Struct, frozen=True):
+    """An attempt before the last one, or a job before it in the same file."""
+
+    kind: Literal["attempt", "job"]
+    same_cause: bool
+    lines: tuple[LineRange, ...]
+    diagnosis: DiagnosisDocument
+
+
+class DiagnosisDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict over all files."""
+
+    schema: Literal["doctor.diagnosis/1"] = SCHEMA
+    verdict: Verdict
+    exit_code: int
+    source: str
+    notes: tuple[str, ...]
+    unread: tuple[str, ...]
+    causes: tuple[CauseDocument, ...]
+    waiting: tuple[WaitingDocument, ...]
+    undecidable: UndecidableDocument | None
+    world_size: int | None
+    processes: int
+    clocks_comparable: bool
+    files: tuple[FileDocument, ...]
+    attempts: tuple[AttemptDocument, ...] = ()
+    earlier_jobs: tuple[DiagnosisDocument, ...] = ()
+
+
+def document(diagnosis: Diagnosis, catalogue: SignatureCatalog, code: int) -> DiagnosisDocument:
+    """The document; ``code`` is the exit code that it comes with."""
+    builder = _DocumentBuilder(diagnosis, catalogue)
+    return DiagnosisDocument(
+        verdict=verdict(diagnosis),
+        exit_code=code,
+        source=localized_filled(diagnosis.source),
+        notes=_localized_all(diagnosis.notes),
+        unread=_localized_all(diagnosis.unread),
+        causes=tuple(map(builder.cause, range(len(diagnosis.causes)))),
+        waiting=tuple(map(builder.waiting, diagnosis.waiting)),
+        undecidable=builder.undecidable(),
+        world_size=diagnosis.world_size,
+        processes=diagnosis.processes,
+        clocks_comparable=diagnosis.clocks_comparable,
+        files=tuple(map(_file, diagnosis.files)),
+        attempts=tuple(_attempt(attempt, catalogue, code) for attempt in diagnosis.attempts),
+        earlier_jobs=tuple(document(job, catalogue, code) for job in diagnosis.earlier),
     )
 
 
-def _with_log_values(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Each advice in the document with the values that are known."""
-    filled = {key: _filled(item) for key, item in data.items() if key != "log_values"}
-    if log_values := data.get("log_values"):
-        filled.update({key: [fill_values(text, log_values) for text in data[key]] for key in _ADVICE})
-    return filled
-
-
-def _filled(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_filled(item) for item in value]
-    return _with_log_values(value) if isinstance(value, dict) else value
-
-
-def _localized(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        **data,
-        **{key: [localized_filled(text) for text in data[key]] for key in ("notes", "unread")},
-        "source": localized_filled(data["source"]),
-        "causes": [_readable_cause(cause) for cause in data["causes"]],
-        "waiting": [{**item, "title": localized(item["title"])} for item in data["waiting"]],
-        "undecidable": data["undecidable"]
-        and {
-            "reason": localized_filled(data["undecidable"]["reason"]),
-            "missing": [localized_filled(text) for text in data["undecidable"]["missing"]],
-            "reported": [_readable_advice(item) for item in data["undecidable"]["reported"]],
-        },
-        "files": [{**file, "notes": [localized_filled(note) for note in file["notes"]]} for file in data["files"]],
-    }
-
-
-def _readable_cause(cause: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        **_readable_advice(cause),
-        "summary": localized_filled(cause["summary"]),
-        **{key: localized(cause[key]) for key in ("rule", "confidence")},
-    }
-
-
-def _readable_advice(item: Mapping[str, Any]) -> dict[str, Any]:
-    texts = {key: [localized(text) for text in item[key]] for key in _ADVICE}
-    return {**item, "title": localized(item["title"]), **texts}
-
-
-def render_json(
-    diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
-) -> str:
-    """The document as text."""
-    return json.dumps(document(diagnosis, signatures, playbooks, code), indent=2, ensure_ascii=False) + "\n"
-
-
-def verdict(diagnosis: Diagnosis) -> str:
-    """``found``, ``undecidable``, ``ended-well`` or ``no-failure``; the last shows no failure and no good end."""
+def verdict(diagnosis: Diagnosis) -> Verdict:
+    """``no-failure`` shows no failure and no good end."""
     if diagnosis.causes:
         return "found"
     if diagnosis.failed:
@@ -144,88 +167,109 @@ def verdict(diagnosis: Diagnosis) -> str:
     return "ended-well" if diagnosis.ended_well else "no-failure"
 
 
-def playbook_names(signature: Signature, playbooks: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """The signature's own playbooks, then those that treat its checks."""
-    names = [*signature.playbooks, *(name for check in signature.checks for name in playbooks.get(check, ()))]
-    return list(dict.fromkeys(names))
+def summary_text(text: str) -> str:
+    """Who, and the title of a signature behind a colon; else a sentence. A title may have colons of its own."""
+    sentence = localized_filled(text)
+    who, *rest = text.split(": ", 4)
+    for number in range(len(rest)):
+        title = ": ".join(rest[number:])
+        if title in sentence and localized(title) != title:
+            return f"{localized_filled(': '.join((who, *rest[:number])))}{localized(': ')}{localized(title)}"
+    return sentence
 
 
-def reported_signatures(diagnosis: Diagnosis, signatures: Mapping[str, Signature]) -> list[Signature]:
-    """Where no rule names a cause: what the ranks reported and has causes, each once, what most reported first."""
-    if diagnosis.causes or diagnosis.undecidable is None:
-        return []
-    reports = sorted(diagnosis.waiting, key=lambda item: -len(item.culprits))
-    reported = dict.fromkeys(item.signature for item in reports)
-    return [signatures[name] for name in reported if signatures[name].causes]
+class _DocumentBuilder:
+    """The parts of one job's document."""
+
+    def __init__(self, diagnosis: Diagnosis, catalogue: SignatureCatalog) -> None:
+        self.diagnosis, self.catalogue = diagnosis, catalogue
+
+    def cause(self, number: int) -> CauseDocument:
+        cause, checked = self.diagnosis.causes[number], self.diagnosis.checked
+        return CauseDocument(
+            **self._advice(cause.signature, values_in_logs(cause.evidence, cause.culprits)),
+            codes=self.catalogue.signatures[cause.signature].codes,
+            summary=summary_text(cause.summary),
+            rule=localized(cause.rule),
+            confidence=localized(cause.confidence),
+            **_places(cause.culprits),
+            evidence=tuple(map(self._line, cause.evidence)),
+            checked=checked[number] if number < len(checked) else None,
+        )
+
+    def waiting(self, item: Waiting) -> WaitingDocument:
+        title = localized(self.catalogue.signatures[item.signature].title)
+        return WaitingDocument(
+            signature=item.signature, title=title, **_places(item.culprits), first=self._line(item.first)
+        )
+
+    def undecidable(self) -> UndecidableDocument | None:
+        undecided = self.diagnosis.undecidable
+        if undecided is None:
+            return None
+        reported = tuple(self._reported()) if not self.diagnosis.causes else ()
+        return UndecidableDocument(localized_filled(undecided.reason), _localized_all(undecided.needed), reported)
+
+    def _reported(self) -> Iterator[Advice]:
+        """Where no rule names a cause: what the ranks reported and has causes, each once, what most reported first."""
+        reports = sorted(self.diagnosis.waiting, key=lambda item: -len(item.culprits))
+        for name in dict.fromkeys(item.signature for item in reports):
+            if self.catalogue.signatures[name].causes:
+                first_lines = (item.first for item in self.diagnosis.waiting if item.signature == name)
+                yield Advice(**self._advice(name, values_in_logs(first_lines)))
+
+    def _advice(self, name: str, log_values: Mapping[str, str]) -> dict[str, Any]:
+        """The fields of `Advice`. Its playbooks: the signature's own, then those that treat its checks."""
+        signature = self.catalogue.signatures[name]
+        treating = (playbook for check in signature.checks for playbook in self.catalogue.playbooks.get(check, ()))
+        fields = (("likely_causes", signature.causes), ("confirm", signature.confirm), ("fix", signature.fix))
+        return {
+            "signature": signature.id,
+            "title": localized(signature.title),
+            "explains": signature.explains,
+            **{key: tuple(fill_values(localized(text), log_values) for text in texts) for key, texts in fields},
+            "playbooks": tuple(dict.fromkeys((*signature.playbooks, *treating))),
+            "checks": signature.checks,
+        }
+
+    def _line(self, event: Event) -> EvidenceLine:
+        return EvidenceLine(self.diagnosis.files[event.file].name, event.line, format_time(event.time), event.text)
 
 
-def _undecidable(
-    diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]]
-) -> dict[str, Any] | None:
-    if diagnosis.undecidable is None:
-        return None
+def _localized_all(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(localized_filled, texts))
+
+
+def _places(culprits: tuple[Culprit, ...]) -> dict[str, Any]:
     return {
-        "reason": diagnosis.undecidable.reason,
-        "missing": list(diagnosis.undecidable.needed),
-        "reported": [
-            _advice(signature, playbooks, values_of_report(diagnosis, signature))
-            for signature in reported_signatures(diagnosis, signatures)
-        ],
+        "ranks": tuple(sorted({culprit.rank for culprit in culprits if culprit.rank is not None})),
+        "hosts": tuple(sorted({culprit.host for culprit in culprits if culprit.host})),
+        "devices": tuple(sorted({culprit.device for culprit in culprits if culprit.device is not None})),
+        "count": len(culprits),
     }
 
 
-def values_of_report(diagnosis: Diagnosis, signature: Signature) -> dict[str, str]:
-    """The values that the first lines of a signature show."""
-    return values_in_logs(item.first for item in diagnosis.waiting if item.signature == signature.id)
+def _file(summary: FileSummary) -> FileDocument:
+    return FileDocument(
+        summary.name,
+        summary.bytes,
+        summary.lines,
+        format_time(summary.first_time),
+        format_time(summary.last_time),
+        _localized_all(summary.notes),
+        summary.origin,
+        not summary.incomplete,
+    )
 
 
-def _advice(
-    signature: Signature, playbooks: Mapping[str, tuple[str, ...]], log_values: Mapping[str, str]
-) -> dict[str, Any]:
-    return {
-        "log_values": log_values,
-        "signature": signature.id,
-        "title": signature.title,
-        "explains": list(signature.explains),
-        "likely_causes": list(signature.causes),
-        "confirm": list(signature.confirm),
-        "fix": list(signature.fix),
-        "playbooks": playbook_names(signature, playbooks),
-        "checks": list(signature.checks),
-    }
-
-
-def _cause(
-    diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], cause: Cause
-) -> dict[str, Any]:
-    signature = signatures[cause.signature]
-    return {
-        **_advice(signature, playbooks, values_in_logs(cause.evidence, cause.culprits)),
-        "codes": list(signature.codes),
-        "summary": cause.summary,
-        "rule": cause.rule,
-        "confidence": cause.confidence,
-        **_places(cause.culprits),
-        "evidence": [_evidence(diagnosis, event) for event in cause.evidence],
-    }
-
-
-def _checked(diagnosis: Diagnosis, number: int) -> dict[str, Any] | None:
-    """What the checks of a cause find now; None where nothing was checked."""
-    checked = diagnosis.checked[number] if number < len(diagnosis.checked) else None
-    if checked is None:
-        return None
-    return {
-        "hosts": list(checked.hosts),
-        "findings": [
-            {"check": item.check, "severity": item.severity, "hosts": list(item.hosts), "text": item.text}
-            for item in checked.findings
-        ],
-        "passed": list(checked.passed),
-        "unknown": [{"check": check, "reason": reason} for check, reason in checked.unknown],
-        "skipped": [{"check": check, "reason": reason} for check, reason in checked.skipped],
-        "reason": checked.reason,
-    }
+def _attempt(attempt: EarlierAttempt, catalogue: SignatureCatalog, code: int) -> AttemptDocument:
+    files = [summary for summary in attempt.diagnosis.files if summary.last_line]
+    return AttemptDocument(
+        "job" if attempt.is_job else "attempt",
+        attempt.same,
+        tuple(LineRange(summary.name, summary.first_line, summary.last_line) for summary in files),
+        document(attempt.diagnosis, catalogue, code),
+    )
 
 
 def checked_lines(checked: CheckedCause) -> list[str]:
@@ -247,40 +291,13 @@ def checked_lines(checked: CheckedCause) -> list[str]:
     if checked.passed:
         lines.append(phrase("{checks}: no finding on {hosts}", checks=", ".join(checked.passed), hosts=hosts))
     lines += [
-        phrase("{check}: unknown: {reason}", check=check, reason=localized_filled(reason))
-        for check, reason in checked.unknown
+        phrase("{check}: unknown: {reason}", check=item.check, reason=localized_filled(item.reason))
+        for item in checked.unknown
     ]
     if checked.skipped:
-        names = ", ".join(check for check, _ in checked.skipped)
+        names = ", ".join(item.check for item in checked.skipped)
         lines.append(phrase("{checks}: skipped, they do not apply", checks=names))
     return lines
-
-
-def _waiting(diagnosis: Diagnosis, signatures: Mapping[str, Signature], item: Waiting) -> dict[str, Any]:
-    return {
-        "signature": item.signature,
-        "title": signatures[item.signature].title,
-        **_places(item.culprits),
-        "first": _evidence(diagnosis, item.first),
-    }
-
-
-def _places(culprits: tuple[Culprit, ...]) -> dict[str, Any]:
-    return {
-        "ranks": sorted({culprit.rank for culprit in culprits if culprit.rank is not None}),
-        "hosts": sorted({culprit.host for culprit in culprits if culprit.host}),
-        "devices": sorted({culprit.device for culprit in culprits if culprit.device is not None}),
-        "count": len(culprits),
-    }
-
-
-def _evidence(diagnosis: Diagnosis, event: Event) -> dict[str, Any]:
-    return {
-        "file": diagnosis.files[event.file].name,
-        "line": event.line,
-        "time": format_time(event.time),
-        "text": event.text,
-    }
 
 
 def format_time(time: float | None) -> str | None:

@@ -14,13 +14,11 @@ import msgspec
 
 from doctor.engine.finding_age import FindingAge
 from doctor.engine.net_summary import NetSummary
-from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, Status, Waived
+from doctor.engine.result import CheckName, Finding, Outcome, Reason, Report, Severity, Status, Waived
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.engine.watch_summary import LossCurve
 from doctor.net.matrix import PathSpeed
 from doctor.report.formats.json import SCHEMA
-
-Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z", max_length=100)]
 
 OptionalName = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9_.-]*)?\Z", max_length=100)]
 
@@ -69,8 +67,8 @@ class _Crashed(msgspec.Struct, frozen=True):
 
 
 class _Outcome(msgspec.Struct, frozen=True):
-    check: Name
-    area: Name
+    check: CheckName
+    area: CheckName
     severity: Severity
     status: Status
     claim: str

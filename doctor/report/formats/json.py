@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,26 +22,30 @@ from doctor.engine.net_summary import NetSummary
 from doctor.engine.report_secrets import without_secrets
 from doctor.engine.result import Finding, Outcome, Report, fill_template
 from doctor.engine.smoke_summary import SmokeSummary, SoakFigures
-from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.coverage import coverage
+from doctor.report.layout.failures import filled_fix, fix_template, why_text
 from doctor.report.layout.fold import sort_by_area
-from doctor.report.layout.formatting import clean
+from doctor.report.layout.formatting import clean, unwrap_lines
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.tally import tally
 from doctor.smoke.model import Failure
+
+if TYPE_CHECKING:
+    from doctor.engine.check import Check
+    from doctor.report.formats.registry import RenderContext
 
 SCHEMA = "doctor.report/1"
 SCHEMA_FILE = Path(__file__).parents[1] / "schema" / "doctor.report.1.json"
 MAX_DEPTH = 50
 
 
-def encode(report: Report, code: int) -> bytes:
-    """The document; ``code`` is the exit code that it comes with."""
-    text = json.dumps(document(report, code), ensure_ascii=True, allow_nan=False, sort_keys=True)
+def encode(report: Report, code: int, checks: Mapping[str, Check] = {}) -> bytes:
+    """The document; ``code`` is the exit code that it comes with, ``checks`` say why and what to do."""
+    text = json.dumps(document(report, code, checks), ensure_ascii=True, allow_nan=False, sort_keys=True)
     return msgspec.json.format(text.encode("ascii"), indent=2) + b"\n"
 
 
-def document(report: Report, code: int) -> dict[str, Any]:
+def document(report: Report, code: int, checks: Mapping[str, Check] = {}) -> dict[str, Any]:
     """The document as plain Python values."""
     report = without_secrets(report)
     fleet = Fleet(map(_text, report.hosts))
@@ -56,7 +60,10 @@ def document(report: Report, code: int) -> dict[str, Any]:
         "hosts": [_text(host) for host in report.hosts],
         "counts": msgspec.to_builtins(tally(report)),
         "coverage": msgspec.to_builtins(coverage(report, tally(report))),
-        "outcomes": [outcome_document(outcome, fleet, report.ages) for outcome in sort_by_area(report.outcomes)],
+        "outcomes": [
+            _outcome(outcome, fleet, report.ages, checks.get(outcome.check))
+            for outcome in sort_by_area(report.outcomes)
+        ],
         "notes": [_text(note) for note in report.notes],
         "hosts_unknown": _text(report.hosts_unknown),
         "smoke": _smoke(report.smoke) if report.smoke else None,
@@ -108,8 +115,9 @@ def _failure_document(failure: Failure) -> dict[str, Any]:
     return {**to_json_value(msgspec.structs.asdict(failure)), **listed, "ages": ages, "links": links}
 
 
-def outcome_document(outcome: Outcome, fleet: Fleet, ages: Mapping[AgeKey, FindingAge] = {}) -> dict[str, Any]:
+def _outcome(outcome: Outcome, fleet: Fleet, ages: Mapping[AgeKey, FindingAge], check: Check | None) -> dict[str, Any]:
     """One check's part of the document. ``ages``: since when findings are there."""
+    why = "\n".join(unwrap_lines(why_text(check, outcome.findings))) if outcome.findings else ""
     unknown = {host: (why.text, why.root_cause) for host, why in outcome.unknown.items()}
     return {
         "check": outcome.check,
@@ -117,9 +125,14 @@ def outcome_document(outcome: Outcome, fleet: Fleet, ages: Mapping[AgeKey, Findi
         "severity": outcome.severity.value,
         "status": outcome.status.value,
         "claim": _text(outcome.claim),
+        "why": _text(why),
         "evaluated_hosts": [_text(host) for host in outcome.evaluated_hosts],
         "findings": [
-            {**_finding(outcome, finding, fleet), "ages": _ages(outcome.check, finding, ages, fleet)}
+            {
+                **_finding(outcome, finding, fleet),
+                "remedy": _remedy(finding, fleet, check),
+                "ages": _ages(outcome.check, finding, ages, fleet),
+            }
             for finding in outcome.findings
         ],
         "unknown": _gaps(unknown, fleet, ("reason", "root_cause")),
@@ -147,6 +160,12 @@ def _finding(outcome: Outcome, finding: Finding, fleet: Fleet) -> dict[str, Any]
         "hosts": list(fleet.ordered(map(_text, finding.hosts))),
         "values": values,
     }
+
+
+def _remedy(finding: Finding, fleet: Fleet, check: Check | None) -> str:
+    """What to do about a finding, with its values, as lines; empty where nothing tells."""
+    fix = fix_template(check, (finding,))
+    return _text("\n".join(filled_fix(fix, finding, fleet.ordered(finding.hosts), fleet)))
 
 
 def _ages(check: str, finding: Finding, ages: Mapping[AgeKey, FindingAge], fleet: Fleet) -> list[dict[str, Any]]:
@@ -210,14 +229,6 @@ def _text(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-class JsonRenderer(Renderer):
-    """`json`, as ``-f`` names it."""
-
-    name = "json"
-    purpose = "programs: one document"
-
-    def render(self, report: Report, context: RenderContext) -> str:
-        return encode(report, context.code).decode("utf-8")
-
-
-RENDERER = JsonRenderer()
+def render(report: Report, context: RenderContext) -> str:
+    """The document as text."""
+    return encode(report, context.code, context.checks_by_name).decode("utf-8")

@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from doctor import __version__
+from doctor.engine.language import english
 from doctor.engine.secrets import hide_secrets
-from doctor.report.formats.renderer import RenderContext, Renderer
 
 if TYPE_CHECKING:
+    from doctor.engine.check import Check
     from doctor.engine.record import HostRecord
     from doctor.engine.result import Report
+    from doctor.report.formats.registry import RenderContext
 
 SCHEMA = "doctor.events/1"
 OMITTED_STATUSES = ("passed", "skipped")
@@ -67,11 +69,12 @@ class EventStream:
         """All ranks have finished a stage; no name: the smoke run starts. See `doctor.session.examine`."""
         self.emit("stage", name=name, seconds=round(seconds, 3))
 
-    def finish(self, report: Report, code: int) -> None:
+    def finish(self, report: Report, code: int, checks: Mapping[str, Check] = {}) -> None:
         """The run was judged; ``report`` is shown as it is, veiled already if it is to be."""
         from doctor.report.formats.json import document
 
-        full_document = document(report, code)
+        with english():
+            full_document = document(report, code, checks)
         for outcome in full_document["outcomes"]:
             if outcome["status"] not in OMITTED_STATUSES or outcome["waived"]:
                 self.emit("outcome", **outcome)
@@ -93,23 +96,10 @@ def _short(text: str) -> str:
     return strip_control_chars(text, 400)
 
 
-def render(report: Report, code: int) -> str:
+def render(report: Report, context: RenderContext) -> str:
     """The events of a finished run: all at once, without progress events."""
     lines: list[str] = []
     events = EventStream(lines.append, now=lambda: report.started)
     events.start(report.hosts, [outcome.check for outcome in report.outcomes], report.source)
-    events.finish(report, code)
+    events.finish(report, context.code, context.checks_by_name)
     return "".join(lines)
-
-
-class JsonLinesRenderer(Renderer):
-    """`jsonl`, as ``-f`` names it."""
-
-    name = "jsonl"
-    purpose = "programs: events while the run goes on"
-
-    def render(self, report: Report, context: RenderContext) -> str:
-        return render(report, context.code)
-
-
-RENDERER = JsonLinesRenderer()

@@ -7,45 +7,48 @@ is unknown on any host, for whatever reason and options, or that crashed, is an 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from doctor.engine.areas import by_area
 from doctor.engine.exit_code import Exit, verdict
 from doctor.engine.result import Finding, Outcome, Report, Severity, fill_template
-from doctor.report.formats.renderer import RenderContext, Renderer
-from doctor.report.layout.formatting import clean, count_noun
+from doctor.report.layout.failures import filled_fix, fix_template, proof_lines, why_text
+from doctor.report.layout.fold import sort_by_area
+from doctor.report.layout.formatting import clean, count_noun, unwrap_lines
 from doctor.report.layout.host_names import Fleet
+
+if TYPE_CHECKING:
+    from doctor.engine.check import Check
+    from doctor.report.formats.registry import RenderContext
 
 Result = Failure | Error | Skipped
 MAX_CASE_LINES = 1000
 """Lines of one test case."""
+MAX_REMEDIES = 3
+"""Remedies of one test case that differ."""
 
 
-def render(report: Report, code: int) -> str:
-    """The document; ``code`` is the exit code that it comes with."""
-    cases = _CaseBuilder(report, code)
+def render(report: Report, context: RenderContext) -> str:
+    """The document."""
+    code = context.code
+    cases = _CaseBuilder(report, code, context.checks_by_name)
     xml = JUnitXml("doctor")
-    for area, outcomes in by_area(_Row(outcome) for outcome in report.outcomes):
+    for area, outcomes in groupby(sort_by_area(report.outcomes), attrgetter("area")):
         suite = TestSuite(clean(area))
         if re.match(r"\d{4}-\d\d-\d\dT[\d:]{8}", report.started):
             suite.timestamp = report.started[:19]
         for name, value in _properties(report, code):
             suite.add_property(name, value)
-        suite.add_testcases([cases.case(row.outcome) for row in outcomes])
+        suite.add_testcases(list(map(cases.case, outcomes)))
         xml.add_testsuite(suite)
     xml.update_statistics()  # type: ignore[no-untyped-call]
     xml.time = round(report.seconds, 3) if 0 <= report.seconds < 1e9 else 0.0
     data: bytes = xml.tostring()  # type: ignore[no-untyped-call]
     return data.decode("utf-8") + "\n"
-
-
-class _Row:
-    """An outcome by the name that `by_area` sorts by."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        self.outcome, self.name, self.area = outcome, outcome.check, outcome.area
 
 
 def _properties(report: Report, code: int) -> Iterator[tuple[str, str]]:
@@ -58,17 +61,15 @@ def _properties(report: Report, code: int) -> Iterator[tuple[str, str]]:
 
 
 class _CaseBuilder:
-    def __init__(self, report: Report, code: int) -> None:
-        self.fleet, self.code = Fleet(report.hosts, 400), code
+    def __init__(self, report: Report, code: int, checks: Mapping[str, Check]) -> None:
+        self.fleet, self.code, self.checks = Fleet(report.hosts, 400), code, checks
 
     def case(self, outcome: Outcome) -> TestCase:
         case = TestCase(clean(outcome.check), clean(outcome.area), 0.0)
         result = self.result(outcome)
         lines = [*self.findings(outcome), *self.unknown(outcome), *self.crashed(outcome), *self.waived(outcome)]
-        text = "\n".join(
-            lines[:MAX_CASE_LINES]
-            + ([f"... and {len(lines) - MAX_CASE_LINES} more lines"] if len(lines) > MAX_CASE_LINES else [])
-        )
+        rest = [f"... and {len(lines) - MAX_CASE_LINES} more lines"] if len(lines) > MAX_CASE_LINES else []
+        text = "\n".join([*lines[:MAX_CASE_LINES], *rest, *self.advice(outcome)])
         if result is not None:
             result.text = text
             case.result = [result]
@@ -93,6 +94,22 @@ class _CaseBuilder:
     def findings(self, outcome: Outcome) -> Iterator[str]:
         for finding in outcome.findings:
             yield f"{outcome.severity_of(finding).value}: {self.finding_text(finding)}"
+            yield from (f"  {label}: {line}" for label, line in proof_lines(finding))
+
+    def advice(self, outcome: Outcome) -> Iterator[str]:
+        """Why, and what to do: the remedies that differ, each with its hosts."""
+        check, findings = self.checks.get(outcome.check), outcome.findings
+        yield from (f"why: {clean(line, 2000)}" for line in unwrap_lines(why_text(check, findings)) if findings)
+        hosts_by_remedy: dict[tuple[str, ...], list[str]] = {}
+        for finding in findings:
+            hosts = self.fleet.ordered(finding.hosts)
+            lines = filled_fix(fix_template(check, (finding,)), finding, hosts, self.fleet)
+            hosts_by_remedy.setdefault(tuple(lines), []).extend(hosts)
+        for remedy, named in list(hosts_by_remedy.items())[:MAX_REMEDIES]:
+            head = f"fix{self.on_hosts(named) if len(hosts_by_remedy) > 1 else ''}: "
+            yield from (f"{'' if number else head}{line}" for number, line in enumerate(remedy))
+        if len(hosts_by_remedy) > MAX_REMEDIES:
+            yield f"... and {len(hosts_by_remedy) - MAX_REMEDIES} more remedies (-f json has all)"
 
     def waived(self, outcome: Outcome) -> Iterator[str]:
         for waived in outcome.waived:
@@ -120,16 +137,3 @@ class _CaseBuilder:
     def on_hosts(self, hosts: Sequence[str]) -> str:
         named = self.fleet.ordered(hosts)
         return f" on {self.fleet.fold(named)}" if named else ""
-
-
-class JunitRenderer(Renderer):
-    """`junit`, as ``-f`` names it."""
-
-    name = "junit"
-    purpose = "CI: a check is a test case; unknown is an error, never a pass"
-
-    def render(self, report: Report, context: RenderContext) -> str:
-        return render(report, context.code)
-
-
-RENDERER = JunitRenderer()

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from doctor.engine.language import localized, localized_filled, phrase
-from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import CheckFailure, FoldedReport, fold
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
@@ -24,14 +23,16 @@ from doctor.report.layout.summary_lines import summary_lines
 if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.engine.result import Report
+    from doctor.report.formats.registry import RenderContext
 
 SCOPE = DetailLevel(50, 50, lists_every_check=True, names_checks=True, max_chars=400)
 MAX_ROWS = 50
 """Hosts, or sets of hosts, in the table."""
 
 
-def render(report: Report, pages: Mapping[str, Check], code: int) -> str:
-    """The ticket; ``code`` is the exit code that it comes with."""
+def render(report: Report, context: RenderContext) -> str:
+    """The ticket."""
+    pages, code = context.checks_by_name, context.code
     folded = fold(report, SCOPE.max_chars)
     summary = summary_lines(report, folded, code)
     failures = folded.failures
@@ -41,7 +42,7 @@ def render(report: Report, pages: Mapping[str, Check], code: int) -> str:
         lines += _failure(check_failure, pages, folded)
     lines += _sections(report, pages, code)
     lines += _notes(report)
-    lines += _follow_up_commands(report, failures)
+    lines += _follow_up_commands(report, failures, pages)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -105,8 +106,11 @@ def _failure(failure: CheckFailure, pages: Mapping[str, Check], folded: FoldedRe
     name = code_span(outcome.check)
     title = phrase("{name} on {where}", name=name, where=code_span(entry.where)) if entry.where else name
     yield from (f"## {localized(outcome.found_severity.value)}{localized(': ')}{title}", "")
-    yield from (f"{localized('Healthy condition: ')}{code_span(localized(outcome.claim))}", "")
+    yield from (f"{localized('Healthy condition: ')}{code_span(localized_filled(outcome.claim))}", "")
     yield from fenced(_evidence(entry))
+    why = [*_labelled(entry, "why")]
+    if why and outcome.check not in pages:  # a page says it at length
+        yield from (localized("Why it matters") + localized(": ").rstrip(), "", *fenced(why))
     fix = [*_labelled(entry, "fix")]
     if fix:
         yield from (localized("What to do:"), "", *fenced(fix))
@@ -175,13 +179,13 @@ def _notes(report: Report) -> list[str]:
     return [f"## {localized('Notes')}", "", *notes, ""]
 
 
-def _follow_up_commands(report: Report, failures: Sequence[CheckFailure]) -> Iterator[str]:
+def _follow_up_commands(report: Report, failures: Sequence[CheckFailure], pages: Mapping[str, Check]) -> Iterator[str]:
     """Commands that show details, and that check again."""
     yield from (f"## {localized('To check again')}", "")
     names = list(dict.fromkeys(failure.outcome.check for failure in failures))[:5]
     alone = report.source.startswith("this host alone")
     hosts = shlex.quote(clean(",".join(_hosts_to_check(report, failures)), 4000)) if report.hosts and not alone else ""
-    chosen = "".join(f" --select {shlex.quote(clean(name))}" for name in names)
+    chosen = "".join(f" --select {shlex.quote(clean(name))}" for name in names if name in pages)
     explain = [f"doctor explain {shlex.quote(clean(name))}" for name in names]
     yield from fenced([*explain, f"doctor check{chosen}{' ' if hosts else ''}{hosts}"])
 
@@ -193,17 +197,3 @@ def _hosts_to_check(report: Report, failures: Sequence[CheckFailure]) -> list[st
     fleet = Fleet(report.hosts)
     blamed = fleet.ordered(host for failure in failures for host in failure.hosts if host in fleet.positions)
     return [fleet.fold(blamed or report.hosts)]
-
-
-class MarkdownRenderer(Renderer):
-    """`md`, as ``-f`` names it."""
-
-    name = "md"
-    is_localized = True
-    purpose = "a ticket: verdict, evidence, and the command to check again"
-
-    def render(self, report: Report, context: RenderContext) -> str:
-        return render(report, context.checks_by_name, context.code)
-
-
-RENDERER = MarkdownRenderer()

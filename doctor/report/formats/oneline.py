@@ -12,18 +12,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from doctor.engine.exit_code import Exit, Verdict, verdict
 from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report, Severity, Status
 from doctor.engine.smoke_summary import SmokeSummary
-from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.fold import fold, sort_by_area
 from doctor.report.layout.host_health import classify_hosts, unknown_hosts
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.next_step import advice
 from doctor.report.layout.one_word import NAME_CHARS, fold_within, join_within, percent_escape
 from doctor.report.layout.tally import RootCauses
+
+if TYPE_CHECKING:
+    from doctor.report.formats.registry import RenderContext
 
 __all__ = ["MAX_LINE_CHARS", "advice", "causes", "line", "verdict_word"]
 
@@ -225,16 +227,8 @@ def _path(path: str) -> str:
     return escaped_path if len(escaped_path) <= 300 else ""
 
 
-class OnelineRenderer(Renderer):
-    """`oneline`, as ``-f`` names it."""
-
-    name = "oneline"
-    purpose = "the line of `doctor preflight`"
-
-    def render(self, report: Report, context: RenderContext) -> str:
-        smoke_alone = report.smoke and {outcome.area for outcome in report.outcomes} <= SMOKE_AREAS
-        command = "smoke" if smoke_alone and context.command == "check" else context.command
-        return line(report, context.code, command=command, seconds=context.seconds) + "\n"
-
-
-RENDERER = OnelineRenderer()
+def render(report: Report, context: RenderContext) -> str:
+    """The line of a report, whatever command it is of."""
+    smoke_alone = report.smoke and {outcome.area for outcome in report.outcomes} <= SMOKE_AREAS
+    command = "smoke" if smoke_alone and context.command == "check" else context.command
+    return line(report, context.code, command=command, seconds=context.seconds) + "\n"

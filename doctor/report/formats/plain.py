@@ -12,11 +12,10 @@ Every line of a status begins with its word, every detail with eight spaces, and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from doctor.engine.language import localized, phrase
-from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.formatting import STYLES
 from doctor.report.layout.page import build_page
 from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry
@@ -25,31 +24,18 @@ from doctor.report.layout.summary_lines import SummaryLines
 from doctor.report.layout.terminal import Terminal
 
 if TYPE_CHECKING:
-    from doctor.engine.check import Check
     from doctor.engine.result import Report
+    from doctor.report.formats.registry import RenderContext
 
 MAX_GROUPS = 10_000
 """Groups of one check: a bound for a host that makes up devices, not for a reader."""
 
 
-def render(
-    report: Report,
-    checks: Mapping[str, Check],
-    *,
-    terminal: Terminal = Terminal(),
-    verbose: bool = False,
-    brief: bool = False,
-    code: int | None = None,
-    fixable: Collection[str] = (),
-) -> str:
-    """The report as plain lines; ``code`` is the exit code that it comes with."""
-    page = build_page(
-        report,
-        checks,
-        DetailLevel(MAX_GROUPS, MAX_GROUPS, lists_every_check=verbose, names_checks=verbose, shortens=not verbose),
-        code,
-        fixable,
-    )
+def render(report: Report, context: RenderContext) -> str:
+    """The report as plain lines."""
+    terminal, brief, verbose = context.terminal or Terminal(), context.brief, context.verbose
+    level = DetailLevel(MAX_GROUPS, MAX_GROUPS, lists_every_check=verbose, names_checks=verbose, shortens=not verbose)
+    page = build_page(report, context.checks_by_name, level, context.code, context.fixable_checks)
     lines: list[str] = []
     for section in page.sections:
         if not brief or section.title in ("findings", "unknown"):
@@ -102,25 +88,3 @@ def _summary_lines(summary: SummaryLines, colour: bool, unfilled: Sequence[str])
 
 def _painted(word: str, text: str, colour: bool) -> str:
     return f"\x1b[{STYLES[word].code}m{text}\x1b[0m" if colour else text
-
-
-class PlainRenderer(Renderer):
-    """`plain`, as ``-f`` names it."""
-
-    name = "plain"
-    is_localized = True
-    purpose = "a log file or a pipe"
-
-    def render(self, report: Report, context: RenderContext) -> str:
-        return render(
-            report,
-            context.checks_by_name,
-            terminal=context.terminal or Terminal(),
-            verbose=context.verbose,
-            brief=context.brief,
-            code=context.code,
-            fixable=context.fixable_checks,
-        )
-
-
-RENDERER = PlainRenderer()

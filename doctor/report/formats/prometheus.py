@@ -1,6 +1,6 @@
 """The report as Prometheus metrics, for the textfile collector of node_exporter.
 
-The file's name must end in ``.prom``, or the collector does not read it. A check has up to five series, a host up to
+The file's name must end in ``.prom``, or the collector does not read it. A check has up to six series, a host up to
 five, and each pair of a check and a host with a finding one, up to `MAX_PAIRS`. What is healthy is only counted.
 """
 
@@ -8,27 +8,34 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from doctor import __version__
 from doctor.engine.result import Outcome, Report
-from doctor.report.formats.renderer import RenderContext, Renderer
+from doctor.report.layout.failures import filled_fix, first_sentences, fix_template, why_text
 from doctor.report.layout.fold import sort_by_area
-from doctor.report.layout.formatting import clean
+from doctor.report.layout.formatting import clean, unwrap_lines
 from doctor.report.layout.host_health import HostHealth, classify_hosts
+from doctor.report.layout.host_names import Fleet
+
+if TYPE_CHECKING:
+    from doctor.engine.check import Check
+    from doctor.report.formats.registry import RenderContext
 
 STATES = ("healthy", "bad", "unknown")
 MAX_PAIRS = 5000
 """Pairs of a check and a host that have a series; the rest is counted."""
 
 
-def render(report: Report, code: int) -> str:
-    """The metrics; ``code`` is the exit code that they come with."""
-    metrics = _Metrics()
-    metrics.run(report, code)
+def render(report: Report, context: RenderContext) -> str:
+    """The metrics."""
+    metrics, fleet = _Metrics(), Fleet(report.hosts)
+    metrics.run(report, context.code)
     for outcome in sort_by_area(report.outcomes):
         metrics.check(outcome)
+        metrics.advise(outcome, context.checks_by_name.get(outcome.check), fleet)
     metrics.hosts(report, classify_hosts(report))
     metrics.pairs(report)
     metrics.net(report)
@@ -61,8 +68,8 @@ class _Metrics:
             "check_status", "Status of a check, as a label.", "check", "area", "severity", "status"
         )
         self.findings = self.gauge("check_findings", "Findings of a check.", "check", "area", "severity")
-
         self.hosts_of_check = self.gauge("check_hosts", "Hosts of a check by state.", "check", "area", "state")
+        self.advice = self.gauge("check_advice", "Why a finding matters, and its first remedy.", "check", "why", "fix")
 
     def check(self, outcome: Outcome) -> None:
         labels = (clean(outcome.check), clean(outcome.area), outcome.found_severity.value)
@@ -76,6 +83,14 @@ class _Metrics:
         for state, hosts in hosts_by_state.items():
             if hosts:
                 self.hosts_of_check.labels(*labels[:2], state).set(len(hosts))
+
+    def advise(self, outcome: Outcome, check: Check | None, fleet: Fleet) -> None:
+        """Why, and what to do about the first finding: one series for a check that has any."""
+        for finding in outcome.findings[:1]:
+            fix = filled_fix(fix_template(check, (finding,)), finding, fleet.ordered(finding.hosts), fleet)
+            texts = [first_sentences(unwrap_lines(why_text(check, (finding,)))), first_sentences(fix)]
+            if any(texts):
+                self.advice.labels(clean(outcome.check), *(clean(text, 400) for text in texts)).set(1)
 
     def hosts(self, report: Report, host_health: HostHealth) -> None:
         well = self.gauge("host_healthy", "1: checked, no error, nothing unknown.", "host")
@@ -141,18 +156,3 @@ def _timestamp(started: str) -> float | None:
         return datetime.fromisoformat(started.replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError):
         return None
-
-
-class PrometheusRenderer(Renderer):
-    """`prometheus`, as ``-f`` names it."""
-
-    name = "prometheus"
-    purpose = "node_exporter's textfile collector (the file name must end in `.prom`)"
-    file_suffix = ".prom"
-    file_mode = 0o644
-
-    def render(self, report: Report, context: RenderContext) -> str:
-        return render(report, context.code)
-
-
-RENDERER = PrometheusRenderer()

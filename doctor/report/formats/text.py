@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +13,6 @@ from rich.text import Text
 from doctor.engine.areas import AREAS
 from doctor.engine.display_cells import display_width, padded
 from doctor.engine.language import localized, phrase
-from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.failures import OBSERVED_EXPECTED
 from doctor.report.layout.finding_ages import LABEL
 from doctor.report.layout.finding_table import cut, table_lines
@@ -32,8 +31,8 @@ from doctor.report.layout.summary_lines import SummaryLines
 from doctor.report.layout.terminal import Terminal
 
 if TYPE_CHECKING:
-    from doctor.engine.check import Check
     from doctor.engine.result import Report
+    from doctor.report.formats.registry import RenderContext
 
 MARGIN_CELLS = 11
 """Cells before the text: a sign and a status word."""
@@ -53,27 +52,18 @@ _RANKS = {LABEL: 0, "observed": 1, "expected": 1, "why": 2}
 FULL_LEVEL = DetailLevel(10_000, 10_000, lists_every_check=True, names_checks=True)
 
 
-def render(
-    report: Report,
-    checks: Mapping[str, Check],
-    *,
-    terminal: Terminal = Terminal(tty=True),
-    verbose: bool = False,
-    brief: bool = False,
-    code: int | None = None,
-    fixable: Collection[str] = (),
-) -> str:
-    """The report for a terminal of ``terminal.width``; ``code`` is the exit code that it comes with.
-
-    ``brief``: the table of findings and the last lines, without the details.
-    """
-    page = build_page(report, checks, FULL_LEVEL if verbose else SHORT_LEVEL, code, fixable)
+def render(report: Report, context: RenderContext) -> str:
+    """The report for a terminal; ``brief``: the table of findings and the last lines, without the details."""
+    terminal = context.terminal or Terminal(tty=True, width=100)
+    terminal = terminal if terminal.width else msgspec.structs.replace(terminal, width=80)
+    level = FULL_LEVEL if context.verbose else SHORT_LEVEL
+    page = build_page(report, context.checks_by_name, level, context.code, context.fixable_checks)
     if not terminal.unicode:  # before lines are measured: three dots are wider than an ellipsis
         page = map_texts(page, without_signs)
     sink = io.StringIO()
     console = Console(
         file=sink,
-        width=terminal.width or 80,
+        width=terminal.width,
         force_terminal=True,
         color_system="standard" if terminal.colour else None,
         legacy_windows=False,
@@ -81,8 +71,8 @@ def render(
         markup=False,
         emoji=False,
     )
-    layout = _TextLayout(terminal, verbose)
-    for line in layout.brief(page) if brief else layout.lines(page):
+    layout = _TextLayout(terminal, context.verbose)
+    for line in layout.brief(page) if context.brief else layout.lines(page):
         console.print(line, soft_wrap=True)
     return sink.getvalue()
 
@@ -336,26 +326,3 @@ def _joined(parts: Iterable[tuple[str, str]], end: str) -> Details:
         else:
             lines.append((label, text))
     return (*lines[:-1], (lines[-1][0], f"{lines[-1][1]} {end}".rstrip())) if lines else ()
-
-
-class HumanRenderer(Renderer):
-    """`human`, as ``-f`` names it."""
-
-    name = "human"
-    is_localized = True
-    purpose = "a terminal: colour, symbols, its width"
-
-    def render(self, report: Report, context: RenderContext) -> str:
-        terminal = context.terminal or Terminal(tty=True, width=100)
-        return render(
-            report,
-            context.checks_by_name,
-            terminal=terminal if terminal.width else msgspec.structs.replace(terminal, width=80),
-            verbose=context.verbose,
-            brief=context.brief,
-            code=context.code,
-            fixable=context.fixable_checks,
-        )
-
-
-RENDERER = HumanRenderer()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from doctor.engine.display_cells import display_width
-from doctor.engine.language import localized, phrase
-from doctor.engine.result import CONTAINER, IN_CONTAINER, Severity
+from doctor.engine.language import localized, localized_filled, phrase
+from doctor.engine.result import CONTAINER, IN_CONTAINER, Finding, Severity
 from doctor.engine.shell_quote import placeholder_names
 from doctor.report.layout.advice import (
     fill_advice,
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 OF_THE_CAUSE = "{remedy}"
 """The first paragraph of a page's fix that is followed by the remedies of all causes: a finding has its own."""
 OBSERVED_EXPECTED = ("observed", "expected")
+PROOF = ("means", "codes", "confidence", "evidence", "now")
+"""Values that say what a finding means, how sure that is, what proves it, and what the checks of the cause find now."""
 MAX_MESSAGE_CHARS = 2000
 MAX_COMMAND_CHARS = 4000
 MAX_WHY_WIDTH = 140
@@ -45,31 +50,97 @@ def failure_entry(
 
     ``when``: since when its findings are there, as `doctor.report.layout.finding_ages` puts it.
     """
-    fix = _remedy(failure, check) if check else ""
-    why = localized(check.section("Why it matters")) if check else ""
-    entry = _FailureEntryBuilder(failure, fix, scope, fleet).entry(why)
+    findings = [group.finding for group in failure.groups]
+    entry = _FailureEntryBuilder(failure, fix_template(check, findings), scope, fleet).entry(why_text(check, findings))
     return msgspec.structs.replace(entry, details=((LABEL, when), *entry.details)) if when else entry
 
 
-def _remedy(failure: CheckFailure, check: Check) -> str:
-    """What to do on a host, in a container, or on each where some hosts of the findings are containers."""
-    contained = {bool(group.finding.values.get(CONTAINER)) for group in failure.groups}
+def why_text(check: Check | None, findings: Sequence[Finding]) -> str:
+    """Why a finding matters: of the check's page; without a page the finding's own ``why``."""
+    if check:
+        return localized(check.section("Why it matters"))
+    return "\n\n".join(own_lines(findings[0], "why")) if findings else ""
+
+
+def proof_lines(finding: Finding) -> Iterator[tuple[str, str]]:
+    """How sure a finding is, and what proves it, each line with its label; not what the message itself holds."""
+    for label in PROOF:
+        if f"{{{label}}}" not in finding.template:
+            yield from ((label, line) for line in own_lines(finding, label))
+
+
+def own_lines(finding: Finding, name: str) -> list[str]:
+    """A value of a finding that is one text or a list of them, as lines; an indented one is a command."""
+    value = finding.values.get(name)
+    texts = [str(text) for text in (value if isinstance(value, (list, tuple)) else [value] if value else ())]
+    as_written = [(text[:2] if text.startswith("  ") else "", clean(text, MAX_COMMAND_CHARS)) for text in texts]
+    return [f"{indent}{text if name == 'evidence' else _in_this_language(text)}" for indent, text in as_written]
+
+
+def _in_this_language(text: str) -> str:
+    """The text, or else each of its parts between semicolons."""
+    sentence = localized_filled(text)
+    return sentence if sentence != text else localized("; ").join(map(localized_filled, text.split("; ")))
+
+
+def fix_template(check: Check | None, findings: Sequence[Finding]) -> str:
+    """What to do on a host, in a container, or on each where some hosts of the findings are containers.
+
+    Without a page, the finding's own ``remedy``.
+    """
+    if not check:
+        return OF_THE_CAUSE if any(finding.values.get("remedy") for finding in findings) else ""
+    contained = {bool(finding.values.get(CONTAINER)) for finding in findings}
     fix, inside = (localized(check.section(title)) for title in ("What to do", IN_CONTAINER))
     if not inside or True not in contained:
         return fix
     return f"{fix}\n\n{inside}" if False in contained else inside
 
 
-def _short_why(paragraph: str) -> list[str]:
+def filled_fix(fix: str, finding: Finding, hosts: Sequence[str], fleet: Fleet, shortened_by: str = "") -> list[str]:
+    """The template of a fix with the values of a finding, as lines; it is for the first of its ``hosts``.
+
+    ``shortened_by``: the check whose page has the remedies of causes that are not the finding's; empty: all of them.
+    """
+    if fix == OF_THE_CAUSE:
+        return own_lines(finding, "remedy")
+    filled_values = {name: value for name, value in finding.values.items() if value is not None}
+    values = fleet.format_values(filled_values, MAX_COMMAND_CHARS)
+    texts = fleet.localized_values(filled_values, MAX_COMMAND_CHARS)
+    if hosts:
+        for filled in (values, texts):
+            filled.setdefault("host", clean(hosts[0], 100))
+    blocks = list(_marked_blocks(fix, _unknown_values(finding)))
+    if blocks[:1] == [OF_THE_CAUSE] and len(blocks) > 1:
+        if not texts.get("remedy"):
+            blocks = blocks[1:]
+        elif shortened_by:
+            blocks = [f"{OF_THE_CAUSE} {phrase('(more: doctor explain {name})', name=shortened_by)}"]
+    if device := finding.values.get("accelerator"):
+        blocks = [for_device(block, str(device)) for block in blocks]
+    return [line for line in (fill_advice(block, values, texts) for block in blocks) if line.strip()]
+
+
+@lru_cache(64)
+def _marked_blocks(fix: str, unknown: tuple[str, ...]) -> tuple[str, ...]:
+    """The template of a fix as lines, with what only the reader knows marked."""
+    return tuple(unwrap_lines(mark_unknown(mark_personal_words(fix), unknown)))
+
+
+def _unknown_values(finding: Finding) -> tuple[str, ...]:
+    return tuple(name for name, value in finding.values.items() if value is None or value == "")
+
+
+def first_sentences(lines: Sequence[str]) -> str:
     """The first sentences: one alone is often the rule, and the next one what breaking it does."""
-    parts = sentences(paragraph)
+    parts = sentences(lines[0]) if lines else []
     text = "".join(parts[:1])
     for part in parts[1:]:
         longer = text + part if text.endswith("。") else f"{text} {part}"
         if display_width(longer) > MAX_WHY_WIDTH:
             break
         text = longer
-    return [text] if text else []
+    return text
 
 
 class _FailureEntryBuilder:
@@ -108,7 +179,9 @@ class _FailureEntryBuilder:
                 ("observed", phrase("{observed}; expected {expected}", observed=details[0][1], expected=details[1][1]))
             ]
         why_lines = unwrap_lines(why)
-        details += label_lines("why", _short_why(why_lines[0]) if scope.shortens and why_lines else why_lines)
+        if scope.shortens:
+            why_lines = [text] if (text := first_sentences(why_lines)) else []
+        details += label_lines("why", why_lines)
         if not self.separate_fixes:
             several = self.values_differ(self.fix_placeholders)
             fix = self.fix_lines(failure.groups[0], len(self.own_hosts), several)
@@ -123,7 +196,7 @@ class _FailureEntryBuilder:
             (*map(self.part, self.listed_groups), *self.unlisted_groups(self.groups[len(self.listed_groups) :])),
             self.fleet.where(self.own_hosts, failure.outcome.evaluated_hosts, failure.outcome.skipped),
             tuple(details),
-            unfilled=marks(self.template(failure.groups[0])),
+            unfilled=marks("\n".join(_marked_blocks(self.fix, _unknown_values(failure.groups[0].example)))),
             following=tuple(line for other in failure.following for line in self.following(other)),
             hosts=self.fleet.fold(self.own_hosts) if self.own_hosts else "",
         )
@@ -159,6 +232,8 @@ class _FailureEntryBuilder:
         if group.finding.is_warning and self.failure.outcome.found_severity is Severity.ERROR:
             message += localized(" (a warning)")
         details = self.observed_expected(group, set(OBSERVED_EXPECTED) - self.shared_labels)
+        for label, lines in groupby(proof_lines(group.finding), itemgetter(0)):
+            details += label_lines(label, (line for _, line in lines))
         details += self.fix_lines(group, len(group.hosts), False) if self.separate_fixes else []
         outcome = self.failure.outcome
         where = self.fleet.where(group.hosts, outcome.evaluated_hosts, outcome.skipped)
@@ -185,31 +260,8 @@ class _FailureEntryBuilder:
         return list(self.fleet.localized_values(values).items())
 
     def filled_fix(self, group: FindingGroup) -> list[str]:
-        filled_values = {name: value for name, value in group.example.values.items() if value is not None}
-        values = self.fleet.format_values(filled_values, MAX_COMMAND_CHARS)
-        texts = self.fleet.localized_values(filled_values, MAX_COMMAND_CHARS)
-        if group.hosts:
-            for filled in (values, texts):
-                filled.setdefault("host", clean(group.hosts[0], 100))
-        blocks = unwrap_lines(self.template(group))
-        if blocks[:1] == [OF_THE_CAUSE] and len(blocks) > 1:
-            blocks = self.of_the_cause(blocks, bool(texts.get("remedy")))
-        if device := group.example.values.get("accelerator"):
-            blocks = [for_device(block, str(device)) for block in blocks]
-        return [line for line in (fill_advice(block, values, texts) for block in blocks) if line.strip()]
-
-    def of_the_cause(self, blocks: list[str], is_known: bool) -> list[str]:
-        """The remedy of the cause that was found, where it is known; the page has those of the others."""
-        if not is_known:
-            return blocks[1:]
-        if not self.scope.shortens:
-            return blocks
-        return [f"{OF_THE_CAUSE} {phrase('(more: doctor explain {name})', name=self.failure.outcome.check)}"]
-
-    def template(self, group: FindingGroup) -> str:
-        """The page's fix, with what only the reader knows marked."""
-        unknown = [name for name, value in group.example.values.items() if value is None or value == ""]
-        return mark_unknown(mark_personal_words(self.fix), unknown)
+        page = self.failure.outcome.check if self.scope.shortens else ""
+        return filled_fix(self.fix, group.example, group.hosts, self.fleet, page)
 
     def fix_lines(self, group: FindingGroup, hosts: int, differ: bool) -> list[tuple[str, str]]:
         """What to do about a group's first finding; and that it goes likewise for the others, of ``hosts`` in all."""

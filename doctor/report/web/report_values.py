@@ -11,10 +11,10 @@ import msgspec
 from doctor import __version__
 from doctor.engine.language import localized, phrase
 from doctor.engine.smoke_summary import Failure, SmokeSummary
-from doctor.report.layout.formatting import STYLES, StatusStyle, clean, count_noun
+from doctor.report.layout.formatting import STYLES, clean, count_noun
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.page import build_page
-from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportPart, ReportSection
+from doctor.report.layout.page_model import DetailLevel, Details, ReportSection
 from doctor.report.layout.smoke_section import culprits_in_words, failure_text, ranks_in_words
 from doctor.report.layout.tally import tally
 from doctor.report.web.check_grid import check_grid
@@ -52,35 +52,6 @@ class Detail(msgspec.Struct, frozen=True):
     lines: tuple[Line, ...]
 
 
-class PartView(msgspec.Struct, frozen=True):
-    """One message of a finding."""
-
-    text: str
-    hosts: str
-    details: tuple[Detail, ...]
-
-
-class EntryView(msgspec.Struct, frozen=True):
-    """One entry of the report: a finding, or a line of another section."""
-
-    anchor: str
-    style: StatusStyle
-    name: str
-    where: str
-    hosts: str
-    text: str
-    parts: tuple[PartView, ...]
-    details: tuple[Detail, ...]
-    following: Details
-
-
-class SectionView(msgspec.Struct, frozen=True):
-    """Entries under a heading."""
-
-    title: str
-    entries: tuple[EntryView, ...]
-
-
 class FailureView(msgspec.Struct, frozen=True):
     """What stopped a smoke run."""
 
@@ -97,8 +68,8 @@ def report_values(
     """The values of the template ``report.html.jinja``, and ``data`` for its script."""
     page = build_page(report, checks, _level(report), code, fixable)
     fleet = Fleet(report.hosts, LEVEL.max_chars)
-    sections = {section.title: _section(section, f"s{number}") for number, section in enumerate(page.sections)}
-    findings = sections.pop("findings", SectionView("findings", ()))
+    sections = {section.title: section for section in page.sections}
+    findings = sections.pop("findings", ReportSection("findings", ()))
     data: dict[str, Any] = {"grid": check_grid(report, fleet) if report.outcomes else None, "maps": {}}
     net_lines: Sequence[str] = ()
     net: dict[str, Any] | None = None
@@ -116,6 +87,8 @@ def report_values(
         "exit_code": int(code),
         "summary": page.summary,
         "verdict_style": STYLES[page.summary.status_word],
+        "styles": STYLES,
+        "grouped": grouped_details,
         "counts": tally(report),
         "findings": findings.entries,
         "sections": [sections.pop(title) for title in ("unknown",) if title in sections],
@@ -134,14 +107,9 @@ def _level(report: Report) -> DetailLevel:
     return msgspec.structs.replace(LEVEL, max_groups=min(LEVEL.max_groups, share), max_reasons=LEVEL.max_groups)
 
 
-def _section(section: ReportSection, anchor: str) -> SectionView:
-    entries = (_entry(entry, f"{anchor}-{number}") for number, entry in enumerate(section.entries))
-    return SectionView(section.title, tuple(entries))
-
-
-def _folded_sections(sections: Iterable[SectionView]) -> list[SectionView]:
+def _folded_sections(sections: Iterable[ReportSection]) -> list[ReportSection]:
     """What is collapsed: one part for each area of checks that passed, what is waived, what was not checked."""
-    named = [SectionView(_title(section.title), entries) for section in sections if (entries := section.entries)]
+    named = [msgspec.structs.replace(section, title=_title(section.title)) for section in sections if section.entries]
     return sorted(named, key=lambda section: section.title.startswith(localized("Passed")))
 
 
@@ -151,33 +119,19 @@ def _title(name: str) -> str:
     return phrase("Passed: {area}", area=localized(name)) if name else localized("Passed")
 
 
-def _entry(entry: ReportEntry, anchor: str) -> EntryView:
-    first = entry.parts[0] if entry.parts else ReportPart("")
-    return EntryView(
-        anchor,
-        STYLES[entry.status_word],
-        clean(entry.name, 2000),
-        entry.where,
-        entry.hosts or entry.where,
-        first.text,
-        tuple(PartView(part.text, part.where or part.hosts, _details(part.details)) for part in entry.parts),
-        _details(entry.details),
-        entry.following,
-    )
-
-
-def _details(details: Details) -> tuple[Detail, ...]:
+def grouped_details(details: Details) -> tuple[Detail, ...]:
     """Lines under their labels; an empty label continues the one before."""
     labelled: list[tuple[str, list[Line]]] = []
     for label, text in details:
         if label or not labelled:
             labelled.append((label, []))
         lines = labelled[-1][1]
-        if text.startswith("  "):
+        if text.startswith("  ") or labelled[-1][0] == "evidence":
+            code = text.removeprefix("  ")
             if lines and lines[-1].kind == "code":
-                lines[-1] = Line("code", f"{lines[-1].text}\n{text[2:]}")
+                lines[-1] = Line("code", f"{lines[-1].text}\n{code}")
             else:
-                lines.append(Line("code", text[2:]))
+                lines.append(Line("code", code))
         else:
             lines.append(Line("item" if _ITEM.match(text) else "text", text))
     return tuple(Detail(label, tuple(lines)) for label, lines in labelled)
@@ -187,7 +141,7 @@ def _smoke_values(summary: SmokeSummary | None, report: Report, lines: Details) 
     failures = tuple(map(_failure, summary.failures)) if summary else ()
     sections = {"stack"} if any(failure.stacks for failure in failures) else set()
     return {
-        "details": [detail for detail in _details(tuple(_plain_lines(lines))) if detail.label not in sections],
+        "details": [detail for detail in grouped_details(tuple(_plain_lines(lines))) if detail.label not in sections],
         "watched": bool(report.losses) or summary is None or summary.watched,
         "losses": watched_chart(report.losses),
         "training": training_chart(summary) if summary else None,

@@ -1,0 +1,157 @@
+"""A diagnosis as a report: formats, waivers, history and comparison are those of all commands. Pure.
+
+A cause is an outcome of the name of its signature. Where there is none, `RUN_ENDED_WELL` says how the run ended, and
+what ranks reported is a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from doctor.diagnose.render.document import (
+    Advice,
+    CauseDocument,
+    DiagnosisDocument,
+    WaitingDocument,
+    checked_lines,
+)
+from doctor.engine.errors import InputError
+from doctor.engine.result import Finding, Outcome, Reason, Report, Severity
+from doctor.engine.sanitize import count_noun, strip_control_chars
+
+RUN_ENDED_WELL = "run-ended-well"
+"""The check that stands for logs without a cause."""
+LOGS = "logs"
+"""The area of what the logs show."""
+MAX_FILES = 1000
+"""Files that are noted."""
+
+
+def read_diagnosis(data: object, name: str) -> DiagnosisDocument:
+    """The document in JSON values that a program wrote; ``name`` is the file's, for errors. Raises: InputError."""
+    try:
+        return msgspec.convert(data, DiagnosisDocument)
+    except (msgspec.ValidationError, RecursionError) as error:
+        reason = "nested too deep" if isinstance(error, RecursionError) else strip_control_chars(str(error))
+        raise InputError(f"{name}: not a diagnosis: {reason}") from None
+
+
+def diagnosis_report(diagnosis: DiagnosisDocument, started: str = "", seconds: float = 0.0) -> Report:
+    """The report of a document in English. ``started``: when it was made, UTC, ISO 8601."""
+    by_signature: dict[str, list[Finding]] = {}
+    for cause in diagnosis.causes:
+        by_signature.setdefault(cause.signature, []).append(_finding(cause))
+    for advice in diagnosis.undecidable.reported if diagnosis.undecidable else ():
+        by_signature.setdefault(advice.signature, []).append(
+            _finding(_reported(advice, diagnosis.waiting)).as_warning()
+        )
+    hosts = [host for cause in diagnosis.causes for host in cause.hosts]
+    hosts += [host for item in diagnosis.waiting for host in item.hosts]
+    hosts += [file.host for file in diagnosis.files if file.host]
+    return Report(
+        diagnosis.source or count_noun(len(diagnosis.files), "log file"),
+        tuple(dict.fromkeys(hosts)),
+        (
+            *(_outcome(signature, findings) for signature, findings in by_signature.items()),
+            *(() if diagnosis.causes else (_run_outcome(diagnosis),)),
+        ),
+        started,
+        seconds,
+        notes=tuple(_notes(diagnosis)),
+    )
+
+
+def _outcome(signature: str, findings: Sequence[Finding]) -> Outcome:
+    claim = f"The logs do not show: {findings[0].values['means']}"
+    return Outcome(signature, Severity.ERROR, LOGS, claim, tuple(findings), complete=True)
+
+
+def _reported(advice: Advice, waiting: Iterable[WaitingDocument]) -> CauseDocument:
+    """What ranks reported where no cause is named: it may come from what its signature says."""
+    reports = [item for item in waiting if item.signature == advice.signature]
+    return CauseDocument(
+        **msgspec.structs.asdict(advice),
+        codes=(),
+        summary=advice.title,
+        rule="reported by ranks",
+        confidence="proves no cause",
+        ranks=tuple(sorted({rank for item in reports for rank in item.ranks})),
+        hosts=tuple(dict.fromkeys(host for item in reports for host in item.hosts)),
+        devices=(),
+        count=sum(item.count for item in reports),
+        evidence=tuple(item.first for item in reports),
+        checked=None,
+    )
+
+
+def _finding(cause: CauseDocument) -> Finding:
+    lines = (f"{line.file}:{line.line}{f' {line.time}' if line.time else ''}: {line.text}" for line in cause.evidence)
+    subject, colon, rest = cause.summary.rpartition(f": {cause.title}")
+    ends_with_title = bool(colon) and not rest
+    return Finding(
+        "{subject}: {means}" if ends_with_title else "{subject}",
+        hosts=cause.hosts,
+        subject=subject if ends_with_title else cause.summary,
+        ranks=list(cause.ranks),
+        means=cause.title,
+        codes=list(cause.codes),
+        confidence=f"{cause.confidence}; {cause.rule}",
+        evidence=list(lines),
+        now=checked_lines(cause.checked) if cause.checked else [],
+        why=list(cause.likely_causes),
+        remedy=list(_remedy(cause)),
+    )
+
+
+def _remedy(advice: Advice) -> Iterator[str]:
+    """What to do, and how to confirm it; commands stand alone."""
+    yield from advice.fix
+    if advice.confirm:
+        yield "To confirm it:"
+        yield from (f"  {text}" for text in advice.confirm)
+    if advice.playbooks:
+        yield f"Playbooks: {', '.join(advice.playbooks)} (doctor explain NAME)"
+    if advice.checks:
+        yield f"Before the next job: `doctor check{''.join(f' --select {name}' for name in advice.checks)}`"
+
+
+def _run_outcome(diagnosis: DiagnosisDocument) -> Outcome:
+    """How the run ended, where no cause is named: well, nobody knows, or there is no log."""
+    claim = "The logs show that the run ended well, and no failure"
+    unread = f": {diagnosis.unread[0]}" if diagnosis.unread else ""
+    reason = ""
+    if not any(file.lines for file in diagnosis.files):
+        if not unread:
+            return Outcome(RUN_ENDED_WELL, Severity.ERROR, LOGS, claim, skipped={"": "no log has a line"})
+        reason = f"no log could be read{unread}"
+    elif diagnosis.undecidable:
+        needed = "; ".join(diagnosis.undecidable.missing)
+        reason = diagnosis.undecidable.reason + (f"; would decide: {needed}" if needed else "")
+    elif diagnosis.verdict != "ended-well":
+        reason = "the logs show no cause, and no line shows that the run ended well"
+    elif unread:
+        reason = f"some logs could not be read{unread}"
+    unknown = {"": Reason(reason)} if reason else {}
+    return Outcome(RUN_ENDED_WELL, Severity.ERROR, LOGS, claim, unknown=unknown, complete=not reason)
+
+
+def _notes(diagnosis: DiagnosisDocument) -> Iterator[str]:
+    yield from diagnosis.notes
+    yield from (f"not read: {text}" for text in diagnosis.unread)
+    for item in diagnosis.waiting:
+        ranks = f" (ranks {', '.join(map(str, item.ranks))})" if item.ranks else ""
+        yield f"{item.count} waited{ranks}: {item.title}: {item.first.file}:{item.first.line}: {item.first.text}"
+    for attempt in diagnosis.attempts:
+        causes = "; ".join(cause.summary for cause in attempt.diagnosis.causes) or attempt.diagnosis.verdict
+        kind = "another job" if attempt.kind == "job" else "an attempt that was started again"
+        where = ", ".join(f"{lines.file}:{lines.first}-{lines.last}" for lines in attempt.lines)
+        yield f"earlier, {kind}{f' ({where})' if where else ''}: {'the same cause' if attempt.same_cause else causes}"
+    for job in diagnosis.earlier_jobs:
+        causes = "; ".join(f"{cause.summary} ({cause.signature})" for cause in job.causes)
+        yield f"an earlier job: {causes or job.verdict}"
+    for file in diagnosis.files[:MAX_FILES]:
+        span = f", {file.first_time} to {file.last_time}" if file.first_time and file.last_time else ""
+        notes = "".join(f"; {note}" for note in file.notes)
+        yield f"read {file.name}: {file.lines} lines{span}{'' if file.complete else ' (not complete)'}{notes}"

@@ -1,0 +1,24 @@
+"""A diagnosis as its command reports it."""
+
+from __future__ import annotations
+
+import functools
+
+from doctor.diagnose.cause import Diagnosis
+from doctor.diagnose.render.diagnosis_report import diagnosis_report
+from doctor.diagnose.render.document import SignatureCatalog, document
+from doctor.diagnose.signature import load_signatures
+from doctor.engine.exit_code import exit_code as code_of_report
+from doctor.engine.result import Report
+
+signatures = functools.cache(load_signatures)
+
+
+def report(diagnosis: Diagnosis, seconds: float = 0.0) -> Report:
+    """Its report, without waivers."""
+    return diagnosis_report(document(diagnosis, SignatureCatalog(signatures(), {}), 0), seconds=seconds)
+
+
+def exit_code(diagnosis: Diagnosis) -> int:
+    """The exit code of `doctor diagnose`, without waivers."""
+    return code_of_report(report(diagnosis))

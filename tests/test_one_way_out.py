@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from doctor.report.formats.renderer import RenderContext
 
 from doctor.engine.fact import Output, Visit
 from doctor.engine.record import SCHEMA, HostRecord, Run, redact_run
@@ -21,7 +20,7 @@ from doctor.engine.result import Finding, Reason, Report
 from doctor.engine.secrets import HIDDEN, hide_in, hide_secrets, is_secret_name
 from doctor.engine.streams import harmless
 from doctor.report.formats.jsonl import EventStream
-from doctor.report.formats.registry import FORMATS, render
+from doctor.report.formats.registry import FORMATS, RenderContext, render
 from doctor.report.layout.terminal import Terminal
 from doctor.report.redact.report import redacted_report
 from tests.report.reports import CHECKS, outcome, report, smoke_hang, summary

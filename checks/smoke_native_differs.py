@@ -5,7 +5,7 @@ from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokeNative, SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import analyze_training
-from doctor.smoke.numerics.native import native_deviations, not_run
+from doctor.smoke.numerics.native_losses import native_deviations, not_run
 from doctor.smoke.numerics.reference_run import majority_reference
 
 

@@ -25,7 +25,7 @@ from doctor.config.trusted import require_trusted_folder
 from doctor.engine.errors import InputError
 
 if TYPE_CHECKING:
-    from doctor.diagnose.cause import Diagnosis
+    from doctor.diagnose.diagnosis import Diagnosis
     from doctor.diagnose.render.document import SignatureCatalog
     from doctor.engine.result import Report
     from doctor.session.run_history import HistoryOptions

@@ -35,7 +35,7 @@ from doctor.session.select_hosts import select_inventory
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from doctor.diagnose.cause import Diagnosis
+    from doctor.diagnose.diagnosis import Diagnosis
     from doctor.diagnose.signature import Signature
     from doctor.transport.options import SshOptions
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from doctor.diagnose.case import Case, build_case
-from doctor.diagnose.cause import ONE_OF_TWO, Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
+from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
 from doctor.diagnose.events import Event, FileReading
 from doctor.diagnose.rules.collective_calls import different_calls, different_sizes, ring_neighbors
 from doctor.diagnose.rules.fingerprints import different_fingerprints
@@ -16,7 +16,7 @@ from doctor.diagnose.rules.named import exited_silently, named_by_launcher, name
 from doctor.diagnose.rules.ras import ras_reports
 from doctor.diagnose.rules.recorder import recorded
 from doctor.diagnose.rules.scheduler import crashed_step, ended_from_outside, explains_all, named_by_scheduler
-from doctor.diagnose.rules.silence import silence, silent_pair, silent_server, spawned
+from doctor.diagnose.rules.silent_ranks import silence, silent_pair, silent_server, spawned
 from doctor.diagnose.rules.wait_chain import wait_chain
 from doctor.diagnose.rules.waiting import common_target, could_not_connect, divergence, gave_up_last, lateness
 from doctor.diagnose.rules.whole_job import too_many_clients, truncated_messages

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from doctor.diagnose.attempts import AttemptEnd, attempt_number, ends_in
-from doctor.diagnose.cause import MAX_EVIDENCE, Cause, Diagnosis, EarlierAttempt
 from doctor.diagnose.decide import diagnose
+from doctor.diagnose.diagnosis import MAX_EVIDENCE, Cause, Diagnosis, EarlierAttempt
 from doctor.diagnose.events import FileReading
 from doctor.diagnose.signature import Signature
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from doctor.diagnose.cause import Diagnosis
+from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.fetch.excerpt_reading import collection_notes, read_record, unread_logs
 from doctor.diagnose.fetch.saved_logs import LogRecord
 from doctor.diagnose.read.readings import read_all

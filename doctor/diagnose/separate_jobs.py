@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from doctor.diagnose.accounting_rows import job_number, with_rows
-from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.decide import diagnose
+from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.earlier_attempts import with_earlier_attempts
 from doctor.diagnose.events import FileReading
 from doctor.diagnose.read.file_names import NameHints, read_names

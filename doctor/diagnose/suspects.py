@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from doctor.diagnose.cause import Cause, CheckedCause, CheckedFinding, CheckReason, Diagnosis
+from doctor.diagnose.diagnosis import Cause, CheckedCause, CheckedFinding, CheckReason, Diagnosis
 from doctor.diagnose.signature import Signature
 from doctor.engine.result import Outcome, Status
 from doctor.engine.sanitize import strip_control_chars

@@ -11,7 +11,7 @@ from doctor.engine.fact import PerHost, Unreadable
 from doctor.engine.per_fleet import once_per_fleet
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.network_test import NetworkAnswer
-from doctor.net.groups import MAX_GROUPS, HostGroup
+from doctor.net.host_groups import MAX_GROUPS, HostGroup
 from doctor.net.matrix import LETTERS, AttemptOutcome, HostAnswer, Matrix, TestedPort
 from doctor.net.merging import MalformedAnswer, merge_answers, read_answer
 from doctor.net.plan import schedule_for

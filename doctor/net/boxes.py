@@ -8,7 +8,7 @@ import msgspec
 
 from doctor.net.cause import CauseKind, Way
 from doctor.net.grid import CellMap, Grid, Rectangle, mask_of
-from doctor.net.groups import HostGroup
+from doctor.net.host_groups import HostGroup
 
 MOST_GROUP_PAIRS = 1024
 """Pairs of groups with failures between them up to which they are weighed as causes: more than these are not between

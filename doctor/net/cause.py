@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.sanitize import count_noun, strip_control_chars
-from doctor.net.groups import HostGroup
+from doctor.net.host_groups import HostGroup
 from doctor.net.matrix import Matrix, TestedPort
 
 CauseKind = Literal["host", "link", "direction", "address", "groups", "border", "group", "fleet"]

@@ -14,7 +14,7 @@ from doctor.engine.display_cells import display_width, padded
 from doctor.engine.language import localized
 from doctor.engine.sanitize import strip_control_chars
 from doctor.net.grid import Grid, Rectangle, mask_of
-from doctor.net.groups import HostGroup
+from doctor.net.host_groups import HostGroup
 from doctor.net.matrix import FAILING, Matrix
 
 MOST_ROWS = 32

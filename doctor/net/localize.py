@@ -28,7 +28,7 @@ from doctor.net.boxes import (
 )
 from doctor.net.cause import NetworkCause
 from doctor.net.grid import CellMap, Grid, Rectangle, mask_of, members
-from doctor.net.groups import HostGroup
+from doctor.net.host_groups import HostGroup
 from doctor.net.matrix import FAILING, LETTERS, OUTCOMES, AttemptOutcome, Matrix
 
 MOST_CAUSES = 200

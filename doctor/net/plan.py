@@ -21,7 +21,7 @@ from doctor.facts.socket_peers import FleetSockets
 from doctor.facts.switch_neighbours import SwitchNeighbours
 from doctor.job import LaunchConfig
 from doctor.net.device_trials import HostDevices, devices_of
-from doctor.net.groups import MAX_GROUPS, HostGroup, group_by, switches_of_topology
+from doctor.net.host_groups import MAX_GROUPS, HostGroup, group_by, switches_of_topology
 from doctor.net.matrix import MAX_PORTS, TestedPort
 from doctor.net.schedule import Schedule, full, quick
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from doctor.engine.errors import UsageError
-from doctor.watch.data.analyze import DataReport, analyze_records
+from doctor.watch.data.data_report import DataReport, analyze_records
 from doctor.watch.hook.data_hooks import SCHEDULE, parse_schedule
 from doctor.watch.hook.digest_folder import FOLDER
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from doctor.analysis.values.defect import ValueDefect, describe
+from doctor.analysis.values.value_defect import ValueDefect, describe
 from doctor.engine.check import Check
 from doctor.engine.result import Finding, Outcome, Report
-from doctor.watch.data.analyze import DataReport
+from doctor.watch.data.data_report import DataReport
 
 INFERRED = " (inferred: {inferred})"
 """Behind the message of a finding."""

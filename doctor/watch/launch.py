@@ -20,7 +20,7 @@ from doctor.environment.job_context import detect
 from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.smoke.rank_names import rank_names
 from doctor.watch.command import ENDING, LOOK, WatchedCommand, warn
-from doctor.watch.data.analyze import DataReport
+from doctor.watch.data.data_report import DataReport
 from doctor.watch.data_outcomes import notes_of
 from doctor.watch.fleet.messages import FleetVerdict
 from doctor.watch.folder import WatchFolder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from doctor.diagnose.cause import Diagnosis
+from doctor.diagnose.diagnosis import Diagnosis
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.smoke.hang.detector import Detector
 from doctor.smoke.model import Failure

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.analysis.values.causes import separate_causes
-from doctor.analysis.values.defect import ValueDefect
+from doctor.analysis.values.cause_order import separate_causes
 from doctor.analysis.values.rules import RESULTS, RULES, explains
 from doctor.analysis.values.splits import holders_of_same, majority_split, shared_and_unread, split_by_name
+from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.catalog import load_checks
 
 CHECKS = {check.name for check in load_checks()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from doctor.diagnose.cause import Diagnosis
+from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.render.diagnosis_report import diagnosis_report
 from doctor.diagnose.render.document import SignatureCatalog, document
 from doctor.diagnose.signature import load_signatures

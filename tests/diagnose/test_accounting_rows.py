@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.diagnose.cause import Diagnosis
+from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.read.accounting import is_accounting, read_rows
 from doctor.diagnose.read.readings import read_all
 from doctor.diagnose.read.scan import scan

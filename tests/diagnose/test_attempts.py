@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.diagnose.cause import Diagnosis
+from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.render.text import attempt_lines
 from doctor.diagnose.separate_jobs import diagnose_jobs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.diagnose.cause import ONE_OF_TWO, Diagnosis
+from doctor.diagnose.diagnosis import ONE_OF_TWO, Diagnosis
 from tests.diagnose.test_rules import CLOSED, logs
 
 FRAME = '  File "/usr/lib/python3/site-packages/torch/distributed/distributed_c10d.py", line 3252, in {}\n'

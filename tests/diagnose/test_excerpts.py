@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.decide import diagnose
+from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.excerpter.excerpt import EDGE_LINES, MAX_ALIKE
 from doctor.diagnose.fetch.ask_hosts import EXCERPTER, MIN_INFLATED, LogAnswer, LogRequest, ask_hosts
 from doctor.diagnose.fetch.excerpt_reading import read_record, unread_logs

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.diagnose.cause import ONE_OF_TWO, Diagnosis
 from doctor.diagnose.decide import diagnose
+from doctor.diagnose.diagnosis import ONE_OF_TWO, Diagnosis
 from doctor.diagnose.read.flight_recorder import NoRecordingError, read_recording
 from doctor.diagnose.read.plain_pickle import PickleRefusedError, read_plain_pickle
 from doctor.diagnose.read.readings import read_all

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.decide import diagnose
+from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.fetch.excerpt_reading import read_record
 from doctor.diagnose.fetch.saved_logs import SCHEMA, LogRecord
 from doctor.diagnose.slurm_job import output_glob, read_job, script_outputs

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.decide import diagnose
+from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.excerpter import kernel_messages
 from doctor.diagnose.fetch.excerpt_reading import collection_notes, read_record, unread_logs
 from doctor.diagnose.fetch.saved_logs import SCHEMA, HostLogs, LogExcerpt, LogRecord

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from doctor.diagnose.cause import Culprit
+from doctor.diagnose.diagnosis import Culprit
 from doctor.diagnose.events import Event
 from doctor.diagnose.render.log_values import fill_values, values_in_logs
 from tests.diagnose.test_command import run

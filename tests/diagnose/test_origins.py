@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.decide import diagnose
+from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.read.scan import scan
 from tests.diagnose.test_rules import MATCHER, SIGNATURES, TIMED_OUT
 

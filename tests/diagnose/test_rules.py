@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.decide import diagnose
+from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.signature import load_signatures

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from doctor.diagnose.cause import Cause, Culprit
+from doctor.diagnose.diagnosis import Cause, Culprit
 from doctor.diagnose.suspects import suspect_hosts
 from doctor.environment.inventory import Inventory
 from tests.conftest import prepared

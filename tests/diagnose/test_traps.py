@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.diagnose.cause import Diagnosis
+from doctor.diagnose.diagnosis import Diagnosis
 from tests.diagnose.test_rules import CLOSED, TIMED_OUT, WATCHDOG, logs, named
 
 

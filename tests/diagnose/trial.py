@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from doctor.diagnose.cause import ONE_OF_TWO, Diagnosis
 from doctor.diagnose.decide import diagnose
+from doctor.diagnose.diagnosis import ONE_OF_TWO, Diagnosis
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.readings import read_source
 from doctor.diagnose.read.sources import find_sources

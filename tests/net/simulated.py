@@ -9,7 +9,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 
 from doctor.net.cause import NetworkCause
-from doctor.net.groups import HostGroup
+from doctor.net.host_groups import HostGroup
 from doctor.net.matrix import Matrix, TestedPort, untried_rows
 from doctor.net.metrics import add_metrics
 from doctor.net.schedule import Schedule

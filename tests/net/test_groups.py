@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.net.groups import group_by, switches_of_topology
+from doctor.net.host_groups import group_by, switches_of_topology
 
 TOPOLOGY = """
 # two leaves under a spine

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from doctor.smoke.hang.pressure import of_own_ranks, pressure_sentences, quota_use, starved_ranks
+from doctor.smoke.hang.host_pressure import of_own_ranks, pressure_sentences, quota_use, starved_ranks
 from doctor.smoke.model import QuotaUse
 from doctor.smoke.programs.agent.pressure import Pressure
 from doctor.smoke.protocol import HostPressure

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from doctor.watch.data.analyze import DataReport, analyze_records
+from doctor.watch.data.data_report import DataReport, analyze_records
 from tests.watch.data_faults import FAULTS, patched
 
 FOLDER = Path(__file__).parent

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from doctor.analysis.values.causes import separate_causes
-from doctor.analysis.values.defect import ValueDefect
-from doctor.watch.data.analyze import analyze_records
+from doctor.analysis.values.cause_order import separate_causes
+from doctor.analysis.values.value_defect import ValueDefect
+from doctor.watch.data.data_report import analyze_records
 from doctor.watch.data.records import read_records
 from tests.watch.data_campaign import Ranks, run_trial, source_of
 from tests.watch.data_faults import FAULTS

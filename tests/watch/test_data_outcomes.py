@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from doctor.analysis.causes import resolve_causes
-from doctor.analysis.values.defect import ValueDefect
+from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.catalog import load_checks
 from doctor.engine.result import Report, Status
-from doctor.watch.data.analyze import DataReport
+from doctor.watch.data.data_report import DataReport
 from doctor.watch.data_outcomes import with_data
 
 CATALOG = list(load_checks())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from doctor.watch.data.analyze import DataReport, analyze_records
+from doctor.watch.data.data_report import DataReport, analyze_records
 from tests.watch.campaign import conduct, plan
 from tests.watch.data_campaign import Ranks, source_of
 

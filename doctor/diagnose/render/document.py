@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from doctor.diagnose.cause import CheckedCause, Culprit, Diagnosis, EarlierAttempt, Waiting
+from doctor.diagnose.diagnosis import CheckedCause, Culprit, Diagnosis, EarlierAttempt, Waiting
 from doctor.diagnose.events import Event, FileSummary
 from doctor.diagnose.render.log_values import fill_values, values_in_logs
 from doctor.diagnose.signature import Signature

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from doctor.diagnose.cause import Culprit
+from doctor.diagnose.diagnosis import Culprit
 from doctor.diagnose.events import Event
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}")

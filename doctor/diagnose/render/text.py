@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from doctor.diagnose.cause import Culprit, Diagnosis, Waiting
+from doctor.diagnose.diagnosis import Culprit, Diagnosis, Waiting
 from doctor.diagnose.events import Event
 from doctor.diagnose.render.document import (
     Advice,

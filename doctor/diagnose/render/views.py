@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from doctor.diagnose.cause import Diagnosis
+from doctor.diagnose.diagnosis import Diagnosis
 from doctor.diagnose.render.document import SignatureCatalog, document
 from doctor.engine.secrets import hide_in, hide_secrets
 

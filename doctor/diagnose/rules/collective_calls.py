@@ -11,7 +11,7 @@ from typing import NamedTuple
 from doctor.analysis.collectives.waits import most_awaited
 from doctor.analysis.majority import split
 from doctor.diagnose.case import Case, Process
-from doctor.diagnose.cause import (
+from doctor.diagnose.diagnosis import (
     Cause,
     Confidence,
     Undecidable,
@@ -23,7 +23,7 @@ from doctor.diagnose.cause import (
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import failure_blocks
 from doctor.diagnose.rules.named import rank_list
-from doctor.diagnose.rules.silence import known_ranks
+from doctor.diagnose.rules.silent_ranks import known_ranks
 
 SIGNATURE = "torch-collective-call"
 _TRACEBACK_LINES = 80

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from doctor.analysis.collectives.calls import Aspect, Call, differing
 from doctor.diagnose.case import Case, Process
-from doctor.diagnose.cause import Cause, Confidence, Undecidable, culprit_of_rank, first_evidence, one_of_two
+from doctor.diagnose.diagnosis import Cause, Confidence, Undecidable, culprit_of_rank, first_evidence, one_of_two
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from doctor.diagnose.case import Case, Process
-from doctor.diagnose.cause import Cause, culprit_of, first_evidence
+from doctor.diagnose.diagnosis import Cause, culprit_of, first_evidence
 from doctor.diagnose.events import Event
 from doctor.diagnose.launcher_reports import is_aftermath
 from doctor.diagnose.rules.named import count_ranks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from doctor.diagnose.case import Case
-from doctor.diagnose.cause import Cause, Confidence, Culprit
+from doctor.diagnose.diagnosis import Cause, Confidence, Culprit
 from doctor.diagnose.events import Event
 from doctor.diagnose.rules.scheduler import only_node
 

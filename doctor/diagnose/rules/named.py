@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from doctor.diagnose.case import Case, Process
-from doctor.diagnose.cause import ONE_OF_TWO, Cause, Culprit, culprit_of, culprit_of_rank, first_evidence, names_of
+from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, culprit_of, culprit_of_rank, first_evidence, names_of
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import FailureBlock, failure_blocks, task_failed
 from doctor.diagnose.rules.lost_hosts import lost_hosts

@@ -8,7 +8,7 @@ import msgspec
 
 from doctor.analysis.collectives.calls import lag
 from doctor.diagnose.case import Case
-from doctor.diagnose.cause import Cause, Confidence, Culprit, Undecidable, first_evidence
+from doctor.diagnose.diagnosis import Cause, Confidence, Culprit, Undecidable, first_evidence
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks
 

@@ -9,7 +9,7 @@ from doctor.analysis.collectives.calls import Aspect, Call, behind, differing, f
 from doctor.analysis.collectives.waits import ROOTED
 from doctor.analysis.majority import Split
 from doctor.diagnose.case import Case, Process
-from doctor.diagnose.cause import (
+from doctor.diagnose.diagnosis import (
     Cause,
     Confidence,
     Undecidable,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doctor.diagnose.case import Case
-from doctor.diagnose.cause import Cause, Confidence, Culprit, first_evidence
+from doctor.diagnose.diagnosis import Cause, Confidence, Culprit, first_evidence
 from doctor.diagnose.events import Event
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from doctor.analysis.collectives.calls import Call, behind, differing, few_silent
 from doctor.analysis.collectives.waits import most_awaited
 from doctor.diagnose.case import Case, Process
-from doctor.diagnose.cause import Cause, Confidence, Culprit, Undecidable, culprit_of, first_evidence, names_of
+from doctor.diagnose.diagnosis import Cause, Confidence, Culprit, Undecidable, culprit_of, first_evidence, names_of
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks, others_wait
-from doctor.diagnose.rules.silence import known_ranks
+from doctor.diagnose.rules.silent_ranks import known_ranks
 
 _NOT_JOINED = frozenset({"torch-store-clients", "torch-store-lost"})
 """What ranks print at whose rendezvous another did not arrive."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doctor.diagnose.case import Case
-from doctor.diagnose.cause import Cause, first_evidence
+from doctor.diagnose.diagnosis import Cause, first_evidence
 from doctor.diagnose.events import small_number
 from doctor.engine.sanitize import count_noun
 

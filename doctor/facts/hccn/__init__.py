@@ -1,6 +1,7 @@
 """The state of every NPU's network port from hccn_tool, and its settings in /etc/hccn.conf."""
 
-from doctor.facts.hccn.addresses import (
+from doctor.facts.hccn.conf import HccnConf
+from doctor.facts.hccn.device_addresses import (
     Address,
     DetectAddresses,
     DeviceAddresses,
@@ -9,7 +10,6 @@ from doctor.facts.hccn.addresses import (
     Vnic,
     VnicAddresses,
 )
-from doctor.facts.hccn.conf import HccnConf
 from doctor.facts.hccn.link import DeviceFec, DeviceHealth, DeviceLinks, DeviceMtu, DeviceSpeed, LinkHistory, LinkRecord
 from doctor.facts.hccn.neighbour import Neighbour, Neighbours
 from doctor.facts.hccn.optics import OpticalModule, OpticalReading, Optics

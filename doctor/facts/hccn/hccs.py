@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, Unreadable, ask
-from doctor.facts.hccn.addresses import VnicAddresses
+from doctor.facts.hccn.device_addresses import VnicAddresses
 from doctor.facts.hccn.pings import PING_SECONDS, ping_partners, run_hccn_tool
 from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.hccn.tool import last_line, raise_known_refusal

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ipaddress import AddressValueError, IPv4Address, IPv4Interface
 
-from doctor.facts.hccn.addresses import DeviceAddresses
 from doctor.facts.hccn.conf import HccnConf
+from doctor.facts.hccn.device_addresses import DeviceAddresses
 
 
 def configured_address(

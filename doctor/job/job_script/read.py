@@ -9,7 +9,7 @@ import msgspec
 from doctor.job.job_script.directives import Directive, Resources, read_directives, resources, variables_of
 from doctor.job.launch_line.model import LaunchLine, NotALaunchLine
 from doctor.job.launch_line.read import read_launch_line, starts_ranks, with_script
-from doctor.job.shell.evaluate import ShellCommand, evaluate
+from doctor.job.shell.script_evaluation import ShellCommand, evaluate
 from doctor.job.shell.tokens import MAX_TEXT
 from doctor.job.shell.word import UnreadText, unread
 

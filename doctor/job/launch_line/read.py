@@ -16,7 +16,7 @@ from doctor.job.launch_line.launcher_calls import Started, is_hydra, read_call
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
 from doctor.job.launch_line.options import split_options
 from doctor.job.launch_line.wrappers import Unwrapped, unwrap
-from doctor.job.shell.evaluate import ShellCommand, evaluate
+from doctor.job.shell.script_evaluation import ShellCommand, evaluate
 from doctor.job.shell.word import Word, literal_words
 
 MAX_WORDS = 8192

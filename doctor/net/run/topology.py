@@ -7,7 +7,7 @@ from pathlib import Path
 
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.errors import InputError
-from doctor.net.groups import MAX_CONF_BYTES
+from doctor.net.host_groups import MAX_CONF_BYTES
 
 FILE = "topology.conf"
 FOLDER = "/etc/slurm"

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import msgspec
 
-from doctor.analysis.values.causes import separate_causes
+from doctor.analysis.values.cause_order import separate_causes
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
 from doctor.facts.smoke import SmokeStart, SmokeTraining

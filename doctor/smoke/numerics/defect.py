@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from doctor.analysis.values.defect import BEFORE_FIRST_STEP, ValueDefect
 from doctor.analysis.values.splits import format_ranges
+from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP, ValueDefect
 from doctor.engine.result import Finding
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.layout_trace import LayoutTrace

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from doctor.facts.smoke import TrainingStep
 from doctor.smoke.numerics.defect import Defect
-from doctor.smoke.numerics.explain import Deviation, common_features, likely_cause
 from doctor.smoke.numerics.gradients import gradient_norm
 from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
+from doctor.smoke.numerics.likely_causes import Deviation, common_features, likely_cause
 from doctor.smoke.numerics.reference_run import MajorityReference, relative_error
 
 DIFFERS = "smoke-loss-differs"

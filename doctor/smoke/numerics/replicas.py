@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from doctor.analysis.values.defect import BEFORE_FIRST_STEP
 from doctor.analysis.values.splits import MajoritySplit, format_ranges, majority_split
+from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
 

@@ -9,7 +9,7 @@ import msgspec
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import TorchImported
 from doctor.smoke.hang import network_evidence
-from doctor.smoke.hang.pressure import of_own_ranks, pressure_sentences, quota_use, starved_hosts, starved_ranks
+from doctor.smoke.hang.host_pressure import of_own_ranks, pressure_sentences, quota_use, starved_hosts, starved_ranks
 from doctor.smoke.hang.standstill import explain_standstill, explain_wrong_size
 from doctor.smoke.model import Failure, QuotaUse, SmokePlan
 from doctor.smoke.protocol import DumpStacks, HostPressure, ListSockets, Probe, ReportPressure

@@ -17,7 +17,7 @@ from doctor.watch.attach.rank_report import HostReport
 from doctor.watch.loss.heartbeat_lines import HEARTBEAT
 
 if TYPE_CHECKING:
-    from doctor.diagnose.cause import Cause, Diagnosis
+    from doctor.diagnose.diagnosis import Cause, Diagnosis
     from doctor.diagnose.fetch.saved_logs import LogRecord
     from doctor.diagnose.signature import Signature
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from doctor.analysis.values.defect import ValueDefect
 from doctor.analysis.values.splits import MajoritySplit, format_ranges
+from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.sanitize import printable as clean
 from doctor.watch.data.records import JobRecords
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from doctor.analysis.values.defect import ValueDefect
 from doctor.analysis.values.splits import MajoritySplit, format_ranges, holders_of_same, majority_split
+from doctor.analysis.values.value_defect import ValueDefect
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
 from doctor.watch.data.records import JobRecords, RankValues, RecordTable, by_rank, text_map
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.analysis.values.defect import ValueDefect
 from doctor.analysis.values.splits import format_ranges, shared_and_unread
+from doctor.analysis.values.value_defect import ValueDefect
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
 from doctor.watch.data.records import JobRecords, RankValues, RecordValues, by_rank, indices_of, text_map
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from doctor.analysis.values.defect import ValueDefect
+from doctor.analysis.values.value_defect import ValueDefect
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
 from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, text_map
 from doctor.watch.data.summed_gradients import RATIO_TOLERANCE, RESIDUAL, summed_defect

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from doctor.analysis.values.defect import ValueDefect
 from doctor.analysis.values.splits import format_ranges, holders_of_same, majority_split, shared_and_unread
+from doctor.analysis.values.value_defect import ValueDefect
 from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, indices_of, text_map
 
 _TENSORS = {

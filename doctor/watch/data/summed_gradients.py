@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from doctor.analysis.values.defect import ValueDefect
+from doctor.analysis.values.value_defect import ValueDefect
 from doctor.watch.data.group_roles import GroupRole
 from doctor.watch.data.records import JobRecords
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from doctor.analysis.values.defect import BEFORE_FIRST_STEP, ValueDefect
 from doctor.analysis.values.splits import MajoritySplit, first_makers, format_ranges, majority_split, split_by_name
+from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP, ValueDefect
 from doctor.watch.data.group_roles import GroupRole, GroupRoles, name_tensors
 from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, text_list, text_map
 from doctor.watch.data.shard_rules import replica_tables, summed_shards

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from doctor.analysis.values.defect import ValueDefect
 from doctor.analysis.values.splits import format_ranges, majority_split
+from doctor.analysis.values.value_defect import ValueDefect
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
 from doctor.watch.data.records import JobRecords, RankValues, RecordTable, by_rank, text_map
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from doctor.analysis.values.causes import separate_causes
-from doctor.analysis.values.defect import ValueDefect
+from doctor.analysis.values.cause_order import separate_causes
+from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.sanitize import count_noun
 from doctor.watch.data.group_roles import group_roles
 from doctor.watch.data.input_rules import input_defects

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from doctor.analysis.collectives.calls import few_silent
 from doctor.diagnose.case import Case, Process
-from doctor.diagnose.cause import (
+from doctor.diagnose.diagnosis import (
     Cause,
     Confidence,
     Culprit,

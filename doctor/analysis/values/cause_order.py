@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from doctor.analysis.values.defect import ValueDefect
 from doctor.analysis.values.rules import RESULTS, explains, rule_of
+from doctor.analysis.values.value_defect import ValueDefect
 
 Defect = TypeVar("Defect", bound=ValueDefect)
 

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.engine.sanitize import printable
-from doctor.job.training import names
+from doctor.job.training import option_names
 from doctor.job.training.model import Configuration, Setting
 from doctor.job.training.tree import Leaf, Tree
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}")
 _DERIVING = ("deepspeed", "lightning", "nemo", "axolotl")
 """Frameworks in which ``auto`` stands for a value that is found at the start."""
-_MEGATRON_OPTIONS = {**names.MEGATRON, **names.MEGATRON_FLAGS}
+_MEGATRON_OPTIONS = {**option_names.MEGATRON, **option_names.MEGATRON_FLAGS}
 
 
 def scalar(text: str) -> int | float | bool | str:
@@ -49,36 +49,36 @@ def _frameworks(tree: Tree) -> Iterator[tuple[str, Mapping[str, str]]]:
         or "train_micro_batch_size_per_gpu" in tree.leaves
         or "zero_optimization" in sections
     ):
-        yield "deepspeed", names.DEEPSPEED
+        yield "deepspeed", option_names.DEEPSPEED
     if {"parallel", "model", "data"} <= sections and tree.leaves.keys() & {"parallel.tensor", "parallel.tensor.size"}:
-        yield "internevo", names.INTERNEVO
+        yield "internevo", option_names.INTERNEVO
     elif "parallel_config" in sections or "runner_config" in sections:
-        yield "mindformers", names.MINDFORMERS
+        yield "mindformers", option_names.MINDFORMERS
     elif "distributed_type" in tree.leaves or "compute_environment" in tree.leaves:
-        yield "accelerate", names.ACCELERATE
+        yield "accelerate", option_names.ACCELERATE
     elif "per_device_train_batch_size" in tree.leaves:
-        yield "transformers", names.TRAINER
+        yield "transformers", option_names.TRAINER
     elif "model" in tree.leaves and "train_dataset" in tree.leaves:
-        yield "llamafactory", names.LLAMA_FACTORY_V1
+        yield "llamafactory", option_names.LLAMA_FACTORY_V1
     elif "base_model" in tree.leaves and tree.leaves.keys() & {
         "micro_batch_size",
         "sequence_len",
         "gradient_accumulation_steps",
     }:
-        yield "axolotl", names.AXOLOTL
+        yield "axolotl", option_names.AXOLOTL
     elif any(
         path.endswith("_component_") and str(leaf.value).startswith("torchtune.") for path, leaf in tree.leaves.items()
     ):
-        yield "torchtune", names.TORCHTUNE
-    elif "parallelism" in sections and tree.leaves.keys() & names.TORCHTITAN.keys():
-        yield "torchtitan", names.TORCHTITAN
+        yield "torchtune", option_names.TORCHTUNE
+    elif "parallelism" in sections and tree.leaves.keys() & option_names.TORCHTITAN.keys():
+        yield "torchtitan", option_names.TORCHTITAN
     elif "trainer" in sections:
-        model = any(path.startswith("model.") and path in names.NEMO for path in tree.leaves)
-        yield ("nemo", names.NEMO) if model else ("lightning", names.LIGHTNING)
+        model = any(path.startswith("model.") and path in option_names.NEMO for path in tree.leaves)
+        yield ("nemo", option_names.NEMO) if model else ("lightning", option_names.LIGHTNING)
     else:
         keys = {path.rpartition(".")[2] for path in tree.leaves}
-        if keys & names.FSDP.keys():
-            yield "fsdp", names.FSDP
+        if keys & option_names.FSDP.keys():
+            yield "fsdp", option_names.FSDP
 
 
 def _select(tree: Tree, path: str, framework: str, table: Mapping[str, str]) -> Configuration | None:
@@ -125,7 +125,7 @@ class Arguments:
             elif word.startswith("--") and len(word) > 2:
                 option, equals, value = word.partition("=")
                 inexact = inexact and bool(equals)
-                is_flag = position in unresolved and option[2:].replace("_", "-") in names.MEGATRON_SWITCHES
+                is_flag = position in unresolved and option[2:].replace("_", "-") in option_names.MEGATRON_SWITCHES
                 if not equals and position < len(arguments) and not is_flag and not _is_option(arguments[position]):
                     value, inexact, equals = arguments[position], position in unresolved, "="
                     position += 1
@@ -161,10 +161,10 @@ def _is_option(word: str) -> bool:
 
 def of_arguments(arguments: Arguments) -> tuple[Configuration, ...]:
     """Megatron-LM's settings, or those of Transformers' Trainer; none of them: ()."""
-    if arguments.options.keys() & names.MEGATRON_MARKS:
+    if arguments.options.keys() & option_names.MEGATRON_MARKS:
         return (_from_options(arguments, "megatron", _MEGATRON_OPTIONS),)
     if "per-device-train-batch-size" in arguments.options:
-        return (_from_options(arguments, "transformers", names.TRANSFORMERS),)
+        return (_from_options(arguments, "transformers", option_names.TRANSFORMERS),)
     return ()
 
 
@@ -179,15 +179,15 @@ def _from_options(arguments: Arguments, framework: str, table: Mapping[str, str]
 def overridden(configuration: Configuration, overrides: Mapping[str, Setting]) -> Configuration:
     """With Hydra's ``key=value`` and MindFormers' options of the command line instead of the file's values."""
     tables = {
-        "mindformers": names.MINDFORMERS,
-        "lightning": names.LIGHTNING,
-        "nemo": names.NEMO,
-        "fsdp": names.FSDP,
-        "axolotl": names.AXOLOTL,
-        "torchtune": names.TORCHTUNE,
-        "torchtitan": names.TORCHTITAN,
-        "transformers": names.TRAINER,
-        "llamafactory": names.LLAMA_FACTORY_V1,
+        "mindformers": option_names.MINDFORMERS,
+        "lightning": option_names.LIGHTNING,
+        "nemo": option_names.NEMO,
+        "fsdp": option_names.FSDP,
+        "axolotl": option_names.AXOLOTL,
+        "torchtune": option_names.TORCHTUNE,
+        "torchtitan": option_names.TORCHTITAN,
+        "transformers": option_names.TRAINER,
+        "llamafactory": option_names.LLAMA_FACTORY_V1,
     }
     table = tables.get(configuration.framework, {})
     changed = dict(configuration.settings)

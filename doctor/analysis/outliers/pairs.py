@@ -5,7 +5,8 @@ The paths are measured against each other: no table says what a network should d
 Noise model: a healthy measurement lies above the usual one of its peers by an excess whose tail is exponential, that is
 a power law of the time itself; measured noise is mostly lighter. Its scale is the median excess of the peers, and never
 less than `MIN_NOISE` or than what repeats of one path differ by. A scale that is estimated from few values is itself
-uncertain, which the chance takes into account (`_log_chance`). The false-alarm rate is that of a fleet: of all
+uncertain, which the chance takes into account (`_log_chance`). Where many peers were measured, their order tells as
+much, whatever the noise is like. The false-alarm rate is that of a fleet: of all
 hosts, paths, ways and figures together (Bonferroni).
 
 Protocol: what looks slow is measured again, at other times, by turns with paths that do not (controls). A host or link
@@ -220,10 +221,11 @@ class PathJudge:
         confirmations, counts = self._confirmations(rest, host_paths, norm, norm + more / 2)
         if min(confirmations, default=more) < more / 2:
             return None
-        scale, degrees = self._scale([(logs, usual), ([*chain.from_iterable(others.values())], norm)])
+        groups = [(logs, usual), ([*chain.from_iterable(others.values())], norm)]
+        scale, _ = self._scale(groups)
         if more < HOST_SPREADS * _difference_of_ends(others, host, scale):
             return None
-        noise, chance = self._chances([(len(logs), slow), *counts], more / 2, scale, degrees)
+        noise, chance = self._chances([(len(logs), slow), *counts], more / 2, groups)
         measured = len(logs) + sum(number for number, _ in counts)
         slow_paths = sum(median_low(rest[path]) > norm + more / 2 for path in host_paths)
         confirmed = bool(confirmations) or (self.apart and len(host_paths) >= MANY_PATHS)
@@ -334,8 +336,7 @@ class PathJudge:
         beside = [path for path in rest if path not in (*paths, paths[0][::-1])]
         others = [log for path in beside for log in rest[path]]
         norm, more = median_low(self.usual[path] - effects[path] for path in beside), median_low(excess)
-        scale, degrees = self._scale([(others, norm)])
-        noise, chance = self._chances([(len(excess), len(excess))], min(excess), scale, degrees)
+        noise, chance = self._chances([(len(excess), len(excess))], min(excess), [(others, norm)])
         norm += max(effects[path] for path in paths)
         directed = len(self.ways) > 1
         kind: PlaceKind = "direction" if directed and len(paths) == 1 else "link"
@@ -373,14 +374,21 @@ class PathJudge:
         return max(noise, median(above) / math.log(2) if above else 0.0), max(1, len(above)) + repeats
 
     def _chances(
-        self, counts: Sequence[tuple[int, int]], excess: float, scale: float, degrees: int
+        self, counts: Sequence[tuple[int, int]], excess: float, groups: Sequence[tuple[Sequence[float], float]]
     ) -> tuple[float, float]:
-        """That noise alone shows this anywhere in a healthy fleet; that noise or disturbances do."""
+        """That noise alone shows this anywhere in a healthy fleet; that noise or disturbances do.
+
+        ``counts``: measured, and above the norm by ``excess``, each time. ``groups``: as `_scale`; the last are the
+        peers. By the noise model, or by the order of all measurements, each order being as likely: whichever is less.
+        """
         above = sum(number for _, number in counts)
         ways = sum(math.log(math.comb(measured, number)) for measured, number in counts)
-        noise = _log_chance(above, excess, scale, degrees)
+        peers, norm = groups[-1]
+        as_slow = sum(log - norm >= excess for log in peers)
+        order = math.log(math.comb(above + as_slow, above)) - math.log(math.comb(above + len(peers), above))
+        noise = min(_log_chance(above, excess, *self._scale(groups)), order)
         both = max(noise, above * math.log(self.disturbed))
-        tests = math.log(self.tests) + ways
+        tests = math.log(2 * self.tests) + ways
         return math.exp(tests + noise), math.exp(min(tests + both, 0.0))
 
 

@@ -102,15 +102,15 @@ def make_fleet(request: pytest.FixtureRequest) -> Iterator[Callable[..., Fleet]]
     if reason:
         pytest.skip(reason)
     sweep()
-    made = request.config.stash[FLEETS]
+    fleets = request.config.stash[FLEETS]
 
     def make(*args: Any, **options: Any) -> Fleet:
-        made.append(Fleet.up(*args, **options))
-        return made[-1]
+        fleets.append(Fleet.up(*args, **options))
+        return fleets[-1]
 
     yield make
-    while made:
-        made.pop().down()
+    while fleets:
+        fleets.pop().down()
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +123,7 @@ def mended_fleets(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def prepared(family: Family) -> dict[str, Overrides]:
     """Four hosts with NPUs, prepared."""
-    return {name: merge(PREPARED, own) for name, own in npu_fleet(family, 4).items()}
+    return {name: merge(PREPARED, own_values) for name, own_values in npu_fleet(family, 4).items()}
 
 
 @pytest.fixture(scope="session")
@@ -159,4 +159,4 @@ def fleet_a5(make_fleet: Callable[..., Fleet]) -> Fleet:
 @pytest.fixture(scope="session")
 def fleet_gpu(make_fleet: Callable[..., Fleet]) -> Fleet:
     """Four healthy hosts with 4 NVIDIA H100 GPUs and two RoCE adapters each."""
-    return make_fleet(4, {name: merge(PREPARED, own) for name, own in gpu_fleet(4).items()}, shm="4g")
+    return make_fleet(4, {name: merge(PREPARED, own_values) for name, own_values in gpu_fleet(4).items()}, shm="4g")

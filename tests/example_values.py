@@ -65,8 +65,10 @@ def example(check: Check, findings: list[Finding]) -> ExampleFinding:
 
     best = max(findings, key=filled)
     names = needed_names(check, best.template) - {"host"}
-    known = {name: value for name, value in best.values.items() if value is not None}
-    values = {name: _readable(known.get(name, EXAMPLES.get(name, f"<{name}>"))) for name in names & set(best.values)}
+    known_values = {name: value for name, value in best.values.items() if value is not None}
+    values = {
+        name: _readable(known_values.get(name, EXAMPLES.get(name, f"<{name}>"))) for name in names & set(best.values)
+    }
     values = dict(sorted(values.items()))
     return ExampleFinding(best.template, values)
 
@@ -78,8 +80,8 @@ def is_current(row: ExampleFinding, findings: list[Finding]) -> bool:
 
 def _readable(value: Any) -> str:
     """A value with the hosts of the tests under the names that all examples have."""
-    shown = format_value(value)
-    text = " " * shown.startswith(" ") + strip_control_chars(shown, MAX_VALUE_CHARS)  # of "the card{where} reported"
+    output = format_value(value)
+    text = " " * output.startswith(" ") + strip_control_chars(output, MAX_VALUE_CHARS)  # of "the card{where} reported"
     return re.sub(r"\bw(\d{1,2})\b", lambda match: f"node{int(match[1]):03}", text)
 
 

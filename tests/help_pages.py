@@ -58,10 +58,18 @@ def _page(name: str, texts: dict[str, str]) -> str:
         else:
             text = " ".join(paragraph.split())
             lines += [f"  {line}" for line in wrapped(texts.get(text, text), WIDTH - 2)] + [""]
-    arguments = [(_metavar(one), texts.get(one.help, one.help)) for one in _arguments(command) if one.help]
+    arguments = [
+        (_metavar(argument), texts.get(argument.help, argument.help))
+        for argument in _arguments(command)
+        if argument.help
+    ]
     if arguments:
         lines += ["参数：", *_rows(arguments), ""]
-    options = [(_option(one), _explained(one, texts)) for one in command.params if one.param_type_name == "option"]
+    options = [
+        (_option(parameter), _explained(parameter, texts))
+        for parameter in command.params
+        if parameter.param_type_name == "option"
+    ]
     lines += ["选项：", *_rows([*options, ("-h, --help", HELP_OPTION)])]
     if not name:
         lines += ["", "命令：", *_rows([(word, texts.get(text, text)) for word, text in COMMANDS.items()])]
@@ -75,7 +83,7 @@ def _topics() -> Iterator[str]:
 
 
 def _arguments(command: Any) -> list[Any]:
-    return [one for one in command.params if one.param_type_name == "argument"]
+    return [parameter for parameter in command.params if parameter.param_type_name == "argument"]
 
 
 def _metavar(argument: Any) -> str:
@@ -94,8 +102,8 @@ def _option(option: Any) -> str:
 
 def _explained(option: Any, texts: dict[str, str]) -> str:
     text = texts.get(option.help or "", option.help or "")
-    shown = option.show_default and not option.is_flag and option.default not in (None, "", [], ())
-    return f"{text.removesuffix('。')}；默认：{option.default}。" if shown else text
+    displayed = option.show_default and not option.is_flag and option.default not in (None, "", [], ())
+    return f"{text.removesuffix('。')}；默认：{option.default}。" if displayed else text
 
 
 def _rows(rows: list[tuple[str, str]]) -> Iterator[str]:

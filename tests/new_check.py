@@ -44,7 +44,7 @@ def {stem}(reach: Reachability) -> Iterator[Finding]:
 TEST = '''\
 import pytest
 
-from tests.checks.looked import judged, said
+from tests.checks.run_check import judged, said
 
 
 def test_a_healthy_host_has_no_finding() -> None:
@@ -140,13 +140,13 @@ def main(argv: list[str]) -> int:
     stem = name.replace("-", "_")
     if (ROOT / "checks" / f"{stem}.py").exists():
         parser.error(f"checks/{stem}.py exists")
-    words = {"name": name, "stem": stem, "area": options.area, "severity": options.severity.upper()}
+    fields = {"name": name, "stem": stem, "area": options.area, "severity": options.severity.upper()}
     is_smoke = options.area == "smoke"
-    _write(f"checks/{stem}.py", (SMOKE_CHECK if is_smoke else CHECK).format(**words))
-    _write(f"tests/checks/test_{stem}.py", (SMOKE_TEST if is_smoke else TEST).format(**words))
+    _write(f"checks/{stem}.py", (SMOKE_CHECK if is_smoke else CHECK).format(**fields))
+    _write(f"tests/checks/test_{stem}.py", (SMOKE_TEST if is_smoke else TEST).format(**fields))
     if not is_smoke:
-        _add_row(options.area, ROW.format(**words))
-    print((SMOKE_NEXT if is_smoke else NEXT).format(**words, pytest="python -m pytest -q"), end="")
+        _add_row(options.area, ROW.format(**fields))
+    print((SMOKE_NEXT if is_smoke else NEXT).format(**fields, pytest="python -m pytest -q"), end="")
     return 0
 
 

@@ -20,14 +20,14 @@ STARTED = "2026-01-01T12:00:00Z"
 def run_of(
     name: str,
     *,
-    own: str = "",
+    own_name: str = "",
     addresses: Sequence[str] = (),
-    said: dict[str, dict[str, Output]] | None = None,
+    observed_outputs: dict[str, dict[str, Output]] | None = None,
     **more: Any,
 ) -> Run:
-    """The run of one host; ``addresses`` are its own, ``said`` is more that it said, by fact."""
+    """The run of one host; ``addresses`` are its own, ``observed_outputs`` is more that it said, by fact."""
     interfaces = json.dumps([["lo", "127.0.0.1", 8], *(["eth0", address, 24] for address in addresses)])
-    outputs = {"HostAddresses": {"": Output(out=interfaces)}, **(said or {})}
+    outputs = {"HostAddresses": {"": Output(out=interfaces)}, **(observed_outputs or {})}
     fields = {
         "source": "this host alone",
         "started": STARTED,
@@ -37,7 +37,7 @@ def run_of(
     }
     began = datetime.fromisoformat(str(fields["started"]).replace("Z", "+00:00")).timestamp()
     times: dict[str, Any] = {"sent": began, "began": began, "ended": began + 0.5, "received": began + 0.5}
-    visit = Visit(**times, python="3.11.2", uid=0, name=own or name, local=True)
+    visit = Visit(**times, python="3.11.2", uid=0, name=own_name or name, local=True)
     return Run(SCHEMA, hosts={name: HostRecord(visit, outputs)}, **fields)
 
 

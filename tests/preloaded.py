@@ -68,12 +68,12 @@ def run(
     >>> run([sys.executable, "-m", "doctor", "list", "disk-full"], capture_output=True).returncode
     0
     """
-    words = [os.fspath(word) for word in argv]
-    if not can_run(words, options, own_server):
+    arguments = [os.fspath(word) for word in argv]
+    if not can_run(arguments, options, own_server):
         assert not limits, "an interpreter of its own would have no limits"
-        return subprocess.run(otherwise or words, **options)
+        return subprocess.run(otherwise or arguments, **options)
     request = {
-        "argv": words[3:],
+        "argv": arguments[3:],
         "env": dict(_environ(options)),
         "cwd": os.fspath(options.get("cwd") or os.getcwd()),
         "hub": hub,
@@ -81,12 +81,12 @@ def run(
     }
     server = _server(os.getpid(), tuple(sorted(_read_at_import(_environ(options)).items())))
     with _started(server, request) as (answers, streams):
-        return _finished(words, answers, streams, options)
+        return _finished(arguments, answers, streams, options)
 
 
-def can_run(words: Sequence[str], options: Mapping[str, Any], own_server: bool = False) -> bool:
+def can_run(arguments: Sequence[str], options: Mapping[str, Any], own_server: bool = False) -> bool:
     """Doctor, its output captured, nothing on stdin, and the variables that an interpreter reads at its start."""
-    if words[:3] != [sys.executable, "-m", "doctor"] or set(options) - OPTIONS or not options.get("capture_output"):
+    if arguments[:3] != [sys.executable, "-m", "doctor"] or set(options) - OPTIONS or not options.get("capture_output"):
         return False
     if options.get("stdin") not in (None, subprocess.DEVNULL):
         return False
@@ -98,10 +98,10 @@ def _environ(options: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _read_at_import(environ: Mapping[str, str]) -> dict[str, str]:
-    found = {name: value for name, value in environ.items() if name.startswith(AT_IMPORT)}
-    if found.get("PYTHONPATH") == str(ROOT):
-        del found["PYTHONPATH"]
-    return found
+    results = {name: value for name, value in environ.items() if name.startswith(AT_IMPORT)}
+    if results.get("PYTHONPATH") == str(ROOT):
+        del results["PYTHONPATH"]
+    return results
 
 
 @contextlib.contextmanager
@@ -126,7 +126,7 @@ def _started(server: socket.socket, request: Mapping[str, Any]) -> Iterator[tupl
 
 
 def _finished(
-    words: list[str], answers: socket.socket, streams: list[int], options: Mapping[str, Any]
+    arguments: list[str], answers: socket.socket, streams: list[int], options: Mapping[str, Any]
 ) -> subprocess.CompletedProcess[Any]:
     """Waits for the end, and for that of both streams."""
     pid = int(_answer(answers))
@@ -150,12 +150,12 @@ def _finished(
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         if isinstance(error, TimeoutError):
-            raise subprocess.TimeoutExpired(words, options["timeout"], *texts) from None
+            raise subprocess.TimeoutExpired(arguments, options["timeout"], *texts) from None
         raise
     outputs: list[Any] = list(texts)
     if options.get("text"):
         outputs = [text.decode().replace("\r\n", "\n") for text in texts]
-    done = subprocess.CompletedProcess(words, status, *outputs)
+    done = subprocess.CompletedProcess(arguments, status, *outputs)
     if options.get("check"):
         done.check_returncode()
     return done

@@ -65,7 +65,7 @@ def anchor(heading: str) -> str:
 def headings(text: str) -> list[tuple[int, str]]:
     """Level and text of each heading below the title, outside of fences."""
     prose = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
-    return [(len(signs), words) for signs, words in re.findall(r"^(##+) (.+)$", prose, re.M)]
+    return [(len(signs), arguments) for signs, arguments in re.findall(r"^(##+) (.+)$", prose, re.M)]
 
 
 def contents(text: str) -> str:

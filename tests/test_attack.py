@@ -14,13 +14,13 @@ from tests.hosts.products import GPUS, NPUS, PARTS, Product
 
 @pytest.mark.parametrize(("failed", "code"), [(0, 0), (3, 1)])
 def test_the_exit_code_says_whether_an_attack_succeeded(failed, code, monkeypatch, capsys):
-    asked = []
+    requested = []
     module = types.ModuleType("tests.attack.signals")
-    module.campaign = lambda count, seed: asked.append((count, seed)) or failed
+    module.campaign = lambda count, seed: requested.append((count, seed)) or failed
     module.__spec__ = importlib.util.spec_from_loader(module.__name__, None)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     assert main(["signals", "7", "--seed", "5"]) == code
-    assert asked == [(7, 5)]
+    assert requested == [(7, 5)]
     assert f"signals: 7 attacks, seed 5: {failed} succeeded" in capsys.readouterr().out
 
 

@@ -30,7 +30,7 @@ def test_a_bitmap_of_samples_that_is_cut_or_too_large_is_unknown_and_not_a_short
     def packed(data: bytes) -> dict[str, str]:
         return {"bits": base64.b64encode(data).decode()}
 
-    whole = zlib.compress(bytes([5, 255, *range(200)]))
-    assert {0, 2, 8} <= (indices_of(packed(whole)) or frozenset())
-    assert indices_of(packed(whole[:-9])) is None
+    full = zlib.compress(bytes([5, 255, *range(200)]))
+    assert {0, 2, 8} <= (indices_of(packed(full)) or frozenset())
+    assert indices_of(packed(full[:-9])) is None
     assert indices_of(packed(zlib.compress(b"\1" * (MAX_BITMAP + 1)))) is None

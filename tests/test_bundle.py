@@ -32,10 +32,10 @@ def installer(folder: Path, **values: str) -> Path:
     return folder / "install.sh"
 
 
-def install(script: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def install(script: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     env = {"PATH": "/usr/bin:/bin", "PYTHON": sys.executable, "HOME": str(script.parent), **environ}
     return subprocess.run(
-        ["sh", str(script), *words], env=env, capture_output=True, text=True, timeout=300, check=False
+        ["sh", str(script), *arguments], env=env, capture_output=True, text=True, timeout=300, check=False
     )
 
 
@@ -141,8 +141,8 @@ class TestWhereItCannotInstall:
 def test_the_image_file_installs_from_the_archive_alone() -> None:
     """No line of it fetches anything: images cannot be had in every place where the tests run."""
     lines = (ROOT / "doctor" / "docs" / "Dockerfile").read_text("utf-8").splitlines()
-    words = {line.split()[0] for line in lines if line and not line.startswith(("#", " "))}
-    assert words == {"ARG", "FROM", "COPY", "RUN", "ENV", "ENTRYPOINT", "CMD"}
+    parts = {line.split()[0] for line in lines if line and not line.startswith(("#", " "))}
+    assert parts == {"ARG", "FROM", "COPY", "RUN", "ENV", "ENTRYPOINT", "CMD"}
     text = "\n".join(line for line in lines if not line.startswith("#"))
     assert not any(word in text for word in ("curl", "wget", "pip ", "apt", "http", "ADD"))
     assert "cluster-doctor-*-offline.tar" in text
@@ -176,7 +176,7 @@ def test_what_is_published_as_source_alone_is_built_where_it_is_pure(tmp_path: P
 def test_it_installs_without_a_network(tmp_path: Path) -> None:
     """Made from PyPI, and installed where no packet leaves the process; twice it is the same archive."""
     for name in ("one", "two"):
-        words = [
+        arguments = [
             sys.executable,
             ".ci/bundle.py",
             str(tmp_path / name),
@@ -185,7 +185,7 @@ def test_it_installs_without_a_network(tmp_path: Path) -> None:
             "--python",
             PYTHON,
         ]
-        subprocess.run(words, cwd=ROOT, check=True, capture_output=True, timeout=600)
+        subprocess.run(arguments, cwd=ROOT, check=True, capture_output=True, timeout=600)
     (archive,), (again,) = ([*(tmp_path / name).iterdir()] for name in ("one", "two"))
     assert archive.read_bytes() == again.read_bytes()
     with tarfile.open(archive) as tar:
@@ -193,8 +193,8 @@ def test_it_installs_without_a_network(tmp_path: Path) -> None:
     (top,) = (tmp_path / "unpacked").iterdir()
     offline = ["unshare", "-n"] if os.geteuid() == 0 and shutil.which("unshare") else []
     env = {"PATH": "/usr/bin:/bin", "PYTHON": sys.executable, "HOME": str(tmp_path)}
-    words = [*offline, "sh", str(top / "install.sh"), str(tmp_path / "venv")]
-    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=300, check=False)
+    arguments = [*offline, "sh", str(top / "install.sh"), str(tmp_path / "venv")]
+    done = subprocess.run(arguments, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     doctor = str(tmp_path / "venv" / "bin" / "doctor")
     listed = subprocess.run([doctor, "list"], env=env, capture_output=True, text=True, timeout=100, check=True)

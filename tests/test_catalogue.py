@@ -26,7 +26,7 @@ def {name}(reach: Reachability):
 '''
 
 
-@pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
+@pytest.mark.parametrize("one", ALL, ids=lambda entry: entry.name)
 class TestEveryCheck:
     def test_has_a_page(self, one: Check) -> None:
         """A claim that is a sentence, why it matters, what to do."""
@@ -53,13 +53,13 @@ class TestEveryCheck:
 
 
 def test_no_two_facts_share_a_name() -> None:
-    facts = {fact for one in ALL for fact in one.facts}
+    facts = {fact for check in ALL for fact in check.facts}
     assert len({fact.__name__ for fact in facts}) == len(facts)
 
 
 def test_a_sites_own_check_comes_in_by_the_same_door(tmp_path: Path) -> None:
     (tmp_path / "our_rule.py").write_text(GOOD.format(name="our_rule"))
-    assert [one.name for one in load_checks([tmp_path])][-1] == "our-rule"
+    assert [check.name for check in load_checks([tmp_path])][-1] == "our-rule"
 
 
 def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
         ("def other(): pass", r"expected a function our_rule\(\) marked with @check"),
         ("def our_rule(): pass", "marked with @check"),
@@ -77,18 +77,18 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
         ("def our_rule(:", "SyntaxError"),
     ],
 )
-def test_a_file_that_breaks_the_rules_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_breaks_the_rules_is_one_line(tmp_path: Path, text: str, output: str) -> None:
     path = tmp_path / "our_rule.py"
     path.write_text(text)
-    with pytest.raises(BadCheck, match=said) as caught:
+    with pytest.raises(BadCheck, match=output) as caught:
         load_check(path)
     assert str(path) in str(caught.value)
 
 
 def test_checks_are_picked_by_name_and_by_area() -> None:
-    assert [one.name for one in select_checks(ALL, ["host-unreachable"])] == ["host-unreachable"]
-    assert {one.area for one in select_checks(ALL, ["ranks"])} == {"ranks"}
-    assert "ranks" not in {one.area for one in select_checks(ALL, [], ["ranks"])}
+    assert [check.name for check in select_checks(ALL, ["host-unreachable"])] == ["host-unreachable"]
+    assert {check.area for check in select_checks(ALL, ["ranks"])} == {"ranks"}
+    assert "ranks" not in {check.area for check in select_checks(ALL, [], ["ranks"])}
 
 
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
@@ -108,10 +108,10 @@ def test_what_is_fixed_on_a_machine_alone_has_another_remedy_in_a_container() ->
     machine = {name for book in load_playbooks() if book.host_only for name in book.treats}
     elsewhere = {"sysctl-lost-at-reboot"}
     """Checks that are skipped in a container."""
-    contained = {one.name for one in ALL if one.section(IN_CONTAINER)}
+    contained = {entry.name for entry in ALL if entry.section(IN_CONTAINER)}
     assert contained == machine - elsewhere
-    for one in ALL:
-        section = one.section(IN_CONTAINER)
+    for check in ALL:
+        section = check.section(IN_CONTAINER)
         names = re.findall(r"\{(\w+)\}", section)
         assert fill_template(section, dict.fromkeys(names, "VALUE")).count("VALUE") == len(names), section
         assert not section or re.search(r"docker run|machine", section), section

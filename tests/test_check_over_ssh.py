@@ -21,10 +21,10 @@ FAULTS = ("refuse", "drop", "silent", "wrong-key", "deny", "hang", "flood", "cut
 CONNECT_TIMEOUT = 4.0
 
 
-def check(fleet: Fleet, hosts: list[str], *words: str) -> tuple[int, dict[str, Any], float]:
+def check(fleet: Fleet, hosts: list[str], *arguments: str) -> tuple[int, dict[str, Any], float]:
     """Exit code, report, and seconds of wall time."""
     began = time.monotonic()
-    argv = [sys.executable, "-m", "doctor", "check", ",".join(hosts), "-F", str(fleet.ssh_config), "--json", *words]
+    argv = [sys.executable, "-m", "doctor", "check", ",".join(hosts), "-F", str(fleet.ssh_config), "--json", *arguments]
     done = fleet.run(argv, env=CLEAN, cwd=ROOT, timeout=100)
     assert done.stdout, done.stderr
     assert "Traceback" not in done.stderr
@@ -32,13 +32,13 @@ def check(fleet: Fleet, hosts: list[str], *words: str) -> tuple[int, dict[str, A
 
 
 def outcome(report: dict[str, Any], name: str) -> dict[str, Any]:
-    return next(one for one in report["outcomes"] if one["check"] == name)
+    return next(entry for entry in report["outcomes"] if entry["check"] == name)
 
 
 def unreached(report: dict[str, Any]) -> dict[str, str]:
     """What host-unreachable says, by host."""
-    found = outcome(report, "host-unreachable")["findings"]
-    return {host: one["values"]["trouble"] for one in found for host in one["hosts"]}
+    findings = outcome(report, "host-unreachable")["findings"]
+    return {host: entry["values"]["trouble"] for entry in findings for host in entry["hosts"]}
 
 
 @pytest.fixture(scope="module")
@@ -50,16 +50,16 @@ def mixed(make_fleet: Callable[..., Fleet]) -> Fleet:
 @pytest.mark.parametrize("transport", ["ssh", "openssh"])
 def test_eight_faults_among_sixteen_hosts(mixed: Fleet, transport: str) -> None:
     """Each is named, none delays the others, and the good hosts are complete."""
-    words = ["--connect-timeout", str(CONNECT_TIMEOUT), "--timeout", str(CONNECT_TIMEOUT + 2)]
-    words += ["--transport", transport, "--select", "host-unreachable", "--select", "listen-queue-short"]
-    code, report, seconds = check(mixed, list(mixed.hosts), *words)
+    arguments = ["--connect-timeout", str(CONNECT_TIMEOUT), "--timeout", str(CONNECT_TIMEOUT + 2)]
+    arguments += ["--transport", transport, "--select", "host-unreachable", "--select", "listen-queue-short"]
+    code, report, seconds = check(mixed, list(mixed.hosts), *arguments)
     bad, good = mixed.hosts[::2], mixed.hosts[1::2]
     assert code == 10
     assert outcome(report, "listen-queue-short")["evaluated_hosts"] == list(good)
-    said = unreached(report)
-    assert set(said) == set(bad)
+    responses = unreached(report)
+    assert set(responses) == set(bad)
     assert outcome(report, "python3-missing")["evaluated_hosts"] == list(good)
-    assert dict(zip(FAULTS, (said[host] for host in bad), strict=True)) == {
+    assert dict(zip(FAULTS, (responses[host] for host in bad), strict=True)) == {
         "refuse": "refused",
         "drop": "dropped",
         "silent": "silent",
@@ -75,13 +75,13 @@ def test_eight_faults_among_sixteen_hosts(mixed: Fleet, transport: str) -> None:
 def test_the_whole_fleet_gone_is_one_finding_not_a_hundred_unknowns(mixed: Fleet) -> None:
     code, report, _ = check(mixed, [mixed.hosts[0]])
     assert code == 10
-    assert {one["status"] for one in report["outcomes"]} <= {"failed", "passed", "unknown", "skipped"}
-    reasons = {one["root_cause"] for outcome in report["outcomes"] for one in outcome["unknown"]}
+    assert {entry["status"] for entry in report["outcomes"]} <= {"failed", "passed", "unknown", "skipped"}
+    reasons = {entry["root_cause"] for outcome in report["outcomes"] for entry in outcome["unknown"]}
     assert reasons == {"host-unreachable"}
 
 
 @pytest.fixture(scope="module")
-def odd(make_fleet: Callable[..., Fleet]) -> Fleet:
+def unusual_hosts(make_fleet: Callable[..., Fleet]) -> Fleet:
     """Hosts that work, each odd in its own way."""
     noise = ["\033[31mWELCOME\033[0m to [bold]odd[/bold]\n", "bye\n"]
     users = {
@@ -104,70 +104,84 @@ def odd(make_fleet: Callable[..., Fleet]) -> Fleet:
     )
 
 
-def test_a_host_without_python_is_said_to_be_one(odd: Fleet) -> None:
-    code, report, _ = check(odd, [odd.hosts[0], odd.hosts[6]], "--select", "listen-queue-short")
+def test_a_host_without_python_is_said_to_be_one(unusual_hosts: Fleet) -> None:
+    code, report, _ = check(
+        unusual_hosts, [unusual_hosts.hosts[0], unusual_hosts.hosts[6]], "--select", "listen-queue-short"
+    )
     assert code == 10
-    (found,) = outcome(report, "python3-missing")["findings"]
-    assert found["hosts"] == [odd.hosts[0]]
+    (finding,) = outcome(report, "python3-missing")["findings"]
+    assert finding["hosts"] == [unusual_hosts.hosts[0]]
     assert outcome(report, "host-unreachable")["status"] == "passed"
     assert outcome(report, "listen-queue-short")["unknown"][0]["root_cause"] == "python3-missing"
 
 
-@pytest.mark.parametrize(("place", "what"), [(1, "fish"), (2, "csh"), (3, "banners and noise"), (4, "a full disk")])
-def test_an_odd_host_is_read_like_any_other(odd: Fleet, place: int, what: str) -> None:
-    del what
-    code, report, _ = check(odd, [odd.hosts[place]], "--select", "listen-queue-short")
-    assert outcome(report, "listen-queue-short")["evaluated_hosts"] == [odd.hosts[place]]
+@pytest.mark.parametrize(
+    ("place", "description"), [(1, "fish"), (2, "csh"), (3, "banners and noise"), (4, "a full disk")]
+)
+def test_an_odd_host_is_read_like_any_other(unusual_hosts: Fleet, place: int, description: str) -> None:
+    del description
+    code, report, _ = check(unusual_hosts, [unusual_hosts.hosts[place]], "--select", "listen-queue-short")
+    assert outcome(report, "listen-queue-short")["evaluated_hosts"] == [unusual_hosts.hosts[place]]
     assert code == 0
 
 
-def test_a_firewall_that_an_ordinary_user_cannot_read_is_unknown(odd: Fleet) -> None:
-    hosts = list(odd.hosts[5:7])
-    code, report, _ = check(odd, hosts, "-l", "may", "--select", "firewall-blocks-job")
+def test_a_firewall_that_an_ordinary_user_cannot_read_is_unknown(unusual_hosts: Fleet) -> None:
+    hosts = list(unusual_hosts.hosts[5:7])
+    code, report, _ = check(unusual_hosts, hosts, "-l", "may", "--select", "firewall-blocks-job")
     assert code == 12
     assert "root" in outcome(report, "firewall-blocks-job")["unknown"][0]["reason"]
 
 
-def test_with_sudo_it_is_read(odd: Fleet) -> None:
-    hosts = list(odd.hosts[5:7])
-    code, report, _ = check(odd, hosts, "-l", "may", "--sudo", "--select", "firewall-blocks-job")
+def test_with_sudo_it_is_read(unusual_hosts: Fleet) -> None:
+    hosts = list(unusual_hosts.hosts[5:7])
+    code, report, _ = check(unusual_hosts, hosts, "-l", "may", "--sudo", "--select", "firewall-blocks-job")
     assert outcome(report, "firewall-blocks-job")["unknown"] == []
     assert code == 0
 
 
-def test_sudo_that_asks_for_a_password_is_unknown_not_absent(odd: Fleet) -> None:
-    hosts = list(odd.hosts[5:7])
-    code, report, _ = check(odd, hosts, "-l", "asks", "--sudo", "--select", "firewall-blocks-job")
+def test_sudo_that_asks_for_a_password_is_unknown_not_absent(unusual_hosts: Fleet) -> None:
+    hosts = list(unusual_hosts.hosts[5:7])
+    code, report, _ = check(unusual_hosts, hosts, "-l", "asks", "--sudo", "--select", "firewall-blocks-job")
     assert code == 12
     assert "password is required" in outcome(report, "firewall-blocks-job")["unknown"][0]["reason"]
 
 
-def test_within_looks_where_the_job_runs(odd: Fleet) -> None:
+def test_within_looks_where_the_job_runs(unusual_hosts: Fleet) -> None:
     """A container with Docker's /dev/shm on a host with a large one."""
-    host = odd.hosts[6]
+    host = unusual_hosts.hosts[6]
     script = '#!/bin/sh\nmount -t tmpfs -o size=64m none /dev/shm && exec "$@"\n'
-    odd.write(host, "/usr/local/bin/in-container", script, mode="755")
-    _, outside, _ = check(odd, [host], "--select", "shm-docker-default")
+    unusual_hosts.write(host, "/usr/local/bin/in-container", script, mode="755")
+    _, outside, _ = check(unusual_hosts, [host], "--select", "shm-docker-default")
     assert outcome(outside, "shm-docker-default")["status"] == "passed"
     code, inside, _ = check(
-        odd, [host], "--select", "shm-docker-default", "--within", "unshare --mount /usr/local/bin/in-container"
+        unusual_hosts,
+        [host],
+        "--select",
+        "shm-docker-default",
+        "--within",
+        "unshare --mount /usr/local/bin/in-container",
     )
     assert outcome(inside, "shm-docker-default")["status"] == "failed"
     assert code == 10
 
 
-def test_a_container_that_is_not_there_is_unknown(odd: Fleet) -> None:
+def test_a_container_that_is_not_there_is_unknown(unusual_hosts: Fleet) -> None:
     code, report, _ = check(
-        odd, [odd.hosts[6]], "--select", "shm-docker-default", "--within", "sh -c 'echo No such container >&2; exit 1'"
+        unusual_hosts,
+        [unusual_hosts.hosts[6]],
+        "--select",
+        "shm-docker-default",
+        "--within",
+        "sh -c 'echo No such container >&2; exit 1'",
     )
     assert code == 12
     assert "No such container" in outcome(report, "shm-docker-default")["unknown"][0]["reason"]
 
 
-def test_the_report_is_the_same_from_the_saved_run(odd: Fleet, tmp_path: Path) -> None:
+def test_the_report_is_the_same_from_the_saved_run(unusual_hosts: Fleet, tmp_path: Path) -> None:
     saved = tmp_path / "run.json"
-    _, live, _ = check(odd, list(odd.hosts), "--save", str(saved))
+    _, live, _ = check(unusual_hosts, list(unusual_hosts.hosts), "--save", str(saved))
     argv = [sys.executable, "-m", "doctor", "check", "--from", str(saved), "--json"]
-    again = json.loads(odd.run(argv, env=CLEAN, cwd=ROOT).stdout)
+    again = json.loads(unusual_hosts.run(argv, env=CLEAN, cwd=ROOT).stdout)
     assert again["outcomes"] == live["outcomes"]
     assert again["hosts"] == live["hosts"]

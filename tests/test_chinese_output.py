@@ -21,8 +21,7 @@ from doctor.report.explain.examples import read_examples
 from doctor.report.formats.registry import RenderContext, render
 from doctor.report.layout.formatting import wrapped
 from tests import preloaded
-from tests.report import recorded_fleets
-from tests.report import reports as made
+from tests.report import recorded_fleets, reports
 
 CHECKS = {check.name: check for check in load_checks()}
 
@@ -86,9 +85,9 @@ LIMITS: dict[tuple[str, ...], int] = {
 """Commands, and how many such words each may still print: lower it when more is translated."""
 
 
-def output(words: tuple[str, ...], encoding: str, folder: Path) -> str:
+def output(arguments: tuple[str, ...], encoding: str, folder: Path) -> str:
     """stdout and stderr of ``doctor WORDS`` in Chinese."""
-    real = [word.replace("LOGS", str(LOGS)) for word in words]
+    real = [word.replace("LOGS", str(LOGS)) for word in arguments]
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LC_ALL": "zh_CN", "PYTHONIOENCODING": encoding}
     argv = [sys.executable, "-m", "doctor", *real]
     done = preloaded.run(argv, own_server=True, env=environment, cwd=folder, capture_output=True, timeout=60)
@@ -106,12 +105,12 @@ def test_an_english_sentence_is_noticed() -> None:
     assert english_words("`this is code`，rank-table 与 /etc/of") == []
 
 
-@pytest.mark.parametrize("words", LIMITS, ids=" ".join)
-def test_no_more_english_than_before_on_a_gbk_terminal(words: tuple[str, ...], tmp_path: Path) -> None:
-    text = output(words, "gbk", tmp_path)
+@pytest.mark.parametrize("arguments", LIMITS, ids=" ".join)
+def test_no_more_english_than_before_on_a_gbk_terminal(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    text = output(arguments, "gbk", tmp_path)
     assert re.search("[\u4e00-\u9fff]", text)
-    left = english_words(text)
-    assert len(left) <= LIMITS[words], left
+    remaining = english_words(text)
+    assert len(remaining) <= LIMITS[arguments], remaining
 
 
 @pytest.fixture
@@ -127,7 +126,7 @@ def one_finding_of_each() -> Report:
     for name, row in read_examples().items():
         check, finding = CHECKS[name], Finding(row.template, hosts=("node001",), **row.values)
         outcomes.append(Outcome(name, check.severity, check.area, check.claim, (finding,), ("node001", "node002")))
-    return msgspec.structs.replace(made.report(*outcomes, hosts=("node001", "node002")), source="")
+    return msgspec.structs.replace(reports.report(*outcomes, hosts=("node001", "node002")), source="")
 
 
 REPORTS = {name: partial(recorded_fleets.report, name) for name in recorded_fleets.RECORDED}
@@ -143,8 +142,8 @@ Those of the examples are all quotations: of kernels, drivers, DCGM and HCCL."""
 def test_reports_have_no_english_sentence(name: str, form: str) -> None:
     """Those of real fleets, and one finding of each check."""
     report = REPORTS.get(name, one_finding_of_each)()
-    left = english_words(render(form, report, RenderContext(10, CHECKS)))
-    assert len(left) <= REPORT_LIMITS.get(name, 0), left
+    remaining = english_words(render(form, report, RenderContext(10, CHECKS)))
+    assert len(remaining) <= REPORT_LIMITS.get(name, 0), remaining
 
 
 ACTIVITIES = (
@@ -165,10 +164,10 @@ def test_what_a_rank_does_is_chinese_wherever_it_stands(text: str) -> None:
     for does in (text, f"{text} (train at job.py:10)"):
         process = "" if does.endswith("(pid 12)") else " (pid 7)"
         for sentence in (does, f"it {does}{process}", f"rank 1 (pid 7 on node001) {does}; ranks 0, 2-7 wait."):
-            shown = language.localized_filled(sentence)
-            left = re.findall(r"[a-z]{2,}", shown.replace("kill -CONT", ""))
+            expected_text = language.localized_filled(sentence)
+            matches = re.findall(r"[a-z]{2,}", expected_text.replace("kill -CONT", ""))
             names = {"rank", "pid", "job", "py", "train", "read", "lock", "data", "loader", "store", "socket", "stdin"}
-            assert set(left) <= names | {
+            assert set(matches) <= names | {
                 "ioctl",
                 "all_reduce",
                 "all",
@@ -177,8 +176,8 @@ def test_what_a_rank_does_is_chinese_wherever_it_stands(text: str) -> None:
                 "pause",
                 "cgroup",
                 "freezer",
-            } | {*("nfs", "wait", "node")}, shown
-            assert " (" not in shown
+            } | {*("nfs", "wait", "node")}, expected_text
+            assert " (" not in expected_text
 
 
 VALUES = (
@@ -200,7 +199,7 @@ VALUES = (
 @pytest.mark.parametrize("text", VALUES)
 @pytest.mark.usefixtures("chinese")
 def test_values_of_findings_are_chinese(text: str) -> None:
-    shown = CODE.sub("", language.localized_filled(text)).replace("kill -CONT", "")
+    expected_text = CODE.sub("", language.localized_filled(text)).replace("kill -CONT", "")
     names = {
         "bound",
         "train",
@@ -216,9 +215,9 @@ def test_values_of_findings_are_chinese(text: str) -> None:
         "float",
         "size",
     }
-    assert re.search("[\u4e00-\u9fff]", shown), shown
-    assert set(re.findall(r"[a-z]{2,}", shown)) <= names | {"ann"}, shown
-    assert " (" not in shown
+    assert re.search("[\u4e00-\u9fff]", expected_text), expected_text
+    assert set(re.findall(r"[a-z]{2,}", expected_text)) <= names | {"ann"}, expected_text
+    assert " (" not in expected_text
 
 
 def test_no_space_stands_between_chinese_words(chinese: None) -> None:
@@ -226,7 +225,7 @@ def test_no_space_stands_between_chinese_words(chinese: None) -> None:
     finding.values.update(ports="29500", way="from", peers="every other host")
     check = CHECKS["firewall-blocks-job"]
     outcome = Outcome(check.name, check.severity, check.area, check.claim, (finding,), ("node001",))
-    text = render("plain", made.report(outcome, hosts=("node001",)), RenderContext(10, CHECKS))
+    text = render("plain", reports.report(outcome, hosts=("node001",)), RenderContext(10, CHECKS))
     assert "阻断了来自其他所有主机的" in text
 
 

@@ -14,9 +14,9 @@ from doctor.report.explain.topics import FOLDER, render
 from tests.readme import contents, headings
 from tests.test_translations import glossary_rows
 
-OWN = {"README", "glossary"}
+WITHOUT_CHECK = {"README", "glossary"}
 """Chinese pages with no English one beside them."""
-PAGES = sorted({path.stem for path in (FOLDER / "zh").glob("*.md")} - OWN)
+PAGES = sorted({path.stem for path in (FOLDER / "zh").glob("*.md")} - WITHOUT_CHECK)
 _FENCE = re.compile(r"^```.*?^```\n|(?:^    [^\n]*\n)+", re.MULTILINE | re.DOTALL)
 _CONTENTS = re.compile(r"<!-- toc -->.*?<!-- /toc -->", re.DOTALL)
 
@@ -39,7 +39,7 @@ def code_blocks(text: str) -> list[str]:
 
 def without(pattern: re.Pattern[str] | str, text: str) -> str:
     """The text without what the pattern finds, each line with its old number."""
-    return re.sub(pattern, lambda found: "\n" * found[0].count("\n"), text)
+    return re.sub(pattern, lambda result: "\n" * result[0].count("\n"), text)
 
 
 def prose(text: str) -> str:
@@ -49,8 +49,8 @@ def prose(text: str) -> str:
 def lines_of(pattern: str, text: str) -> dict[str, list[int]]:
     """Each word that the pattern's group finds, with the line of each of its uses."""
     lines: dict[str, list[int]] = defaultdict(list)
-    for found in re.finditer(pattern, text):
-        lines[" ".join(found[1].split())].append(text.count("\n", 0, found.start()) + 1)
+    for result in re.finditer(pattern, text):
+        lines[" ".join(result[1].split())].append(text.count("\n", 0, result.start()) + 1)
     return lines
 
 
@@ -67,9 +67,9 @@ def links(text: str) -> dict[str, list[int]]:
     return lines_of(r"\]\((?:\.\./)*([^)\s#]*)(?:#[^)\s]*)?\)", prose(text))
 
 
-def differences(name: str, noun: str, words: Callable[[str], dict[str, list[int]]]) -> list[str]:
+def differences(name: str, noun: str, arguments: Callable[[str], dict[str, list[int]]]) -> list[str]:
     """One line for each word that the two pages do not use equally often: where each of them has it."""
-    ours, theirs = words(english(name)), words(chinese(name))
+    ours, theirs = arguments(english(name)), arguments(chinese(name))
     return [
         f"{noun} {word}: doctor/docs/{name}.md {where(ours[word])}; doctor/docs/zh/{name}.md {where(theirs[word])}"
         for word in sorted({*ours, *theirs})
@@ -82,7 +82,7 @@ def where(lines: list[int]) -> str:
 
 
 def outline(text: str) -> list[str]:
-    return [f"{'#' * level} {words}" for level, words in headings(text)]
+    return [f"{'#' * level} {message}" for level, message in headings(text)]
 
 
 def test_every_topic_is_there_in_both_languages() -> None:

@@ -25,10 +25,10 @@ CLEAN = {
 } | {"PYTHONPATH": str(ROOT)}
 
 
-def doctor(*words: str, env: dict[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[bytes]:
+def doctor(*arguments: str, env: dict[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[bytes]:
     more.setdefault("capture_output", True)
     return preloaded.run(
-        [sys.executable, "-m", "doctor", *words], cwd=ROOT, env={**CLEAN, **(env or {})}, timeout=100, **more
+        [sys.executable, "-m", "doctor", *arguments], cwd=ROOT, env={**CLEAN, **(env or {})}, timeout=100, **more
     )
 
 
@@ -76,22 +76,22 @@ class TestExitCodes:
         assert doctor("check", *site("echo no")).returncode == 10
 
     def test_a_warning_is_0_and_with_strict_11_and_10_where_warnings_fail(self, site: Any) -> None:
-        words = site("echo no", severity="WARNING")
-        assert doctor("check", *words).returncode == 0
-        assert doctor("check", *words, "--strict").returncode == 11
-        assert doctor("check", *words, "--fail-on", "warning").returncode == 10
+        arguments = site("echo no", severity="WARNING")
+        assert doctor("check", *arguments).returncode == 0
+        assert doctor("check", *arguments, "--strict").returncode == 11
+        assert doctor("check", *arguments, "--fail-on", "warning").returncode == 10
 
     def test_unknown_is_12_unless_it_is_allowed(self, site: Any) -> None:
-        words = site("exit 3")
-        assert doctor("check", *words).returncode == 12
-        assert doctor("check", *words, "--on-unknown", "ok").returncode == 0
-        assert doctor("check", *words, "--on-unknown", "warn", "--strict").returncode == 11
+        arguments = site("exit 3")
+        assert doctor("check", *arguments).returncode == 12
+        assert doctor("check", *arguments, "--on-unknown", "ok").returncode == 0
+        assert doctor("check", *arguments, "--on-unknown", "warn", "--strict").returncode == 11
 
     def test_a_check_that_breaks_is_unknown_never_healthy(self, site: Any) -> None:
         assert doctor("check", *site("echo yes", body="1 / 0")).returncode == 12
 
     @pytest.mark.parametrize(
-        "words",
+        "arguments",
         [
             ("check", "--no-such-option"),
             ("check", "--select", "no-such-check"),
@@ -110,13 +110,13 @@ class TestExitCodes:
             ("explain", "no-such-check"),
         ],
     )
-    def test_usage_is_2(self, words: tuple[str, ...]) -> None:
-        done = doctor(*words)
+    def test_usage_is_2(self, arguments: tuple[str, ...]) -> None:
+        done = doctor(*arguments)
         assert done.returncode == 2
         assert b"Traceback" not in done.stderr
 
     @pytest.mark.parametrize(
-        ("words", "said"),
+        ("arguments", "output"),
         [
             (("check", "node[1-"), "node[1-"),
             (("check", ""), ""),
@@ -130,16 +130,18 @@ class TestExitCodes:
             (("check", "--checks", "/nowhere/at/all"), "/nowhere/at/all"),
         ],
     )
-    def test_nothing_to_check_or_unreadable_input_is_78_and_one_line(self, words: tuple[str, ...], said: str) -> None:
-        done = doctor(*words)
+    def test_nothing_to_check_or_unreadable_input_is_78_and_one_line(
+        self, arguments: tuple[str, ...], output: str
+    ) -> None:
+        done = doctor(*arguments)
         assert done.returncode == 78
         assert done.stdout == b""
         assert done.stderr.decode().count("\n") == 1
-        assert said in done.stderr.decode()
+        assert output in done.stderr.decode()
 
     @pytest.mark.parametrize("command", ["check", "smoke", "preflight", "fix", "rank-table"])
     @pytest.mark.parametrize(
-        ("words", "option"),
+        ("arguments", "option"),
         [
             (("n1", "-F", "/no/such/config"), "-F /no/such/config: No such file"),
             (("n1", "-i", "/no/such/key"), "-i /no/such/key: No such file"),
@@ -147,16 +149,16 @@ class TestExitCodes:
         ],
     )
     def test_a_file_that_the_caller_named_wrongly_is_no_finding_about_the_cluster(
-        self, command: str, words: tuple[str, ...], option: str
+        self, command: str, arguments: tuple[str, ...], option: str
     ) -> None:
-        words = words if command not in ("fix",) or words[0] != "n1" else ("-w", *words)
-        done = doctor(command, *words)
+        arguments = arguments if command not in ("fix",) or arguments[0] != "n1" else ("-w", *arguments)
+        done = doctor(command, *arguments)
         assert done.returncode == 78, done
         assert option in done.stderr.decode()
         assert done.stderr.decode().count("\n") == 1
 
     @pytest.mark.parametrize(
-        "words",
+        "arguments",
         [
             ("check", "--save", "/no/such/folder/run.json"),
             ("check", "-f", "junit=/no/such/folder/x.xml"),
@@ -169,12 +171,12 @@ class TestExitCodes:
             ("preflight", "--save", "/"),
         ],
     )
-    def test_a_file_that_cannot_be_there_is_found_before_anything_is_done(self, words: tuple[str, ...]) -> None:
-        done = doctor(*words)
+    def test_a_file_that_cannot_be_there_is_found_before_anything_is_done(self, arguments: tuple[str, ...]) -> None:
+        done = doctor(*arguments)
         assert done.returncode == 78, done
         assert re.search(r"No such file|is a folder|is not writable", done.stderr.decode())
-        assert done.stdout.decode().startswith("doctor preflight: NOTHING " if words[0] == "preflight" else "")
-        assert words[0] == "preflight" or not done.stdout
+        assert done.stdout.decode().startswith("doctor preflight: NOTHING " if arguments[0] == "preflight" else "")
+        assert arguments[0] == "preflight" or not done.stdout
 
     def test_our_own_bug_is_70_one_line_and_a_file(self, tmp_path: Path) -> None:
         code = (
@@ -197,9 +199,9 @@ class TestExitCodes:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_ends_the_run_with_the_partial_report(site: Any, tmp_path: Path, number: int, code: int) -> None:
-    words = site(f"echo $$ > {tmp_path}/pid; exec sleep 1000")
+    arguments = site(f"echo $$ > {tmp_path}/pid; exec sleep 1000")
     process = subprocess.Popen(
-        [sys.executable, "-m", "doctor", "check", "--json", *words], cwd=ROOT, env=CLEAN, stdout=-1, stderr=-1
+        [sys.executable, "-m", "doctor", "check", "--json", *arguments], cwd=ROOT, env=CLEAN, stdout=-1, stderr=-1
     )
     deadline = time.monotonic() + 50
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
@@ -238,9 +240,9 @@ class TestOutput:
         assert (done.returncode, done.stderr) == (10, b"")
 
     def test_a_closed_stdout_changes_no_exit_code(self, site: Any) -> None:
-        words = " ".join(f"'{word}'" for word in ("check", *site("echo no")))
+        message = " ".join(f"'{word}'" for word in ("check", *site("echo no")))
         done = subprocess.run(
-            ["sh", "-c", f"'{sys.executable}' -m doctor {words} >&-"], cwd=ROOT, env=CLEAN, capture_output=True
+            ["sh", "-c", f"'{sys.executable}' -m doctor {message} >&-"], cwd=ROOT, env=CLEAN, capture_output=True
         )
         assert done.returncode == 10
         assert b"Traceback" not in done.stderr
@@ -252,12 +254,12 @@ class TestOutput:
         assert b"No space left on device" in done.stderr
 
     @pytest.mark.parametrize(
-        "words",
+        "message",
         ["--version", "--help", "check --help", "list", "explain listen-queue-short", "history", "probe --print"],
     )
-    def test_no_command_whose_output_is_lost_ends_with_0(self, words: str) -> None:
+    def test_no_command_whose_output_is_lost_ends_with_0(self, message: str) -> None:
         with open("/dev/full", "wb") as full:
-            done = doctor(*words.split(), capture_output=False, stdout=full, stderr=-1)
+            done = doctor(*message.split(), capture_output=False, stdout=full, stderr=-1)
         assert (done.returncode, done.stderr) == (78, b"doctor: stdout: No space left on device\n")
 
     def test_a_healthy_report_that_is_lost_is_no_success(self, site: Any) -> None:
@@ -267,15 +269,15 @@ class TestOutput:
 
     @pytest.mark.parametrize(("profile", "code"), [("job", 78), ("prolog", 0)])
     def test_a_preflight_whose_line_is_lost(self, profile: str, code: int) -> None:
-        words = ("preflight", "--scope", "local", "--select", "python3-missing", "--profile", profile)
+        arguments = ("preflight", "--scope", "local", "--select", "python3-missing", "--profile", profile)
         with open("/dev/full", "wb") as full:
-            done = doctor(*words, capture_output=False, stdout=full, stderr=-1)
+            done = doctor(*arguments, capture_output=False, stdout=full, stderr=-1)
         assert done.returncode == code
 
     @pytest.mark.parametrize("encoding", ["ascii", "gbk", "latin-1", "utf-8"])
     def test_any_encoding_of_stdout_will_do(self, site: Any, encoding: str) -> None:
-        words = site("printf '\\342\\234\\223 \\346\\227\\245 \\033[31mred\\033[0m [bold]x[/bold]'")
-        done = doctor("check", *words, env={"PYTHONIOENCODING": encoding})
+        arguments = site("printf '\\342\\234\\223 \\346\\227\\245 \\033[31mred\\033[0m [bold]x[/bold]'")
+        done = doctor("check", *arguments, env={"PYTHONIOENCODING": encoding})
         assert done.returncode == 10
         text = done.stdout.decode(encoding)
         assert "\x1b" not in text
@@ -291,9 +293,9 @@ class TestOutput:
 
 class TestSavedRuns:
     def test_a_saved_run_is_judged_to_the_same_outcomes(self, site: Any, tmp_path: Path) -> None:
-        words = site("echo no")
-        live = json.loads(doctor("check", "--json", "--save", str(tmp_path / "run"), *words).stdout)
-        again = doctor("check", "--json", "--from", str(tmp_path / "run"), *words)
+        arguments = site("echo no")
+        live = json.loads(doctor("check", "--json", "--save", str(tmp_path / "run"), *arguments).stdout)
+        again = doctor("check", "--json", "--from", str(tmp_path / "run"), *arguments)
         assert again.returncode == 10
         assert json.loads(again.stdout)["outcomes"] == live["outcomes"]
 
@@ -314,7 +316,7 @@ def test_a_dead_budget_is_unknown_and_says_so(site: Any) -> None:
 
 
 def test_list_and_explain_speak_of_every_check(site: Any) -> None:
-    names = [one["name"] for one in json.loads(doctor("list", "--json").stdout)["checks"]]
+    names = [check["name"] for check in json.loads(doctor("list", "--json").stdout)["checks"]]
     listing = doctor("list").stdout.decode()
     assert all(name in listing for name in names)
     page = doctor("explain", "host-unreachable").stdout.decode()
@@ -404,8 +406,8 @@ cli.run_guarded(run)
     assert done.returncode == 143
 
 
-@pytest.mark.parametrize("how", ["finalizer", "weak reference"])
-def test_a_signal_that_comes_where_no_exception_can_be_raised_is_not_lost(how: str) -> None:
+@pytest.mark.parametrize("method", ["finalizer", "weak reference"])
+def test_a_signal_that_comes_where_no_exception_can_be_raised_is_not_lost(method: str) -> None:
     """Python prints and forgets an exception in a finalizer or in the callback of a weak reference."""
     program = f"""
 import os, signal, time, weakref
@@ -418,11 +420,11 @@ def strike():
         pass
 class Held:
     def __del__(self):
-        if {how!r} == "finalizer":
+        if {method!r} == "finalizer":
             strike()
 def run():
     held = Held()
-    weakref.finalize(held, strike if {how!r} == "weak reference" else int)
+    weakref.finalize(held, strike if {method!r} == "weak reference" else int)
     del held
     signal.pause()
 cli.run_guarded(run)

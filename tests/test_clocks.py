@@ -12,13 +12,13 @@ LIMIT = re.compile(r"time\.time\(\) *[+<>]|(?:[<>]|\b(?:end|deadline|limit) -) *
 
 
 def test_no_time_limit_is_by_the_clock_that_can_be_set() -> None:
-    found = [
+    names = [
         f"{path.relative_to(PACKAGE)}:{number}"
         for path in sorted(PACKAGE.rglob("*.py"))
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
         if LIMIT.search(line)
     ]
-    assert found == []
+    assert names == []
 
 
 @pytest.mark.parametrize("line", ["end = time.time() + 8", "while time.time() < end:", "wait(end - time.time())"])

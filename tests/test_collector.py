@@ -31,8 +31,8 @@ from doctor.transport import CommandResult, TransportError
 def pythons() -> list[str]:
     """Every python3 of the versions that hosts may have."""
     kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions").glob("3.*/bin/python3")
-    found = [shutil.which(f"python3.{minor}") for minor in range(6, 15)]
-    return sorted({str(path) for path in kept} or {path for path in found if path} or {sys.executable})
+    names = [shutil.which(f"python3.{minor}") for minor in range(6, 15)]
+    return sorted({str(path) for path in kept} or {path for path in names if path} or {sys.executable})
 
 
 PYTHONS = pythons()
@@ -57,8 +57,8 @@ def collect(
     **options: Any,
 ) -> HostRecord:
     """What the collector says on this machine. ``prelude``: Python that runs before it, in the same process."""
-    given = options.pop("given", {})
-    sent = request(CollectOptions(tuple(facts), given, **options), seconds)
+    arguments = options.pop("given", {})
+    sent = request(CollectOptions(tuple(facts), arguments, **options), seconds)
     if prelude:
         program = zlib.compress(prelude.encode() + COLLECTOR.source)
         command = stdin_command(program, len(sent.first) + len(sent.common), packed=True)
@@ -76,7 +76,7 @@ def collect(
     return parse_response(CommandResult(code, out, err, 0.0, 0.0), sent.marker)
 
 
-def one(record: HostRecord, key: str = "", name: str = "One") -> Output:
+def output_of(record: HostRecord, key: str = "", name: str = "One") -> Output:
     return record.outputs[name][key]
 
 
@@ -84,7 +84,7 @@ def counts(given: dict[str, Any]) -> Any:
     return {"hosts": len(given["hosts"])}
 
 
-def breaks(given: dict[str, Any]) -> Any:
+def breaks(arguments: dict[str, Any]) -> Any:
     raise ValueError("by design")
 
 
@@ -100,10 +100,10 @@ def test_every_kind_of_probe_answers(python: str) -> None:
         fact_of(ask(counts), "Ask"),
     )
     record = collect(*facts, python=python, given={"hosts": ["a", "b"]})
-    output = one(record, name="Run")
+    output = output_of(record, name="Run")
     assert (output.out, output.err, output.code) == ("out\n", "err\n", 3)
-    assert one(record, "/proc/sys/kernel/ostype", "Read").out == "Linux\n"
-    assert one(record, "/nowhere", "Read").ended == "absent"
+    assert output_of(record, "/proc/sys/kernel/ostype", "Read").out == "Linux\n"
+    assert output_of(record, "/nowhere", "Read").ended == "absent"
     assert ProbeAnswer(record.outputs["Ask"]).json() == {"hosts": 2}
     assert record.visit.python.startswith("3.")
 
@@ -111,13 +111,13 @@ def test_every_kind_of_probe_answers(python: str) -> None:
 def test_a_command_that_hangs_ends_at_its_timeout_and_the_others_answer(python: str) -> None:
     facts = fact_of(run("sleep 1000 & sleep 1000", timeout=0.3), "Slow"), fact_of(run("echo here"), "Quick")
     record = collect(*facts, python=python)
-    assert one(record, name="Slow").ended == "timeout"
-    assert one(record, name="Quick").out == "here\n"
+    assert output_of(record, name="Slow").ended == "timeout"
+    assert output_of(record, name="Quick").out == "here\n"
 
 
 def test_what_a_command_leaves_running_is_ended_with_it() -> None:
     record = collect(fact_of(run("sleep 1000 & echo $!")))
-    pid = int(one(record).out)
+    pid = int(output_of(record).out)
     deadline = time.monotonic() + 10
     while alive(pid):
         assert time.monotonic() < deadline, f"process {pid} is still there"
@@ -132,12 +132,12 @@ def alive(pid: int) -> bool:
 
 
 def test_a_command_that_floods_is_cut_at_the_limit() -> None:
-    output = one(collect(fact_of(run("yes", limit=5000))))
+    output = output_of(collect(fact_of(run("yes", limit=5000))))
     assert (output.cut, len(output.out)) == (True, 5000)
 
 
 def test_a_tool_that_is_missing_is_absent() -> None:
-    output = one(collect(fact_of(run("no-such-tool -x", requires="no-such-tool"))))
+    output = output_of(collect(fact_of(run("no-such-tool -x", requires="no-such-tool"))))
     assert (output.ended, output.err) == ("absent", "no-such-tool is not installed")
 
 
@@ -176,7 +176,7 @@ def test_a_question_is_sent_without_its_annotations() -> None:
     assert function_source(counts).startswith("def counts(given):")
 
 
-def text_of_several_lines(given: dict) -> str:  # type: ignore[type-arg]
+def text_of_several_lines(arguments: dict) -> str:  # type: ignore[type-arg]
     """With a line that begins at the margin."""
 
     def inner(*names: str, last: int = 0) -> str:
@@ -186,7 +186,7 @@ def text_of_several_lines(given: dict) -> str:  # type: ignore[type-arg]
 def no_function(given: int):
 """ + notation.dumps([*names, last])
 
-    return inner(given["a"])
+    return inner(arguments["a"])
 
 
 def test_a_question_is_sent_whole() -> None:
@@ -203,8 +203,8 @@ def joined(parts: list[str]) -> str:
     return SEPARATOR.join(parts)
 
 
-def with_helpers(given: dict[str, Any]) -> str:
-    return joined([os.path.basename(given["a"]), os.path.dirname(given["a"])])
+def with_helpers(arguments: dict[str, Any]) -> str:
+    return joined([os.path.basename(arguments["a"]), os.path.dirname(arguments["a"])])
 
 
 def test_a_question_is_sent_with_what_it_names_of_its_module() -> None:
@@ -214,31 +214,31 @@ def test_a_question_is_sent_with_what_it_names_of_its_module() -> None:
     assert namespace["with_helpers"]({"a": "/b/c"}) == "c; /b"
 
 
-def hangs(given: dict[str, Any]) -> Any:
+def hangs(arguments: dict[str, Any]) -> Any:
     import time
 
     time.sleep(1000)
 
 
-def dies(given: dict[str, Any]) -> Any:
+def dies(arguments: dict[str, Any]) -> Any:
     import os
 
     os.kill(os.getpid(), 9)
 
 
-def prints(given: dict[str, Any]) -> Any:
+def prints(arguments: dict[str, Any]) -> Any:
     import subprocess
 
     print("noise", flush=True)
     return subprocess.call(["sh", "-c", "echo more; cat"])
 
 
-def floods(given: dict[str, Any]) -> Any:
+def floods(arguments: dict[str, Any]) -> Any:
     return "x" * (2 << 20)
 
 
-def appends(given: dict[str, Any]) -> Any:
-    with open(given["path"], "a") as file:
+def appends(arguments: dict[str, Any]) -> Any:
+    with open(arguments["path"], "a") as file:
         return file.write("x")
 
 
@@ -247,21 +247,21 @@ def test_a_question_costs_no_other_its_answer(python: str) -> None:
     facts = [fact_of(ask(counts), "A"), fact_of(ask(hangs, timeout=0.5), "B"), fact_of(ask(dies), "C")]
     facts += [fact_of(ask(breaks), "D"), fact_of(ask(prints), "E"), fact_of(ask(floods), "F")]
     record = collect(*facts, fact_of(ask(counts, timeout=9), "G"), python=python, given={"hosts": []})
-    assert one(record, name="B").ended == "timeout"
-    assert one(record, name="C").code == -signal.SIGKILL
-    assert one(record, name="D").err == "ValueError: by design\n"
-    assert (one(record, name="F").cut, len(one(record, name="F").out)) == (True, 1 << 20)
+    assert output_of(record, name="B").ended == "timeout"
+    assert output_of(record, name="C").code == -signal.SIGKILL
+    assert output_of(record, name="D").err == "ValueError: by design\n"
+    assert (output_of(record, name="F").cut, len(output_of(record, name="F").out)) == (True, 1 << 20)
     answers = [ProbeAnswer(record.outputs[name]).json() for name in "AEG"]
     assert answers == [{"hosts": 0}, 0, {"hosts": 0}]
 
 
-def writes_a_line(given: dict[str, Any]) -> Any:
+def writes_a_line(arguments: dict[str, Any]) -> Any:
     import os
     import time
 
     for fd in range(3, 20):
         try:
-            os.write(fd, given["line"].encode())
+            os.write(fd, arguments["line"].encode())
         except OSError:
             continue
     time.sleep(30)
@@ -273,7 +273,7 @@ def test_a_question_that_writes_among_the_answers_costs_its_own_alone(line: str)
     began = time.monotonic()
     record = collect(*facts, given={"line": line, "hosts": []})
     assert time.monotonic() - began < 10
-    assert one(record, name="A").err == "a question wrote among the answers of its child"
+    assert output_of(record, name="A").err == "a question wrote among the answers of its child"
     assert ProbeAnswer(record.outputs["B"]).json() == {"hosts": 0}
 
 
@@ -286,8 +286,8 @@ def test_a_clock_that_is_set_meanwhile_changes_no_time_limit(step: int) -> None:
     began = time.monotonic()
     record = collect(*facts, prelude=f"import time\n{jump}\n")
     assert time.monotonic() - began < 9
-    assert [one(record, name=name).ended for name in "ABC"] == ["timeout", "timeout", "exited"]
-    assert one(record, name="C").out == "late\n"
+    assert [output_of(record, name=name).ended for name in "ABC"] == ["timeout", "timeout", "exited"]
+    assert output_of(record, name="C").out == "late\n"
 
 
 def test_when_its_time_is_up_questions_that_were_not_begun_say_so() -> None:
@@ -316,7 +316,7 @@ def test_a_collector_that_waits_answers_a_further_request(python: str) -> None:
             out = b""
             while not out.endswith(frame_end(marker)):
                 out += os.read(process.stdout.fileno(), 65536)
-            answers.append(one(parse_response(CommandResult(0, out, b"", 0.0, 0.0), marker)).out)
+            answers.append(output_of(parse_response(CommandResult(0, out, b"", 0.0, 0.0), marker)).out)
         assert process.wait(timeout=20) == 0
     assert answers == ['{"hosts": 1}', "again\n"]
     assert (first.end, second.end) == (frame_end(first.marker), b"")
@@ -336,30 +336,30 @@ def test_a_collector_that_waits_ends_with_its_controller() -> None:
 
 
 def test_a_question_that_breaks_says_how() -> None:
-    output = one(collect(fact_of(ask(breaks)), given={}))
+    output = output_of(collect(fact_of(ask(breaks)), given={}))
     assert (output.code, output.err) == (1, "ValueError: by design\n")
 
 
 def test_given_values_reach_commands_as_environment() -> None:
-    assert one(collect(fact_of(run('echo "$DOCTOR_PYTHON"')), given={"python": "/opt/$(x)"})).out == "/opt/$(x)\n"
+    assert output_of(collect(fact_of(run('echo "$DOCTOR_PYTHON"')), given={"python": "/opt/$(x)"})).out == "/opt/$(x)\n"
 
 
 def test_bytes_that_are_no_text_do_no_harm() -> None:
-    assert one(collect(fact_of(run(r"printf '\377\000a'")))).out == "\ufffd\x00a"
+    assert output_of(collect(fact_of(run(r"printf '\377\000a'")))).out == "\ufffd\x00a"
 
 
 def test_a_probe_for_the_job_runs_behind_the_prefix(python: str) -> None:
     fact = fact_of(run('echo "$INSIDE"', job=True))
     record = collect(fact, python=python, within=("env", "INSIDE=yes"))
-    assert one(record).out == "yes\n"
+    assert output_of(record).out == "yes\n"
 
 
 def test_a_prefix_that_fails_is_an_error_not_an_absence() -> None:
     inner, outer = fact_of(run("echo x", job=True), "Inner"), fact_of(run("echo y"), "Outer")
     record = collect(inner, outer, within=("sh", "-c", "echo no such container >&2; exit 1"))
-    assert one(record, name="Inner").ended == "error"
-    assert "no such container" in one(record, name="Inner").err
-    assert one(record, name="Outer").out == "y\n"
+    assert output_of(record, name="Inner").ended == "error"
+    assert "no such container" in output_of(record, name="Inner").err
+    assert output_of(record, name="Outer").out == "y\n"
 
 
 @pytest.mark.parametrize("record", ["5", "[]", '{"outputs": 5}', '{"outputs": {"Other": {}}}', '{"outputs": '])
@@ -371,15 +371,15 @@ def test_a_container_that_answers_otherwise_is_an_error_of_its_own_facts(tmp_pat
     forger.chmod(0o755)
     facts = fact_of(run("echo in", job=True), "In"), fact_of(run("echo out"), "Out")
     answer = collect(*facts, within=(str(forger),))
-    assert (one(answer, name="Out").out, set(answer.outputs)) == ("out\n", {"In", "Out"})
-    assert one(answer, name="In").err.endswith("its answer cannot be read")
+    assert (output_of(answer, name="Out").out, set(answer.outputs)) == ("out\n", {"In", "Out"})
+    assert output_of(answer, name="In").err.endswith("its answer cannot be read")
 
 
 def test_when_its_time_is_up_it_says_what_it_has() -> None:
     facts = [fact_of(run("sleep 1000", timeout=600), f"Slow{n}") for n in range(12)]
     record = collect(*facts, fact_of(run("echo here"), "Quick"), seconds=1)
-    assert {one(record, name=fact.__name__).ended for fact in facts} == {"timeout"}
-    assert one(record, name="Quick").out == "here\n"
+    assert {output_of(record, name=fact.__name__).ended for fact in facts} == {"timeout"}
+    assert output_of(record, name="Quick").out == "here\n"
 
 
 def test_when_the_controller_goes_so_does_everything_it_started(tmp_path: Path) -> None:
@@ -408,7 +408,7 @@ def shells() -> Iterator[Any]:
 
 @pytest.mark.parametrize("shell", list(shells()))
 def test_every_login_shell_starts_it(shell: str) -> None:
-    assert one(collect(fact_of(run("echo here")), shell=(shell, "-c"))).out == "here\n"
+    assert output_of(collect(fact_of(run("echo here")), shell=(shell, "-c"))).out == "here\n"
 
 
 def test_the_collector_leaves_no_file_behind(tmp_path: Path) -> None:
@@ -454,9 +454,9 @@ def test_whatever_a_host_says_is_a_record_or_a_sentence(out: bytes, err: bytes, 
 
 @given(st.text(max_size=1000))
 def test_plain_text_has_no_controls_and_an_end(text: str) -> None:
-    shown = strip_control_chars(text)
-    assert len(shown) <= 200
-    assert not any(ord(letter) < 32 or 0x7F <= ord(letter) < 0xA0 or letter in "\u202e\u2066" for letter in shown)
+    output = strip_control_chars(text)
+    assert len(output) <= 200
+    assert not any(ord(letter) < 32 or 0x7F <= ord(letter) < 0xA0 or letter in "\u202e\u2066" for letter in output)
 
 
 def test_a_collector_killed_midway_is_no_answer() -> None:

@@ -92,12 +92,12 @@ def run(argv: list[str], home: Path) -> str:
 
 
 def complete_bash(line: str, home: Path) -> list[str]:
-    words = re.split(r" |(=)", line)  # as readline splits them: "=" is a word of its own
-    words = [word for word in words if word is not None]
+    parts = re.split(r" |(=)", line)  # as readline splits them: "=" is a word of its own
+    parts = [word for word in parts if word is not None]
     script = """source ./script; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _doctor_completion doctor
 [ ${#COMPREPLY[@]} = 0 ] || printf '%s\\n' "${COMPREPLY[@]}" """
     (home / "script").write_text(completion_script("bash"))
-    return run(["bash", "--norc", "-c", script, "bash", *words], home).splitlines()
+    return run(["bash", "--norc", "-c", script, "bash", *parts], home).splitlines()
 
 
 def complete_fish(line: str, home: Path) -> list[str]:
@@ -183,8 +183,8 @@ class TestShell:
 
 def answer(home: Path, line: str, shell: str = "bash", **environ: str) -> subprocess.CompletedProcess[str]:
     """What `doctor` answers a shell's script."""
-    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1), "_TYPER_COMPLETE_ARGS": line}
-    variables = {**environment(home), **words, "_TYPER_COMPLETE_FISH_ACTION": "get-args", **environ}
+    fields = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1), "_TYPER_COMPLETE_ARGS": line}
+    variables = {**environment(home), **fields, "_TYPER_COMPLETE_FISH_ACTION": "get-args", **environ}
     variables["_DOCTOR_COMPLETE"] = f"complete_{shell}"
     return subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "doctor"], env=variables, capture_output=True, text=True, timeout=20

@@ -45,8 +45,8 @@ def statuses(checks: list[Check], limit: EvaluationLimit) -> dict[str, Status]:
 
 def test_a_check_that_hangs_is_unknown_and_the_others_have_their_outcomes() -> None:
     began = time.monotonic()
-    found = statuses(ours(gauge_slow, gauge_low, gauge_high), EvaluationLimit(time.monotonic() + 8))
-    assert found == {"gauge-slow": Status.UNKNOWN, "gauge-low": Status.FAILED, "gauge-high": Status.PASSED}
+    status = statuses(ours(gauge_slow, gauge_low, gauge_high), EvaluationLimit(time.monotonic() + 8))
+    assert status == {"gauge-slow": Status.UNKNOWN, "gauge-low": Status.FAILED, "gauge-high": Status.PASSED}
     assert time.monotonic() - began < 8
 
 
@@ -57,8 +57,8 @@ def test_what_is_not_evaluated_at_the_end_is_unknown_on_every_host() -> None:
 
 
 def test_without_a_limit_everything_is_evaluated_in_its_order() -> None:
-    found = statuses(ours(gauge_high, gauge_low), EvaluationLimit())
-    assert list(found.items()) == [("gauge-high", Status.PASSED), ("gauge-low", Status.FAILED)]
+    status = statuses(ours(gauge_high, gauge_low), EvaluationLimit())
+    assert list(status.items()) == [("gauge-high", Status.PASSED), ("gauge-low", Status.FAILED)]
 
 
 def test_an_exception_that_ends_the_program_does_so() -> None:

@@ -49,26 +49,26 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def said(site: Path, capfd: pytest.CaptureFixture[str]) -> Any:
-    def say(command: str, *words: str) -> str:
+def explain(site: Path, capfd: pytest.CaptureFixture[str]) -> Any:
+    def run_command(command: str, *arguments: str) -> str:
         checks = ("--checks", str(site / "checks"))
-        application([command])([command, *words, *checks], standalone_mode=False)
+        application([command])([command, *arguments, *checks], standalone_mode=False)
         return capfd.readouterr().out
 
-    return say
+    return run_command
 
 
-def test_a_check_is_shown_with_what_mends_it(site: Path, said: Any) -> None:
+def test_a_check_is_shown_with_what_mends_it(site: Path, explain: Any) -> None:
     for check in ("our-rule", "listen-queue-short"):
-        page = said("explain", check, "--playbooks", str(site / "playbooks"))
+        page = explain("explain", check, "--playbooks", str(site / "playbooks"))
         assert page.startswith(check + "\n")
         assert "\n  switch-lamps-on: Lamps on\n" in page
         assert 'lamp --on "$host"' in page
-    assert "Fixes (" not in said("explain", "syn-queue-short", "--playbooks", str(site / "playbooks"))
+    assert "Fixes (" not in explain("explain", "syn-queue-short", "--playbooks", str(site / "playbooks"))
 
 
-def test_a_playbook_is_explained(site: Path, said: Any) -> None:
-    assert said("explain", "switch-lamps-on", "--playbooks", str(site / "playbooks")).startswith(
+def test_a_playbook_is_explained(site: Path, explain: Any) -> None:
+    assert explain("explain", "switch-lamps-on", "--playbooks", str(site / "playbooks")).startswith(
         "switch-lamps-on: Lamps"
     )
 
@@ -83,36 +83,39 @@ def test_a_playbook_is_explained(site: Path, said: Any) -> None:
         ("kernel", "kernel is an area; `doctor list --select kernel` names its checks"),
     ],
 )
-def test_what_is_not_known_is_usage(site: Path, said: Any, name: str, why: str) -> None:
+def test_what_is_not_known_is_usage(site: Path, explain: Any, name: str, why: str) -> None:
     with pytest.raises(CommandError) as caught:
-        said("explain", name, "--playbooks", str(site / "playbooks"))
+        explain("explain", name, "--playbooks", str(site / "playbooks"))
     assert why in str(caught.value)
     assert caught.value.exit_code == 2
 
 
-def test_a_bad_playbook_is_one_line_and_78(site: Path, said: Any) -> None:
+def test_a_bad_playbook_is_one_line_and_78(site: Path, explain: Any) -> None:
     path = site / "playbooks" / "switch-lamps-on.toml"
     path.write_text(LAMP.replace("undo", "unod"))
-    for words in (("explain", "our-rule", "--playbooks", str(path.parent)), ("list", "--playbooks", str(path.parent))):
+    for arguments in (
+        ("explain", "our-rule", "--playbooks", str(path.parent)),
+        ("list", "--playbooks", str(path.parent)),
+    ):
         with pytest.raises(CommandError, match=rf"{path}:12: step 1: unod: no such key; did you mean undo\?") as caught:
-            said(*words)
+            explain(*arguments)
         assert caught.value.exit_code == 78
     with pytest.raises(CommandError, match="not a folder"):
-        said("explain", "our-rule", "--playbooks", str(path))
+        explain("explain", "our-rule", "--playbooks", str(path))
 
 
-def test_playbooks_are_listed(site: Path, said: Any) -> None:
+def test_playbooks_are_listed(site: Path, explain: Any) -> None:
     folder = str(site / "playbooks")
-    assert said("list", "--playbooks", folder) == "switch-lamps-on  risk none  Lamps on\n"
-    assert said("list", "--playbooks", folder, "--select", "kernel").startswith("switch-lamps-on ")
-    assert said("list", "--playbooks", folder, "--select", "ranks") == "no playbook treats these checks\n"
-    rows = json.loads(said("list", "--playbooks", folder, "--json"))["playbooks"]
-    assert [one["name"] for one in rows] == ["switch-lamps-on"]
+    assert explain("list", "--playbooks", folder) == "switch-lamps-on  risk none  Lamps on\n"
+    assert explain("list", "--playbooks", folder, "--select", "kernel").startswith("switch-lamps-on ")
+    assert explain("list", "--playbooks", folder, "--select", "ranks") == "no playbook treats these checks\n"
+    rows = json.loads(explain("list", "--playbooks", folder, "--json"))["playbooks"]
+    assert [row["name"] for row in rows] == ["switch-lamps-on"]
 
 
-def test_a_folder_needs_to_be_asked_for(said: Any) -> None:
+def test_a_folder_needs_to_be_asked_for(explain: Any) -> None:
     with pytest.raises(CommandError, match="expected --playbooks before a folder"):
-        said("list", "/tmp")
+        explain("list", "/tmp")
 
 
 @pytest.mark.parametrize("name", ["host-unreachable", "firewall-blocks-job", "smoke-rank-slow", "formats", "catalogue"])

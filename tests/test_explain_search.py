@@ -48,9 +48,9 @@ def test_what_is_certain_needs_no_command_line_parser(name: str) -> None:
 
 
 def test_words_lead_to_a_ranked_list() -> None:
-    said = explain_text("shared memory docker")
-    assert "`doctor explain NAME` shows one" in said
-    names = [line.split()[0] for line in said.splitlines()[1:]]
+    output = explain_text("shared memory docker")
+    assert "`doctor explain NAME` shows one" in output
+    names = [line.split()[0] for line in output.splitlines()[1:]]
     assert {"shm-too-small", "shm-docker-default"} <= set(names)
     assert explain_text("CUDA out of memory").splitlines()[1].split()[0] in ("cuda-oom", "nccl-cuda-oom")
 
@@ -92,8 +92,10 @@ def test_each_public_line_leads_to_a_signature_that_matches_it(name: str) -> Non
     for sample in SIGNATURES[name].samples[:1]:
         text = sample.text.split("\n")[0]
         matching = [
-            one.id for one in SIGNATURES.values() if any(pattern.regex.search(text) for pattern in one.compiled)
+            signature.id
+            for signature in SIGNATURES.values()
+            if any(pattern.regex.search(text) for pattern in signature.compiled)
         ]
-        found = [match.signature.id for match in find(text[:MAX_TEXT_CHARS]) if match.is_exact]
-        assert set(found) <= set(matching)
-        assert found or not matching, text
+        ids = [match.signature.id for match in find(text[:MAX_TEXT_CHARS]) if match.is_exact]
+        assert set(ids) <= set(matching)
+        assert ids or not matching, text

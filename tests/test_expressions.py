@@ -111,10 +111,10 @@ def every_use() -> list[Use]:
 
 def samples(tokens: Any) -> list[str]:
     """A few short texts that a part of an expression matches."""
-    found = [""]
+    names = [""]
     for operation, argument in tokens:
-        found = [before + after for before in found for after in sample(str(operation), argument)][:4]
-    return found
+        names = [before + after for before in names for after in sample(str(operation), argument)][:4]
+    return names
 
 
 def sample(operation: str, argument: Any) -> list[str]:

@@ -24,10 +24,10 @@ from tests.watch.proofs import TESTS as WATCH_TESTS
 TABLES = sorted(path.stem for path in Path(__file__).with_name("faults").glob("[a-z]*.py"))
 ROWS: list[Row] = [row for name in TABLES for row in importlib.import_module(f"tests.faults.{name}").ROWS]
 KINDS = ("cpu", "a1", "a2", "a3", "a5", "gpu")
-CATALOGUE = {one.name: one for one in load_checks()}
-SMOKE = {name for name, one in CATALOGUE.items() if one.area == "smoke"}
-WATCH = {name for name, one in CATALOGUE.items() if one.area == "loss"}
-LAUNCH = {name for name, one in CATALOGUE.items() if one.area == "training"}
+CATALOGUE = {entry.name: entry for entry in load_checks()}
+SMOKE = {name for name, entry in CATALOGUE.items() if entry.area == "smoke"}
+WATCH = {name for name, entry in CATALOGUE.items() if entry.area == "loss"}
+LAUNCH = {name for name, entry in CATALOGUE.items() if entry.area == "training"}
 """Their faults lie in scripts and configurations, not in hosts: each has one in tests/lint/cases.py."""
 
 
@@ -59,23 +59,23 @@ OUT_OF_TIME = re.compile(r"no answer (in|within) \d|stayed busy")
 """Of an answer that a starved machine kept from coming; no fault of these tables hangs a tool."""
 
 
-def check(fleet: Any, *words: str, environ: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:
+def check(fleet: Any, *arguments: str, environ: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:
     """Exit code and JSON report of `doctor check` on the whole fleet, over SSH.
 
     What ran out of time is rightly unknown, and shows neither that a fault is found nor that a healthy host is silent:
     it is asked once more.
     """
-    code, report = _check(fleet, *words, environ=environ)
-    if OUT_OF_TIME.search(json.dumps([one["unknown"] for one in report["outcomes"]])):
-        code, report = _check(fleet, *words, environ=environ)
+    code, report = _check(fleet, *arguments, environ=environ)
+    if OUT_OF_TIME.search(json.dumps([entry["unknown"] for entry in report["outcomes"]])):
+        code, report = _check(fleet, *arguments, environ=environ)
     return code, report
 
 
-def _check(fleet: Any, *words: str, environ: dict[str, str] | None) -> tuple[int, dict[str, Any]]:
+def _check(fleet: Any, *arguments: str, environ: dict[str, str] | None) -> tuple[int, dict[str, Any]]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "HCCL", "RANK"))}
-    named = [] if "--hosts" in words else [",".join(fleet.hosts)]
+    named = [] if "--hosts" in arguments else [",".join(fleet.hosts)]
     done = fleet.run(
-        [sys.executable, "-m", "doctor", "check", *named, "-F", str(fleet.ssh_config), "--json", *words],
+        [sys.executable, "-m", "doctor", "check", *named, "-F", str(fleet.ssh_config), "--json", *arguments],
         env={**clean, **(environ or {})},
         text=False,
         cwd=Path(__file__).parents[1],
@@ -119,13 +119,13 @@ def healthy(fleet: Any, row: Row, folder: Path) -> tuple[int, dict[str, Any]]:
         checks = {other.check for other in same if other not in BATCHED}
         prepared = row.prepare(fleet, folder, True) if row.prepare else Prepared([])
         selected = [word for name in sorted(checks) for word in ("--select", name)]
-        words = [*selected, *row.options, *prepared.words]
-        HEALTHY[command] = check(fleet, *words, environ={**row.environ, **prepared.environ})
+        arguments = [*selected, *row.options, *prepared.arguments]
+        HEALTHY[command] = check(fleet, *arguments, environ={**row.environ, **prepared.environ})
     return HEALTHY[command]
 
 
-def is_part(wanted: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    return all(values.get(name) == value for name, value in wanted.items())
+def is_part(expected: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    return all(values.get(name) == value for name, value in expected.items())
 
 
 def of_machine(outcome: dict[str, Any]) -> bool:
@@ -134,7 +134,7 @@ def of_machine(outcome: dict[str, Any]) -> bool:
 
 
 def outcome(report: dict[str, Any], name: str) -> dict[str, Any]:
-    return next(one for one in report["outcomes"] if one["check"] == name)
+    return next(entry for entry in report["outcomes"] if entry["check"] == name)
 
 
 def hosts_of(fleet: Any, row: Row) -> set[str]:
@@ -150,11 +150,15 @@ def found_by(fleet: Any, row: Row, report: dict[str, Any], others: Iterable[str]
     failed = outcome(report, row.check)
     assert failed["status"] == "failed", (failed["unknown"], failed)
     blamed = hosts_of(fleet, row)
-    matching = [one for one in failed["findings"] if row.says in one["message"] and is_part(row.values, one["values"])]
+    matching = [
+        finding
+        for finding in failed["findings"]
+        if row.says in finding["message"] and is_part(row.values, finding["values"])
+    ]
     assert matching, failed["findings"]
     if blamed:
-        assert {name for one in matching for name in one["hosts"]} >= blamed
-        assert {name for one in failed["findings"] for name in one["hosts"]} <= blamed | set(others)
+        assert {name for entry in matching for name in entry["hosts"]} >= blamed
+        assert {name for finding in failed["findings"] for name in finding["hosts"]} <= blamed | set(others)
 
 
 @pytest.mark.hosts
@@ -165,10 +169,12 @@ def test_a_healthy_fleet_is_silent(kind: str, fleet: Any) -> None:
         HEALTHY[kind] = check(fleet)
     code, report = HEALTHY[kind]
     assert [
-        (one["check"], one["findings"]) for one in report["outcomes"] if one["findings"] and not of_machine(one)
+        (entry["check"], entry["findings"])
+        for entry in report["outcomes"]
+        if entry["findings"] and not of_machine(entry)
     ] == []
-    assert [(one["check"], one["unknown"]) for one in report["outcomes"] if one["unknown"]] == []
-    assert [(one["check"], one["crashed"]) for one in report["outcomes"] if one["crashed"]] == []
+    assert [(entry["check"], entry["unknown"]) for entry in report["outcomes"] if entry["unknown"]] == []
+    assert [(entry["check"], entry["crashed"]) for entry in report["outcomes"] if entry["crashed"]] == []
     assert code == 0
 
 
@@ -192,9 +198,9 @@ def places(row: Row) -> set[str]:
 
 def overlap(paths: set[str], others: set[str]) -> bool:
     """Both change one file, or one of them takes away the NPU of the other."""
-    gone = {path.removesuffix("gone") for path in paths | others if path.endswith("/gone")}
+    removed = {path.removesuffix("gone") for path in paths | others if path.endswith("/gone")}
     return bool(paths & others) or any(
-        path.startswith(npu) and other.startswith(npu) for npu in gone for path in paths for other in others
+        path.startswith(npu) and other.startswith(npu) for npu in removed for path in paths for other in others
     )
 
 
@@ -216,17 +222,17 @@ def compatible(row: Row, batch: Sequence[Row]) -> bool:
 
 def batches() -> list[list[Row]]:
     """Every row that can be found together with others, in batches of one kind of fleet."""
-    found: list[list[Row]] = []
+    rows: list[list[Row]] = []
     for kind in KINDS:
-        own: list[list[Row]] = []
+        own_rows: list[list[Row]] = []
         for row in (row for row in ROWS if row.fleet == kind and batched(row)):
-            fits = [batch for batch in own if len(batch) < MOST and compatible(row, batch)]
+            fits = [batch for batch in own_rows if len(batch) < MOST and compatible(row, batch)]
             if fits:
                 fits[0].append(row)
             else:
-                own.append([row])
-        found += own
-    return found
+                own_rows.append([row])
+        rows += own_rows
+    return rows
 
 
 NEEDS_LUCK = {"net-packets-lost"}
@@ -251,7 +257,7 @@ def marks(row: Row) -> list[pytest.MarkDecorator]:
     indirect=["fleet"],
 )
 def test_the_fault_is_found(fleet: Any, row: Row, tmp_path: Path) -> None:
-    words = ["--select", row.check, *row.options]
+    arguments = ["--select", row.check, *row.options]
     if row.healthy_first:
         code, report = healthy(fleet, row, tmp_path)
         assert outcome(report, row.check)["status"] == "passed", outcome(report, row.check)
@@ -259,7 +265,7 @@ def test_the_fault_is_found(fleet: Any, row: Row, tmp_path: Path) -> None:
     host = fleet.hosts[row.host]
     prepared = row.prepare(fleet, tmp_path, False) if row.prepare else Prepared([])
     with fleet.broken(host, row.fault) if row.fault else nullcontext():
-        code, report = check(fleet, *words, *prepared.words, environ={**row.environ, **prepared.environ})
+        code, report = check(fleet, *arguments, *prepared.arguments, environ={**row.environ, **prepared.environ})
     found_by(fleet, row, report)
     findings = outcome(report, row.check)["findings"]
     assert code == (10 if any(finding["severity"] == "error" for finding in findings) else 0)

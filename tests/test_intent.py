@@ -28,7 +28,7 @@ from doctor.job import (
     read_rank_table,
 )
 from doctor.job.rank_table.strict_json import parse_json, repeated_keys
-from tests.checks.tables import HEALTHY, a1, a2, a3, check, judged, lab, legacy, said, table
+from tests.checks.tables import HEALTHY, a1, a2, a3, check, lab, legacy, list_messages, run_check, table
 from tests.examples import examples
 
 ALONE = [
@@ -42,7 +42,7 @@ ALONE = [
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_sound_table_needs_no_product(name: str) -> None:
     """`doctor check --rank-table FILE --no-hosts` has nothing that it does not know."""
-    outcomes = {stem: judged(stem.replace("_", "-"), HEALTHY[name][0]) for stem in ALONE}
+    outcomes = {stem: run_check(stem.replace("_", "-"), HEALTHY[name][0]) for stem in ALONE}
     assert {stem: outcome.status for stem, outcome in outcomes.items() if outcome.unknown or outcome.findings} == {}
 
 
@@ -177,10 +177,10 @@ def test_names_from_the_file_are_safe_to_print() -> None:
 
 
 def test_files_that_cannot_be_read() -> None:
-    def missing(path: str) -> str:
+    def raise_not_found(path: str) -> str:
         raise FileNotFoundError(2, "No such file or directory")
 
-    assert RankTableFile.load("t.json", missing).error == "No such file or directory"
+    assert RankTableFile.load("t.json", raise_not_found).error == "No such file or directory"
     assert "UTF-16" in RankTableFile.load("t.json", lambda path: b"\xff\xfe{".decode()).error
     assert RankTableFile.load("t.json", lambda path: json.dumps(a1())).table().ranks
 
@@ -197,8 +197,8 @@ def test_few() -> None:
 @pytest.mark.parametrize("sample", HEALTHY)
 def test_healthy_tables_have_no_findings(sample: str, name: str) -> None:
     value, product = HEALTHY[sample]
-    outcome = judged(name, value, product)
-    assert outcome.status in (Status.PASSED, Status.SKIPPED), (said(outcome), outcome)
+    outcome = run_check(name, value, product)
+    assert outcome.status in (Status.PASSED, Status.SKIPPED), (list_messages(outcome), outcome)
 
 
 json_values = st.recursive(
@@ -224,10 +224,10 @@ tables = st.dictionaries(
 def _judge_all(text: str, path: str = "/t.json") -> None:
     """No check breaks, whatever the file holds, and what is said of it is bounded."""
     for name in ALONE:
-        outcome = judged(name, text, path=path)
+        outcome = run_check(name, text, path=path)
         assert not outcome.crashed, outcome.crashed
         assert len(outcome.findings) < 60
-        assert all(len(words) < 3000 for words in said(outcome))
+        assert all(len(message) < 3000 for message in list_messages(outcome))
 
 
 @given(json_values | tables)
@@ -273,7 +273,7 @@ def test_a_table_with_something_broken_is_never_healthy(sample: str, data: st.Da
     wrong = [None, [], {}, True, -7, [[]]]
     wrong += [] if place[-1] in FREE else ["nonsense", "9" * 5000, ""]
     target[place[-1]] = data.draw(st.sampled_from(wrong))
-    outcomes = [judged(name, value, product) for name in ALONE]
+    outcomes = [run_check(name, value, product) for name in ALONE]
     assert not any(outcome.crashed for outcome in outcomes)
     assert any(outcome.findings for outcome in outcomes), (place, target)
 
@@ -295,10 +295,10 @@ def test_swapped_and_doubled_ids_are_found(data: st.DataObject) -> None:
         )
     )
     server = data.draw(st.integers(0, 3))
-    one, other = data.draw(st.lists(st.integers(0, 3), min_size=2, max_size=2, unique=True))
+    first, other = data.draw(st.lists(st.integers(0, 3), min_size=2, max_size=2, unique=True))
     devices = value["server_list"][server]["device"]
-    devices[one][field] = devices[other][field]
-    assert judged(check_name, value, "A3").status is Status.FAILED
+    devices[first][field] = devices[other][field]
+    assert run_check(check_name, value, "A3").status is Status.FAILED
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -309,13 +309,13 @@ def test_nothing_is_healthy_in_a_table_that_lists_nothing(name: str) -> None:
         "rank_table_not_completed",
         "rank_table_path_refused",
     }
-    outcome = judged(name, {"version": "1.0", "status": "completed"}, "A1")
+    outcome = run_check(name, {"version": "1.0", "status": "completed"}, "A1")
     assert outcome.status is not Status.PASSED or name in allowed
 
 
 @pytest.mark.parametrize("name", ALONE)
 def test_nothing_is_healthy_in_a_file_that_is_no_table(name: str) -> None:
-    outcome = judged(name, "{", "A1")
+    outcome = run_check(name, "{", "A1")
     if name not in ("rank_table_path_refused", "rank_table_path_relative"):
         assert outcome.status is Status.FAILED if name == "rank_table_not_json" else Status.UNKNOWN
         assert all(reason.root_cause == "rank-table-not-json" for reason in outcome.unknown.values())
@@ -507,9 +507,9 @@ def product(name: str) -> Any:
 
 
 def test_family() -> None:
-    told = LaunchConfig.from_environment({}, product="A1")
+    launch_config = LaunchConfig.from_environment({}, product="A1")
     untold = LaunchConfig.from_environment({})
-    assert product_family(told, {"n1": product("A2")}) == "A1"
+    assert product_family(launch_config, {"n1": product("A2")}) == "A1"
     assert product_family(untold, {"n1": product("A2"), "n2": product("A2")}) == "A2"
     with pytest.raises(Unreadable, match="--product"):
         product_family(untold, None)

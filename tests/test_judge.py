@@ -78,16 +78,16 @@ def queue_below_plan(queue: Queue, plan: Plan) -> Iterator[Finding]:
 @check(severity=ERROR)
 def address_repeated(addresses: PerHost[Addresses]) -> Iterator[Finding]:
     """Addresses are unique."""
-    seen = [ip for one in addresses.values() for ip in one.by_npu.values()]
-    if len(set(seen)) < len(seen):
+    observed_addresses = [ip for address in addresses.values() for ip in address.by_npu.values()]
+    if len(set(observed_addresses)) < len(observed_addresses):
         yield Finding("repeated")
 
 
-def said(text: str) -> HostRecord:
+def queue_record(text: str) -> HostRecord:
     return HostRecord(Visit(), {"Queue": {"/q": Output(out=text)}})
 
 
-GONE = HostRecord(Visit("refused", "connection refused"))
+REFUSED = HostRecord(Visit("refused", "connection refused"))
 NOT_THERE = HostRecord(Visit(), {"Queue": {"/q": Output("absent", err="/q does not exist")}})
 DENIED = HostRecord(Visit(), {"Queue": {"/q": Output("error", err="Permission denied")}})
 NOT_ASKED = HostRecord(Visit(), {})
@@ -98,24 +98,24 @@ def judged(function: Any, records: dict[str, HostRecord], intent: dict[type, obj
 
 
 def test_a_per_host_check_is_called_once_a_host_and_blames_it() -> None:
-    outcome = judged(queue_short, {"a": said("4096"), "b": said("3")})
+    outcome = judged(queue_short, {"a": queue_record("4096"), "b": queue_record("3")})
     assert outcome.findings == (Finding("{length} is short", hosts=["b"], length=3),)
     assert outcome.evaluated_hosts == ("a", "b")
     assert outcome.status is Status.FAILED
 
 
 def test_a_healthy_fleet_passes_and_says_how_much_was_looked_at() -> None:
-    outcome = judged(queue_short, {"a": said("4096"), "b": said("4096")})
+    outcome = judged(queue_short, {"a": queue_record("4096"), "b": queue_record("4096")})
     assert (outcome.status, outcome.evaluated_hosts) == (Status.PASSED, ("a", "b"))
 
 
 def test_a_host_that_was_not_reached_is_unknown_because_of_that() -> None:
-    outcome = judged(queue_short, {"a": said("4096"), "b": GONE})
+    outcome = judged(queue_short, {"a": queue_record("4096"), "b": REFUSED})
     assert outcome.unknown == {"b": Reason("not reached: connection refused", "host-unreachable")}
     assert outcome.status is Status.UNKNOWN
 
 
-@pytest.mark.parametrize("record", [DENIED, NOT_ASKED, said("garbage"), said("")])
+@pytest.mark.parametrize("record", [DENIED, NOT_ASKED, queue_record("garbage"), queue_record("")])
 def test_what_could_not_be_read_is_unknown_never_passed(record: HostRecord) -> None:
     outcome = judged(queue_short, {"a": record})
     assert outcome.status is Status.UNKNOWN
@@ -133,20 +133,20 @@ def test_what_is_not_there_is_skipped() -> None:
 
 
 def test_a_finding_weighs_more_than_an_unknown_and_both_are_kept() -> None:
-    outcome = judged(queue_short, {"a": said("3"), "b": DENIED})
+    outcome = judged(queue_short, {"a": queue_record("3"), "b": DENIED})
     assert outcome.status is Status.FAILED
     assert list(outcome.unknown) == ["b"]
 
 
 def test_a_fleet_check_sees_the_hosts_that_could_be_read_and_says_which_not() -> None:
-    outcome = judged(queue_differs, {"a": said("1"), "b": GONE, "c": said("2")})
+    outcome = judged(queue_differs, {"a": queue_record("1"), "b": REFUSED, "c": queue_record("2")})
     assert outcome.findings[0].hosts == ("a", "c")
     assert outcome.evaluated_hosts == ("a", "c")
     assert list(outcome.unknown) == ["b"]
 
 
 def test_a_fleet_check_that_saw_no_host_says_nothing_of_health() -> None:
-    assert judged(queue_differs, {"a": GONE, "b": DENIED}).status is Status.UNKNOWN
+    assert judged(queue_differs, {"a": REFUSED, "b": DENIED}).status is Status.UNKNOWN
     assert judged(queue_differs, {"a": NOT_THERE}).status is Status.SKIPPED
     assert judged(queue_differs, {}).status is Status.SKIPPED
 
@@ -165,7 +165,7 @@ def test_a_missing_tool_is_absent_for_all_its_devices() -> None:
 
 
 def test_intent_that_was_not_given_skips_and_that_cannot_be_used_is_unknown() -> None:
-    records = {"a": said("5")}
+    records = {"a": queue_record("5")}
     assert judged(queue_below_plan, records).status is Status.SKIPPED
     broken = judged(queue_below_plan, records, {Plan: Unreadable("not JSON", "plan-not-json")})
     assert broken.unknown == {"": Reason("not JSON", "plan-not-json")}
@@ -173,16 +173,16 @@ def test_intent_that_was_not_given_skips_and_that_cannot_be_used_is_unknown() ->
 
 
 def test_an_optional_fact_is_none_where_it_is_absent_and_unknown_where_it_is_unreadable() -> None:
-    seen = []
+    observed = []
 
     @check(severity=ERROR)
     def maybe(queue: Queue | None) -> Iterator[Finding]:
         """Fine."""
-        seen.append(queue)
+        observed.append(queue)
         yield from ()
 
     outcome = judged(maybe, {"a": NOT_THERE, "b": DENIED})
-    assert seen == [None]
+    assert observed == [None]
     assert (outcome.evaluated_hosts, list(outcome.unknown)) == (("a",), ["b"])
 
 
@@ -193,7 +193,7 @@ def test_a_check_that_breaks_is_an_outcome_with_its_traceback() -> None:
         yield Finding("first")
         raise ZeroDivisionError("by design")
 
-    outcome = judged(breaks, {"a": said("1")})
+    outcome = judged(breaks, {"a": queue_record("1")})
     assert "by design" in outcome.crashed["a"]
     assert outcome.findings == (Finding("first", hosts=["a"]),)
 
@@ -205,7 +205,7 @@ def test_a_check_may_say_that_it_does_not_apply() -> None:
         raise Skip("A2 has no such rule")
         yield
 
-    outcome = judged(skips, {"a": said("1")})
+    outcome = judged(skips, {"a": queue_record("1")})
     assert (outcome.status, outcome.skipped) == (Status.SKIPPED, {"a": "A2 has no such rule"})
 
 
@@ -213,11 +213,11 @@ def test_a_check_with_its_own_facts_and_the_fleets_is_called_once_a_host() -> No
     @check(severity=ERROR)
     def below_best(queue: Queue, queues: PerHost[Queue]) -> Iterator[Finding]:
         """Every queue is as long as the longest."""
-        best = max(one.length for one in queues.values())
+        best = max(entry.length for entry in queues.values())
         if queue.length < best:
             yield Finding("{length} of {best}", length=queue.length, best=best)
 
-    outcome = judged(below_best, {"a": said("1"), "b": said("9"), "c": GONE})
+    outcome = judged(below_best, {"a": queue_record("1"), "b": queue_record("9"), "c": REFUSED})
     assert outcome.findings == (Finding("{length} of {best}", hosts=["a"], length=1, best=9),)
     assert outcome.evaluated_hosts == ("a", "b")
     assert list(outcome.unknown) == ["c"]
@@ -225,17 +225,17 @@ def test_a_check_with_its_own_facts_and_the_fleets_is_called_once_a_host() -> No
 
 def test_a_parameter_that_is_no_fact_is_refused_when_the_check_is_read() -> None:
     @check(severity=ERROR)
-    def odd(queue: list[Queue]) -> Iterator[Finding]:
+    def malformed_check(queue: list[Queue]) -> Iterator[Finding]:
         """Fine."""
         yield from ()
 
     with pytest.raises(BadCheck, match=r"odd\(queue\): expected a fact"):
-        _ = Check(odd).needs
+        _ = Check(malformed_check).needs
 
 
 @given(st.text())
 def test_whatever_a_file_says_the_fact_is_a_value_absent_or_unreadable(text: str) -> None:
-    assert isinstance(read_fact(said(text), Queue), (Queue, Absent))
+    assert isinstance(read_fact(queue_record(text), Queue), (Queue, Absent))
 
 
 class Reply(Fact, frozen=True):
@@ -255,8 +255,8 @@ class Reply(Fact, frozen=True):
     [
         (DENIED, Unreadable("/q: Permission denied")),
         (NOT_THERE, Absent("/q does not exist")),
-        (said("5"), Absent("no other host to test against")),
-        (GONE, Unreadable("not reached: connection refused")),
+        (queue_record("5"), Absent("no other host to test against")),
+        (REFUSED, Unreadable("not reached: connection refused")),
     ],
 )
 def test_a_host_that_the_second_round_did_not_ask_says_why(record: HostRecord, why: Absent) -> None:

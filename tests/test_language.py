@@ -32,9 +32,9 @@ def chinese() -> Iterator[None]:
     language.select("en", {})
 
 
-def doctor(*words: str, **environ: str) -> subprocess.CompletedProcess[bytes]:
+def doctor(*arguments: str, **environ: str) -> subprocess.CompletedProcess[bytes]:
     bare = {name: value for name, value in os.environ.items() if not re.match(r"LC_|LANG|DOCTOR_|COLUMNS", name)}
-    argv = [sys.executable, "-m", "doctor", *words]
+    argv = [sys.executable, "-m", "doctor", *arguments]
     return subprocess.run(argv, cwd=ROOT, env=bare | environ, capture_output=True, timeout=300)
 
 
@@ -145,10 +145,10 @@ def test_what_a_terminal_cannot_show_is_replaced() -> None:
 
 
 def test_json_is_the_same_in_both_languages() -> None:
-    shown = [json.loads(doctor(*CHECK, "--json", "--lang", name).stdout) for name in ("en", "zh")]
-    keys = [sorted(document) for document in shown]
+    documents = [json.loads(doctor(*CHECK, "--json", "--lang", name).stdout) for name in ("en", "zh")]
+    keys = [sorted(document) for document in documents]
     assert keys[0] == keys[1]
-    assert not CHINESE.search(json.dumps(shown[1], ensure_ascii=False))
+    assert not CHINESE.search(json.dumps(documents[1], ensure_ascii=False))
 
 
 def test_the_one_line_of_preflight_is_english() -> None:
@@ -158,7 +158,7 @@ def test_the_one_line_of_preflight_is_english() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "chinese"),
+    ("arguments", "code", "chinese"),
     [
         (("check", "--nix"), 2, "错误：没有选项 --nix"),
         (("nix",), 2, "没有命令"),
@@ -167,20 +167,20 @@ def test_the_one_line_of_preflight_is_english() -> None:
         (("check", "--checks", "/nix"), 78, "不是目录"),
     ],
 )
-def test_errors_are_one_line_with_the_same_exit_code(words: tuple[str, ...], code: int, chinese: str) -> None:
-    done = doctor(*words, LANG="zh_CN.UTF-8", PYTHONIOENCODING="utf-8")
-    assert (done.returncode, doctor(*words).returncode) == (code, code)
+def test_errors_are_one_line_with_the_same_exit_code(arguments: tuple[str, ...], code: int, chinese: str) -> None:
+    done = doctor(*arguments, LANG="zh_CN.UTF-8", PYTHONIOENCODING="utf-8")
+    assert (done.returncode, doctor(*arguments).returncode) == (code, code)
     assert chinese in done.stderr.decode()
     assert not done.stdout
 
 
 @pytest.mark.parametrize(
-    "words", [("--help",), ("check", "-h"), ("list",), ("explain", "preflight"), ("explain", "gpu-lost")]
+    "arguments", [("--help",), ("check", "-h"), ("list",), ("explain", "preflight"), ("explain", "gpu-lost")]
 )
-def test_help_and_pages_are_chinese(words: tuple[str, ...]) -> None:
-    text = doctor(*words, DOCTOR_LANG="zh", PYTHONIOENCODING="utf-8").stdout.decode()
+def test_help_and_pages_are_chinese(arguments: tuple[str, ...]) -> None:
+    text = doctor(*arguments, DOCTOR_LANG="zh", PYTHONIOENCODING="utf-8").stdout.decode()
     assert len(CHINESE.findall(text)) > 50
-    if "-h" in words or "--help" in words:
+    if "-h" in arguments or "--help" in arguments:
         assert max(map(display_width, text.splitlines())) <= 80
 
 

@@ -41,8 +41,8 @@ LEAST_SECONDS = 0.01
 def saved(fleet_a2: Fleet, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The saved run of two real hosts with NPUs."""
     path = tmp_path_factory.mktemp("run") / "two.json"
-    words = ["check", "sb[0001-0002]", "-F", str(fleet_a2.ssh_config), "--save", str(path), "-q"]
-    subprocess.run(fleet_a2.argv([sys.executable, "-m", "doctor", *words]), cwd=ROOT, timeout=100)
+    arguments = ["check", "sb[0001-0002]", "-F", str(fleet_a2.ssh_config), "--save", str(path), "-q"]
+    subprocess.run(fleet_a2.argv([sys.executable, "-m", "doctor", *arguments]), cwd=ROOT, timeout=100)
     return dict(json.loads(path.read_text()))
 
 
@@ -116,12 +116,12 @@ def test_twice_the_hosts_are_twice_the_cpu_of_every_check(saved: dict[str, Any],
 
 
 def test_a_host_with_too_many_addresses_is_unknown_itself() -> None:
-    own = [["lo", "127.0.0.1", 8], ["eth0", "10.0.0.1", 16]]
+    own_entries = [["lo", "127.0.0.1", 8], ["eth0", "10.0.0.1", 16]]
     veths = [[f"veth{number}", f"fe80::{number:x}", 64] for number in range(1, 3000)]
     many = [["eth0", f"10.1.{number >> 8}.{number & 255}", 32] for number in range(MAX_ADDRESSES)]
-    assert len(read(own + veths).interfaces) == 3001
+    assert len(read(own_entries + veths).interfaces) == 3001
     with pytest.raises(Unreadable, match="it has 513 addresses; expected at most 512"):
-        read(own + many)
+        read(own_entries + many)
 
 
 def read(entries: list[list[Any]]) -> HostAddresses:
@@ -147,5 +147,12 @@ def test_hosts_in_networks_of_their_own_cost_no_more_than_those_in_one() -> None
 def test_what_is_kept_is_of_the_same_objects() -> None:
     calls: list[object] = []
     keep = once_per_fleet(lambda *args, **more: calls.append(args) or len(calls))
-    one, other = [1], [1]
-    assert [keep(one), keep(one), keep(other), keep(one, x=1), keep(one, x=1), keep(one)] == [1, 1, 2, 3, 3, 4]
+    first, other = [1], [1]
+    assert [keep(first), keep(first), keep(other), keep(first, x=1), keep(first, x=1), keep(first)] == [
+        1,
+        1,
+        2,
+        3,
+        3,
+        4,
+    ]

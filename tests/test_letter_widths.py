@@ -95,8 +95,8 @@ def test_reports_keep_to_the_width_in_every_encoding(name: str, width: int, outp
     encoding = language.output_encoding()
     terminal = Terminal(tty=True, unicode=encoding == "utf-8", width=width)
     report = recorded_fleets.report(name) if name in recorded_fleets.RECORDED else reports.ALL[name]()
-    shown = rendering.text(report, golden._pages() | reports.PAGES, terminal=terminal)
-    for line in shown.splitlines():
+    expected_text = rendering.text(report, golden._pages() | reports.PAGES, terminal=terminal)
+    for line in expected_text.splitlines():
         cells = display_width(line) if encoding == "utf-8" else len(encoded(line, encoding))
         assert cells <= width or "`" in line or not re.search(r"\S\s+\S{1,60}\Z", line.strip()), line
 
@@ -106,12 +106,12 @@ def test_the_columns_of_the_table_begin_at_one_place(name: str) -> None:
     """On terminals of either sort: no letter of ambiguous width stands before a column."""
     language.select("zh", {})
     try:
-        shown = rendering.text(
+        expected_text = rendering.text(
             recorded_fleets.report(name), golden._pages(), terminal=Terminal(True, width=80), brief=True
         )
     finally:
         language.select("en", {})
-    rows = shown.partition("\n\n")[0].splitlines() if "\n\n" in shown.strip() else []
+    rows = expected_text.partition("\n\n")[0].splitlines() if "\n\n" in expected_text.strip() else []
     starts = {len(re.match(r"\S+ +\S+ +\S+ +", row)[0]) for row in rows}  # type: ignore[index]
     assert len(starts) == (len(rows) > 0), rows
 

@@ -13,9 +13,11 @@ from doctor.engine.check import BadCheck, Check
 from doctor.engine.declaration import DECLARATION
 
 
-@pytest.mark.parametrize("one", load_checks(), ids=lambda one: one.name)
-def test_a_skimmed_check_is_the_loaded_one(one: Check) -> None:
-    assert read_list_entry(Path(one.path)) == CheckListEntry(one.name, one.severity.value, one.area, one.claim)
+@pytest.mark.parametrize("check", load_checks(), ids=lambda check: check.name)
+def test_a_skimmed_check_is_the_loaded_one(check: Check) -> None:
+    assert read_list_entry(Path(check.path)) == CheckListEntry(
+        check.name, check.severity.value, check.area, check.claim
+    )
 
 
 def test_none_of_ours_needs_to_be_loaded_for_the_list() -> None:

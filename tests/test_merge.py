@@ -34,12 +34,11 @@ from doctor.job import LaunchConfig
 from doctor.session.examine import ExamineOptions, examine
 from doctor.session.replay import replay
 from tests.examples import examples
-from tests.node_files import leave as left
-from tests.node_files import line, run_of
+from tests.node_files import leave, line, run_of
 from tests.test_cli import CLEAN, doctor
 
-KNOWN = [one for one in load_checks() if one.area != "smoke"]
-FACTS = unique_facts(fact for one in KNOWN for fact in one.facts)
+CHECKS = [check for check in load_checks() if check.area != "smoke"]
+FACTS = unique_facts(fact for check in CHECKS for fact in check.facts)
 
 
 def merged(folder: Path, *hosts: str, now: str = "") -> Run:
@@ -56,40 +55,40 @@ def why(run: Run, host: str) -> str:
 
 
 def outcome(report: Report, name: str) -> Outcome:
-    return next(one for one in report.outcomes if one.check == name)
+    return next(entry for entry in report.outcomes if entry.check == name)
 
 
 class TestHosts:
     def test_stand_in_the_order_of_the_list(self, tmp_path: Path) -> None:
-        left(tmp_path, *(run_of(name) for name in ("a", "b", "c")))
+        leave(tmp_path, *(run_of(name) for name in ("a", "b", "c")))
         run = merged(tmp_path, "c", "a", "b")
         assert list(run.hosts) == ["c", "a", "b"]
-        assert [one.visit.name for one in run.hosts.values()] == ["c", "a", "b"]
+        assert [host.visit.name for host in run.hosts.values()] == ["c", "a", "b"]
         assert run.notes == ()
 
     def test_without_a_file_are_unknown_and_not_guilty(self, tmp_path: Path) -> None:
-        left(tmp_path, run_of("a"))
+        leave(tmp_path, run_of("a"))
         run = merged(tmp_path, "a", "b")
         assert why(run, "b") == "no file of this host in DIR; check that doctor node ran there"
-        reached = outcome(replay(run, KNOWN), "host-unreachable")
+        reached = outcome(replay(run, CHECKS), "host-unreachable")
         assert (reached.status, reached.evaluated_hosts, list(reached.unknown)) == (Status.UNKNOWN, ("a",), ["b"])
 
     def test_that_nobody_expects_are_said_and_not_judged(self, tmp_path: Path) -> None:
-        left(tmp_path, run_of("a"), run_of("z"))
+        leave(tmp_path, run_of("a"), run_of("z"))
         run = merged(tmp_path, "a")
         assert list(run.hosts) == ["a"]
         assert run.notes == (f"{tmp_path}/z.json: of a host that is not expected; ignored",)
 
     def test_are_what_is_there_where_no_list_is(self, tmp_path: Path) -> None:
         """And what left a broken file was there, too."""
-        left(tmp_path, *(run_of(f"n{number}") for number in (10, 9, 1)))
+        leave(tmp_path, *(run_of(f"n{number}") for number in (10, 9, 1)))
         (tmp_path / "n2.json").write_bytes(b"{")
         run = merged(tmp_path)
         assert list(run.hosts) == ["n1", "n2", "n9", "n10"]
         assert why(run, "n2") and "a host without a file is not noticed" in run.notes[0]
 
     def test_that_left_two_records_which_agree_are_judged_by_them(self, tmp_path: Path) -> None:
-        left(tmp_path, run_of("a", seconds=2.0))
+        leave(tmp_path, run_of("a", seconds=2.0))
         (tmp_path / "b.jsonl").write_bytes(line(run_of("A", seconds=1.0, started="2026-01-01T12:00:05Z")))
         run = merged(tmp_path, "a")
         assert run.seconds == 1.0
@@ -98,7 +97,7 @@ class TestHosts:
 
 
 @pytest.mark.parametrize(
-    ("expected", "known", "found"),
+    ("expected", "host_identities", "results"),
     [
         (["n1", "n2"], [HostIdentity("n2"), HostIdentity("n1")], {"n1": 1, "n2": 0}),
         (["N1"], [HostIdentity("n1")], {"N1": 0}),
@@ -121,9 +120,9 @@ class TestHosts:
         (["10"], [HostIdentity("10.0.0.1")], {}),
     ],
 )
-def test_whose_record_it_is(expected: list[str], known: list[HostIdentity], found: dict[str, int]) -> None:
+def test_whose_record_it_is(expected: list[str], host_identities: list[HostIdentity], results: dict[str, int]) -> None:
     """A name that may mean two hosts means none."""
-    assert match_hosts(expected, known) == found
+    assert match_hosts(expected, host_identities) == results
 
 
 def test_a_large_fleet_is_matched_whole() -> None:
@@ -141,15 +140,15 @@ class TestTheWordOfAnother:
     @pytest.mark.parametrize("later", ["11:59:00", "12:00:30"])
     @pytest.mark.parametrize("name", ["zz.jsonl", "all"])
     def test_two_records_that_disagree_are_no_record(self, tmp_path: Path, later: str, name: str) -> None:
-        twin = line(run_of("n1", said=memory("900000"), started=f"2026-01-01T{later}Z"))
-        left(tmp_path, run_of("n1", said=memory("9")), run_of("n2"))
+        twin = line(run_of("n1", observed_outputs=memory("900000"), started=f"2026-01-01T{later}Z"))
+        leave(tmp_path, run_of("n1", observed_outputs=memory("9")), run_of("n2"))
         (tmp_path / name).write_bytes(twin)
         run = merge(read_node_files([tmp_path, *([tmp_path / name] if name == "all" else [])]), TWO, FACTS, "DIR")
         assert "disagrees with" in why(run, "n1") and "about n1 (Memory); expected one record" in why(run, "n1")
         assert why(run, "n2") == ""
 
     def test_a_file_that_is_not_named_after_its_host_is_not_its_record(self, tmp_path: Path) -> None:
-        left(tmp_path, run_of("n2"))
+        leave(tmp_path, run_of("n2"))
         (tmp_path / "zz.json").write_bytes(line(run_of("n1")))
         run = merged(tmp_path, "n1", "n2")
         assert why(run, "n1").startswith("no file of this host")
@@ -158,7 +157,7 @@ class TestTheWordOfAnother:
     @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make files of another user")
     @pytest.mark.parametrize("named", [False, True])
     def test_nor_is_the_file_of_another_user(self, tmp_path: Path, named: bool) -> None:
-        left(tmp_path, run_of("n1"), run_of("n2"))
+        leave(tmp_path, run_of("n1"), run_of("n2"))
         os.chown(tmp_path / "n1.json", 65534, 65534)
         paths = sorted(tmp_path.glob("*.json")) if named else [tmp_path]
         run = merge(read_node_files(paths), TWO, FACTS, "DIR")
@@ -174,14 +173,16 @@ class TestTheWordOfAnother:
         visit = run.hosts["n1"].visit
         moved = msgspec.structs.replace(visit, **{field: getattr(visit, field) + shift})
         hosts = {"n1": HostRecord(moved, run.hosts["n1"].outputs)}
-        left(tmp_path, msgspec.structs.replace(run, hosts=hosts), run_of("n2"))
+        leave(tmp_path, msgspec.structs.replace(run, hosts=hosts), run_of("n2"))
         run = merged(tmp_path, "n1", "n2")
         assert "was not read when its run began" in why(run, "n1") or "not a saved run" in why(run, "n1")
         assert why(run, "n2") == ""
 
     def test_the_command_is_not_healthy(self, tmp_path: Path) -> None:
-        left(tmp_path, run_of("n1", said=memory("9")))
-        (tmp_path / "zz.jsonl").write_bytes(line(run_of("n1", said=memory("9" * 9), started="2026-01-01T12:00:30Z")))
+        leave(tmp_path, run_of("n1", observed_outputs=memory("9")))
+        (tmp_path / "zz.jsonl").write_bytes(
+            line(run_of("n1", observed_outputs=memory("9" * 9), started="2026-01-01T12:00:30Z"))
+        )
         done = doctor("merge", str(tmp_path), "--expect", "n1", "--select", "host-unreachable", "-q", "-f", "oneline")
         assert done.returncode == 12
         assert "UNKNOWN" in str(done.stdout)
@@ -197,7 +198,7 @@ def changed(**fields: Any) -> bytes:
 
 class TestFilesThatCannotBeUsed:
     @pytest.mark.parametrize(
-        ("data", "said"),
+        ("data", "output"),
         [
             (b"", "not a saved run"),
             (line(GOOD)[:200], "not a saved run"),
@@ -223,11 +224,11 @@ class TestFilesThatCannotBeUsed:
             (changed(version="9" * 5000), "written by version 999"),
         ],
     )
-    def test_make_their_host_unknown_and_say_why(self, tmp_path: Path, data: bytes, said: str) -> None:
-        left(tmp_path, run_of("b"))
+    def test_make_their_host_unknown_and_say_why(self, tmp_path: Path, data: bytes, output: str) -> None:
+        leave(tmp_path, run_of("b"))
         (tmp_path / "a.json").write_bytes(data)
         run = merged(tmp_path, "a", "b")
-        assert why(run, "a").startswith(f"{tmp_path}/a.json: ") and said in why(run, "a")
+        assert why(run, "a").startswith(f"{tmp_path}/a.json: ") and output in why(run, "a")
         assert why(run, "a").isprintable() and len(why(run, "a")) < 400
         assert why(run, "b") == "" and run.notes == ()
 
@@ -258,19 +259,19 @@ class TestFilesThatCannotBeUsed:
         ]
 
     def test_of_no_expected_host_are_noted_and_bounded(self, tmp_path: Path) -> None:
-        left(tmp_path, run_of("a"))
+        leave(tmp_path, run_of("a"))
         for number in range(50):
             (tmp_path / f"junk{number}.json").write_bytes(b"junk")
         run = merged(tmp_path, "a")
         assert len(run.notes) == 9 and run.notes[-1] == "42 more such files"
 
     def test_do_not_hide_a_good_record_elsewhere(self, tmp_path: Path) -> None:
-        left(tmp_path, run_of("a"))
+        leave(tmp_path, run_of("a"))
         (tmp_path / "a.site.json").write_bytes(b"{")
         assert why(merged(tmp_path, "a"), "a") == ""
 
     def test_are_not_what_another_program_keeps_there(self, tmp_path: Path) -> None:
-        left(tmp_path, run_of("a"))
+        leave(tmp_path, run_of("a"))
         for name in (".a.json.x1y2", ".hidden.json", "slurm-12.out"):
             (tmp_path / name).write_bytes(b"half")
         assert merged(tmp_path, "a").notes == ()
@@ -279,7 +280,7 @@ class TestFilesThatCannotBeUsed:
     @given(st.one_of(st.binary(max_size=300), st.integers(0, len(line(GOOD))).map(lambda size: line(GOOD)[:size])))
     def test_whatever_they_hold_the_host_is_there(self, tmp_path: Path, data: bytes) -> None:
         (tmp_path / "a.json").write_bytes(data)
-        report = replay(merged(tmp_path, "a"), KNOWN)
+        report = replay(merged(tmp_path, "a"), CHECKS)
         assert report.hosts == ("a",)
 
     @settings(max_examples=examples(60), deadline=None)
@@ -293,10 +294,10 @@ class TestFilesThatCannotBeUsed:
             max_size=6,
         )
     )
-    def test_what_a_host_said_crashes_nothing(self, said: dict[str, dict[str, Output]]) -> None:
-        looks = tuple(parse_node_record(run_of(name, said=said), name) for name in ("a", "b"))
-        report = replay(merge(NodeFiles(looks), Inventory(("a", "b"), "2 hosts"), FACTS, "DIR"), KNOWN)
-        assert [one.check for one in report.outcomes if one.crashed] == []
+    def test_what_a_host_said_crashes_nothing(self, outputs: dict[str, dict[str, Output]]) -> None:
+        looks = tuple(parse_node_record(run_of(name, observed_outputs=outputs), name) for name in ("a", "b"))
+        report = replay(merge(NodeFiles(looks), Inventory(("a", "b"), "2 hosts"), FACTS, "DIR"), CHECKS)
+        assert [entry.check for entry in report.outcomes if entry.crashed] == []
 
 
 def run_in(name: str, job: str, **more: Any) -> Run:
@@ -306,13 +307,13 @@ def run_in(name: str, job: str, **more: Any) -> Run:
 
 class TestFilesOfAnEarlierRun:
     def test_make_their_host_unknown_for_it_may_be_dead(self, tmp_path: Path) -> None:
-        left(tmp_path, run_of("a"), run_of("b", started="2026-01-01T10:30:00Z"))
+        leave(tmp_path, run_of("a"), run_of("b", started="2026-01-01T10:30:00Z"))
         run = merged(tmp_path, "a", "b")
         assert why(run, "b").startswith(f"{tmp_path}/b.json: 1.5 h older than {tmp_path}/a.json")
         assert run.started == "2026-01-01T12:00:00Z"
 
     def test_are_told_by_the_job_where_there_is_one(self, tmp_path: Path) -> None:
-        left(
+        leave(
             tmp_path,
             run_in("a", "12.1"),
             run_in("b", "12.0"),
@@ -323,13 +324,13 @@ class TestFilesOfAnEarlierRun:
         assert why(run, "b") == f"{tmp_path}/b.json: of Slurm job 12.0, this is 12.1"
 
     def test_name_their_job_in_words_that_harm_no_terminal(self, tmp_path: Path) -> None:
-        left(tmp_path, run_of("a", probe_inputs=ProbeInputs(job="\x1b[31m" + "9" * 9000)))
+        leave(tmp_path, run_of("a", probe_inputs=ProbeInputs(job="\x1b[31m" + "9" * 9000)))
         assert why(merged(tmp_path, "a", now="7.0"), "a").isprintable()
         assert len(why(merged(tmp_path, "a", now="7.0"), "a")) < 300
 
     def test_a_wrong_clock_within_the_job_is_no_earlier_run(self, tmp_path: Path) -> None:
         late = "2026-01-01T10:00:00Z"
-        left(
+        leave(
             tmp_path,
             run_in("a", "7.0"),
             run_in("b", "7.0", started=late),
@@ -338,7 +339,7 @@ class TestFilesOfAnEarlierRun:
 
     def test_all_old_alike_is_a_run_of_then(self, tmp_path: Path) -> None:
         """Kept files can be judged a year later."""
-        left(tmp_path, *(run_of(name, started="2020-01-01T00:00:00Z") for name in "ab"))
+        leave(tmp_path, *(run_of(name, started="2020-01-01T00:00:00Z") for name in "ab"))
         assert [why(merged(tmp_path, "a", "b"), host) for host in "ab"] == ["", ""]
         assert MAX_AGE_DIFFERENCE.total_seconds() == 3600
 
@@ -356,67 +357,69 @@ def npus(address: str) -> dict[str, dict[str, Output]]:
 
 class TestWhatOneHostAloneCannotTell:
     def test_clocks_are_not_compared(self, tmp_path: Path) -> None:
-        left(tmp_path, run_of("a"), run_of("b"))
-        clocks = outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "clocks-differ")
+        leave(tmp_path, run_of("a"), run_of("b"))
+        clocks = outcome(replay(merged(tmp_path, "a", "b"), CHECKS), "clocks-differ")
         assert (clocks.status, clocks.evaluated_hosts) == (Status.SKIPPED, ())
         assert "no second clock" in clocks.skipped["a"]
 
     def test_npus_that_no_other_host_pinged_are_unknown(self, tmp_path: Path) -> None:
-        left(tmp_path, run_of("a", said=npus("29.1.0.1")), run_of("b", said=npus("29.1.0.2")))
-        pings = outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "device-unreachable")
+        leave(tmp_path, run_of("a", observed_outputs=npus("29.1.0.1")), run_of("b", observed_outputs=npus("29.1.0.2")))
+        pings = outcome(replay(merged(tmp_path, "a", "b"), CHECKS), "device-unreachable")
         assert pings.status is Status.UNKNOWN
         assert "node files contain no host-to-host round" in pings.unknown["a"].text
 
     def test_a_host_with_no_other_to_ping_is_not(self, tmp_path: Path) -> None:
-        left(tmp_path, run_of("a", said=npus("29.1.0.1")))
-        assert outcome(replay(merged(tmp_path, "a"), KNOWN), "device-unreachable").status is Status.SKIPPED
+        leave(tmp_path, run_of("a", observed_outputs=npus("29.1.0.1")))
+        assert outcome(replay(merged(tmp_path, "a"), CHECKS), "device-unreachable").status is Status.SKIPPED
 
     def test_names_that_it_was_not_told_are_unknown_on_it(self, tmp_path: Path) -> None:
-        def names(own: str) -> dict[str, dict[str, Output]]:
-            said = {"own": own, "names": {own: {"addresses": ["10.0.0.1"]}}, "fleet": 1}
-            return {"HostNames": {"": Output(out=json.dumps(said))}}
+        def names(own_name: str) -> dict[str, dict[str, Output]]:
+            responses = {"own": own_name, "names": {own_name: {"addresses": ["10.0.0.1"]}}, "fleet": 1}
+            return {"HostNames": {"": Output(out=json.dumps(responses))}}
 
-        left(
+        leave(
             tmp_path,
-            run_of("a", said=names("a"), probe_inputs=ProbeInputs(hosts=("A", "b"))),
-            run_of("b", said=names("b")),
+            run_of("a", observed_outputs=names("a"), probe_inputs=ProbeInputs(hosts=("A", "b"))),
+            run_of("b", observed_outputs=names("b")),
         )
-        found = outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "host-name-unresolved")
-        assert found.status is Status.UNKNOWN and list(found.unknown) == ["b"]
-        assert "pass --expect to it as well" in found.unknown["b"].text
+        observed_outcome = outcome(replay(merged(tmp_path, "a", "b"), CHECKS), "host-name-unresolved")
+        assert observed_outcome.status is Status.UNKNOWN and list(observed_outcome.unknown) == ["b"]
+        assert "pass --expect to it as well" in observed_outcome.unknown["b"].text
 
 
 class TestTheJob:
     def test_is_what_the_first_host_was_told_with_the_lists_own_slots(self, tmp_path: Path) -> None:
         environ = {"MASTER_ADDR": "a", "HCCL_CONNECT_TIMEOUT": "600"}
-        left(tmp_path, run_of("a", launch=LaunchOptions(environ=environ)), run_of("b"))
+        leave(tmp_path, run_of("a", launch=LaunchOptions(environ=environ)), run_of("b"))
         run = merge(read_node_files([tmp_path]), Inventory(("a", "b"), "2 hosts", {"a": 8, "b": 4}), FACTS, "DIR")
         assert run.launch == LaunchOptions(
             environ=environ, ranks_per_host={"a": 8, "b": 4}, by_host={"a": {"MASTER_ADDR": "a"}, "b": {}}
         )
 
     def test_is_that_of_most_hosts_where_one_is_told_something_else(self, tmp_path: Path) -> None:
-        told = {"a": "localhost", "b": "a", "c": "a"}
-        left(tmp_path, *(run_of(name, launch=LaunchOptions(environ={"MASTER_ADDR": to})) for name, to in told.items()))
+        reports = {"a": "localhost", "b": "a", "c": "a"}
+        leave(
+            tmp_path, *(run_of(name, launch=LaunchOptions(environ={"MASTER_ADDR": to})) for name, to in reports.items())
+        )
         assert merged(tmp_path, "a", "b", "c").launch.environ == {"MASTER_ADDR": "a"}
 
     def test_that_differs_from_host_to_host_is_a_failure(self, tmp_path: Path) -> None:
-        left(tmp_path, *(run_of(name, launch=LaunchOptions(environ={"MASTER_ADDR": name})) for name in "ab"))
-        assert outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "launch-differs").status is Status.FAILED
+        leave(tmp_path, *(run_of(name, launch=LaunchOptions(environ={"MASTER_ADDR": name})) for name in "ab"))
+        assert outcome(replay(merged(tmp_path, "a", "b"), CHECKS), "launch-differs").status is Status.FAILED
 
     def test_keeps_each_hosts_own_interface_and_the_majoritys_master(self, tmp_path: Path) -> None:
         """An interface may have another name on each host: that makes no host the odd one out."""
-        given = {
+        parameters = {
             "a": {"MASTER_ADDR": "x", "GLOO_SOCKET_IFNAME": "eth0"},
             "b": {"MASTER_ADDR": "a", "GLOO_SOCKET_IFNAME": "eno1"},
             "c": {"MASTER_ADDR": "a", "GLOO_SOCKET_IFNAME": "eno2"},
         }
-        left(tmp_path, *(run_of(name, launch=LaunchOptions(environ=environ)) for name, environ in given.items()))
+        leave(tmp_path, *(run_of(name, launch=LaunchOptions(environ=environ)) for name, environ in parameters.items()))
         launch = merged(tmp_path, "a", "b", "c").launch
-        assert launch.by_host == given
+        assert launch.by_host == parameters
         assert launch.environ["MASTER_ADDR"] == "a"
         config = LaunchConfig.from_options(launch)
-        assert {host: config.environ_of(host)["GLOO_SOCKET_IFNAME"] for host in given} == {
+        assert {host: config.environ_of(host)["GLOO_SOCKET_IFNAME"] for host in parameters} == {
             "a": "eth0",
             "b": "eno1",
             "c": "eno2",
@@ -424,7 +427,7 @@ class TestTheJob:
 
     def test_has_the_first_rank_table_that_could_be_read(self, tmp_path: Path) -> None:
         bad, good = SavedRankTable("/t", error="is not there"), SavedRankTable("/t", "{}")
-        left(tmp_path, run_of("a", rank_table=bad), run_of("b", rank_table=good))
+        leave(tmp_path, run_of("a", rank_table=bad), run_of("b", rank_table=good))
         assert merged(tmp_path, "a", "b").rank_table == good
         assert merged(tmp_path, "a").rank_table == bad
 
@@ -433,17 +436,17 @@ class TestTheJob:
         (tmp_path / "table.json").write_text("{}")
         (tmp_path / "link.json").symlink_to("table.json")
         path, files = str(tmp_path / "link.json"), tmp_path / "files"
-        made = examine(Inventory((), "no host"), [], ExamineOptions(), {}, rank_table=path).run
-        assert made.rank_table == SavedRankTable(path, "{}", link_target="table.json")
+        created_run = examine(Inventory((), "no host"), [], ExamineOptions(), {}, rank_table=path).run
+        assert created_run.rank_table == SavedRankTable(path, "{}", link_target="table.json")
         files.mkdir()
-        left(files, run_of("a", rank_table=made.rank_table, launch=made.launch))
+        leave(files, run_of("a", rank_table=created_run.rank_table, launch=created_run.launch))
         run = merged(files, "a")
-        assert (why(run, "a"), run.rank_table) == ("", made.rank_table)
+        assert (why(run, "a"), run.rank_table) == ("", created_run.rank_table)
 
 
 def big(name: str) -> Run:
     """A run of many lines."""
-    return run_of(name, said={"Noise": {"": Output(out=random.Random(name).randbytes(4000).hex())}})
+    return run_of(name, observed_outputs={"Noise": {"": Output(out=random.Random(name).randbytes(4000).hex())}})
 
 
 def of_lines(folder: Path, lines: Sequence[bytes], *hosts: str) -> Run:
@@ -471,16 +474,18 @@ class TestLines:
         ]
 
     def test_in_parts_may_come_in_any_order_and_behind_labels(self, tmp_path: Path) -> None:
-        parts = [b"[1,0]<stdout>:" + one for name in "ab" for one in encode_lines(name, line(big(name)))]
+        parts = [
+            b"[1,0]<stdout>:" + encode_line for name in "ab" for encode_line in encode_lines(name, line(big(name)))
+        ]
         assert len(parts) > 10
         run = of_lines(tmp_path, parts[::-1], "a", "b")
         assert [why(run, host) for host in "ab"] == ["", ""] and run.notes == ()
 
     def test_in_parts_of_which_one_is_cut_cost_their_own_host_alone(self, tmp_path: Path) -> None:
-        one, two, three = (encode_lines(name, line(big(name))) for name in "abc")
-        lost, swapped = [*one[:3], one[3][:200] + b"\n", *one[4:]], [two[1][:80] + two[0][80:], *two[1:]]
-        run = of_lines(tmp_path, [*lost, *swapped, *three], "a", "b", "c")
-        assert why(run, "a").startswith(f"{tmp_path}/all: {len(one) - 1} of {len(one)} lines of its record arrived")
+        first, second, third = (encode_lines(name, line(big(name))) for name in "abc")
+        lost, swapped = [*first[:3], first[3][:200] + b"\n", *first[4:]], [second[1][:80] + second[0][80:], *second[1:]]
+        run = of_lines(tmp_path, [*lost, *swapped, *third], "a", "b", "c")
+        assert why(run, "a").startswith(f"{tmp_path}/all: {len(first) - 1} of {len(first)} lines of its record arrived")
         assert "do not form a record" in why(run, "b") or "lines of its record arrived" in why(run, "b")
         assert why(run, "c") == ""
 
@@ -497,8 +502,8 @@ class TestLines:
 
     def test_come_from_stdin_too(self, tmp_path: Path) -> None:
         assert Path("-") == STDIN
-        words = ("merge", "-", "--expect", "a,b", "--select", "host-unreachable", "--json")
-        done = doctor(*words, input=line(run_of("a")) + line(run_of("b")))
+        arguments = ("merge", "-", "--expect", "a,b", "--select", "host-unreachable", "--json")
+        done = doctor(*arguments, input=line(run_of("a")) + line(run_of("b")))
         report = json.loads(done.stdout)
         assert (done.returncode, report["hosts"], report["verdict"]) == (0, ["a", "b"], "healthy")
         assert report["source"] == "2 hosts from the command line, by node files in -"
@@ -508,7 +513,7 @@ class TestNoHost:
     """A run that was to judge hosts and has none is nothing, whatever holds for the job's settings alone."""
 
     @pytest.mark.parametrize(
-        "words",
+        "arguments",
         [
             ["check", "--from"],
             ["check", "--on-unknown", "ok", "--from"],
@@ -517,31 +522,31 @@ class TestNoHost:
             ["fix", "--from"],
         ],
     )
-    def test_no_command_is_healthy_without_a_host(self, tmp_path: Path, words: list[str]) -> None:
+    def test_no_command_is_healthy_without_a_host(self, tmp_path: Path, arguments: list[str]) -> None:
         run = msgspec.structs.replace(run_of("a"), hosts={}, source="4 hosts from the command line")
         (tmp_path / "run").write_bytes(msgspec.json.encode(run))
-        done = doctor(*words, str(tmp_path / "run"))
+        done = doctor(*arguments, str(tmp_path / "run"))
         assert (done.returncode, b"HEALTHY" in done.stdout) == (78, False)
-        assert words[0] == "fix" or b"NOTHING: no host was checked" in done.stdout
+        assert arguments[0] == "fix" or b"NOTHING: no host was checked" in done.stdout
 
 
 class TestTheCommand:
     def test_a_missing_host_is_no_verdict_but_unknown(self, tmp_path: Path) -> None:
-        done = doctor("merge", str(left(tmp_path, run_of("a"))), "--expect", "a,b", "--select", "host-unreachable")
+        done = doctor("merge", str(leave(tmp_path, run_of("a"))), "--expect", "a,b", "--select", "host-unreachable")
         assert done.returncode == 12
         assert b"UNKNOWN" in done.stdout and b"no file of this host in" in done.stdout
 
     def test_what_it_saves_is_judged_alike(self, tmp_path: Path) -> None:
         folder = tmp_path / "files"
         folder.mkdir()
-        left(folder, run_of("a"), run_of("b", said=npus("29.1.0.1")))
-        words = ("merge", str(folder), "--expect", "c,a,b", "--json", "--save", str(tmp_path / "run"))
-        now = json.loads(doctor(*words).stdout)
+        leave(folder, run_of("a"), run_of("b", observed_outputs=npus("29.1.0.1")))
+        arguments = ("merge", str(folder), "--expect", "c,a,b", "--json", "--save", str(tmp_path / "run"))
+        now = json.loads(doctor(*arguments).stdout)
         later = json.loads(doctor("check", "--from", str(tmp_path / "run"), "--json").stdout)
         assert now["outcomes"] == later["outcomes"] and now["hosts"] == later["hosts"] == ["c", "a", "b"]
 
     @pytest.mark.parametrize(
-        ("words", "code", "said"),
+        ("arguments", "code", "output"),
         [
             (["nowhere"], 78, "doctor: nowhere: No such file or directory; expected files written by doctor node"),
             (["."], 78, "doctor: .: no file of doctor node, and no host list; expected --expect NODES"),
@@ -553,11 +558,11 @@ class TestTheCommand:
             ([".", "--from", "x"], 2, "doctor: --from reads a saved run: expected it with doctor check"),
         ],
     )
-    def test_bad_input_is_one_line(self, tmp_path: Path, words: list[str], code: int, said: str) -> None:
+    def test_bad_input_is_one_line(self, tmp_path: Path, arguments: list[str], code: int, output: str) -> None:
         contents = {"text": b"HEALTHY: 3 checks passed\n", "empty": b"", "binary": bytes(range(256)) * 9}
         for name, content in contents.items():
             (tmp_path / name).write_bytes(content)
-        argv = [sys.executable, "-m", "doctor", "merge", *words]
+        argv = [sys.executable, "-m", "doctor", "merge", *arguments]
         done = subprocess.run(argv, cwd=tmp_path, env=CLEAN, capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (code, "")
-        assert done.stderr.startswith(said) and done.stderr.count("\n") == 1
+        assert done.stderr.startswith(output) and done.stderr.count("\n") == 1

@@ -72,12 +72,12 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS)
 def test_a_file_that_cannot_be_read_to_its_end_is_one_line(
-    words: list[str], kind: Callable[[Path], None], tmp_path: Path
+    arguments: list[str], kind: Callable[[Path], None], tmp_path: Path
 ) -> None:
     kind(tmp_path / "file")
-    argv = [word.replace("FILE", str(tmp_path / "file")).replace("DIR", str(tmp_path)) for word in words]
+    argv = [word.replace("FILE", str(tmp_path / "file")).replace("DIR", str(tmp_path)) for word in arguments]
     code, err = run_here(argv, tmp_path)
     assert code in (2, 78), err
     assert err.count("\n") == 1
@@ -199,7 +199,7 @@ class TestLinksOfOthers:
 
     def test_every_command_writes_that_way(self, shared: Path) -> None:
         """One function for all: no module opens a path of the user for writing by itself."""
-        found = {
+        names = {
             str(path.relative_to(ROOT))
             for path in (ROOT / "doctor").rglob("*.py")
             if re.search(r"O_WRONLY|O_TRUNC|\bopen\([^()]*, \"[wa]b?\"|write_text|write_bytes", path.read_text("utf-8"))
@@ -222,7 +222,7 @@ class TestLinksOfOthers:
             "doctor/watch/report_files.py",  # an empty file by O_EXCL, which holds a name for atomic_write
         }
         on_hosts = ("doctor/smoke/programs/", "doctor/fix/executor/")
-        assert {path for path in found if not path.startswith(on_hosts)} <= allowed
+        assert {path for path in names if not path.startswith(on_hosts)} <= allowed
 
 
 class TestPipes:
@@ -255,8 +255,8 @@ class TestPipes:
 
     def test_the_budget_of_preflight_holds(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe")
-        words = ["preflight", "--select", "memory-short", "--budget", "20s", "--report", str(tmp_path / "pipe")]
-        code, err = run_here(words, tmp_path)
+        arguments = ["preflight", "--select", "memory-short", "--budget", "20s", "--report", str(tmp_path / "pipe")]
+        code, err = run_here(arguments, tmp_path)
         assert code in (0, 11), err
         assert "is a pipe that nobody reads" in err
 
@@ -265,6 +265,6 @@ def test_a_saved_run_with_foreign_keys_is_an_input_error(tmp_path: Path) -> None
     run = {"schema": "doctor.run/2", "source": "x", "started": "2026-01-01T00:00:00Z", "seconds": 1, "hosts": {}}
     for broken in ({"launch": {"x": 1}}, {"rank_table": {"x": 1}}, {"hosts": {"a": {}}}, {"smoke": {"x": 1}}):
         (tmp_path / "run.json").write_text(json.dumps({**run, **broken}))
-        for words in (["check", "--from"], ["report"]):
-            code, err = run_here([*words, str(tmp_path / "run.json")], tmp_path)
+        for arguments in (["check", "--from"], ["report"]):
+            code, err = run_here([*arguments, str(tmp_path / "run.json")], tmp_path)
             assert (code, err.count("\n")) == (78, 1), err

@@ -78,7 +78,7 @@ def unfinished(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "reason"),
+    ("arguments", "reason"),
     [
         (["Swap"], "expected lower-case words joined by hyphens"),
         (["listen-queue-short"], "checks/listen_queue_short.py exists"),
@@ -86,6 +86,6 @@ def unfinished(folder: Path) -> list[str]:
         ([NAME, "--severity", "fatal"], "invalid choice: 'fatal'"),
     ],
 )
-def test_what_is_refused(words: list[str], reason: str) -> None:
-    done = run(ROOT, "-m", "tests.new_check", *words)
+def test_what_is_refused(arguments: list[str], reason: str) -> None:
+    done = run(ROOT, "-m", "tests.new_check", *arguments)
     assert (done.returncode, reason in done.stderr) == (2, True), done.stderr

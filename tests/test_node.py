@@ -25,7 +25,7 @@ from doctor.hosts.nodeset import InventoryError, validate_host
 from tests.conftest import PREPARED
 from tests.hosts.fleet import Fleet, merge
 from tests.hosts.npu import npu_fleet
-from tests.smoke.interpreter import shown
+from tests.smoke.interpreter import visible_folders
 from tests.test_cli import CLEAN, ROOT, doctor
 from tests.test_cli import site as site
 from tests.test_startup import imported
@@ -61,36 +61,36 @@ class TestTheFile:
         assert look.run.launch.environ == {"MASTER_ADDR": "n7"}
 
     def test_holds_no_secret(self, tmp_path: Path, site: Any) -> None:
-        words = [*site("echo --api-key k-123"), "--out", str(tmp_path), "--name", "n1"]
-        assert doctor("node", *words).returncode == 0
+        arguments = [*site("echo --api-key k-123"), "--out", str(tmp_path), "--name", "n1"]
+        assert doctor("node", *arguments).returncode == 0
         assert "k-123" not in (tmp_path / "n1.json").read_text()
 
     def test_can_be_lines_on_stdout_that_are_mixed_with_those_of_others(self) -> None:
-        said = [doctor("node", *QUICK, "--out", "-", "--name", name).stdout for name in ("n1", "n2")]
-        one, two = (text.splitlines(keepends=True) for text in said)
-        assert {len(line) for line in (*one, *two)} == {512}
-        lines = b"".join(b"0: " + a + b for a, b in zip(one, reversed(two), strict=True))
+        outputs = [doctor("node", *QUICK, "--out", "-", "--name", name).stdout for name in ("n1", "n2")]
+        first, second = (text.splitlines(keepends=True) for text in outputs)
+        assert {len(line) for line in (*first, *second)} == {512}
+        lines = b"".join(b"0: " + a + b for a, b in zip(first, reversed(second), strict=True))
         done = doctor("merge", "-", "--expect", "n[1-2]", *QUICK, "--json", input=lines)
         assert (done.returncode, json.loads(done.stdout)["hosts"]) == (0, ["n1", "n2"])
 
 
 class TestTheExitCode:
     def test_alone_is_what_is_wrong_with_this_host(self, site: Any) -> None:
-        words = site("echo no", body="pass")
-        assert doctor("node", *words).returncode == 10
-        assert b"our-rule" in doctor("node", *words).stdout
+        arguments = site("echo no", body="pass")
+        assert doctor("node", *arguments).returncode == 10
+        assert b"our-rule" in doctor("node", *arguments).stdout
 
     def test_with_a_file_is_0_so_that_the_merge_can_judge(self, site: Any, tmp_path: Path) -> None:
-        words = [*site("echo no"), "--out", str(tmp_path)]
-        done = doctor("node", *words)
+        arguments = [*site("echo no"), "--out", str(tmp_path)]
+        done = doctor("node", *arguments)
         assert (done.returncode, done.stdout) == (0, b"")
-        judged = doctor("node", *words, "--judge")
-        assert judged.returncode == 10 and b"our-rule" in judged.stdout
+        completed = doctor("node", *arguments, "--judge")
+        assert completed.returncode == 10 and b"our-rule" in completed.stdout
 
     def test_is_the_signals_where_one_ended_it_and_the_file_is_whole(self, site: Any, tmp_path: Path) -> None:
         out = tmp_path / "out"
-        words = [*site(f"echo $$ > {tmp_path}/pid; exec sleep 1000"), "--out", str(out), "--name", "n1"]
-        process = subprocess.Popen([sys.executable, "-m", "doctor", "node", *words], cwd=ROOT, env=CLEAN)
+        arguments = [*site(f"echo $$ > {tmp_path}/pid; exec sleep 1000"), "--out", str(out), "--name", "n1"]
+        process = subprocess.Popen([sys.executable, "-m", "doctor", "node", *arguments], cwd=ROOT, env=CLEAN)
         deadline = time.monotonic() + 50
         while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
             assert time.monotonic() < deadline and process.poll() is None
@@ -100,11 +100,11 @@ class TestTheExitCode:
         (look,) = looks(out)
         assert look.record.visit.text == "the run was interrupted before the host answered"
 
-    @pytest.mark.parametrize(("out", "said"), [("/dev/null/x", "Not a directory"), ("/proc/1", "/proc/1/n1.json")])
-    def test_is_12_where_nothing_could_be_written(self, out: str, said: str) -> None:
+    @pytest.mark.parametrize(("out", "output"), [("/dev/null/x", "Not a directory"), ("/proc/1", "/proc/1/n1.json")])
+    def test_is_12_where_nothing_could_be_written(self, out: str, output: str) -> None:
         done = doctor("node", *QUICK, "--name", "n1", "--out", out)
         assert (done.returncode, done.stdout) == (12, b"")
-        assert said.encode() in done.stderr and done.stderr.count(b"\n") == 1
+        assert output.encode() in done.stderr and done.stderr.count(b"\n") == 1
 
     def test_is_12_where_stdout_is_full(self) -> None:
         with open("/dev/full", "wb") as full:
@@ -113,7 +113,7 @@ class TestTheExitCode:
         assert b"No space left on device" in done.stderr and done.stderr.count(b"\n") == 1
 
     @pytest.mark.parametrize(
-        ("words", "said"),
+        ("arguments", "output"),
         [
             (["--judge"], "--judge needs a folder: expected --out DIR"),
             (["--out", "-", "--judge"], "--judge needs a folder: expected --out DIR"),
@@ -124,10 +124,10 @@ class TestTheExitCode:
             (["--from", "x"], "--from reads a saved run"),
         ],
     )
-    def test_is_2_for_words_that_cannot_be_followed(self, words: list[str], said: str) -> None:
-        done = doctor("node", *QUICK, *words)
+    def test_is_2_for_words_that_cannot_be_followed(self, arguments: list[str], output: str) -> None:
+        done = doctor("node", *QUICK, *arguments)
         assert (done.returncode, done.stdout) == (2, b"")
-        assert done.stderr.decode().startswith(f"doctor: {said}") and done.stderr.count(b"\n") == 1
+        assert done.stderr.decode().startswith(f"doctor: {output}") and done.stderr.count(b"\n") == 1
 
 
 def test_it_needs_neither_ssh_nor_torch_nor_colours() -> None:
@@ -136,22 +136,22 @@ def test_it_needs_neither_ssh_nor_torch_nor_colours() -> None:
     )
 
 
-OWN = os.uname().nodename
-SHORT = OWN.partition(".")[0]
+NODE_NAME = os.uname().nodename
+SHORT = NODE_NAME.partition(".")[0]
 
 
 @pytest.mark.parametrize(
-    ("name", "hosts", "environ", "found"),
+    ("name", "hosts", "environ", "text"),
     [
-        ("given", (OWN,), {"SLURMD_NODENAME": "slurm"}, "given"),
-        ("", (OWN,), {"SLURMD_NODENAME": "slurm"}, "slurm"),
-        ("", ("other", f"{SHORT}.site.example"), {}, f"{SHORT}.site.example" if SHORT == OWN else SHORT),
+        ("given", (NODE_NAME,), {"SLURMD_NODENAME": "slurm"}, "given"),
+        ("", (NODE_NAME,), {"SLURMD_NODENAME": "slurm"}, "slurm"),
+        ("", ("other", f"{SHORT}.site.example"), {}, f"{SHORT}.site.example" if SHORT == NODE_NAME else SHORT),
         ("", ("other",), {}, SHORT),
         ("", (), {}, SHORT),
     ],
 )
-def test_what_a_host_is_called(name: str, hosts: tuple[str, ...], environ: Mapping[str, str], found: str) -> None:
-    assert host_name(name, Inventory(hosts, "") if hosts else None, environ) == found
+def test_what_a_host_is_called(name: str, hosts: tuple[str, ...], environ: Mapping[str, str], text: str) -> None:
+    assert host_name(name, Inventory(hosts, "") if hosts else None, environ) == text
 
 
 def test_it_finds_its_own_address_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,21 +180,23 @@ def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
     """Three healthy hosts with NPUs."""
     family = npu_fleet("A2", 3, name="nod")
     return make_fleet(
-        3, {name: merge(merge(PREPARED, own), {"shows": shown()}) for name, own in family.items()}, name="nod"
+        3,
+        {name: merge(merge(PREPARED, own_values), {"shows": visible_folders()}) for name, own_values in family.items()},
+        name="nod",
     )
 
 
-def on(fleet: Fleet, host: str, *words: str, env: str = "") -> subprocess.CompletedProcess[Any]:
+def on(fleet: Fleet, host: str, *arguments: str, env: str = "") -> subprocess.CompletedProcess[Any]:
     """`doctor node` on a host, in a login of its own there."""
-    argv = shlex.join([sys.executable, "-m", "doctor", "node", *words])
+    argv = shlex.join([sys.executable, "-m", "doctor", "node", *arguments])
     return fleet.ssh(host, f"PYTHONPATH={shlex.quote(str(ROOT))} {env} exec {argv}")
 
 
-def gathered(fleet: Fleet, folder: Path, hosts: Sequence[str], *words: str, env: Mapping[str, str] = {}) -> str:
+def gathered(fleet: Fleet, folder: Path, hosts: Sequence[str], *arguments: str, env: Mapping[str, str] = {}) -> str:
     """Every host's own file, written there, all at once, in one folder here."""
 
     def look(host: str) -> None:
-        options = ("--out", "/tmp/looks", "--expect", ",".join(fleet.hosts), *words)
+        options = ("--out", "/tmp/looks", "--expect", ",".join(fleet.hosts), *arguments)
         done = on(fleet, host, *options, env=env.get(host, ""))
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
         (folder / f"{host}.json").write_text(fleet.read(host, f"/tmp/looks/{host}.json"))
@@ -204,14 +206,14 @@ def gathered(fleet: Fleet, folder: Path, hosts: Sequence[str], *words: str, env:
     return str(folder)
 
 
-def report(fleet: Fleet, *words: str) -> tuple[int, dict[str, Any]]:
-    done = fleet.run([sys.executable, "-m", "doctor", *words, "--json"], env=CLEAN, cwd=ROOT, timeout=100)
+def report(fleet: Fleet, *arguments: str) -> tuple[int, dict[str, Any]]:
+    done = fleet.run([sys.executable, "-m", "doctor", *arguments, "--json"], env=CLEAN, cwd=ROOT, timeout=100)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
 
 def by_check(report: dict[str, Any]) -> dict[str, Any]:
-    return {one["check"]: one for one in report["outcomes"]}
+    return {outcome["check"]: outcome for outcome in report["outcomes"]}
 
 
 SEEN_FROM_OUTSIDE = {"clocks-differ", "device-unreachable", "peer-unreachable"}
@@ -226,7 +228,7 @@ def test_files_come_to_the_same_as_visits_over_ssh(fleet: Fleet, tmp_path: Path)
     again, merged = report(fleet, "merge", gathered(fleet, tmp_path, fleet.hosts), "--expect", hosts)
     ours, theirs = by_check(merged), by_check(visited)
     assert code == again == 10
-    assert [one["hosts"] for one in ours["listen-queue-short"]["findings"]] == [[fleet.hosts[1]]]
+    assert [finding["hosts"] for finding in ours["listen-queue-short"]["findings"]] == [[fleet.hosts[1]]]
     assert {name for name in theirs if ours[name] != theirs[name]} == SEEN_FROM_OUTSIDE
     assert ours["clocks-differ"]["status"] == "skipped"
     assert ours["device-unreachable"]["status"] == "unknown"
@@ -235,12 +237,12 @@ def test_files_come_to_the_same_as_visits_over_ssh(fleet: Fleet, tmp_path: Path)
 
 @pytest.mark.hosts
 def test_one_host_is_gone_and_the_others_were_told_different_masters(fleet: Fleet, tmp_path: Path) -> None:
-    one, two, three = fleet.hosts
+    first, second, third = fleet.hosts
     chosen = ("--select", "launch-differs", "--select", "listen-queue-short")
-    told = {one: f"MASTER_ADDR={one}", two: f"MASTER_ADDR={two}"}
-    folder = gathered(fleet, tmp_path, (one, two), *chosen, env=told)
+    reports = {first: f"MASTER_ADDR={first}", second: f"MASTER_ADDR={second}"}
+    folder = gathered(fleet, tmp_path, (first, second), *chosen, env=reports)
     code, merged = report(fleet, "merge", folder, "--expect", ",".join(fleet.hosts), *chosen)
     ours = by_check(merged)
     assert code == 10
-    assert [found["hosts"] for found in ours["launch-differs"]["findings"]] == [[one], [two]]
-    assert [gap["hosts"] for gap in ours["listen-queue-short"]["unknown"]] == [[three]]
+    assert [finding["hosts"] for finding in ours["launch-differs"]["findings"]] == [[first], [second]]
+    assert [gap["hosts"] for gap in ours["listen-queue-short"]["unknown"]] == [[third]]

@@ -69,8 +69,8 @@ SECRETS = list(secrets())
 
 
 def assert_hidden(text: str, where: str) -> None:
-    shown = [secret for _, secret in SECRETS if len(secret) > 7 and secret in text]
-    assert not shown, (where, len(shown), shown[:3])
+    observed_secrets = [secret for _, secret in SECRETS if len(secret) > 7 and secret in text]
+    assert not observed_secrets, (where, len(observed_secrets), observed_secrets[:3])
 
 
 def leaking() -> Report:
@@ -97,10 +97,10 @@ def leaking() -> Report:
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("pseudonyms", [False, True], ids=["as it is", "redacted"])
 def test_no_format_of_a_report_shows_a_secret(name: str, pseudonyms: bool) -> None:
-    shown = redacted_report(leaking(), b"key") if pseudonyms else leaking()
+    observed_report = redacted_report(leaking(), b"key") if pseudonyms else leaking()
     for width in (60, 200) if name == "human" else (80,):
         terminal = Terminal(tty=name == "human", width=width, colour=False, unicode=True)
-        assert_hidden(render(name, shown, RenderContext(10, CHECKS, terminal, verbose=True)), name)
+        assert_hidden(render(name, observed_report, RenderContext(10, CHECKS, terminal, verbose=True)), name)
 
 
 def test_no_event_shows_a_secret() -> None:
@@ -141,10 +141,10 @@ def test_no_line_is_a_command_to_a_ci_runner(name: str, command: str) -> None:
     findings = [Finding("{what}", hosts=["node001"], what="x " * count + command) for count in range(40)]
     for width in (40, 80) if name == "human" else (80,):
         terminal = Terminal(tty=name == "human", width=width, colour=False, unicode=True)
-        shown = harmless(
+        output = harmless(
             render(name, report(outcome("ip-forward-off", *findings)), RenderContext(10, CHECKS, terminal))
         )
-        for line in shown.splitlines():
+        for line in output.splitlines():
             assert not re.match(r"\s*::[A-Za-z][\w-]*.*?::", line) and not re.search(r"##(vso)?\[", line), line
 
 
@@ -207,7 +207,7 @@ def test_nothing_is_printed_or_written_on_another_way() -> None:
 def test_an_error_line_and_the_output_of_a_command_are_clean(tmp_path: Path) -> None:
     """The names of files and options are foreign text, too."""
     token = SHAPES[0](random.Random(1))
-    words = [sys.executable, "-m", "doctor", "check", "--from", f"{tmp_path}/{token}\n::error::x"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    arguments = [sys.executable, "-m", "doctor", "check", "--from", f"{tmp_path}/{token}\n::error::x"]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 78 and token not in done.stderr
     assert not re.search(r"(?m)^\s*::error", done.stdout + done.stderr)

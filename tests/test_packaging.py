@@ -103,7 +103,7 @@ def test_what_it_imports_is_declared() -> None:
         for name in _imported(node)
     } - {*sys.stdlib_module_names, *JOBS, *OF_DEPENDENCIES, "doctor", "tomli"}
     owners = {name: {owner.lower().replace("_", "-") for owner in installed.get(name, [])} for name in imported}
-    assert {name for name, found in owners.items() if not found & declared} == set()
+    assert {name for name, owner in owners.items() if not owner & declared} == set()
 
 
 def _imported(node: ast.AST) -> list[str]:

@@ -20,7 +20,7 @@ def test_a_list_is_lines_and_a_value_is_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "output"),
     [
         ("-rf", "begin like an option"),
         (["a", "-b"], "begin like an option"),
@@ -31,8 +31,8 @@ def test_a_list_is_lines_and_a_value_is_itself() -> None:
         ("x" * 200_000, "is longer than"),
     ],
 )
-def test_what_cannot_be_a_variable_is_refused(value: Any, said: str) -> None:
-    with pytest.raises(TemplateError, match=said):
+def test_what_cannot_be_a_variable_is_refused(value: Any, output: str) -> None:
+    with pytest.raises(TemplateError, match=output):
         fill_step(PlaybookStep(1, "x", run='f "$v"', changes=False), {"v": value})
 
 
@@ -85,15 +85,15 @@ STEP = PlaybookStep(1, "Set {v}", before="get", run='set "$v" "$before"', undo='
 
 
 def test_a_step_is_filled_whole() -> None:
-    made = fill_step(STEP, {"v": "a b", "w": 1, "before": "x y"})
-    assert made == msgspec.structs.replace(STEP, say="Set a b", values={"v": "a b", "w": "1", "before": "x y"})
+    step = fill_step(STEP, {"v": "a b", "w": 1, "before": "x y"})
+    assert step == msgspec.structs.replace(STEP, say="Set a b", values={"v": "a b", "w": "1", "before": "x y"})
     assert needed_values(STEP) == {"v", "w"}
     held = fill_step(PlaybookStep(2, "x", file="/etc/{v}", text="{v}\n", mode="0600"), {"v": "a"})
     assert (held.file, held.text, held.mode) == ("/etc/a", "a\n", "0600")
 
 
 def test_what_is_left_to_hands() -> None:
-    hand = PlaybookStep(1, "Clean the fibre")
-    assert hand.manual and not STEP.manual and not PlaybookStep(1, "x", file="/a", text="").manual
-    assert Playbook("a", "", "A", ("b",), "network", "none", steps=(hand,)).manual
-    assert not Playbook("a", "", "A", ("b",), "network", "none", steps=(hand, STEP)).manual
+    executor = PlaybookStep(1, "Clean the fibre")
+    assert executor.manual and not STEP.manual and not PlaybookStep(1, "x", file="/a", text="").manual
+    assert Playbook("a", "", "A", ("b",), "network", "none", steps=(executor,)).manual
+    assert not Playbook("a", "", "A", ("b",), "network", "none", steps=(executor, STEP)).manual

@@ -18,7 +18,7 @@ from doctor.remedy.parse import MAX_BYTES
 from doctor.remedy.playbook import Playbook, PlaybookStep
 from tests.examples import examples
 
-KNOWN = check_files_by_name()
+CHECK_FILES = check_files_by_name()
 
 HEAD = """\
 title = "Longer listen queues"
@@ -45,11 +45,11 @@ line = "net.core.somaxconn = {expected}"
 replaces = "^net\\\\.core\\\\.somaxconn\\\\s*="
 mode = "0644"
 """
-HAND = """
+MANUAL_STEP = """
 [[step]]
 say = "Start the programs on {host} again"
 """
-GOOD = HEAD + RUN + FILE + HAND
+GOOD = HEAD + RUN + FILE + MANUAL_STEP
 
 
 def written(folder: Path, text: str, name: str = "our-remedy.toml") -> Path:
@@ -58,21 +58,21 @@ def written(folder: Path, text: str, name: str = "our-remedy.toml") -> Path:
     return path
 
 
-def refusal(folder: Path, text: str, known: Mapping[str, Path] = KNOWN) -> tuple[int, str]:
+def refusal(folder: Path, text: str, paths: Mapping[str, Path] = CHECK_FILES) -> tuple[int, str]:
     """Where and why a playbook is refused."""
     path = written(folder, text)
     with pytest.raises(PlaybookError) as caught:
-        read_playbook(path, known)
-    said = str(caught.value)
-    assert "\n" not in said and said.isprintable()
-    found = re.fullmatch(re.escape(str(path)) + r":(\d+): (.*)", said)
-    assert found, said
-    return int(found[1]), found[2]
+        read_playbook(path, paths)
+    output = str(caught.value)
+    assert "\n" not in output and output.isprintable()
+    observed_match = re.fullmatch(re.escape(str(path)) + r":(\d+): (.*)", output)
+    assert observed_match, output
+    return int(observed_match[1]), observed_match[2]
 
 
 def test_a_playbook_is_read_whole(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD, "raise_listen_queues.toml")
-    assert read_playbook(path, KNOWN) == Playbook(
+    assert read_playbook(path, CHECK_FILES) == Playbook(
         "raise-listen-queues",
         str(path),
         "Longer listen queues",
@@ -106,11 +106,11 @@ def test_a_playbook_is_read_whole(tmp_path: Path) -> None:
 
 def test_work_for_hands_needs_no_more_than_words(tmp_path: Path) -> None:
     head = 'title = "Clean optics"\ntreats = ["optics-out-of-range"]\nwho = "vendor"\nrisk = "none"\n'
-    assert read_playbook(written(tmp_path, head + HAND), KNOWN).manual
+    assert read_playbook(written(tmp_path, head + MANUAL_STEP), CHECK_FILES).manual
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "line", "said"),
+    ("before", "after", "line", "output"),
     [
         ('"listen-queue-short"', '"listen-queue-shrot"', 2, "did you mean listen-queue-short?"),
         ('"listen-queue-short"', '"zzz"', 2, "`doctor list` names them all"),
@@ -171,10 +171,10 @@ def test_work_for_hands_needs_no_more_than_words(tmp_path: Path) -> None:
         ('[[step]]\nsay = "Start', '[[steps]]\nsay = "Start', 23, "steps: no such key; did you mean step?"),
     ],
 )
-def test_what_breaks_a_rule_is_refused(tmp_path: Path, before: str, after: str, line: int, said: str) -> None:
+def test_what_breaks_a_rule_is_refused(tmp_path: Path, before: str, after: str, line: int, output: str) -> None:
     assert before in GOOD
     at, why = refusal(tmp_path, GOOD.replace(before, after, 1))
-    assert said in why
+    assert output in why
     assert at == line
 
 
@@ -224,11 +224,11 @@ def test_no_value_stands_in_a_command(tmp_path: Path, command: str, key: str) ->
 def test_a_variable_that_the_command_sets_itself_is_no_value(tmp_path: Path) -> None:
     command = 'for n in $hosts; do a=$(f "$n") && echo "$a" | while read -r x y; do g "$x$y"; done; done'
     text = GOOD.replace("'sysctl -w net.core.somaxconn=\"$expected\"'", f"'''{command}'''")
-    assert read_playbook(written(tmp_path, text), KNOWN).steps[0].environ_names == ["hosts"]
+    assert read_playbook(written(tmp_path, text), CHECK_FILES).steps[0].environ_names == ["hosts"]
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "output"),
     [
         ("Raise.toml", "expected a name of small letters"),
         ("a--b.toml", "expected a name of small letters"),
@@ -236,25 +236,25 @@ def test_a_variable_that_the_command_sets_itself_is_no_value(tmp_path: Path) -> 
         ("kernel.toml", "kernel is the name of an area"),
     ],
 )
-def test_its_name_is_its_own(tmp_path: Path, name: str, said: str) -> None:
-    with pytest.raises(PlaybookError, match=said):
-        read_playbook(written(tmp_path, GOOD, name), KNOWN)
+def test_its_name_is_its_own(tmp_path: Path, name: str, output: str) -> None:
+    with pytest.raises(PlaybookError, match=output):
+        read_playbook(written(tmp_path, GOOD, name), CHECK_FILES)
 
 
 def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "our-remedy.toml"
     os.mkfifo(path)
     with pytest.raises(PlaybookError, match="is not a regular file"):
-        read_playbook(path, KNOWN)
+        read_playbook(path, CHECK_FILES)
     path.unlink()
     with pytest.raises(PlaybookError, match="No such file"):
-        read_playbook(path, KNOWN)
+        read_playbook(path, CHECK_FILES)
     path.write_bytes(b"\xff")
     with pytest.raises(PlaybookError, match="is not UTF-8 text"):
-        read_playbook(path, KNOWN)
+        read_playbook(path, CHECK_FILES)
     path.write_bytes(b"#" * (MAX_BYTES + 1))
     with pytest.raises(PlaybookError, match="is larger than"):
-        read_playbook(path, KNOWN)
+        read_playbook(path, CHECK_FILES)
     assert refusal(tmp_path, GOOD + "x = \n")[0] == 25
     assert "not TOML" in refusal(tmp_path, "a = " + "[" * 5000)[1]
 
@@ -293,11 +293,11 @@ def test_garbage_is_refused_and_nothing_else(text: str, tmp_path_factory: pytest
     path = tmp_path_factory.getbasetemp() / "our-remedy.toml"
     path.write_text(text, "utf-8", "surrogatepass")
     try:
-        made = read_playbook(path, KNOWN)
+        playbook = read_playbook(path, CHECK_FILES)
     except PlaybookError as error:
         assert str(error).isprintable() and len(str(error)) < 1000
     else:
-        assert made.treats and made.steps
+        assert playbook.treats and playbook.steps
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -306,7 +306,7 @@ def test_bytes_are_refused_and_nothing_else(data: bytes, tmp_path_factory: pytes
     path = tmp_path_factory.getbasetemp() / "our-remedy.toml"
     path.write_bytes(data)
     with pytest.raises(PlaybookError):
-        read_playbook(path, KNOWN)
+        read_playbook(path, CHECK_FILES)
 
 
 @pytest.fixture
@@ -326,10 +326,10 @@ def test_a_sites_own_come_in_by_the_same_door(house: Path, tmp_path: Path) -> No
     written(site, GOOD.replace('["listen-queue-short", ', "["), "a.toml")
     (site / "README.md").write_text("no playbook")
     (site / ".#a.toml").symlink_to("an editor's lock")
-    found = load_playbooks([site])
-    assert [one.name for one in found] == ["b", "c", "a"]
-    assert [one.name for one in playbooks_for(found, "listen-queue-short")] == ["b", "c"]
-    assert [one.name for one in playbooks_for(found, "syn-queue-short")] == ["b", "c", "a"]
+    playbooks = load_playbooks([site])
+    assert [playbook.name for playbook in playbooks] == ["b", "c", "a"]
+    assert [playbook.name for playbook in playbooks_for(playbooks, "listen-queue-short")] == ["b", "c"]
+    assert [playbook.name for playbook in playbooks_for(playbooks, "syn-queue-short")] == ["b", "c", "a"]
 
 
 def test_a_folder_that_cannot_be_looked_into_is_not_an_empty_one(house: Path, tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ def test_what_a_sites_check_supplies_is_read_off_its_file(house: Path, tmp_path:
     assert read_finding_values(path) == {"a", "b", "c", "d", "mend", "tell", "observed", "expected"}
     text = HEAD.replace('["listen-queue-short", "syn-queue-short"]', '["our-rule"]')
     written(house, text + '[[step]]\nsay = "Set {a} {d}"\nbefore = "g"\nrun = \'f "$mend"\'\nundo = \'f "$b"\'\n')
-    assert [one.treats for one in load_playbooks(checks=[site])] == [("our-rule",)]
+    assert [playbook.treats for playbook in load_playbooks(checks=[site])] == [("our-rule",)]
     with pytest.raises(PlaybookError, match='no check is named "our-rule"'):
         load_playbooks()
     path.write_text("def our_rule(:")
@@ -381,4 +381,4 @@ def test_what_a_sites_check_supplies_is_read_off_its_file(house: Path, tmp_path:
 
 
 def test_ours_are_in_order() -> None:
-    assert [one.name for one in load_playbooks()] == sorted(one.name for one in load_playbooks())
+    assert [playbook.name for playbook in load_playbooks()] == sorted(playbook.name for playbook in load_playbooks())

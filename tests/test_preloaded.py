@@ -49,8 +49,8 @@ def test_no_module_of_doctor_reads_the_environment_while_it_is_imported() -> Non
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def both(words: list[str], **options: Any) -> list[tuple[int, str, str]]:
-    argv = [*DOCTOR, *words]
+def both(arguments: list[str], **options: Any) -> list[tuple[int, str, str]]:
+    argv = [*DOCTOR, *arguments]
     options = {"capture_output": True, "text": True, "timeout": 100, **options}
     assert preloaded.can_run(argv, options)
     runs = subprocess.run(argv, **options), preloaded.run(argv, **options)
@@ -58,7 +58,7 @@ def both(words: list[str], **options: Any) -> list[tuple[int, str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("words", "environ"),
+    ("arguments", "environ"),
     [
         (["list", "shm"], {}),
         (["explain", "disk-full"], {"DOCTOR_LANG": "zh", "COLUMNS": "60"}),
@@ -69,9 +69,9 @@ def both(words: list[str], **options: Any) -> list[tuple[int, str, str]]:
     ],
     ids="-".join,
 )
-def test_it_prints_and_returns_the_same(tmp_path: Path, words: list[str], environ: dict[str, str]) -> None:
+def test_it_prints_and_returns_the_same(tmp_path: Path, arguments: list[str], environ: dict[str, str]) -> None:
     (tmp_path / "disk-full").touch()  # a relative path is one of the given folder
-    started, forked = both(words, env={**os.environ, "PYTHONPATH": str(ROOT), **environ}, cwd=tmp_path)
+    started, forked = both(arguments, env={**os.environ, "PYTHONPATH": str(ROOT), **environ}, cwd=tmp_path)
     assert forked == started
     assert started[1] or started[2]
 
@@ -108,11 +108,11 @@ def test_another_program_is_started() -> None:
 
 @pytest.mark.hosts
 def test_it_enters_the_hub_of_a_fleet_and_leaves_ours_alone(fleet_cpu: Fleet) -> None:
-    words = [*DOCTOR, "check", ",".join(fleet_cpu.hosts), "-F", str(fleet_cpu.ssh_config), "--json"]
-    words += ["--select", "disk-full", "--select", "host-unreachable"]
+    arguments = [*DOCTOR, "check", ",".join(fleet_cpu.hosts), "-F", str(fleet_cpu.ssh_config), "--json"]
+    arguments += ["--select", "disk-full", "--select", "host-unreachable"]
     names = Path("/etc/hosts").read_bytes()
-    started = subprocess.run(fleet_cpu.argv(words), cwd=ROOT, capture_output=True, text=True, timeout=100)
-    forked = fleet_cpu.run(words, cwd=ROOT, timeout=100)
+    started = subprocess.run(fleet_cpu.argv(arguments), cwd=ROOT, capture_output=True, text=True, timeout=100)
+    forked = fleet_cpu.run(arguments, cwd=ROOT, timeout=100)
     assert started.returncode == forked.returncode == 0, forked.stderr
     assert started.stdout.count("\n") == forked.stdout.count("\n") and fleet_cpu.hosts[3] in forked.stdout
     assert Path("/etc/hosts").read_bytes() == names

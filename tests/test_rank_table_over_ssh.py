@@ -22,23 +22,23 @@ CLEAN = {
 }
 
 
-def doctor(fleet: Fleet, *words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "doctor", *words, "-F", str(fleet.ssh_config)]
+def doctor(fleet: Fleet, *arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "doctor", *arguments, "-F", str(fleet.ssh_config)]
     done = fleet.run(argv, env=CLEAN, cwd=ROOT, timeout=100)
     assert "Traceback" not in done.stderr
     return done
 
 
-def make(fleet: Fleet, *words: str) -> subprocess.CompletedProcess[str]:
-    return doctor(fleet, "rank-table", ",".join(fleet.hosts), *words)
+def make(fleet: Fleet, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return doctor(fleet, "rank-table", ",".join(fleet.hosts), *arguments)
 
 
 def ranks_judged(fleet: Fleet, table: Path) -> dict[str, str]:
     """What each check of ranks came to on the same hosts, none of which found anything, not even a warning."""
-    words = ["check", ",".join(fleet.hosts), "--rank-table", str(table), "--select", "ranks", "--strict", "--json"]
-    done = doctor(fleet, *words)
+    arguments = ["check", ",".join(fleet.hosts), "--rank-table", str(table), "--select", "ranks", "--strict", "--json"]
+    done = doctor(fleet, *arguments)
     assert done.returncode == 0, done.stdout
-    return {one["check"]: one["status"] for one in json.loads(done.stdout)["outcomes"]}
+    return {outcome["check"]: outcome["status"] for outcome in json.loads(done.stdout)["outcomes"]}
 
 
 def test_a2(fleet_a2: Fleet, tmp_path: Path) -> None:
@@ -47,8 +47,8 @@ def test_a2(fleet_a2: Fleet, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert done.stderr == f"doctor: rank table: version 1.0, 4 hosts, 32 NPUs of the A2 family, in {file}\n"
     assert file.stat().st_mode & 0o777 == 0o644
-    said = ranks_judged(fleet_a2, file)
-    assert said["rank-table-address-differs"] == said["rank-table-device-missing"] == "passed"
+    responses = ranks_judged(fleet_a2, file)
+    assert responses["rank-table-address-differs"] == responses["rank-table-device-missing"] == "passed"
     assert make(fleet_a2).stdout == file.read_text()
 
 
@@ -59,10 +59,10 @@ def test_a3(fleet_a3: Fleet, tmp_path: Path) -> None:
     table = json.loads(file.read_text())
     assert table["version"] == "1.2"
     last = table["server_list"][-1]["device"]
-    assert [one["super_device_id"] for one in last] == [str(sdid(3, npu)) for npu in range(4)]
-    assert [one["rank_id"] for one in last] == ["12", "13", "14", "15"]
-    said = ranks_judged(fleet_a3, file)
-    assert said["rank-table-super-pod-wrong"] == said["rank-table-super-device-differs"] == "passed"
+    assert [entry["super_device_id"] for entry in last] == [str(sdid(3, npu)) for npu in range(4)]
+    assert [entry["rank_id"] for entry in last] == ["12", "13", "14", "15"]
+    responses = ranks_judged(fleet_a3, file)
+    assert responses["rank-table-super-pod-wrong"] == responses["rank-table-super-device-differs"] == "passed"
 
 
 @pytest.mark.parametrize(

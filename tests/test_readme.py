@@ -110,7 +110,7 @@ def test_every_option_that_a_page_names_exists() -> None:
         text = page.read_text("utf-8")
         prose = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
         fences = re.findall(r"^```.*?^```", text, re.S | re.M)
-        commands = [words for fence in fences for words in re.findall(r"\bdoctor (.*(?:\\\n.*)*)", fence)]
+        commands = [arguments for fence in fences for arguments in re.findall(r"\bdoctor (.*(?:\\\n.*)*)", fence)]
         named |= set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "\n".join([prose, *commands]))) - OF_OTHERS
     assert len(named) > 50
     assert {option for option in named if not re.search(rf"{option}\b", options)} == set()

@@ -15,7 +15,7 @@ from doctor.engine.secrets import hide_secrets
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"),
+    ("output", "kept"),
     [
         ("export AWS_SECRET_ACCESS_KEY=abc/def", "export AWS_SECRET_ACCESS_KEY=[hidden]"),
         ("train.py --api-key sk-1 --lr 3", "train.py --api-key [hidden] --lr 3"),
@@ -29,12 +29,12 @@ from doctor.engine.secrets import hide_secrets
         ('"aws.secret_key" : "a b" c', '"aws.secret_key" : [hidden] c'),
     ],
 )
-def test_what_looks_like_a_secret_is_hidden(said: str, kept: str) -> None:
-    assert hide_secrets(said) == kept
+def test_what_looks_like_a_secret_is_hidden(output: str, kept: str) -> None:
+    assert hide_secrets(output) == kept
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
         "ipaddr:29.1.112.213\nnetmask:255.255.0.0\n",
         "tls switch[0](0:disable, 1:enable), tls preconfigured[1](0:non-preset, 1:preset)",
@@ -43,8 +43,8 @@ def test_what_looks_like_a_secret_is_hidden(said: str, kept: str) -> None:
         "net.ipv4.ip_local_reserved_ports = 60000-60031",
     ],
 )
-def test_what_the_checks_read_is_left_alone(said: str) -> None:
-    assert hide_secrets(said) == said
+def test_what_the_checks_read_is_left_alone(output: str) -> None:
+    assert hide_secrets(output) == output
 
 
 @pytest.mark.parametrize("word", ["token", "a", "a.", "token=", "--token ", "://a:", "http:", '"', 'token"', "'x': "])
@@ -100,7 +100,7 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
 
 
 def test_json_stays_json_without_its_secrets() -> None:
-    said = {"events": [{"text": 'Invalid token: "abc"', "trace": ["a.py:3 read"], "api_key": "k-1", "loss": 1.5}]}
-    run = redact_run(run_of(One=Output(out=msgspec.json.encode(said).decode())))
+    responses = {"events": [{"text": 'Invalid token: "abc"', "trace": ["a.py:3 read"], "api_key": "k-1", "loss": 1.5}]}
+    run = redact_run(run_of(One=Output(out=msgspec.json.encode(responses).decode())))
     (event,) = msgspec.json.decode(run.hosts["a"].outputs["One"][""].out)["events"]
     assert event == {"text": "Invalid token: [hidden]", "trace": ["a.py:3 read"], "api_key": "[hidden]", "loss": 1.5}

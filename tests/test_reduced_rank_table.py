@@ -31,8 +31,8 @@ def names(value: Any) -> list[str]:
 
 def devices(value: Any) -> list[tuple[Any, ...]]:
     """Every device but for its rank, in the order of the ranks."""
-    found = sorted(tables.table(value).ranks, key=lambda rank: rank.rank_id or 0)
-    return [(r.host, r.host_ip, r.device_id, r.device_ips, r.backup_ips, r.super_device_id, r.ports) for r in found]
+    ranks = sorted(tables.table(value).ranks, key=lambda rank: rank.rank_id or 0)
+    return [(r.host, r.host_ip, r.device_id, r.device_ips, r.backup_ips, r.super_device_id, r.ports) for r in ranks]
 
 
 def against(text: str, product: Any = "A2") -> tuple[str, ...]:
@@ -51,15 +51,15 @@ def cut(draw: st.DrawFn) -> tuple[str, Any, list[str]]:
 
 
 @given(cut())
-def test_any_part_of_a_healthy_table_is_healthy_and_nothing_of_it_is_lost(made: tuple[str, Any, list[str]]) -> None:
-    form, value, stay = made
+def test_any_part_of_a_healthy_table_is_healthy_and_nothing_of_it_is_lost(created: tuple[str, Any, list[str]]) -> None:
+    form, value, stay = created
     product = {"a3": "A3", "a2": "A2"}.get(form, "A1")
     assert against(json.dumps(value), product) == ()
     smaller = reduce_table(json.dumps(value), stay)
     assert against(smaller, product) == ()
     assert sorted(rank.rank_id or 0 for rank in tables.table(smaller).ranks) == list(range(len(devices(smaller))))
     assert names(smaller) == [name for name in names(value) if name in stay]
-    assert devices(smaller) == [one for one in devices(value) if one[0] in stay]
+    assert devices(smaller) == [device for device in devices(value) if device[0] in stay]
 
 
 def test_what_is_not_known_here_is_kept_with_its_order_and_spelling() -> None:
@@ -133,7 +133,7 @@ def test_hosts_are_matched_by_address_and_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
         ("{", "line 1 column 1: the file ends too early"),
         ('{"version": "2.0", "rank_list": []}', "version 2.0; expected version 1.0 or 1.2"),
@@ -141,8 +141,8 @@ def test_hosts_are_matched_by_address_and_by_name() -> None:
         (json.dumps(tables.a1(1)), "it does not list w9; expected an entry for every remaining host"),
     ],
 )
-def test_what_cannot_be_reduced_is_one_line(text: str, said: str) -> None:
-    with pytest.raises(ReductionError, match=f"^{said}"):
+def test_what_cannot_be_reduced_is_one_line(text: str, output: str) -> None:
+    with pytest.raises(ReductionError, match=f"^{output}"):
         reduce_table(text, ["172.16.0.10", "w9"])
 
 
@@ -160,7 +160,7 @@ def broken(path: str, value: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "output"),
     [
         ("server_list.0.device", [{"device_id": "0"}], "a rank_id is missing or not a whole number"),
         ("server_list.0.device", [{"rank_id": "one"}], "a rank_id is missing or not a whole number"),
@@ -173,12 +173,12 @@ def broken(path: str, value: Any) -> str:
         ("super_pod_list", "none", ""),
     ],
 )
-def test_a_broken_table_is_refused_or_its_part_is(path: str, value: Any, said: str) -> None:
+def test_a_broken_table_is_refused_or_its_part_is(path: str, value: Any, output: str) -> None:
     text = broken(path, value)
-    if not said or said == "server_id":
-        assert not said or against(reduce_table(text, ["a"])), "what is wrong with it stands against it"
+    if not output or output == "server_id":
+        assert not output or against(reduce_table(text, ["a"])), "what is wrong with it stands against it"
         return
-    with pytest.raises(ReductionError, match=said):
+    with pytest.raises(ReductionError, match=output):
         reduce_table(text, ["a"])
 
 
@@ -201,7 +201,7 @@ def test_no_text_makes_it_break(inner: Any, version: str | None) -> None:
 
 
 def test_every_check_that_needs_the_table_alone_is_asked() -> None:
-    asked = {check.name for check in load_checks() if needs_table_only(check)}
-    assert {"rank-table-counts-wrong", "rank-table-a1-layout", "rank-table-not-json"} <= asked
-    assert not asked & {"rank-table-host-unknown", "rank-table-path-relative", "rank-table-address-differs"}
-    assert all(name.startswith("rank-table-") for name in asked), "verify() looks among these files"
+    requested = {check.name for check in load_checks() if needs_table_only(check)}
+    assert {"rank-table-counts-wrong", "rank-table-a1-layout", "rank-table-not-json"} <= requested
+    assert not requested & {"rank-table-host-unknown", "rank-table-path-relative", "rank-table-address-differs"}
+    assert all(name.startswith("rank-table-") for name in requested), "verify() looks among these files"

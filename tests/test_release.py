@@ -57,22 +57,22 @@ SCHEMA = {
 """The part of CycloneDX 1.5 that the file uses."""
 
 
-def made(path: Path) -> dict[str, Any]:
+def bill_of_materials(path: Path) -> dict[str, Any]:
     subprocess.run([sys.executable, ".ci/sbom.py", str(path)], cwd=ROOT, check=True, timeout=60)
     return dict(json.loads(path.read_text("utf-8")))
 
 
 def test_the_bill_of_materials_is_valid_and_complete(tmp_path: Path) -> None:
-    bom = made(tmp_path / "one.cdx.json")
+    bom = bill_of_materials(tmp_path / "one.cdx.json")
     jsonschema.validate(bom, SCHEMA)
     refs = [component["bom-ref"] for component in (bom["metadata"]["component"], *bom["components"])]
     assert len(set(refs)) == len(refs)
-    assert [one["ref"] for one in bom["dependencies"]] == refs
+    assert [dependency["ref"] for dependency in bom["dependencies"]] == refs
     assert bom["dependencies"][0]["dependsOn"] == refs[1:]
     pins = re.findall(r"^([a-z0-9._-]+)==(\S+)", LOCK, re.M)
-    assert [(one["name"], one["version"]) for one in bom["components"]] == pins
-    assert sum(len(one["hashes"]) for one in bom["components"]) == LOCK.count("--hash=sha256:")
-    made(tmp_path / "two.cdx.json")
+    assert [(component["name"], component["version"]) for component in bom["components"]] == pins
+    assert sum(len(component["hashes"]) for component in bom["components"]) == LOCK.count("--hash=sha256:")
+    bill_of_materials(tmp_path / "two.cdx.json")
     assert (tmp_path / "one.cdx.json").read_bytes() == (tmp_path / "two.cdx.json").read_bytes()
 
 

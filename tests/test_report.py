@@ -22,25 +22,27 @@ from doctor.engine.errors import CommandError
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Report
 from doctor.report.formats.json import encode
-from tests.report import reports as made
+from tests.report import reports
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCAL = ("check", "--select", "host-unreachable")
-Said = tuple[int, str, str]
+CommandOutput = tuple[int, str, str]
 
 
 @pytest.fixture
-def doctor(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Said]:
+def doctor(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., CommandOutput]:
     """Runs a command in this process, in an empty folder: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in [name for name in os.environ if name.startswith(("DOCTOR_", "SLURM_", "RANK_", "MASTER_"))]:
         monkeypatch.delenv(name)
 
-    def run(*words: str) -> Said:
+    def run(*arguments: str) -> CommandOutput:
         try:
             with pytest.raises(SystemExit) as ended:
-                application(words)([*words])
+                application(arguments)([*arguments])
             code = int(ended.value.code or 0)
         except CommandError as refusal:
             print(f"doctor: {refusal}", file=sys.stderr)
@@ -57,11 +59,11 @@ def keep(path: Path, report: Report) -> str:
 
 
 class TestFormats:
-    def test_several_at_once_and_one_on_stdout(self, doctor: Callable[..., Said], tmp_path: Path) -> None:
-        words = [
+    def test_several_at_once_and_one_on_stdout(self, doctor: Callable[..., CommandOutput], tmp_path: Path) -> None:
+        arguments = [
             f"--format={name}={name}.out" for name in ("json", "md", "junit", "prometheus", "plain", "human", "jsonl")
         ]
-        code, out, err = doctor(*LOCAL, *words, "-f", "oneline")
+        code, out, err = doctor(*LOCAL, *arguments, "-f", "oneline")
         assert (code, err) == (0, "")
         assert re.fullmatch(r"doctor check: OK nodes=1/1 exit=0 t=\d+\.\ds\n", out)
         assert json.loads((tmp_path / "json.out").read_bytes())["exit"] == 0
@@ -73,26 +75,28 @@ class TestFormats:
         modes = {name.name: stat.S_IMODE(name.stat().st_mode) for name in tmp_path.glob("*.out")}
         assert {name for name, mode in modes.items() if mode != 0o600} == {"prometheus.out"}
 
-    def test_files_alone_leave_the_usual_report_on_stdout_unless_quiet(self, doctor: Callable[..., Said]) -> None:
+    def test_files_alone_leave_the_usual_report_on_stdout_unless_quiet(
+        self, doctor: Callable[..., CommandOutput]
+    ) -> None:
         usual = doctor(*LOCAL)[1].splitlines()
         assert doctor(*LOCAL, "-f", "json=x")[1].splitlines()[-1] == usual[-1]
         assert doctor(*LOCAL, "-f", "json=x", "-q")[:2] == (0, "")
         assert doctor(*LOCAL, "-q", "-f", "oneline")[1].startswith("doctor check: OK")
 
-    def test_json_is_short_for_a_format(self, doctor: Callable[..., Said]) -> None:
+    def test_json_is_short_for_a_format(self, doctor: Callable[..., CommandOutput]) -> None:
         assert json.loads(doctor(*LOCAL, "-f", "json")[1]).keys() == json.loads(doctor(*LOCAL, "--json")[1]).keys()
         code, out, err = doctor(*LOCAL, "--json", "-f", "md")
         assert (code, out) == (2, "")
         assert err.count("\n") == 1
         assert "json and md" in err
 
-    def test_events_on_stdout_and_nothing_else(self, doctor: Callable[..., Said]) -> None:
+    def test_events_on_stdout_and_nothing_else(self, doctor: Callable[..., CommandOutput]) -> None:
         _, out, _ = doctor(*LOCAL, "-f", "jsonl")
         assert [json.loads(line)["event"] for line in out.splitlines()] == ["start", "host", "end"]
 
     @pytest.mark.parametrize("word", ["md=/nowhere/at/all", "jsonl=/nowhere/at/all"])
     def test_a_file_that_cannot_be_there_is_refused_before_anything_is_done(
-        self, doctor: Callable[..., Said], word: str
+        self, doctor: Callable[..., CommandOutput], word: str
     ) -> None:
         code, out, err = doctor(*LOCAL, "-f", word)
         assert (code, out) == (78, "")
@@ -101,7 +105,7 @@ class TestFormats:
 
     @pytest.mark.parametrize("word", ["jsonl=/dev/full", "md=/dev/full"])
     def test_a_file_that_cannot_be_written_is_said_and_ends_with_78(
-        self, doctor: Callable[..., Said], word: str
+        self, doctor: Callable[..., CommandOutput], word: str
     ) -> None:
         code, out, err = doctor(*LOCAL, "-f", word)
         assert code == 78
@@ -109,7 +113,7 @@ class TestFormats:
         assert err.startswith(f"doctor: -f {word}: ")
         assert ("follows here" in err.splitlines()[0]) == word.startswith("md")
 
-    def test_what_is_no_format_is_refused_before_anything_is_done(self, doctor: Callable[..., Said]) -> None:
+    def test_what_is_no_format_is_refused_before_anything_is_done(self, doctor: Callable[..., CommandOutput]) -> None:
         code, out, err = doctor("check", "no-such-host", "-f", "xml")
         assert (code, out) == (2, "")
         assert "expected human, plain, oneline" in err
@@ -120,9 +124,9 @@ class TestFormats:
         site.mkdir()
         os.mkfifo(tmp_path / "begun")
         (site / "slow.py").write_text(SLOW.format(begun=tmp_path / "begun"))
-        words = ["check", "--checks", str(site), "--select", "slow", "-f", "jsonl"]
+        arguments = ["check", "--checks", str(site), "--select", "slow", "-f", "jsonl"]
         with subprocess.Popen(
-            [sys.executable, "-m", "doctor", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "doctor", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True
         ) as going:
             assert going.stdout
             (tmp_path / "begun").read_text()
@@ -153,40 +157,44 @@ def slow(said: Slow) -> Iterator[Finding]:
 
 
 class TestReport:
-    def test_a_saved_run_is_judged_again_by_the_checks_it_was_made_for(self, doctor: Callable[..., Said]) -> None:
+    def test_a_saved_run_is_judged_again_by_the_checks_it_was_made_for(
+        self, doctor: Callable[..., CommandOutput]
+    ) -> None:
         doctor(*LOCAL, "--save", "run")
         code, out, err = doctor("report", "run", "-f", "json")
-        told = json.loads(out)
+        document = json.loads(out)
         assert (code, err) == (0, "")
-        assert {one["check"] for one in told["outcomes"]} == {"host-unreachable", "python3-missing"}
+        assert {outcome["check"] for outcome in document["outcomes"]} == {"host-unreachable", "python3-missing"}
 
     def test_a_run_that_does_not_tell_is_judged_by_what_was_asked(
-        self, doctor: Callable[..., Said], tmp_path: Path
+        self, doctor: Callable[..., CommandOutput], tmp_path: Path
     ) -> None:
         doctor("check", "--select", "listen-queue-short", "--save", "run")
         saved = json.loads((tmp_path / "run").read_bytes())
         del saved["checks"]
         (tmp_path / "run").write_text(json.dumps(saved))
-        told = json.loads(doctor("report", "run", "--json")[1])
-        status = {one["check"]: one["status"] for one in told["outcomes"]}
+        document = json.loads(doctor("report", "run", "--json")[1])
+        status = {outcome["check"]: outcome["status"] for outcome in document["outcomes"]}
         assert status["listen-queue-short"] in ("passed", "failed")
         assert "unknown" not in status.values()
 
-    def test_a_report_is_shown_as_it_was(self, doctor: Callable[..., Said], tmp_path: Path) -> None:
-        path = keep(tmp_path / "r.json", made.folded())
+    def test_a_report_is_shown_as_it_was(self, doctor: Callable[..., CommandOutput], tmp_path: Path) -> None:
+        path = keep(tmp_path / "r.json", reports.folded())
         code, out, _ = doctor("report", path, "--json")
         assert (code, out.encode()) == (10, (tmp_path / "r.json").read_bytes())
         assert doctor("report", path)[1].endswith("FAILED: 1 error, 2 warnings on 22 of 64 hosts\n")
 
-    def test_the_options_judge_it(self, doctor: Callable[..., Said], tmp_path: Path) -> None:
-        warned = made.report(made.outcome("cann-differs", Finding("x", hosts=("node001",))))
+    def test_the_options_judge_it(self, doctor: Callable[..., CommandOutput], tmp_path: Path) -> None:
+        warned = reports.report(reports.outcome("cann-differs", Finding("x", hosts=("node001",))))
         path = keep(tmp_path / "r.json", warned)
         assert doctor("report", path, "-q")[0] == 0
         assert doctor("report", path, "-q", "--strict")[0] == 11
         assert doctor("report", path, "-q", "--fail-on", "warning")[0] == 10
 
-    def test_a_difference_has_the_later_runs_exit_code(self, doctor: Callable[..., Said], tmp_path: Path) -> None:
-        old, new = keep(tmp_path / "old", made.folded()), keep(tmp_path / "new", made.healthy())
+    def test_a_difference_has_the_later_runs_exit_code(
+        self, doctor: Callable[..., CommandOutput], tmp_path: Path
+    ) -> None:
+        old, new = keep(tmp_path / "old", reports.folded()), keep(tmp_path / "new", reports.healthy())
         code, out, _ = doctor("report", new, "--diff", old)
         assert code == 0
         assert "\ngone     FAIL driver-differs on node[003,011-012,040] (4/64): " in f"\n{out}"
@@ -194,14 +202,14 @@ class TestReport:
         assert (code, json.loads(out)["counts"]["appeared"]) == (10, 26)
         assert (tmp_path / "ticket.md").read_text().startswith("# doctor: 26 appeared")
 
-    def test_formats_that_a_difference_has_not(self, doctor: Callable[..., Said], tmp_path: Path) -> None:
-        path = keep(tmp_path / "r", made.healthy())
+    def test_formats_that_a_difference_has_not(self, doctor: Callable[..., CommandOutput], tmp_path: Path) -> None:
+        path = keep(tmp_path / "r", reports.healthy())
         code, out, err = doctor("report", path, "--diff", path, "-f", "junit")
         assert (code, out) == (2, "")
         assert "-f junit with --diff: expected human, plain, json, md" in err
 
     @pytest.mark.parametrize(
-        ("data", "said"),
+        ("data", "output"),
         [
             (None, "No such file"),
             (b"", "not JSON"),
@@ -215,20 +223,20 @@ class TestReport:
     )
     @pytest.mark.parametrize("place", ["FILE", "OLD"])
     def test_a_foreign_file_is_one_line_and_78(
-        self, doctor: Callable[..., Said], tmp_path: Path, data: bytes | None, said: str, place: str
+        self, doctor: Callable[..., CommandOutput], tmp_path: Path, data: bytes | None, output: str, place: str
     ) -> None:
-        good = keep(tmp_path / "good", made.healthy())
+        good = keep(tmp_path / "good", reports.healthy())
         if data is not None:
             (tmp_path / "bad\x1b[31m").write_bytes(data)
-        words = ["bad\x1b[31m"] if place == "FILE" else [good, "--diff", "bad\x1b[31m"]
-        code, out, err = doctor("report", *words)
+        arguments = ["bad\x1b[31m"] if place == "FILE" else [good, "--diff", "bad\x1b[31m"]
+        code, out, err = doctor("report", *arguments)
         assert (code, out) == (78, "")
         assert err.count("\n") == 1
         assert "\x1b" not in err
-        assert said in err
+        assert output in err
 
     def test_from_a_pipe(self, tmp_path: Path) -> None:
-        keep(tmp_path / "r", made.folded())
+        keep(tmp_path / "r", reports.folded())
         argv = [sys.executable, "-m", "doctor", "report", "-", "-f", "oneline"]
         with (tmp_path / "r").open("rb") as source:
             done = subprocess.run(argv, cwd=ROOT, stdin=source, capture_output=True, text=True, check=False)
@@ -237,34 +245,34 @@ class TestReport:
 
 class TestRedact:
     def test_names_are_gone_and_stay_the_same_from_run_to_run(
-        self, doctor: Callable[..., Said], tmp_path: Path
+        self, doctor: Callable[..., CommandOutput], tmp_path: Path
     ) -> None:
-        path = keep(tmp_path / "r", made.folded())
+        path = keep(tmp_path / "r", reports.folded())
         code, out, err = doctor("report", path, "--redact")
         assert (code, err) == (10, "")
         assert "node0" not in out
         assert "pseudonyms" in out
         assert doctor("report", path, "--redact")[1] == out
-        _, told, _ = doctor("report", path, "--diff", path, "--redact")
-        assert "node0" not in told
-        assert set(re.findall("host-[a-z]+", told)) <= set(re.findall("host-[a-z]+", out))
+        _, message, _ = doctor("report", path, "--diff", path, "--redact")
+        assert "node0" not in message
+        assert set(re.findall("host-[a-z]+", message)) <= set(re.findall("host-[a-z]+", out))
 
     def test_a_run_without_a_place_for_its_key_says_so(
-        self, doctor: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, doctor: Callable[..., CommandOutput], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "state").write_text("no folder")
         from doctor.session import redact
 
         redact._cached_key.cache_clear()
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-        path = keep(tmp_path / "r", made.folded())
+        path = keep(tmp_path / "r", reports.folded())
         _, out, _ = doctor("report", path, "--redact")
         redact._cached_key.cache_clear()
         assert "of this run only: the key could not be saved (Not a directory)" in out
         assert "node0" not in out
         assert str(tmp_path) not in out
 
-    def test_a_local_run_has_no_name_of_this_host(self, doctor: Callable[..., Said]) -> None:
+    def test_a_local_run_has_no_name_of_this_host(self, doctor: Callable[..., CommandOutput]) -> None:
         _, out, _ = doctor(*LOCAL, "--redact", "-f", "jsonl")
         name = os.uname().nodename
         assert name == "localhost" or name not in out

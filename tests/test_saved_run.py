@@ -372,15 +372,15 @@ def test_a_changed_form_has_a_new_number() -> None:
 
 def test_a_run_of_the_form_before_is_read_and_a_note_names_what_is_missing() -> None:
     saved = valid_run()
-    whole = load_run(json.dumps(saved).encode(), "now")
+    full = load_run(json.dumps(saved).encode(), "now")
     earlier = {**copy.deepcopy(saved), "schema": EARLIER_SCHEMA}
-    assert load_run(json.dumps(earlier).encode(), "x") == whole
+    assert load_run(json.dumps(earlier).encode(), "x") == full
     earlier["given"] = {"a": 1}
     earlier["launch"]["given"] = ["b"]
     earlier["hosts"]["w1"]["seen"] = 1
     run = load_run(json.dumps(earlier).encode(), "x")
     note = "the run was saved in an earlier form, doctor.run/1: given, hosts.seen, launch.given cannot be read any more"
-    assert run == msgspec.structs.replace(whole, notes=(*whole.notes, note))
+    assert run == msgspec.structs.replace(full, notes=(*full.notes, note))
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, "doctor.run/3", EARLIER_SCHEMA])

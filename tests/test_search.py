@@ -25,13 +25,13 @@ ENTRIES = [PAGE, PORT, SYN]
 CHECKS = {check.path: check for check in load_checks()}
 
 
-def names(*words: str) -> list[str]:
+def names(*arguments: str) -> list[str]:
     """The names in the listing of a search, in its order."""
-    return [line.split()[0] for line in check_list(words).splitlines()]
+    return [line.split()[0] for line in check_list(arguments).splitlines()]
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("arguments", "expected"),
     [
         (["queue"], [1, 3, 2]),
         (["QUEUE", "ei0015"], [1, 3]),
@@ -42,8 +42,10 @@ def names(*words: str) -> list[str]:
         (["imports"], [3]),
     ],
 )
-def test_every_word_must_match_and_names_come_before_claims_before_pages(words: list[str], expected: list[int]) -> None:
-    assert search(words, ENTRIES, "check") == expected
+def test_every_word_must_match_and_names_come_before_claims_before_pages(
+    arguments: list[str], expected: list[int]
+) -> None:
+    assert search(arguments, ENTRIES, "check") == expected
 
 
 def test_a_word_of_its_own_comes_before_a_part_of_a_word() -> None:
@@ -52,7 +54,7 @@ def test_a_word_of_its_own_comes_before_a_part_of_a_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["quoue"], "no check has the word 'quoue'; did you mean queue?"),
         (["zzzz", "queue"], "no check has the word 'zzzz'; `doctor list` names them all"),
@@ -63,9 +65,9 @@ def test_a_word_of_its_own_comes_before_a_part_of_a_word() -> None:
         (["a\x1b[31m'"], "no check has the word 'a\\x1b[31m''; `doctor list` names them all"),
     ],
 )
-def test_no_match_is_one_line_and_exit_code_1(words: list[str], message: str) -> None:
+def test_no_match_is_one_line_and_exit_code_1(arguments: list[str], message: str) -> None:
     with pytest.raises(CommandError) as caught:
-        search(words, ENTRIES, "check")
+        search(arguments, ENTRIES, "check")
     assert str(caught.value) == message
     assert caught.value.exit_code == 1
 
@@ -85,8 +87,8 @@ def test_the_page_is_read_off_the_file(path: Path) -> None:
 
 
 def test_the_command_line_searches_checks_and_playbooks(capfd: pytest.CaptureFixture[str]) -> None:
-    def output(*words: str) -> str:
-        application(["list"])(["list", *words], standalone_mode=False)
+    def output(*arguments: str) -> str:
+        application(["list"])(["list", *arguments], standalone_mode=False)
         return capfd.readouterr().out
 
     memory = [check.name for check in load_checks() if check.area == "memory"]

@@ -28,7 +28,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     return places
 
 
-def found(places: dict[str, Path], named: Path | None = None, **environ: str) -> ConfigFile:
+def config_file(places: dict[str, Path], named: Path | None = None, **environ: str) -> ConfigFile:
     environ.setdefault("XDG_CONFIG_HOME", str(places["user"].parents[1]))
     return find_config(named, environ, places["system"])
 
@@ -36,38 +36,38 @@ def found(places: dict[str, Path], named: Path | None = None, **environ: str) ->
 class TestWhichOne:
     def test_what_is_named_goes_before_what_is_found(self, places: dict[str, Path]) -> None:
         variable = str(places["variable"])
-        assert found(places, places["named"], DOCTOR_CONFIG=variable).text == "# named"
-        assert found(places, DOCTOR_CONFIG=variable).text == "# variable"
-        assert found(places, DOCTOR_CONFIG="").text == "# here"
+        assert config_file(places, places["named"], DOCTOR_CONFIG=variable).text == "# named"
+        assert config_file(places, DOCTOR_CONFIG=variable).text == "# variable"
+        assert config_file(places, DOCTOR_CONFIG="").text == "# here"
         places["here"].unlink()
-        assert found(places).text == "# user"
+        assert config_file(places).text == "# user"
         places["user"].unlink()
-        assert found(places).text == "# system"
+        assert config_file(places).text == "# system"
         places["system"].unlink()
-        assert found(places) == ConfigFile()
+        assert config_file(places) == ConfigFile()
 
     def test_without_xdg_the_user_has_it_below_home(self, places: dict[str, Path]) -> None:
         places["here"].unlink()
         places["user"].parents[1].rename(places["user"].parents[2] / ".config")
         home = str(places["user"].parents[2])
         for xdg in ("", "relative/is/not/allowed"):
-            assert found(places, XDG_CONFIG_HOME=xdg, HOME=home).text == "# user"
-        assert found(places, XDG_CONFIG_HOME="", HOME="").text == "# system"
+            assert config_file(places, XDG_CONFIG_HOME=xdg, HOME=home).text == "# user"
+        assert config_file(places, XDG_CONFIG_HOME="", HOME="").text == "# system"
 
     def test_what_is_named_must_be_there(self, places: dict[str, Path]) -> None:
         with pytest.raises(
             ConfigError, match=r"nowhere\.toml: No such file or directory; expected a readable settings file"
         ):
-            found(places, Path("nowhere.toml"))
+            config_file(places, Path("nowhere.toml"))
 
     def test_the_null_device_means_none(self, places: dict[str, Path]) -> None:
-        assert found(places, Path(os.devnull)).text == ""
+        assert config_file(places, Path(os.devnull)).text == ""
 
     def test_a_place_that_cannot_be_looked_at_is_noted(self, places: dict[str, Path]) -> None:
         places["here"].unlink()
         places["user"].unlink()
         places["user"].symlink_to(places["user"])
-        settings = found(places)
+        settings = config_file(places)
         assert settings.text == "# system"
         assert settings.notes == (f"no settings from {places['user']}: Too many levels of symbolic links",)
 
@@ -81,8 +81,8 @@ class TestWhatIsRefused:
         with pytest.raises(
             ConfigError, match=rf"doctor\.toml: others can write it \(mode {mode:04o}\); expected chmod"
         ):
-            found(places)
-        assert found(places, places["here"]).text == "# here"
+            config_file(places)
+        assert config_file(places, places["here"]).text == "# here"
 
     def test_nor_is_what_belongs_to_another_user(
         self, places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
@@ -90,33 +90,33 @@ class TestWhatIsRefused:
         owner = places["here"].stat().st_uid
         monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
         if owner == 0:
-            assert found(places).text == "# here"
+            assert config_file(places).text == "# here"
             os.chown(places["here"], 12345, -1)
         with pytest.raises(ConfigError, match=r"is owned by user \d+; expected you or root: pass it with --config"):
-            found(places)
-        assert found(places, places["here"]).text == "# here"
+            config_file(places)
+        assert config_file(places, places["here"]).text == "# here"
 
     def test_a_pipe_holds_nobody_up(self, places: dict[str, Path]) -> None:
         places["here"].unlink()
         os.mkfifo(places["here"])
         with pytest.raises(ConfigError, match="is not a regular file"):
-            found(places)
+            config_file(places)
 
     def test_a_folder(self, places: dict[str, Path]) -> None:
         with pytest.raises(ConfigError, match="Is a directory; expected a readable settings file"):
-            found(places, places["here"].parent)
+            config_file(places, places["here"].parent)
 
     @pytest.mark.parametrize(
-        ("data", "said"), [(b"\xff", "is not UTF-8 text"), (b"#" * (MAX_BYTES + 1), "is larger than")]
+        ("data", "output"), [(b"\xff", "is not UTF-8 text"), (b"#" * (MAX_BYTES + 1), "is larger than")]
     )
-    def test_what_is_no_text_of_bearable_length(self, places: dict[str, Path], data: bytes, said: str) -> None:
+    def test_what_is_no_text_of_bearable_length(self, places: dict[str, Path], data: bytes, output: str) -> None:
         places["named"].write_bytes(data)
-        with pytest.raises(ConfigError, match=said):
-            found(places, places["named"])
+        with pytest.raises(ConfigError, match=output):
+            config_file(places, places["named"])
 
     def test_names_are_shown_without_what_they_hide(self, places: dict[str, Path]) -> None:
         with pytest.raises(ConfigError) as caught:
-            found(places, Path("a\x1b[31m\n"))
+            config_file(places, Path("a\x1b[31m\n"))
         assert str(caught.value).isprintable()
 
     def test_a_table_that_nobody_reads(self) -> None:

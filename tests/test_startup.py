@@ -14,14 +14,14 @@ HEAVY = ("paramiko", "torch", "torch_npu", "rich", "ClusterShell", "cryptography
 MOST_MODULES_OF_A_REPLAY = 115
 
 
-def imported(*words: str) -> set[str]:
+def imported(*arguments: str) -> set[str]:
     """The top-level packages that a command imports."""
-    return {module.partition(".")[0] for module in imported_modules(*words)}
+    return {module.partition(".")[0] for module in imported_modules(*arguments)}
 
 
-def imported_modules(*words: str) -> set[str]:
+def imported_modules(*arguments: str) -> set[str]:
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "doctor", *words], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-X", "importtime", "-m", "doctor", *arguments], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
@@ -29,7 +29,7 @@ def imported_modules(*words: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("--help",),
         ("check", "--help"),
@@ -39,8 +39,8 @@ def imported_modules(*words: str) -> set[str]:
         ("explain", "formats"),
     ],
 )
-def test_quick_commands_import_nothing_heavy(words: tuple[str, ...]) -> None:
-    assert imported(*words) & set(HEAVY) == set()
+def test_quick_commands_import_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    assert imported(*arguments) & set(HEAVY) == set()
 
 
 def test_a_local_check_needs_neither_ssh_nor_torch() -> None:

@@ -11,7 +11,7 @@ HOSTS = [(name,) for name in "abcdef"]
 
 
 def all_pairs(*broken: tuple[str, str]) -> list[tuple[tuple[str], tuple[str], bool]]:
-    return [(one, two, (one[0], two[0]) not in broken) for one in HOSTS for two in HOSTS if one != two]
+    return [(host, two, (host[0], two[0]) not in broken) for host in HOSTS for two in HOSTS if host != two]
 
 
 def test_where_all_works_nobody_is_blamed() -> None:
@@ -28,7 +28,7 @@ def test_of_a_single_failed_pair_the_one_that_was_to_answer_is_named() -> None:
 
 
 def test_two_deaf_ends_are_both_named() -> None:
-    broken = [(one, two) for one in "be" for two in "abcdef"] + [(one, two) for one in "abcdef" for two in "be"]
+    broken = [(name, two) for name in "be" for two in "abcdef"] + [(name, two) for name in "abcdef" for two in "be"]
     assert set(suspects(all_pairs(*broken))) == {("b",), ("e",)}
 
 

@@ -20,9 +20,9 @@ from tests.regen import help_text
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def explain(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def explain(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")} | environ
-    argv = [sys.executable, "-m", "doctor", "explain", *words]
+    argv = [sys.executable, "-m", "doctor", "explain", *arguments]
     return subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
 
 

@@ -63,7 +63,7 @@ def test_what_belongs_to_a_stranger_is_refused(folder: Path, give: Callable[[Pat
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ["check", "--checks", "{}"],
         ["list", "--checks", "{}"],
@@ -74,9 +74,9 @@ def test_what_belongs_to_a_stranger_is_refused(folder: Path, give: Callable[[Pat
     ],
     ids=" ".join,
 )
-def test_every_command_refuses_it_in_one_line(folder: Path, words: list[str]) -> None:
+def test_every_command_refuses_it_in_one_line(folder: Path, arguments: list[str]) -> None:
     folder.chmod(0o777)
-    argv = [sys.executable, "-m", "doctor", *(word.format(folder) for word in words)]
+    argv = [sys.executable, "-m", "doctor", *(word.format(folder) for word in arguments)]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr.count("\n")) == (78, 1), done.stderr
     assert f"{folder}: others can write it (mode 0777); expected chmod o-w" in done.stderr

@@ -9,7 +9,7 @@ import pytest
 from tests.value_texts import sentences
 
 
-def shown(code: str) -> list[str]:
+def sentences_of(code: str) -> list[str]:
     return list(sentences(ast.parse(code)))
 
 
@@ -33,14 +33,14 @@ def shown(code: str) -> list[str]:
     ],
 )
 def test_a_sentence_counts_where_it_is_shown(code: str, expected: list[str]) -> None:
-    assert shown(code) == expected
+    assert sentences_of(code) == expected
 
 
 def test_a_private_constant_that_is_only_compared_does_not_count() -> None:
     compared = "_LOST = ('fell off the bus', 'link is down')\nlost = any(words in text for words in _LOST)"
-    assert shown(compared) == []
-    assert shown(compared.replace("_LOST", "LOST")) == ["fell off the bus", "link is down"]
-    assert shown(compared + "\nprint(_LOST)") == ["fell off the bus", "link is down"]
+    assert sentences_of(compared) == []
+    assert sentences_of(compared.replace("_LOST", "LOST")) == ["fell off the bus", "link is down"]
+    assert sentences_of(compared + "\nprint(_LOST)") == ["fell off the bus", "link is down"]
 
 
 def test_of_a_table_only_the_column_that_is_compared_does_not_count() -> None:
@@ -48,4 +48,4 @@ def test_of_a_table_only_the_column_that_is_compared_does_not_count() -> None:
     loop = (
         "def reason(text):\n    for words, sentence in _ERRORS:\n        if words in text:\n            return sentence"
     )
-    assert shown(table + loop) == ["only root may do it"]
+    assert sentences_of(table + loop) == ["only root may do it"]

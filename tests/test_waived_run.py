@@ -23,17 +23,17 @@ class Run:
         self.folder = folder
         self.home = folder / "home"
         site = folder / "site"
-        for one in (self.home, site):
-            one.mkdir()
+        for path in (self.home, site):
+            path.mkdir()
         (site / "our_rule.py").write_text(SITE.format(command="echo no", severity="ERROR", body="pass"))
         self.checks = ["--checks", str(site), "--select", "our-rule"]
         self.saved = folder / "saved.json"
         assert self.check("--save", str(self.saved)).returncode == 10
 
-    def check(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    def check(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         env = {**CLEAN, "HOME": str(self.home), "XDG_CONFIG_HOME": "", **environ}
         return preloaded.run(
-            [sys.executable, "-m", "doctor", "check", *self.checks, *words],
+            [sys.executable, "-m", "doctor", "check", *self.checks, *arguments],
             cwd=self.folder,
             env=env,
             timeout=100,
@@ -41,9 +41,9 @@ class Run:
             text=True,
         )
 
-    def again(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    def again(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """The same of the saved run, which is quicker."""
-        return self.check("--from", str(self.saved), *words, **environ)
+        return self.check("--from", str(self.saved), *arguments, **environ)
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +92,8 @@ def test_an_expired_waiver_is_10_and_says_when_and_why(run: Run, waiver: Path) -
 def test_the_document_holds_the_finding_and_its_reason(run: Run, waiver: Path) -> None:
     document = json.loads(run.again("--config", str(waiver), "--json").stdout)
     assert (document["verdict"], document["exit"], document["counts"]["waived"]) == ("healthy", 0, 1)
-    (one,) = [one for one in document["outcomes"] if one["check"] == "our-rule"]
-    assert [(kept["reason"], kept["until"]) for kept in one["waived"]] == [("it always says no", "2999-12-31")]
+    (outcome,) = [entry for entry in document["outcomes"] if entry["check"] == "our-rule"]
+    assert [(kept["reason"], kept["until"]) for kept in outcome["waived"]] == [("it always says no", "2999-12-31")]
 
 
 def test_a_skip_leaves_its_name(run: Run) -> None:
@@ -109,7 +109,7 @@ def test_when_all_is_skipped_nothing_is_healthy(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "environ", "said"),
+    ("arguments", "environ", "output"),
     [
         (["--config", "nowhere.toml"], {}, "nowhere.toml: No such file"),
         ([], {"DOCTOR_SKIP": "our-rlue"}, 'no check is named "our-rlue"; did you mean our-rule?'),
@@ -117,13 +117,13 @@ def test_when_all_is_skipped_nothing_is_healthy(run: Run) -> None:
     ],
 )
 def test_what_cannot_be_followed_is_refused_before_a_host_is_visited(
-    run: Run, words: list[str], environ: dict[str, str], said: str
+    run: Run, arguments: list[str], environ: dict[str, str], output: str
 ) -> None:
     (run.folder / "wrong.toml").write_text(WAIVER.format(until="2999-12-31").replace("rule", "rlue"))
     unsaved = run.folder / "unsaved.json"
-    done = run.check(*words, "--save", str(unsaved), **environ)
+    done = run.check(*arguments, "--save", str(unsaved), **environ)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (78, "", 1)
-    assert said in done.stderr
+    assert output in done.stderr
     assert not unsaved.exists()
 
 

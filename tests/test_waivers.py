@@ -15,10 +15,10 @@ from doctor.engine.result import Finding, Outcome, Reason, Report, Status
 from doctor.report.layout.tally import tally
 from tests.examples import examples
 from tests.report import rendering
-from tests.report import reports as made
+from tests.report import reports as example_reports
 from tests.report.strategies import reports
 
-KNOWN = [*made.CHECKS]
+CHECK_NAMES = [*example_reports.CHECKS]
 DAY = date(2026, 11, 20)
 GOOD = """
 [[waive]]
@@ -30,7 +30,7 @@ until = 2026-12-31
 
 
 def read(text: str) -> Waivers:
-    return parse_waivers(text, "doctor.toml", KNOWN)
+    return parse_waivers(text, "doctor.toml", CHECK_NAMES)
 
 
 def waiver(check: str = "pid-limit-low", hosts: str = "*", until: str = "2026-12-31", reason: str = "known") -> str:
@@ -43,7 +43,9 @@ def small(*hosts: str) -> Finding:
 
 def judged(*findings: Finding, waive: str, **more: object) -> Report:
     """A report of one check with these findings, under these waivers."""
-    return apply_waivers(made.report(made.outcome("pid-limit-low", *findings, **more)), read(waive), DAY)
+    return apply_waivers(
+        example_reports.report(example_reports.outcome("pid-limit-low", *findings, **more)), read(waive), DAY
+    )
 
 
 def only(report: Report) -> Outcome:
@@ -53,17 +55,17 @@ def only(report: Report) -> Outcome:
 
 class TestReading:
     def test_a_waiver(self) -> None:
-        (one,) = read(GOOD).entries
-        assert (one.check, one.reason, one.until) == ("pid-limit-low", "small by design", date(2026, 12, 31))
-        assert one.hosts == {"node001", "node002", "node003", "node004", "node009"}
+        (entry,) = read(GOOD).entries
+        assert (entry.check, entry.reason, entry.until) == ("pid-limit-low", "small by design", date(2026, 12, 31))
+        assert entry.hosts == {"node001", "node002", "node003", "node004", "node009"}
 
     def test_several_checks_share_a_table(self) -> None:
         text = GOOD.replace('check = "pid-limit-low"', 'checks = ["pid-limit-low", "link-down"]')
-        assert [one.check for one in read(text).entries] == ["pid-limit-low", "link-down"]
+        assert [entry.check for entry in read(text).entries] == ["pid-limit-low", "link-down"]
 
     def test_a_long_list_of_hosts_is_counted_when_it_is_told(self) -> None:
         many = ",".join(f"node{number}" for number in range(0, 90, 2))
-        assert [one.hosts_text for one in read(waiver(hosts=many) + waiver(hosts="a[1-2],  b")).entries] == [
+        assert [entry.hosts_text for entry in read(waiver(hosts=many) + waiver(hosts="a[1-2],  b")).entries] == [
             "45 hosts",
             "a[1-2], b",
         ]
@@ -77,7 +79,7 @@ class TestReading:
         assert read("").entries == read("# nothing yet\n").entries == ()
 
     @pytest.mark.parametrize(
-        ("was", "becomes", "said"),
+        ("was", "becomes", "output"),
         [
             ('"pid-limit-low"', '"pid-limit-lwo"', 'check: no check is named "pid-limit-lwo"; did you mean pid-limit'),
             ('"pid-limit-low"', '"zzz"', 'check: no check is named "zzz"; site checks need --checks DIR'),
@@ -98,15 +100,15 @@ class TestReading:
             ("until =", "# until =", "until: is missing; expected its last day"),
         ],
     )
-    def test_what_cannot_be_followed_is_refused_with_its_place(self, was: str, becomes: str, said: str) -> None:
+    def test_what_cannot_be_followed_is_refused_with_its_place(self, was: str, becomes: str, output: str) -> None:
         text = GOOD + GOOD.replace(was, becomes, 1)
         assert text != GOOD * 2
         with pytest.raises(ConfigError) as caught:
             read(text)
-        assert re.match(rf"doctor\.toml: \[\[waive\]\] 2: {said.replace('?', '[?]')}", str(caught.value))
+        assert re.match(rf"doctor\.toml: \[\[waive\]\] 2: {output.replace('?', '[?]')}", str(caught.value))
 
     @pytest.mark.parametrize(
-        ("text", "said"),
+        ("text", "output"),
         [
             ("[[waive]", "not TOML: .*line 1"),
             ("until = 2026-02-30", "not TOML"),
@@ -117,8 +119,8 @@ class TestReading:
             ("[[waiver]]", '"waiver": no such setting; did you mean waive?'),
         ],
     )
-    def test_what_is_no_file_of_settings_is_refused(self, text: str, said: str) -> None:
-        with pytest.raises(ConfigError, match=rf"\Adoctor\.toml: (?:{said})"):
+    def test_what_is_no_file_of_settings_is_refused(self, text: str, output: str) -> None:
+        with pytest.raises(ConfigError, match=rf"\Adoctor\.toml: (?:{output})"):
             read(text)
 
     @settings(max_examples=examples(100), deadline=None)
@@ -152,7 +154,7 @@ class TestApplying:
         assert exit_code(report) == Exit.FAILED
 
     def test_another_check_still_fails(self) -> None:
-        report = made.report(made.outcome("link-down", small("node001")))
+        report = example_reports.report(example_reports.outcome("link-down", small("node001")))
         assert exit_code(apply_waivers(report, read(GOOD), DAY)) == Exit.FAILED
 
     def test_a_finding_of_several_hosts_is_waived_when_all_of_them_are(self) -> None:
@@ -210,7 +212,7 @@ class TestApplying:
         assert not any("any more" in note for note in judged(waive=waive, **more).notes)
 
     def test_without_waivers_nothing_changes(self) -> None:
-        assert apply_waivers(made.folded(), Waivers(), DAY) == made.folded()
+        assert apply_waivers(example_reports.folded(), Waivers(), DAY) == example_reports.folded()
 
 
 class TestWhatItNeverHides:
@@ -224,13 +226,13 @@ class TestWhatItNeverHides:
 
     def test_what_is_unknown_because_of_a_host_that_is_not_reached_though_that_is_waived(self) -> None:
         """Whoever can do without the host leaves it out (--exclude); a waiver makes it no healthier."""
-        report = apply_waivers(made.dead_host(), read(waiver("host-unreachable", made.DEAD)), DAY)
+        report = apply_waivers(example_reports.dead_host(), read(waiver("host-unreachable", example_reports.DEAD)), DAY)
         assert exit_code(report) == Exit.UNKNOWN
-        said = rendering.plain(report, made.PAGES).splitlines()
-        assert "ok      1 check passed on 64 hosts" in said
-        assert "waived  host-unreachable on node009 (1/64): known (until 2026-12-31)" in said
-        assert "unknown 7 checks on node009 (1/64): not reached: connection refused" in said
-        assert said[-1] == "UNKNOWN: 1 check waived; 7 checks unknown"
+        lines = rendering.plain(report, example_reports.PAGES).splitlines()
+        assert "ok      1 check passed on 64 hosts" in lines
+        assert "waived  host-unreachable on node009 (1/64): known (until 2026-12-31)" in lines
+        assert "unknown 7 checks on node009 (1/64): not reached: connection refused" in lines
+        assert lines[-1] == "UNKNOWN: 1 check waived; 7 checks unknown"
 
     @settings(max_examples=examples(30), deadline=None)
     @given(reports(), st.sampled_from(["*", "node[00-05]", "node07"]))
@@ -240,7 +242,7 @@ class TestWhatItNeverHides:
             report, parse_waivers(text, "doctor.toml", [f"check-{number}" for number in range(6)]), DAY
         )
         for old, new in zip(report.outcomes, after.outcomes, strict=True):
-            fresh = [one.finding for one in new.waived[len(old.waived) :]]
+            fresh = [waived.finding for waived in new.waived[len(old.waived) :]]
             assert sorted(map(repr, (*new.findings, *fresh))) == sorted(map(repr, old.findings))
             assert (old.unknown, old.crashed, old.skipped, old.evaluated_hosts) == (
                 new.unknown,
@@ -249,7 +251,7 @@ class TestWhatItNeverHides:
                 new.evaluated_hosts,
             )
         if exit_code(after, strict=True) == Exit.HEALTHY:
-            assert not any(one.findings or one.unknown or one.crashed for one in after.outcomes)
+            assert not any(outcome.findings or outcome.unknown or outcome.crashed for outcome in after.outcomes)
 
 
 class TestReports:
@@ -257,19 +259,23 @@ class TestReports:
         report = judged(small("node001"), waive=GOOD)
         counts = tally(report)
         assert (counts.waived, counts.passed, counts.findings, counts.blamed) == (1, 0, 0, 0)
-        said = rendering.plain(report, made.PAGES).splitlines()
-        assert "waived  pid-limit-low on node001 (1/64): small by design (until 2026-12-31)" in said
-        assert not any(line.startswith("ok ") for line in said)
-        assert said[-1] == "HEALTHY: 1 check waived"
+        lines = rendering.plain(report, example_reports.PAGES).splitlines()
+        assert "waived  pid-limit-low on node001 (1/64): small by design (until 2026-12-31)" in lines
+        assert not any(line.startswith("ok ") for line in lines)
+        assert lines[-1] == "HEALTHY: 1 check waived"
 
     def test_nor_has_one_that_could_not_look_everywhere(self) -> None:
-        dead = made.outcome("host-unreachable", small(made.DEAD))
-        blind = {made.DEAD: Reason("not reached", "host-unreachable")}
-        low = made.outcome("pid-limit-low", small("node001"), unknown=blind)
-        said = rendering.plain(apply_waivers(made.report(dead, low), read(GOOD), DAY), made.PAGES)
-        assert made.PAGES["pid-limit-low"].claim not in said
+        dead = example_reports.outcome("host-unreachable", small(example_reports.DEAD))
+        blind = {example_reports.DEAD: Reason("not reached", "host-unreachable")}
+        low = example_reports.outcome("pid-limit-low", small("node001"), unknown=blind)
+        output = rendering.plain(
+            apply_waivers(example_reports.report(dead, low), read(GOOD), DAY), example_reports.PAGES
+        )
+        assert example_reports.PAGES["pid-limit-low"].claim not in output
 
     def test_a_check_that_fails_elsewhere_is_told_both_ways(self) -> None:
-        said = rendering.plain(judged(small("node001"), small("node005"), waive=GOOD), made.PAGES).splitlines()
-        assert said[0] == "FAIL    pid-limit-low on node005 (1/64): too small"
-        assert said[-1] == "FAILED: 1 error on 1 of 64 hosts; 1 check waived"
+        lines = rendering.plain(
+            judged(small("node001"), small("node005"), waive=GOOD), example_reports.PAGES
+        ).splitlines()
+        assert lines[0] == "FAIL    pid-limit-low on node005 (1/64): too small"
+        assert lines[-1] == "FAILED: 1 error on 1 of 64 hosts; 1 check waived"

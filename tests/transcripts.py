@@ -17,7 +17,7 @@ from tests.conftest import PREPARED
 from tests.hosts.fleet import Fleet, merge, sweep
 from tests.hosts.npu import npu_fleet
 from tests.readme import README, ROOT, between
-from tests.smoke.interpreter import shown
+from tests.smoke.interpreter import visible_folders
 
 WIDTH = 100
 CUT = "..."
@@ -102,7 +102,7 @@ def record_report() -> str:
 
 def record_smoke() -> str:
     """Two hosts with two ranks each; rank 3 sleeps."""
-    fleet = Fleet.up(2, {"*": merge(PREPARED, {"shows": shown()})}, name="node", shm="4g")
+    fleet = Fleet.up(2, {"*": merge(PREPARED, {"shows": visible_folders()})}, name="node", shm="4g")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "stuck.py")
         path.write_text(STUCK)
@@ -147,9 +147,9 @@ def run(
         "DOCTOR_HISTORY": "off",
         **({"XDG_STATE_HOME": state} if state else {}),
     }
-    words = [*(program or [sys.executable, "-m", "doctor"]), *argv, *(extra or [])]
-    words += [] if "--apply" in argv else ["-F", str(fleet.ssh_config)]
-    done = fleet.run([sys.executable, "-c", IN_A_TERMINAL, *words], env=env, cwd=ROOT, timeout=300)
+    arguments = [*(program or [sys.executable, "-m", "doctor"]), *argv, *(extra or [])]
+    arguments += [] if "--apply" in argv else ["-F", str(fleet.ssh_config)]
+    done = fleet.run([sys.executable, "-c", IN_A_TERMINAL, *arguments], env=env, cwd=ROOT, timeout=300)
     assert done.stdout, done.stderr
     typed = " ".join(f"'{word}'" if "[" in word else shlex.quote(word) for word in argv)
     return f"doctor {typed}", done.stdout.replace("\r\n", "\n"), done.returncode

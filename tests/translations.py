@@ -169,8 +169,8 @@ def playbook_texts(name: str) -> dict[str, str]:
     """The English texts of a playbook, numbered: its title, the paragraphs of its note, what its steps say."""
     book = loads((ROOT / "playbooks" / f"{name}.toml").read_text("utf-8"))
     notes = [part for part in book.get("note", "").strip().split("\n\n") if part]
-    said = [step[key] for step in book["step"] for key in ("say", "irreversible") if step.get(key)]
-    return {str(number): text for number, text in enumerate(dict.fromkeys([book["title"], *notes, *said]), 1)}
+    rows = [step[key] for step in book["step"] for key in ("say", "irreversible") if step.get(key)]
+    return {str(number): text for number, text in enumerate(dict.fromkeys([book["title"], *notes, *rows]), 1)}
 
 
 @cache
@@ -220,10 +220,10 @@ def help_texts() -> list[str]:
     from doctor.cli.app import COMMANDS, application
 
     texts: list[str] = [*COMMANDS.values()]
-    for words in ([], *([name] for name in COMMANDS)):
-        command: Any = get_command(application(words))
-        if words:
-            command = command.commands[words[0]]
+    for options in ([], *([name] for name in COMMANDS)):
+        command: Any = get_command(application(options))
+        if options:
+            command = command.commands[options[0]]
         texts += [" ".join(part.split()) for part in (command.help or "").split("\n\n") if not part.startswith("\b")]
         texts += [option.help for option in command.params if getattr(option, "help", None)]
     return texts
@@ -243,9 +243,9 @@ def page_texts() -> Iterator[str]:
 def code_texts(part: str) -> dict[str, str]:
     """The English texts of the package, numbered: its ``report``, ``errors``, ``reasons``, ``values`` or ``help``."""
     if part == "help":
-        found: Iterable[str] = help_texts()
+        observed_modules: Iterable[str] = help_texts()
     elif part == "values":
-        found = value_texts(ROOT / "doctor")
+        observed_modules = value_texts(ROOT / "doctor")
         others = {text for other in ("report", "errors", "reasons", "help") for text in code_texts(other).values()}
         beyond_modules = (
             *launcher_titles(ROOT / "doctor" / "environment" / "launchers.toml"),
@@ -253,25 +253,25 @@ def code_texts(part: str) -> dict[str, str]:
             *boot_texts(ROOT / "playbooks"),
             *SYSTEM_ERRORS,
         )
-        found = (text for text in (*found, *beyond_modules) if text not in others)
+        observed_modules = (text for text in (*observed_modules, *beyond_modules) if text not in others)
     else:
         functions = {"report": PHRASES, "errors": ERRORS, "reasons": REASONS}[part]
         modules, checks = sorted((ROOT / "doctor").rglob("*.py")), sorted((ROOT / "checks").glob("*.py"))
-        found = (text for path in modules for text in arguments(path, functions))
+        observed_modules = (text for path in modules for text in arguments(path, functions))
         if part == "errors":
-            found = (*found, *PARSER)
+            observed_modules = (*observed_modules, *PARSER)
         if part == "report":
-            found = (
-                *found,
+            observed_modules = (
+                *observed_modules,
                 *page_texts(),
-                *WORDS,
+                *LABELS,
                 *sorted(input_summaries(load_checks())),
                 *value_words(ROOT / "checks"),
                 *(f"{{count}} {noun}" for path in (*modules, *checks) for noun in counted_nouns(path)),
             )
         else:
-            found = (text for text in found if text in PARSER or _PROSE.search(text))
-    texts = (text for text in dict.fromkeys(found) if re.search(r"[^\W\d]|^\W+$", PLACEHOLDER.sub("", text)))
+            observed_modules = (text for text in observed_modules if text in PARSER or _PROSE.search(text))
+    texts = (text for text in dict.fromkeys(observed_modules) if re.search(r"[^\W\d]|^\W+$", PLACEHOLDER.sub("", text)))
     return {str(number): text for number, text in enumerate(texts, 1)}
 
 
@@ -319,7 +319,7 @@ PARSER = (
     *("{0} is not a valid int range.", "{0} is not a valid float range.", "{0} is not in the range {1}."),
 )
 """What the command line parser says of words that it refuses."""
-WORDS = (
+LABELS = (
     *("ok", "FAIL", "warn", "crash", "unknown", "skip", "waived", "error", "warning"),
     *("HEALTHY", "FAILED", "WARNINGS", "UNKNOWN", "NOTHING", *AREAS),
     *(
@@ -428,12 +428,12 @@ def outdated(part: str) -> list[str]:
     document, english = _document(part), english_texts(part)
     messages, stamps = document.get("messages", {}), document.get("of", {})
     assert isinstance(messages, dict) and isinstance(stamps, dict)
-    gone = [text for text in messages if text not in english.values()]
+    removed = [text for text in messages if text not in english.values()]
     keys = PAGE_PARTS.keys() & document.keys()
-    return gone + [key for key in keys if stamps.get(key) != fingerprint(english.get(key, ""))]
+    return removed + [key for key in keys if stamps.get(key) != fingerprint(english.get(key, ""))]
 
 
-def missing(part: str) -> list[str]:
+def untranslated(part: str) -> list[str]:
     """The keys of the texts that have no translation; the source of a rule may stay English."""
     have = translated(part)
     return [key for key in english_texts(part) if key not in have and key not in OPTIONAL]
@@ -495,20 +495,20 @@ _KEY = re.compile(r"(claim|why|do|inside|source|\d+): ?(.*)\Z")
 
 def fill(text: str) -> list[str]:
     """Writes the texts of a list whose English was replaced by Chinese. ``=`` keeps the English. Returns complaints."""
-    found: dict[str, dict[str, str]] = {}
+    results: dict[str, dict[str, str]] = {}
     part = key = ""
     for line in text.splitlines():
         match = _KEY.match(line)
         if line.startswith("### "):
             part, key = line[4:].strip(), ""
-            found[part] = {}
+            results[part] = {}
         elif match:
             key = match[1]
-            found[part][key] = match[2]
+            results[part][key] = match[2]
         elif key and line.strip():
-            found[part][key] += "\n" + line
+            results[part][key] += "\n" + line
     problems = []
-    for part, texts in found.items():
+    for part, texts in results.items():
         english = english_texts(part)
         unknown = sorted(texts.keys() - english.keys())
         problems += [f"{part}: {key}: no such text" for key in unknown]
@@ -550,7 +550,7 @@ def main(argv: list[str]) -> int:
     else:
         for part in parts():
             total = [key for key in english_texts(part) if key not in OPTIONAL]
-            done = len(total) - len(missing(part))
+            done = len(total) - len(untranslated(part))
             if done < len(total):
                 print(f"{part}: {done} of {len(total)}")
     return 0

@@ -24,7 +24,7 @@ FOR_PROGRAMS = {
     *("option_table", "gauge", "Gauge", "AttributeError", "TypeError", "AssertionError"),
 }
 """Functions whose texts no report shows: options of other programs, help of metrics, errors of the code itself."""
-WHOLE, KEYS = -1, -2
+FULL_VALUE, KEYS = -1, -2
 _PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{]|\} [a-z]{2,}|\} [a-z] [a-z]{2,}|\}'s [a-z]{2,}|^an? [a-z]{2,}$")
 _NO_PROSE = re.compile(
     r"\(\?[:!=<]|\\|[\[(]\^|^/\S*$|^-(?!.*(?:: |; |expected | is | or ))|\||%[A-Za-z]|.\n.|\$\(|\$[a-z]\b|\"\$\w"
@@ -51,15 +51,15 @@ def module_tree(path: Path) -> ast.Module:
 @lru_cache(maxsize=1)
 def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
     """What `ast.walk` gives, in its order and in a third of its time."""
-    found = [tree]
-    for node in found:
+    results = [tree]
+    for node in results:
         for name in node._fields:
             value = getattr(node, name, None)
             if isinstance(value, list):
-                found += [one for one in value if isinstance(one, ast.AST)]
+                results += [entry for entry in value if isinstance(entry, ast.AST)]
             elif isinstance(value, ast.AST):
-                found.append(value)
-    return tuple(found)
+                results.append(value)
+    return tuple(results)
 
 
 def sentences(tree: ast.Module) -> Iterator[str]:
@@ -136,15 +136,15 @@ def compared_texts(tree: ast.Module) -> set[int]:
 
     A private constant is, where it is used for nothing else; of its rows, the place that is compared.
     """
-    found = {id(part) for node in nodes(tree) for part in _operands(node)}
-    names = {node.id for node in nodes(tree) if isinstance(node, ast.Name) and id(node) in found}
-    uses = _uses(tree, found, names)
+    results = {id(part) for node in nodes(tree) for part in _operands(node)}
+    names = {node.id for node in nodes(tree) if isinstance(node, ast.Name) and id(node) in results}
+    uses = _uses(tree, results, names)
     for statement in tree.body:
         value = getattr(statement, "value", None)
         for name in _assigned_names(statement):
             if name.startswith("_") and value is not None and uses[name] and None not in uses[name]:
-                found.update(id(part) for place in uses[name] for part in _parts_at(value, place))
-    return {id(inner) for node in nodes(tree) if id(node) in found for inner in _without_calls(node)}
+                results.update(id(part) for place in uses[name] for part in _parts_at(value, place))
+    return {id(inner) for node in nodes(tree) if id(node) in results for inner in _without_calls(node)}
 
 
 def _operands(node: ast.AST) -> Iterator[ast.AST]:
@@ -160,7 +160,7 @@ def _operands(node: ast.AST) -> Iterator[ast.AST]:
             yield node.func.value
 
 
-def _uses(tree: ast.Module, found: set[int], names: set[str]) -> dict[str, set[int | None]]:
+def _uses(tree: ast.Module, results: set[int], names: set[str]) -> dict[str, set[int | None]]:
     """What each use of a name compares: the `WHOLE`, the `KEYS`, a place in its rows; None where it does not."""
     parents = {id(child): node for node in nodes(tree) for child in ast.iter_child_nodes(node)}
     uses: dict[str, set[int | None]] = defaultdict(set)
@@ -168,8 +168,8 @@ def _uses(tree: ast.Module, found: set[int], names: set[str]) -> dict[str, set[i
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
             continue
         above = parents[id(node)]
-        if id(node) in found:
-            uses[node.id].add(WHOLE)
+        if id(node) in results:
+            uses[node.id].add(FULL_VALUE)
         elif (isinstance(above, ast.Subscript) and above.value is node) or (
             isinstance(above, ast.Attribute) and above.attr == "get"
         ):
@@ -186,7 +186,7 @@ def _places(loop: ast.AST, names: set[str]) -> set[int | None]:
     """Which variables of a loop are compared."""
     target = getattr(loop, "target", None)
     if isinstance(target, ast.Name) and target.id in names:
-        return {WHOLE}
+        return {FULL_VALUE}
     parts = target.elts if isinstance(target, ast.Tuple) else []
     return {place for place, part in enumerate(parts) if isinstance(part, ast.Name) and part.id in names} or {None}
 
@@ -200,7 +200,7 @@ def _parts_at(value: ast.expr, place: int | None) -> Iterator[ast.AST]:
     """The part of a constant that a use compares."""
     if isinstance(value, ast.Dict):
         yield from (part for part in (value.values if place == 1 else value.keys) if part is not None)
-    elif place == WHOLE:
+    elif place == FULL_VALUE:
         yield value
     elif place is not None and place >= 0:
         for row in getattr(value, "elts", ()):

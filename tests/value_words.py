@@ -13,7 +13,7 @@ from pathlib import Path
 
 from doctor.engine.toml_compat import loads
 
-SHOWN = {"observed", "expected", "way", "address"}
+PRINTED_VALUES = {"observed", "expected", "way", "address"}
 """Values that reports show behind a label, or within the message."""
 FOREIGN = {
     *("tsc", "performance", "on", "off", "hard", "completed", "netdetect", "address", "netmask", "gateway"),
@@ -29,7 +29,12 @@ def value_words(checks: Path) -> Iterator[str]:
     for path in sorted(checks.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
-                yield from (word for keyword in node.keywords if keyword.arg in SHOWN for word in _words(keyword.value))
+                yield from (
+                    word
+                    for keyword in node.keywords
+                    if keyword.arg in PRINTED_VALUES
+                    for word in _vocabulary(keyword.value)
+                )
 
 
 def launcher_titles(table: Path) -> Iterator[str]:
@@ -56,7 +61,7 @@ _VARIABLE = re.compile(r"\$\w+(?:/\$\w+)*")
 _PRINTED = re.compile(r"""echo\s+(["'])((?:\\.|(?!\1).)*)\1\s*(?:;\s*|\n\s*)exit 1""")
 
 
-def _words(value: ast.expr) -> Iterator[str]:
+def _vocabulary(value: ast.expr) -> Iterator[str]:
     """The words that an expression can be, or that can stand in a list or mapping of it."""
     if isinstance(value, ast.Constant):
         if isinstance(value.value, str) and _WORD.fullmatch(value.value) and value.value not in FOREIGN:
@@ -64,4 +69,4 @@ def _words(value: ast.expr) -> Iterator[str]:
     elif isinstance(value, (ast.IfExp, ast.BoolOp, ast.List, ast.Tuple, ast.Set)):
         for part in ast.iter_child_nodes(value):
             if isinstance(part, ast.expr):
-                yield from _words(part)
+                yield from _vocabulary(part)

@@ -42,7 +42,7 @@ class Worker:
 
     def __init__(self, pid: int, connection: Connection) -> None:
         self.pid, self.connection = pid, connection
-        self.left: deque[int] = deque()
+        self.remaining: deque[int] = deque()
         """Numbers of the tests that it was given and has not finished; the first one runs."""
 
 
@@ -109,15 +109,15 @@ class Workers:
         if name == "next group":
             stopped = session.shouldfail or session.shouldstop
             group = self.groups.popleft() if self.groups and not stopped else []
-            worker.left += group
+            worker.remaining += group
             worker.connection.send(group)
         elif name == "finished":
-            worker.left.popleft()
+            worker.remaining.popleft()
             for data in value:
                 report = session.config.hook.pytest_report_from_serializable(config=session.config, data=data)
                 session.config.hook.pytest_runtest_logreport(report=report)
         elif name == "stopped":
-            worker.left.clear()
+            worker.remaining.clear()
         elif name == "warning":
             arguments = {"warning_message": warnings.WarningMessage(*value[0]), "when": "runtest"}
             more = {"nodeid": value[1], "location": value[2]}
@@ -132,14 +132,14 @@ class Workers:
         status = "unknown"
         with contextlib.suppress(ChildProcessError):  # it was waited for already
             status = str(os.waitstatus_to_exitcode(os.waitpid(worker.pid, 0)[1]))
-        if not worker.left:
+        if not worker.remaining:
             return
-        item = session.items[worker.left.popleft()]
+        item = session.items[worker.remaining.popleft()]
         text = f"the worker died in this test: exit status {status}"
         report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
         session.config.hook.pytest_runtest_logreport(report=report)
-        if worker.left:
-            self.groups.appendleft(list(worker.left))
+        if worker.remaining:
+            self.groups.appendleft(list(worker.remaining))
         if self.groups:
             self.start(session)
 
@@ -205,12 +205,12 @@ class Sender:
 
     def run(self) -> None:
         """Runs groups until there are none. The next one is asked for before the last test: fixtures may serve both."""
-        items, left = self.session.items, deque(self.next_group())
-        while left:
-            item = items[left.popleft()]
-            if not left:
-                left += self.next_group()
-            following = items[left[0]] if left else None
+        items, remaining = self.session.items, deque(self.next_group())
+        while remaining:
+            item = items[remaining.popleft()]
+            if not remaining:
+                remaining += self.next_group()
+            following = items[remaining[0]] if remaining else None
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self.connection.send(("finished", self.reports))
             self.reports = []

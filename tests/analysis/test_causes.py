@@ -21,7 +21,9 @@ def linked(
     findings: Mapping[str, Sequence[Finding]], relations: Mapping[str, Mapping[str, Sequence[str]]]
 ) -> dict[str, list[str]]:
     """What each finding of each check follows from."""
-    outcomes = tuple(Outcome(name, ERROR, "links", name, tuple(found)) for name, found in findings.items())
+    outcomes = tuple(
+        Outcome(name, ERROR, "links", name, tuple(finding_list)) for name, finding_list in findings.items()
+    )
     checks = [SimpleNamespace(name=name, follows_from=relation) for name, relation in relations.items()]
     report = resolve_causes(Report("here", HOSTS, outcomes), checks)
     return {outcome.check: [finding.follows_from for finding in outcome.findings] for outcome in report.outcomes}
@@ -35,8 +37,8 @@ BY_NPU = {"unreachable": {"link-down": ("npu",)}}
 
 
 def test_the_same_host_and_device_is_a_consequence() -> None:
-    found = {"link-down": [on("a", npu=1, npus=[1, 2])], "unreachable": [on("a", npu=1), on("a", npu=2)]}
-    assert linked(found, BY_NPU)["unreachable"] == ["link-down", "link-down"]
+    findings = {"link-down": [on("a", npu=1, npus=[1, 2])], "unreachable": [on("a", npu=1), on("a", npu=2)]}
+    assert linked(findings, BY_NPU)["unreachable"] == ["link-down", "link-down"]
 
 
 @pytest.mark.parametrize(
@@ -45,8 +47,8 @@ def test_the_same_host_and_device_is_a_consequence() -> None:
     ids=["other host", "other device", "one device more", "one host more", "no device", "no host"],
 )
 def test_what_the_cause_does_not_explain_stands_on_its_own(independent: Finding) -> None:
-    found = {"link-down": [on("a", npu=1, npus=[1])], "unreachable": [on("a", npu=1), independent]}
-    assert linked(found, BY_NPU)["unreachable"] == ["link-down", ""]
+    findings = {"link-down": [on("a", npu=1, npus=[1])], "unreachable": [on("a", npu=1), independent]}
+    assert linked(findings, BY_NPU)["unreachable"] == ["link-down", ""]
 
 
 def test_causes_on_each_host_together_explain_a_finding_on_all_of_them() -> None:
@@ -67,16 +69,16 @@ def test_a_value_may_have_another_name_at_the_cause_and_keys_of_a_mapping_count(
 
 
 def test_a_cause_in_the_job_itself_explains_every_host_where_values_agree() -> None:
-    found = {"job": [on(port=5)], "taken": [on("a", port=5), on("b", port=6)]}
-    assert linked(found, {"taken": {"job": ("port",)}})["taken"] == ["job", ""]
-    assert linked(found, {"taken": {"job": ()}})["taken"] == ["", ""]
+    findings = {"job": [on(port=5)], "taken": [on("a", port=5), on("b", port=6)]}
+    assert linked(findings, {"taken": {"job": ("port",)}})["taken"] == ["job", ""]
+    assert linked(findings, {"taken": {"job": ()}})["taken"] == ["", ""]
 
 
 def test_a_chain_hangs_on_its_first_cause_and_a_circle_on_none() -> None:
     relations: dict[str, Mapping[str, Sequence[str]]] = {"second": {"first": ()}, "third": {"second": ()}}
-    found = {name: [on("a")] for name in ("first", "second", "third")}
-    assert linked(found, relations)["third"] == ["first"]
-    circle = linked(found, {**relations, "first": {"third": ()}})
+    findings = {name: [on("a")] for name in ("first", "second", "third")}
+    assert linked(findings, relations)["third"] == ["first"]
+    circle = linked(findings, {**relations, "first": {"third": ()}})
     assert circle == {"first": [""], "second": [""], "third": [""]}
 
 
@@ -104,9 +106,9 @@ def test_declared_relations_name_checks_and_have_no_circle() -> None:
 
 def test_every_declared_relation_is_seen_in_a_fault_of_a_real_host() -> None:
     """A relation that no fault in a host has shown is a guess."""
-    seen = {(name, row.check) for row in ROWS for name in row.also}
+    observed = {(name, row.check) for row in ROWS for name in row.also}
     declared = {(name, cause) for name, check in CHECKS.items() for cause in check.follows_from}
-    assert declared - seen == set()
+    assert declared - observed == set()
 
 
 TRIAL = {"trial": {"cause": ()}}

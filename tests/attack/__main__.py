@@ -25,7 +25,7 @@ GROUPS = {
 def main(arguments: list[str] | None = None) -> int:
     """Run a group's campaign; return 0 where no attack succeeded, 1 where one did, 2 for a group without a module."""
     parser = argparse.ArgumentParser(prog="python -m tests.attack", description="Run one seeded attack campaign.")
-    parser.add_argument("group", choices=GROUPS, help="; ".join(f"{name}: {what}" for name, what in GROUPS.items()))
+    parser.add_argument("group", choices=GROUPS, help="; ".join(f"{name}: {group}" for name, group in GROUPS.items()))
     parser.add_argument("count", type=int, help="number of attacks")
     parser.add_argument("--seed", type=int, default=0, help="what the attacks follow from (default 0)")
     options = parser.parse_args(arguments)

@@ -79,7 +79,7 @@ VICTIMS = {
 """Who is killed; on the host by a command that runs in its own process namespace."""
 
 
-class Scene:
+class FixTrial:
     """One host, and `doctor fix` with one playbook."""
 
     def __init__(self, folder: Path, draw: random.Random) -> None:
@@ -95,20 +95,20 @@ class Scene:
     def see(self) -> str:
         return str(self.fleet.enter(self.host, SEE).stdout)
 
-    def argv(self, *words: str) -> list[str]:
+    def argv(self, *arguments: str) -> list[str]:
         more = ["-F", str(self.fleet.ssh_config), "--playbooks", str(self.folder / "books")]
-        return self.fleet.argv([sys.executable, "-m", "doctor", "fix", *words, "--yes", *more])
+        return self.fleet.argv([sys.executable, "-m", "doctor", "fix", *arguments, "--yes", *more])
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("DOCTOR_", "SLURM_"))}
         environ = {**clean, "XDG_STATE_HOME": str(self.folder)}
         out = subprocess.PIPE
         return subprocess.Popen(
-            self.argv(*words), env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out, text=True
+            self.argv(*arguments), env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out, text=True
         )
 
-    def fix(self, *words: str) -> tuple[int, str]:
-        process = self.start(*words)
+    def fix(self, *arguments: str) -> tuple[int, str]:
+        process = self.start(*arguments)
         out, err = process.communicate(timeout=200)
         return process.returncode, out + err
 
@@ -122,10 +122,10 @@ class Scene:
             return (self.folder / "doctor" / "fix" / plan / "journal.jsonl").read_bytes().count(b"\n")
         return 0
 
-    def interrupted(self, victim: str, *words: str, plan: str = "") -> None:
+    def interrupted(self, victim: str, *arguments: str, plan: str = "") -> None:
         """Runs `doctor fix`, and kills the victim some time after a certain line of the journal."""
         old, first = self.plan(), self.lines(plan)
-        process, at = self.start(*words), self.draw.randint(1, 11)
+        process, at = self.start(*arguments), self.draw.randint(1, 11)
         pause = self.draw.uniform(0, 0.08)
         while process.poll() is None:
             current = plan or self.plan()
@@ -152,15 +152,17 @@ class Scene:
     def settled(self) -> str:
         """Undoes the plan; why the host is not as before although nothing was refused."""
         plan = self.plan()
-        code, said = self.fix("--undo", plan)
+        code, output = self.fix("--undo", plan)
         if code == 10:
-            if "changed since" not in said and "is undone, which changes it" not in said:
-                return f"not undone, and not refused:\n{said}"
+            if "changed since" not in output and "is undone, which changes it" not in output:
+                return f"not undone, and not refused:\n{output}"
             self.refused += 1
-            code, said = self.fix("--undo", plan, "--changed", "overwrite")
+            code, output = self.fix("--undo", plan, "--changed", "overwrite")
         now = self.see()
         return (
-            "" if code == 0 and now == self.before else f"exit {code}\n{said}\n--- before\n{self.before}--- now\n{now}"
+            ""
+            if code == 0 and now == self.before
+            else f"exit {code}\n{output}\n--- before\n{self.before}--- now\n{now}"
         )
 
     refused = 0
@@ -171,57 +173,57 @@ class Scene:
         self.before = self.see()
 
 
-def attack_apply(scene: Scene) -> str:
+def attack_apply(trial: FixTrial) -> str:
     """Something is killed while a plan is applied."""
-    old = scene.plan()
-    scene.interrupted(scene.draw.choice(list(VICTIMS)), "attacked", "-w", scene.host, "--apply")
-    if scene.plan() == old:
-        return "" if scene.see() == scene.before else "changed without a plan"
-    return scene.settled()
+    old = trial.plan()
+    trial.interrupted(trial.draw.choice(list(VICTIMS)), "attacked", "-w", trial.host, "--apply")
+    if trial.plan() == old:
+        return "" if trial.see() == trial.before else "changed without a plan"
+    return trial.settled()
 
 
-def attack_undo(scene: Scene) -> str:
+def attack_undo(trial: FixTrial) -> str:
     """Something is killed while a plan is undone."""
-    code, said = scene.fix("attacked", "-w", scene.host, "--apply")
+    code, output = trial.fix("attacked", "-w", trial.host, "--apply")
     if code:
-        return f"not applied: {said}"
-    plan = scene.plan()
-    scene.interrupted(scene.draw.choice(list(VICTIMS)), "--undo", plan, plan=plan)
-    return scene.settled()
+        return f"not applied: {output}"
+    plan = trial.plan()
+    trial.interrupted(trial.draw.choice(list(VICTIMS)), "--undo", plan, plan=plan)
+    return trial.settled()
 
 
-def attack_change(scene: Scene) -> str:
+def attack_change(trial: FixTrial) -> str:
     """An administrator changes something between a fix and its undo."""
-    code, said = scene.fix("attacked", "-w", scene.host, "--apply")
+    code, output = trial.fix("attacked", "-w", trial.host, "--apply")
     if code:
-        return f"not applied: {said}"
-    change = scene.draw.choice(list(ADMIN))
-    scene.fleet.enter(scene.host, change)
-    code, said = scene.fix("--undo", scene.plan())
+        return f"not applied: {output}"
+    change = trial.draw.choice(list(ADMIN))
+    trial.fleet.enter(trial.host, change)
+    code, output = trial.fix("--undo", trial.plan())
     read, expected = ADMIN[change]
-    now = scene.fleet.enter(scene.host, read, check=False).stdout.strip()
-    scene.refused += code == 10
-    scene.renew()
-    return "" if now == expected else f"lost: {change}\n{said}"
+    now = trial.fleet.enter(trial.host, read, check=False).stdout.strip()
+    trial.refused += code == 10
+    trial.renew()
+    return "" if now == expected else f"lost: {change}\n{output}"
 
 
-ATTACKS: tuple[Callable[[Scene], str], ...] = (attack_apply, attack_apply, attack_undo, attack_change)
+ATTACKS: tuple[Callable[[FixTrial], str], ...] = (attack_apply, attack_apply, attack_undo, attack_change)
 
 
 def campaign(count: int, seed: int) -> int:
     """Makes ``count`` attacks that follow from ``seed``; returns how many left something lost or half done."""
     failed, draw = 0, random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
-        scene = Scene(Path(folder), draw)
+        trial = FixTrial(Path(folder), draw)
         try:
             for number in range(count):
                 attack = draw.choice(ATTACKS)
-                problem = attack(scene)
+                problem = attack(trial)
                 if problem:
                     failed += 1
                     print(f"{number} {attack.__name__}: {problem}", flush=True)
-                    scene.renew()
+                    trial.renew()
         finally:
-            scene.fleet.down()
-    print(f"{count - failed} of {count} restored exactly or refused; {scene.refused} were refused first")
+            trial.fleet.down()
+    print(f"{count - failed} of {count} restored exactly or refused; {trial.refused} were refused first")
     return failed

@@ -52,8 +52,8 @@ def fleet_of(choose: random.Random) -> HealthyFleet:
     if mixture == "any":
         hosts = [choose_product(choose) for _ in range(count)]
     elif mixture == "beside plain hosts":
-        plain = product._replace(accelerator="", rdma="none")
-        hosts[: choose.randint(1, max(1, count // 2))] = [plain] * choose.randint(1, 2)
+        plain_product = product._replace(accelerator="", rdma="none")
+        hosts[: choose.randint(1, max(1, count // 2))] = [plain_product] * choose.randint(1, 2)
     elif mixture == "NPUs beside GPUs":
         hosts = [product._replace(accelerator=choose.choice(list(NPUS)), rdma="none")] * (count // 2)
         hosts += [product._replace(accelerator=choose.choice(list(GPUS)))] * (count - count // 2)
@@ -78,18 +78,18 @@ OF_ADAPTERS = frozenset(("rdma-devices-differ", "rdma-settings-differ", "rdma-po
 
 def true_differences(hosts: Sequence[Product]) -> frozenset[str]:
     """The checks that may say that these hosts differ: they do."""
-    found: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
     if len({host.accelerator for host in hosts if host.accelerator in (*NPUS, *PARTS, "310P")}) > 1:
-        found |= ALL_OF_NPUS
+        names |= ALL_OF_NPUS
     if len({host.accelerator for host in hosts if host.accelerator in GPUS}) > 1:
-        found |= ALL_OF_GPUS
+        names |= ALL_OF_GPUS
     if len({host.rdma for host in hosts if host.rdma != "none"}) > 1:
-        found |= OF_ADAPTERS
+        names |= OF_ADAPTERS
     if len({host.distribution for host in hosts}) > 1:
-        found |= {"host-settings-differ"}
+        names |= {"host-settings-differ"}
     if len({host.speed for host in hosts}) > 1:
-        found |= {"network-card-slow"}
-    return found | ({"host-snapshot-differs"} if len(set(hosts)) > 1 else set())
+        names |= {"network-card-slow"}
+    return names | ({"host-snapshot-differs"} if len(set(hosts)) > 1 else set())
 
 
 HONEST = (("npu-busy", "lists no processes"),)
@@ -110,14 +110,14 @@ class Judged(NamedTuple):
     """Check and reason of what is unknown by right."""
 
 
-def judge(fleet: HealthyFleet, *words: str) -> Judged:
+def judge(fleet: HealthyFleet, *arguments: str) -> Judged:
     """Makes the fleet, and runs the whole check on it."""
     overrides = {f"hf{n + 1:04d}": merge(PREPARED, product_host(host, n)) for n, host in enumerate(fleet.hosts)}
-    made = Fleet.up(len(fleet.hosts), overrides, name="hf", subnet="10.71.0.0/16", shm="4g")
+    created_fleet = Fleet.up(len(fleet.hosts), overrides, name="hf", subnet="10.71.0.0/16", shm="4g")
     try:
-        report = _check(made, "--compare", "all", *words)
+        report = _check(created_fleet, "--compare", "all", *arguments)
     finally:
-        made.down()
+        created_fleet.down()
     return judge_report(report, fleet.hosts)
 
 
@@ -141,10 +141,10 @@ def judge_report(report: dict[str, Any], hosts: Sequence[Product]) -> Judged:
     return Judged(false, by_right)
 
 
-def _check(fleet: Fleet, *words: str) -> dict[str, Any]:
+def _check(fleet: Fleet, *arguments: str) -> dict[str, Any]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "HCCL", "RANK"))}
     command = [sys.executable, "-m", "doctor", "check", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--json"]
-    done = fleet.run([*command, *words], env=clean, text=False, cwd=ROOT, timeout=400)
+    done = fleet.run([*command, *arguments], env=clean, text=False, cwd=ROOT, timeout=400)
     assert done.stdout, done.stderr.decode()
     report: dict[str, Any] = json.loads(done.stdout)
     return report
@@ -163,11 +163,11 @@ def campaign(count: int, seed: int) -> int:
     failed = 0
     for number in range(count):
         fleet = fleet_of(choose)
-        judged = judge(fleet)
-        unknown.update(judged.unknown)
-        failed += bool(judged.false)
-        print(f"fleet {number}: {fleet}: {len(judged.false)} false, {len(judged.unknown)} unknown", flush=True)
-        for line in judged.false:
+        evaluated = judge(fleet)
+        unknown.update(evaluated.unknown)
+        failed += bool(evaluated.false)
+        print(f"fleet {number}: {fleet}: {len(evaluated.false)} false, {len(evaluated.unknown)} unknown", flush=True)
+        for line in evaluated.false:
             print(f"    {line}", flush=True)
     for (check, reason), times in sorted(unknown.items()):
         print(f"unknown in {times}: {check}: {reason}")

@@ -149,8 +149,8 @@ def mutated(rng: random.Random, text: str) -> str:
         elif kind == 4:
             text = text[:at] + chr(rng.choice((rng.randrange(128), rng.randrange(0x300), 0x2028))) + text[at + 1 :]
         elif kind == 5:
-            words = text[:4000].split(rng.choice((" ", "\n", ",", ":")))
-            text = " ".join(rng.sample(words, len(words)))
+            parts = text[:4000].split(rng.choice((" ", "\n", ",", ":")))
+            text = " ".join(rng.sample(parts, len(parts)))
         elif kind == 6:
             text = text[:at]
         else:
@@ -226,29 +226,29 @@ def attack_run(text: str) -> str | None:
 
 
 def attack_node_file(text: str) -> str | None:
-    found = parse_node_record(load(text.encode("utf-8", "surrogateescape"), "node"), "node")
-    visit = found.record.visit
-    if not visit.failure and abs(visit.began - found.began.timestamp()) > 7200:
+    node_file_record = parse_node_record(load(text.encode("utf-8", "surrogateescape"), "node"), "node")
+    visit = node_file_record.record.visit
+    if not visit.failure and abs(visit.began - node_file_record.began.timestamp()) > 7200:
         return "a visit of another time"
-    return None if isinstance(found, NodeFileRecord) else "no record"
+    return None if isinstance(node_file_record, NodeFileRecord) else "no record"
 
 
 def attack_node_lines(text: str) -> str | None:
-    assembly, found = Assembly(), []
+    assembly, results = Assembly(), []
     for part in map(parse_part, text.encode("utf-8", "surrogateescape").split(b"\n")):
         try:
             content = assembly.add(part, 1 << 20) if part else None
         except TornRecord:
             continue
-        found += [content] if content is not None else []
-    return "a record that was never written" if any(content != NODE_RECORD for content in found) else None
+        results += [content] if content is not None else []
+    return "a record that was never written" if any(content != NODE_RECORD for content in results) else None
 
 
 def attack_response(text: str) -> str | None:
     marker = "0123456789abcdef"
     result = CommandResult(0, text.encode("utf-8", "surrogateescape"), b"", 100.0, 101.0)
-    found = parse_response(result, marker)
-    clock = read_fact(found, ClockOffset)
+    host_record = parse_response(result, marker)
+    clock = read_fact(host_record, ClockOffset)
     if isinstance(clock, ClockOffset) and not clock.maximum - clock.minimum <= 2:
         return f"a boundless clock: {clock}"
     return None
@@ -336,7 +336,7 @@ def attack_message(text: str) -> str | None:
     return None
 
 
-NODE_RUN = run_of("n1", said={"Noise": {"": Output(out="noise" * 400)}})
+NODE_RUN = run_of("n1", observed_outputs={"Noise": {"": Output(out="noise" * 400)}})
 NODE_RECORD = line(NODE_RUN)
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.toml"))
 SSH_VALUES = """host node7

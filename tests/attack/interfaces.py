@@ -66,7 +66,7 @@ NICS = {
     "point to point": SECOND + "ip link set NIC up; ip addr add 10.24$N.0.1 peer 10.24$N.0.2 dev NIC",
 }  # fmt: skip
 NAMES = ("eth1", "ens1f0", "ib0", "eth0.20", "bond0", "eno7", "enp4s0", "ibp3s0")
-OWN = {
+OWN_NAMES = {
     "192.0": "127.0.1.1",
     "second": "10.220.0.$N",
     "IPv6": "fd00:70::$N",
@@ -107,29 +107,31 @@ def world(choose: random.Random) -> World:
     """One world."""
     kinds = choose.sample(sorted(NICS), choose.choice((1, 2, 2, 3)))
     names = choose.sample(NAMES, len(kinds))
-    setups, seen = ["BASE=eth0", "BASE=eth0", "BASE=eth0"], []
+    setups, observed = ["BASE=eth0", "BASE=eth0", "BASE=eth0"], []
     for kind, name in zip(kinds, names, strict=True):
-        own = kind if kind in ("docker0", "virbr0") else name
-        missing = choose.choice(HOSTS) if choose.random() < 0.2 else -1
-        other = choose.choice(HOSTS) if choose.random() < 0.2 and own == name else -1
+        own_name = kind if kind in ("docker0", "virbr0") else name
+        absent = choose.choice(HOSTS) if choose.random() < 0.2 else -1
+        other = choose.choice(HOSTS) if choose.random() < 0.2 and own_name == name else -1
         for host in HOSTS:
-            if host != missing:
-                setups[host] += "\n" + NICS[kind].replace("NIC", "enx9" if host == other else own)
-        seen.append(own)
+            if host != absent:
+                setups[host] += "\n" + NICS[kind].replace("NIC", "enx9" if host == other else own_name)
+        observed.append(own_name)
     if choose.random() < 0.15:
         renamed = HOSTS if choose.random() < 0.5 else (choose.choice(HOSTS),)
         for host in renamed:
             setups[host] += "\nip link set eth0 down; ip link set eth0 name primary0; ip link set primary0 up"
-        seen.append("primary0")
+        observed.append("primary0")
     if choose.random() < 0.35:
-        address = choose.choice(sorted(OWN.values()))
+        address = choose.choice(sorted(OWN_NAMES.values()))
         for host in choose.choice((HOSTS, (0,), (1, 2))):
             setups[host] += (
                 f'\nsed "/ $(hostname)$/d" /run/hosts.kept >/etc/hosts; echo "{address} $(hostname)" >>/etc/hosts'
             )
     launcher = choose.choice(("hand", "hand", "hand", "torchrun", "torchrun c10d", "torchrun c10d", "mpirun"))
-    environ = {} if launcher == "mpirun" else _variables(choose, seen)  # its program sends by MPI
-    return World(tuple(setups), tuple(seen), environ, _master(choose, kinds), launcher, _mpi(choose, launcher, seen))
+    environ = {} if launcher == "mpirun" else _variables(choose, observed)  # its program sends by MPI
+    return World(
+        tuple(setups), tuple(observed), environ, _master(choose, kinds), launcher, _mpi(choose, launcher, observed)
+    )
 
 
 def _variables(choose: random.Random, nics: list[str]) -> dict[str, str]:
@@ -151,8 +153,8 @@ def _variables(choose: random.Random, nics: list[str]) -> dict[str, str]:
 def _master(choose: random.Random, kinds: list[str]) -> str:
     good = ["10.69.1.1"] * 9 + ["nw0001"] * 5
     bad = ["127.0.0.1", "localhost", "203.0.113.9", "nosuch.invalid", "[10.69.1.1]", "0.0.0.0", "::1", "127.0.1.1"]
-    own = [MASTERS[kind] for kind in kinds if kind in MASTERS]
-    return choose.choice([*good, *own, choose.choice(bad)])
+    masters = [MASTERS[kind] for kind in kinds if kind in MASTERS]
+    return choose.choice([*good, *masters, choose.choice(bad)])
 
 
 def _mpi(choose: random.Random, launcher: str, nics: list[str]) -> tuple[str, ...]:
@@ -187,29 +189,29 @@ class Ground:
             self.fleet.enter(host, "cat >/root/rank.py", input=RANK)
             sh(self.fleet, number, PREPARE)
 
-    def line(self, one: World) -> list[str]:
+    def line(self, trial: World) -> list[str]:
         """The launch line that doctor is given."""
         torchrun = ["torchrun", "--nnodes", "3", "--nproc-per-node", "1"]
-        if one.launcher == "torchrun":
-            return [*torchrun, "--master-addr", one.master, "/root/rank.py"]
-        if one.launcher == "torchrun c10d":
-            endpoint = f"[{one.master}]:29400" if ":" in one.master else f"{one.master}:29400"
+        if trial.launcher == "torchrun":
+            return [*torchrun, "--master-addr", trial.master, "/root/rank.py"]
+        if trial.launcher == "torchrun c10d":
+            endpoint = f"[{trial.master}]:29400" if ":" in trial.master else f"{trial.master}:29400"
             place = ["--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "attack"]
             return [*torchrun, *place, "/root/rank.py"]
-        if one.launcher == "mpirun":
+        if trial.launcher == "mpirun":
             hosts = ",".join(f"{host}:1" for host in self.fleet.hosts)
-            return ["mpirun", "-np", "3", "-H", hosts, *one.options, "/usr/bin/python3", "/root/program.py"]
+            return ["mpirun", "-np", "3", "-H", hosts, *trial.options, "/usr/bin/python3", "/root/program.py"]
         return []
 
-    def environ(self, one: World) -> dict[str, str]:
+    def environ(self, trial: World) -> dict[str, str]:
         """The variables of the shell that starts the job."""
-        by_hand = {"MASTER_ADDR": one.master, "MASTER_PORT": "29500", "WORLD_SIZE": "3"}
-        return {**(by_hand if one.launcher == "hand" else {}), **one.environ}
+        by_hand = {"MASTER_ADDR": trial.master, "MASTER_PORT": "29500", "WORLD_SIZE": "3"}
+        return {**(by_hand if trial.launcher == "hand" else {}), **trial.environ}
 
-    def run(self, one: World, seconds: int) -> JobEnd:
+    def run(self, trial: World, seconds: int) -> JobEnd:
         """The real job. ``seconds``: its timeouts."""
-        line = self.line(one)
-        if one.launcher == "mpirun":
+        line = self.line(trial)
+        if trial.launcher == "mpirun":
             environ = {
                 "OMPI_ALLOW_RUN_AS_ROOT": "1",
                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -220,11 +222,11 @@ class Ground:
             done = self.fleet.enter(self.fleet.hosts[0], text, env={**INSIDE, **environ}, check=False, timeout=200)
             lives = done.returncode == 0 and done.stdout.count("barrier 0") == 3
             return JobEnd(lives, {} if lives else {"mpirun": done.stderr[-300:]})
-        if one.launcher == "hand":
-            return self.jobs.run(self.environ(one), seconds=seconds)
+        if trial.launcher == "hand":
+            return self.jobs.run(self.environ(trial), seconds=seconds)
         argv = line[1:]
         place = len(argv) - 1
-        static = one.launcher == "torchrun"
+        static = trial.launcher == "torchrun"
         waits = (
             f"timeout={seconds}" if static else f"join_timeout={3 * seconds},read_timeout={seconds},last_call_timeout=1"
         )
@@ -233,7 +235,7 @@ class Ground:
             host: [*(["--node-rank", str(number)] if static else []), *argv]
             for number, host in enumerate(self.fleet.hosts)
         }
-        return self.jobs.run_torchrun({**one.environ, "ATTACK_SECONDS": str(seconds)}, by_host, seconds)
+        return self.jobs.run_torchrun({**trial.environ, "ATTACK_SECONDS": str(seconds)}, by_host, seconds)
 
 
 VERDICTS = ("agree", "FALSE OK", "FALSE FAIL", "undecided")
@@ -248,9 +250,9 @@ def campaign(count: int, seed: int) -> int:
     try:
         ground = Ground(jobs)
         for number in range(count):
-            one = world(random.Random(f"{seed} {number}"))
-            verdict_word, text = attack(ground, one)
-            table[one.launcher, verdict_word] += 1
+            trial = world(random.Random(f"{seed} {number}"))
+            verdict_word, text = attack(ground, trial)
+            table[trial.launcher, verdict_word] += 1
             print(f"{seed}/{number}: {verdict_word}: {text}", flush=True)
     finally:
         jobs.down()
@@ -261,31 +263,31 @@ def campaign(count: int, seed: int) -> int:
     return sum(number for (_, word), number in table.items() if word.startswith("FALSE"))
 
 
-def attack(ground: Ground, one: World) -> tuple[str, str]:
+def attack(ground: Ground, trial: World) -> tuple[str, str]:
     """One job and the verdict about it: which of `VERDICTS`, and what happened in words."""
     fleet = ground.fleet
     try:
         for host in HOSTS:
-            sh(fleet, host, one.setups[host])
-        line = ground.line(one)
-        code, found = verdict(fleet, ground.environ(one), AREAS, line)
+            sh(fleet, host, trial.setups[host])
+        line = ground.line(trial)
+        code, results = verdict(fleet, ground.environ(trial), AREAS, line)
         # What Open MPI takes is a warning: its program may send nothing by MPI.
-        warned = one.launcher == "mpirun" and bool({"interface-doubtful"} & set(found))
+        warned = trial.launcher == "mpirun" and bool({"interface-doubtful"} & set(results))
         fails = code == 10 or warned
-        end = ground.run(one, 4)
+        end = ground.run(trial, 4)
         for seconds in () if fails else (15, 60):  # a busy machine starts slowly
             if not end.lives:
-                end = ground.run(one, seconds)
+                end = ground.run(trial, seconds)
     finally:
         for host in HOSTS:
             sh(fleet, host, RESTORE)
-    facts = f"{one.launcher} {dict(one.environ)} master={one.master} {' '.join(one.options)} nics={one.nics}"
-    result = f"job {'lives' if end.lives else 'dies'}, exit {code}, {sorted(found)}: {facts}"
+    facts = f"{trial.launcher} {dict(trial.environ)} master={trial.master} {' '.join(trial.options)} nics={trial.nics}"
+    result = f"job {'lives' if end.lives else 'dies'}, exit {code}, {sorted(results)}: {facts}"
     if code not in (0, 10, UNDECIDED):
         return "FALSE FAIL", result
     if code == UNDECIDED and not warned:
-        return "undecided", f"{result}\n    {found}\n    {end.words}"
+        return "undecided", f"{result}\n    {results}\n    {end.messages}"
     if fails != end.lives:
         return "agree", result
-    setups = "\n        ".join("\n".join(one.setups).split("\n"))
-    return "FALSE FAIL" if fails else "FALSE OK", f"{result}\n    {end.words}\n    {found}\n        {setups}"
+    setups = "\n        ".join("\n".join(trial.setups).split("\n"))
+    return "FALSE FAIL" if fails else "FALSE OK", f"{result}\n    {end.messages}\n    {results}\n        {setups}"

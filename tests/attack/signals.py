@@ -60,8 +60,8 @@ def attack(rng: random.Random, folder: Path, span: float) -> str:
         except subprocess.TimeoutExpired:
             child.kill()
             return f"{names} at {moments}: it did not end"
-    what = wrong(names, child.returncode, out, err, report)
-    return what and f"{names} at {[round(moment, 3) for moment in moments]}: {what}: {out!r} {err!r}"
+    description = wrong(names, child.returncode, out, err, report)
+    return description and f"{names} at {[round(moment, 3) for moment in moments]}: {description}: {out!r} {err!r}"
 
 
 def wrong(names: list[str], code: int, out: str, err: str, report: Path) -> str:
@@ -97,11 +97,11 @@ def campaign(count: int, seed: int) -> int:
         subprocess.run(argv, cwd=ROOT, env=CLEAN, capture_output=True, timeout=PATIENCE, check=False)
         span = time.monotonic() - began
         for _ in range(count):
-            what = attack(rng, folder, span)
-            failed += bool(what)
+            description = attack(rng, folder, span)
+            failed += bool(description)
             ends += 1
-            if what:
-                print(what, flush=True)
+            if description:
+                print(description, flush=True)
     print(f"{ends} preflights of {span:.1f} s ended, {failed} of them not as they should")
     return failed
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from tests.hosts import testbed
 from tests.hosts.fleet import INSIDE, Fleet
-from tests.hosts.slurm import MISSING, Cluster
+from tests.hosts.slurm import ABSENT_PROGRAMS, Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = 30.0
@@ -93,12 +93,12 @@ class Ground:
             undo()
 
     def preflight(self, attack: Attack, job: dict[str, str]) -> tuple[subprocess.CompletedProcess[str], float]:
-        words = ["preflight", "--budget", f"{BUDGET:g}s", "--transport", attack.transport, *SELECT]
-        words += ["-F", str(self.fleet.ssh_config)] if attack.transport == "ssh" else []
-        words += ["--need", str(attack.need), "--write-nodes", str(self.folder / "nodes")] if attack.need else []
+        arguments = ["preflight", "--budget", f"{BUDGET:g}s", "--transport", attack.transport, *SELECT]
+        arguments += ["-F", str(self.fleet.ssh_config)] if attack.transport == "ssh" else []
+        arguments += ["--need", str(attack.need), "--write-nodes", str(self.folder / "nodes")] if attack.need else []
         environ = {**INSIDE, **job, "PYTHONPATH": str(ROOT)}
         began = time.monotonic()
-        argv = [sys.executable, "-m", "doctor", *words]
+        argv = [sys.executable, "-m", "doctor", *arguments]
         done = self.fleet.run(argv, env=environ, cwd=ROOT, timeout=BUDGET * 4)
         return done, time.monotonic() - began
 
@@ -138,8 +138,8 @@ class Ground:
 
 def campaign(count: int, seed: int) -> int:
     """``count`` jobs that follow from ``seed``. Returns how many did not end as they should."""
-    if MISSING or os.geteuid():
-        print(f"needs root and Slurm; missing: {', '.join(MISSING) or 'root'}", file=sys.stderr)
+    if ABSENT_PROGRAMS or os.geteuid():
+        print(f"needs root and Slurm; missing: {', '.join(ABSENT_PROGRAMS) or 'root'}", file=sys.stderr)
         return count
     rng, failed, slowest = random.Random(seed), 0, 0.0
     with tempfile.TemporaryDirectory(prefix="transport-") as name:
@@ -153,11 +153,11 @@ def campaign(count: int, seed: int) -> int:
                     rng.choice((0, 3)),
                 )
                 began = time.monotonic()
-                what = ground.run(attack)
+                description = ground.run(attack)
                 slowest = max(slowest, time.monotonic() - began)
-                failed += bool(what)
-                if what:
-                    print(f"{attack}: {what}", flush=True)
+                failed += bool(description)
+                if description:
+                    print(f"{attack}: {description}", flush=True)
         finally:
             ground.close()
     print(f"{count} jobs, {failed} of them not as they should; the slowest took {slowest:.0f} s with its allocation")

@@ -34,9 +34,9 @@ def main() -> None:
         }
         took: dict[str, list[float]] = {name: [] for name in contenders}
         for _ in range(rounds + 1):  # the first is to warm up
-            for name, words in contenders.items():
+            for name, contender in contenders.items():
                 began = time.perf_counter()
-                done = fleet.run(words, env=environ, cwd=ROOT, timeout=120)
+                done = fleet.run(contender, env=environ, cwd=ROOT, timeout=120)
                 took[name].append(time.perf_counter() - began)
                 assert done.returncode in (0, 10, 12), done.stderr
         ssh = statistics.median(took["ssh"][1:])

@@ -65,17 +65,17 @@ def with_bytecode(folder: Path) -> dict[str, str]:
     return {**environ, "PYTHONPYCACHEPREFIX": str(folder)}
 
 
-def once(fleet: Fleet, words: list[str], environ: dict[str, str]) -> tuple[float, float, float]:
+def once(fleet: Fleet, arguments: list[str], environ: dict[str, str]) -> tuple[float, float, float]:
     """Wall seconds, client CPU seconds, peak MB."""
     began = time.perf_counter()
     process = subprocess.Popen(
-        fleet.argv(words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT, env=environ
+        fleet.argv(arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT, env=environ
     )
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, 10, 12):
-        print(f"{words[0]} ended with {process.returncode}", file=sys.stderr)
+        print(f"{arguments[0]} ended with {process.returncode}", file=sys.stderr)
     return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
@@ -86,15 +86,15 @@ def main() -> None:
     fleet = Fleet.up(count, shm="4g")
     try:
         runs, environ = contenders(fleet), with_bytecode(fleet.directory / "bytecode")
-        seen: dict[str, list[tuple[float, float, float]]] = {name: [] for name in runs}
-        for words in runs.values():
-            once(fleet, words, environ)
+        answer: dict[str, list[tuple[float, float, float]]] = {name: [] for name in runs}
+        for run in runs.values():
+            once(fleet, run, environ)
         for _ in range(rounds):
-            for name, words in runs.items():
-                seen[name].append(once(fleet, words, environ))
+            for name, run in runs.items():
+                answer[name].append(once(fleet, run, environ))
     finally:
         fleet.down()
-    middle = {name: [statistics.median(column) for column in zip(*rows, strict=True)] for name, rows in seen.items()}
+    middle = {name: [statistics.median(column) for column in zip(*rows, strict=True)] for name, rows in answer.items()}
     base = middle["clush"]
     print(f"{count} hosts, {rounds} rounds, medians; ratios to clush")
     for name, (wall, cpu, peak) in middle.items():

@@ -31,9 +31,9 @@ def template(folder: Path) -> Path:
     """The saved run of two healthy hosts with NPUs."""
     path = folder / "two.json"
     fleet = Fleet.up(2, npu_fleet("A2", 2), shm="4g")
-    words = ["check", "sb[0001-0002]", "-F", str(fleet.ssh_config), "--save", str(path), "-q"]
+    arguments = ["check", "sb[0001-0002]", "-F", str(fleet.ssh_config), "--save", str(path), "-q"]
     try:
-        subprocess.run(fleet.argv([sys.executable, "-m", "doctor", *words]), cwd=ROOT, check=False)
+        subprocess.run(fleet.argv([sys.executable, "-m", "doctor", *arguments]), cwd=ROOT, check=False)
     finally:
         fleet.down()
     return path
@@ -45,8 +45,8 @@ def multiplied(run: dict[str, Any], count: int, names_each: int = 128) -> dict[s
     Each host has resolved the names of ``names_each`` others, as `HostNames` does.
     """
     text = json.dumps(run["hosts"]["sb0001"])
-    own = json.loads(run["hosts"]["sb0001"]["outputs"]["HostAddresses"][""]["out"])
-    address = next(entry[1] for entry in own if entry[0] == "eth0" and "." in entry[1])
+    document = json.loads(run["hosts"]["sb0001"]["outputs"]["HostAddresses"][""]["out"])
+    address = next(entry[1] for entry in document if entry[0] == "eth0" and "." in entry[1])
     names = [f"sb{number:05d}" for number in range(1, count + 1)]
     hosts = {}
     for number, name in enumerate(names):
@@ -126,8 +126,8 @@ def device_address(number: int, npu: int) -> str:
 
 def once(path: Path) -> tuple[float, float, int]:
     """CPU seconds, peak MB and exit code of an evaluation, on one core."""
-    words = [sys.executable, "-m", "doctor", "check", "--from", str(path), "-q", "-f", "oneline"]
-    process = subprocess.Popen(["taskset", "-c", "0", *words], cwd=ROOT)
+    arguments = [sys.executable, "-m", "doctor", "check", "--from", str(path), "-q", "-f", "oneline"]
+    process = subprocess.Popen(["taskset", "-c", "0", *arguments], cwd=ROOT)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, process.returncode

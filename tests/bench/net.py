@@ -105,8 +105,8 @@ def listening(fleet: Fleet) -> Iterator[None]:
 def loop(fleet: Fleet) -> str:
     """What each host runs: to all others."""
     ports, targets = " ".join(map(str, PORTS)), " ".join(fleet.addresses.values())
-    one = f"for p in {ports}; do nc -z -w 4 $t $p || echo fail $t $p; done"
-    return f'own=$(hostname -I); for t in {targets}; do case " $own" in *" $t "*) ;; *) {one};; esac; done'
+    name = f"for p in {ports}; do nc -z -w 4 $t $p || echo fail $t $p; done"
+    return f'own=$(hostname -I); for t in {targets}; do case " $own" in *" $t "*) ;; *) {name};; esac; done'
 
 
 def by_ssh(fleet: Fleet) -> None:
@@ -155,7 +155,10 @@ def main() -> None:
             ours, *theirs = contenders
             for name in theirs:
                 pairs = list(zip(figures[ours], figures[name], strict=True))
-                ratios = [statistics.median(other[item] / own[item] for own, other in pairs) for item in (0, 1)]
+                ratios = [
+                    statistics.median(other[item] / own_entries[item] for own_entries, other in pairs)
+                    for item in (0, 1)
+                ]
                 print(f"  {name} takes {ratios[0]:.2f} times as long, {ratios[1]:.2f} times the packets")
             if count <= NPU_HOSTS and not options.quick:
                 timed(fleet, "doctor net with the pings between NPUs", partial(doctor, fleet, ROOT, mode))

@@ -39,40 +39,42 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="launch,first,busbw,mask,hang,dlrover")
     parser.add_argument("--dlrover", metavar="PYTHON", default="")
-    asked = parser.parse_args()
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; medians of {asked.rounds} rounds (least .. most)")
-    for name in asked.only.split(","):
+    requested = parser.parse_args()
+    print(
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; medians of {requested.rounds} rounds (least .. most)"
+    )
+    for name in requested.only.split(","):
         benches: dict[str, Callable[[], object]] = {
-            "launch": functools.partial(launch, asked.rounds),
-            "first": functools.partial(first, asked.rounds),
-            "busbw": functools.partial(busbw, asked.rounds),
+            "launch": functools.partial(launch, requested.rounds),
+            "first": functools.partial(first, requested.rounds),
+            "busbw": functools.partial(busbw, requested.rounds),
             "mask": mask,
-            "hang": functools.partial(hang, asked.rounds),
-            "dlrover": functools.partial(dlrover, asked.rounds, asked.dlrover),
+            "hang": functools.partial(hang, requested.rounds),
+            "dlrover": functools.partial(dlrover, requested.rounds, requested.dlrover),
         }
         benches[name]()
 
 
-def shown(values: Sequence[float], unit: str = "", digits: int = 2) -> str:
+def spread(values: Sequence[float], unit: str = "", digits: int = 2) -> str:
     """The median and the range."""
     low, high = min(values), max(values)
     return f"{statistics.median(values):.{digits}f}{unit} ({low:.{digits}f} .. {high:.{digits}f})"
 
 
-def timed(words: Sequence[str], **more: Any) -> tuple[float, subprocess.CompletedProcess[str]]:
+def timed(arguments: Sequence[str], **more: Any) -> tuple[float, subprocess.CompletedProcess[str]]:
     began = time.perf_counter()
-    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, **more)
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT, **more)
     return time.perf_counter() - began, done
 
 
-def doctor(ranks: int, *words: str, faults: str = "") -> tuple[float, dict[str, Any]]:
+def doctor(ranks: int, *arguments: str, faults: str = "") -> tuple[float, dict[str, Any]]:
     """Seconds of one `doctor smoke` on this machine, and its report."""
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
         file.write(textwrap.dedent(faults))
         file.flush()
         start = ["-m", "tests.smoke.faulty", file.name] if faults else ["-m", "doctor"]
         argv = [sys.executable, *start, "smoke", "--ranks-per-host", str(ranks), "--python", sys.executable, "--json"]
-        seconds, done = timed([*argv, *words])
+        seconds, done = timed([*argv, *arguments])
     if not done.stdout:
         sys.exit(done.stderr)
     return seconds, json.loads(done.stdout)
@@ -96,26 +98,26 @@ def launch(rounds: int) -> None:
     another interpreter; and that interpreter from its start to its end.
     """
     print("\nlaunch to verdict, all stages and layouts, against `import torch` in the same run")
-    seen: dict[int, list[tuple[float, dict[str, Any]]]] = {world: [] for world in WORLDS}
-    plain: dict[int, list[float]] = {world: [] for world in WORLDS}
-    whole: dict[int, list[float]] = {world: [] for world in WORLDS}
+    answer: dict[int, list[tuple[float, dict[str, Any]]]] = {world: [] for world in WORLDS}
+    baseline: dict[int, list[float]] = {world: [] for world in WORLDS}
+    full: dict[int, list[float]] = {world: [] for world in WORLDS}
     for _ in range(rounds):
         for world in WORLDS:
-            plain[world].append(float(timed([sys.executable, "-c", IMPORT])[1].stdout))
-            whole[world].append(timed([sys.executable, "-c", "import torch"])[0])
-            seen[world].append(doctor(world))
-    for world, runs in seen.items():
-        odd = [report["smoke"]["ended"] for _, report in runs if report["smoke"]["ended"] != "complete"]
+            baseline[world].append(float(timed([sys.executable, "-c", IMPORT])[1].stdout))
+            full[world].append(timed([sys.executable, "-c", "import torch"])[0])
+            answer[world].append(doctor(world))
+    for world, runs in answer.items():
+        outlier = [report["smoke"]["ended"] for _, report in runs if report["smoke"]["ended"] != "complete"]
         wall = [seconds for seconds, _ in runs]
         ratio = [seconds / report["smoke"]["import_seconds"] for seconds, report in runs]
         bare = [report["smoke"]["seconds"] / report["smoke"]["import_seconds"] for _, report in runs]
         layouts = len(runs[0][1]["smoke"]["layouts"])
         print(
-            f"  {world} ranks, {layouts:2} layouts: {shown(wall, ' s')}  ratio {shown(ratio)}"
-            f"  without the command's own start and report {shown(bare)}"
-            f"  to another interpreter's import {shown([a / b for a, b in zip(wall, plain[world], strict=True)])}"
-            f"  to all of `python -c 'import torch'` {shown([a / b for a, b in zip(wall, whole[world], strict=True)])}"
-            f"  {' '.join(odd)}"
+            f"  {world} ranks, {layouts:2} layouts: {spread(wall, ' s')}  ratio {spread(ratio)}"
+            f"  without the command's own start and report {spread(bare)}"
+            f"  to another interpreter's import {spread([a / b for a, b in zip(wall, baseline[world], strict=True)])}"
+            f"  to all of `python -c 'import torch'` {spread([a / b for a, b in zip(wall, full[world], strict=True)])}"
+            f"  {' '.join(outlier)}"
         )
         stages: dict[str, list[float]] = {}
         for _, report in runs:
@@ -187,9 +189,11 @@ def first(rounds: int) -> None:
     for name, column in (("since the command", 0), ("since the interpreter that forks", 1)):
         seconds = [each[column] for each in ours]
         ratio = [each[column] / each[2] for each in ours]
-        saved = [other / own for other, own in zip(theirs, seconds, strict=True)]
-        print(f"  {name}: {shown(seconds, ' s')}  of `import torch`: {shown(ratio)}  8 interpreters: {shown(saved)} x")
-    print(f"  8 interpreters: {shown(theirs, ' s')}")
+        saved = [other / second for other, second in zip(theirs, seconds, strict=True)]
+        print(
+            f"  {name}: {spread(seconds, ' s')}  of `import torch`: {spread(ratio)}  8 interpreters: {spread(saved)} x"
+        )
+    print(f"  8 interpreters: {spread(theirs, ' s')}")
 
 
 # ---- bandwidth through the recorded calls
@@ -218,7 +222,7 @@ def busbw(rounds: int) -> None:
         for event in Ranks(4, ["collectives"], LOOPS).of("loops", rank=0):
             ratios.setdefault(event["size"], []).append(event["bare"] / event["comm"])
     for size, values in ratios.items():
-        print(f"  {size:9} bytes: {shown(values)}")
+        print(f"  {size:9} bytes: {spread(values)}")
 
 
 # ---- what the digests of a batch cost
@@ -233,9 +237,9 @@ def mask() -> None:
     print(f"  mask of 32 x 128: {microseconds(lambda: names['digest'](masks)):.1f} us")
     print(f"  ids of 32 x 128:  {microseconds(lambda: names['digest'](ids)):.1f} us")
     drawn = os.urandom(8 * 32)
-    places, words = bytes(range(8)), bytes(range(32))
-    one = microseconds(lambda: (names["zlib"].crc32(words), names["zlib"].crc32(places), names["digest"](drawn)))
-    print(f"  a block of the smoke run (ids, mask, one generator's draws): {one:.1f} us")
+    places, arguments = bytes(range(8)), bytes(range(32))
+    number = microseconds(lambda: (names["zlib"].crc32(arguments), names["zlib"].crc32(places), names["digest"](drawn)))
+    print(f"  a block of the smoke run (ids, mask, one generator's draws): {number:.1f} us")
 
 
 def microseconds(work: Callable[[], object]) -> float:
@@ -297,10 +301,10 @@ def waiters(kind: str, timeout: float, world: int = 4) -> list[tuple[int, float,
         )
         for rank in range(world)
     ]  # fmt: skip
-    said = "".join(process.communicate()[0] for process in started)
+    output = "".join(process.communicate()[0] for process in started)
     return [
         (int(rank), float(seconds), text)
-        for rank, seconds, text in re.findall(r"^(\d+) (\S+) (.*)$", said, re.MULTILINE)
+        for rank, seconds, text in re.findall(r"^(\d+) (\S+) (.*)$", output, re.MULTILINE)
     ]
 
 
@@ -313,14 +317,14 @@ def hang(rounds: int) -> None:
             trouble = (report["smoke"]["failures"] or [{}])[0]
             right = trouble.get("culprit_ranks") == [1]
             seconds.append(trouble.get("seconds", float("nan")) if right else float("inf"))
-        print(f"  doctor, {name}: {shown(seconds, ' s')}; inf: not named")
+        print(f"  doctor, {name}: {spread(seconds, ' s')}; inf: not named")
     for kind, timeout in (("all_reduce", 5.0), ("monitored", 5.0)):
-        said = waiters(kind, timeout)
-        naming = [text for _, _, text in said if re.search(r"\branks? 1\b", text, re.IGNORECASE)]
-        took = max((seconds for _, seconds, _ in said), default=float("nan"))
-        word = f"named by {len(naming)} of {len(said)} ranks" if naming else "named by nobody"
+        rows = waiters(kind, timeout)
+        naming = [text for _, _, text in rows if re.search(r"\branks? 1\b", text, re.IGNORECASE)]
+        took = max((seconds for _, seconds, _ in rows), default=float("nan"))
+        word = f"named by {len(naming)} of {len(rows)} ranks" if naming else "named by nobody"
         print(f"  gloo's {kind} with a timeout of {timeout:.0f} s (default 1800 s): {took:.2f} s, {word}")
-        for rank, _, text in said[:2]:
+        for rank, _, text in rows[:2]:
             print(f"      rank {rank}: {text[:110]}")
 
 
@@ -348,9 +352,9 @@ def dlrover(rounds: int, python: str) -> None:
             print(f"  it failed: {done.stderr.strip().splitlines()[-1][:200]}")
             return
         theirs.append(seconds)
-    print(f"  doctor smoke, all stages and layouts: {shown(ours, ' s')}")
-    ratio = [other / own for own, other in zip(ours, theirs, strict=True)]
-    print(f"  node check (matmul, all_reduce):      {shown(theirs, ' s')}  of ours: {shown(ratio)}")
+    print(f"  doctor smoke, all stages and layouts: {spread(ours, ' s')}")
+    ratio = [other / own_value for own_value, other in zip(ours, theirs, strict=True)]
+    print(f"  node check (matmul, all_reduce):      {spread(theirs, ' s')}  of ours: {spread(ratio)}")
 
 
 if __name__ == "__main__":

@@ -26,14 +26,14 @@ CONTENDERS = {
 }
 
 
-def once(words: list[str], environ: dict[str, str]) -> tuple[float, float]:
+def once(arguments: list[str], environ: dict[str, str]) -> tuple[float, float]:
     """Seconds of CPU time and of wall time."""
     began = time.perf_counter()
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, env=environ)
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, env=environ)
     _, status, usage = os.wait4(process.pid, 0)
     wall, process.returncode = time.perf_counter() - began, os.waitstatus_to_exitcode(status)
     if process.returncode:
-        sys.exit(f"{' '.join(words)}: exit code {process.returncode}")
+        sys.exit(f"{' '.join(arguments)}: exit code {process.returncode}")
     return usage.ru_utime + usage.ru_stime, wall
 
 
@@ -42,11 +42,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environ["PYTHONPYCACHEPREFIX"] = folder
-        for words in CONTENDERS.values():
-            once(words, environ)  # bytecode is written on the first run
+        for contender in CONTENDERS.values():
+            once(contender, environ)  # bytecode is written on the first run
         for _ in range(ROUNDS):
-            for name, words in CONTENDERS.items():
-                times[name].append(once(words, environ))
+            for name, contender in CONTENDERS.items():
+                times[name].append(once(contender, environ))
     middle = {name: [statistics.median(column) for column in zip(*rows, strict=True)] for name, rows in times.items()}
     base = middle["python -c pass"]
     for name, (cpu, wall) in middle.items():

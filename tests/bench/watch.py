@@ -60,9 +60,9 @@ def ranks_program(world: int, steps: int) -> None:
         os.waitpid(pid, 0)
 
 
-def measured(words: list[str]) -> tuple[float, float]:
+def measured(arguments: list[str]) -> tuple[float, float]:
     """Seconds of CPU of one rank, and by the clock, in one step."""
-    done = subprocess.run(words, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True)
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True)
     match = re.search(r"cpu (\S+) clock (\S+)", done.stdout)
     assert match, done.stderr
     return float(match[1]), float(match[2])
@@ -79,7 +79,7 @@ def main() -> None:
     if options.train:
         ranks_program(options.ranks, options.steps)
         return
-    words = [
+    arguments = [
         sys.executable,
         "-m",
         "tests.bench.watch",
@@ -87,10 +87,12 @@ def main() -> None:
         f"--ranks={options.ranks}",
         f"--steps={options.steps}",
     ]
-    watched = [sys.executable, "-m", "doctor", "watch", "--", *words]
+    watched = [sys.executable, "-m", "doctor", "watch", "--", *arguments]
     pairs = []
     for number in range(options.pairs):
-        both = (measured(words), measured(watched)) if number % 2 else (measured(watched), measured(words))[::-1]
+        both = (
+            (measured(arguments), measured(watched)) if number % 2 else (measured(watched), measured(arguments))[::-1]
+        )
         pairs.append(both)
         print(f"pair {number}: CPU of a step {both[0][0] * 1e3:.2f} ms alone, {both[1][0] * 1e3:.2f} ms watched")
     cpu = statistics.median(after[0] - before[0] for before, after in pairs)

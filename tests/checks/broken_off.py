@@ -7,7 +7,7 @@ from typing import Any
 from doctor.engine.result import Finding
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.smoke.model import Failure, FailureKind, SmokeRun
-from tests.checks.smoke import found, judged, page, ran, started
+from tests.checks.smoke import findings_of, page, ran, run_check, started
 
 KINDS = tuple(FAILURE_KINDS)
 
@@ -31,22 +31,22 @@ def trouble(kind: FailureKind, *guilty: int, **more: Any) -> Failure:
 
 def only(name: str, *kinds: FailureKind) -> None:
     """The check fires for these kinds alone, is content with a whole run, and claims nothing of another broken one."""
-    assert judged(name, ran(), started(ran())).findings == ()
+    assert run_check(name, ran(), started(ran())).findings == ()
     for kind in KINDS:
         run = ran(4, 2, trouble(kind, 2))
-        outcome = judged(name, run, started(run))
+        outcome = run_check(name, run, started(run))
         assert not outcome.crashed, outcome.crashed
         assert bool(outcome.findings) == (kind in kinds), kind
         if kind not in kinds:
             assert outcome.unknown, kind
-    interrupted = judged(name, ran(4, 2, ended="interrupted"))
+    interrupted = run_check(name, ran(4, 2, ended="interrupted"))
     assert interrupted.unknown and not interrupted.findings
 
 
-def one(name: str, run: SmokeRun) -> tuple[Finding, str]:
+def only_finding(name: str, run: SmokeRun) -> tuple[Finding, str]:
     """The only finding of the check, and what is to be done about it."""
-    (finding,) = found(name, run, started(run))
+    (finding,) = findings_of(name, run, started(run))
     return finding, page(name, finding)
 
 
-__all__ = ["one", "only", "trouble"]
+__all__ = ["only", "only_finding", "trouble"]

@@ -18,7 +18,7 @@ HOSTS = ("h1", "h2", "h3", "h4")
 Hosts = tuple[str, ...]
 
 
-def judged(name: str, **facts: Any) -> list[Finding]:
+def run_check(name: str, **facts: Any) -> list[Finding]:
     """What the check finds; it is given those of ``facts`` that it asks for. Raises what the check raises."""
     check = load_check(bundled_folder("checks") / f"{name}.py")
     return list(check.function(**{need.parameter: facts.get(need.parameter) for need in check.needs}))
@@ -72,13 +72,13 @@ def moved(addresses: PerHost[DeviceAddresses], changes: Mapping[tuple[str, int],
     """Some NPUs at other addresses; an empty one takes the address away."""
     result = dict(addresses)
     for (host, npu), text in changes.items():
-        own, unset = dict(result[host].by_npu), result[host].unset
-        own.pop(npu, None)
+        interfaces, unset = dict(result[host].by_npu), result[host].unset
+        interfaces.pop(npu, None)
         if text:
-            own[npu] = ip_interface(text)
+            interfaces[npu] = ip_interface(text)
         else:
             unset = (*unset, npu)
-        result[host] = DeviceAddresses(by_npu=own, unset=unset)
+        result[host] = DeviceAddresses(by_npu=interfaces, unset=unset)
     return PerHost(result)
 
 
@@ -86,8 +86,8 @@ def gateways(addresses: PerHost[DeviceAddresses]) -> PerHost[DeviceGateways]:
     """The last usable address of each NPU's own segment."""
     return PerHost(
         {
-            host: DeviceGateways(by_npu={npu: one.network[-2] for npu, one in own.by_npu.items()})
-            for host, own in addresses.items()
+            host: DeviceGateways(by_npu={npu: interface.network[-2] for npu, interface in address.by_npu.items()})
+            for host, address in addresses.items()
         }
     )
 
@@ -100,8 +100,11 @@ def links(down: tuple[int, ...] = (), npus: int = 8) -> DeviceLinks:
     return DeviceLinks(by_npu={npu: "DOWN" if npu in down else "UP" for npu in range(npus)})
 
 
-def written(own: DeviceAddresses, **more: str) -> HccnConf:
+def written(device_addresses: DeviceAddresses, **more: str) -> HccnConf:
     """The file that fits one host's addresses, with more settings for every NPU."""
     return HccnConf(
-        by_npu={npu: {"address": str(one.ip), "netmask": str(one.netmask), **more} for npu, one in own.by_npu.items()}
+        by_npu={
+            npu: {"address": str(interface.ip), "netmask": str(interface.netmask), **more}
+            for npu, interface in device_addresses.by_npu.items()
+        }
     )

@@ -93,8 +93,10 @@ def cann(version: str = "8.3.RC1") -> CannVersion:
 
 
 def python(version: str = "3.10.12", unread: dict[str, str] | None = None, **packages: str) -> PythonEnv:
-    found = "torch" in packages
-    return PythonEnv(path="/opt/job/python", version=version, packages=packages, finds_torch=found, unread=unread or {})
+    present = "torch" in packages
+    return PythonEnv(
+        path="/opt/job/python", version=version, packages=packages, finds_torch=present, unread=unread or {}
+    )
 
 
 def torch(error: str = "", error_after: str = "", set_env: str = "") -> TorchImport:
@@ -102,5 +104,5 @@ def torch(error: str = "", error_after: str = "", set_env: str = "") -> TorchImp
 
 
 def gpus(count: int = 8, driver: str = "550.54.15", errors: int | None = 0) -> GpuInventory:
-    found = tuple(Gpu(n, "NVIDIA H100 80GB HBM3", f"GPU-{n}", driver, 81559, errors) for n in range(count))
-    return GpuInventory(gpus=found)
+    observed_gpus = tuple(Gpu(n, "NVIDIA H100 80GB HBM3", f"GPU-{n}", driver, 81559, errors) for n in range(count))
+    return GpuInventory(gpus=observed_gpus)

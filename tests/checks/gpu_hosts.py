@@ -81,8 +81,8 @@ def rdma(*ports: RdmaPort, **more: Any) -> RdmaPorts:
     """Adapters mlx5_0, mlx5_1, ... with one port each."""
     healthy = {"type": "MT4129", "board": "MT_0000000838", "firmware": "28.39.1002"}
     devices = [
-        RdmaDevice(name=f"mlx5_{number}", ports=(own,), **{**healthy, **more})
-        for number, own in enumerate(ports or (port(), port()))
+        RdmaDevice(name=f"mlx5_{number}", ports=(rdma_port,), **{**healthy, **more})
+        for number, rdma_port in enumerate(ports or (port(), port()))
     ]
     return RdmaPorts(devices=tuple(devices))
 

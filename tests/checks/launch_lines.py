@@ -24,7 +24,7 @@ def records(hosts: int, devices: int = 0) -> dict[str, HostRecord]:
     return {f"n{number}": HostRecord(Visit(), outputs) for number in range(hosts)}
 
 
-def judged(name: str, launch: LaunchConfig, hosts: int = 2, devices: int = 0) -> Outcome:
+def run_check(name: str, launch: LaunchConfig, hosts: int = 2, devices: int = 0) -> Outcome:
     fleet = records(hosts, devices)
     return evaluate_check(check(name), tuple(fleet), FactCache(fleet), {LaunchConfig: launch})
 

@@ -30,7 +30,7 @@ def launched(**counts: Any) -> dict[str, Setting]:
     return {name: setting(name, value, 2) for name, value in merged.items()}
 
 
-def judged(
+def run_check(
     name: str, framework: str = "", counts: dict[str, Any] | None = None, product: str = "", **settings: Any
 ) -> Outcome:
     """The outcome of a check on one configuration of a framework, with such a launch."""

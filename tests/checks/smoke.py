@@ -47,7 +47,7 @@ from doctor.facts.smoke import (
 )
 from doctor.facts.smoke.events import RankEvent
 from doctor.smoke.model import Failure, Layout, RankPlacement, SmokePlan, SmokeRun
-from tests.checks.looked import Facts, check
+from tests.checks.run_check import Facts, check
 
 BY_HOST = dict[str, Fact]
 """One fact of every host of a run."""
@@ -83,12 +83,12 @@ def alter(
     A field of the event that is given as a tuple of two, ``where=("step", 3)``, narrows it down further.
     """
     ranks = {rank} if isinstance(rank, int) else set(rank)
-    name, wanted = fields.pop("where", ("rank", None))
+    name, expected = fields.pop("where", ("rank", None))
     return [
-        msgspec.structs.replace(one, **fields)
-        if isinstance(one, kind) and one.rank in ranks and (wanted is None or getattr(one, name) == wanted)
-        else one
-        for one in events
+        msgspec.structs.replace(event, **fields)
+        if isinstance(event, kind) and event.rank in ranks and (expected is None or getattr(event, name) == expected)
+        else event
+        for event in events
     ]
 
 
@@ -97,19 +97,22 @@ def _spread(run: SmokeRun, fact: type[Any], fields: dict[type[RankEvent], str], 
     hosts: dict[str, dict[str, list[RankEvent]]] = {place.host: {} for place in run.plan.places}
     for event in events:
         hosts[run.plan.host_of(max(event.rank, 0))].setdefault(fields[type(event)], []).append(event)
-    return {host: fact(**{name: tuple(own) for name, own in said.items()}) for host, said in hosts.items()}
+    return {
+        host: fact(**{name: tuple(own_entries) for name, own_entries in rank_event_list.items()})
+        for host, rank_event_list in hosts.items()
+    }
 
 
 def start_events(run: SmokeRun, device: str = "NVIDIA H100 80GB HBM3") -> list[RankEvent]:
     events: list[RankEvent] = []
     for place in run.plan.places:
         cpu = place.device < 0
-        known = (
+        rank_device = (
             RankDevice(-1, "cpu", "") if cpu else RankDevice(place.device, device, f"GPU-{place.host}-{place.device}")
         )
         if not place.local:
             events.append(TorchImported(place.rank, 0.8, "2.13.0", "3.11.7", "2.3.4"))
-        events.append(RankJoined(place.rank, 0.05, place.host, run.plan.world, known, "2.13.0", "2.3.4"))
+        events.append(RankJoined(place.rank, 0.05, place.host, run.plan.world, rank_device, "2.13.0", "2.3.4"))
     return events
 
 
@@ -280,7 +283,9 @@ def learned(run: SmokeRun, events: Iterable[LearnedParameters]) -> BY_HOST:
 
 def learning(run: SmokeRun, losses: dict[int, Sequence[float | None]]) -> BY_HOST:
     """Losses by rank, from step 0."""
-    events = [LearningStep(rank, step, loss) for rank, own in losses.items() for step, loss in enumerate(own)]
+    events = [
+        LearningStep(rank, step, loss) for rank, own_entries in losses.items() for step, loss in enumerate(own_entries)
+    ]
     return _spread(run, SmokeLearning, {LearningStep: "steps"}, events)
 
 
@@ -306,14 +311,14 @@ def native(run: SmokeRun, events: Iterable[RankEvent]) -> BY_HOST:
     return _spread(run, SmokeNative, {NativeResult: "native"}, events)
 
 
-def judged(name: str, run: SmokeRun | Absent, *facts: BY_HOST) -> Outcome:
+def run_check(name: str, run: SmokeRun | Absent, *facts: BY_HOST) -> Outcome:
     """The check's outcome on the run and on the facts of its hosts, beside the checks that may explain its findings."""
     hosts: dict[str, list[Fact]] = {}
     if isinstance(run, SmokeRun):
         hosts = {place.host: [] for place in run.plan.places}
     for fact in facts:
-        for host, own in fact.items():
-            hosts.setdefault(host, []).append(own)
+        for host, own_value in fact.items():
+            hosts.setdefault(host, []).append(own_value)
     outcomes: dict[str, Outcome] = {}
     names = [name]
     for needed in names:
@@ -329,9 +334,9 @@ def root_causes(outcome: Outcome) -> set[str]:
     return {reason.root_cause for reason in outcome.unknown.values()}
 
 
-def found(name: str, run: SmokeRun, *facts: BY_HOST) -> tuple[Finding, ...]:
+def findings_of(name: str, run: SmokeRun, *facts: BY_HOST) -> tuple[Finding, ...]:
     """What the check finds; a check that broke is a failed test."""
-    outcome = judged(name, run, *facts)
+    outcome = run_check(name, run, *facts)
     assert not outcome.crashed, outcome.crashed
     return outcome.findings
 

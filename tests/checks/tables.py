@@ -143,7 +143,7 @@ def check(name: str) -> Check:
     return load_check(bundled_folder("checks") / f"{name.replace('-', '_')}.py")
 
 
-def judged(name: str, value: Json, product: str = "", path: str = "/job/rank_table.json", **environ: str) -> Outcome:
+def run_check(name: str, value: Json, product: str = "", path: str = "/job/rank_table.json", **environ: str) -> Outcome:
     """What the check says of the table alone, without hosts."""
     text = value if isinstance(value, str) else json.dumps(value)
     intent: dict[type, object] = {
@@ -157,7 +157,7 @@ def judged(name: str, value: Json, product: str = "", path: str = "/job/rank_tab
     return evaluate_check(check(name), (), FactCache({}), intent)
 
 
-def said(outcome: Outcome) -> list[str]:
+def list_messages(outcome: Outcome) -> list[str]:
     """The findings in words, with what was seen and wanted."""
     return [
         str(finding)

@@ -12,9 +12,9 @@ def test_an_import_that_goes_well_at_once() -> None:
 
 
 def test_an_import_that_needs_the_script() -> None:
-    (found,) = look(torch(HCCL, "", SET_ENV))
-    assert str(found) == f"import torch succeeds only after sourcing {SET_ENV}"
-    assert found.values["library"] == "libhccl.so"
+    (finding,) = look(torch(HCCL, "", SET_ENV))
+    assert str(finding) == f"import torch succeeds only after sourcing {SET_ENV}"
+    assert finding.values["library"] == "libhccl.so"
 
 
 def test_an_import_that_fails_all_the_same_is_left_to_the_other_check() -> None:

@@ -12,8 +12,8 @@ def test_cann_is_there() -> None:
 
 
 def test_torch_npu_without_cann() -> None:
-    (found,) = look(inventory(), python(torch_npu="2.7.1"), None)
-    assert str(found) == "torch_npu 2.7.1 is installed, but CANN is not"
+    (finding,) = look(inventory(), python(torch_npu="2.7.1"), None)
+    assert str(finding) == "torch_npu 2.7.1 is installed, but CANN is not"
 
 
 def test_a_host_that_is_not_where_the_job_runs() -> None:

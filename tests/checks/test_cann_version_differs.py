@@ -12,6 +12,6 @@ def test_equal_hosts() -> None:
 
 
 def test_the_odd_host_is_named() -> None:
-    (found,) = look(fleet(cann(), cann("8.0.0"), cann()))
-    assert found.hosts == ("b",)
-    assert str(found) == "CANN 8.0.0; 2 of 3 hosts have 8.3.RC1"
+    (finding,) = look(fleet(cann(), cann("8.0.0"), cann()))
+    assert finding.hosts == ("b",)
+    assert str(finding) == "CANN 8.0.0; 2 of 3 hosts have 8.3.RC1"

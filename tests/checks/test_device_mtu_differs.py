@@ -2,22 +2,22 @@ import pytest
 
 from doctor import PerHost, Skip
 from doctor.facts.hccn import DeviceMtu
-from tests.checks.device_network import HOSTS, judged, per
+from tests.checks.device_network import HOSTS, per, run_check
 
 USUAL = DeviceMtu(by_npu=dict.fromkeys(range(8), 4200))
 
 
 def test_alike() -> None:
-    assert judged("device_mtu_differs", mtus=per(HOSTS, USUAL)) == []
+    assert run_check("device_mtu_differs", mtus=per(HOSTS, USUAL)) == []
 
 
 def test_the_minority_is_named() -> None:
-    odd = DeviceMtu(by_npu={**USUAL.by_npu, 3: 1500})
-    [one] = judged("device_mtu_differs", mtus=PerHost({**per(HOSTS, USUAL), "h2": odd}))
-    assert one.hosts == ("h2",)
-    assert str(one) == "MTU of 1500 bytes on NPU 3; 31 of 32 NPUs have 4200 bytes"
+    outlier = DeviceMtu(by_npu={**USUAL.by_npu, 3: 1500})
+    [finding] = run_check("device_mtu_differs", mtus=PerHost({**per(HOSTS, USUAL), "h2": outlier}))
+    assert finding.hosts == ("h2",)
+    assert str(finding) == "MTU of 1500 bytes on NPU 3; 31 of 32 NPUs have 4200 bytes"
 
 
 def test_one_npu() -> None:
     with pytest.raises(Skip):
-        judged("device_mtu_differs", mtus=PerHost({"h1": DeviceMtu(by_npu={0: 1500})}))
+        run_check("device_mtu_differs", mtus=PerHost({"h1": DeviceMtu(by_npu={0: 1500})}))

@@ -14,6 +14,6 @@ def test_a_quiet_port() -> None:
 
 def test_counters_that_grow() -> None:
     growth = PortGrowth({"roce_rx_err_pkt_num": 3}, {"mac_rx_pfc_pkt_num": 9})
-    (found,) = look(PortCounters(by_npu={0: PortGrowth({}, {}), 5: growth}))
-    assert found.values["npu"] == 5
-    assert found.values["observed"] == {"roce_rx_err_pkt_num": 3, "mac_rx_pfc_pkt_num": 9}
+    (finding,) = look(PortCounters(by_npu={0: PortGrowth({}, {}), 5: growth}))
+    assert finding.values["npu"] == 5
+    assert finding.values["observed"] == {"roce_rx_err_pkt_num": 3, "mac_rx_pfc_pkt_num": 9}

@@ -13,6 +13,6 @@ def test_ports_alike() -> None:
 
 
 def test_a_port_without_a_lossless_priority() -> None:
-    (found,) = look(fleet(DevicePfc(by_npu={0: "00001000", 1: "00001000"}), DevicePfc(by_npu={0: "00000000"})))
-    assert str(found) == "priorities 00000000 are lossless on NPU 0; 2 of 3 NPUs have 00001000"
-    assert found.values["expected_bits"] == "0,0,0,0,1,0,0,0"
+    (finding,) = look(fleet(DevicePfc(by_npu={0: "00001000", 1: "00001000"}), DevicePfc(by_npu={0: "00000000"})))
+    assert str(finding) == "priorities 00000000 are lossless on NPU 0; 2 of 3 NPUs have 00001000"
+    assert finding.values["expected_bits"] == "0,0,0,0,1,0,0,0"

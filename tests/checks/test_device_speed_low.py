@@ -5,43 +5,43 @@ import pytest
 from doctor import Finding, PerHost, Skip
 from doctor.engine.fact import Unreadable
 from doctor.facts.hccn import DeviceSpeed
-from tests.checks.device_network import HOSTS, fleet, judged, links, per
+from tests.checks.device_network import HOSTS, fleet, links, per, run_check
 
 
-def found(family: str, speed: int, **odd: Any) -> list[Finding]:
-    """All at ``speed``, except what ``odd`` says of h2."""
+def list_findings(family: str, speed: int, **outlier: Any) -> list[Finding]:
+    """All at ``speed``, except what ``outlier`` says of h2."""
     usual = DeviceSpeed(by_npu=dict.fromkeys(range(8), speed))
-    facts = PerHost({**per(HOSTS, usual), "h2": DeviceSpeed(by_npu={**usual.by_npu, **odd.get("by_npu", {})})})
-    return judged("device_speed_low", speeds=facts, links=per(HOSTS, links()), **fleet(family))
+    facts = PerHost({**per(HOSTS, usual), "h2": DeviceSpeed(by_npu={**usual.by_npu, **outlier.get("by_npu", {})})})
+    return run_check("device_speed_low", speeds=facts, links=per(HOSTS, links()), **fleet(family))
 
 
 @pytest.mark.parametrize(("family", "speed"), [("A1", 100_000), ("A2", 200_000), ("A3", 200_000), ("A3", 400_000)])
 def test_at_rated_speed(family: str, speed: int) -> None:
-    assert found(family, speed) == []
+    assert list_findings(family, speed) == []
 
 
 def test_a_slow_one() -> None:
-    [one] = found("A2", 200_000, by_npu={3: 100_000})
-    assert one.hosts == ("h2",)
-    assert str(one) == "100000 Mb/s on the link of NPU 3; expected 200000 Mb/s"
+    [finding] = list_findings("A2", 200_000, by_npu={3: 100_000})
+    assert finding.hosts == ("h2",)
+    assert str(finding) == "100000 Mb/s on the link of NPU 3; expected 200000 Mb/s"
 
 
 def test_a_whole_fleet_below_the_rated_speed() -> None:
-    assert [one.hosts for one in found("A2", 100_000)] == [(host,) for host in HOSTS]
+    assert [finding.hosts for finding in list_findings("A2", 100_000)] == [(host,) for host in HOSTS]
 
 
 def test_where_no_speed_is_rated_the_majority_is_the_norm() -> None:
-    [one] = found("A3", 400_000, by_npu={3: 200_000})
-    assert one.values["expected"] == 400_000
+    [finding] = list_findings("A3", 400_000, by_npu={3: 200_000})
+    assert finding.values["expected"] == 400_000
 
 
 def test_a_link_that_is_up_without_a_speed_cannot_be_judged() -> None:
     facts = per(("h1",), DeviceSpeed(by_npu={}, unknown=(0,)))
     with pytest.raises(Unreadable, match="NPU 0 of h1"):
-        judged("device_speed_low", speeds=facts, links=per(("h1",), links()), **fleet("A2", ("h1",)))
+        run_check("device_speed_low", speeds=facts, links=per(("h1",), links()), **fleet("A2", ("h1",)))
 
 
 def test_no_link_is_up() -> None:
     facts, down = per(("h1",), DeviceSpeed(by_npu={}, unknown=(0,))), per(("h1",), links(down=(0,)))
     with pytest.raises(Skip):
-        judged("device_speed_low", speeds=facts, links=down, **fleet("A2", ("h1",)))
+        run_check("device_speed_low", speeds=facts, links=down, **fleet("A2", ("h1",)))

@@ -14,5 +14,7 @@ def test_ports_alike() -> None:
 
 
 def test_a_port_with_other_classes() -> None:
-    (found,) = look(fleet(DeviceTrafficClasses(by_npu={0: SAME, 1: SAME}), DeviceTrafficClasses(by_npu={0: "0-63:0"})))
-    assert str(found) == f"NPU 0 gives the classes 0-63:0; 2 of 3 NPUs give {SAME}"
+    (finding,) = look(
+        fleet(DeviceTrafficClasses(by_npu={0: SAME, 1: SAME}), DeviceTrafficClasses(by_npu={0: "0-63:0"}))
+    )
+    assert str(finding) == f"NPU 0 gives the classes 0-63:0; 2 of 3 NPUs give {SAME}"

@@ -21,9 +21,9 @@ ADDRESSES = PerHost(
 
 def pings(*lost: str) -> PerHost[DevicePings]:
     """Everybody pings everybody; packets to and from the addresses in ``lost`` do not come through."""
-    said = {}
+    response = {}
     for place, host in enumerate(HOSTS):
-        said[host] = DevicePings(
+        response[host] = DevicePings(
             pings=tuple(
                 Ping(npu, target, 3, 0 if {target, f"10.0.{npu}.{place + 1}"} & set(lost) else 3)
                 for npu in range(2)
@@ -31,7 +31,7 @@ def pings(*lost: str) -> PerHost[DevicePings]:
                 if other != place and (target := f"10.0.{npu}.{other + 1}")
             )
         )
-    return PerHost(said)
+    return PerHost(response)
 
 
 def test_all_packets_came_through() -> None:
@@ -39,12 +39,12 @@ def test_all_packets_came_through() -> None:
 
 
 def test_the_deaf_npu_is_named_once_not_all_that_waited_for_it() -> None:
-    (found,) = look(pings("10.0.1.3"), ADDRESSES)
-    assert found.hosts == ("c",)
-    assert str(found) == "NPU 1 (10.0.1.3) lost packets to or from 3 of 3 peers: a, b and d"
+    (finding,) = look(pings("10.0.1.3"), ADDRESSES)
+    assert finding.hosts == ("c",)
+    assert str(finding) == "NPU 1 (10.0.1.3) lost packets to or from 3 of 3 peers: a, b and d"
 
 
 def test_a_single_lost_packet_counts() -> None:
     few = PerHost({"a": DevicePings(pings=(Ping(0, "10.0.0.2", 3, 2),))})
-    (found,) = look(few, ADDRESSES)
-    assert (found.hosts, found.values["peers"]) == (("b",), ["a"])
+    (finding,) = look(few, ADDRESSES)
+    assert (finding.hosts, finding.values["peers"]) == (("b",), ["a"])

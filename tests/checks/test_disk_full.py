@@ -3,7 +3,7 @@ import pytest
 from doctor.facts.disk import DiskSpace, FileSystem
 from doctor.facts.memory import GIB, MIB
 from tests.checks.containers import container
-from tests.checks.looked import judged, said
+from tests.checks.run_check import messages, run_check
 
 
 def disk(size: int, free: int, files: int = 10**6, files_free: int = 10**6, read_only: bool = False) -> DiskSpace:
@@ -22,41 +22,41 @@ def disk(size: int, free: int, files: int = 10**6, files_free: int = 10**6, read
     ids=["large and nearly full", "small by design", "without a count of files", "read-only", "few files by design"],
 )
 def test_room_is_well(room: DiskSpace) -> None:
-    assert said(judged("disk-full", {"a": [room]})) == []
+    assert messages(run_check("disk-full", {"a": [room]})) == []
 
 
 def test_a_folder_of_the_job_that_is_read_only() -> None:
     home = DiskSpace(file_systems=(FileSystem("/", GIB, GIB, 0, 0, True, "/home/me"),))
-    outcome = judged("disk-full", {"a": [home]})
-    assert said(outcome) == [("a", "/home/me: is on a read-only file system; expected a writable one")]
+    outcome = run_check("disk-full", {"a": [home]})
+    assert messages(outcome) == [("a", "/home/me: is on a read-only file system; expected a writable one")]
     assert outcome.found_severity.value == "error"
-    assert judged("disk-full", {"a": [home, container()]}).found_severity.value == "warning"
+    assert run_check("disk-full", {"a": [home, container()]}).found_severity.value == "warning"
 
 
 def test_a_temporary_folder_of_the_job_that_is_not_there() -> None:
     room = DiskSpace(file_systems=(FileSystem("/", GIB, GIB, 0, 0, False, missing_folder="/scratch/7"),))
-    outcome = judged("disk-full", {"a": [room]})
+    outcome = run_check("disk-full", {"a": [room]})
     text = "/scratch/7: is the job's TMPDIR, and no such folder exists; expected one on every host"
-    assert said(outcome) == [("a", text)]
+    assert messages(outcome) == [("a", text)]
     assert outcome.found_severity.value == "warning"
 
 
 def test_no_room() -> None:
-    outcome = judged("disk-full", {"a": [disk(1000 * GIB, 200 * MIB)]})
-    assert said(outcome) == [("a", "/tmp: 200 MiB of 1000 GiB are free; expected at least 1 GiB")]
-    assert said(judged("disk-full", {"a": [disk(64 * MIB, 0)]}))
+    outcome = run_check("disk-full", {"a": [disk(1000 * GIB, 200 * MIB)]})
+    assert messages(outcome) == [("a", "/tmp: 200 MiB of 1000 GiB are free; expected at least 1 GiB")]
+    assert messages(run_check("disk-full", {"a": [disk(64 * MIB, 0)]}))
 
 
 def test_no_more_files() -> None:
-    outcome = judged("disk-full", {"a": [disk(1000 * GIB, 900 * GIB, files_free=3)]})
-    assert said(outcome) == [("a", "/tmp: 3 of 1000000 inodes are free; expected at least 10000")]
+    outcome = run_check("disk-full", {"a": [disk(1000 * GIB, 900 * GIB, files_free=3)]})
+    assert messages(outcome) == [("a", "/tmp: 3 of 1000000 inodes are free; expected at least 10000")]
 
 
 def test_the_remedy_is_that_of_the_fault() -> None:
     """Words of a host are one word of a shell, whatever they hold."""
     read_only = DiskSpace(file_systems=(FileSystem("/", GIB, GIB, 0, 0, True, "/a b;c"),))
-    missing = DiskSpace(file_systems=(FileSystem("/", GIB, GIB, 0, 0, False, missing_folder="/a b;c"),))
-    rooms = [read_only, missing, disk(1000 * GIB, 200 * MIB), disk(1000 * GIB, 900 * GIB, files_free=3)]
+    disk_space = DiskSpace(file_systems=(FileSystem("/", GIB, GIB, 0, 0, False, missing_folder="/a b;c"),))
+    rooms = [read_only, disk_space, disk(1000 * GIB, 200 * MIB), disk(1000 * GIB, 900 * GIB, files_free=3)]
     commands = ("findmnt -T '/a b;c'", "mkdir -p '/a b;c'", "du -xh -d1 /tmp", "du -x --inodes -d1 /tmp")
     for room, command in zip(rooms, commands, strict=True):
-        assert f"`{command}" in judged("disk-full", {"a": [room]}).findings[0].values["remedy"]
+        assert f"`{command}" in run_check("disk-full", {"a": [room]}).findings[0].values["remedy"]

@@ -12,14 +12,14 @@ def test_a_complete_installation() -> None:
 
 
 def test_a_status_that_is_not_complete() -> None:
-    (found,) = look(versions(install_status="failed"), table())
-    assert str(found) == "the installation of NPU driver 25.5.2 is incomplete"
-    assert (found.values["observed"], found.values["expected"]) == ("failed", "complete")
+    (finding,) = look(versions(install_status="failed"), table())
+    assert str(finding) == "the installation of NPU driver 25.5.2 is incomplete"
+    assert (finding.values["observed"], finding.values["expected"]) == ("failed", "complete")
 
 
 def test_no_status_and_the_warning_of_npu_smi() -> None:
-    (found,) = look(versions(install_status=None), table(incomplete_install=True))
-    assert found.values["observed"] == "no status"
+    (finding,) = look(versions(install_status=None), table(incomplete_install=True))
+    assert finding.values["observed"] == "no status"
 
 
 def test_an_older_driver_notes_no_status() -> None:

@@ -12,6 +12,6 @@ def test_equal_hosts() -> None:
 
 
 def test_the_odd_host_is_named() -> None:
-    (found,) = look(fleet(versions(), versions(), versions(driver="24.1.0")))
-    assert found.hosts == ("c",)
-    assert str(found) == "NPU driver 24.1.0; 2 of 3 hosts have 25.5.2"
+    (finding,) = look(fleet(versions(), versions(), versions(driver="24.1.0")))
+    assert finding.hosts == ("c",)
+    assert str(finding) == "NPU driver 24.1.0; 2 of 3 hosts have 25.5.2"

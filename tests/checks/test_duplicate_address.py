@@ -6,22 +6,25 @@ from doctor.engine.evaluate import evaluate_check
 from doctor.engine.result import Outcome, Status
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.visit import Reachability
-from tests.checks.looked import Facts, check, said
+from tests.checks.run_check import Facts, check, messages
 
 
-def judged(reached: Mapping[str, str], own: Mapping[str, Sequence[tuple[str, str]]]) -> Outcome:
-    """``reached``: by which SSH connected to each host; ``own``: of those that say, interfaces and addresses."""
+def run_check(reached: Mapping[str, str], own_values: Mapping[str, Sequence[tuple[str, str]]]) -> Outcome:
+    """``reached``: by which SSH connected to each host; ``own_values``: of those that say, interfaces and addresses."""
     facts = Facts(
         {
             host: [
-                Reachability("" if host in own else "lost", "", "", address),
+                Reachability("" if host in own_values else "lost", "", "", address),
                 *(
                     [
                         HostAddresses(
-                            tuple(InterfaceAddress(nic, one, 24) for nic, one in (("lo", "127.0.0.1"), *own[host]))
+                            tuple(
+                                InterfaceAddress(nic, name, 24)
+                                for nic, name in (("lo", "127.0.0.1"), *own_values[host])
+                            )
                         )
                     ]
-                    if host in own
+                    if host in own_values
                     else []
                 ),
             ]
@@ -36,26 +39,26 @@ A, B, C = "10.0.0.1", "10.0.0.2", "10.0.0.3"
 
 def test_hosts_with_an_address_each_have_no_finding() -> None:
     docker = ("docker0", "172.17.0.1")
-    assert said(judged({"a": A, "b": B}, {"a": [("eth0", A), docker], "b": [("eth0", B), docker]})) == []
+    assert messages(run_check({"a": A, "b": B}, {"a": [("eth0", A), docker], "b": [("eth0", B), docker]})) == []
 
 
 def test_both_hosts_are_named() -> None:
-    outcome = judged(
+    outcome = run_check(
         {"a": A, "b": B, "c": C}, {"a": [("eth0", A)], "b": [("eth0", B), ("eth1", C)], "c": [("eth0", C)]}
     )
-    assert said(outcome) == [("c b", "b has the address of c, 10.0.0.3, on eth1")]
+    assert messages(outcome) == [("c b", "b has the address of c, 10.0.0.3, on eth1")]
 
 
 def test_a_host_that_another_one_answers_for_is_named_although_its_collector_did_not_run() -> None:
-    outcome = judged({"a": "fd77::1", "b": "fd77::2"}, {"a": [("eth0", "fd77::1"), ("eth0", "FD77:0::2")]})
-    assert said(outcome) == [("b a", "a has the address of b, fd77::2, on eth0")]
+    outcome = run_check({"a": "fd77::1", "b": "fd77::2"}, {"a": [("eth0", "fd77::1"), ("eth0", "FD77:0::2")]})
+    assert messages(outcome) == [("b a", "a has the address of b, fd77::2, on eth0")]
 
 
 def test_where_ssh_meets_one_host_for_both_it_is_one_finding() -> None:
     """What the one is said to list is the other's list."""
     both = [("eth0", A), ("eth0", B)]
-    outcome = judged({"a": A, "b": B}, {"a": both, "b": both})
-    assert said(outcome) == [("a b", "SSH meets one host for both: a and b list 10.0.0.1 and 10.0.0.2")]
+    outcome = run_check({"a": A, "b": B}, {"a": both, "b": both})
+    assert messages(outcome) == [("a b", "SSH meets one host for both: a and b list 10.0.0.1 and 10.0.0.2")]
 
 
 @pytest.mark.parametrize(
@@ -68,13 +71,13 @@ def test_where_ssh_meets_one_host_for_both_it_is_one_finding() -> None:
     ],
 )
 def test_what_may_be_one_machine_is_not_compared(reached: dict[str, str]) -> None:
-    assert said(judged(reached, {"a": [("eth0", A)], "b": [("eth0", A)]})) == []
+    assert messages(run_check(reached, {"a": [("eth0", A)], "b": [("eth0", A)]})) == []
 
 
 @pytest.mark.parametrize("interface", ["lo", "kube-ipvs0"])
 def test_addresses_of_services_may_be_on_each_host(interface: str) -> None:
-    assert said(judged({"a": A, "b": B}, {"a": [("eth0", A)], "b": [("eth0", B), (interface, A)]})) == []
+    assert messages(run_check({"a": A, "b": B}, {"a": [("eth0", A)], "b": [("eth0", B), (interface, A)]})) == []
 
 
 def test_one_host_has_nothing_to_compare() -> None:
-    assert judged({"a": A}, {"a": [("eth0", A)]}).status is Status.SKIPPED
+    assert run_check({"a": A}, {"a": [("eth0", A)]}).status is Status.SKIPPED

@@ -2,31 +2,31 @@ import pytest
 
 from doctor import Skip
 from doctor.facts.hccn import DeviceFec
-from tests.checks.device_network import judged, links, product
+from tests.checks.device_network import links, product, run_check
 
 MIXED = DeviceFec(by_npu={0: "rs", 1: "no", 2: "base"})
 
 
 def test_on() -> None:
-    assert judged("fec_off", fec=DeviceFec(by_npu={0: "rs", 1: "base"}), links=links()) == []
+    assert run_check("fec_off", fec=DeviceFec(by_npu={0: "rs", 1: "base"}), links=links()) == []
 
 
 def test_off() -> None:
-    for own in (links(), None):
-        [one] = judged("fec_off", fec=MIXED, links=own)
-        assert one.values["npus"] == [1]
+    for device_links in (links(), None):
+        [finding] = run_check("fec_off", fec=MIXED, links=device_links)
+        assert finding.values["npus"] == [1]
 
 
 def test_off_on_a_link_that_is_down() -> None:
-    assert judged("fec_off", fec=MIXED, links=links(down=(1,))) == []
+    assert run_check("fec_off", fec=MIXED, links=links(down=(1,))) == []
 
 
 def test_no_link_is_up() -> None:
     with pytest.raises(Skip):
-        judged("fec_off", fec=MIXED, links=links(down=tuple(range(8))))
+        run_check("fec_off", fec=MIXED, links=links(down=tuple(range(8))))
 
 
 @pytest.mark.parametrize(("family", "command"), [("A1", "-fec -s encoding rs"), ("A2", "-lldp -g"), ("A3", "-lldp -g")])
 def test_the_remedy_is_that_of_the_product(family: str, command: str) -> None:
-    [one] = judged("fec_off", fec=MIXED, links=links(), product=product(family))
-    assert f"`hccn_tool -i 1 {command}`" in one.values["remedy"]
+    [finding] = run_check("fec_off", fec=MIXED, links=links(), product=product(family))
+    assert f"`hccn_tool -i 1 {command}`" in finding.values["remedy"]

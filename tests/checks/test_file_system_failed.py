@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.gpu_hosts import log
-from tests.checks.looked import judged, said
+from tests.checks.run_check import messages, run_check
 
 
 def test_an_empty_log() -> None:
     assert (
-        said(judged("file-system-failed", {"w1": [log("EXT4-fs (sda1): mounted filesystem with ordered data")]})) == []
+        messages(run_check("file-system-failed", {"w1": [log("EXT4-fs (sda1): mounted filesystem with ordered data")]}))
+        == []
     )
 
 
@@ -23,7 +24,7 @@ def test_an_empty_log() -> None:
     ],
 )
 def test_failures(message: str) -> None:
-    assert said(judged("file-system-failed", {"w1": [log(message)]})) == [
+    assert messages(run_check("file-system-failed", {"w1": [log(message)]})) == [
         ("w1", f"the file system on dm-0 failed 60 s ago: {message}")
     ]
 
@@ -31,6 +32,6 @@ def test_failures(message: str) -> None:
 def test_a_disk_that_was_given_up() -> None:
     """Public file 53692015934."""
     message = "nvme nvme0: Disabling device after reset failure: -19"
-    assert said(judged("file-system-failed", {"w1": [log(message)]})) == [
+    assert messages(run_check("file-system-failed", {"w1": [log(message)]})) == [
         ("w1", f"the disk nvme0 failed 60 s ago: {message}")
     ]

@@ -16,9 +16,9 @@ from doctor.facts.names import HostNames, NameResolution
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.ports import Listeners, ListeningSocket
 from doctor.job import LaunchConfig
-from tests.checks.looked import advice, check, job, judged, said
 from tests.checks.npus import npus
 from tests.checks.ports import reserved
+from tests.checks.run_check import advice, check, job, messages, run_check
 from tests.facts.firewall_hosts import brought, rules, saved
 
 ESTABLISHED = "-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"
@@ -28,18 +28,18 @@ ALL = "29500, 32768-60999"
 
 def host(
     number: int,
-    seen: dict[str, Any] | None = None,
+    answer: dict[str, Any] | None = None,
     *more: Fact,
     networks: tuple[str, ...] = ("10.1.0",),
     count: int = 3,
 ) -> list[Any]:
     """Host w1, w2, ...: eth0 in the first network, eth1 in the next; every one has the same docker0."""
-    own = [f"{network}.{number}" for network in networks]
-    wires = [InterfaceAddress(f"eth{at}", address, 24) for at, address in enumerate(own)]
+    own_names = [f"{network}.{number}" for network in networks]
+    wires = [InterfaceAddress(f"eth{at}", address, 24) for at, address in enumerate(own_names)]
     fixed = [InterfaceAddress("lo", "127.0.0.1", 8), InterfaceAddress("docker0", "172.17.0.1", 16)]
-    names = {f"w{one}": NameResolution(addresses=(f"10.1.0.{one}",)) for one in range(1, count + 1)}
+    names = {f"w{index}": NameResolution(addresses=(f"10.1.0.{index}",)) for index in range(1, count + 1)}
     facts = [
-        rules(seen or brought(), *own),
+        rules(answer or brought(), *own_names),
         HostAddresses(interfaces=(*fixed, *wires)),
         HostNames(own=f"w{number}", names=names, fleet=count),
         reserved(""),
@@ -48,15 +48,15 @@ def host(
     return list({type(fact): fact for fact in (*facts, *more)}.values())
 
 
-def look(seen: dict[str, Any] | None, *more: Fact, **environ: str) -> Outcome:
+def look(answer: dict[str, Any] | None, *more: Fact, **environ: str) -> Outcome:
     """Three hosts, of which the second has these rules."""
-    hosts = {f"w{one}": host(one, seen if one == 2 else None, *more) for one in (1, 2, 3)}
-    return judged("firewall-blocks-job", hosts, job(**environ))
+    hosts = {f"w{number}": host(number, answer if number == 2 else None, *more) for number in (1, 2, 3)}
+    return run_check("firewall-blocks-job", hosts, job(**environ))
 
 
 def test_hosts_without_a_firewall() -> None:
-    found = look(None)
-    assert (found.status, found.evaluated_hosts) == (Status.PASSED, ("w1", "w2", "w3"))
+    outcome = look(None)
+    assert (outcome.status, outcome.evaluated_hosts) == (Status.PASSED, ("w1", "w2", "w3"))
 
 
 def test_an_active_firewall_that_lets_the_fleet_in_passes() -> None:
@@ -70,16 +70,16 @@ def test_an_active_firewall_that_opens_just_the_ports_passes() -> None:
 
 
 def test_a_firewall_that_lets_in_ssh_alone() -> None:
-    found = look(saved(ESTABLISHED, SSH, policy="DROP"))
+    outcome = look(saved(ESTABLISHED, SSH, policy="DROP"))
     sentence = f"iptables-legacy blocks incoming connections to TCP ports {ALL} from every other host"
-    assert said(found) == [("w2", sentence)]
-    assert found.findings[0].values["observed"] == "policy drop of the chain INPUT"
+    assert messages(outcome) == [("w2", sentence)]
+    assert outcome.findings[0].values["observed"] == "policy drop of the chain INPUT"
 
 
 def test_master_port_open_and_the_ports_that_the_kernel_gives_closed() -> None:
     """The commonest half-open firewall: rendezvous works, and the first collective hangs."""
-    found = look(saved(ESTABLISHED, SSH, "-A INPUT -p tcp -m tcp --dport 29500 -j ACCEPT", policy="DROP"))
-    assert found.findings[0].values["ports"] == "32768-60999"
+    outcome = look(saved(ESTABLISHED, SSH, "-A INPUT -p tcp -m tcp --dport 29500 -j ACCEPT", policy="DROP"))
+    assert outcome.findings[0].values["ports"] == "32768-60999"
 
 
 def test_the_ports_of_hccl_on_hosts_with_npus_alone() -> None:
@@ -91,25 +91,27 @@ def test_the_ports_of_hccl_on_hosts_with_npus_alone() -> None:
 
 def test_other_ports_of_hccl() -> None:
     closed = saved("-A INPUT -p tcp -m tcp --dport 21000:21010 -j DROP")
-    found = look(closed, npus(8), HCCL_IF_BASE_PORT="21005")
-    assert found.findings[0].values["ports"] == "21005-21010"
+    outcome = look(closed, npus(8), HCCL_IF_BASE_PORT="21005")
+    assert outcome.findings[0].values["ports"] == "21005-21010"
 
 
 def test_one_host_kept_out() -> None:
-    found = look(saved("-A INPUT -s 10.1.0.3/32 -p tcp -j REJECT --reject-with icmp-host-prohibited"))
-    (finding,) = found.findings
+    outcome = look(saved("-A INPUT -s 10.1.0.3/32 -p tcp -j REJECT --reject-with icmp-host-prohibited"))
+    (finding,) = outcome.findings
     assert finding.values["peers"] == ["w3"]
     assert "-s 10.1.0.3 " in finding.values["fix"]
 
 
 def test_connections_that_may_not_leave() -> None:
-    found = look(saved("-A OUTPUT -p tcp -m tcp --dport 29500 -j DROP"))
-    assert said(found) == [("w2", "iptables-legacy blocks outgoing connections to TCP ports 29500 of every other host")]
+    outcome = look(saved("-A OUTPUT -p tcp -m tcp --dport 29500 -j DROP"))
+    assert messages(outcome) == [
+        ("w2", "iptables-legacy blocks outgoing connections to TCP ports 29500 of every other host")
+    ]
 
 
 def test_connections_that_are_opened_and_carry_nothing() -> None:
-    found = look(saved("-A INPUT -p tcp -m conntrack --ctstate NEW -j ACCEPT", policy="DROP"))
-    (finding,) = found.findings
+    outcome = look(saved("-A INPUT -p tcp -m conntrack --ctstate NEW -j ACCEPT", policy="DROP"))
+    (finding,) = outcome.findings
     assert str(finding).startswith("iptables-legacy blocks the later packets of connections to TCP ports")
     assert finding.values["fix"].endswith("-m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT")
 
@@ -153,8 +155,8 @@ def test_master_port_closed_on_its_host(master: str) -> None:
 
 
 def test_the_way_out_to_the_master() -> None:
-    found = look(saved("-A OUTPUT -p tcp -m tcp --dport 29500 -j DROP"), MASTER_ADDR="10.1.0.3")
-    assert found.findings[0].values["peers"] == ["w3"]
+    outcome = look(saved("-A OUTPUT -p tcp -m tcp --dport 29500 -j DROP"), MASTER_ADDR="10.1.0.3")
+    assert outcome.findings[0].values["peers"] == ["w3"]
 
 
 def test_another_port_of_the_master() -> None:
@@ -165,19 +167,19 @@ def test_another_port_of_the_master() -> None:
 # ---- several networks
 
 
-def two_networks(seen: dict[str, Any], **environ: str) -> Outcome:
+def two_networks(answer: dict[str, Any], **environ: str) -> Outcome:
     both = ("10.1.0", "10.2.0")
-    hosts = {f"w{one}": host(one, seen if one == 2 else None, networks=both) for one in (1, 2, 3)}
-    return judged("firewall-blocks-job", hosts, job(**environ))
+    hosts = {f"w{number}": host(number, answer if number == 2 else None, networks=both) for number in (1, 2, 3)}
+    return run_check("firewall-blocks-job", hosts, job(**environ))
 
 
 ONE_NETWORK = saved("-A INPUT -i eth0 -p tcp -j DROP")
 
 
 def test_a_network_that_is_closed_beside_one_that_is_open() -> None:
-    found = two_networks(ONE_NETWORK)
-    assert found.status is Status.UNKNOWN
-    assert "eth1 (10.2.0.2) lets the job's ports through, eth0 (10.1.0.2) does not" in found.unknown["w2"].text
+    outcome = two_networks(ONE_NETWORK)
+    assert outcome.status is Status.UNKNOWN
+    assert "eth1 (10.2.0.2) lets the job's ports through, eth0 (10.1.0.2) does not" in outcome.unknown["w2"].text
 
 
 def test_the_masters_network_is_the_jobs() -> None:
@@ -186,35 +188,35 @@ def test_the_masters_network_is_the_jobs() -> None:
 
 
 def test_both_networks_closed() -> None:
-    found = two_networks(saved("-A INPUT ! -i lo -p tcp -j DROP"))
-    assert found.status is Status.FAILED
-    assert {finding.hosts for finding in found.findings} == {("w2",)}
+    outcome = two_networks(saved("-A INPUT ! -i lo -p tcp -j DROP"))
+    assert outcome.status is Status.FAILED
+    assert {finding.hosts for finding in outcome.findings} == {("w2",)}
 
 
 def test_hosts_of_several_networks_with_routes_between_them() -> None:
-    hosts = {f"w{one}": host(one, networks=(f"10.{one}.0",)) for one in (1, 2, 3)}
+    hosts = {f"w{number}": host(number, networks=(f"10.{number}.0",)) for number in (1, 2, 3)}
     hosts["w2"] = host(2, saved("-A INPUT -s 10.3.0.0/24 -j DROP"), networks=("10.2.0",))
-    found = judged("firewall-blocks-job", hosts)
-    assert found.findings[0].values["peers"] == ["w3"]
+    outcome = run_check("firewall-blocks-job", hosts)
+    assert outcome.findings[0].values["peers"] == ["w3"]
 
 
 def test_the_networks_of_containers_are_not_the_jobs() -> None:
     hosts = {}
-    for one in (1, 2, 3):
-        closed = saved("-A INPUT -i cni0 -j DROP", "-A INPUT -i tun9 -j DROP") if one == 2 else None
-        hosts[f"w{one}"] = facts = host(one, closed)
-        wires = (InterfaceAddress("cni0", f"10.244.{one}.1", 24), InterfaceAddress("tun9", f"10.9.{one}.1", 32))
+    for number in (1, 2, 3):
+        closed = saved("-A INPUT -i cni0 -j DROP", "-A INPUT -i tun9 -j DROP") if number == 2 else None
+        hosts[f"w{number}"] = facts = host(number, closed)
+        wires = (InterfaceAddress("cni0", f"10.244.{number}.1", 24), InterfaceAddress("tun9", f"10.9.{number}.1", 32))
         facts[1] = HostAddresses(interfaces=(*facts[1].interfaces, *wires))
-        facts[0] = rules(closed or brought(), f"10.1.0.{one}", f"10.244.{one}.1", f"10.9.{one}.1")
-    assert judged("firewall-blocks-job", hosts).status is Status.PASSED
+        facts[0] = rules(closed or brought(), f"10.1.0.{number}", f"10.244.{number}.1", f"10.9.{number}.1")
+    assert run_check("firewall-blocks-job", hosts).status is Status.PASSED
 
 
 def test_a_host_that_cannot_be_met() -> None:
-    hosts = {f"w{one}": host(one) for one in (1, 2, 3)}
+    hosts = {f"w{number}": host(number) for number in (1, 2, 3)}
     hosts["w3"][1] = HostAddresses(interfaces=(InterfaceAddress("lo", "127.0.0.1", 8),))
-    found = judged("firewall-blocks-job", hosts)
-    assert found.status is Status.UNKNOWN
-    assert found.unknown["w1"].text == "no common network of it and w3 is known"
+    outcome = run_check("firewall-blocks-job", hosts)
+    assert outcome.status is Status.UNKNOWN
+    assert outcome.unknown["w1"].text == "no common network of it and w3 is known"
 
 
 # ---- not known
@@ -231,24 +233,24 @@ def test_a_host_that_cannot_be_met() -> None:
     ],
 )
 def test_a_rule_that_cannot_be_judged_is_named(rule: str) -> None:
-    found = look(saved(rule))
-    assert found.status is Status.UNKNOWN
-    assert rule in found.unknown["w2"].text
-    assert found.evaluated_hosts == ("w1", "w3")
+    outcome = look(saved(rule))
+    assert outcome.status is Status.UNKNOWN
+    assert rule in outcome.unknown["w2"].text
+    assert outcome.evaluated_hosts == ("w1", "w3")
 
 
 def test_a_rule_that_cannot_be_judged_and_makes_no_difference() -> None:
-    shown = saved("-A INPUT -p tcp -m limit --limit 3/min -j LOG", "-A INPUT -m set --match-set x src -j ACCEPT")
-    assert look(shown).status is Status.PASSED
+    displayed = saved("-A INPUT -p tcp -m limit --limit 3/min -j LOG", "-A INPUT -m set --match-set x src -j ACCEPT")
+    assert look(displayed).status is Status.PASSED
     closed = look(saved("-A INPUT -m limit --limit 3/min -j DROP", "-A INPUT -p tcp -j DROP"))
     assert closed.status is Status.FAILED
 
 
 def test_a_container_with_a_network_of_its_own() -> None:
-    hosts = {f"w{one}": host(one) for one in (1, 2, 3)}
+    hosts = {f"w{number}": host(number) for number in (1, 2, 3)}
     hosts["w2"][0] = rules(saved("-A INPUT -j DROP"), "192.168.7.7")
-    found = judged("firewall-blocks-job", hosts)
-    assert "the job's container has the address 10.1.0.2 of its own" in found.unknown["w2"].text
+    outcome = run_check("firewall-blocks-job", hosts)
+    assert "the job's container has the address 10.1.0.2 of its own" in outcome.unknown["w2"].text
 
 
 def test_a_bridge_with_rules_of_its_own() -> None:
@@ -256,14 +258,14 @@ def test_a_bridge_with_rules_of_its_own() -> None:
     chain = {"family": "bridge", "table": "f", "name": "c", "type": "filter", "hook": "input", "prio": 0}
     parts = [{"table": {"family": "bridge", "name": "f"}}, {"chain": chain}, rule]
     text = json.dumps({"nftables": parts})
-    seen = brought(tables=[["bridge", "f"]], outputs={"nft": {"out": text}})
-    assert look({**seen, "bridges": ["br0"]}).status is Status.PASSED
-    assert look({**seen, "bridges": ["eth0"]}).status is Status.UNKNOWN
+    answer = brought(tables=[["bridge", "f"]], outputs={"nft": {"out": text}})
+    assert look({**answer, "bridges": ["br0"]}).status is Status.PASSED
+    assert look({**answer, "bridges": ["eth0"]}).status is Status.UNKNOWN
 
 
 def test_one_host() -> None:
-    found = judged("firewall-blocks-job", {"w1": host(1, saved("-A INPUT -j DROP"), count=1)})
-    assert (found.status, list(found.skipped.values())) == (
+    outcome = run_check("firewall-blocks-job", {"w1": host(1, saved("-A INPUT -j DROP"), count=1)})
+    assert (outcome.status, list(outcome.skipped.values())) == (
         Status.SKIPPED,
         ["only one host: nothing crosses the network"],
     )
@@ -288,7 +290,7 @@ def test_one_host_whose_rules_only_root_may_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "command"),
+    ("answer", "command"),
     [
         (
             saved(ESTABLISHED, SSH, policy="DROP"),
@@ -304,21 +306,21 @@ def test_one_host_whose_rules_only_root_may_read() -> None:
         ),
     ],
 )
-def test_the_command_that_opens_the_ports(seen: dict[str, Any], command: str) -> None:
-    found = look(seen)
-    assert found.findings[0].values["fix"] == command
-    assert command in advice("firewall-blocks-job", found)
-    assert "disable" not in advice("firewall-blocks-job", found)
+def test_the_command_that_opens_the_ports(answer: dict[str, Any], command: str) -> None:
+    outcome = look(answer)
+    assert outcome.findings[0].values["fix"] == command
+    assert command in advice("firewall-blocks-job", outcome)
+    assert "disable" not in advice("firewall-blocks-job", outcome)
 
 
 @pytest.mark.parametrize("outgoing", [False, True])
 def test_what_firewalld_is_told(outgoing: bool) -> None:
     chain, base = ("OUT_x_deny", "OUTPUT") if outgoing else ("IN_x_deny", "INPUT")
-    found = look(
+    outcome = look(
         saved("-A INPUT_ZONES -j RETURN", f"-A {base} -j {chain}", f"-A {chain} -p tcp -m tcp --dport 29500 -j DROP")
     )
-    fix = found.findings[0].values["fix"]
-    assert found.findings[0].values["manager"] == "firewalld"
+    fix = outcome.findings[0].values["fix"]
+    assert outcome.findings[0].values["manager"] == "firewalld"
     assert fix.startswith("firewall-cmd --permanent --new-policy=training; " if outgoing else "z=$(firewall-cmd ")
     assert "for a in 10.1.0.1 10.1.0.3; do for p in 29500; do firewall-cmd" in fix
     assert "rule priority=-1 family=ipv4" in fix
@@ -327,7 +329,7 @@ def test_what_firewalld_is_told(outgoing: bool) -> None:
     else:
         assert "firewall-cmd --zone=$z --add-rich-rule" in fix and "--permanent --zone=$z --add-rich-rule" in fix
         assert "--reload" not in fix
-    back = found.findings[0].values["unfix"]
+    back = outcome.findings[0].values["unfix"]
     assert back.count("--remove-rich-rule") == fix.count("--add-rich-rule")
 
 
@@ -352,8 +354,8 @@ def test_what_nftables_is_told_and_how_it_finds_its_rule_again() -> None:
         },
         {"rule": {"family": "inet", "table": "site", "chain": "in", "handle": 1, "expr": [*drop, {"drop": None}]}},
     ]
-    seen = brought(tables=[["inet", "site"]], outputs={"nft": {"out": json.dumps({"nftables": parts})}})
-    (finding,) = look(seen).findings
+    answer = brought(tables=[["inet", "site"]], outputs={"nft": {"out": json.dumps({"nftables": parts})}})
+    (finding,) = look(answer).findings
     values = finding.values
     assert values["fix"].startswith(f"nft 'insert rule inet site in {NFT_RULE} comment \"cluster-doctor ")
     tag = values["fix"].split('"')[1]
@@ -372,22 +374,22 @@ def test_the_way_back_takes_what_was_added_and_nothing_twice() -> None:
 
 
 def test_ufw_takes_its_own_rule_back() -> None:
-    shown = saved("-A ufw-before-input -i lo -j ACCEPT", "-A INPUT -j ufw-before-input", policy="DROP")
-    values = look(shown).findings[0].values
+    displayed = saved("-A ufw-before-input -i lo -j ACCEPT", "-A INPUT -j ufw-before-input", policy="DROP")
+    values = look(displayed).findings[0].values
     assert values["unfix"] == values["fix"].replace("prepend", "delete")
 
 
 def test_a_rule_that_ufw_itself_cannot_overrule() -> None:
-    found = look(saved("-A INPUT -j ufw-before-input", "-A ufw-before-input -p tcp -m tcp --dport 29500 -j DROP"))
-    assert found.findings[0].values["fix"].startswith("iptables-legacy -I INPUT ")
-    assert "before.rules" in advice("firewall-blocks-job", found)
+    outcome = look(saved("-A INPUT -j ufw-before-input", "-A ufw-before-input -p tcp -m tcp --dport 29500 -j DROP"))
+    assert outcome.findings[0].values["fix"].startswith("iptables-legacy -I INPUT ")
+    assert "before.rules" in advice("firewall-blocks-job", outcome)
 
 
 def test_very_many_hosts_are_named_alone_and_never_by_a_network_that_holds_others() -> None:
     closed = saved(ESTABLISHED, SSH, policy="DROP")
-    hosts = {f"w{one}": host(one, closed if one == 2 else None, count=120) for one in range(2, 121, 2)}
-    (finding,) = judged("firewall-blocks-job", hosts).findings
-    assert finding.values["sources"] == [f"10.1.0.{one}" for one in range(4, 121, 2)]
+    hosts = {f"w{number}": host(number, closed if number == 2 else None, count=120) for number in range(2, 121, 2)}
+    (finding,) = run_check("firewall-blocks-job", hosts).findings
+    assert finding.values["sources"] == [f"10.1.0.{number}" for number in range(4, 121, 2)]
     assert finding.values["peers"] == "every other host"
 
 
@@ -399,14 +401,14 @@ def test_more_addresses_than_a_command_may_list_are_the_readers_to_name(monkeypa
 
 
 def test_a_rule_is_shown_without_what_it_does_to_a_terminal() -> None:
-    found = look(saved('-A INPUT -p tcp -m comment --comment "\x1b[31m' + "x" * 400 + '" -j DROP'))
-    assert "\x1b" not in found.findings[0].values["observed"]
-    assert len(found.findings[0].values["observed"]) <= 160
+    outcome = look(saved('-A INPUT -p tcp -m comment --comment "\x1b[31m' + "x" * 400 + '" -j DROP'))
+    assert "\x1b" not in outcome.findings[0].values["observed"]
+    assert len(outcome.findings[0].values["observed"]) <= 160
 
 
 def test_hosts_with_the_same_rules_get_the_same_finding() -> None:
     """So that a report can say it once."""
     closed = saved(ESTABLISHED, SSH, policy="DROP")
-    found = judged("firewall-blocks-job", {f"w{one}": host(one, closed) for one in (1, 2, 3)})
-    assert len({str(finding) for finding in found.findings}) == 1
-    assert [finding.hosts for finding in found.findings] == [("w1",), ("w2",), ("w3",)]
+    outcome = run_check("firewall-blocks-job", {f"w{number}": host(number, closed) for number in (1, 2, 3)})
+    assert len({str(finding) for finding in outcome.findings}) == 1
+    assert [finding.hosts for finding in outcome.findings] == [("w1",), ("w2",), ("w3",)]

@@ -53,11 +53,21 @@ CLOSED = {
 
 
 def outcome(fleet: Fleet) -> dict[str, Any]:
-    words = ["check", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--select", "firewall-blocks-job", "--json"]
-    done = fleet.run([sys.executable, "-m", "doctor", *words], cwd=Path(__file__).parents[2])
+    arguments = [
+        "check",
+        ",".join(fleet.hosts),
+        "-F",
+        str(fleet.ssh_config),
+        "--select",
+        "firewall-blocks-job",
+        "--json",
+    ]
+    done = fleet.run([sys.executable, "-m", "doctor", *arguments], cwd=Path(__file__).parents[2])
     assert done.stdout, done.stderr
-    (found,) = [one for one in json.loads(done.stdout)["outcomes"] if one["check"] == "firewall-blocks-job"]
-    return found
+    (observed_outcome,) = [
+        entry for entry in json.loads(done.stdout)["outcomes"] if entry["check"] == "firewall-blocks-job"
+    ]
+    return observed_outcome
 
 
 @pytest.mark.sample
@@ -93,7 +103,7 @@ def test_without_root_it_is_not_known(fleet_cpu: Fleet) -> None:
     )
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     script = f"{done.stdout}\nimport json\nprint(json.dumps(list_rules({{}})))\n"
-    said = fleet_cpu.enter(
+    completed = fleet_cpu.enter(
         host, f"cat >/tmp/ask.py <<'END'\n{script}END\nsetpriv --reuid 65534 --clear-groups python3 /tmp/ask.py"
     )
-    assert json.loads(said.stdout)["refused"] is True
+    assert json.loads(completed.stdout)["refused"] is True

@@ -13,9 +13,9 @@ def test_firmware_within_the_range() -> None:
 
 
 def test_firmware_outside_the_range() -> None:
-    (found,) = look(versions(firmware="6.4.0.4.220"))
-    assert (found.values["observed"], found.values["expected"]) == ("6.4.0.4.220", ["7.0.0 to 8.9.9"])
-    assert "driver 25.5.2" in str(found)
+    (finding,) = look(versions(firmware="6.4.0.4.220"))
+    assert (finding.values["observed"], finding.values["expected"]) == ("6.4.0.4.220", ["7.0.0 to 8.9.9"])
+    assert "driver 25.5.2" in str(finding)
 
 
 def test_what_cannot_be_compared_is_unknown() -> None:

@@ -12,9 +12,9 @@ def test_equal_hosts() -> None:
 
 
 def test_the_odd_host_is_named() -> None:
-    (found,) = look(fleet(versions(), versions(firmware="7.1.0.11.220"), versions()))
-    assert found.hosts == ("b",)
-    assert str(found) == "NPU firmware 7.1.0.11.220; 2 of 3 hosts have 7.8.0.7.220"
+    (finding,) = look(fleet(versions(), versions(firmware="7.1.0.11.220"), versions()))
+    assert finding.hosts == ("b",)
+    assert str(finding) == "NPU firmware 7.1.0.11.220; 2 of 3 hosts have 7.8.0.7.220"
 
 
 def test_hosts_that_show_no_firmware_are_not_compared() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doctor.facts.gpu import GpuProcess
 from tests.checks.gpu_hosts import gpu, gpus
-from tests.checks.looked import judged, said
+from tests.checks.run_check import messages, run_check
 
 
 def test_idle_gpus_display_servers_and_services() -> None:
@@ -13,12 +13,12 @@ def test_idle_gpus_display_servers_and_services() -> None:
         GpuProcess(34626, "C+G", "/usr/lib/chromium/chromium", 183),
         GpuProcess(99, "M+C", "nvidia-cuda-mps-server", 30),
     )
-    assert said(judged("gpu-busy", {"w1": [gpus(gpu(0, processes=others))]})) == []
+    assert messages(run_check("gpu-busy", {"w1": [gpus(gpu(0, processes=others))]})) == []
 
 
 def test_a_process_that_computes() -> None:
     held = gpu(5, processes=(GpuProcess(5762, "C", "python", 1005), GpuProcess(5763, "C", "", None)))
-    assert said(judged("gpu-busy", {"w1": [gpus(held)]})) == [
+    assert messages(run_check("gpu-busy", {"w1": [gpus(held)]})) == [
         ("w1", "GPU 5 is used by process 5762 (python), 1005 MiB; expected none"),
         ("w1", "GPU 5 is used by process 5763 (name not known), unknown MiB; expected none"),
     ]

@@ -13,8 +13,8 @@ def test_equal_hosts() -> None:
 
 
 def test_the_odd_host_is_named() -> None:
-    (found,) = look(fleet(gpus(), gpus(), gpus(7)))
-    assert (found.hosts, found.values["observed"], found.values["expected"]) == (("c",), 7, 8)
+    (finding,) = look(fleet(gpus(), gpus(), gpus(7)))
+    assert (finding.hosts, finding.values["observed"], finding.values["expected"]) == (("c",), 7, 8)
 
 
 def test_a_gpu_that_does_not_answer_counts() -> None:

@@ -12,5 +12,9 @@ def test_equal_hosts() -> None:
 
 
 def test_the_odd_host_is_named() -> None:
-    (found,) = look(fleet(gpus(), gpus(driver="535.129.03"), gpus()))
-    assert (found.hosts, found.values["observed"], found.values["expected"]) == (("b",), "535.129.03", "550.54.15")
+    (finding,) = look(fleet(gpus(), gpus(driver="535.129.03"), gpus()))
+    assert (finding.hosts, finding.values["observed"], finding.values["expected"]) == (
+        ("b",),
+        "535.129.03",
+        "550.54.15",
+    )

@@ -14,5 +14,5 @@ def test_a_loaded_driver() -> None:
 
 
 def test_no_driver() -> None:
-    (found,) = look(GpuCards(pci=8, driver="", tool=True))
-    assert str(found) == "the NVIDIA driver is not loaded, on a host with 8 GPUs"
+    (finding,) = look(GpuCards(pci=8, driver="", tool=True))
+    assert str(finding) == "the NVIDIA driver is not loaded, on a host with 8 GPUs"

@@ -12,5 +12,5 @@ def test_gpus_without_errors_and_without_ecc() -> None:
 
 
 def test_errors_are_named_with_their_gpu() -> None:
-    (found,) = look(gpus(1, errors=3))
-    assert str(found) == "GPU 0 has 3 uncorrected memory errors since its driver was loaded; expected 0"
+    (finding,) = look(gpus(1, errors=3))
+    assert str(finding) == "GPU 0 has 3 uncorrected memory errors since its driver was loaded; expected 0"

@@ -6,11 +6,11 @@ import pytest
 
 from doctor.engine.result import ERROR, WARNING, Severity
 from tests.checks.gpu_hosts import gpu, gpus
-from tests.checks.looked import judged, said
+from tests.checks.run_check import messages, run_check
 
 
 def test_a_fabric_without_faults() -> None:
-    assert said(judged("gpu-fabric-unhealthy", {"w1": [gpus(gpu(0))]})) == []
+    assert messages(run_check("gpu-fabric-unhealthy", {"w1": [gpus(gpu(0))]})) == []
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ def test_a_fabric_without_faults() -> None:
     ],
 )
 def test_faults_and_reduced_bandwidth(faults: tuple[str, ...], severity: Severity) -> None:
-    outcome = judged("gpu-fabric-unhealthy", {"w1": [gpus(gpu(0), gpu(1, fabric_faults=faults))]})
-    assert said(outcome) == [
+    outcome = run_check("gpu-fabric-unhealthy", {"w1": [gpus(gpu(0), gpu(1, fabric_faults=faults))]})
+    assert messages(outcome) == [
         (
             "w1",
             f"the NVLink fabric of GPU 1 reports {faults[0]} and {faults[1]}; expected summary: Healthy",

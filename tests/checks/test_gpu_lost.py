@@ -6,7 +6,7 @@ import pytest
 
 from doctor.facts.gpu import GpuInventory
 from tests.checks.gpu_hosts import gpu, gpus, log, tool
-from tests.checks.looked import judged, said
+from tests.checks.run_check import messages, run_check
 
 FALLEN = "NVRM: Xid (PCI:0000:02:00): 79, pid=1122, name=python, GPU has fallen off the bus."
 WITHOUT_CODE = "NVRM: GPU 0000:02:00.0: GPU has fallen off the bus."
@@ -19,24 +19,24 @@ def listing(*numbers: int) -> GpuInventory:
 
 def test_a_report_and_other_failures_are_no_lost_gpu() -> None:
     for kind in ("", "mismatch", "hang", "no-devices"):
-        assert said(judged("gpu-lost", {"w1": [tool(kind, "x")]})) == []
+        assert messages(run_check("gpu-lost", {"w1": [tool(kind, "x")]})) == []
 
 
 def test_the_lost_gpu_is_named() -> None:
     text = "Unable to determine the device handle for GPU0000:03:00.0: Unknown Error"
-    assert said(judged("gpu-lost", {"w1": [tool("lost", text, ("0000:03:00.0",))]})) == [
+    assert messages(run_check("gpu-lost", {"w1": [tool("lost", text, ("0000:03:00.0",))]})) == [
         ("w1", f"the driver has lost the GPU at 0000:03:00.0: {text}; expected an answer from every GPU")
     ]
 
 
 def test_a_lost_gpu_without_address() -> None:
-    ((_, text),) = said(judged("gpu-lost", {"w1": [tool("lost")]}))
+    ((_, text),) = messages(run_check("gpu-lost", {"w1": [tool("lost")]}))
     assert text.startswith("the driver has lost a GPU: GPU is lost")
 
 
 @pytest.mark.parametrize("message", [FALLEN, WITHOUT_CODE])
 def test_a_gpu_that_fell_off_the_bus_and_is_not_listed_is_lost(message: str) -> None:
-    ((_, text),) = said(judged("gpu-lost", {"w1": [tool(), listing(0, 1, 3), log(message, age=60)]}))
+    ((_, text),) = messages(run_check("gpu-lost", {"w1": [tool(), listing(0, 1, 3), log(message, age=60)]}))
     assert text == (
         "the GPU at 0000:02:00 has fallen off the bus 60 s ago, and nvidia-smi does not list it; expected an answer "
         "from every GPU"
@@ -45,19 +45,19 @@ def test_a_gpu_that_fell_off_the_bus_and_is_not_listed_is_lost(message: str) -> 
 
 @pytest.mark.parametrize("age", [60, 86400])
 def test_a_gpu_that_answers_again_is_not_lost(age: float) -> None:
-    assert said(judged("gpu-lost", {"w1": [tool(), listing(0, 1, 2, 3), log(FALLEN, age=age)]})) == []
+    assert messages(run_check("gpu-lost", {"w1": [tool(), listing(0, 1, 2, 3), log(FALLEN, age=age)]})) == []
 
 
 def test_a_gpu_that_nvidia_smi_reports_as_lost_is_one_finding() -> None:
     lost = tool("lost", "GPU is lost", ("0000:02:00.0",))
-    assert len(judged("gpu-lost", {"w1": [lost, listing(0, 1, 3), log(FALLEN, age=60)]}).findings) == 1
+    assert len(run_check("gpu-lost", {"w1": [lost, listing(0, 1, 3), log(FALLEN, age=60)]}).findings) == 1
 
 
 def test_other_faults_of_a_gpu_that_is_not_listed_are_those_of_other_checks() -> None:
     other = FALLEN.replace("79", "119").replace("GPU has fallen off the bus", "Timeout")
-    assert said(judged("gpu-lost", {"w1": [tool(), listing(0, 1, 3), log(other, age=60)]})) == []
+    assert messages(run_check("gpu-lost", {"w1": [tool(), listing(0, 1, 3), log(other, age=60)]})) == []
 
 
 def test_without_the_kernel_log_nvidia_smi_decides() -> None:
-    outcome = judged("gpu-lost", {"w1": [tool(), listing(0, 1, 3)]})
+    outcome = run_check("gpu-lost", {"w1": [tool(), listing(0, 1, 3)]})
     assert outcome.complete and not outcome.findings and not outcome.unknown

@@ -14,12 +14,12 @@ def test_all_gpus_are_listed() -> None:
 
 
 def test_a_gpu_that_is_on_the_bus_alone() -> None:
-    (found,) = look(GpuCards(pci=8, driver="NVRM", tool=True), gpus(7))
-    assert str(found) == "nvidia-smi lists 7 GPUs, but the PCI bus shows 8"
+    (finding,) = look(GpuCards(pci=8, driver="NVRM", tool=True), gpus(7))
+    assert str(finding) == "nvidia-smi lists 7 GPUs, but the PCI bus shows 8"
 
 
 def test_in_a_container_its_device_files_are_the_norm() -> None:
     cards = GpuCards(pci=8, driver="NVRM", tool=True)
     assert look(cards, gpus(2), place("nvidia0", "nvidia1", engine="docker")) == []
-    (found,) = look(cards, gpus(1), place("nvidia0", "nvidia1", engine="docker"))
-    assert str(found) == "nvidia-smi lists 1 GPU, but the container was given 2"
+    (finding,) = look(cards, gpus(1), place("nvidia0", "nvidia1", engine="docker"))
+    assert str(finding) == "nvidia-smi lists 1 GPU, but the container was given 2"

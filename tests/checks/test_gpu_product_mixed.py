@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from tests.checks.gpu_hosts import gpu, gpus
-from tests.checks.looked import fleet, judged, said, skipped
+from tests.checks.run_check import fleet, messages, run_check, skipped
 
 
 def test_one_product() -> None:
-    assert said(judged("gpu-product-mixed", fleet(2, gpus()))) == []
-    assert skipped(judged("gpu-product-mixed", fleet(1, gpus())))
+    assert messages(run_check("gpu-product-mixed", fleet(2, gpus()))) == []
+    assert skipped(run_check("gpu-product-mixed", fleet(1, gpus())))
 
 
 def test_another_product() -> None:
     hosts = {**fleet(2, gpus()), "w3": [gpus(gpu(0, name="NVIDIA A100-SXM4-80GB"))]}
-    assert said(judged("gpu-product-mixed", hosts)) == [
+    assert messages(run_check("gpu-product-mixed", hosts)) == [
         ("w3", "its GPUs are NVIDIA A100-SXM4-80GB; 2 of 3 hosts have NVIDIA H100 80GB HBM3")
     ]

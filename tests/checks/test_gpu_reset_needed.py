@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.gpu_hosts import gpu, gpus
-from tests.checks.looked import judged, said
+from tests.checks.run_check import messages, run_check
 
 
 def test_gpus_that_wait_for_nothing() -> None:
-    assert said(judged("gpu-reset-needed", {"w1": [gpus()]})) == []
+    assert messages(run_check("gpu-reset-needed", {"w1": [gpus()]})) == []
 
 
 @pytest.mark.parametrize(
@@ -22,11 +22,11 @@ def test_gpus_that_wait_for_nothing() -> None:
     ],
 )
 def test_each_reason(field: str, value: object, text: str) -> None:
-    found = said(judged("gpu-reset-needed", {"w1": [gpus(gpu(2, **{field: value}))]}))
-    assert found == [("w1", f"GPU 2 waits for a reset: {text}")]
+    fact = messages(run_check("gpu-reset-needed", {"w1": [gpus(gpu(2, **{field: value}))]}))
+    assert fact == [("w1", f"GPU 2 waits for a reset: {text}")]
 
 
 def test_a_repair_that_waits() -> None:
-    assert said(judged("gpu-reset-needed", {"w1": [gpus(gpu(0, repair_pending=True))]})) == [
+    assert messages(run_check("gpu-reset-needed", {"w1": [gpus(gpu(0, repair_pending=True))]})) == [
         ("w1", "GPU 0 waits for a reset: a part is to be repaired")
     ]

@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.gpu_hosts import cards, tool
-from tests.checks.looked import judged, said, skipped
+from tests.checks.run_check import messages, run_check, skipped
 
 
 @pytest.mark.parametrize("kind", ["", "lost", "mismatch", "no-devices"])
 def test_an_answer_and_what_other_checks_report(kind: str) -> None:
-    assert said(judged("gpu-tool-fails", {"w1": [tool(kind), cards()]})) == []
+    assert messages(run_check("gpu-tool-fails", {"w1": [tool(kind), cards()]})) == []
 
 
 @pytest.mark.parametrize("kind", ["hang", "denied", "other", "driver"])
 def test_no_report(kind: str) -> None:
-    assert said(judged("gpu-tool-fails", {"w1": [tool(kind, "no answer in 30 s"), cards()]})) == [
+    assert messages(run_check("gpu-tool-fails", {"w1": [tool(kind, "no answer in 30 s"), cards()]})) == [
         ("w1", "nvidia-smi gave no report on a host with 8 GPUs: no answer in 30 s")
     ]
 
 
 def test_without_a_driver_it_is_not_the_tool() -> None:
-    assert skipped(judged("gpu-tool-fails", {"w1": [tool("driver"), cards(driver="")]}))
-    assert skipped(judged("gpu-tool-fails", {"w1": [tool("driver"), cards(pci=0)]}))
+    assert skipped(run_check("gpu-tool-fails", {"w1": [tool("driver"), cards(driver="")]}))
+    assert skipped(run_check("gpu-tool-fails", {"w1": [tool("driver"), cards(pci=0)]}))

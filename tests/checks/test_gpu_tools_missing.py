@@ -15,8 +15,8 @@ def test_a_host_with_its_tool() -> None:
 
 
 def test_a_host_without() -> None:
-    (found,) = look(GpuCards(pci=8, driver="NVRM", tool=False))
-    assert str(found) == "nvidia-smi is not installed, on a host with 8 GPUs"
+    (finding,) = look(GpuCards(pci=8, driver="NVRM", tool=False))
+    assert str(finding) == "nvidia-smi is not installed, on a host with 8 GPUs"
 
 
 def test_a_container_need_not_have_it() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doctor.facts.gpu import GpuTopology
-from tests.checks.looked import fleet, judged, said, skipped
+from tests.checks.run_check import fleet, messages, run_check, skipped
 
 USUAL = GpuTopology(links=(("GPU0", "X", "NV12", "PXB"), ("GPU1", "NV12", "X", "SYS"), ("NIC0", "PXB", "SYS", "X")))
 OTHER = GpuTopology(links=(("GPU0", "X", "NV12", "SYS"), ("GPU1", "NV12", "X", "SYS"), ("NIC0", "SYS", "SYS", "X")))
@@ -11,13 +11,13 @@ FEWER = GpuTopology(links=(("GPU0", "X", "NV12"), ("GPU1", "NV12", "X")))
 
 
 def test_equal_hosts_and_fleets_too_small_to_compare() -> None:
-    assert said(judged("gpu-topology-differs", fleet(3, USUAL))) == []
-    assert skipped(judged("gpu-topology-differs", {"w1": [USUAL], "w2": [OTHER]}))
+    assert messages(run_check("gpu-topology-differs", fleet(3, USUAL))) == []
+    assert skipped(run_check("gpu-topology-differs", {"w1": [USUAL], "w2": [OTHER]}))
 
 
 def test_each_difference_is_named_once() -> None:
     hosts = {**fleet(3, USUAL), "w4": [OTHER], "w5": [FEWER]}
-    assert said(judged("gpu-topology-differs", hosts)) == [
+    assert messages(run_check("gpu-topology-differs", hosts)) == [
         ("w4", "GPU0-NIC0 is SYS, not PXB; 3 of 5 hosts are alike"),
         ("w5", "devices GPU0, GPU1 in place of GPU0, GPU1, NIC0; 3 of 5 hosts are alike"),
     ]

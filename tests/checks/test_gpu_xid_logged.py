@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.checks.gpu_hosts import log
-from tests.checks.looked import judged, said
+from tests.checks.run_check import messages, run_check
 
 FALLEN = "NVRM: Xid (PCI:0000:9b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 PAGE_FAULT = (
@@ -13,12 +13,12 @@ PAGE_FAULT = (
 
 def test_faults_of_programs_and_switches_that_went_on_are_no_finding() -> None:
     quiet = log(PAGE_FAULT, "nvidia-nvswitch0: SXid (PCI:0000:06:00.0): 20009, Non-fatal, Link 04 RX Short Error Rate")
-    assert said(judged("gpu-xid-logged", {"w1": [quiet]})) == []
+    assert messages(run_check("gpu-xid-logged", {"w1": [quiet]})) == []
 
 
 def test_the_age_the_count_and_the_action_are_named() -> None:
-    outcome = judged("gpu-xid-logged", {"w1": [log(FALLEN, FALLEN, age=7300)]})
-    assert said(outcome) == [
+    outcome = run_check("gpu-xid-logged", {"w1": [log(FALLEN, FALLEN, age=7300)]})
+    assert messages(outcome) == [
         (
             "w1",
             (
@@ -32,9 +32,9 @@ def test_the_age_the_count_and_the_action_are_named() -> None:
 
 def test_a_fatal_error_of_a_switch() -> None:
     fatal = "nvidia-nvswitch0: SXid (PCI:0000:00:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
-    ((_, text),) = said(judged("gpu-xid-logged", {"w1": [log(fatal)]}))
+    ((_, text),) = messages(run_check("gpu-xid-logged", {"w1": [log(fatal)]}))
     assert text.startswith("SXid 20034 (a fatal error of an NVSwitch) on 0000:00:00.0")
 
 
 def test_what_is_older_than_a_week_is_history() -> None:
-    assert said(judged("gpu-xid-logged", {"w1": [log(FALLEN, age=8 * 86400)]})) == []
+    assert messages(run_check("gpu-xid-logged", {"w1": [log(FALLEN, age=8 * 86400)]})) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doctor.facts.vendor_tests import GpudState, GpudStates
-from tests.checks.looked import judged, said
+from tests.checks.run_check import messages, run_check
 
 XID = GpudState(
     "accelerator-nvidia-error-xid",
@@ -14,12 +14,12 @@ XID = GpudState(
 
 
 def test_healthy() -> None:
-    assert said(judged("gpud-unhealthy", {"w1": [GpudStates(problems=())]})) == []
+    assert messages(run_check("gpud-unhealthy", {"w1": [GpudStates(problems=())]})) == []
 
 
 def test_a_component_with_what_gpud_proposes() -> None:
     disk = GpudState("disk", "Degraded", "no reason")
-    assert said(judged("gpud-unhealthy", {"w1": [GpudStates(problems=(XID, disk))]})) == [
+    assert messages(run_check("gpud-unhealthy", {"w1": [GpudStates(problems=(XID, disk))]})) == [
         ("w1", "gpud: accelerator-nvidia-error-xid is Unhealthy: XID 48 (Double Bit ECC Error) (HARDWARE_INSPECTION)"),
         ("w1", "gpud: disk is Degraded: no reason"),
     ]

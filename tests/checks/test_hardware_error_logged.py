@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.gpu_hosts import log
-from tests.checks.looked import judged, said
+from tests.checks.run_check import messages, run_check
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from tests.checks.looked import judged, said
     ],
 )
 def test_what_was_corrected_is_no_finding(message: str) -> None:
-    assert said(judged("hardware-error-logged", {"w1": [log(message)]})) == []
+    assert messages(run_check("hardware-error-logged", {"w1": [log(message)]})) == []
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,6 @@ def test_what_was_corrected_is_no_finding(message: str) -> None:
     ],
 )
 def test_errors_that_were_not_corrected(message: str, kind: str) -> None:
-    assert said(judged("hardware-error-logged", {"w1": [log(message)]})) == [
+    assert messages(run_check("hardware-error-logged", {"w1": [log(message)]})) == [
         ("w1", f"the kernel reported {kind}, 1 time in 24 hours, last 60 s ago: {message}")
     ]

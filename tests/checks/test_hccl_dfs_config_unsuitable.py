@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from doctor.job import LaunchConfig
-from tests.checks.launch_lines import judged
+from tests.checks.launch_lines import run_check
 
 
-def found(value: str | None) -> list[str]:
+def list_findings(value: str | None) -> list[str]:
     environ = {} if value is None else {"HCCL_DFS_CONFIG": value}
-    outcome = judged("hccl-dfs-config-unsuitable", LaunchConfig.from_environment(environ))
+    outcome = run_check("hccl-dfs-config-unsuitable", LaunchConfig.from_environment(environ))
     return [str(finding) for finding in outcome.findings]
 
 
@@ -27,19 +27,19 @@ def found(value: str | None) -> list[str]:
     ],
 )
 def test_the_defaults_and_what_is_like_them_have_no_finding(value: str | None) -> None:
-    assert found(value) == []
+    assert list_findings(value) == []
 
 
 @pytest.mark.parametrize("item", ["cluster_heartbeat", "stuck_detection"])
 def test_a_detection_that_is_off_is_found(item: str) -> None:
-    (text,) = found(f"{item}:OFF , inconsistent_check:off")
+    (text,) = list_findings(f"{item}:OFF , inconsistent_check:off")
     assert f"switches {item} off" in text
 
 
 def test_a_probe_of_no_seconds_is_off() -> None:
-    assert "connection_fault_detection_time off" in found("connection_fault_detection_time:0")[0]
+    assert "connection_fault_detection_time off" in list_findings("connection_fault_detection_time:0")[0]
 
 
 def test_the_consistency_check_costs_speed_and_memory() -> None:
-    (text,) = found("inconsistent_check:on")
+    (text,) = list_findings("inconsistent_check:on")
     assert "5 %" in text and "10 GB" in text

@@ -1,7 +1,7 @@
 import pytest
 
-from tests.checks.looked import job, judged, said
 from tests.checks.npus import npus
+from tests.checks.run_check import job, messages, run_check
 
 NAME = "hccl-ports-beyond-range"
 HOSTS = {"a": [npus(8)]}
@@ -9,19 +9,19 @@ HOSTS = {"a": [npus(8)]}
 
 @pytest.mark.parametrize("base", ["60000", "65504", "1024"])
 def test_a_base_with_room_above_is_well(base: str) -> None:
-    assert said(judged(NAME, HOSTS, job(HCCL_IF_BASE_PORT=base))) == []
+    assert messages(run_check(NAME, HOSTS, job(HCCL_IF_BASE_PORT=base))) == []
 
 
 def test_a_base_too_near_the_end() -> None:
-    outcome = judged(NAME, HOSTS, job(HCCL_IF_BASE_PORT="65520"))
+    outcome = run_check(NAME, HOSTS, job(HCCL_IF_BASE_PORT="65520"))
     text = "HCCL_IF_BASE_PORT is 65520: 16 of its 32 ports would be above 65535"
     assert [str(finding) for finding in outcome.findings] == [text]
 
 
 def test_a_range_of_the_jobs_own_replaces_the_base() -> None:
     launch = job(HCCL_IF_BASE_PORT="65520", HCCL_HOST_SOCKET_PORT_RANGE="60000-60031")
-    assert said(judged(NAME, HOSTS, launch)) == []
+    assert messages(run_check(NAME, HOSTS, launch)) == []
 
 
 def test_a_fleet_without_npus_is_not_judged() -> None:
-    assert judged(NAME, {"a": []}, job(HCCL_IF_BASE_PORT="65520")).status.value == "skipped"
+    assert run_check(NAME, {"a": []}, job(HCCL_IF_BASE_PORT="65520")).status.value == "skipped"

@@ -28,11 +28,11 @@ def test_a_file_that_fits() -> None:
 
 
 def test_what_hccl_stops_at() -> None:
-    (found,) = look(info(topology_exists=False), None)
-    assert str(found) == "/etc/hccl_rootinfo.json is stale: its topo_file_path does not exist"
-    (found,) = look(info(count=3), None)
-    assert (found.values["observed"], found.values["expected"]) == (3, 2)
-    (found,) = look(info(devices=(0, 9)), inventory(range(8)))
-    assert found.values["observed"] == [9]
-    (found,) = look(info(problem="not JSON: x", topology_exists=False), None)
-    assert "not JSON" in str(found)
+    (finding,) = look(info(topology_exists=False), None)
+    assert str(finding) == "/etc/hccl_rootinfo.json is stale: its topo_file_path does not exist"
+    (finding,) = look(info(count=3), None)
+    assert (finding.values["observed"], finding.values["expected"]) == (3, 2)
+    (finding,) = look(info(devices=(0, 9)), inventory(range(8)))
+    assert finding.values["observed"] == [9]
+    (finding,) = look(info(problem="not JSON: x", topology_exists=False), None)
+    assert "not JSON" in str(finding)

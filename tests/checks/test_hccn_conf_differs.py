@@ -6,24 +6,24 @@ import pytest
 from doctor import Finding, Skip
 from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways, HccnConf
 from tests.checks.containers import place
-from tests.checks.device_network import a2, judged, watching, written
+from tests.checks.device_network import a2, run_check, watching, written
 
-OWN = a2()["h1"]
+DEVICE_ADDRESSES = a2()["h1"]
 GATEWAY = "29.1.0.1"
 
 
-def found(conf: HccnConf | None, **facts: Any) -> list[Finding]:
-    given = {
-        "addresses": OWN,
+def list_findings(conf: HccnConf | None, **facts: Any) -> list[Finding]:
+    given_facts = {
+        "addresses": DEVICE_ADDRESSES,
         "gateways": DeviceGateways(by_npu=dict.fromkeys(range(8), ip_address(GATEWAY))),
         "detect": watching(GATEWAY),
     }
-    return judged("hccn_conf_differs", conf=conf, **{**given, **facts})
+    return run_check("hccn_conf_differs", conf=conf, **{**given_facts, **facts})
 
 
 def full(**changes: dict[str, str]) -> HccnConf:
     """The right file, with the settings of some NPUs (``npu3=...``) changed; an empty one is left out."""
-    by_npu = dict(written(OWN, gateway=GATEWAY, netdetect=GATEWAY).by_npu)
+    by_npu = dict(written(DEVICE_ADDRESSES, gateway=GATEWAY, netdetect=GATEWAY).by_npu)
     for name, settings in changes.items():
         npu = int(name.removeprefix("npu"))
         by_npu[npu] = {key: value for key, value in {**by_npu[npu], **settings}.items() if value}
@@ -31,83 +31,89 @@ def full(**changes: dict[str, str]) -> HccnConf:
 
 
 def test_file_and_npus_agree() -> None:
-    assert found(full()) == []
+    assert list_findings(full()) == []
 
 
 def test_another_address_in_the_file() -> None:
-    [one] = found(full(npu3={"address": "29.1.0.99"}))
-    assert str(one) == "NPU 3 uses address: 29.1.0.13; /etc/hccn.conf has address: 29.1.0.99"
+    [finding] = list_findings(full(npu3={"address": "29.1.0.99"}))
+    assert str(finding) == "NPU 3 uses address: 29.1.0.13; /etc/hccn.conf has address: 29.1.0.99"
 
 
 def test_an_npu_that_the_file_does_not_know() -> None:
-    [one] = found(full(npu3={"address": "", "netmask": "", "gateway": "", "netdetect": ""}), gateways=None, detect=None)
-    assert one.values["observed"] == {"address": "29.1.0.13"}
-    assert one.values["expected"] == {"address": "none"}
+    [finding] = list_findings(
+        full(npu3={"address": "", "netmask": "", "gateway": "", "netdetect": ""}), gateways=None, detect=None
+    )
+    assert finding.values["observed"] == {"address": "29.1.0.13"}
+    assert finding.values["expected"] == {"address": "none"}
 
 
 def test_an_address_that_only_the_file_has() -> None:
-    own = DeviceAddresses(by_npu={n: one for n, one in OWN.by_npu.items() if n != 3}, unset=(3,))
-    [one] = found(full(), addresses=own)
-    assert one.values["observed"] == {"address": "none"}
-    assert one.values["expected"] == {"address": "29.1.0.13"}
+    device_addresses = DeviceAddresses(
+        by_npu={n: interface for n, interface in DEVICE_ADDRESSES.by_npu.items() if n != 3}, unset=(3,)
+    )
+    [finding] = list_findings(full(), addresses=device_addresses)
+    assert finding.values["observed"] == {"address": "none"}
+    assert finding.values["expected"] == {"address": "29.1.0.13"}
 
 
 @pytest.mark.parametrize(
     ("key", "value"), [("netmask", "255.0.0.0"), ("gateway", "29.1.0.2"), ("netdetect", "29.1.0.2")]
 )
 def test_every_setting_is_compared(key: str, value: str) -> None:
-    [one] = found(full(npu5={key: value}))
-    assert (one.values["npu"], one.values["expected"]) == (5, {key: value})
+    [finding] = list_findings(full(npu5={key: value}))
+    assert (finding.values["npu"], finding.values["expected"]) == (5, {key: value})
 
 
 def test_an_npu_that_could_not_be_read_is_not_said_to_differ() -> None:
-    own = DeviceAddresses(by_npu={n: one for n, one in OWN.by_npu.items() if n != 3}, unread={"NPU 3": "busy"})
-    assert found(full(), addresses=own) == []
+    device_addresses = DeviceAddresses(
+        by_npu={n: interface for n, interface in DEVICE_ADDRESSES.by_npu.items() if n != 3}, unread={"NPU 3": "busy"}
+    )
+    assert list_findings(full(), addresses=device_addresses) == []
 
 
 def test_dhcp_owns_address_and_gateway() -> None:
     leased = {"address": "", "netmask": "", "gateway": "", "udhcpc_enable": "on"}
-    assert found(full(npu3=leased)) == []
+    assert list_findings(full(npu3=leased)) == []
 
 
 def test_a_bond_has_an_address_of_its_own() -> None:
-    assert found(full(npu3={"address": "", "netmask": "", "gateway": "", "bond_address": "29.1.0.77"})) == []
+    assert list_findings(full(npu3={"address": "", "netmask": "", "gateway": "", "bond_address": "29.1.0.77"})) == []
 
 
 def test_a_gateway_that_the_file_keeps_under_another_npu() -> None:
     conf = full(**{f"npu{npu}": {"gateway": ""} for npu in range(1, 8)})
-    assert found(conf) == []
+    assert list_findings(conf) == []
 
 
 def test_no_detect_address_is_written_as_nothing_or_as_zeros() -> None:
     none = DetectAddresses(by_npu={}, unset=tuple(range(8)))
-    assert found(written(OWN, gateway=GATEWAY), detect=none) == []
-    assert found(written(OWN, gateway=GATEWAY, netdetect="0.0.0.0"), detect=none) == []
+    assert list_findings(written(DEVICE_ADDRESSES, gateway=GATEWAY), detect=none) == []
+    assert list_findings(written(DEVICE_ADDRESSES, gateway=GATEWAY, netdetect="0.0.0.0"), detect=none) == []
 
 
 def test_ipv6_is_not_compared() -> None:
     six = DeviceAddresses(by_npu={0: ip_interface("2001:db8::1/64")})
-    assert found(HccnConf(by_npu={}), addresses=six, gateways=None, detect=None) == []
+    assert list_findings(HccnConf(by_npu={}), addresses=six, gateways=None, detect=None) == []
 
 
 def test_no_file() -> None:
-    [one] = found(None)
-    assert one.values["npus"] == list(range(8))
+    [finding] = list_findings(None)
+    assert finding.values["npus"] == list(range(8))
 
 
 def test_no_file_and_nothing_set() -> None:
     with pytest.raises(Skip):
-        found(None, addresses=DeviceAddresses(by_npu={}, unset=(0, 1)), gateways=None, detect=None)
+        list_findings(None, addresses=DeviceAddresses(by_npu={}, unset=(0, 1)), gateways=None, detect=None)
 
 
 def test_a_container_does_not_lose_its_hosts_file() -> None:
     with pytest.raises(Skip, match=r"the container was not given /etc/hccn\.conf"):
-        found(None, place=place(engine="docker"))
+        list_findings(None, place=place(engine="docker"))
 
 
 def test_a_file_that_is_not_there_cannot_be_right() -> None:
-    [one] = found(None)
-    assert "recovery" not in one.values["recover"]
-    assert "-ip -s address 29.1.0.10" in one.values["keep"] and "other NPUs" in one.values["others"]
-    [other] = found(full(npu3={"address": "29.1.0.99"}))
+    [finding] = list_findings(None)
+    assert "recovery" not in finding.values["recover"]
+    assert "-ip -s address 29.1.0.10" in finding.values["keep"] and "other NPUs" in finding.values["others"]
+    [other] = list_findings(full(npu3={"address": "29.1.0.99"}))
     assert "`hccn_tool -i 3 -cfg recovery`" in other.values["recover"] and not other.values["others"]

@@ -13,6 +13,6 @@ def test_healthy_links() -> None:
 
 
 def test_links_that_are_not() -> None:
-    (found,) = look(NpuHccs(health={"0-0": "OK", "3-1": "NOK"}, errors={"3-1": 7}))
-    assert str(found) == "the HCCS links of NPU card 3 chip 1 report NOK; expected OK"
-    assert found.values["errors"] == 7
+    (finding,) = look(NpuHccs(health={"0-0": "OK", "3-1": "NOK"}, errors={"3-1": 7}))
+    assert str(finding) == "the HCCS links of NPU card 3 chip 1 report NOK; expected OK"
+    assert finding.values["errors"] == 7

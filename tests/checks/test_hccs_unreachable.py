@@ -7,7 +7,7 @@ from ipaddress import IPv4Interface
 from doctor import Finding, PerHost
 from doctor.facts.hccn import SuperPodId, Vnic, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPing, HccsPings
-from tests.checks.device_network import HOSTS, judged
+from tests.checks.device_network import HOSTS, run_check
 
 VNICS = PerHost(
     {
@@ -19,9 +19,9 @@ VNICS = PerHost(
 )
 
 
-def found(lost: tuple[str, int] | None = None, planes: tuple[str, ...] = (), pods: int = 1) -> list[Finding]:
+def list_findings(lost: tuple[str, int] | None = None, planes: tuple[str, ...] = (), pods: int = 1) -> list[Finding]:
     """Every NPU pings its own number on all hosts; packets to and from ``lost`` fail."""
-    said = {}
+    response = {}
     for host in HOSTS:
         pings = []
         for npu in range(4):
@@ -31,22 +31,22 @@ def found(lost: tuple[str, int] | None = None, planes: tuple[str, ...] = (), pod
                 if other != host and HOSTS.index(host) % pods == HOSTS.index(other) % pods:
                     address = str(VNICS[other].by_npu[npu].address.ip)
                     pings.append(HccsPing(npu, address, 3, received, planes if bad else ()))
-        said[host] = HccsPings(pings=tuple(pings))
+        response[host] = HccsPings(pings=tuple(pings))
     placed = PerHost({host: SuperPodId(id=n % pods, server_index=n, size=4) for n, host in enumerate(HOSTS)})
-    return judged("hccs_unreachable", pings=PerHost(said), vnics=VNICS, pods=placed)
+    return run_check("hccs_unreachable", pings=PerHost(response), vnics=VNICS, pods=placed)
 
 
 def test_all_packets_came_through() -> None:
-    assert found() == []
-    assert found(pods=2) == []
+    assert list_findings() == []
+    assert list_findings(pods=2) == []
 
 
 def test_the_npu_that_all_failures_meet_at_is_named() -> None:
-    [one] = found(("h2", 3))
-    assert one.hosts == ("h2",)
-    assert str(one) == "NPU 3 (192.1.3.196) lost HCCS packets to or from 3 of 3 peers: h1, h3 and h4"
+    [finding] = list_findings(("h2", 3))
+    assert finding.hosts == ("h2",)
+    assert str(finding) == "NPU 3 (192.1.3.196) lost HCCS packets to or from 3 of 3 peers: h1, h3 and h4"
 
 
 def test_packets_on_the_wrong_plane_are_lost_ones() -> None:
-    [one] = found(("h2", 3), planes=("0x1",))
-    assert one.hosts == ("h2",)
+    [finding] = list_findings(("h2", 3), planes=("0x1",))
+    assert finding.hosts == ("h2",)

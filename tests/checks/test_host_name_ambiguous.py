@@ -1,35 +1,39 @@
 from doctor.facts.names import HostNames, NameResolution
-from tests.checks.looked import judged, said, skipped
+from tests.checks.run_check import messages, run_check, skipped
 
 
-def sees(own: str, *addresses: str) -> list[HostNames]:
-    return [HostNames(own=own, names={own: NameResolution(("127.0.1.1",)), "n1": NameResolution(addresses)}, fleet=2)]
+def sees(own_name: str, *addresses: str) -> list[HostNames]:
+    return [
+        HostNames(
+            own=own_name, names={own_name: NameResolution(("127.0.1.1",)), "n1": NameResolution(addresses)}, fleet=2
+        )
+    ]
 
 
 def test_names_that_resolve_alike_pass() -> None:
-    assert said(judged("host-name-ambiguous", {"a": sees("a", "10.0.0.1"), "b": sees("b", "10.0.0.1")})) == []
+    assert messages(run_check("host-name-ambiguous", {"a": sees("a", "10.0.0.1"), "b": sees("b", "10.0.0.1")})) == []
 
 
 def test_the_host_with_another_address_is_blamed() -> None:
     hosts = {"a": sees("a", "10.0.0.1"), "b": sees("b", "10.9.9.9"), "c": sees("c", "10.0.0.1")}
-    assert said(judged("host-name-ambiguous", hosts)) == [("b", "n1 resolves to 10.9.9.9; expected 10.0.0.1")]
+    assert messages(run_check("host-name-ambiguous", hosts)) == [("b", "n1 resolves to 10.9.9.9; expected 10.0.0.1")]
 
 
 def test_an_address_in_common_is_enough() -> None:
     """A host may name all of its own addresses where others know one."""
     hosts = {"a": sees("a", "10.0.0.1", "172.17.0.1"), "b": sees("b", "10.0.0.1"), "c": sees("c", "10.0.0.1")}
-    assert said(judged("host-name-ambiguous", hosts)) == []
+    assert messages(run_check("host-name-ambiguous", hosts)) == []
 
 
 def test_loopback_is_left_to_its_own_check() -> None:
-    assert said(judged("host-name-ambiguous", {"a": sees("a", "127.0.1.1"), "b": sees("b", "10.0.0.1")})) == []
+    assert messages(run_check("host-name-ambiguous", {"a": sees("a", "127.0.1.1"), "b": sees("b", "10.0.0.1")})) == []
 
 
 def test_a_tie_blames_both() -> None:
-    outcome = judged("host-name-ambiguous", {"a": sees("a", "10.0.0.1"), "b": sees("b", "10.0.0.2")})
-    assert [host for host, _ in said(outcome)] == ["a", "b"]
+    outcome = run_check("host-name-ambiguous", {"a": sees("a", "10.0.0.1"), "b": sees("b", "10.0.0.2")})
+    assert [host for host, _ in messages(outcome)] == ["a", "b"]
     assert "no majority" in outcome.findings[0].values["expected"]
 
 
 def test_a_single_host_is_skipped() -> None:
-    assert skipped(judged("host-name-ambiguous", {"a": sees("a", "10.0.0.1")}))
+    assert skipped(run_check("host-name-ambiguous", {"a": sees("a", "10.0.0.1")}))

@@ -1,7 +1,7 @@
 import pytest
 
 from doctor.facts.names import HostNames, NameResolution
-from tests.checks.looked import advice, judged, said, skipped
+from tests.checks.run_check import advice, messages, run_check, skipped
 
 NAME = "host-name-is-localhost"
 WELL = [HostNames(own="n1", names={"n1": NameResolution(("10.0.0.1",))}, fleet=2)]
@@ -13,22 +13,22 @@ def called(name: str) -> list[HostNames]:
 
 @pytest.mark.parametrize("name", ["localhost", "localhost.localdomain", "Localhost"])
 def test_a_host_called_localhost(name: str) -> None:
-    outcome = judged(NAME, {"a": WELL, "b": called(name)})
-    assert said(outcome) == [("b", f"the host is called {name}")]
+    outcome = run_check(NAME, {"a": WELL, "b": called(name)})
+    assert messages(outcome) == [("b", f"the host is called {name}")]
     assert "hostnamectl set-hostname" in advice(NAME, outcome)
     assert "sed" not in advice(NAME, outcome)
 
 
 def test_the_lines_of_localhost_are_left_alone() -> None:
     """The check for other loopback names would take localhost out of /etc/hosts."""
-    outcome = judged("host-name-is-loopback", {"a": WELL, "b": called("localhost")})
-    assert said(outcome) == []
+    outcome = run_check("host-name-is-loopback", {"a": WELL, "b": called("localhost")})
+    assert messages(outcome) == []
 
 
 @pytest.mark.parametrize("name", ["localhost1", "local", "my-localhost"])
 def test_other_names(name: str) -> None:
-    assert said(judged(NAME, {"a": WELL, "b": called(name)})) == []
+    assert messages(run_check(NAME, {"a": WELL, "b": called(name)})) == []
 
 
 def test_a_single_host_is_skipped() -> None:
-    assert skipped(judged(NAME, {"b": called("localhost")})) == {"only one host: no other host resolves its name"}
+    assert skipped(run_check(NAME, {"b": called("localhost")})) == {"only one host: no other host resolves its name"}

@@ -1,5 +1,5 @@
 from doctor.facts.names import HostNames, NameResolution
-from tests.checks.looked import judged, said, skipped
+from tests.checks.run_check import messages, run_check, skipped
 
 
 def called(name: str) -> list[HostNames]:
@@ -7,21 +7,21 @@ def called(name: str) -> list[HostNames]:
 
 
 def test_names_of_their_own_are_well() -> None:
-    assert said(judged("host-name-repeated", {"a": called("n1"), "b": called("n2")})) == []
+    assert messages(run_check("host-name-repeated", {"a": called("n1"), "b": called("n2")})) == []
 
 
 def test_hosts_with_one_name_are_all_blamed() -> None:
-    outcome = judged("host-name-repeated", {"a": called("localhost"), "b": called("n2"), "c": called("LocalHost")})
-    assert said(outcome) == [("a c", "2 hosts have the host name localhost")]
+    outcome = run_check("host-name-repeated", {"a": called("localhost"), "b": called("n2"), "c": called("LocalHost")})
+    assert messages(outcome) == [("a c", "2 hosts have the host name localhost")]
     assert outcome.findings[0].values["name"] == "localhost"
 
 
 def test_a_single_host_is_skipped() -> None:
-    assert skipped(judged("host-name-repeated", {"a": called("n1")}))
+    assert skipped(run_check("host-name-repeated", {"a": called("n1")}))
 
 
 def test_the_host_whose_name_another_has_is_told_to_take_its_own_again() -> None:
-    (finding,) = judged("host-name-repeated", {"a": called("a"), "b": called("a"), "c": called("c")}).findings
+    (finding,) = run_check("host-name-repeated", {"a": called("a"), "b": called("a"), "c": called("c")}).findings
     assert "on b: `hostnamectl set-hostname b`" in finding.values["remedy"]
-    (finding,) = judged("host-name-repeated", {"10.0.0.1": called("a"), "10.0.0.2": called("a")}).findings
+    (finding,) = run_check("host-name-repeated", {"10.0.0.1": called("a"), "10.0.0.2": called("a")}).findings
     assert finding.values["remedy"] == ""

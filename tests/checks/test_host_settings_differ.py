@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.gpu_hosts import settings
-from tests.checks.looked import fleet, judged, said, skipped
+from tests.checks.run_check import fleet, messages, run_check, skipped
 
 
 def test_equal_hosts_and_a_single_one() -> None:
-    assert said(judged("host-settings-differ", fleet(3, settings()))) == []
-    assert skipped(judged("host-settings-differ", fleet(1, settings())))
+    assert messages(run_check("host-settings-differ", fleet(3, settings()))) == []
+    assert skipped(run_check("host-settings-differ", fleet(1, settings())))
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,9 @@ def test_equal_hosts_and_a_single_one() -> None:
 )
 def test_each_setting(change: dict[str, object], text: str) -> None:
     hosts = {**fleet(3, settings()), "w4": [settings(**change)]}
-    assert said(judged("host-settings-differ", hosts)) == [("w4", text)]
+    assert messages(run_check("host-settings-differ", hosts)) == [("w4", text)]
 
 
 def test_what_a_host_does_not_show_is_not_compared() -> None:
     hosts = {**fleet(3, settings()), "w4": [settings(governors=(), numa_balancing=None, clock_source="")]}
-    assert said(judged("host-settings-differ", hosts)) == []
+    assert messages(run_check("host-settings-differ", hosts)) == []

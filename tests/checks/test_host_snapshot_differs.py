@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doctor.engine.catalog import load_checks, select_checks
 from doctor.facts.snapshot import CATEGORIES, HostSnapshot
-from tests.checks.looked import fleet, judged, said, skipped
+from tests.checks.run_check import fleet, messages, run_check, skipped
 
 
 def snapshot(**categories: dict[str, str]) -> HostSnapshot:
@@ -15,13 +15,13 @@ USUAL = snapshot(sysctl={"vm.swappiness": "60"}, packages={"rdma-core": "39.0-1"
 
 
 def test_equal_hosts_and_too_few() -> None:
-    assert said(judged("host-snapshot-differs", fleet(3, USUAL))) == []
-    assert skipped(judged("host-snapshot-differs", fleet(2, USUAL)))
+    assert messages(run_check("host-snapshot-differs", fleet(3, USUAL))) == []
+    assert skipped(run_check("host-snapshot-differs", fleet(2, USUAL)))
 
 
 def test_each_outlier_and_category() -> None:
     other = snapshot(sysctl={"vm.swappiness": "10"}, environment={"NCCL_DEBUG": "INFO"})
-    assert said(judged("host-snapshot-differs", {**fleet(3, USUAL), "w4": [other]})) == [
+    assert messages(run_check("host-snapshot-differs", {**fleet(3, USUAL), "w4": [other]})) == [
         ("w4", "sysctl: 1 value unlike those of most hosts: vm.swappiness: 10 in place of 60"),
         ("w4", "packages: 1 value unlike those of most hosts: rdma-core: not there in place of 39.0-1"),
         ("w4", "environment: 1 value unlike those of most hosts: NCCL_DEBUG: INFO in place of not there"),
@@ -30,12 +30,12 @@ def test_each_outlier_and_category() -> None:
 
 def test_no_majority_is_no_finding() -> None:
     hosts = {f"w{number}": [snapshot(sysctl={"kernel.x": str(number)})] for number in range(4)}
-    assert said(judged("host-snapshot-differs", hosts)) == []
+    assert messages(run_check("host-snapshot-differs", hosts)) == []
 
 
 def test_a_long_list_is_cut() -> None:
     many = snapshot(packages={f"package{number:03}": "1" for number in range(100)})
-    ((_, text),) = said(judged("host-snapshot-differs", {**fleet(3, snapshot()), "w4": [many]}))
+    ((_, text),) = messages(run_check("host-snapshot-differs", {**fleet(3, snapshot()), "w4": [many]}))
     assert text.startswith("packages: 100 values unlike")
     assert text.endswith("88 more")
 

@@ -1,10 +1,10 @@
 from doctor.engine.evaluate import evaluate_check
 from doctor.engine.result import Outcome
 from doctor.facts.visit import Reachability
-from tests.checks.looked import Facts, check, said
+from tests.checks.run_check import Facts, check, messages
 
 
-def judged(**hosts: Reachability) -> Outcome:
+def run_check(**hosts: Reachability) -> Outcome:
     book = Facts({host: [reach] for host, reach in hosts.items()})
     return evaluate_check(check("host-unreachable"), tuple(hosts), book, {})
 
@@ -13,22 +13,22 @@ WELL = Reachability(failure="", text="", hint="")
 
 
 def test_a_host_that_answers_is_well() -> None:
-    assert said(judged(a=WELL)) == []
+    assert messages(run_check(a=WELL)) == []
 
 
 def test_the_transports_own_words_are_the_finding() -> None:
     lost = Reachability(failure="dropped", text="no answer from 10.0.0.9 port 22 in 10 s", hint="nc -zv 10.0.0.9 22")
-    outcome = judged(a=WELL, b=lost)
-    assert said(outcome) == [("b", "no answer from 10.0.0.9 port 22 in 10 s")]
+    outcome = run_check(a=WELL, b=lost)
+    assert messages(outcome) == [("b", "no answer from 10.0.0.9 port 22 in 10 s")]
     assert outcome.findings[0].values["trouble"] == "dropped"
     assert outcome.findings[0].values["hint"] == "nc -zv 10.0.0.9 22"
 
 
 def test_a_host_without_python_was_reached() -> None:
-    assert said(judged(a=Reachability(failure="no-python", text="there is no python3", hint=""))) == []
+    assert messages(run_check(a=Reachability(failure="no-python", text="there is no python3", hint=""))) == []
 
 
 def test_a_host_that_had_not_answered_when_time_was_up_is_unknown_not_guilty() -> None:
-    outcome = judged(a=WELL, b=Reachability(failure="budget", text="no answer within the budget of 3 s", hint=""))
+    outcome = run_check(a=WELL, b=Reachability(failure="budget", text="no answer within the budget of 3 s", hint=""))
     assert outcome.findings == ()
     assert outcome.unknown["b"].text == "not reached: no answer within the budget of 3 s"

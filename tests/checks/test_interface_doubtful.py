@@ -2,8 +2,8 @@ import pytest
 
 from doctor.engine.fact import Fact
 from tests.checks.launch_lines import config
-from tests.checks.looked import job, judged, said, skipped
-from tests.checks.network import GPUS, NPUS, interfaces, link, named, plain
+from tests.checks.network import GPUS, NPUS, alike_hosts, interfaces, link, named
+from tests.checks.run_check import job, messages, run_check, skipped
 
 NAME = "interface-doubtful"
 
@@ -25,13 +25,13 @@ def bridged(bridge: str = "docker0") -> dict[str, list[Fact]]:
 
 
 def test_no_container_interface_is_taken() -> None:
-    assert said(judged(NAME, plain(2))) == []
-    assert said(judged(NAME, bridged())) == []  # docker comes after eth0
+    assert messages(run_check(NAME, alike_hosts(2))) == []
+    assert messages(run_check(NAME, bridged())) == []  # docker comes after eth0
 
 
 @pytest.mark.parametrize("bridge", ["docker0", "br-0a1b", "virbr0"])
 def test_a_container_bridge_by_variable(bridge: str) -> None:
-    outcome = judged(NAME, bridged(bridge), job(GLOO_SOCKET_IFNAME=bridge))
+    outcome = run_check(NAME, bridged(bridge), job(GLOO_SOCKET_IFNAME=bridge))
     first = [finding for finding in outcome.findings if finding.values["setting"] == "GLOO_SOCKET_IFNAME"]
     assert [finding.hosts for finding in first] == [("w1", "w2")]
     assert first[0].values["expected"] == "eth0"
@@ -39,7 +39,7 @@ def test_a_container_bridge_by_variable(bridge: str) -> None:
 
 def test_a_container_bridge_by_hccls_default() -> None:
     """cni0 stands before eth0."""
-    assert [text for _, text in said(judged(NAME, bridged("cni0")))] == [
+    assert [text for _, text in messages(run_check(NAME, bridged("cni0")))] == [
         "HCCL takes cni0 by HCCL's default: it leads to the host's own containers"
     ]
 
@@ -49,16 +49,16 @@ def test_an_error_is_not_reported_twice() -> None:
         f"w{n}": [interfaces(eth0=f"10.0.0.{n}/24", docker0="172.17.0.1/16"), named(f"w{n}", f"10.0.0.{n}")]
         for n in (1, 2)
     }
-    assert said(judged(NAME, hosts, job(GLOO_SOCKET_IFNAME="docker0"))) == []
+    assert messages(run_check(NAME, hosts, job(GLOO_SOCKET_IFNAME="docker0"))) == []
 
 
 def test_the_address_of_one_host_for_all() -> None:
-    outcome = judged(NAME, bridged(), job(HCCL_IF_IP="10.0.0.1"))
-    assert said(outcome) == [("w2", "HCCL_IF_IP is 10.0.0.1: it is the address of w1")]
+    outcome = run_check(NAME, bridged(), job(HCCL_IF_IP="10.0.0.1"))
+    assert messages(outcome) == [("w2", "HCCL_IF_IP is 10.0.0.1: it is the address of w1")]
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "found"),
+    ("variable", "value", "count"),
     [
         ("UCX_NET_DEVICES", "eth0,eno7", 1),
         ("UCX_NET_DEVICES", "mlx5_0:1,all", 0),
@@ -67,18 +67,18 @@ def test_the_address_of_one_host_for_all() -> None:
         ("OMPI_MCA_oob_tcp_if_include", "eth0", 0),
     ],
 )
-def test_mpi_and_ucx(variable: str, value: str, found: int) -> None:
-    outcome = judged(NAME, plain(2), job(**{variable: value}))
-    assert [text for _, text in said(outcome)] == [f"{variable} names eno7: there is no such interface"][:found]
+def test_mpi_and_ucx(variable: str, value: str, count: int) -> None:
+    outcome = run_check(NAME, alike_hosts(2), job(**{variable: value}))
+    assert [text for _, text in messages(outcome)] == [f"{variable} names eno7: there is no such interface"][:count]
 
 
 def test_ordinary_interfaces_of_gpus() -> None:
-    hosts = {name: [*facts, GPUS] for name, facts in plain(2).items()}
-    assert said(judged(NAME, hosts)) == []
+    hosts = {name: [*facts, GPUS] for name, facts in alike_hosts(2).items()}
+    assert messages(run_check(NAME, hosts)) == []
 
 
 def test_one_host_alone() -> None:
-    assert skipped(judged(NAME, plain(1))) == {"only one host: any interface of its own will do"}
+    assert skipped(run_check(NAME, alike_hosts(1))) == {"only one host: any interface of its own will do"}
 
 
 def with_docker() -> dict[str, list[Fact]]:
@@ -102,9 +102,9 @@ def with_docker() -> dict[str, list[Fact]]:
 )
 def test_open_mpi_uses_an_address_that_all_hosts_have(options: str) -> None:
     launch = config(f"mpirun -np 2 -H w1,w2 {options} ./program")
-    outcome = judged(NAME, with_docker(), launch)
+    outcome = run_check(NAME, with_docker(), launch)
     reason = "several hosts have the address 172.17.0.1; a program that sends by MPI hangs or ends"
-    assert said(outcome) == [("w1 w2", f"Open MPI sends over docker0: {reason}")]
+    assert messages(outcome) == [("w1 w2", f"Open MPI sends over docker0: {reason}")]
     assert outcome.findings[0].values["setting"] == "OMPI_MCA_btl_tcp_if_include"
 
 
@@ -122,11 +122,11 @@ def test_open_mpi_uses_an_address_that_all_hosts_have(options: str) -> None:
     ],
 )
 def test_open_mpi_does_not_use_it(line: str) -> None:
-    assert said(judged(NAME, with_docker(), config(line))) == []
+    assert messages(run_check(NAME, with_docker(), config(line))) == []
 
 
 def test_addresses_of_their_own_are_no_fault_of_open_mpi() -> None:
-    assert said(judged(NAME, bridged(), config("mpirun -np 2 -H w1,w2 ./program"))) == []
+    assert messages(run_check(NAME, bridged(), config("mpirun -np 2 -H w1,w2 ./program"))) == []
 
 
 def test_open_mpi_pairs_interfaces_that_have_no_route() -> None:
@@ -137,9 +137,9 @@ def test_open_mpi_pairs_interfaces_that_have_no_route() -> None:
     }
     launch = config("mpirun -np 2 -H w1,w2 ./program")
     first = "it is paired with eno7 of w2, whose 10.2.0.1 no route leads to; a program that sends by MPI hangs or ends"
-    assert said(judged(NAME, hosts, launch))[0] == ("w1", f"Open MPI sends over eno7: {first}")
+    assert messages(run_check(NAME, hosts, launch))[0] == ("w1", f"Open MPI sends over eno7: {first}")
     hosts["w2"] = [interfaces(eth0="10.0.0.2/24"), named("w2", "10.0.0.2")]
-    assert said(judged(NAME, hosts, launch)) == []
+    assert messages(run_check(NAME, hosts, launch)) == []
 
 
 def test_open_mpi_uses_an_interface_without_a_carrier() -> None:
@@ -147,6 +147,6 @@ def test_open_mpi_uses_an_interface_without_a_carrier() -> None:
         f"w{n}": [interfaces(link("ib0", running=False), ib0=f"10.1.0.{n}/24"), named(f"w{n}", f"10.0.0.{n}")]
         for n in (1, 2)
     }
-    found = said(judged(NAME, hosts, config("mpirun -np 2 -H w1,w2 ./program")))
+    fact = messages(run_check(NAME, hosts, config("mpirun -np 2 -H w1,w2 ./program")))
     reason = "it has no carrier; a program that sends by MPI hangs or ends"
-    assert found == [("w1 w2", f"Open MPI sends over ib0: {reason}")]
+    assert fact == [("w1 w2", f"Open MPI sends over ib0: {reason}")]

@@ -3,8 +3,8 @@ import pytest
 from doctor.engine.fact import Fact
 from doctor.job import LaunchConfig
 from tests.checks.launch_lines import config
-from tests.checks.looked import fleet, job, judged, said
-from tests.checks.network import GPUS, NPUS, interfaces, link, named, plain
+from tests.checks.network import GPUS, NPUS, alike_hosts, interfaces, link, named
+from tests.checks.run_check import fleet, job, messages, run_check
 
 NAME = "interface-setting-wrong"
 HOST = interfaces(
@@ -13,7 +13,7 @@ HOST = interfaces(
 
 
 def problems(*facts: Fact, **environ: str) -> list[str]:
-    return [text for _, text in said(judged(NAME, fleet(2, HOST, *facts), job(**environ)))]
+    return [text for _, text in messages(run_check(NAME, fleet(2, HOST, *facts), job(**environ)))]
 
 
 @pytest.mark.parametrize("value", ["eth0", "eth0,ib0", "eth0,", "lo", "x", ""])
@@ -40,8 +40,8 @@ def test_what_gloo_refuses(value: str, problem: str) -> None:
 
 def test_an_interface_without_an_address() -> None:
     host = interfaces(link("eth1", up=False), eth0="10.0.0.1/24")
-    outcome = judged(NAME, fleet(1, host), job(GLOO_SOCKET_IFNAME="eth1"))
-    assert said(outcome) == [("w1", "GLOO_SOCKET_IFNAME is eth1: interface eth1 has no address, and is down")]
+    outcome = run_check(NAME, fleet(1, host), job(GLOO_SOCKET_IFNAME="eth1"))
+    assert messages(outcome) == [("w1", "GLOO_SOCKET_IFNAME is eth1: interface eth1 has no address, and is down")]
     assert outcome.findings[0].values["expected"] == "eth0"
 
 
@@ -55,12 +55,12 @@ def test_an_alias_of_an_interface() -> None:
         routes=(),
         has_rules=False,
     )
-    assert said(judged(NAME, fleet(1, host), job(GLOO_SOCKET_IFNAME="eth0:1"))) == []
+    assert messages(run_check(NAME, fleet(1, host), job(GLOO_SOCKET_IFNAME="eth0:1"))) == []
 
 
 def test_only_the_hosts_without_the_interface_are_named() -> None:
     hosts = {"w1": [interfaces(eth0="10.0.0.1/24")], "w2": [interfaces(enp4s0="10.0.0.2/24")]}
-    outcome = judged(NAME, hosts, job(GLOO_SOCKET_IFNAME="eth0"))
+    outcome = run_check(NAME, hosts, job(GLOO_SOCKET_IFNAME="eth0"))
     assert [finding.hosts for finding in outcome.findings] == [("w2",)]
     assert outcome.findings[0].values["expected"] == "enp4s0"
 
@@ -87,11 +87,11 @@ def test_what_nccl_refuses(value: str, problem: str) -> None:
 def test_nccls_family() -> None:
     only_ipv4 = interfaces(eth0="10.0.0.1/24")
     settings = job(NCCL_SOCKET_IFNAME="eth0", NCCL_SOCKET_FAMILY="AF_INET6")
-    assert [text for _, text in said(judged(NAME, fleet(1, only_ipv4, GPUS), settings))] == [
+    assert [text for _, text in messages(run_check(NAME, fleet(1, only_ipv4, GPUS), settings))] == [
         "NCCL_SOCKET_IFNAME is eth0: interface eth0 has no address with an IPv6 address"
     ]
     only_ipv6 = interfaces(eth0="fd00::1/64")
-    assert said(judged(NAME, fleet(1, only_ipv6, GPUS), settings)) == []
+    assert messages(run_check(NAME, fleet(1, only_ipv6, GPUS), settings)) == []
 
 
 @pytest.mark.parametrize("value", ["eth", "=eth0", "^docker", "^=lo,docker0", "=eth01"])
@@ -107,7 +107,7 @@ def test_what_hccl_refuses(value: str) -> None:
 
 def test_hccl_goes_on_with_the_other_family() -> None:
     only_ipv6 = interfaces(eth0="fd00::1/64")
-    assert said(judged(NAME, fleet(1, only_ipv6, NPUS), job(HCCL_SOCKET_IFNAME="eth0"))) == []
+    assert messages(run_check(NAME, fleet(1, only_ipv6, NPUS), job(HCCL_SOCKET_IFNAME="eth0"))) == []
 
 
 def test_an_address_of_no_host() -> None:
@@ -118,14 +118,14 @@ def test_an_address_of_no_host() -> None:
 
 def test_the_callers_own_address_is_not_held_against_the_others() -> None:
     hosts = {n: [interfaces(eth0=f"10.0.0.{n[1]}/24"), NPUS] for n in ("w1", "w2")}
-    assert said(judged(NAME, hosts, job(HCCL_IF_IP="10.0.0.1"))) == []
+    assert messages(run_check(NAME, hosts, job(HCCL_IF_IP="10.0.0.1"))) == []
 
 
 def test_each_hosts_own_environment() -> None:
-    own = {"w1": {"HCCL_IF_IP": "10.0.0.1"}, "w2": {"HCCL_IF_IP": "10.0.0.1"}}
+    own_values = {"w1": {"HCCL_IF_IP": "10.0.0.1"}, "w2": {"HCCL_IF_IP": "10.0.0.1"}}
     hosts = {n: [interfaces(eth0=f"10.0.0.{n[1]}/24"), NPUS] for n in ("w1", "w2")}
-    launch = LaunchConfig.from_environment({"HCCL_IF_IP": "10.0.0.1"}, by_host=own)
-    assert [host for host, _ in said(judged(NAME, hosts, launch))] == ["w2"]
+    launch = LaunchConfig.from_environment({"HCCL_IF_IP": "10.0.0.1"}, by_host=own_values)
+    assert [host for host, _ in messages(run_check(NAME, hosts, launch))] == ["w2"]
 
 
 @pytest.mark.parametrize("environ", [{"NCCL_SOCKET_IFNAME": "eno7"}, {"HCCL_SOCKET_IFNAME": "eno7"}])
@@ -141,12 +141,12 @@ def test_the_address_of_a_process_of_mindspore() -> None:
     assert problems(NPUS, MS_WORKER_IP="192.168.77.7") == [
         "MS_WORKER_IP is 192.168.77.7: no interface has the address 192.168.77.7"
     ]
-    hosts = plain(2)
-    own = {"w1": {"MS_WORKER_IP": "10.0.0.1"}, "w2": {"MS_WORKER_IP": "10.0.0.1"}}
-    launch = LaunchConfig.from_environment({}, by_host=own)
-    assert [host for host, _ in said(judged(NAME, hosts, launch))] == ["w2"]
-    assert said(judged(NAME, hosts, job(MS_WORKER_IP="10.0.0.1"))) == []
-    assert said(judged("interface-doubtful", hosts, job(MS_WORKER_IP="10.0.0.1"))) == [
+    hosts = alike_hosts(2)
+    own_values = {"w1": {"MS_WORKER_IP": "10.0.0.1"}, "w2": {"MS_WORKER_IP": "10.0.0.1"}}
+    launch = LaunchConfig.from_environment({}, by_host=own_values)
+    assert [host for host, _ in messages(run_check(NAME, hosts, launch))] == ["w2"]
+    assert messages(run_check(NAME, hosts, job(MS_WORKER_IP="10.0.0.1"))) == []
+    assert messages(run_check("interface-doubtful", hosts, job(MS_WORKER_IP="10.0.0.1"))) == [
         ("w2", "MS_WORKER_IP is 10.0.0.1: it is the address of w1")
     ]
 
@@ -163,14 +163,14 @@ OPENMPI: list[tuple[str, str, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("parameter", "value", "found"), OPENMPI)
-def test_open_mpi_as_it_was_measured(parameter: str, value: str, found: set[str]) -> None:
+@pytest.mark.parametrize(("parameter", "value", "names"), OPENMPI)
+def test_open_mpi_as_it_was_measured(parameter: str, value: str, names: set[str]) -> None:
     """Of its launch line alone: a job of torch may have the variable without using Open MPI."""
     hosts = {
         f"w{n}": [interfaces(eth0=f"10.0.0.{n}/24", docker0="172.17.0.1/16"), named(f"w{n}", f"10.0.0.{n}")]
         for n in (1, 2)
     }
     launch = config(f"mpirun -np 2 -H w1,w2 --mca {parameter} {value} ./program")
-    assert {name for name in (NAME, "interface-unreachable") if judged(name, hosts, launch).findings} == found
+    assert {name for name in (NAME, "interface-unreachable") if run_check(name, hosts, launch).findings} == names
     variable = job(**{f"OMPI_MCA_{parameter}": value})
-    assert not any(judged(name, hosts, variable).findings for name in (NAME, "interface-unreachable"))
+    assert not any(run_check(name, hosts, variable).findings for name in (NAME, "interface-unreachable"))

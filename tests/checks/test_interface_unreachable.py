@@ -2,25 +2,25 @@ import pytest
 
 from doctor.engine.fact import Fact
 from tests.checks.launch_lines import config
-from tests.checks.looked import job, judged, said, skipped
-from tests.checks.network import GPUS, NPUS, interfaces, link, named, plain
+from tests.checks.network import GPUS, NPUS, alike_hosts, interfaces, link, named
+from tests.checks.run_check import job, messages, run_check, skipped
 
 NAME = "interface-unreachable"
 GLOO = {"GLOO_SOCKET_IFNAME": "docker0"}
 
 
 def blamed(hosts: dict[str, list[Fact]], **environ: str) -> dict[str, str]:
-    findings = judged(NAME, hosts, job(**environ)).findings
+    findings = run_check(NAME, hosts, job(**environ)).findings
     return {host: str(finding.values["reason"]) for finding in findings for host in finding.hosts}
 
 
 @pytest.mark.parametrize("first", ["10.0.0.", "192.168.0."])
 def test_hosts_of_one_network(first: str) -> None:
-    assert blamed(plain(3, first)) == {}
+    assert blamed(alike_hosts(3, first)) == {}
 
 
 def test_one_host_alone() -> None:
-    outcome = judged(NAME, {"w1": [interfaces(eth0="10.0.0.1/24"), named("w1", "127.0.1.1")]})
+    outcome = run_check(NAME, {"w1": [interfaces(eth0="10.0.0.1/24"), named("w1", "127.0.1.1")]})
     assert skipped(outcome) == {"only one host: any address of its own will do"}
 
 
@@ -30,20 +30,20 @@ def test_one_host_alone() -> None:
 )
 def test_the_greater_address_connects(first: str, guilty: dict[str, str]) -> None:
     """Measured with real jobs: 127.0.1.1 among 10.0.0.0/8 is the one that connects, and does no harm."""
-    hosts = plain(3, first)
+    hosts = alike_hosts(3, first)
     hosts["w2"][1] = named("w2", "127.0.1.1")
     assert blamed(hosts) == guilty
 
 
 def test_two_hosts_on_loopback_never_meet() -> None:
-    hosts = plain(3)
+    hosts = alike_hosts(3)
     for name in ("w2", "w3"):
         hosts[name][1] = named(name, "127.0.1.1")
     assert set(blamed(hosts)) == {"w2", "w3"}
 
 
 def test_the_variable_overrides_the_name() -> None:
-    hosts = plain(2)
+    hosts = alike_hosts(2)
     for name, facts in hosts.items():
         facts[1] = named(name, "127.0.1.1")
     assert blamed(hosts, GLOO_SOCKET_IFNAME="eth0") == {}
@@ -51,7 +51,7 @@ def test_the_variable_overrides_the_name() -> None:
 
 def test_an_unknown_name_is_loopback() -> None:
     """PyTorch falls back to 127.0.0.1, with a warning."""
-    hosts = plain(2)
+    hosts = alike_hosts(2)
     for name in hosts:
         hosts[name][1] = named(name, "")
     assert set(blamed(hosts)) == {"w1", "w2"}
@@ -59,7 +59,7 @@ def test_an_unknown_name_is_loopback() -> None:
 
 @pytest.mark.parametrize("accelerator", [NPUS, GPUS])
 def test_with_accelerators_the_host_name_is_no_error(accelerator: Fact) -> None:
-    hosts = {name: [*facts, accelerator] for name, facts in plain(2).items()}
+    hosts = {name: [*facts, accelerator] for name, facts in alike_hosts(2).items()}
     for name, facts in hosts.items():
         facts[1] = named(name, "127.0.1.1")
     assert blamed(hosts) == {}
@@ -75,7 +75,7 @@ def test_one_address_on_all_hosts() -> None:
 
 
 def test_networks_without_a_route() -> None:
-    hosts = plain(3)
+    hosts = alike_hosts(3)
     hosts["w3"] = [interfaces(eth0="10.0.0.3/24", docker0="172.17.0.1/16"), named("w3", "172.17.0.1")]
     assert blamed(hosts) == {}  # w3 has the greater address, and a way to the others
     hosts["w3"] = [interfaces(docker0="172.17.0.1/16"), named("w3", "172.17.0.1")]
@@ -94,8 +94,8 @@ def test_policy_routing_is_unknown() -> None:
     hosts: dict[str, list[Fact]] = {
         f"w{n}": [interfaces(eth0=f"10.0.{n}.1/24", has_rules=True), named(f"w{n}", f"10.0.{n}.1")] for n in (1, 2)
     }
-    outcome = judged(NAME, hosts)
-    assert said(outcome) == []
+    outcome = run_check(NAME, hosts)
+    assert messages(outcome) == []
     assert "policy routing" in outcome.unknown[""].text
 
 
@@ -115,7 +115,7 @@ def test_bonds_vlans_and_bridges_are_like_any(name: str) -> None:
         for n in (1, 2)
     }
     assert blamed(hosts, GLOO_SOCKET_IFNAME=name) == {}
-    assert said(judged("interface-doubtful", hosts, job(GLOO_SOCKET_IFNAME=name))) == []
+    assert messages(run_check("interface-doubtful", hosts, job(GLOO_SOCKET_IFNAME=name))) == []
 
 
 def test_hccl_takes_the_first_by_name() -> None:
@@ -147,7 +147,7 @@ def test_hosts_without_a_way_to_tell_the_name_apart_are_left_out() -> None:
     """A saved run of an older version does not tell which of two addresses Gloo takes."""
     from doctor.facts.names import HostNames, NameResolution
 
-    hosts = plain(3)
+    hosts = alike_hosts(3)
     for name in ("w1", "w2"):
         two = NameResolution(("10.0.0.1", "127.0.1.1"))
         hosts[name][1] = HostNames(own=name, names={name: two}, fleet=3)
@@ -170,7 +170,7 @@ def test_a_large_fleet_with_one_docker0() -> None:
         f"w{n}": [interfaces(eth0=f"10.0.{n >> 8}.{n & 255}/16", docker0="172.17.0.1/16"), named(f"w{n}", "10.0.0.1")]
         for n in range(1024)
     }
-    (finding,) = judged(NAME, hosts, job(**GLOO)).findings
+    (finding,) = run_check(NAME, hosts, job(**GLOO)).findings
     assert len(finding.hosts) == 1024
 
 
@@ -211,8 +211,8 @@ def test_gloo_does_not_connect_by_link_local_addresses() -> None:
 
 def test_torchs_rpc_is_a_warning() -> None:
     """Recipes set its variable beside Gloo's, for jobs without any RPC."""
-    outcome = judged(NAME, plain(2), job(TP_SOCKET_IFNAME="lo"))
-    assert {outcome.severity_of(one).value for one in outcome.findings} == {"warning"}
+    outcome = run_check(NAME, alike_hosts(2), job(TP_SOCKET_IFNAME="lo"))
+    assert {outcome.severity_of(finding).value for finding in outcome.findings} == {"warning"}
 
 
 DAEMONS = "mpirun -np 3 -H w1,w2,w3 --mca oob_tcp_if_include eno7 ./program"
@@ -227,7 +227,7 @@ def daemons(*addresses: str) -> dict[str, list[Fact]]:
 
 
 def test_the_daemons_of_open_mpi_on_one_network() -> None:
-    assert judged(NAME, daemons("10.1.0.1/24", "10.1.0.2/24", "10.1.0.3/24"), config(DAEMONS)).findings == ()
+    assert run_check(NAME, daemons("10.1.0.1/24", "10.1.0.2/24", "10.1.0.3/24"), config(DAEMONS)).findings == ()
 
 
 @pytest.mark.parametrize(
@@ -239,13 +239,13 @@ def test_the_daemons_of_open_mpi_on_one_network() -> None:
     ],
 )
 def test_of_the_daemons_the_others_connect_to_that_of_mpirun(addresses: tuple[str, ...], reason: str) -> None:
-    (finding,) = judged(NAME, daemons(*addresses), config(DAEMONS)).findings
+    (finding,) = run_check(NAME, daemons(*addresses), config(DAEMONS)).findings
     assert (finding.hosts, finding.values["reason"]) == (("w1",), reason)
 
 
 def test_another_daemon_whose_address_leads_nowhere_is_unknown() -> None:
     """Open MPI 4.1 connects from any address, 5 from one of its list."""
-    outcome = judged(NAME, daemons("10.1.0.1/24", "10.1.0.2/24", "10.9.0.1/24"), config(DAEMONS))
+    outcome = run_check(NAME, daemons("10.1.0.1/24", "10.1.0.2/24", "10.9.0.1/24"), config(DAEMONS))
     assert outcome.findings == ()
     assert "Open MPI 5 starts no daemon on w3" in next(iter(outcome.unknown.values())).text
 
@@ -253,14 +253,14 @@ def test_another_daemon_whose_address_leads_nowhere_is_unknown() -> None:
 def test_another_daemon_that_cannot_reach_mpiruns_is_an_error() -> None:
     hosts = daemons("10.1.0.1/24", "10.1.0.2/24", "10.9.0.1/24")
     hosts["w3"][0] = interfaces(eth0="10.0.0.3/24", eno7="10.9.0.1/24")
-    (finding,) = judged(NAME, hosts, config(DAEMONS)).findings
+    (finding,) = run_check(NAME, hosts, config(DAEMONS)).findings
     assert finding.hosts == ("w3",)
 
 
 def test_of_many_daemons_some_are_connected_to_as_well() -> None:
     addresses = [f"10.1.0.{n}/24" for n in range(1, 67)]
     addresses[1] = "10.9.0.1/24"
-    (finding,) = judged(NAME, daemons(*addresses), config(DAEMONS)).findings
+    (finding,) = run_check(NAME, daemons(*addresses), config(DAEMONS)).findings
     assert finding.hosts == ("w2",)
-    outcome = judged(NAME, daemons(*addresses[:65]), config(DAEMONS))
+    outcome = run_check(NAME, daemons(*addresses[:65]), config(DAEMONS))
     assert (outcome.findings, bool(outcome.unknown)) == ((), True)

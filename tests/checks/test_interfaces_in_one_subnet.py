@@ -1,19 +1,19 @@
 import pytest
 
 from doctor.facts.interfaces import Interfaces, Link
-from tests.checks.looked import judged, said, skipped
 from tests.checks.network import interfaces, link
+from tests.checks.run_check import messages, run_check, skipped
 
 NAME = "interfaces-in-one-subnet"
 
 
 def test_two_networks() -> None:
-    assert said(judged(NAME, {"w1": [interfaces(eth0="10.0.0.1/24", eth1="10.0.1.1/24")]})) == []
+    assert messages(run_check(NAME, {"w1": [interfaces(eth0="10.0.0.1/24", eth1="10.0.1.1/24")]})) == []
 
 
 def test_two_cards_in_one() -> None:
-    outcome = judged(NAME, {"w1": [interfaces(eth0="10.0.0.1/24", eth1="10.0.0.2/24")]})
-    assert said(outcome) == [
+    outcome = run_check(NAME, {"w1": [interfaces(eth0="10.0.0.1/24", eth1="10.0.0.2/24")]})
+    assert messages(outcome) == [
         ("w1", "several interfaces have an address in 10.0.0.0/24: eth0: 10.0.0.1, eth1: 10.0.0.2")
     ]
 
@@ -35,9 +35,9 @@ PORT = Link("eth1", True, True, False, 1500, "", True, True)
     ],
 )
 def test_what_shares_a_card_or_a_name(host: Interfaces) -> None:
-    assert said(judged(NAME, {"w1": [host]})) == []
+    assert messages(run_check(NAME, {"w1": [host]})) == []
 
 
 def test_policy_routing_is_meant() -> None:
     host = interfaces(eth0="10.0.0.1/24", eth1="10.0.0.2/24", has_rules=True)
-    assert skipped(judged(NAME, {"w1": [host]})) == {"the host has rules for policy routing"}
+    assert skipped(run_check(NAME, {"w1": [host]})) == {"the host has rules for policy routing"}

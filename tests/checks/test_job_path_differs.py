@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doctor.facts.job_paths import JobPaths, PathState
-from tests.checks.looked import fleet, judged, said, skipped
+from tests.checks.run_check import fleet, messages, run_check, skipped
 
 VOCAB = PathState("file", 231508, 1, "07eced375cec144d")
 
@@ -13,14 +13,14 @@ def paths(state: PathState) -> JobPaths:
 
 
 def test_equal_everywhere_and_nothing_asked() -> None:
-    assert said(judged("job-path-differs", fleet(4, paths(VOCAB)))) == []
-    assert skipped(judged("job-path-differs", fleet(4, JobPaths(states={}))))
+    assert messages(run_check("job-path-differs", fleet(4, paths(VOCAB)))) == []
+    assert skipped(run_check("job-path-differs", fleet(4, JobPaths(states={}))))
 
 
 def test_another_content_and_a_missing_one() -> None:
-    other, gone = PathState("file", 231508, 1, "ffff0000"), PathState("")
-    hosts = {**fleet(3, paths(VOCAB)), "w4": [paths(other)], "w5": [paths(gone)]}
-    assert said(judged("job-path-differs", hosts)) == [
+    other, removed = PathState("file", 231508, 1, "ffff0000"), PathState("")
+    hosts = {**fleet(3, paths(VOCAB)), "w4": [paths(other)], "w5": [paths(removed)]}
+    assert messages(run_check("job-path-differs", hosts)) == [
         ("w5", "/data/vocab.txt is not there"),
         (
             "w4",
@@ -31,12 +31,12 @@ def test_another_content_and_a_missing_one() -> None:
 
 def test_without_a_majority_all_are_named() -> None:
     other = PathState("folder", 10, 2, "aaaa")
-    outcome = judged("job-path-differs", {"w1": [paths(VOCAB)], "w2": [paths(other)]})
+    outcome = run_check("job-path-differs", {"w1": [paths(VOCAB)], "w2": [paths(other)]})
     (finding,) = outcome.findings
     assert finding.hosts == ("w1", "w2")
 
 
 def test_what_could_not_be_read_is_not_equal() -> None:
     large = PathState("large", problem="too large to be read in 45 s")
-    found = said(judged("job-path-differs", {**fleet(2, paths(VOCAB)), "w4": [paths(large)]}))
-    assert found == [("w4", "/data/vocab.txt: too large to be read in 45 s")]
+    fact = messages(run_check("job-path-differs", {**fleet(2, paths(VOCAB)), "w4": [paths(large)]}))
+    assert fact == [("w4", "/data/vocab.txt: too large to be read in 45 s")]

@@ -13,8 +13,8 @@ def test_an_interpreter_that_is_there() -> None:
 
 
 def test_one_that_is_not() -> None:
-    (found,) = look(JobPython(asked="/opt/job/bin/python", path=""))
-    assert str(found) == "the interpreter /opt/job/bin/python was not found"
+    (finding,) = look(JobPython(asked="/opt/job/bin/python", path=""))
+    assert str(finding) == "the interpreter /opt/job/bin/python was not found"
 
 
 def test_none_was_named() -> None:

@@ -13,7 +13,7 @@ from doctor.job import LaunchConfig
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import fold
 from doctor.report.layout.page_model import DetailLevel
-from tests.checks.looked import Facts, check
+from tests.checks.run_check import Facts, check
 from tests.report.reports import report
 
 LEVEL = DetailLevel(3, 3, lists_every_check=False, names_checks=False, shortens=True)
@@ -31,8 +31,8 @@ class FactsWithout(Facts):
 
 def conflict(facts: type[Facts], *files: HccnConf) -> Outcome:
     hosts = {f"w{number}": [TWICE, *files[number - 1 : number]] for number in (1, 2)}
-    one = check("device-ip-conflict")
-    return evaluate_check(one, tuple(hosts), facts(hosts), {LaunchConfig: LaunchConfig.from_environment({})})
+    sample_check = check("device-ip-conflict")
+    return evaluate_check(sample_check, tuple(hosts), facts(hosts), {LaunchConfig: LaunchConfig.from_environment({})})
 
 
 def fix(outcome: Outcome) -> tuple[str, tuple[str, ...]]:

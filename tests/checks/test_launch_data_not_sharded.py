@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doctor.engine.result import Status
 from tests.checks.launches import judged_program
-from tests.checks.tables import said
+from tests.checks.tables import list_messages
 from tests.lint.programs import mindspore_program, torch_ddp
 
 NAME = "launch-data-not-sharded"
@@ -14,7 +14,9 @@ BARE = {"sampler": "", "loader": "DataLoader(dataset, batch_size=32)", "epoch": 
 
 def test_a_sampler() -> None:
     assert judged_program(NAME, torch_ddp()).status is Status.PASSED
-    assert said(judged_program(NAME, torch_ddp(**BARE).replace("import DistributedSampler", "import Sampler"))) == [
+    assert list_messages(
+        judged_program(NAME, torch_ddp(**BARE).replace("import DistributedSampler", "import Sampler"))
+    ) == [
         (
             "every rank reads all of the data: the DataLoader at train.py:14 has no DistributedSampler | observed "
             "DataLoader without a sampler, with DistributedDataParallel | expected sampler=DistributedSampler(dataset)"

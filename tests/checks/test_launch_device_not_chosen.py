@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doctor.engine.result import Status
 from tests.checks.launches import UNDECIDED, judged_program
-from tests.checks.tables import said
+from tests.checks.tables import list_messages
 from tests.lint.programs import torch_ddp
 
 NAME = "launch-device-not-chosen"
@@ -12,7 +12,7 @@ NAME = "launch-device-not-chosen"
 
 def test_a_device_for_each_rank() -> None:
     assert judged_program(NAME, torch_ddp()).status is Status.PASSED
-    assert said(judged_program(NAME, torch_ddp(device="pass", local_rank="pass"))) == [
+    assert list_messages(judged_program(NAME, torch_ddp(device="pass", local_rank="pass"))) == [
         (
             "all 8 ranks of a host use device 0: nothing chooses a device before train.py:11 | "
             "observed no set_device, and "

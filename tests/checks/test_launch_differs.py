@@ -7,10 +7,10 @@ import pytest
 from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.result import Outcome, Status
 from doctor.job import LaunchConfig
-from tests.checks.tables import check, said
+from tests.checks.tables import check, list_messages
 
 
-def judged(**by_host: dict[str, str]) -> Outcome:
+def run_check(**by_host: dict[str, str]) -> Outcome:
     launch = LaunchConfig.from_environment({}, by_host=by_host)
     return evaluate_check(check("launch-differs"), (), FactCache({}), {LaunchConfig: launch})
 
@@ -19,50 +19,52 @@ JOB = {"MASTER_ADDR": "w1", "MASTER_PORT": "29500", "WORLD_SIZE": "24"}
 
 
 def test_hosts_that_are_told_the_same_are_well() -> None:
-    assert judged(w1=JOB, w2=JOB, w3=JOB).status is Status.PASSED
+    assert run_check(w1=JOB, w2=JOB, w3=JOB).status is Status.PASSED
 
 
 def test_without_each_hosts_own_word_nothing_is_said() -> None:
-    assert judged().status is Status.SKIPPED
+    assert run_check().status is Status.SKIPPED
 
 
 @pytest.mark.parametrize(("variable", "value"), [("MASTER_ADDR", "w9"), ("MASTER_PORT", "29501"), ("WORLD_SIZE", "16")])
 def test_the_host_that_is_told_something_else_is_named(variable: str, value: str) -> None:
-    outcome = judged(w1=JOB, w2={**JOB, variable: value}, w3=JOB)
-    assert [one.hosts for one in outcome.findings] == [("w2",)]
-    (told,) = said(outcome)
-    assert told == f"{variable} is {value}; expected {JOB[variable]} | observed {value} | expected {JOB[variable]}"
+    outcome = run_check(w1=JOB, w2={**JOB, variable: value}, w3=JOB)
+    assert [finding.hosts for finding in outcome.findings] == [("w2",)]
+    (message,) = list_messages(outcome)
+    assert message == f"{variable} is {value}; expected {JOB[variable]} | observed {value} | expected {JOB[variable]}"
 
 
 def test_one_that_is_told_nothing_is_named() -> None:
-    outcome = judged(w1=JOB, w2=JOB, w3={})
-    assert {one.values["observed"] for one in outcome.findings} == {"not set"}
-    assert {one.hosts for one in outcome.findings} == {("w3",)}
+    outcome = run_check(w1=JOB, w2=JOB, w3={})
+    assert {finding.values["observed"] for finding in outcome.findings} == {"not set"}
+    assert {finding.hosts for finding in outcome.findings} == {("w3",)}
 
 
 def test_of_two_that_differ_both_are_named() -> None:
-    outcome = judged(w1=JOB, w2={**JOB, "MASTER_ADDR": "w2"})
-    assert [one.hosts for one in outcome.findings] == [("w1",), ("w2",)]
+    outcome = run_check(w1=JOB, w2={**JOB, "MASTER_ADDR": "w2"})
+    assert [finding.hosts for finding in outcome.findings] == [("w1",), ("w2",)]
     assert "no majority" in outcome.findings[0].values["expected"]
 
 
 def test_a_name_with_and_without_its_domain_is_one_name() -> None:
-    assert judged(w1=JOB, w2={**JOB, "MASTER_ADDR": "W1.cluster.example"}).findings == ()
+    assert run_check(w1=JOB, w2={**JOB, "MASTER_ADDR": "W1.cluster.example"}).findings == ()
 
 
 def test_the_master_alone_may_look_for_itself() -> None:
     here = {**JOB, "MASTER_ADDR": "localhost"}
-    assert judged(w1=here, w2=JOB, w3=JOB).findings == ()
-    assert [one.hosts for one in judged(w1=here, w2=here, w3=JOB).findings] == [("w3",)]
+    assert run_check(w1=here, w2=JOB, w3=JOB).findings == ()
+    assert [finding.hosts for finding in run_check(w1=here, w2=here, w3=JOB).findings] == [("w3",)]
 
 
 def test_settings_that_ranks_must_share() -> None:
-    outcome = judged(w1={"NCCL_ALGO": "Ring"}, w2={"NCCL_ALGO": "Ring"}, w3={"NCCL_ALGO": "Tree"})
-    assert [one.hosts for one in outcome.findings] == [("w3",)]
+    outcome = run_check(w1={"NCCL_ALGO": "Ring"}, w2={"NCCL_ALGO": "Ring"}, w3={"NCCL_ALGO": "Tree"})
+    assert [finding.hosts for finding in outcome.findings] == [("w3",)]
 
 
 def test_detailed_debugging_that_one_host_alone_has() -> None:
     """torch's second group, which compares the collectives, waits for ranks that do not make it."""
-    outcome = judged(w1={}, w2={"TORCH_DISTRIBUTED_DEBUG": "detail"}, w3={"TORCH_DISTRIBUTED_DEBUG": "INFO"})
-    assert [one.hosts for one in outcome.findings] == [("w2",)]
-    assert judged(w1={}, w2={"TORCH_DISTRIBUTED_DEBUG": "INFO"}, w3={"TORCH_DISTRIBUTED_DEBUG": "OFF"}).findings == ()
+    outcome = run_check(w1={}, w2={"TORCH_DISTRIBUTED_DEBUG": "detail"}, w3={"TORCH_DISTRIBUTED_DEBUG": "INFO"})
+    assert [finding.hosts for finding in outcome.findings] == [("w2",)]
+    assert (
+        run_check(w1={}, w2={"TORCH_DISTRIBUTED_DEBUG": "INFO"}, w3={"TORCH_DISTRIBUTED_DEBUG": "OFF"}).findings == ()
+    )

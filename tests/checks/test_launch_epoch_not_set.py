@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doctor.engine.result import Status
 from tests.checks.launches import judged_program
-from tests.checks.tables import said
+from tests.checks.tables import list_messages
 from tests.lint.programs import torch_ddp
 
 NAME = "launch-epoch-not-set"
@@ -12,7 +12,7 @@ NAME = "launch-epoch-not-set"
 
 def test_set_epoch() -> None:
     assert judged_program(NAME, torch_ddp()).status is Status.PASSED
-    assert said(judged_program(NAME, torch_ddp(epoch=""))) == [
+    assert list_messages(judged_program(NAME, torch_ddp(epoch=""))) == [
         (
             "every epoch has the same order: no set_epoch for the DistributedSampler at train.py:14 "
             "| observed no call of "

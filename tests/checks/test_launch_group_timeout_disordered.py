@@ -9,7 +9,7 @@ import pytest
 from doctor.engine.result import Status
 from doctor.job.training.durations import timedelta_seconds
 from tests.checks.launches import judged_program
-from tests.checks.tables import said
+from tests.checks.tables import list_messages
 from tests.lint.programs import torch_ddp
 
 NAME = "launch-group-timeout-disordered"
@@ -21,7 +21,7 @@ def program(timeout: str = "timedelta(minutes=40)") -> str:
 
 def test_a_timeout_that_the_job_does_not_live_to_see() -> None:
     assert judged_program(NAME, program(), {"time_limit": 3600}).status is Status.PASSED
-    assert said(judged_program(NAME, program(), {"time_limit": 2400})) == [
+    assert list_messages(judged_program(NAME, program(), {"time_limit": 2400})) == [
         (
             "the job ends before the process group's timeout, which train.py:11 sets | observed 2400 s | "
             "expected below 2400 s (run.sh:2)"
@@ -32,7 +32,7 @@ def test_a_timeout_that_the_job_does_not_live_to_see() -> None:
 def test_the_order_with_hccl() -> None:
     assert judged_program(NAME, program(), {"HCCL_EXEC_TIMEOUT": 2399}).status is Status.PASSED
     assert judged_program(NAME, program(), {"HCCL_CONNECT_TIMEOUT": 2379}).status is Status.PASSED
-    (text,) = said(judged_program(NAME, program(), {"HCCL_CONNECT_TIMEOUT": 2380}))
+    (text,) = list_messages(judged_program(NAME, program(), {"HCCL_CONNECT_TIMEOUT": 2380}))
     assert "ends before HCCL_CONNECT_TIMEOUT" in text and "expected above 2400 s" in text
 
 

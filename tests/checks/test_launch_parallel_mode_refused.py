@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doctor.engine.result import Status
 from tests.checks.launches import UNDECIDED, judged_program
-from tests.checks.tables import said
+from tests.checks.tables import list_messages
 from tests.lint.programs import mindspore_program
 
 NAME = "launch-parallel-mode-refused"
@@ -14,7 +14,7 @@ SEMI = 'parallel_mode="semi_auto_parallel"'
 
 def test_pynative_mode() -> None:
     assert judged_program(NAME, mindspore_program(parallel=SEMI)).status is Status.PASSED
-    assert said(judged_program(NAME, mindspore_program(mode="ms.PYNATIVE_MODE", parallel=SEMI))) == [
+    assert list_messages(judged_program(NAME, mindspore_program(mode="ms.PYNATIVE_MODE", parallel=SEMI))) == [
         (
             "train.py:9 sets a parallel mode that PyNative mode does not run | observed semi_auto_parallel with "
             "PYNATIVE_MODE (train.py:7) | expected GRAPH_MODE, or data_parallel"

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from doctor.engine.result import Status
 from tests.checks.launches import judged_program
-from tests.checks.tables import said
+from tests.checks.tables import list_messages
 from tests.lint.programs import mindspore_program
 
 NAME = "launch-parameters-not-broadcast"
 
-PLAIN = 'parallel_mode="data_parallel", gradients_mean=True'
+DATA_PARALLEL = 'parallel_mode="data_parallel", gradients_mean=True'
 
 
 def test_a_seed_or_the_broadcast() -> None:
     assert judged_program(NAME, mindspore_program()).status is Status.PASSED
     assert (
-        judged_program(NAME, mindspore_program(seed="", parallel=PLAIN + ", parameter_broadcast=True")).status
+        judged_program(NAME, mindspore_program(seed="", parallel=DATA_PARALLEL + ", parameter_broadcast=True")).status
         is Status.PASSED
     )
-    assert said(judged_program(NAME, mindspore_program(seed="", parallel=PLAIN))) == [
+    assert list_messages(judged_program(NAME, mindspore_program(seed="", parallel=DATA_PARALLEL))) == [
         (
             "each rank may start from other parameters: train.py:9 sets data_parallel without "
             "parameter_broadcast or a seed | "

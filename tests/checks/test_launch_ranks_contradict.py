@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from doctor.engine.result import Status
-from tests.checks.launches import UNDECIDED, judged
-from tests.checks.tables import said
+from tests.checks.launches import UNDECIDED, run_check
+from tests.checks.tables import list_messages
 
 NAME = "launch-ranks-contradict"
 
 
 def test_lightning_compares_hosts_and_devices() -> None:
-    assert judged(NAME, "lightning", machines=2, devices=8).status is Status.PASSED
-    assert said(judged(NAME, "lightning", machines=4, devices=8)) == [
+    assert run_check(NAME, "lightning", machines=2, devices=8).status is Status.PASSED
+    assert list_messages(run_check(NAME, "lightning", machines=4, devices=8)) == [
         "run.sh:3 has 4 hosts, and the launch 2 | observed --machines 4 (run.sh:3) | expected --nodes 2 (run.sh:2)"
     ]
-    assert judged(NAME, "lightning", machines=2, devices=-1).status is Status.PASSED
-    assert judged(NAME, "lightning", {"launcher": "hydra"}, machines=4).status is Status.SKIPPED
+    assert run_check(NAME, "lightning", machines=2, devices=-1).status is Status.PASSED
+    assert run_check(NAME, "lightning", {"launcher": "hydra"}, machines=4).status is Status.SKIPPED
 
 
 def test_workers_of_msrun() -> None:
     counts = {"launcher": "msrun", "workers": 16, "local_workers": 6}
-    assert judged(NAME, "", counts).status is Status.FAILED
-    assert judged(NAME, "", {**counts, "local_workers": 8}).status is Status.PASSED
+    assert run_check(NAME, "", counts).status is Status.FAILED
+    assert run_check(NAME, "", {**counts, "local_workers": 8}).status is Status.PASSED
 
 
 def test_processes_of_accelerate() -> None:
-    assert judged(NAME, "accelerate", {"world_size": 7}, ranks=7).status is Status.FAILED
-    assert judged(NAME, "accelerate", {"nodes": UNDECIDED}, ranks=7).status is Status.UNKNOWN
+    assert run_check(NAME, "accelerate", {"world_size": 7}, ranks=7).status is Status.FAILED
+    assert run_check(NAME, "accelerate", {"nodes": UNDECIDED}, ranks=7).status is Status.UNKNOWN

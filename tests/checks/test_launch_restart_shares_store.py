@@ -11,9 +11,9 @@ from doctor.engine.result import Outcome, Status
 from doctor.facts.python_env import PythonEnv
 from doctor.job import LaunchConfig
 from doctor.job.training import TrainingJob, TrainingLaunch
-from tests.checks import looked
+from tests.checks import run_check
 from tests.checks.launches import UNDECIDED, launched
-from tests.checks.tables import said
+from tests.checks.tables import list_messages
 
 NAME = "launch-restart-shares-store"
 
@@ -27,7 +27,7 @@ def outcome(torch: str | None = "2.13.0", **settings: Any) -> Outcome:
     hosts = {"n1": [python], "n2": [python]} if torch is not None else {}
     launch = LaunchConfig.from_environment({})
     intent = {TrainingLaunch: training, LaunchConfig: launch}
-    return evaluate_check(looked.check(NAME), tuple(hosts), looked.Facts(hosts), intent)
+    return evaluate_check(run_check.check(NAME), tuple(hosts), run_check.Facts(hosts), intent)
 
 
 def test_the_static_rendezvous_shares_the_store_from_torch_2_6_on() -> None:
@@ -35,7 +35,7 @@ def test_the_static_rendezvous_shares_the_store_from_torch_2_6_on() -> None:
         "ranks that torchrun at run.sh:2 starts again read the addresses of the failed attempt (torch 2.6.0+cpu)"
         " | observed static rendezvous | expected c10d rendezvous with TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"
     )
-    assert said(outcome("2.6.0+cpu")) == [expected]
+    assert list_messages(outcome("2.6.0+cpu")) == [expected]
 
 
 @pytest.mark.parametrize("torch", ["2.6.0", "2.6.0a0+ecf3bae40a.nv25.01", "2.13.0+cpu", "3.0"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doctor.engine.result import Status
 from tests.checks.launches import UNDECIDED, judged_program
-from tests.checks.tables import said
+from tests.checks.tables import list_messages
 from tests.lint.programs import torch_ddp
 
 NAME = "launch-scale-outdated"
@@ -14,7 +14,7 @@ SCALED = "num_gpus = 8; base_lr = 0.1; base_lr = base_lr * num_gpus"
 
 def test_eight_devices_on_two() -> None:
     assert judged_program(NAME, torch_ddp(before=SCALED)).status is Status.PASSED
-    assert said(judged_program(NAME, torch_ddp(before=SCALED), {"world_size": 2, "ranks_per_node": 2})) == [
+    assert list_messages(judged_program(NAME, torch_ddp(before=SCALED), {"world_size": 2, "ranks_per_node": 2})) == [
         (
             "num_gpus at train.py:16 is not the number of ranks, and scales the batch or the "
             "learning rate | observed 8 | "

@@ -12,31 +12,31 @@ from doctor.facts.npu import NpuProduct
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
 from doctor.job import LaunchConfig
-from tests.checks import looked
-from tests.checks.tables import check, said
+from tests.checks import run_check
+from tests.checks.tables import check, list_messages
 
 NAME = "launch-settings-invalid"
 
 
-def judged(product: str = "", **environ: str) -> Outcome:
+def check_findings(product: str = "", **environ: str) -> Outcome:
     return evaluate_check(
         check(NAME), (), FactCache({}), {LaunchConfig: LaunchConfig.from_environment(environ, product=product)}
     )
 
 
 def test_each_value_is_named_with_what_was_expected() -> None:
-    assert said(judged(HCCL_CONNECT_TIMEOUT="60", HCCL_RDMA_TC="133")) == [
+    assert list_messages(check_findings(HCCL_CONNECT_TIMEOUT="60", HCCL_RDMA_TC="133")) == [
         "HCCL_CONNECT_TIMEOUT has an invalid value | observed 60 | expected a whole number from 120 to 7200",
         "HCCL_RDMA_TC has an invalid value | observed 133 | expected a multiple of 4 from 0 to 252",
     ]
 
 
 def test_what_depends_on_the_product() -> None:
-    assert judged("A1", HCCL_EXEC_TIMEOUT="20000").status is Status.FAILED
-    assert judged("A2", HCCL_EXEC_TIMEOUT="20000").status is Status.PASSED
-    outcome = judged(HCCL_EXEC_TIMEOUT="20000")
+    assert check_findings("A1", HCCL_EXEC_TIMEOUT="20000").status is Status.FAILED
+    assert check_findings("A2", HCCL_EXEC_TIMEOUT="20000").status is Status.PASSED
+    outcome = check_findings(HCCL_EXEC_TIMEOUT="20000")
     assert outcome.status is Status.UNKNOWN and "HCCL_EXEC_TIMEOUT" in outcome.unknown[""].text
-    assert judged(HCCL_EXEC_TIMEOUT="20000", HCCL_RDMA_SL="9").status is Status.FAILED
+    assert check_findings(HCCL_EXEC_TIMEOUT="20000", HCCL_RDMA_SL="9").status is Status.FAILED
 
 
 def test_the_hosts_say_which_product() -> None:
@@ -46,10 +46,12 @@ def test_the_hosts_say_which_product() -> None:
 
 
 def test_a_product_that_is_none() -> None:
-    assert said(judged("B1")) == ["--product has an invalid value | observed B1 | expected one of A1, A2, A3"]
+    assert list_messages(check_findings("B1")) == [
+        "--product has an invalid value | observed B1 | expected one of A1, A2, A3"
+    ]
 
 
-WORDS = {
+INVALID_SETTINGS = {
     "HCCL_ALGO": "level0:tree",
     "HCCL_DEBUG_CONFIG": "everything",
     "HCCL_OP_RETRY_PARAMS": "MaxCnt:1",
@@ -62,7 +64,7 @@ OF_CANN_9_1 = {"HCCL_OP_EXPANSION_MODE", "HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATI
 
 
 @pytest.mark.parametrize(
-    ("cann", "torch_npu", "found"),
+    ("cann", "torch_npu", "names"),
     [
         ("", "", set()),
         ("8.0.RC3", "2.1.0.post8", set()),
@@ -74,21 +76,21 @@ OF_CANN_9_1 = {"HCCL_OP_EXPANSION_MODE", "HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATI
         ("8.5.0", "2.6.0.post3", {*OF_CANN_8_5, "PYTORCH_NPU_ALLOC_CONF"}),
     ],
 )
-def test_words_that_another_release_may_accept(cann: str, torch_npu: str, found: set[str]) -> None:
+def test_words_that_another_release_may_accept(cann: str, torch_npu: str, names: set[str]) -> None:
     python = PythonEnv("/p", "3.11.7", {"torch_npu": torch_npu} if torch_npu else {}, finds_torch=True)
     toolkit = [CannVersion(cann, "/usr/local/Ascend", {})] if cann else []
-    launch = LaunchConfig.from_environment(WORDS, product="A2")
-    outcome = looked.judged(NAME, {"n1": [python, *toolkit]}, launch)
-    assert {str(one.values["variable"]) for one in outcome.findings} == found
+    launch = LaunchConfig.from_environment(INVALID_SETTINGS, product="A2")
+    outcome = run_check.run_check(NAME, {"n1": [python, *toolkit]}, launch)
+    assert {str(finding.values["variable"]) for finding in outcome.findings} == names
 
 
 def test_versions_that_cannot_be_read_make_nothing_unknown() -> None:
     cache = FactCache({"n1": HostRecord(Visit(), {})})
-    launch = LaunchConfig.from_environment({"HCCL_RDMA_TC": "133", **WORDS}, product="A2")
+    launch = LaunchConfig.from_environment({"HCCL_RDMA_TC": "133", **INVALID_SETTINGS}, product="A2")
     outcome = evaluate_check(check(NAME), ("n1",), cache, {LaunchConfig: launch})
-    assert {one.values["variable"] for one in outcome.findings} == {"HCCL_RDMA_TC"}
+    assert {finding.values["variable"] for finding in outcome.findings} == {"HCCL_RDMA_TC"}
     assert "CannVersion" not in str(outcome.unknown) and "PythonEnv" not in str(outcome.unknown)
 
 
 def test_healthy() -> None:
-    assert judged(HCCL_CONNECT_TIMEOUT="600").status is Status.PASSED
+    assert check_findings(HCCL_CONNECT_TIMEOUT="600").status is Status.PASSED

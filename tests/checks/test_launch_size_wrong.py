@@ -6,8 +6,8 @@ import pytest
 
 from doctor.engine.result import Status
 from doctor.job import LaunchConfig
-from tests.checks.launch_lines import config, judged
-from tests.checks.tables import said
+from tests.checks.launch_lines import config, run_check
+from tests.checks.tables import list_messages
 
 SIZES: list[tuple[str, int, int, list[str]]] = [
     ("torchrun --nnodes 2 --nproc-per-node 8 t.py", 2, 8, []),
@@ -26,13 +26,13 @@ SIZES: list[tuple[str, int, int, list[str]]] = [
 
 @pytest.mark.parametrize(("line", "hosts", "devices", "messages"), SIZES)
 def test_the_size_of_the_launch(line: str, hosts: int, devices: int, messages: list[str]) -> None:
-    outcome = judged("launch-size-wrong", config(line), hosts, devices)
-    assert [text.partition(" | ")[0] for text in said(outcome)] == messages
+    outcome = run_check("launch-size-wrong", config(line), hosts, devices)
+    assert [text.partition(" | ")[0] for text in list_messages(outcome)] == messages
     assert outcome.status is (Status.FAILED if messages else Status.PASSED)
 
 
 def test_without_a_launch_line_there_is_nothing_to_judge() -> None:
-    assert judged("launch-size-wrong", LaunchConfig()).status is Status.SKIPPED
+    assert run_check("launch-size-wrong", LaunchConfig()).status is Status.SKIPPED
 
 
 @pytest.mark.parametrize(
@@ -59,5 +59,5 @@ def test_a_size_in_the_environment(
     env: dict[str, str], each: int | dict[str, int], hosts: int, messages: list[str]
 ) -> None:
     launch = LaunchConfig.from_environment(environ=env, ranks_per_host=each)
-    outcome = judged("launch-size-wrong", launch, hosts, 0)
-    assert [text.partition(" | ")[0] for text in said(outcome)] == messages
+    outcome = run_check("launch-size-wrong", launch, hosts, 0)
+    assert [text.partition(" | ")[0] for text in list_messages(outcome)] == messages

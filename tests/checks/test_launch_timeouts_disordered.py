@@ -7,17 +7,17 @@ import pytest
 from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.result import Outcome, Status
 from doctor.job import LaunchConfig
-from tests.checks.tables import check, said
+from tests.checks.tables import check, list_messages
 
 NAME = "launch-timeouts-disordered"
 
 
-def judged(**environ: str) -> Outcome:
+def run_check(**environ: str) -> Outcome:
     return evaluate_check(check(NAME), (), FactCache({}), {LaunchConfig: LaunchConfig.from_environment(environ)})
 
 
 @pytest.mark.parametrize(
-    ("environ", "words"),
+    ("environ", "message"),
     [
         (
             {"HCCL_CONNECT_TIMEOUT": "3600"},
@@ -37,16 +37,17 @@ def judged(**environ: str) -> Outcome:
         ),
     ],
 )
-def test_the_outer_time_is_the_shorter(environ: dict[str, str], words: str) -> None:
-    assert said(judged(**environ)) == [words]
+def test_the_outer_time_is_the_shorter(environ: dict[str, str], message: str) -> None:
+    assert list_messages(run_check(**environ)) == [message]
 
 
 def test_healthy() -> None:
     assert (
-        judged(HCCL_CONNECT_TIMEOUT="300", HCCL_EXEC_TIMEOUT="1836", HCCL_EVENT_TIMEOUT="1868").status is Status.PASSED
+        run_check(HCCL_CONNECT_TIMEOUT="300", HCCL_EXEC_TIMEOUT="1836", HCCL_EVENT_TIMEOUT="1868").status
+        is Status.PASSED
     )
-    assert judged(HCCL_CONNECT_TIMEOUT="300", HCCL_EXEC_TIMEOUT="0").status is Status.PASSED
-    assert judged().status is Status.SKIPPED
+    assert run_check(HCCL_CONNECT_TIMEOUT="300", HCCL_EXEC_TIMEOUT="0").status is Status.PASSED
+    assert run_check().status is Status.SKIPPED
 
 
 TIMES: list[tuple[dict[str, str], str, float | None, str]] = [
@@ -68,7 +69,7 @@ TIMES: list[tuple[dict[str, str], str, float | None, str]] = [
 @pytest.mark.parametrize(("environ", "product", "limit", "message"), TIMES)
 def test_the_order_of_timeouts(environ: dict[str, str], product: str, limit: float | None, message: str) -> None:
     launch = LaunchConfig.from_environment(environ, product=product, time_limit_s=limit)
-    texts = said(evaluate_check(check(NAME), (), FactCache({}), {LaunchConfig: launch}))
+    texts = list_messages(evaluate_check(check(NAME), (), FactCache({}), {LaunchConfig: launch}))
     assert bool(texts) == bool(message)
     assert all(message in text for text in texts)
 
@@ -93,7 +94,7 @@ RECORDERS: list[tuple[dict[str, str], str]] = [
 
 @pytest.mark.parametrize(("environ", "message"), RECORDERS)
 def test_a_flight_recorder_that_leaves_no_trace(environ: dict[str, str], message: str) -> None:
-    texts = said(judged(**environ))
+    texts = list_messages(run_check(**environ))
     assert bool(texts) == bool(message)
     assert all(message in text for text in texts)
 
@@ -109,11 +110,11 @@ def test_a_flight_recorder_that_leaves_no_trace(environ: dict[str, str], message
     ],
 )
 def test_many_ranks_need_longer_to_connect(ranks: int, environ: dict[str, str], expected: str) -> None:
-    texts = said(judged(WORLD_SIZE=str(ranks), **environ))
+    texts = list_messages(run_check(WORLD_SIZE=str(ranks), **environ))
     assert texts == ([f"HCCL_CONNECT_TIMEOUT is short for {ranks} ranks | observed {expected}"] if expected else [])
 
 
-LEFT: list[tuple[dict[str, str], float | None, float | None, str]] = [
+REMAINING: list[tuple[dict[str, str], float | None, float | None, str]] = [
     ({"HCCL_CONNECT_TIMEOUT": "300"}, None, 320.0, "time limit ends before HCCL_CONNECT_TIMEOUT"),
     ({"HCCL_CONNECT_TIMEOUT": "300"}, 3600.0, 321.0, "longer than what the scheduler leaves"),
     ({"HCCL_CONNECT_TIMEOUT": "300"}, None, 321.0, ""),
@@ -123,11 +124,11 @@ LEFT: list[tuple[dict[str, str], float | None, float | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("environ", "limit", "left", "message"), LEFT)
+@pytest.mark.parametrize(("environ", "limit", "remaining", "message"), REMAINING)
 def test_what_the_scheduler_leaves_the_job(
-    environ: dict[str, str], limit: float | None, left: float | None, message: str
+    environ: dict[str, str], limit: float | None, remaining: float | None, message: str
 ) -> None:
-    launch = LaunchConfig.from_environment(environ, time_limit_s=limit, time_left_s=left)
-    texts = said(evaluate_check(check(NAME), (), FactCache({}), {LaunchConfig: launch}))
+    launch = LaunchConfig.from_environment(environ, time_limit_s=limit, time_left_s=remaining)
+    texts = list_messages(evaluate_check(check(NAME), (), FactCache({}), {LaunchConfig: launch}))
     assert bool(texts) == bool(message)
     assert all(message in text for text in texts)

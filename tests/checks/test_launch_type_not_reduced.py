@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doctor.engine.result import Status
 from tests.checks.launches import judged_program
-from tests.checks.tables import said
+from tests.checks.tables import list_messages
 from tests.lint.programs import torch_npu
 
 NAME = "launch-type-not-reduced"
@@ -19,7 +19,7 @@ def reduces(kind: str) -> str:
 def test_types_of_a2() -> None:
     assert judged_program(NAME, reduces("float32")).status is Status.PASSED
     assert judged_program(NAME, reduces("bfloat16"), product="A2").status is Status.PASSED
-    assert said(judged_program(NAME, reduces("float64"), product="A2")) == [
+    assert list_messages(judged_program(NAME, reduces("float64"), product="A2")) == [
         (
             "train.py:25 all-reduces float64, which HCCL does not support | observed float64 | expected int8, "
             "int16, int32, int64, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doctor.job import LaunchConfig
-from tests.checks.launch_lines import judged
+from tests.checks.launch_lines import run_check
 
 NAMES: list[tuple[dict[str, str], dict[str, str]]] = [
     ({"NCCL_SOCKET_IFNAM": "eth0"}, {"NCCL_SOCKET_IFNAM": "NCCL_SOCKET_IFNAME"}),
@@ -18,7 +18,7 @@ NAMES: list[tuple[dict[str, str], dict[str, str]]] = [
     ({"RANKS": "8", "MY_MASTER_ADDR": "x", "WORLD": "1", "NCCL_SITE_NAME": "x"}, {}),
 ]
 
-WORDS = {
+MISSPELT = {
     "NCCL_IB_GID_IDX": "NCCL_IB_GID_INDEX",
     "NCCL_GID_INDEX": "NCCL_IB_GID_INDEX",
     "NCCL_HCA": "NCCL_IB_HCA",
@@ -50,7 +50,7 @@ WORDS = {
     "ASCEND_VISIBLE_RT_DEVICES": "ASCEND_RT_VISIBLE_DEVICES",
     "MASTER_ADDRESS": "MASTER_ADDR",
 }
-OWN = """
+UNRELATED_VARIABLES = """
 NCCL_TIMEOUT NCCL_HOME NCCL_ROOT_DIR NCCL_TESTS NCCL_TESTS_PATH NCCL_LIB NCCL_PORT NCCL_LOG_DIR NCCL_LOG_FILE
 NCCL_CONFIG NCCL_INCLUDE NCCL_LIBRARY_PATH NCCL_ENV NCCL_BACKEND NCCL_SITE_NAME NCCL_IB NCCL_P2P NCCL_NET_NAME
 NCCL_TEST_ARGS HCCL_TIMEOUT HCCL_HOME HCCL_CONFIG HCCL_LOG_DIR HCCL_PORT HCCL_RANK_TABLE HCCL_TEST_PATH HCCL_JSON
@@ -66,17 +66,17 @@ TORCH_NPU_PATH
 
 
 def test_other_words_than_the_librarys() -> None:
-    for name, intended in WORDS.items():
-        outcome = judged("launch-variable-misspelt", LaunchConfig.from_environment({name: "x"}))
-        assert [one.values["expected"] for one in outcome.findings] == [intended], name
+    for name, intended in MISSPELT.items():
+        outcome = run_check("launch-variable-misspelt", LaunchConfig.from_environment({name: "x"}))
+        assert [finding.values["expected"] for finding in outcome.findings] == [intended], name
 
 
-@pytest.mark.parametrize("name", OWN.split())
+@pytest.mark.parametrize("name", UNRELATED_VARIABLES.split())
 def test_a_scripts_own_name_is_no_slip(name: str) -> None:
-    assert not judged("launch-variable-misspelt", LaunchConfig.from_environment({name: "x"})).findings
+    assert not run_check("launch-variable-misspelt", LaunchConfig.from_environment({name: "x"})).findings
 
 
 @pytest.mark.parametrize(("environ", "slips"), NAMES)
 def test_misspelt_variables(environ: dict[str, str], slips: dict[str, str]) -> None:
-    outcome = judged("launch-variable-misspelt", LaunchConfig.from_environment(environ))
-    assert {one.values["variable"]: one.values["expected"] for one in outcome.findings} == slips
+    outcome = run_check("launch-variable-misspelt", LaunchConfig.from_environment(environ))
+    assert {finding.values["variable"]: finding.values["expected"] for finding in outcome.findings} == slips

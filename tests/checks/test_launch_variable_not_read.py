@@ -8,7 +8,7 @@ from doctor.engine.result import Outcome, Status
 from doctor.facts.python_env import PythonEnv
 from doctor.job.variable_names import documented_variables
 from doctor.job.variable_versions import first_releases, not_read
-from tests.checks.looked import job, judged
+from tests.checks.run_check import job, run_check
 
 NAME = "launch-variable-not-read"
 
@@ -24,7 +24,7 @@ def python(nccl: str = "", torch: str = "") -> PythonEnv:
 
 
 def look(nccl: str = "", torch: str = "", **environ: str) -> Outcome:
-    return judged(NAME, {"w1": [python(nccl, torch)], "w2": [python(nccl, torch)]}, job(**environ))
+    return run_check(NAME, {"w1": [python(nccl, torch)], "w2": [python(nccl, torch)]}, job(**environ))
 
 
 @pytest.mark.parametrize(

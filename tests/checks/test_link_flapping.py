@@ -1,7 +1,7 @@
 from datetime import datetime, timedelta
 
 from doctor.facts.hccn import LinkHistory, LinkRecord
-from tests.checks.device_network import judged
+from tests.checks.device_network import run_check
 
 NOW = datetime(2025, 10, 28, 21, 46, 46)
 
@@ -13,14 +13,14 @@ def history(*ages: timedelta) -> LinkHistory:
 
 
 def test_a_start_and_a_cable_pulled_once() -> None:
-    assert judged("link_flapping", history=history(*[timedelta(minutes=n) for n in range(4)])) == []
+    assert run_check("link_flapping", history=history(*[timedelta(minutes=n) for n in range(4)])) == []
 
 
 def test_again_and_again() -> None:
-    [one] = judged("link_flapping", history=history(*[timedelta(hours=n) for n in range(5)]))
+    [finding] = run_check("link_flapping", history=history(*[timedelta(hours=n) for n in range(5)]))
     expected = "the link of NPU 1 changed 5 times in 24 hours, last at 2025-10-28 21:46:46; expected at most 4"
-    assert str(one) == expected
+    assert str(finding) == expected
 
 
 def test_long_ago() -> None:
-    assert judged("link_flapping", history=history(*[timedelta(hours=24 + n) for n in range(20)])) == []
+    assert run_check("link_flapping", history=history(*[timedelta(hours=24 + n) for n in range(20)])) == []

@@ -1,7 +1,7 @@
 from doctor.facts.gpu import GpuCards
 from doctor.facts.kernel import ListenQueues
-from tests.checks.looked import fleet, job, judged, said
 from tests.checks.npus import npus
+from tests.checks.run_check import fleet, job, messages, run_check
 
 
 def queue(length: int) -> ListenQueues:
@@ -9,18 +9,18 @@ def queue(length: int) -> ListenQueues:
 
 
 def expected(hosts: int, *facts: object, **environ: str) -> int:
-    outcome = judged("listen-queue-short", fleet(hosts, queue(1), *facts), job(**environ))  # type: ignore[arg-type]
+    outcome = run_check("listen-queue-short", fleet(hosts, queue(1), *facts), job(**environ))  # type: ignore[arg-type]
     return int(outcome.findings[0].values["expected"])
 
 
 def test_the_kernels_default_is_enough_for_1024_ranks() -> None:
-    assert said(judged("listen-queue-short", fleet(128, queue(4096), npus(8)))) == []
-    assert said(judged("listen-queue-short", fleet(129, queue(4096), npus(8)))) != []
+    assert messages(run_check("listen-queue-short", fleet(128, queue(4096), npus(8)))) == []
+    assert messages(run_check("listen-queue-short", fleet(129, queue(4096), npus(8)))) != []
 
 
 def test_the_default_of_old_kernels_is_short_for_any_fleet() -> None:
-    outcome = judged("listen-queue-short", {"w1": [queue(4096)], "w2": [queue(128)]})
-    assert said(outcome) == [("w2", "net.core.somaxconn is 128; expected at least 256 for 16 ranks")]
+    outcome = run_check("listen-queue-short", {"w1": [queue(4096)], "w2": [queue(128)]})
+    assert messages(outcome) == [("w2", "net.core.somaxconn is 128; expected at least 256 for 16 ranks")]
 
 
 def test_four_connections_a_rank_are_wanted() -> None:

@@ -8,8 +8,8 @@ from doctor.job import LaunchConfig
 from tests.checks.containers import container
 from tests.checks.control_groups import control_group, memory_bound
 from tests.checks.limits import FREE, limits
-from tests.checks.looked import judged, said, skipped
 from tests.checks.npus import npus
+from tests.checks.run_check import messages, run_check, skipped
 
 NAME = "locked-memory-limit-low"
 MEMORY = HostMemory(total=512 * GIB, available=500 * GIB)
@@ -20,36 +20,36 @@ GPUS = GpuCards(pci=8, driver="", tool=False)
 @pytest.mark.parametrize("device", [npus(8), ADAPTERS, GPUS])
 @pytest.mark.parametrize("limit", [FREE, Limit(512 * GIB, None)])
 def test_as_much_as_the_host_has_is_well(limit: Limit, device: Fact) -> None:
-    assert said(judged(NAME, {"a": [limits(memlock=limit), MEMORY, device]})) == []
+    assert messages(run_check(NAME, {"a": [limits(memlock=limit), MEMORY, device]})) == []
 
 
 def test_as_much_as_the_control_group_has_is_well() -> None:
     group = control_group(memory=(memory_bound(64 * GIB),))
-    assert said(judged(NAME, {"a": [limits(memlock=Limit(64 * GIB, None)), MEMORY, GPUS, group]})) == []
-    assert said(judged(NAME, {"a": [limits(memlock=Limit(63 * GIB, None)), MEMORY, GPUS, group]})) != []
+    assert messages(run_check(NAME, {"a": [limits(memlock=Limit(64 * GIB, None)), MEMORY, GPUS, group]})) == []
+    assert messages(run_check(NAME, {"a": [limits(memlock=Limit(63 * GIB, None)), MEMORY, GPUS, group]})) != []
 
 
 @pytest.mark.parametrize("device", [ADAPTERS, GPUS])
 def test_a_limit_where_a_device_needs_none(device: Fact) -> None:
-    outcome = judged(NAME, {"a": [limits(memlock=Limit(8 * MIB, None)), MEMORY, device]})
-    assert said(outcome) == [("a", "a process may lock 8 MiB of memory; expected no limit")]
+    outcome = run_check(NAME, {"a": [limits(memlock=Limit(8 * MIB, None)), MEMORY, device]})
+    assert messages(outcome) == [("a", "a process may lock 8 MiB of memory; expected no limit")]
     assert outcome.findings[0].values["hard"] == "unlimited"
 
 
 def test_npus_alone_do_with_the_kernels_default() -> None:
-    assert said(judged(NAME, {"a": [limits(memlock=Limit(8 * MIB, 8 * MIB)), MEMORY, npus(8)]})) == []
-    outcome = judged(NAME, {"a": [limits(memlock=Limit(64 << 10, 64 << 10)), MEMORY, npus(8)]})
-    assert said(outcome) == [("a", "a process may lock 64 KiB of memory; expected 8 MiB, better no limit")]
+    assert messages(run_check(NAME, {"a": [limits(memlock=Limit(8 * MIB, 8 * MIB)), MEMORY, npus(8)]})) == []
+    outcome = run_check(NAME, {"a": [limits(memlock=Limit(64 << 10, 64 << 10)), MEMORY, npus(8)]})
+    assert messages(outcome) == [("a", "a process may lock 64 KiB of memory; expected 8 MiB, better no limit")]
 
 
 def test_npus_beside_an_adapter_want_no_limit() -> None:
-    assert said(judged(NAME, {"a": [limits(memlock=Limit(8 * MIB, None)), MEMORY, npus(8), ADAPTERS]}))
+    assert messages(run_check(NAME, {"a": [limits(memlock=Limit(8 * MIB, None)), MEMORY, npus(8), ADAPTERS]}))
 
 
 @pytest.mark.parametrize("tool", [[], [GpuCards(pci=0, driver="", tool=True)]])
 def test_a_plain_host_is_not_judged(tool: list[Fact]) -> None:
     """A tool without a card is no GPU."""
-    outcome = judged(NAME, {"a": [limits(memlock=Limit(1, 1)), MEMORY, *tool]})
+    outcome = run_check(NAME, {"a": [limits(memlock=Limit(1, 1)), MEMORY, *tool]})
     assert skipped(outcome) == {"no NPU, no NVIDIA GPU and no RDMA adapter"}
 
 
@@ -61,7 +61,7 @@ def test_an_error_where_nccl_must_fail() -> None:
 
     def severity(hosts: dict[str, list[Fact]], **environ: str) -> str:
         launch = LaunchConfig.from_environment(environ)
-        return judged(NAME, hosts, launch).found_severity.value
+        return run_check(NAME, hosts, launch).found_severity.value
 
     assert severity({"a": job, "b": job}) == "error"
     assert severity({"a": job}) == "warning"

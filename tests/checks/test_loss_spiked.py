@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.checks.watched import falling, is_silent_about_health, judged, losses
+from tests.checks.watched import falling, is_silent_about_health, losses, run_check
 
 NAME = "loss-spiked"
 
@@ -10,10 +10,10 @@ def test_a_healthy_loss() -> None:
 
 
 def test_the_fault() -> None:
-    (finding,) = judged(NAME, losses(lambda step, rank: falling(step) + (8 if 150 <= step < 170 else 0))).findings
+    (finding,) = run_check(NAME, losses(lambda step, rank: falling(step) + (8 if 150 <= step < 170 else 0))).findings
     assert str(finding).startswith("the loss jumped from")
     assert 140 <= finding.values["step"] <= 160
 
 
 def test_one_bad_step_is_nothing() -> None:
-    assert not judged(NAME, losses(lambda step, rank: falling(step) + 8 * (step == 150))).findings
+    assert not run_check(NAME, losses(lambda step, rank: falling(step) + 8 * (step == 150))).findings

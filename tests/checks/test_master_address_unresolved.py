@@ -1,5 +1,5 @@
 from doctor.facts.names import HostNames, NameResolution
-from tests.checks.looked import job, judged, said, skipped
+from tests.checks.run_check import job, messages, run_check, skipped
 
 SEES = [HostNames(own="a", names={"a": NameResolution(("10.0.0.1",)), "m": NameResolution(("10.0.0.5",))}, fleet=2)]
 BLIND = [
@@ -10,20 +10,20 @@ BLIND = [
 
 
 def test_a_name_that_all_hosts_know_is_well() -> None:
-    assert said(judged("master-address-unresolved", {"a": SEES}, job(MASTER_ADDR="m"))) == []
+    assert messages(run_check("master-address-unresolved", {"a": SEES}, job(MASTER_ADDR="m"))) == []
 
 
 def test_the_host_that_cannot_find_it_is_blamed() -> None:
-    outcome = judged("master-address-unresolved", {"a": SEES, "b": BLIND}, job(MASTER_ADDR="m"))
-    assert said(outcome) == [("b", "MASTER_ADDR m does not resolve: no answer in 8 s")]
+    outcome = run_check("master-address-unresolved", {"a": SEES, "b": BLIND}, job(MASTER_ADDR="m"))
+    assert messages(outcome) == [("b", "MASTER_ADDR m does not resolve: no answer in 8 s")]
 
 
 def test_what_needs_no_look_up_is_not_judged() -> None:
-    assert skipped(judged("master-address-unresolved", {"b": BLIND})) == {"MASTER_ADDR is not given"}
+    assert skipped(run_check("master-address-unresolved", {"b": BLIND})) == {"MASTER_ADDR is not given"}
     for address in ("10.0.0.5", "fd00::5"):
-        outcome = judged("master-address-unresolved", {"b": BLIND}, job(MASTER_ADDR=address))
+        outcome = run_check("master-address-unresolved", {"b": BLIND}, job(MASTER_ADDR=address))
         assert skipped(outcome) == {"MASTER_ADDR is an address, not a name"}
 
 
 def test_a_name_that_nobody_asked_for_is_not_well() -> None:
-    assert skipped(judged("master-address-unresolved", {"a": SEES}, job(MASTER_ADDR="z"))) == {"z was not looked up"}
+    assert skipped(run_check("master-address-unresolved", {"a": SEES}, job(MASTER_ADDR="z"))) == {"z was not looked up"}

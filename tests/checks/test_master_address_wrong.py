@@ -8,20 +8,20 @@ from doctor.engine.record import HostRecord
 from doctor.engine.result import Status
 from doctor.environment.job_environment import of_launch_line
 from doctor.job import LaunchConfig
-from tests.checks.looked import check, job, judged, said, skipped
-from tests.checks.network import interfaces, named, plain
+from tests.checks.network import alike_hosts, interfaces, named
+from tests.checks.run_check import check, job, messages, run_check, skipped
 
 NAME = "master-address-wrong"
 
 
 def blamed(hosts: dict[str, list[Fact]], **environ: str) -> dict[str, str]:
-    found = judged(NAME, hosts, job(**environ)).findings
-    return {host: str(finding.values["reason"]) for finding in found for host in finding.hosts}
+    findings = run_check(NAME, hosts, job(**environ)).findings
+    return {host: str(finding.values["reason"]) for finding in findings for host in finding.hosts}
 
 
 def knowing(master: str, *addresses: str) -> dict[str, list[Fact]]:
     """Hosts that each resolve the master's name to an address of their own."""
-    hosts = plain(len(addresses))
+    hosts = alike_hosts(len(addresses))
     for number, address in enumerate(addresses, 1):
         name = f"w{number}"
         others = {} if name == master else {master: address}
@@ -31,12 +31,12 @@ def knowing(master: str, *addresses: str) -> dict[str, list[Fact]]:
 
 @pytest.mark.parametrize("master", ["10.0.0.1", "10.0.0.3"])
 def test_an_address_of_the_fleet(master: str) -> None:
-    assert blamed(plain(3), MASTER_ADDR=master) == {}
+    assert blamed(alike_hosts(3), MASTER_ADDR=master) == {}
 
 
 @pytest.mark.parametrize("master", ["127.0.0.1", "localhost", "127.1.2.3", "::1"])
 def test_loopback(master: str) -> None:
-    assert blamed(plain(2), MASTER_ADDR=master) == dict.fromkeys(("w1", "w2"), "leads every host to itself")
+    assert blamed(alike_hosts(2), MASTER_ADDR=master) == dict.fromkeys(("w1", "w2"), "leads every host to itself")
 
 
 def test_a_name_that_is_loopback_on_all_hosts() -> None:
@@ -44,7 +44,7 @@ def test_a_name_that_is_loopback_on_all_hosts() -> None:
 
 
 def test_an_address_of_no_host() -> None:
-    assert blamed(plain(2), MASTER_ADDR="10.0.5.5") == dict.fromkeys(
+    assert blamed(alike_hosts(2), MASTER_ADDR="10.0.5.5") == dict.fromkeys(
         ("w1", "w2"), "is the address of none of these hosts"
     )
 
@@ -58,7 +58,7 @@ def test_an_address_of_all_hosts() -> None:
 
 
 def test_no_route_to_the_masters_other_network() -> None:
-    hosts = plain(2)
+    hosts = alike_hosts(2)
     hosts["w1"] = [interfaces(eth0="10.0.0.1/24", eth1="10.9.0.1/24"), named("w1", "10.0.0.1")]
     assert blamed(hosts, MASTER_ADDR="10.9.0.1") == {"w2": "is in a network that the host has no route to"}
     hosts["w2"] = [interfaces(eth0="10.0.0.2/24", routes=("0.0.0.0/0",)), named("w2", "10.0.0.2")]
@@ -87,9 +87,9 @@ def test_a_name_that_is_another_host_elsewhere() -> None:
 
 def test_a_host_may_have_localhost_for_itself_alone() -> None:
     """The PyTorch operator of Kubernetes gives the master localhost."""
-    own = {"w1": {"MASTER_ADDR": "localhost"}, "w2": {"MASTER_ADDR": "10.0.0.1"}}
-    launch = LaunchConfig.from_environment({"MASTER_ADDR": "10.0.0.1"}, by_host=own)
-    assert said(judged(NAME, plain(2), launch)) == []
+    own_values = {"w1": {"MASTER_ADDR": "localhost"}, "w2": {"MASTER_ADDR": "10.0.0.1"}}
+    launch = LaunchConfig.from_environment({"MASTER_ADDR": "10.0.0.1"}, by_host=own_values)
+    assert messages(run_check(NAME, alike_hosts(2), launch)) == []
 
 
 def test_only_ipv6() -> None:
@@ -101,11 +101,11 @@ def test_only_ipv6() -> None:
 
 
 def test_what_is_not_judged() -> None:
-    assert skipped(judged(NAME, plain(2))) == {"MASTER_ADDR is not given"}
-    assert skipped(judged(NAME, plain(1), job(MASTER_ADDR="127.0.0.1"))) == {
+    assert skipped(run_check(NAME, alike_hosts(2))) == {"MASTER_ADDR is not given"}
+    assert skipped(run_check(NAME, alike_hosts(1), job(MASTER_ADDR="127.0.0.1"))) == {
         "only one host: the master is the host itself"
     }
-    assert skipped(judged(NAME, plain(2), job(MASTER_ADDR="job.ns.svc.cluster.local"))) == {
+    assert skipped(run_check(NAME, alike_hosts(2), job(MASTER_ADDR="job.ns.svc.cluster.local"))) == {
         "MASTER_ADDR is a service of Kubernetes"
     }
 
@@ -124,9 +124,9 @@ RANKS: list[tuple[dict[str, str], dict[str, str], list[str]]] = [
 def test_rank_zero_is_on_the_master(first: dict[str, str], second: dict[str, str], hosts: list[str]) -> None:
     master = {"MASTER_ADDR": "10.0.0.1"}
     launch = LaunchConfig.from_environment(master, by_host={"w1": {**master, **first}, "w2": {**master, **second}})
-    found = judged(NAME, plain(2), launch).findings
-    assert [host for finding in found for host in finding.hosts] == hosts
-    assert [str(finding) for finding in found] == [
+    findings = run_check(NAME, alike_hosts(2), launch).findings
+    assert [host for finding in findings for host in finding.hosts] == hosts
+    assert [str(finding) for finding in findings] == [
         f"MASTER_ADDR 10.0.0.1 is the address of w1, and rank 0 is on {host}" for host in hosts
     ]
 
@@ -164,12 +164,14 @@ ONE_HOST: list[tuple[LaunchConfig, dict[str, str] | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("launch", "found"), ONE_HOST, ids=lambda one: getattr(one, "launch_line", "") or None)
-def test_one_host(launch: LaunchConfig, found: dict[str, str] | None) -> None:
+@pytest.mark.parametrize(("launch", "results"), ONE_HOST, ids=lambda entry: getattr(entry, "launch_line", "") or None)
+def test_one_host(launch: LaunchConfig, results: dict[str, str] | None) -> None:
     """None: not judged, since other hosts may take part, or the launcher does not meet there."""
-    outcome = judged(NAME, plain(1), launch)
-    assert {host: str(one.values["reason"]) for one in outcome.findings for host in one.hosts} == (found or {})
-    assert bool(outcome.skipped) == (found is None)
+    outcome = run_check(NAME, alike_hosts(1), launch)
+    assert {host: str(finding.values["reason"]) for finding in outcome.findings for host in finding.hosts} == (
+        results or {}
+    )
+    assert bool(outcome.skipped) == (results is None)
     assert not outcome.unknown
 
 
@@ -182,19 +184,19 @@ def test_one_host_whose_interfaces_cannot_be_read_is_unknown_only_where_its_mast
 C10D = "--nnodes 3 --rdzv-backend c10d --rdzv-endpoint"
 
 
-def rendezvous(options: str, own: dict[str, str]) -> dict[str, str]:
+def rendezvous(options: str, own_values: dict[str, str]) -> dict[str, str]:
     """What torchrun's agents make of three hosts, of which some have other addresses for their own names."""
-    hosts = plain(3)
+    hosts = alike_hosts(3)
     addresses = {host: f"10.0.0.{number}" for number, host in enumerate(hosts, 1)}
     for host, facts in hosts.items():
         others = {name: address for name, address in addresses.items() if name != host}
-        facts[1] = msgspec.structs.replace(named(host, own.get(host, addresses[host]), **others), full=host)
-    outcome = judged(NAME, hosts, torchrun(options))
-    return {host: str(one.values["reason"]) for one in outcome.findings for host in one.hosts}
+        facts[1] = msgspec.structs.replace(named(host, own_values.get(host, addresses[host]), **others), full=host)
+    outcome = run_check(NAME, hosts, torchrun(options))
+    return {host: str(finding.values["reason"]) for finding in outcome.findings for host in finding.hosts}
 
 
 @pytest.mark.parametrize(
-    ("options", "own", "guilty"),
+    ("options", "own_values", "guilty"),
     [
         (f"{C10D} 10.0.0.1", {}, {}),
         (f"{C10D} 10.0.0.1", {"w1": "127.0.1.1"}, {"w1": "torchrun opens no store"}),
@@ -208,22 +210,22 @@ def rendezvous(options: str, own: dict[str, str]) -> dict[str, str]:
     ],
 )
 def test_the_host_of_the_endpoint_must_know_itself_by_its_name(
-    options: str, own: dict[str, str], guilty: dict[str, str]
+    options: str, own_values: dict[str, str], guilty: dict[str, str]
 ) -> None:
     """As measured with PyTorch 2.13; the usual cause is Debian's line ``127.0.1.1 NAME``."""
-    found = rendezvous(options, own)
-    assert found.keys() == guilty.keys()
-    assert all(found[host].endswith(reason) for host, reason in guilty.items())
+    results = rendezvous(options, own_values)
+    assert results.keys() == guilty.keys()
+    assert all(results[host].endswith(reason) for host, reason in guilty.items())
 
 
 @pytest.mark.parametrize("options", [f"{C10D} 10.0.0.2", f"{C10D} 10.0.0.2 --local-addr 10.0.0.2"])
 def test_rank_0_is_found_by_the_first_name_of_all(options: str) -> None:
     """The agent of w1 announces "w1", whatever host has the endpoint."""
-    hosts = plain(3)
+    hosts = alike_hosts(3)
     for number, (host, facts) in enumerate(hosts.items(), 1):
         w1 = {"w1": "127.0.1.1" if host == "w3" else "10.0.0.1"} if host != "w1" else {}
         facts[1] = msgspec.structs.replace(named(host, f"10.0.0.{number}", **w1), full=host)
-    outcome = judged(NAME, hosts, torchrun(options))
-    reasons = {host: str(one.values["reason"]) for one in outcome.findings for host in one.hosts}
+    outcome = run_check(NAME, hosts, torchrun(options))
+    reasons = {host: str(finding.values["reason"]) for finding in outcome.findings for host in finding.hosts}
     announced = "is not where the ranks meet: w1 announces itself as w1, which is loopback here"
     assert reasons == ({} if "local" in options else {"w3": announced})

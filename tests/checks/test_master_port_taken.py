@@ -2,8 +2,8 @@ import msgspec
 import pytest
 
 from doctor.facts.ports import Listeners
-from tests.checks.looked import job, judged, said, skipped
 from tests.checks.ports import known_as, taken
+from tests.checks.run_check import job, messages, run_check, skipped
 
 NAME = "master-port-taken"
 HOSTS = {"w1": [taken(29500, 29501), *known_as("w1", "10.0.0.1")], "w2": [taken(29500), *known_as("w2", "10.0.0.2")]}
@@ -11,39 +11,39 @@ HOSTS = {"w1": [taken(29500, 29501), *known_as("w1", "10.0.0.1")], "w2": [taken(
 
 @pytest.mark.parametrize("master", ["w1", "W1.example.org", "10.0.0.1"])
 def test_only_the_host_of_rank_0_is_judged(master: str) -> None:
-    outcome = judged(NAME, HOSTS, job(MASTER_ADDR=master))
-    assert said(outcome) == [("w1", "MASTER_PORT 29500 is taken by python train.py (pid 77, user ann)")]
+    outcome = run_check(NAME, HOSTS, job(MASTER_ADDR=master))
+    assert messages(outcome) == [("w1", "MASTER_PORT 29500 is taken by python train.py (pid 77, user ann)")]
     assert set(outcome.skipped) == {"w2"}
 
 
 def test_a_free_port_is_well() -> None:
-    assert said(judged(NAME, HOSTS, job(MASTER_ADDR="w1", MASTER_PORT="29502"))) == []
-    assert judged(NAME, HOSTS, job(MASTER_ADDR="w1", MASTER_PORT="29502")).status.value == "passed"
+    assert messages(run_check(NAME, HOSTS, job(MASTER_ADDR="w1", MASTER_PORT="29502"))) == []
+    assert run_check(NAME, HOSTS, job(MASTER_ADDR="w1", MASTER_PORT="29502")).status.value == "passed"
 
 
 def test_an_outgoing_connection_is_no_listener() -> None:
     host = {"w1": [taken(29500, listening=False), *known_as("w1", "10.0.0.1")]}
-    assert said(judged(NAME, host, job(MASTER_ADDR="w1"))) == []
+    assert messages(run_check(NAME, host, job(MASTER_ADDR="w1"))) == []
 
 
 def test_mindspores_names_for_it() -> None:
-    outcome = judged(NAME, HOSTS, job(MS_SCHED_HOST="10.0.0.1", MS_SCHED_PORT="29501"))
+    outcome = run_check(NAME, HOSTS, job(MS_SCHED_HOST="10.0.0.1", MS_SCHED_PORT="29501"))
     assert outcome.findings[0].values["port"] == 29501
 
 
 def test_no_master_is_not_judged() -> None:
-    assert skipped(judged(NAME, HOSTS)) == {"MASTER_ADDR is not given"}
-    assert judged(NAME, HOSTS, job(MASTER_ADDR="10.9.9.9")).status.value == "skipped"
+    assert skipped(run_check(NAME, HOSTS)) == {"MASTER_ADDR is not given"}
+    assert run_check(NAME, HOSTS, job(MASTER_ADDR="10.9.9.9")).status.value == "skipped"
 
 
 def test_torchruns_own_store_is_meant_to_be_there() -> None:
-    outcome = judged(NAME, HOSTS, job(MASTER_ADDR="w1", TORCHELASTIC_USE_AGENT_STORE="True"))
+    outcome = run_check(NAME, HOSTS, job(MASTER_ADDR="w1", TORCHELASTIC_USE_AGENT_STORE="True"))
     assert skipped(outcome) == {"started by torchrun: its agent listens there for the ranks"}
 
 
 @pytest.mark.parametrize(("address", "blamed"), [("10.0.0.1", []), ("fd00::1", ["w1"])])
 def test_a_listener_for_ipv6_alone_is_in_the_way_of_a_master_of_ipv6_alone(address: str, blamed: list[str]) -> None:
-    (one,) = taken(29500).sockets
-    listener = Listeners(sockets=(msgspec.structs.replace(one, address="::", ipv6_only=True),))
-    outcome = judged(NAME, {"w1": [listener, *known_as("w1", address)]}, job(MASTER_ADDR="w1"))
-    assert [host for host, _ in said(outcome)] == blamed
+    (listening_socket,) = taken(29500).sockets
+    listener = Listeners(sockets=(msgspec.structs.replace(listening_socket, address="::", ipv6_only=True),))
+    outcome = run_check(NAME, {"w1": [listener, *known_as("w1", address)]}, job(MASTER_ADDR="w1"))
+    assert [host for host, _ in messages(outcome)] == blamed

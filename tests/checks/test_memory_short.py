@@ -1,42 +1,43 @@
 from doctor.facts.memory import GIB, MIB, HostMemory
 from doctor.job import LaunchConfig
 from tests.checks.control_groups import GROUP, control_group, memory_bound
-from tests.checks.looked import judged, said
 from tests.checks.npus import npus
+from tests.checks.run_check import messages, run_check
 
 LARGE = HostMemory(total=1000 * GIB, available=900 * GIB)
 
 
 def test_a_tenth_is_enough() -> None:
-    assert said(judged("memory-short", {"a": [HostMemory(total=1000 * GIB, available=100 * GIB)]})) == []
+    assert messages(run_check("memory-short", {"a": [HostMemory(total=1000 * GIB, available=100 * GIB)]})) == []
 
 
 def test_less_is_short() -> None:
-    outcome = judged("memory-short", {"a": [HostMemory(total=1000 * GIB, available=64 * GIB)]})
-    assert said(outcome) == [("a", "64 GiB of 1000 GiB of memory are available; expected at least 100 GiB")]
+    outcome = run_check("memory-short", {"a": [HostMemory(total=1000 * GIB, available=64 * GIB)]})
+    assert messages(outcome) == [("a", "64 GiB of 1000 GiB of memory are available; expected at least 100 GiB")]
 
 
 def test_a_control_group_with_enough_and_one_with_more_than_the_host() -> None:
     some = control_group(memory=(memory_bound(64 * GIB, 50 * GIB),))
     none = control_group(memory=(memory_bound(2000 * GIB, 1999 * GIB),))
     facts = {"a": [LARGE, some, npus(8)], "b": [LARGE, none, npus(8)], "c": [LARGE, control_group()]}
-    assert said(judged("memory-short", facts)) == []
+    assert messages(run_check("memory-short", facts)) == []
 
 
 def test_a_control_group_that_is_used_up() -> None:
     """The narrowest of several counts, whichever file sets it."""
     bounds = (memory_bound(64 * GIB), memory_bound(60 * GIB, 58 * GIB, "memory.high"))
-    outcome = judged("memory-short", {"a": [LARGE, control_group(memory=bounds)]})
+    outcome = run_check("memory-short", {"a": [LARGE, control_group(memory=bounds)]})
     text = f"2 GiB of 60 GiB are available below the limit in {GROUP}/memory.high; expected at least 6 GiB"
-    assert said(outcome) == [("a", f"{text} (ranks of the host: 1)")]
+    assert messages(outcome) == [("a", f"{text} (ranks of the host: 1)")]
 
 
 def test_ranks_share_what_there_is() -> None:
     """One GiB for each rank with a device, a quarter of that for one without."""
     group = control_group(memory=(memory_bound(4 * GIB, 100 * MIB),))
-    outcome = judged("memory-short", {"a": [LARGE, group, npus(8)], "b": [LARGE, group]})
+    outcome = run_check("memory-short", {"a": [LARGE, group, npus(8)], "b": [LARGE, group]})
     text = f"3.9 GiB of 4 GiB are available below the limit in {GROUP}/memory.max; expected at least 8 GiB"
-    assert said(outcome) == [("a", f"{text} (ranks of the host: 8)")]
+    assert messages(outcome) == [("a", f"{text} (ranks of the host: 8)")]
     assert (
-        said(judged("memory-short", {"b": [LARGE, group]}, LaunchConfig.from_environment({}, ranks_per_host=32))) != []
+        messages(run_check("memory-short", {"b": [LARGE, group]}, LaunchConfig.from_environment({}, ranks_per_host=32)))
+        != []
     )

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from doctor.facts.mounts import Mount, MountTable
-from tests.checks.looked import fleet, judged, said, skipped
+from tests.checks.run_check import fleet, messages, run_check, skipped
 
 DATA = MountTable(mounts=(Mount("/data", "nas1:/data", "nfs4"),))
 NONE = MountTable(mounts=())
-OWN = MountTable(mounts=(*DATA.mounts, Mount("/scratch", "nas2:/s", "nfs4")))
+MOUNT_TABLE = MountTable(mounts=(*DATA.mounts, Mount("/scratch", "nas2:/s", "nfs4")))
 
 
 def test_equal_hosts_small_fleets_and_mounts_of_few() -> None:
-    assert said(judged("mount-missing", fleet(3, DATA))) == []
-    assert skipped(judged("mount-missing", {"w1": [DATA], "w2": [NONE]}))
-    assert said(judged("mount-missing", {**fleet(3, DATA), "w4": [OWN]})) == []
+    assert messages(run_check("mount-missing", fleet(3, DATA))) == []
+    assert skipped(run_check("mount-missing", {"w1": [DATA], "w2": [NONE]}))
+    assert messages(run_check("mount-missing", {**fleet(3, DATA), "w4": [MOUNT_TABLE]})) == []
 
 
 def test_a_mount_that_appears_when_it_is_needed() -> None:
     """A home that autofs mounts: three users' processes run on three of the four hosts."""
     home = Mount("/home/ada", "nas1:/home/ada", "nfs4")
     used, unused = MountTable((home,), ("/home",)), MountTable((), ("/home",))
-    assert said(judged("mount-missing", {**fleet(3, used), "w4": [unused]})) == []
+    assert messages(run_check("mount-missing", {**fleet(3, used), "w4": [unused]})) == []
     elsewhere = MountTable((), ("/homes", "/home/adam"))
-    assert [host for host, _ in said(judged("mount-missing", {**fleet(3, used), "w4": [elsewhere]}))] == ["w4"]
+    assert [host for host, _ in messages(run_check("mount-missing", {**fleet(3, used), "w4": [elsewhere]}))] == ["w4"]
 
 
 def test_the_hosts_without_it() -> None:
-    assert said(judged("mount-missing", {**fleet(3, DATA), "w4": [NONE]})) == [
+    assert messages(run_check("mount-missing", {**fleet(3, DATA), "w4": [NONE]})) == [
         ("w4", "/data (nfs4) is not mounted; 3 of 4 hosts have it from nas1:/data")
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doctor.facts.mounts import MountTable
-from tests.checks.looked import judged, said, skipped
+from tests.checks.run_check import messages, run_check, skipped
 from tests.checks.test_nfs_mount_soft import HARD, table
 
 NFS3 = HARD.replace(" nfs4 ", " nfs ").replace("vers=4.2", "vers=3")
@@ -46,7 +46,7 @@ def hosts(line: str, other: str, count: int = 3) -> dict[str, list[MountTable]]:
     ],
 )
 def test_hosts_that_agree_in_what_matters(line: str, other: str) -> None:
-    assert said(judged("mount-options-differ", hosts(line, other))) == []
+    assert messages(run_check("mount-options-differ", hosts(line, other))) == []
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_hosts_that_agree_in_what_matters(line: str, other: str) -> None:
     ],
 )
 def test_a_host_that_differs(line: str, other: str, text: str) -> None:
-    assert said(judged("mount-options-differ", hosts(line, other))) == [("w9", text)]
+    assert messages(run_check("mount-options-differ", hosts(line, other))) == [("w9", text)]
 
 
 def test_one_host_cannot_be_compared() -> None:
-    assert skipped(judged("mount-options-differ", {"w1": [table(HARD)]}))
+    assert skipped(run_check("mount-options-differ", {"w1": [table(HARD)]}))

@@ -7,8 +7,8 @@ import pytest
 
 from doctor.engine.fact import Fact
 from doctor.facts.network_test import NetworkAnswer
-from tests.checks.looked import judged, said, skipped
 from tests.checks.net_answers import answers
+from tests.checks.run_check import messages, run_check, skipped
 
 NAME = "net-device-path-broken"
 HOSTS = 4
@@ -31,28 +31,28 @@ def tried(broken: dict[tuple[int, int], str], device: str = "mlx5_0:1") -> dict[
 
 
 def test_devices_that_reach_each_other_have_no_finding() -> None:
-    outcome = judged(NAME, tried({}))
+    outcome = run_check(NAME, tried({}))
     assert outcome.complete
-    assert said(outcome) == []
+    assert messages(outcome) == []
 
 
 @pytest.mark.parametrize("device", ["mlx5_0:1", "NPU 3"])
 def test_a_device_that_fails_with_all_is_named_alone(device: str) -> None:
     broken = {pair: "failed" for other in (0, 2, 3) for pair in ((1, other), (other, 1))}
-    assert said(judged(NAME, tried(broken, device))) == [
+    assert messages(run_check(NAME, tried(broken, device))) == [
         ("w2", f"{device} fails with 3 of 3 hosts: w1, w3 and w4 (error 12)")
     ]
 
 
 def test_of_one_broken_path_both_ends_are_named() -> None:
-    ((hosts, text),) = said(judged(NAME, tried({(0, 2): "failed"})))
+    ((hosts, text),) = messages(run_check(NAME, tried({(0, 2): "failed"})))
     assert hosts == "w1 w3"
     assert "fails with 1 of 3 hosts" in text
 
 
 def test_what_could_not_start_is_unknown_and_accuses_nobody() -> None:
-    outcome = judged(NAME, tried({(0, 2): "unknown"}))
-    assert said(outcome) == []
+    outcome = run_check(NAME, tried({(0, 2): "unknown"}))
+    assert messages(outcome) == []
     assert not outcome.complete
     assert "1 of 12 attempts say nothing, such as mlx5_0:1 of w1 to w3: error 12" in str(outcome.unknown)
 
@@ -63,10 +63,10 @@ def test_malformed_statements_are_left_out() -> None:
     assert isinstance(answer, NetworkAnswer)
     lies = [{"target": 0, "device": "x", "result": "failed"}, {"target": 99}, 7, {"target": 1, "result": "bad"}]
     facts["w1"] = [msgspec.structs.replace(answer, answer={**answer.answer, "devices": lies})]
-    assert said(judged(NAME, facts)) == []
+    assert messages(run_check(NAME, facts)) == []
 
 
 def test_without_devices_it_does_not_apply() -> None:
-    assert skipped(judged(NAME, answers([ROWS] * 2))) == {
+    assert skipped(run_check(NAME, answers([ROWS] * 2))) == {
         "no NPU or RDMA adapter was tried; doctor net --net full tries them"
     }

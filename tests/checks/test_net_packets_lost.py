@@ -1,23 +1,23 @@
 from __future__ import annotations
 
-from tests.checks.looked import advice, judged, said
+from tests.checks.run_check import advice, messages, run_check
 from tests.checks.test_net_path_slow import HOSTS, measured
 
 NAME = "net-packets-lost"
 
 
 def test_a_network_that_loses_nothing_has_no_finding() -> None:
-    assert said(judged(NAME, measured({}))) == []
+    assert messages(run_check(NAME, measured({}))) == []
 
 
 def test_a_host_whose_packets_are_lost() -> None:
     lost = {pair: 9000 for other in range(HOSTS) if other != 4 for pair in ((4, other), (other, 4))}
-    outcome = judged(NAME, measured({}, lost))
-    ((hosts, text),) = said(outcome)
+    outcome = run_check(NAME, measured({}, lost))
+    ((hosts, text),) = messages(outcome)
     assert hosts == "w5"
     assert "packets are lost to and from w5: 4.9 % of the segments were sent again" in text
     assert "ip -s link show NIC" in advice(NAME, outcome)
 
 
 def test_losses_below_one_in_a_thousand_accuse_nobody() -> None:
-    assert said(judged(NAME, measured({}, {(4, target): 90 for target in range(HOSTS) if target != 4}))) == []
+    assert messages(run_check(NAME, measured({}, {(4, target): 90 for target in range(HOSTS) if target != 4}))) == []

@@ -6,8 +6,8 @@ import msgspec
 
 from doctor.engine.fact import Fact
 from doctor.facts.network_test import NetworkAnswer
-from tests.checks.looked import advice, judged, said, skipped
 from tests.checks.net_answers import answers
+from tests.checks.run_check import advice, messages, run_check, skipped
 
 NAME = "net-path-slow"
 HOSTS = 8
@@ -39,26 +39,26 @@ def measured(
 
 
 def test_paths_that_are_alike_have_no_finding() -> None:
-    outcome = judged(NAME, measured({}))
+    outcome = run_check(NAME, measured({}))
     assert outcome.complete
-    assert said(outcome) == []
+    assert messages(outcome) == []
 
 
 def test_a_host_that_sends_slowly() -> None:
-    outcome = judged(NAME, measured({(2, target): 8.0 for target in range(HOSTS) if target != 2}))
-    ((hosts, text),) = said(outcome)
+    outcome = run_check(NAME, measured({(2, target): 8.0 for target in range(HOSTS) if target != 2}))
+    ((hosts, text),) = messages(outcome)
     assert hosts == "w3"
     assert "the throughput from w3 is 8" in text
     assert "ethtool NIC" in advice(NAME, outcome)
 
 
 def test_one_slow_direction_that_was_slow_each_time() -> None:
-    ((hosts, text),) = said(judged(NAME, measured({(1, 5): 8.0})))
+    ((hosts, text),) = messages(run_check(NAME, measured({(1, 5): 8.0})))
     assert hosts == "w2 w6"
     assert "from w2 to w6" in text
 
 
 def test_without_speeds_it_does_not_apply() -> None:
-    assert skipped(judged(NAME, answers([ROWS] * 2))) == {
+    assert skipped(run_check(NAME, answers([ROWS] * 2))) == {
         "no speeds were measured; doctor net --net full measures them"
     }

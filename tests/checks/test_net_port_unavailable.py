@@ -4,8 +4,8 @@ from doctor.analysis.causes import resolve_causes
 from doctor.engine.catalog import load_checks
 from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.result import WARNING, Finding, Outcome, Report
-from tests.checks.looked import advice, judged, said
 from tests.checks.net_answers import HEALTHY, answers
+from tests.checks.run_check import advice, messages, run_check
 
 NAME = "net-port-unavailable"
 BOUND = [
@@ -17,38 +17,38 @@ ROWS = [["-roo", "o-oo", "or-o", "oro-"], ["-ooo", "o-oo", "oo-o", "ooo-"]]
 
 
 def test_free_ports_have_no_finding() -> None:
-    assert said(judged(NAME, HEALTHY)) == []
+    assert messages(run_check(NAME, HEALTHY)) == []
 
 
 def test_a_port_that_another_process_holds_is_its_own_hosts_whoever_tried_it() -> None:
-    outcome = judged(NAME, answers(ROWS, listeners={1: BOUND}))
-    ((hosts, text),) = said(outcome)
+    outcome = run_check(NAME, answers(ROWS, listeners={1: BOUND}))
+    ((hosts, text),) = messages(outcome)
     assert hosts == "w2"
     assert text == "it cannot listen on port master 29500: bound; train.py (pid 7, user ann, for 90 s)"
     assert 'ss -tlnp "sport = :29500"' in advice(NAME, outcome)
 
 
 def test_a_refusal_of_a_host_that_listens_is_no_held_port() -> None:
-    assert said(judged(NAME, answers(ROWS))) == []
+    assert messages(run_check(NAME, answers(ROWS))) == []
 
 
-def found(listeners: dict[int, list[dict[str, object]]]) -> Finding:
-    (only,) = judged(NAME, answers(ROWS, listeners=listeners)).findings
+def list_findings(listeners: dict[int, list[dict[str, object]]]) -> Finding:
+    (only,) = run_check(NAME, answers(ROWS, listeners=listeners)).findings
     return only
 
 
 def test_a_port_of_rank_0_that_another_host_can_open_is_a_warning() -> None:
-    assert found({1: BOUND}).is_warning
+    assert list_findings({1: BOUND}).is_warning
 
 
 def test_the_port_of_the_one_host_that_needs_it_is_an_error() -> None:
     """Where MASTER_ADDR is known the others do not listen there."""
-    assert not found({0: NO_RENDEZVOUS, 1: BOUND, 2: NO_RENDEZVOUS, 3: NO_RENDEZVOUS}).is_warning
+    assert not list_findings({0: NO_RENDEZVOUS, 1: BOUND, 2: NO_RENDEZVOUS, 3: NO_RENDEZVOUS}).is_warning
 
 
 def test_a_port_that_every_rank_needs_is_an_error() -> None:
     ports = (("hccl", 60000), ("ephemeral", 0))
-    (only,) = judged(NAME, answers(ROWS, ports, listeners={1: BOUND})).findings
+    (only,) = run_check(NAME, answers(ROWS, ports, listeners={1: BOUND})).findings
     assert not only.is_warning
 
 
@@ -57,7 +57,7 @@ def test_it_follows_from_the_default_port_that_is_taken() -> None:
     cause = Finding("taken", hosts=("w2",), port=29500)
     outcomes = (
         Outcome("default-port-taken", WARNING, "kernel", "", (cause,)),
-        judged(NAME, answers(ROWS, listeners={1: BOUND})),
+        run_check(NAME, answers(ROWS, listeners={1: BOUND})),
     )
     report = resolve_causes(Report("", ("w1", "w2", "w3", "w4"), outcomes), load_checks())
     assert [finding.follows_from for finding in report.outcomes[1].findings] == ["default-port-taken"]

@@ -1,21 +1,21 @@
 from __future__ import annotations
 
-from tests.checks.looked import advice, judged, said
 from tests.checks.net_answers import HEALTHY, answers
+from tests.checks.run_check import advice, messages, run_check
 
 NAME = "net-unreachable"
 DEAD_HOST = ["-odo", "o-do", "dd-d", "ood-"]
 
 
 def test_a_fleet_whose_hosts_reach_each_other_is_healthy() -> None:
-    outcome = judged(NAME, HEALTHY)
+    outcome = run_check(NAME, HEALTHY)
     assert outcome.complete
-    assert said(outcome) == []
+    assert messages(outcome) == []
 
 
 def test_one_host_that_nobody_reaches_is_named_alone() -> None:
-    outcome = judged(NAME, answers([DEAD_HOST] * 2))
-    ((hosts, text),) = said(outcome)
+    outcome = run_check(NAME, answers([DEAD_HOST] * 2))
+    ((hosts, text),) = messages(outcome)
     assert hosts == "w3"
     assert "connections to and from w3 fail on all ports tried: 12 of 12 attempts (dropped)" in text
     assert "ping -c 3" in advice(NAME, outcome)
@@ -23,42 +23,42 @@ def test_one_host_that_nobody_reaches_is_named_alone() -> None:
 
 def test_one_direction_is_told_from_a_pair_by_the_packets_that_arrive() -> None:
     both = ["-ood", "o-oo", "oo-o", "doo-"]
-    ((hosts, text),) = said(judged(NAME, answers([both] * 2)))
+    ((hosts, text),) = messages(run_check(NAME, answers([both] * 2)))
     assert "between w1 and w4" in text
-    ((hosts, text),) = said(judged(NAME, answers([both] * 2, arrived={3: [(0, 0), (0, 1)]})))
+    ((hosts, text),) = messages(run_check(NAME, answers([both] * 2, arrived={3: [(0, 0), (0, 1)]})))
     assert hosts == "w1 w4"
     assert "from w1 to w4" in text
 
 
 def test_an_arrival_on_both_sides_proves_no_direction() -> None:
     both = ["-ood", "o-oo", "oo-o", "doo-"]
-    ((_, text),) = said(judged(NAME, answers([both] * 2, arrived={3: [(0, 0)], 0: [(3, 0)]})))
+    ((_, text),) = messages(run_check(NAME, answers([both] * 2, arrived={3: [(0, 0)], 0: [(3, 0)]})))
     assert "between w1 and w4" in text
 
 
 def test_a_host_without_a_route_back_is_told_from_a_broken_pair() -> None:
     rows = ["-ooo", "o-ou", "oo-o", "odo-"]
     detail = [{"target": 3, "port": port, "detail": "no way to it (EINVAL)"} for port in (0, 1)]
-    ((_, text),) = said(judged(NAME, answers([rows] * 2, details={1: detail})))
+    ((_, text),) = messages(run_check(NAME, answers([rows] * 2, details={1: detail})))
     assert "from w2 to w4" in text
 
 
 def test_two_hosts_do_not_decide_which_of_them_it_is() -> None:
-    ((hosts, _),) = said(judged(NAME, answers([["-d", "d-"]] * 2)))
+    ((hosts, _),) = messages(run_check(NAME, answers([["-d", "d-"]] * 2)))
     assert hosts == "w1 w2"
 
 
 def test_what_was_not_tried_in_time_is_unknown_and_no_failure() -> None:
     facts = answers([["-o??", "o-oo", "oo-o", "ooo-"]] * 2)
-    assert said(judged(NAME, facts)) == []
+    assert messages(run_check(NAME, facts)) == []
 
 
 def test_one_host_alone_has_nobody_to_reach() -> None:
-    assert not judged(NAME, {"w1": []}).complete
+    assert not run_check(NAME, {"w1": []}).complete
 
 
 def test_a_way_back_that_the_other_hosts_route_does_not_have_is_its_direction() -> None:
     """The one's packets arrive, and the other finds nobody on the way that it takes: EHOSTUNREACH."""
     both = ["-oou", "o-oo", "oo-o", "doo-"]
-    ((_, text),) = said(judged(NAME, answers([both] * 2, arrived={3: [(0, 0)]})))
+    ((_, text),) = messages(run_check(NAME, answers([both] * 2, arrived={3: [(0, 0)]})))
     assert "from w1 to w4" in text

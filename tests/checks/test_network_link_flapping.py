@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.gpu_hosts import log
-from tests.checks.looked import judged, said
+from tests.checks.run_check import messages, run_check
 
 DOWN = "mlx5_core 0000:3b:00.0 ens1f0np0: Link down"
 
 
 def test_a_link_that_went_down_twice() -> None:
-    assert said(judged("network-link-flapping", {"w1": [log(DOWN, DOWN)]})) == []
+    assert messages(run_check("network-link-flapping", {"w1": [log(DOWN, DOWN)]})) == []
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_link_that_went_down_twice() -> None:
     ],
 )
 def test_three_times(message: str, interface: str) -> None:
-    assert said(judged("network-link-flapping", {"w1": [log(message, message, message)]})) == [
+    assert messages(run_check("network-link-flapping", {"w1": [log(message, message, message)]})) == [
         ("w1", f"the link of {interface} went down 3 times in 24 hours, last 60 s ago")
     ]
 
@@ -34,8 +34,8 @@ def test_three_times(message: str, interface: str) -> None:
 def test_a_card_is_named_by_its_interface_where_it_has_one() -> None:
     """Public file 53115452667: a RoCE card reports each time as an interface and as an RDMA adapter."""
     card = ["mlx5_core 0000:53:00.0 enp83s0f0np0: Link down", "mlx5_core 0000:53:00.0 mlx5_3: Port: 1 Link DOWN"]
-    found = said(judged("network-link-flapping", {"w1": [log(*card * 3)]}))
-    assert found == [("w1", "the link of enp83s0f0np0 went down 3 times in 24 hours, last 60 s ago")]
+    fact = messages(run_check("network-link-flapping", {"w1": [log(*card * 3)]}))
+    assert fact == [("w1", "the link of enp83s0f0np0 went down 3 times in 24 hours, last 60 s ago")]
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_a_card_is_named_by_its_interface_where_it_has_one() -> None:
     ["ata3: SATA link down (SStatus 0 SControl 300)", "pcieport 0000:00:1c.0: pciehp: Slot(3): Link Down"],
 )
 def test_links_of_other_devices(message: str) -> None:
-    assert said(judged("network-link-flapping", {"w1": [log(message, message, message)]})) == []
+    assert messages(run_check("network-link-flapping", {"w1": [log(message, message, message)]})) == []

@@ -6,7 +6,7 @@ import pytest
 
 from doctor.engine.fact import Output
 from doctor.facts.mounts import MountTable
-from tests.checks.looked import judged, said
+from tests.checks.run_check import messages, run_check
 from tests.facts.answers import learned
 
 HARD = (
@@ -17,9 +17,9 @@ HARD = (
 
 def table(*lines: str) -> MountTable:
     """The mounts of a host with these lines in its table."""
-    found = learned(MountTable, {"/proc/self/mounts": Output(out="\n".join(lines) + "\n")})
-    assert isinstance(found, MountTable)
-    return found
+    mount_table = learned(MountTable, {"/proc/self/mounts": Output(out="\n".join(lines) + "\n")})
+    assert isinstance(mount_table, MountTable)
+    return mount_table
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,11 @@ def table(*lines: str) -> MountTable:
     ids=["hard", "read-only", "lustre", "no NFS"],
 )
 def test_mounts_that_lose_no_writes(line: str) -> None:
-    assert said(judged("nfs-mount-soft", {"w1": [table(line)]})) == []
+    assert messages(run_check("nfs-mount-soft", {"w1": [table(line)]})) == []
 
 
 @pytest.mark.parametrize("option", ["soft", "softerr"])
 def test_a_soft_mount_that_can_be_written_to(option: str) -> None:
-    assert said(judged("nfs-mount-soft", {"w1": [table(HARD.replace("hard", option))]})) == [
+    assert messages(run_check("nfs-mount-soft", {"w1": [table(HARD.replace("hard", option))]})) == [
         ("w1", f"/data (NFS from nas1:/export/data) is mounted with {option}, and can be written to; expected hard")
     ]

@@ -7,7 +7,7 @@ from doctor.facts.processes import DeviceUser, NpuProcesses
 from tests.checks.devices import of, state, table, unknown
 
 look = of("npu_busy")
-LEFT = table(state(3, npu=1, chip=1), processes=(NpuProcess(1, 1, 4242, "python3", 3400),))
+BUSY_TABLE = table(state(3, npu=1, chip=1), processes=(NpuProcess(1, 1, 4242, "python3", 3400),))
 
 
 def test_idle_npus() -> None:
@@ -15,26 +15,26 @@ def test_idle_npus() -> None:
 
 
 def test_a_process_is_named_with_its_npu() -> None:
-    (found,) = look(LEFT, None)
-    assert str(found) == "NPU 3 is held by process 4242 (python3), 3400 MB; expected none"
-    assert found.values["user"] == "not known"
+    (finding,) = look(BUSY_TABLE, None)
+    assert str(finding) == "NPU 3 is held by process 4242 (python3), 3400 MB; expected none"
+    assert finding.values["user"] == "not known"
 
 
 def test_its_owner_is_told_where_it_is_known() -> None:
-    (found,) = look(
-        LEFT, NpuProcesses(device_users=(DeviceUser(4242, "python3", "ann", 90, (3,)),), unreadable_processes=0)
+    (finding,) = look(
+        BUSY_TABLE, NpuProcesses(device_users=(DeviceUser(4242, "python3", "ann", 90, (3,)),), unreadable_processes=0)
     )
-    assert (found.values["user"], found.values["running"]) == ("ann", "90 s")
+    assert (finding.values["user"], finding.values["running"]) == ("ann", "90 s")
 
 
 def test_a_process_whose_name_npu_smi_cannot_tell() -> None:
     nameless = table(state(0), processes=(NpuProcess(0, 0, 42, "", 10),))
-    (found,) = look(nameless, None)
-    assert "(name not known)" in str(found)
-    (found,) = look(
+    (finding,) = look(nameless, None)
+    assert "(name not known)" in str(finding)
+    (finding,) = look(
         nameless, NpuProcesses(device_users=(DeviceUser(42, "python3", "ann", 90, (0,)),), unreadable_processes=0)
     )
-    assert "(python3)" in str(found)
+    assert "(python3)" in str(finding)
 
 
 def test_a_file_that_is_open_is_no_process_on_the_npu() -> None:

@@ -12,16 +12,16 @@ def test_equal_hosts() -> None:
 
 
 def test_the_minority_is_blamed_and_its_bus_is_shown() -> None:
-    (found,) = look(fleet(inventory(), inventory(range(7), pci_count=8), inventory()))
-    assert found.hosts == ("b",)
-    assert str(found) == "7 NPUs; 2 of 3 hosts have 8"
-    assert (found.values["observed"], found.values["expected"], found.values["on_pci_bus"]) == (7, 8, {"b": 8})
+    (finding,) = look(fleet(inventory(), inventory(range(7), pci_count=8), inventory()))
+    assert finding.hosts == ("b",)
+    assert str(finding) == "7 NPUs; 2 of 3 hosts have 8"
+    assert (finding.values["observed"], finding.values["expected"], finding.values["on_pci_bus"]) == (7, 8, {"b": 8})
 
 
 def test_a_tie_blames_both_sides() -> None:
-    (found,) = look(fleet(inventory(), inventory(range(7))))
-    assert found.hosts == ("a", "b")
-    assert found.values["groups"] == {"7": ["b"], "8": ["a"]}
+    (finding,) = look(fleet(inventory(), inventory(range(7))))
+    assert finding.hosts == ("a", "b")
+    assert finding.values["groups"] == {"7": ["b"], "8": ["a"]}
 
 
 def test_one_host_has_nothing_to_be_compared_with() -> None:

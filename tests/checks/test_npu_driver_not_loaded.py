@@ -11,8 +11,8 @@ from tests.checks.devices import inventory, of, unknown
 look = of("npu_driver_not_loaded")
 
 
-def failed(kind: Literal["driver", "busy", "library"] = "driver", said: str = "ret is -8005") -> NpuStart:
-    return NpuStart(failure=StartFailure(kind, said), cards=0)
+def failed(kind: Literal["driver", "busy", "library"] = "driver", output: str = "ret is -8005") -> NpuStart:
+    return NpuStart(failure=StartFailure(kind, output), cards=0)
 
 
 def test_npu_smi_starts() -> None:
@@ -20,21 +20,21 @@ def test_npu_smi_starts() -> None:
 
 
 def test_without_the_manager_file_the_module_is_not_loaded() -> None:
-    (found,) = look(failed(), inventory((), manager=False))
-    assert str(found) == "the NPU driver is not loaded: there is no /dev/davinci_manager"
-    assert found.values["observed"] == "ret is -8005"
-    assert "reinstall the driver" in found.values["remedy"]
+    (finding,) = look(failed(), inventory((), manager=False))
+    assert str(finding) == "the NPU driver is not loaded: there is no /dev/davinci_manager"
+    assert finding.values["observed"] == "ret is -8005"
+    assert "reinstall the driver" in finding.values["remedy"]
 
 
 def test_an_installation_after_the_last_start_wants_a_restart() -> None:
-    (found,) = look(failed(), inventory(newer_than_boot=("/usr/local/Ascend/driver/version.info",)))
-    assert "restart the host" in str(found)
-    assert found.values["files"] == ["/usr/local/Ascend/driver/version.info"]
+    (finding,) = look(failed(), inventory(newer_than_boot=("/usr/local/Ascend/driver/version.info",)))
+    assert "restart the host" in str(finding)
+    assert finding.values["files"] == ["/usr/local/Ascend/driver/version.info"]
 
 
 def test_a_loaded_driver_that_says_nothing() -> None:
-    (found,) = look(failed(), inventory())
-    assert str(found) == "the NPU driver is loaded but does not answer"
+    (finding,) = look(failed(), inventory())
+    assert str(finding) == "the NPU driver is loaded but does not answer"
 
 
 def test_a_user_who_may_not_ask_proves_nothing_of_the_driver() -> None:
@@ -43,12 +43,12 @@ def test_a_user_who_may_not_ask_proves_nothing_of_the_driver() -> None:
 
 
 def test_other_ways_not_to_start() -> None:
-    (found,) = look(failed("busy", "ret is -8020"), inventory())
-    assert "`fuser -v /dev/davinci*`" in found.values["remedy"]
-    assert "in use by another process: ret is -8020" in str(found)
-    (found,) = look(failed("library", "libdcmi.so"), inventory())
-    assert str(found) == "npu-smi cannot load its libraries: libdcmi.so"
-    assert "`ldconfig -p | grep libdcmi`" in found.values["remedy"]
+    (finding,) = look(failed("busy", "ret is -8020"), inventory())
+    assert "`fuser -v /dev/davinci*`" in finding.values["remedy"]
+    assert "in use by another process: ret is -8020" in str(finding)
+    (finding,) = look(failed("library", "libdcmi.so"), inventory())
+    assert str(finding) == "npu-smi cannot load its libraries: libdcmi.so"
+    assert "`ldconfig -p | grep libdcmi`" in finding.values["remedy"]
 
 
 def test_a_container_without_the_drivers_file() -> None:

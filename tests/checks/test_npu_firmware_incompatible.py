@@ -16,5 +16,5 @@ def test_what_is_no_contradiction(state: str) -> None:
 
 
 def test_firmware_that_does_not_fit() -> None:
-    (found,) = look(NpuCompatibility(by_card={0: "OK", 2: "NOK"}, firmware={2: "7.1.0.7.220"}))
-    assert str(found) == "the firmware 7.1.0.7.220 of NPU card 2 is not compatible with the driver"
+    (finding,) = look(NpuCompatibility(by_card={0: "OK", 2: "NOK"}, firmware={2: "7.1.0.7.220"}))
+    assert str(finding) == "the firmware 7.1.0.7.220 of NPU card 2 is not compatible with the driver"

@@ -19,5 +19,5 @@ def test_one_clock_for_each_product() -> None:
 
 
 def test_a_card_with_a_lower_clock() -> None:
-    (found,) = look(fleet(clocks(1800, 1800), clocks(1800, 1500)), None)
-    assert str(found) == "rated clock of 1500 MHz on NPU card 1; 3 of 4 cards have 1800 MHz"
+    (finding,) = look(fleet(clocks(1800, 1800), clocks(1800, 1500)), None)
+    assert str(finding) == "rated clock of 1500 MHz on NPU card 1; 3 of 4 cards have 1800 MHz"

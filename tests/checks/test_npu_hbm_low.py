@@ -12,8 +12,8 @@ def test_rated_memory() -> None:
 
 
 def test_less_than_95_percent() -> None:
-    (found,) = look(table(state(0), state(5, hbm_total=61440)))
-    assert str(found) == "NPU 5 has 61440 MB of memory; expected at least 95 % of 65536 MB"
+    (finding,) = look(table(state(0), state(5, hbm_total=61440)))
+    assert str(finding) == "NPU 5 has 61440 MB of memory; expected at least 95 % of 65536 MB"
 
 
 def test_a_type_that_is_not_known_is_not_judged() -> None:

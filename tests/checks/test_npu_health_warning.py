@@ -13,8 +13,8 @@ def test_no_code() -> None:
 
 
 def test_a_code_with_which_jobs_start() -> None:
-    (found,) = look(health(ChipHealth(2, 1, "Warning", ("80E20207",), "sub-health")))
-    assert str(found) == (
+    (finding,) = look(health(ChipHealth(2, 1, "Warning", ("80E20207",), "sub-health")))
+    assert str(finding) == (
         "NPU card 2 chip 1 reports fault 80E20207 (sub-health): the NPU works, slower; keep synchronous jobs off it; "
         "expected no code"
     )

@@ -13,6 +13,6 @@ def test_no_errors() -> None:
 
 
 def test_errors_are_named_with_their_card() -> None:
-    (found,) = look(NpuMemoryErrors(by_card={0: MemoryErrors(0, 0), 5: MemoryErrors(3, 1)}))
-    assert str(found) == "NPU card 5 has 3 uncorrected memory errors; expected 0"
-    assert found.values["isolated_pages"] == 1
+    (finding,) = look(NpuMemoryErrors(by_card={0: MemoryErrors(0, 0), 5: MemoryErrors(3, 1)}))
+    assert str(finding) == "NPU card 5 has 3 uncorrected memory errors; expected 0"
+    assert finding.values["isolated_pages"] == 1

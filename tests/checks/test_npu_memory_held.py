@@ -16,5 +16,5 @@ def test_idle_and_used_npus() -> None:
 
 
 def test_memory_that_no_process_holds() -> None:
-    (found,) = look(table(state(0), state(3, hbm_used=61609)))
-    assert str(found) == "NPU 3 has 61609 MB of HBM in use and no process; expected at most 7864 MB"
+    (finding,) = look(table(state(0), state(3, hbm_used=61609)))
+    assert str(finding) == "NPU 3 has 61609 MB of HBM in use and no process; expected at most 7864 MB"

@@ -18,7 +18,7 @@ def test_none_and_those_of_every_card() -> None:
 
 
 def test_a_card_with_errors() -> None:
-    (found,) = look(fleet(counts(0, 0), counts(0, 12)))
-    assert str(found) == "NPU card 1 has counted 12 PCIe errors; expected 0"
-    assert found.values["counters"] == {"RX Error Count": 12}
+    (finding,) = look(fleet(counts(0, 0), counts(0, 12)))
+    assert str(finding) == "NPU card 1 has counted 12 PCIe errors; expected 0"
+    assert finding.values["counters"] == {"RX Error Count": 12}
     assert len(look(fleet(counts(5)))) == 1

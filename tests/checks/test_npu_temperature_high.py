@@ -17,9 +17,9 @@ def test_npus_alike() -> None:
 
 
 def test_one_that_is_far_hotter() -> None:
-    (found,) = look(fleet(heats(40, 44), heats(45, 84)))
-    assert str(found) == "NPU 1 is at 84 C; the median of 4 NPUs is 44 C"
-    assert found.hosts == ("b",)
+    (finding,) = look(fleet(heats(40, 44), heats(45, 84)))
+    assert str(finding) == "NPU 1 is at 84 C; the median of 4 NPUs is 44 C"
+    assert finding.hosts == ("b",)
 
 
 def test_a_single_npu() -> None:

@@ -13,12 +13,12 @@ def test_a_host_with_both_tools() -> None:
 
 
 def test_each_missing_tool_is_named() -> None:
-    (found,) = look(inventory(tools=("npu-smi",)))
-    assert found.values["missing"] == ["hccn_tool"]
-    assert str(found) == "hccn_tool not installed, on a host with 8 NPUs"
-    (found,) = look(inventory((), pci_count=8, tools=()))
-    assert found.values["missing"] == ["npu-smi", "hccn_tool"]
-    assert found.values["npus"] == 8
+    (finding,) = look(inventory(tools=("npu-smi",)))
+    assert finding.values["missing"] == ["hccn_tool"]
+    assert str(finding) == "hccn_tool not installed, on a host with 8 NPUs"
+    (finding,) = look(inventory((), pci_count=8, tools=()))
+    assert finding.values["missing"] == ["npu-smi", "hccn_tool"]
+    assert finding.values["npus"] == 8
 
 
 def test_a_tool_without_an_npu_misses_nothing() -> None:
@@ -34,5 +34,5 @@ def test_a_container_need_not_have_them() -> None:
 
 def test_an_inference_card_has_no_network_port() -> None:
     assert look(inventory(tools=("npu-smi",), inference=True), None) == []
-    (found,) = look(inventory(tools=("hccn_tool",), inference=True), None)
-    assert found.values["missing"] == ["npu-smi"]
+    (finding,) = look(inventory(tools=("hccn_tool",), inference=True), None)
+    assert finding.values["missing"] == ["npu-smi"]

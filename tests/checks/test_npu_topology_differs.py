@@ -18,6 +18,6 @@ def test_hosts_alike() -> None:
 
 
 def test_a_pair_that_is_connected_in_another_way() -> None:
-    (found,) = look(fleet(pairs(), pairs(), pairs(**{"0-2": "SYS"})), None)
-    assert str(found) == "NPUs 0-2 are connected by SYS; on 2 of 3 hosts by HCCS"
-    assert found.hosts == ("c",)
+    (finding,) = look(fleet(pairs(), pairs(), pairs(**{"0-2": "SYS"})), None)
+    assert str(finding) == "NPUs 0-2 are connected by SYS; on 2 of 3 hosts by HCCS"
+    assert finding.hosts == ("c",)

@@ -21,25 +21,25 @@ def test_healthy_npus() -> None:
 
 @pytest.mark.parametrize("word", ["Warning", "Alarm", "Critical", "UNKNOWN"])
 def test_any_other_word_is_named_with_its_npu(word: str) -> None:
-    (found,) = look(table(state(0), state(3, npu=1, chip=1, health=word)), None, None, None)
-    assert str(found) == f"NPU 3 reports health {word}; expected OK"
-    assert (found.values["npu"], found.values["card"], found.values["chip"]) == (3, 1, 1)
+    (finding,) = look(table(state(0), state(3, npu=1, chip=1, health=word)), None, None, None)
+    assert str(finding) == f"NPU 3 reports health {word}; expected OK"
+    assert (finding.values["npu"], finding.values["card"], finding.values["chip"]) == (3, 1, 1)
 
 
 def test_a_code_is_named_with_its_text_and_what_it_demands() -> None:
     report = ChipHealth(1, 0, "Alarm", ("80E18402", "80E01801"), "hbm ecc")
-    (found,) = look(table(state(0), state(1, health="Alarm")), health(report), CHIPS, None)
-    assert str(found) == (
+    (finding,) = look(table(state(0), state(1, health="Alarm")), health(report), CHIPS, None)
+    assert str(finding) == (
         "NPU 1 reports health Alarm, fault 80E18402 and 80E01801 (hbm ecc): take the NPU out of service and report it "
         "to the vendor; expected health OK"
     )
 
 
 def test_a_chip_that_only_the_health_query_calls_ill() -> None:
-    (found,) = look(table(state(0), state(1)), health(ChipHealth(1, 0, "Critical")), CHIPS, None)
-    assert str(found) == "NPU 1 reports health Critical; expected OK"
-    (found,) = look(table(state(0)), health(ChipHealth(1, 0, "Critical")), CHIPS, None)
-    assert found.values["npu"] == 1
+    (finding,) = look(table(state(0), state(1)), health(ChipHealth(1, 0, "Critical")), CHIPS, None)
+    assert str(finding) == "NPU 1 reports health Critical; expected OK"
+    (finding,) = look(table(state(0)), health(ChipHealth(1, 0, "Critical")), CHIPS, None)
+    assert finding.values["npu"] == 1
 
 
 def test_a_warning_with_which_jobs_start_is_left_to_the_other_check() -> None:
@@ -50,8 +50,8 @@ def test_a_warning_with_which_jobs_start_is_left_to_the_other_check() -> None:
 
 
 def test_a_card_that_the_table_leaves_out_does_not_answer() -> None:
-    (found,) = look(table(state(0)), health(), CHIPS, place())
-    assert str(found) == "npu-smi info leaves out NPU 1, which npu-smi info -m lists: the card does not answer"
+    (finding,) = look(table(state(0)), health(), CHIPS, place())
+    assert str(finding) == "npu-smi info leaves out NPU 1, which npu-smi info -m lists: the card does not answer"
     assert "NPU 1 is not in the table" in str(unknown(look, table(state(0)), None, CHIPS, place(engine="docker")))
 
 
@@ -59,6 +59,6 @@ def test_a_card_of_zeros_is_unknown_or_does_not_answer() -> None:
     zeros = table(state(0), unread={"NPU 1": NO_VALUES})
     assert look(zeros, health(), CHIPS, None) == []
     refused = health(ChipHealth(0, 0, "OK"), refused={1: "Failed to query health."})
-    (found,) = look(zeros, refused, CHIPS, None)
-    assert str(found) == "NPU card 1 does not answer npu-smi: Failed to query health.; expected health OK"
+    (finding,) = look(zeros, refused, CHIPS, None)
+    assert str(finding) == "NPU card 1 does not answer npu-smi: Failed to query health.; expected health OK"
     assert "NPU card 1" in str(unknown(look, table(state(0), state(1)), refused, CHIPS, None))

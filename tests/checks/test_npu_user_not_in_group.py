@@ -19,16 +19,16 @@ def test_files_that_can_be_opened() -> None:
 
 
 def test_a_user_outside_the_group() -> None:
-    (found,) = look(access("ann", "wheel"))
-    assert str(found) == "ann is not in the group HwHiAiUser and may not open /dev/davinci0"
-    assert (found.values["observed"], found.values["files"]) == (["ann", "wheel"], 2)
+    (finding,) = look(access("ann", "wheel"))
+    assert str(finding) == "ann is not in the group HwHiAiUser and may not open /dev/davinci0"
+    assert (finding.values["observed"], finding.values["files"]) == (["ann", "wheel"], 2)
 
 
 def test_files_that_are_still_for_root_alone() -> None:
-    (found,) = look(access("HwHiAiUser", mode="600"))
-    assert str(found) == "ann may not open /dev/davinci0 (mode 600, owner HwHiAiUser)"
+    (finding,) = look(access("HwHiAiUser", mode="600"))
+    assert str(finding) == "ann may not open /dev/davinci0 (mode 600, owner HwHiAiUser)"
 
 
 def test_a_member_who_is_refused_all_the_same() -> None:
-    (found,) = look(access("HwHiAiUser"))
-    assert "not in the group" not in str(found)
+    (finding,) = look(access("HwHiAiUser"))
+    assert "not in the group" not in str(finding)

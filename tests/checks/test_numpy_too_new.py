@@ -13,8 +13,8 @@ def test_numpy_1_or_none() -> None:
 
 
 def test_numpy_2() -> None:
-    (found,) = look(python(torch_npu="2.7.1", numpy="2.0.2"))
-    assert str(found) == "numpy 2.0.2 with torch_npu; expected 1.x"
+    (finding,) = look(python(torch_npu="2.7.1", numpy="2.0.2"))
+    assert str(finding) == "numpy 2.0.2 with torch_npu; expected 1.x"
 
 
 def test_numpy_without_torch_npu_is_free() -> None:

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from doctor.facts.gpu import NvLinks
 from tests.checks.gpu_hosts import cards
-from tests.checks.looked import fleet, judged, said
+from tests.checks.run_check import fleet, messages, run_check
 
 FULL = NvLinks(active=dict.fromkeys(range(4), 18), inactive={})
 ILL = NvLinks(active={0: 18, 1: 16, 2: 18, 3: 18}, inactive={1: (4, 5)})
 
 
 def test_all_links() -> None:
-    assert said(judged("nvlink-down", fleet(3, FULL, cards()))) == []
+    assert messages(run_check("nvlink-down", fleet(3, FULL, cards()))) == []
 
 
 def test_the_gpus_of_one_host_are_compared_behind_switches() -> None:
-    assert said(judged("nvlink-down", {"w1": [ILL, cards()]})) == [
+    assert messages(run_check("nvlink-down", {"w1": [ILL, cards()]})) == [
         ("w1", "GPU 1 has 16 active NVLinks; its peers have 18")
     ]
 
 
 def test_a_bridge_that_joins_only_some_gpus_is_no_fault() -> None:
     bridged = NvLinks(active={0: 12, 1: 12, 2: 0, 3: 0}, inactive={2: (0, 1), 3: (0, 1)})
-    assert said(judged("nvlink-down", fleet(3, bridged, cards(switches=0)))) == []
-    assert said(judged("nvlink-down", fleet(1, bridged, cards(switches=0)))) == []
+    assert messages(run_check("nvlink-down", fleet(3, bridged, cards(switches=0)))) == []
+    assert messages(run_check("nvlink-down", fleet(1, bridged, cards(switches=0)))) == []
 
 
 def test_all_links_of_all_gpus_of_a_host_that_its_peers_have() -> None:
     sxm = NvLinks(dict.fromkeys(range(2), 12), {}, dict.fromkeys(range(2), "NVIDIA A100-SXM4-80GB"))
     down = NvLinks({0: 0, 1: 0}, {}, sxm.products)
     hosts = {**fleet(3, sxm, cards(switches=0)), "w4": [down, cards(switches=0)]}
-    assert said(judged("nvlink-down", hosts)) == [
+    assert messages(run_check("nvlink-down", hosts)) == [
         ("w4", "GPU 0 has 0 active NVLinks; its peers have 12"),
         ("w4", "GPU 1 has 0 active NVLinks; its peers have 12"),
     ]
@@ -40,9 +40,9 @@ def test_a_product_for_pcie_is_not_compared_with_one_on_a_baseboard() -> None:
     sxm = NvLinks({0: 12}, {}, {0: "NVIDIA A100-SXM4-80GB"})
     pcie = NvLinks({0: 0}, {}, {0: "NVIDIA A100 80GB PCIe"})
     hosts = {**fleet(3, sxm, cards(switches=0)), "w4": [pcie, cards(switches=0)]}
-    assert said(judged("nvlink-down", hosts)) == []
+    assert messages(run_check("nvlink-down", hosts)) == []
 
 
 def test_other_hosts_are_the_norm_without_switches() -> None:
     hosts = {**fleet(3, FULL, cards(switches=0)), "w4": [ILL, cards(switches=0)]}
-    assert said(judged("nvlink-down", hosts)) == [("w4", "GPU 1 has 16 active NVLinks; its peers have 18")]
+    assert messages(run_check("nvlink-down", hosts)) == [("w4", "GPU 1 has 16 active NVLinks; its peers have 18")]

@@ -2,35 +2,35 @@ import pytest
 
 from doctor.facts.limits import Limit
 from tests.checks.limits import FREE, limits
-from tests.checks.looked import advice, job, judged, said
+from tests.checks.run_check import advice, job, messages, run_check
 
 NAME = "open-files-limit-low"
 
 
 @pytest.mark.parametrize("limit", [FREE, Limit(16384, 16384), Limit(65535, 65535), Limit(1048576, None)])
 def test_enough_is_well(limit: Limit) -> None:
-    assert said(judged(NAME, {"a": [limits(nofile=limit)]})) == []
+    assert messages(run_check(NAME, {"a": [limits(nofile=limit)]})) == []
 
 
 def test_a_low_limit_that_the_job_may_raise_itself() -> None:
-    outcome = judged(NAME, {"a": [limits(nofile=Limit(1024, 524288))]})
-    assert said(outcome) == [("a", "a process may open 1024 files; expected at least 16384, better 65535")]
+    outcome = run_check(NAME, {"a": [limits(nofile=Limit(1024, 524288))]})
+    assert messages(outcome) == [("a", "a process may open 1024 files; expected at least 16384, better 65535")]
     assert "limits.conf" not in advice(NAME, outcome)
 
 
 def test_a_low_limit_that_only_root_can_raise() -> None:
-    outcome = judged(NAME, {"a": [limits(nofile=Limit(1024, 4096))]})
+    outcome = run_check(NAME, {"a": [limits(nofile=Limit(1024, 4096))]})
     assert "`<user> hard nofile 65535` in /etc/security/limits.conf" in advice(NAME, outcome)
 
 
 @pytest.mark.parametrize(("ranks", "expected"), [("1024", 16384), ("2048", 32768), ("100000", 65535)])
 def test_a_large_job_wants_more(ranks: str, expected: int) -> None:
     hosts = {"a": [limits(nofile=Limit(expected, expected))], "b": [limits(nofile=Limit(expected - 1, None))]}
-    outcome = judged(NAME, hosts, job(WORLD_SIZE=ranks))
+    outcome = run_check(NAME, hosts, job(WORLD_SIZE=ranks))
     assert [(finding.hosts, finding.values["expected"]) for finding in outcome.findings] == [(("b",), expected)]
 
 
 @pytest.mark.parametrize(("limit", "severity"), [(1024, "warning"), (40, "warning"), (23, "error")])
 def test_an_error_where_rank_0_cannot_have_its_connections(limit: int, severity: str) -> None:
-    outcome = judged(NAME, {"a": [limits(nofile=Limit(limit, None))]}, job(WORLD_SIZE="8"))
+    outcome = run_check(NAME, {"a": [limits(nofile=Limit(limit, None))]}, job(WORLD_SIZE="8"))
     assert outcome.found_severity.value == severity

@@ -2,7 +2,7 @@ from typing import Any
 
 from doctor import Finding, PerHost
 from doctor.facts.hccn import OpticalModule, OpticalReading, Optics
-from tests.checks.device_network import fleet, judged, links, per
+from tests.checks.device_network import fleet, links, per, run_check
 
 PAIR = ("h1", "h2")
 
@@ -18,63 +18,66 @@ def module(rx: float = 1.0, temperature: float = 47, **flags: int) -> OpticalMod
     )
 
 
-def found(
-    family: str = "A2", odd: OpticalModule | None = None, empty: tuple[int, ...] = (), **more: Any
+def list_findings(
+    family: str = "A2", outlier: OpticalModule | None = None, empty: tuple[int, ...] = (), **more: Any
 ) -> list[Finding]:
-    """``odd`` is in NPU 3 of h2; those in ``empty`` there have no module."""
+    """``outlier`` is in NPU 3 of h2; those in ``empty`` there have no module."""
     usual = dict.fromkeys(range(8), module())
-    own = {**usual, **({3: odd} if odd else {})}
-    own = {npu: one for npu, one in own.items() if npu not in empty}
-    optics = PerHost({"h1": Optics(by_npu=usual), "h2": Optics(by_npu=own, empty=empty)})
-    given = {**fleet(family, PAIR), "optics": optics, "links": per(PAIR, links())}
-    return judged("optics_out_of_range", **{**given, **more})
+    optical_modules = {**usual, **({3: outlier} if outlier else {})}
+    optical_modules = {npu: optical_module for npu, optical_module in optical_modules.items() if npu not in empty}
+    optics = PerHost({"h1": Optics(by_npu=usual), "h2": Optics(by_npu=optical_modules, empty=empty)})
+    parameters = {**fleet(family, PAIR), "optics": optics, "links": per(PAIR, links())}
+    return run_check("optics_out_of_range", **{**parameters, **more})
 
 
 def test_within_limits() -> None:
-    assert found() == []
+    assert list_findings() == []
 
 
 def test_weak_light_on_all_lanes_is_one_finding() -> None:
-    [one] = found(odd=module(rx=0.05))
-    assert one.hosts == ("h2",)
+    [finding] = list_findings(outlier=module(rx=0.05))
+    assert finding.hosts == ("h2",)
     expected = "the optical module of NPU 3 has Rx Power0: 0.05, Rx Power1: 0.05 mW; expected 0.1445 to 3.5481 mW"
-    assert str(one) == expected
+    assert str(finding) == expected
 
 
 def test_each_kind_of_reading_is_a_finding() -> None:
-    assert [one.values["what"] for one in found(odd=module(rx=4.0, temperature=71))] == ["temperature", "Rx Power"]
+    assert [finding.values["what"] for finding in list_findings(outlier=module(rx=4.0, temperature=71))] == [
+        "temperature",
+        "Rx Power",
+    ]
 
 
 def test_flags() -> None:
-    [one] = found(odd=module(**{"Rx LoL": 255}))
-    assert one.values["observed"] == {"Rx LoL": "0xff"}
+    [finding] = list_findings(outlier=module(**{"Rx LoL": 255}))
+    assert finding.values["observed"] == {"Rx LoL": "0xff"}
 
 
 def test_limits_that_the_module_leaves_open_are_none() -> None:
-    assert found(odd=OpticalModule(readings={"Vcc": OpticalReading(3300, 0, 0, "mV")})) == []
+    assert list_findings(outlier=OpticalModule(readings={"Vcc": OpticalReading(3300, 0, 0, "mV")})) == []
 
 
 def test_a_module_that_does_not_answer() -> None:
-    [one] = found(odd=OpticalModule(reachable=False))
-    assert one.values["npu"] == 3
+    [finding] = list_findings(outlier=OpticalModule(reachable=False))
+    assert finding.values["npu"] == 3
 
 
 def test_a_missing_module_where_most_have_one() -> None:
-    [one] = found(empty=(2, 6))
-    assert str(one) == "no optical module in NPU 2 and 6; 14 NPUs of A2 have one"
+    [finding] = list_findings(empty=(2, 6))
+    assert str(finding) == "no optical module in NPU 2 and 6; 14 NPUs of A2 have one"
 
 
 def test_boards_without_modules() -> None:
     bare = per(PAIR, Optics(by_npu={}, empty=tuple(range(8))))
-    assert found(optics=bare) == []
+    assert list_findings(optics=bare) == []
 
 
 def test_dies_that_share_a_module_by_halves() -> None:
-    own = Optics(by_npu=dict.fromkeys(range(0, 16, 2), module()), empty=tuple(range(1, 16, 2)))
-    assert found("A3", optics=per(PAIR, own)) == []
+    optics = Optics(by_npu=dict.fromkeys(range(0, 16, 2), module()), empty=tuple(range(1, 16, 2)))
+    assert list_findings("A3", optics=per(PAIR, optics)) == []
 
 
 def test_a_dark_module_counts_where_the_job_uses_the_port() -> None:
     down = per(PAIR, links(down=(3,)))
-    assert len(found(odd=module(rx=0.0), links=down)) == 1
-    assert found("A3", odd=module(rx=0.0), links=down) == []
+    assert len(list_findings(outlier=module(rx=0.0), links=down)) == 1
+    assert list_findings("A3", outlier=module(rx=0.0), links=down) == []

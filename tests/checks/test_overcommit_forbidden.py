@@ -1,7 +1,7 @@
 """What overcommit-forbidden finds."""
 
 from doctor.facts.memory import GIB, MemoryCommitment
-from tests.checks.looked import judged, said
+from tests.checks.run_check import messages, run_check
 
 
 def memory(mode: int = 2, limit: int = 64, committed: int = 10, available: int = 100) -> MemoryCommitment:
@@ -11,20 +11,20 @@ def memory(mode: int = 2, limit: int = 64, committed: int = 10, available: int =
 def test_other_modes_have_no_limit() -> None:
     """In them Committed_AS may exceed CommitLimit, and nothing is refused for it."""
     for mode in (0, 1):
-        assert said(judged("overcommit-forbidden", {"w1": [memory(mode, committed=80)]})) == []
+        assert messages(run_check("overcommit-forbidden", {"w1": [memory(mode, committed=80)]})) == []
 
 
 def test_a_strict_limit_that_leaves_what_is_available() -> None:
-    assert said(judged("overcommit-forbidden", {"w1": [memory(limit=100)]})) == []
+    assert messages(run_check("overcommit-forbidden", {"w1": [memory(limit=100)]})) == []
 
 
 def test_a_strict_limit_below_the_available_memory() -> None:
-    assert said(judged("overcommit-forbidden", {"w1": [memory()]})) == [
+    assert messages(run_check("overcommit-forbidden", {"w1": [memory()]})) == [
         ("w1", "with vm.overcommit_memory 2 the kernel promises 54 GiB more, of 100 GiB available")
     ]
 
 
 def test_a_limit_that_was_lowered_below_what_is_promised() -> None:
-    assert said(judged("overcommit-forbidden", {"w1": [memory(limit=5)]})) == [
+    assert messages(run_check("overcommit-forbidden", {"w1": [memory(limit=5)]})) == [
         ("w1", "with vm.overcommit_memory 2 the kernel promises 0 bytes more, of 100 GiB available")
     ]

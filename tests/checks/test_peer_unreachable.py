@@ -9,21 +9,21 @@ from doctor.engine.result import Outcome, Status
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.peer_connections import PeerConnection, PeerConnections
 from doctor.facts.ports import Listeners
-from tests.checks.looked import job, judged, skipped
-from tests.checks.network import interfaces, plain
+from tests.checks.network import alike_hosts, interfaces
 from tests.checks.ports import reserved
+from tests.checks.run_check import job, run_check, skipped
 from tests.facts.firewall_hosts import brought, rules, saved
 
 DROPPED = saved("-A INPUT -p tcp -m tcp --dport 1024:65535 -j DROP")
 
 
-def connections(own: int, count: int, failed: dict[int, str], *, is_own: bool = False) -> PeerConnections:
+def connections(source: int, count: int, failed: dict[int, str], *, is_own: bool = False) -> PeerConnections:
     """Of host w1, w2, ...: everybody tries everybody on two ports."""
     return PeerConnections(
         connections=tuple(
             PeerConnection(f"10.0.0.{peer}", port, failed.get(peer, "refused"), is_own and peer in failed)
             for peer in range(1, count + 1)
-            if peer != own
+            if peer != source
             for port in (40000, 50000)
         )
     )
@@ -37,10 +37,10 @@ def hosts(
     firewall: int = 0,
 ) -> dict[str, list[Fact]]:
     """``failed``: by the number of the host that connects, those that it does not reach, and how that ends."""
-    made = plain(count)
+    facts_by_host = alike_hosts(count)
     for number in range(1, count + 1):
         address = f"10.0.0.{number}"
-        made[f"w{number}"] += [
+        facts_by_host[f"w{number}"] += [
             connections(number, count, failed.get(number, {}), is_own=number == own_kernel),
             HostAddresses(
                 interfaces=(InterfaceAddress("lo", "127.0.0.1", 8), InterfaceAddress("eth0", address, 24)),
@@ -49,11 +49,11 @@ def hosts(
             reserved(""),
             Listeners(sockets=()),
         ]
-    return made
+    return facts_by_host
 
 
 def look(*args: object, **options: object) -> Outcome:
-    return judged("peer-unreachable", hosts(*args, **options), job())  # type: ignore[arg-type]
+    return run_check("peer-unreachable", hosts(*args, **options), job())  # type: ignore[arg-type]
 
 
 RESETS_DROPPED = saved("-A OUTPUT -p tcp -m tcp --tcp-flags RST RST -j DROP")
@@ -69,7 +69,7 @@ def test_all_answer() -> None:
 
 
 def test_one_host_alone() -> None:
-    assert skipped(judged("peer-unreachable", {"w1": hosts({})["w1"]})) == {
+    assert skipped(run_check("peer-unreachable", {"w1": hosts({})["w1"]})) == {
         "only one host: there is no other to connect to"
     }
 
@@ -94,11 +94,11 @@ def test_a_host_whose_own_kernel_refuses_is_the_culprit() -> None:
 
 
 def test_one_port_of_two_counts() -> None:
-    made = hosts({})
-    made["w1"][2] = PeerConnections(
+    facts_by_host = hosts({})
+    facts_by_host["w1"][2] = PeerConnections(
         connections=(PeerConnection("10.0.0.2", 40000, "refused"), PeerConnection("10.0.0.2", 50000, "no answer"))
     )
-    outcome = judged("peer-unreachable", made, job())
+    outcome = run_check("peer-unreachable", facts_by_host, job())
     assert {host for finding in outcome.findings for host in finding.hosts} == {"w1", "w2"}
 
 
@@ -106,38 +106,38 @@ def test_what_the_own_firewall_stops_is_left_to_its_check() -> None:
     failed = {1: {2: "no answer"}, 3: {2: "no answer"}}
     assert look(failed).findings
     assert look(failed, firewall=2).findings == ()
-    assert judged("firewall-blocks-job", hosts(failed, firewall=2), job()).findings
+    assert run_check("firewall-blocks-job", hosts(failed, firewall=2), job()).findings
 
 
 def test_addresses_that_the_job_does_not_take_do_not_count() -> None:
     """A network for management leads nowhere; Gloo takes the address of the host's name."""
-    made = hosts({})
+    facts_by_host = hosts({})
     for number in (1, 2, 3):
-        facts = made[f"w{number}"]
+        facts = facts_by_host[f"w{number}"]
         facts[0] = interfaces(eth0=f"10.0.0.{number}/24", eth1=f"10.5.0.{number}/24")
-        own = facts[2]
-        assert isinstance(own, PeerConnections)
+        source = facts[2]
+        assert isinstance(source, PeerConnections)
         silent = [PeerConnection(f"10.5.0.{peer}", 40000, "no answer") for peer in (1, 2, 3) if peer != number]
-        facts[2] = PeerConnections(connections=(*own.connections, *silent))
-    assert judged("peer-unreachable", made, job()).status is Status.PASSED
+        facts[2] = PeerConnections(connections=(*source.connections, *silent))
+    assert run_check("peer-unreachable", facts_by_host, job()).status is Status.PASSED
     for environ in ({"GLOO_SOCKET_IFNAME": "eth1"}, {"MASTER_ADDR": "10.5.0.1"}):
-        assert judged("peer-unreachable", made, job(**environ)).findings
-    assert judged("peer-unreachable", made, job(MASTER_ADDR="10.0.0.1")).status is Status.PASSED
+        assert run_check("peer-unreachable", facts_by_host, job(**environ)).findings
+    assert run_check("peer-unreachable", facts_by_host, job(MASTER_ADDR="10.0.0.1")).status is Status.PASSED
 
 
 def test_nothing_tried_is_no_pass() -> None:
-    made = hosts({})
-    for facts in made.values():
+    facts_by_host = hosts({})
+    for facts in facts_by_host.values():
         facts[2] = PeerConnections(connections=(PeerConnection("10.0.0.9", 40000, "not tried: Too many open files"),))
-    assert judged("peer-unreachable", made, job()).status is Status.SKIPPED
+    assert run_check("peer-unreachable", facts_by_host, job()).status is Status.SKIPPED
 
 
 @pytest.mark.parametrize(("whose", "dropped"), [(3, RESETS_DROPPED), (1, RESETS_REFUSED)])
 def test_where_a_rule_stops_refusals_no_answer_shows_nothing(whose: int, dropped: str) -> None:
     """A job that listens there is reached: its packets are no resets."""
-    made = hosts({1: {3: "no answer"}})
-    made[f"w{whose}"][-3] = rules(dropped, f"10.0.0.{whose}")
-    outcome = judged("peer-unreachable", made, job())
+    facts_by_host = hosts({1: {3: "no answer"}})
+    facts_by_host[f"w{whose}"][-3] = rules(dropped, f"10.0.0.{whose}")
+    outcome = run_check("peer-unreachable", facts_by_host, job())
     assert blamed(outcome) == {}
     assert outcome.status is Status.UNKNOWN
     (reason,) = outcome.unknown.values()
@@ -145,25 +145,25 @@ def test_where_a_rule_stops_refusals_no_answer_shows_nothing(whose: int, dropped
 
 
 def test_a_rule_that_stops_refusals_excuses_no_other_error() -> None:
-    made = hosts({1: {3: "No route to host"}, 2: {3: "No route to host"}})
-    made["w3"][-3] = rules(RESETS_DROPPED, "10.0.0.3")
-    assert set(blamed(judged("peer-unreachable", made, job()))) == {"w3"}
+    facts_by_host = hosts({1: {3: "No route to host"}, 2: {3: "No route to host"}})
+    facts_by_host["w3"][-3] = rules(RESETS_DROPPED, "10.0.0.3")
+    assert set(blamed(run_check("peer-unreachable", facts_by_host, job()))) == {"w3"}
 
 
 def test_the_usual_rules_of_a_firewall_let_refusals_through() -> None:
     """A policy that drops, and all that belongs to known connections accepted: no answer is evidence."""
-    known = "-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"
-    usual = saved(known, "-A INPUT -s 10.0.0.0/24 -j ACCEPT", policy="DROP")
-    made = hosts({1: {3: "no answer"}, 2: {3: "no answer"}})
+    known_value = "-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"
+    usual = saved(known_value, "-A INPUT -s 10.0.0.0/24 -j ACCEPT", policy="DROP")
+    facts_by_host = hosts({1: {3: "no answer"}, 2: {3: "no answer"}})
     for number in (1, 2, 3):
-        made[f"w{number}"][-3] = rules(usual, f"10.0.0.{number}")
-    assert set(blamed(judged("peer-unreachable", made, job()))) == {"w3"}
+        facts_by_host[f"w{number}"][-3] = rules(usual, f"10.0.0.{number}")
+    assert set(blamed(run_check("peer-unreachable", facts_by_host, job()))) == {"w3"}
 
 
 def test_a_prefix_that_leaves_out_the_others_is_named_with_both() -> None:
-    made = hosts({2: {3: "Network is unreachable"}}, count=4, own_kernel=2)
-    made["w2"][0] = interfaces(eth0="10.0.0.2/31")
-    (finding,) = judged("peer-unreachable", made, job()).findings
+    facts_by_host = hosts({2: {3: "Network is unreachable"}}, count=4, own_kernel=2)
+    facts_by_host["w2"][0] = interfaces(eth0="10.0.0.2/31")
+    (finding,) = run_check("peer-unreachable", facts_by_host, job()).findings
     assert finding.values["remedy"].startswith("10.0.0.2 on eth0 has the prefix /31, and /24 on the other hosts.")
     assert (
         "`ip address add 10.0.0.2/24 dev eth0`, then `ip address del 10.0.0.2/31 dev eth0`" in finding.values["remedy"]

@@ -17,6 +17,6 @@ def test_one_family() -> None:
 
 
 def test_the_odd_host_is_named() -> None:
-    (found,) = look(fleet(product("A2"), product("A1"), product("A2")))
-    assert found.hosts == ("b",)
-    assert str(found) == "NPUs of family A1; 2 of 3 hosts have A2"
+    (finding,) = look(fleet(product("A2"), product("A1"), product("A2")))
+    assert finding.hosts == ("b",)
+    assert str(finding) == "NPUs of family A1; 2 of 3 hosts have A2"

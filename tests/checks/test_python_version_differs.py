@@ -12,6 +12,6 @@ def test_patches_do_not_matter() -> None:
 
 
 def test_the_odd_host_is_named() -> None:
-    (found,) = look(fleet(python("3.10.12"), python("3.9.1"), python("3.10.12")))
-    assert found.hosts == ("b",)
-    assert str(found) == "Python 3.9; 2 of 3 hosts have 3.10"
+    (finding,) = look(fleet(python("3.10.12"), python("3.9.1"), python("3.10.12")))
+    assert finding.hosts == ("b",)
+    assert str(finding) == "Python 3.9; 2 of 3 hosts have 3.10"

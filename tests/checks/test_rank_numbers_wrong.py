@@ -8,11 +8,11 @@ import pytest
 
 from doctor.engine.result import Outcome, Status
 from doctor.job import LaunchConfig
-from tests.checks.launch_lines import judged
+from tests.checks.launch_lines import run_check
 
 
 def ranks(**by_host: dict[str, str]) -> Outcome:
-    return judged("rank-numbers-wrong", LaunchConfig.from_environment({}, by_host=by_host))
+    return run_check("rank-numbers-wrong", LaunchConfig.from_environment({}, by_host=by_host))
 
 
 RANKS: list[tuple[list[dict[str, str]], list[tuple[str, Any, tuple[str, ...]]]]] = [
@@ -31,7 +31,9 @@ RANKS: list[tuple[list[dict[str, str]], list[tuple[str, Any, tuple[str, ...]]]]]
 @pytest.mark.parametrize(("environs", "findings"), RANKS)
 def test_numbers_of_ranks(environs: list[dict[str, str]], findings: list[tuple[str, Any, tuple[str, ...]]]) -> None:
     outcome = ranks(**{f"n{number}": environ for number, environ in enumerate(environs)})
-    assert [(one.values["variable"], one.values["observed"], one.hosts) for one in outcome.findings] == findings
+    assert [
+        (finding.values["variable"], finding.values["observed"], finding.hosts) for finding in outcome.findings
+    ] == findings
 
 
 def test_the_remedy_is_that_of_the_fault() -> None:
@@ -43,4 +45,4 @@ def test_the_remedy_is_that_of_the_fault() -> None:
 
 
 def test_without_each_hosts_environment_ranks_are_not_judged() -> None:
-    assert judged("rank-numbers-wrong", LaunchConfig.from_environment({})).status is Status.SKIPPED
+    assert run_check("rank-numbers-wrong", LaunchConfig.from_environment({})).status is Status.SKIPPED

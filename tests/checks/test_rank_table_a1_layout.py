@@ -5,26 +5,26 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.result import Status
-from tests.checks.tables import a1, a3, judged, lab, said
+from tests.checks.tables import a1, a3, lab, list_messages, run_check
 
 NAME = "rank-table-a1-layout"
 
 
 @pytest.mark.parametrize("count", [3, 5, 6, 7])
 def test_counts_that_form_no_group(count: int) -> None:
-    (finding,) = said(judged(NAME, a1(1, count), "A1"))
+    (finding,) = list_messages(run_check(NAME, a1(1, count), "A1"))
     assert finding == f"the rank table gives it {count} devices | expected 1, 2, 4 or 8"
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
 def test_counts_that_do(count: int) -> None:
-    assert judged(NAME, a1(2, count), "A1").status is Status.PASSED
+    assert run_check(NAME, a1(2, count), "A1").status is Status.PASSED
 
 
 def test_across_the_halves() -> None:
     value = a1(1, 2)
     value["server_list"][0]["device"][1]["device_id"] = "4"
-    (finding,) = said(judged(NAME, value, "A1"))
+    (finding,) = list_messages(run_check(NAME, value, "A1"))
     assert finding.startswith("its devices in the rank table lie in both halves | observed [0, 4]")
 
 
@@ -32,19 +32,19 @@ def test_the_second_half_alone_is_fine() -> None:
     value = a1(1, 4)
     for number, device in enumerate(value["server_list"][0]["device"]):
         device["device_id"] = str(number + 4)
-    assert judged(NAME, value, "A1").status is Status.PASSED
+    assert run_check(NAME, value, "A1").status is Status.PASSED
 
 
 def test_unequal_hosts() -> None:
     value = a1(2, 8)
     del value["server_list"][1]["device"][4:]
-    (finding,) = said(judged(NAME, value, "A1"))
+    (finding,) = list_messages(run_check(NAME, value, "A1"))
     assert finding.startswith("the hosts have different numbers of devices: 4: 172.16.0.11, 8: 172.16.0.10")
 
 
 def test_only_for_a1() -> None:
-    assert judged(NAME, a1(1, 3), "A2").status is Status.SKIPPED
-    assert judged(NAME, a1(1, 3)).status is Status.UNKNOWN
-    assert judged(NAME, a1(2, 8)).status is Status.PASSED  # it keeps the rule, which is sound on every family
-    assert judged(NAME, a3()).status is Status.SKIPPED  # version 1.2 is never A1
-    assert judged(NAME, lab(2), "A1").status is Status.PASSED
+    assert run_check(NAME, a1(1, 3), "A2").status is Status.SKIPPED
+    assert run_check(NAME, a1(1, 3)).status is Status.UNKNOWN
+    assert run_check(NAME, a1(2, 8)).status is Status.PASSED  # it keeps the rule, which is sound on every family
+    assert run_check(NAME, a3()).status is Status.SKIPPED  # version 1.2 is never A1
+    assert run_check(NAME, lab(2), "A1").status is Status.PASSED

@@ -15,12 +15,12 @@ NAME = "rank-table-address-differs"
 
 
 def findings(value: Json, live: dict[str, DeviceAddresses], hosts: PerHost[HostAddresses] | None = None) -> list[str]:
-    return [str(one) for one in check(NAME).function(table=table(value), addresses=PerHost(live), hosts=hosts)]
+    return [str(finding) for finding in check(NAME).function(table=table(value), addresses=PerHost(live), hosts=hosts)]
 
 
 def devices(value: Json, host: int, **more: object) -> DeviceAddresses:
     entries = value["server_list"][host]["device"]
-    by_npu = {int(one["device_id"]): ip_interface(one["device_ip"] + "/24") for one in entries}
+    by_npu = {int(entry["device_id"]): ip_interface(entry["device_ip"] + "/24") for entry in entries}
     return DeviceAddresses(by_npu=by_npu, **more)  # type: ignore[arg-type]
 
 

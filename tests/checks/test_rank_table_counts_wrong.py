@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.result import Status
-from tests.checks.tables import a1, judged, lab, legacy, said
+from tests.checks.tables import a1, lab, legacy, list_messages, run_check
 
 NAME = "rank-table-counts-wrong"
 
 
 def test_server_count() -> None:
-    assert said(judged(NAME, {**a1(2), "server_count": "3"})) == [
+    assert list_messages(run_check(NAME, {**a1(2), "server_count": "3"})) == [
         "server_count does not match what is listed | observed 3 | expected 2"
     ]
 
@@ -20,7 +20,7 @@ def test_server_count() -> None:
 def test_group_list(field: str, right: str) -> None:
     value = legacy(2)
     value["group_list"][0][field] = "7"
-    assert said(judged(NAME, value)) == [
+    assert list_messages(run_check(NAME, value)) == [
         f"group_list[0].{field} does not match what is listed | observed 7 | expected {right}"
     ]
 
@@ -29,19 +29,19 @@ def test_group_list(field: str, right: str) -> None:
 def test_lab(field: str, right: str) -> None:
     value = lab(2)
     value["group_list"][0][field] = "7"
-    assert said(judged(NAME, value)) == [
+    assert list_messages(run_check(NAME, value)) == [
         f"group_list[0].{field} does not match what is listed | observed 7 | expected {right}"
     ]
 
 
 def test_lab_wants_even_hosts() -> None:
-    (finding,) = said(judged(NAME, lab(1, 3)))
+    (finding,) = list_messages(run_check(NAME, lab(1, 3)))
     assert finding.startswith("3 devices cannot be divided evenly among 1 host")
 
 
 def test_unreadable_counts_are_unknown() -> None:
-    assert judged(NAME, {**a1(), "server_count": "two"}).status is Status.UNKNOWN
+    assert run_check(NAME, {**a1(), "server_count": "two"}).status is Status.UNKNOWN
 
 
 def test_healthy() -> None:
-    assert judged(NAME, lab(2)).status is Status.PASSED
+    assert run_check(NAME, lab(2)).status is Status.PASSED

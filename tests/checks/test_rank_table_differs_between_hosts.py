@@ -24,9 +24,9 @@ def findings(variable: str = "", text: str = TEXT, **copies: str | None) -> list
     )
     facts = {
         host: RankTableOnHost(
-            path=PATH, present=said is not None, sha256=hashlib.sha256(said.encode()).hexdigest() if said else ""
+            path=PATH, present=output is not None, sha256=hashlib.sha256(output.encode()).hexdigest() if output else ""
         )
-        for host, said in copies.items()
+        for host, output in copies.items()
     }
     return list(check(NAME).function(file=RankTableFile(PATH, text), launch=launch, copies=PerHost(facts)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doctor.engine.result import Status
-from tests.checks.tables import a1, judged, said
+from tests.checks.tables import a1, list_messages, run_check
 
 NAME = "rank-table-families-mixed"
 
@@ -11,8 +11,8 @@ NAME = "rank-table-families-mixed"
 def test_the_smaller_part_is_named() -> None:
     value = a1(2)
     value["server_list"][1]["device"][0]["device_ip"] = "2001:db8::1"
-    outcome = judged(NAME, value)
-    assert said(outcome) == ["1 of 16 device addresses are IPv6, the others are not: rank 8 (2001:db8::1)"]
+    outcome = run_check(NAME, value)
+    assert list_messages(outcome) == ["1 of 16 device addresses are IPv6, the others are not: rank 8 (2001:db8::1)"]
     assert outcome.findings[0].hosts == ("172.16.0.11",)
 
 
@@ -20,11 +20,11 @@ def test_all_ipv6_is_fine() -> None:
     value = a1(1)
     for number, device in enumerate(value["server_list"][0]["device"]):
         device["device_ip"] = f"2001:db8::{number + 1}"
-    assert judged(NAME, value).status is Status.PASSED
+    assert run_check(NAME, value).status is Status.PASSED
 
 
 def test_no_address_at_all() -> None:
     value = a1(1)
     for device in value["server_list"][0]["device"]:
         del device["device_ip"]
-    assert judged(NAME, value).status is Status.SKIPPED
+    assert run_check(NAME, value).status is Status.SKIPPED

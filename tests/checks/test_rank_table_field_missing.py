@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doctor.engine.result import Status
-from tests.checks.tables import a1, a3, judged, lab, legacy, said
+from tests.checks.tables import a1, a3, lab, legacy, list_messages, run_check
 
 NAME = "rank-table-field-missing"
 
@@ -13,7 +13,7 @@ def test_missing_fields_are_told_by_place() -> None:
     for server in value["server_list"]:
         del server["device"][2]["rank_id"]
     del value["server_list"][1]["server_id"]
-    assert said(judged(NAME, value)) == [
+    assert list_messages(run_check(NAME, value)) == [
         "rank_id is missing: server_list[0].device[2].rank_id and server_list[1].device[2].rank_id",
         "server_id is missing: server_list[1].server_id",
     ]
@@ -24,7 +24,7 @@ def test_values_of_another_kind() -> None:
     value["server_list"][0]["device"][0]["rank_id"] = "first"
     value["server_list"][0]["device"][1]["device_id"] = None
     value["server_list"][0]["device"][2] = "3"
-    assert said(judged(NAME, value)) == [
+    assert list_messages(run_check(NAME, value)) == [
         (
             "device: not what the form requires, at server_list[0].device[2]"
             " | observed ['a text'] | expected an object in braces {}"
@@ -45,7 +45,7 @@ def test_long_lists_are_cut() -> None:
     for server in value["server_list"]:
         for device in server["device"]:
             del device["rank_id"]
-    (finding,) = said(judged(NAME, value))
+    (finding,) = list_messages(run_check(NAME, value))
     assert finding.endswith("and 56 more") and len(finding) < 500
 
 
@@ -53,16 +53,16 @@ def test_the_old_forms() -> None:
     twins = legacy(2)
     for pod in twins["group_list"][0]["instance_list"]:
         pod["pod_name"] = "tf-0"
-    (finding,) = said(judged(NAME, twins))
+    (finding,) = list_messages(run_check(NAME, twins))
     assert "pod_name: not what the form requires" in finding and "a unique name" in finding
     double = lab(1, 2)
     double["group_list"][0]["instance_list"][0]["devices"] *= 2
-    assert "one device a rank_id" in said(judged(NAME, double))[0]
+    assert "one device a rank_id" in list_messages(run_check(NAME, double))[0]
     on_host = {**lab(), "para_plane_nic_location": "host"}
-    assert said(judged(NAME, on_host))[0].endswith("| observed ['host'] | expected device")
+    assert list_messages(run_check(NAME, on_host))[0].endswith("| observed ['host'] | expected device")
 
 
 def test_server_count_may_be_missing_in_version_1_2_only() -> None:
     for value, status in ((a1(), Status.FAILED), (a3(), Status.PASSED)):
         del value["server_count"]
-        assert judged(NAME, value).status is status
+        assert run_check(NAME, value).status is status

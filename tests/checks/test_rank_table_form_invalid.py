@@ -9,7 +9,7 @@ import pytest
 
 from doctor.engine.catalog import load_checks
 from doctor.engine.result import Status
-from tests.checks.tables import Json, a1, judged, said
+from tests.checks.tables import Json, a1, list_messages, run_check
 
 NAME = "rank-table-form-invalid"
 
@@ -91,7 +91,7 @@ SOUND = {"2.0": version_2(), "vLLM": vllm(), "MindIE": mindie()}
 @pytest.mark.parametrize("form", SOUND)
 def test_a_sound_table_is_no_finding_of_any_check(form: str) -> None:
     names = [check.name for check in load_checks() if check.name.startswith("rank-table-")]
-    outcomes = {name: judged(name, SOUND[form], path="/job/t.json") for name in names if "differs" not in name}
+    outcomes = {name: run_check(name, SOUND[form], path="/job/t.json") for name in names if "differs" not in name}
     assert outcomes[NAME].status is Status.PASSED
     assert {name: outcome.status for name, outcome in outcomes.items() if outcome.findings or outcome.unknown} == {}
 
@@ -129,7 +129,7 @@ def test_a_broken_rule_is_named_with_its_place(form: str, place: tuple[Any, ...]
     for key in place[:-1]:
         node = node[key]
     node[place[-1]] = value
-    (finding,) = said(judged(NAME, table))
+    (finding,) = list_messages(run_check(NAME, table))
     assert finding.startswith(f"the {form} table breaks a rule of its form at ") and expected in finding
 
 
@@ -137,9 +137,9 @@ def test_the_address_of_the_host_layer_may_be_empty() -> None:
     """As in tables of MindCluster (github.com/Ascend/mind-cluster)."""
     table = copy.deepcopy(SOUND["2.0"])
     table["rank_list"][0]["level_list"][1]["rank_addr_list"][0]["addr"] = ""
-    assert judged(NAME, table).status is Status.PASSED
+    assert run_check(NAME, table).status is Status.PASSED
 
 
 def test_tables_of_hccl_are_left_to_the_other_checks() -> None:
-    assert judged(NAME, a1()).status is Status.SKIPPED
-    assert judged(NAME, "{").status is Status.SKIPPED
+    assert run_check(NAME, a1()).status is Status.SKIPPED
+    assert run_check(NAME, "{").status is Status.SKIPPED

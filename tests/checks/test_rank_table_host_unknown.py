@@ -14,7 +14,7 @@ def findings(value: Json, **hosts: str) -> list[str]:
         host: HostAddresses(interfaces=(InterfaceAddress("lo", "127.0.0.1", 8), InterfaceAddress("eth0", ip, 24)))
         for host, ip in hosts.items()
     }
-    return [str(one) for one in check(NAME).function(table=table(value), hosts=PerHost(addresses))]
+    return [str(finding) for finding in check(NAME).function(table=table(value), hosts=PerHost(addresses))]
 
 
 def test_both_lists_are_compared() -> None:

@@ -5,28 +5,28 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.result import Status
-from tests.checks.tables import a1, judged, said
+from tests.checks.tables import a1, list_messages, run_check
 
 NAME = "rank-table-not-completed"
 
 
 @pytest.mark.parametrize("status", ["initializing", "Completed"])
 def test_not_completed(status: str) -> None:
-    outcome = judged(NAME, {**a1(), "status": status})
-    assert said(outcome) == [
+    outcome = run_check(NAME, {**a1(), "status": status})
+    assert list_messages(outcome) == [
         f"the status of /job/rank_table.json is not completed | observed {status} | expected completed"
     ]
 
 
 def test_empty() -> None:
-    assert judged(NAME, {**a1(), "status": ""}).status is Status.FAILED
+    assert run_check(NAME, {**a1(), "status": ""}).status is Status.FAILED
 
 
 def test_missing_is_another_check_s_finding() -> None:
     value = a1()
     del value["status"]
-    assert judged(NAME, value).unknown[""].root_cause == "rank-table-field-missing"
+    assert run_check(NAME, value).unknown[""].root_cause == "rank-table-field-missing"
 
 
 def test_healthy() -> None:
-    assert judged(NAME, a1()).status is Status.PASSED
+    assert run_check(NAME, a1()).status is Status.PASSED

@@ -10,19 +10,19 @@ from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import Absent
 from doctor.engine.result import Status
 from doctor.job import RankTableFile
-from tests.checks.tables import a1, check, judged, said
+from tests.checks.tables import a1, check, list_messages, run_check
 
 NAME = "rank-table-not-json"
 
 
 def test_the_tutorial_s_trailing_comma() -> None:
     text = json.dumps(a1(1, 1), indent=1).replace("}\n   ]", "},\n   ]")
-    (finding,) = said(judged(NAME, text))
+    (finding,) = list_messages(run_check(NAME, text))
     assert finding.startswith("/job/rank_table.json, line 12 column 6: a comma before the closing bracket; remove it")
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ('{"status": "completed", // usable\n}', "line 1 column 25: a comment; JSON has none, remove it | observed "),
         ('{"a": 1, "a": 2}', "repeated keys in one object: a"),
@@ -30,22 +30,22 @@ def test_the_tutorial_s_trailing_comma() -> None:
         ("", "the file is empty"),
     ],
 )
-def test_what_is_no_plain_json(text: str, words: str) -> None:
-    assert any(words in finding for finding in said(judged(NAME, text)))
+def test_what_is_no_plain_json(text: str, message: str) -> None:
+    assert any(message in finding for finding in list_messages(run_check(NAME, text)))
 
 
 def test_a_byte_order_mark_is_said_and_the_rest_judged() -> None:
     text = "\ufeff" + json.dumps(a1())
-    (finding,) = said(judged(NAME, text))
+    (finding,) = list_messages(run_check(NAME, text))
     assert "byte order mark" in finding
-    assert judged("rank-table-counts-wrong", text).status is Status.PASSED
+    assert run_check("rank-table-counts-wrong", text).status is Status.PASSED
 
 
 def test_a_file_that_cannot_be_read() -> None:
     outcome = evaluate_check(
         check(NAME), (), FactCache({}), {RankTableFile: RankTableFile("/t.json", error="Permission denied")}
     )
-    assert said(outcome) == ["/t.json cannot be read: Permission denied"]
+    assert list_messages(outcome) == ["/t.json cannot be read: Permission denied"]
 
 
 def test_no_rank_table_is_no_fault() -> None:
@@ -56,4 +56,4 @@ def test_no_rank_table_is_no_fault() -> None:
 
 
 def test_healthy() -> None:
-    assert judged(NAME, a1()).status is Status.PASSED
+    assert run_check(NAME, a1()).status is Status.PASSED

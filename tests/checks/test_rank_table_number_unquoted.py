@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doctor.engine.result import Status
-from tests.checks.tables import a1, judged, said
+from tests.checks.tables import a1, list_messages, run_check
 
 NAME = "rank-table-number-unquoted"
 
@@ -13,7 +13,7 @@ def test_bare_numbers() -> None:
     for number, device in enumerate(value["server_list"][0]["device"]):
         device["rank_id"] = number
     value["version"] = 1.0
-    assert said(judged(NAME, value)) == [
+    assert list_messages(run_check(NAME, value)) == [
         (
             "rank_id is a bare number: server_list[0].device[0].rank_id and server_list[0].device[1].rank_id"
             ' | observed 0 | expected "0"'
@@ -25,8 +25,8 @@ def test_bare_numbers() -> None:
 def test_the_numbers_are_judged_all_the_same() -> None:
     value = a1(1, 2)
     value["server_list"][0]["device"][1]["rank_id"] = 0
-    assert judged("rank-table-ranks-not-contiguous", value).status is Status.FAILED
+    assert run_check("rank-table-ranks-not-contiguous", value).status is Status.FAILED
 
 
 def test_healthy() -> None:
-    assert judged(NAME, a1()).status is Status.PASSED
+    assert run_check(NAME, a1()).status is Status.PASSED

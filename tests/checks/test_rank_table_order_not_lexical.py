@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doctor.engine.result import Status
-from tests.checks.tables import a1, judged, legacy, said
+from tests.checks.tables import a1, legacy, list_messages, run_check
 
 NAME = "rank-table-order-not-lexical"
 
@@ -12,15 +12,15 @@ def test_ten_comes_before_two() -> None:
     value = a1(2, 2)
     for server, name in zip(value["server_list"], ("10.0.0.2", "10.0.0.10"), strict=True):
         server["server_id"] = name
-    outcome = judged(NAME, value)
-    assert said(outcome) == [
+    outcome = run_check(NAME, value)
+    assert list_messages(outcome) == [
         "from rank 0 on, the hosts do not follow the order of their server_ids | observed 10.0.0.2 | expected 10.0.0.10"
     ]
     assert outcome.severity.value == "warning"
-    assert judged(NAME, value, MASTER_ADDR="n1").status is Status.SKIPPED
-    assert judged(NAME, value, MS_SCHED_HOST="n1").status is Status.FAILED
+    assert run_check(NAME, value, MASTER_ADDR="n1").status is Status.SKIPPED
+    assert run_check(NAME, value, MS_SCHED_HOST="n1").status is Status.FAILED
 
 
 def test_healthy() -> None:
-    assert judged(NAME, a1(4)).status is Status.PASSED
-    assert judged(NAME, legacy()).status is Status.SKIPPED
+    assert run_check(NAME, a1(4)).status is Status.PASSED
+    assert run_check(NAME, legacy()).status is Status.SKIPPED

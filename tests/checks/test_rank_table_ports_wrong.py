@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.result import Status
-from tests.checks.tables import a2, a3, judged, said
+from tests.checks.tables import a2, a3, list_messages, run_check
 
 NAME = "rank-table-ports-wrong"
 
@@ -14,22 +14,22 @@ NAME = "rank-table-ports-wrong"
 def test_no_port(port: str) -> None:
     value = a2(1)
     value["server_list"][0]["device"][2]["device_port"] = port
-    (finding,) = said(judged(NAME, value))
+    (finding,) = list_messages(run_check(NAME, value))
     assert finding.startswith("device_port cannot be used | observed [") and "(rank 2)" in finding
 
 
 def test_one_host_port_for_two() -> None:
     value = a2(2)
     value["server_list"][1]["device"][1]["host_port"] = "16666"
-    assert said(judged(NAME, value)) == ["host_port 16666 of node_1 is given to rank 8 and rank 9"]
+    assert list_messages(run_check(NAME, value)) == ["host_port 16666 of node_1 is given to rank 8 and rank 9"]
 
 
 def test_the_backup_s_own_port() -> None:
     value = a3(1, 1, 2)
     value["server_list"][0]["device"][0]["backup_device_port"] = "16667"
-    (finding,) = said(judged(NAME, value))
+    (finding,) = list_messages(run_check(NAME, value))
     assert "16667 (rank 0), which is the other device's own device_port" in finding
 
 
 def test_healthy() -> None:
-    assert judged(NAME, a3()).status is Status.PASSED
+    assert run_check(NAME, a3()).status is Status.PASSED

@@ -5,33 +5,33 @@ from __future__ import annotations
 import msgspec
 
 from tests.checks.gpu_hosts import port, rdma
-from tests.checks.looked import fleet, job, judged, said
+from tests.checks.run_check import fleet, job, messages, run_check
 
 DOWN = port(state="1: DOWN", physical="3: Disabled", rate="40 Gb/sec (4X QDR)")
 
 
 def test_active_ports_and_a_port_that_no_host_uses() -> None:
-    assert said(judged("rdma-port-down", fleet(3, rdma()))) == []
-    assert said(judged("rdma-port-down", fleet(3, rdma(port(), DOWN)))) == []
-    assert said(judged("rdma-port-down", {"w1": [rdma(DOWN)]})) == []
+    assert messages(run_check("rdma-port-down", fleet(3, rdma()))) == []
+    assert messages(run_check("rdma-port-down", fleet(3, rdma(port(), DOWN)))) == []
+    assert messages(run_check("rdma-port-down", {"w1": [rdma(DOWN)]})) == []
 
 
 def test_a_port_that_is_active_elsewhere() -> None:
     hosts = {**fleet(3, rdma()), "w4": [rdma(port(), DOWN)]}
-    assert said(judged("rdma-port-down", hosts)) == [
+    assert messages(run_check("rdma-port-down", hosts)) == [
         ("w4", "the RDMA port mlx5_1:1 is DOWN (Disabled); expected ACTIVE")
     ]
 
 
 def test_a_link_without_a_subnet_manager() -> None:
     waiting = rdma(port(state="2: INIT", layer="InfiniBand"))
-    assert said(judged("rdma-port-down", {"w1": [waiting]})) == [
+    assert messages(run_check("rdma-port-down", {"w1": [waiting]})) == [
         ("w1", "the RDMA port mlx5_0:1 is INIT (LinkUp); expected ACTIVE")
     ]
 
 
 def test_a_port_that_the_job_names() -> None:
-    ((host, _),) = said(judged("rdma-port-down", {"w1": [rdma(DOWN)]}, job(NCCL_IB_HCA="=mlx5_0:1")))
+    ((host, _),) = messages(run_check("rdma-port-down", {"w1": [rdma(DOWN)]}, job(NCCL_IB_HCA="=mlx5_0:1")))
     assert host == "w1"
 
 
@@ -41,7 +41,7 @@ def test_virtual_functions_count_where_the_job_has_nothing_else() -> None:
     card, function = rdma(port(layer="InfiniBand"), waiting).devices
     function = msgspec.structs.replace(function, virtual=True)
     host, pod = (msgspec.structs.replace(rdma(), devices=devices) for devices in ((card, function), (function,)))
-    assert said(judged("rdma-port-down", {"w1": [host]})) == []
-    assert said(judged("rdma-port-down", {"w1": [pod]})) == [
+    assert messages(run_check("rdma-port-down", {"w1": [host]})) == []
+    assert messages(run_check("rdma-port-down", {"w1": [pod]})) == [
         ("w1", "the RDMA port mlx5_1:1 is DOWN (LinkUp); expected ACTIVE")
     ]

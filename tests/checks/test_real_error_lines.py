@@ -39,12 +39,12 @@ def remedy(row: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row['check']}-{number}" for number, row in enumerate(ROWS)])
 def test_a_real_line_has_the_right_remedy_or_none(row: dict[str, str]) -> None:
-    found = remedy(row)
-    assert row["remedy"] in found if row["remedy"] else not found, (row, found)
+    text = remedy(row)
+    assert row["remedy"] in text if row["remedy"] else not text, (row, text)
 
 
 def test_every_remedy_is_that_of_a_real_line() -> None:
     assert len(ROWS) >= 100
     for name in {row["check"] for row in ROWS} - {"network_card_failed"}:
-        shown = {remedy(row) for row in ROWS if row["check"] == name}
-        assert shown >= {text for _, text in module(name).REMEDIES}, name
+        visible = {remedy(row) for row in ROWS if row["check"] == name}
+        assert visible >= {text for _, text in module(name).REMEDIES}, name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doctor.facts.nic_rings import NicRings, ReceiveRing
-from tests.checks.looked import judged, said
+from tests.checks.run_check import messages, run_check
 
 
 def card(**more: int) -> NicRings:
@@ -25,18 +25,18 @@ def card(**more: int) -> NicRings:
     ids=["no drops", "one in 10,000 is not reached", "few", "at the maximum", "unused"],
 )
 def test_rings_that_are_large_enough_or_as_large_as_they_can_be(ring: dict[str, int]) -> None:
-    assert said(judged("receive-ring-full", {"w1": [card(**ring)]})) == []
+    assert messages(run_check("receive-ring-full", {"w1": [card(**ring)]})) == []
 
 
 def test_drops_that_grow() -> None:
     text = (
         "ens1f0 dropped 3 packets within a second because its receive ring was full; the ring has 1024 of 8192 buffers"
     )
-    assert said(judged("receive-ring-full", {"w1": [card(dropped=40, growth=3)]})) == [("w1", text)]
+    assert messages(run_check("receive-ring-full", {"w1": [card(dropped=40, growth=3)]})) == [("w1", text)]
 
 
 def test_many_drops_since_the_host_was_started() -> None:
-    outcome = judged("receive-ring-full", {"w1": [card(dropped=8000)]})
-    assert [text.partition(" because")[0] for _, text in said(outcome)] == [
+    outcome = run_check("receive-ring-full", {"w1": [card(dropped=8000)]})
+    assert [text.partition(" because")[0] for _, text in messages(outcome)] == [
         "ens1f0 dropped 8000 packets since the host was started"
     ]

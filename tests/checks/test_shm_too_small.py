@@ -3,8 +3,8 @@ import pytest
 from doctor.engine.fact import Fact
 from doctor.facts.gpu import GpuCards
 from doctor.facts.memory import GIB, MIB
-from tests.checks.looked import job, judged, said
 from tests.checks.npus import npus
+from tests.checks.run_check import job, messages, run_check
 from tests.checks.shm import shm
 
 NAME = "shm-too-small"
@@ -15,34 +15,34 @@ NAME = "shm-too-small"
 )
 def test_enough_is_well(size: int, devices: list[Fact]) -> None:
     """A size of 0 is one without a limit."""
-    assert said(judged(NAME, {"a": [shm(size), *devices]})) == []
+    assert messages(run_check(NAME, {"a": [shm(size), *devices]})) == []
 
 
 def test_less_than_a_gibibyte_is_too_small_for_any_host() -> None:
-    outcome = judged(NAME, {"a": [shm(512 * MIB)]})
-    assert said(outcome) == [("a", "/dev/shm holds 512 MiB; expected at least 1 GiB")]
-    assert said(judged(NAME, {"a": [shm(32 * MIB)]}))
+    outcome = run_check(NAME, {"a": [shm(512 * MIB)]})
+    assert messages(outcome) == [("a", "/dev/shm holds 512 MiB; expected at least 1 GiB")]
+    assert messages(run_check(NAME, {"a": [shm(32 * MIB)]}))
 
 
 @pytest.mark.parametrize("devices", [npus(16), GpuCards(pci=16, driver="", tool=False)])
 def test_more_ranks_want_more(devices: Fact) -> None:
-    outcome = judged(NAME, {"a": [shm(GIB), devices]})
+    outcome = run_check(NAME, {"a": [shm(GIB), devices]})
     assert outcome.findings[0].values["expected"] == "2 GiB"
 
 
 def test_ranks_that_are_given_win() -> None:
     launch = job().from_environment({}, ranks_per_host=32)
-    assert judged(NAME, {"a": [shm(GIB), npus(8)]}, launch).findings[0].values["expected"] == "4 GiB"
+    assert run_check(NAME, {"a": [shm(GIB), npus(8)]}, launch).findings[0].values["expected"] == "4 GiB"
 
 
 def test_the_default_of_docker_is_left_to_its_own_check() -> None:
-    assert said(judged(NAME, {"a": [shm(64 * MIB)]})) == []
+    assert messages(run_check(NAME, {"a": [shm(64 * MIB)]})) == []
 
 
 def test_less_than_the_default_of_a_container_is_an_error() -> None:
-    severities = [judged(NAME, {"a": [shm(size)]}).found_severity.value for size in (32 * MIB, 65 * MIB, 512 * MIB)]
+    severities = [run_check(NAME, {"a": [shm(size)]}).found_severity.value for size in (32 * MIB, 65 * MIB, 512 * MIB)]
     assert severities == ["error", "warning", "warning"]
 
 
 def test_the_default_of_podman_is_left_to_the_other_check() -> None:
-    assert said(judged(NAME, {"a": [shm(64_000 << 10)]})) == []
+    assert messages(run_check(NAME, {"a": [shm(64_000 << 10)]})) == []

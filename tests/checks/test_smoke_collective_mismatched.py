@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.checks.broken_off import one, only, trouble
+from tests.checks.broken_off import only, only_finding, trouble
 from tests.checks.smoke import ran
 
 NAME = "smoke_collective_mismatched"
@@ -15,7 +15,7 @@ def test_both_sides_are_shown() -> None:
         0: "all_reduce #7 (128 x float32, group dp4; step 2)",
         2: "all_reduce #7 (17 x float32, group dp4; step 2)",
     }
-    finding, todo = one(NAME, ran(4, 2, trouble("mismatch", 2, calls={**sides, 1: sides[0]})))
+    finding, todo = only_finding(NAME, ran(4, 2, trouble("mismatch", 2, calls={**sides, 1: sides[0]})))
     assert str(finding).startswith(f"rank 2 called {sides[2]} in step 2 of dp4")
     assert finding.hosts == ("w2",)
     assert f"rank 2: {sides[2]}" in todo
@@ -28,12 +28,12 @@ def test_two_ranks_that_differ_are_both_named_and_no_others() -> None:
         1: "all_reduce #7 (17 x float32, group dp2; step 2)",
     }
     run = ran(2, 1, trouble("mismatch", 0, 1, layout="dp2", group="dp2", calls=sides, waiting_ranks=()))
-    finding, _ = one(NAME, run)
+    finding, _ = only_finding(NAME, run)
     expected = f"ranks 0 and 1 called different collectives in step 2 of dp2: rank 0: {sides[0]} and rank 1: {sides[1]}"
     assert str(finding) == expected
 
 
 def test_two_culprits_of_one_side_are_told_from_the_others() -> None:
     call = "all_reduce #7 (17 x float32, group dp5; step 2)"
-    finding, _ = one(NAME, ran(4, 2, trouble("mismatch", 2, 3, calls={2: call, 3: call})))
+    finding, _ = only_finding(NAME, ran(4, 2, trouble("mismatch", 2, 3, calls={2: call, 3: call})))
     assert str(finding) == f"ranks 2 and 3 called {call} in step 2 of dp4; the others did not"

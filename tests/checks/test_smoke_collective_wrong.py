@@ -7,7 +7,7 @@ import pytest
 from doctor.facts.smoke import CollectiveWrong
 from doctor.facts.smoke.collectives import SecondRound, SoakCounts
 from doctor.smoke.numerics.buffers import sent_value
-from tests.checks.smoke import collectives, found, judged, page, ran
+from tests.checks.smoke import collectives, findings_of, page, ran, run_check
 
 NAME = "smoke_collective_wrong"
 
@@ -19,13 +19,13 @@ def wrong(rank: int, op: str = "all_reduce", **more: Any) -> CollectiveWrong:
 
 def test_right_numbers_are_fine() -> None:
     run = ran(4, 2)
-    assert judged(NAME, run, collectives(run)).complete
-    assert not found(NAME, run, collectives(run))
+    assert run_check(NAME, run, collectives(run)).complete
+    assert not findings_of(NAME, run, collectives(run))
 
 
 def test_a_wrong_sum_on_one_rank() -> None:
     run = ran(4, 2)
-    (finding,) = found(NAME, run, collectives(run, wrong(2, wrong=1), wrong(2, dtype="int8")))
+    (finding,) = findings_of(NAME, run, collectives(run, wrong(2, wrong=1), wrong(2, dtype="int8")))
     assert finding.hosts == ("w2",)
     assert str(finding) == (
         "the fault lies with rank 2: all_reduce (1021 x float32, group world) returned 23.0 at element 17 on rank 2, "
@@ -36,7 +36,7 @@ def test_a_wrong_sum_on_one_rank() -> None:
 
 def test_one_element_may_have_changed_on_its_way() -> None:
     run = ran(4, 2)
-    (finding,) = found(NAME, run, collectives(run, wrong(2)))
+    (finding,) = findings_of(NAME, run, collectives(run, wrong(2)))
     assert finding.hosts == ("w1", "w2")
     assert str(finding).startswith("the fault lies with one of ranks 0, 1, 2 and 3")
 
@@ -44,15 +44,15 @@ def test_one_element_may_have_changed_on_its_way() -> None:
 def test_the_counts_of_a_soak_are_told() -> None:
     run = ran(4, 2)
     counts = [SoakCounts(rank, {"all_reduce": 900}, {"all_reduce": 2} if rank == 2 else {}, 60.0) for rank in range(4)]
-    (finding,) = found(NAME, run, collectives(run, wrong(2, offset=3), wrong(2, offset=450), *counts))
+    (finding,) = findings_of(NAME, run, collectives(run, wrong(2, offset=3), wrong(2, offset=450), *counts))
     assert finding.values["ranks"] == [2]
     assert "wrong in 60 s of repeating: rank 2 2 of 900 all_reduce" in str(finding)
 
 
-def isolated(**found: Any) -> SecondRound:
+def isolated(**results: Any) -> SecondRound:
     """A second round that was wrong again."""
     return SecondRound(
-        0, **{"recurred": True, "calls": 60, "wrong": 4, "groups": 5, "total": 400, "seconds": 1.0, **found}
+        0, **{"recurred": True, "calls": 60, "wrong": 4, "groups": 5, "total": 400, "seconds": 1.0, **results}
     )
 
 
@@ -62,7 +62,7 @@ def everywhere() -> list[CollectiveWrong]:
 
 
 @pytest.mark.parametrize(
-    ("found_ranks", "hosts", "words"),
+    ("found_ranks", "hosts", "message"),
     [
         ({"culprits": ((3,),)}, ("w2",), "the fault lies with rank 3: "),
         ({"culprits": ((2, 3),)}, ("w2",), "the fault lies with ranks 2 and 3: "),
@@ -70,26 +70,26 @@ def everywhere() -> list[CollectiveWrong]:
         ({"links": (((0, 1), (4, 5)),)}, ("w1", "w3"), "the fault lies with the way between w1 and w3: "),
     ],
 )
-def test_a_second_round_tells_who(found_ranks: dict[str, Any], hosts: tuple[str, ...], words: str) -> None:
+def test_a_second_round_tells_who(found_ranks: dict[str, Any], hosts: tuple[str, ...], message: str) -> None:
     run = ran(6, 3)
-    (finding,) = found(NAME, run, collectives(run, *everywhere(), isolated(**found_ranks)))
+    (finding,) = findings_of(NAME, run, collectives(run, *everywhere(), isolated(**found_ranks)))
     assert finding.hosts == hosts
-    assert str(finding).startswith(words)
+    assert str(finding).startswith(message)
     assert str(finding).endswith("; found by a second round: 5 tests of parts of the world, 400 calls")
 
 
 def test_each_culprit_of_a_second_round_is_a_finding() -> None:
     run = ran(6, 3)
-    findings = found(NAME, run, collectives(run, *everywhere(), isolated(culprits=((1,), (4,)))))
+    findings = findings_of(NAME, run, collectives(run, *everywhere(), isolated(culprits=((1,), (4,)))))
     assert [finding.values["ranks"] for finding in findings] == [[1], [4]]
 
 
 def test_a_second_round_that_was_right_says_so_and_blames_nobody_more() -> None:
     run = ran(6, 3)
-    (finding,) = found(NAME, run, collectives(run, *everywhere(), isolated(recurred=False, wrong=0)))
+    (finding,) = findings_of(NAME, run, collectives(run, *everywhere(), isolated(recurred=False, wrong=0)))
     assert finding.hosts == ("w1", "w2", "w3")
     assert str(finding).endswith("; a second round of 400 calls was right throughout")
-    (finding,) = found(NAME, run, collectives(run, *everywhere(), isolated(unclear=tuple(range(6)))))
+    (finding,) = findings_of(NAME, run, collectives(run, *everywhere(), isolated(unclear=tuple(range(6)))))
     assert "was wrong again and did not tell which" in str(finding) and str(finding).startswith(
         "the fault lies with one of ranks 0"
     )
@@ -97,22 +97,24 @@ def test_a_second_round_that_was_right_says_so_and_blames_nobody_more() -> None:
 
 def test_all_that_one_rank_gets_wrong_is_one_finding() -> None:
     run = ran(4, 2, groups={0: ("world", (0, 1, 2, 3)), 1: ("dp2 2,3", (2, 3))})
-    said = [wrong(3, dtype=dtype, wrong=count) for dtype in ("float16", "float32") for count in (5, 900)]
-    (finding,) = found(NAME, run, collectives(run, *said, wrong(3, gid=1), wrong(3, "all_gather", numel=4084, index=5)))
+    collective_wrongs = [wrong(3, dtype=dtype, wrong=count) for dtype in ("float16", "float32") for count in (5, 900)]
+    (finding,) = findings_of(
+        NAME, run, collectives(run, *collective_wrongs, wrong(3, gid=1), wrong(3, "all_gather", numel=4084, index=5))
+    )
     assert finding.hosts == ("w2",) and finding.values["ranks"] == [3]
     assert finding.values["ops"] == ["all_gather", "all_reduce"]
 
 
 def test_what_one_rank_sent_wrong_is_its_own_fault_wherever_it_arrives() -> None:
     run = ran(4, 2)
-    said = [wrong(rank, "all_gather", numel=4084, index=3 * 1021 + 5, got=3.5) for rank in (0, 1, 2)]
-    (finding,) = found(NAME, run, collectives(run, *said))
+    collective_wrongs = [wrong(rank, "all_gather", numel=4084, index=3 * 1021 + 5, got=3.5) for rank in (0, 1, 2)]
+    (finding,) = findings_of(NAME, run, collectives(run, *collective_wrongs))
     assert finding.hosts == ("w2",) and finding.values["ranks"] == [3]
 
 
 def test_a_sum_that_is_wrong_everywhere_does_not_tell_whose_part_it_is() -> None:
     run = ran(4, 2)
-    (finding,) = found(NAME, run, collectives(run, *(wrong(rank, wrong=1021, index=0) for rank in range(4))))
+    (finding,) = findings_of(NAME, run, collectives(run, *(wrong(rank, wrong=1021, index=0) for rank in range(4))))
     assert finding.hosts == ("w1", "w2")
     assert str(finding).startswith("the fault lies with one of ranks 0, 1, 2 and 3")
 
@@ -120,8 +122,8 @@ def test_a_sum_that_is_wrong_everywhere_does_not_tell_whose_part_it_is() -> None
 def test_groups_together_tell_whose_part_it_is() -> None:
     groups = {0: ("world", (0, 1, 2, 3)), 1: ("dp2 0,2", (0, 2)), 2: ("tp2 2,3", (2, 3)), 3: ("dp2 1,3", (1, 3))}
     run = ran(4, 2, groups=groups)
-    said = [wrong(rank, gid=gid, wrong=1021) for gid in (0, 1, 2) for rank in groups[gid][1]]
-    (finding,) = found(NAME, run, collectives(run, *said))
+    collective_wrongs = [wrong(rank, gid=gid, wrong=1021) for gid in (0, 1, 2) for rank in groups[gid][1]]
+    (finding,) = findings_of(NAME, run, collectives(run, *collective_wrongs))
     assert finding.values["ranks"] == [2]
 
 
@@ -134,7 +136,7 @@ def test_a_wrong_root() -> None:
         "expected": float(sent_value(4, 3, 0)),
         "got": float(sent_value(4, 0, 0)),
     }
-    (finding,) = found(NAME, run, collectives(run, *(wrong(rank, "broadcast", **values) for rank in range(4))))
+    (finding,) = findings_of(NAME, run, collectives(run, *(wrong(rank, "broadcast", **values) for rank in range(4))))
     assert "it is the data of rank 0: ranks or devices are swapped" in str(finding)
 
 
@@ -147,7 +149,7 @@ def test_ranks_that_changed_places_are_recognised_by_what_they_send() -> None:
         "got": float(sent_value(4, 2, 0)),
         "expected": float(sent_value(4, 1, 0)),
     }
-    (finding,) = found(NAME, run, collectives(run, *(wrong(rank, "all_gather", **values) for rank in range(4))))
+    (finding,) = findings_of(NAME, run, collectives(run, *(wrong(rank, "all_gather", **values) for rank in range(4))))
     assert "it is the data of rank 2" in str(finding)
 
 
@@ -163,5 +165,5 @@ def test_ranks_that_changed_places_are_recognised_by_what_they_send() -> None:
 )
 def test_damage_of_known_kinds_is_named(more: dict[str, Any], looks: str) -> None:
     run = ran(4, 2)
-    (finding,) = found(NAME, run, collectives(run, wrong(1, **more)))
+    (finding,) = findings_of(NAME, run, collectives(run, wrong(1, **more)))
     assert looks in finding.values["looks"] and bool(looks) == bool(finding.values["looks"])

@@ -11,7 +11,7 @@ import pytest
 
 from doctor.engine.smoke_failures import FAILURE_KINDS, FailureKind, FailureKindInfo
 from tests.checks.broken_off import trouble
-from tests.checks.smoke import judged, ran, started
+from tests.checks.smoke import ran, run_check, started
 from tests.smoke.faults import KINDS as FAULT_KINDS
 
 ROWS = list(FAILURE_KINDS.values())
@@ -37,7 +37,7 @@ def _objects(value: object) -> list[dict]:  # type: ignore[type-arg]
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_its_check_reports_it_and_no_other_does(row: FailureKindInfo) -> None:
     run = ran(4, 2, trouble(row.name, 2))
-    reporting = [check for check in CHECKS if judged(check, run, started(run)).findings]
+    reporting = [check for check in CHECKS if run_check(check, run, started(run)).findings]
     assert reporting == [row.check]
 
 

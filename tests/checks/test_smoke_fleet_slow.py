@@ -12,17 +12,17 @@ from doctor.smoke.programs.agent.network import interface_speeds
 from doctor.smoke.results.figures import collective_speeds
 from doctor.smoke.speed.baseline import read_baseline, save_baseline
 from doctor.smoke.speed.line_rates import expected_rate, slowest_line
-from tests.checks.smoke import collectives, judged, page, pairs, ran
+from tests.checks.smoke import collectives, page, pairs, ran, run_check
 
 NAME = "smoke_fleet_slow"
 
 
 def outcome(times: float, **more: object) -> Outcome:
     """Against a baseline that was so many times as fast."""
-    known = collective_speeds(ran(4, 2), collectives(ran(4, 2)))
-    busbw = {f"{speed.op} {speed.bytes} {speed.group}": speed.busbw * times for speed in known}
+    known_collective_speeds = collective_speeds(ran(4, 2), collectives(ran(4, 2)))
+    busbw = {f"{speed.op} {speed.bytes} {speed.group}": speed.busbw * times for speed in known_collective_speeds}
     run = ran(4, 2, baseline=Baseline("gloo", 2, 4, busbw), **more)
-    return judged(NAME, run, collectives(run))
+    return run_check(NAME, run, collectives(run))
 
 
 def test_as_fast_as_before() -> None:
@@ -30,17 +30,17 @@ def test_as_fast_as_before() -> None:
 
 
 def test_a_fleet_that_is_slow_as_a_whole() -> None:
-    [one] = outcome(3.0, pressure={"w1": ("w1: steal.",)}).findings
-    assert one.hosts == ()
-    assert one.values["ratio"] == 3.0
-    assert str(one).endswith("expected 472 MB/s. w1: steal.")
-    assert "--save-baseline" in page(NAME, one)
+    [finding] = outcome(3.0, pressure={"w1": ("w1: steal.",)}).findings
+    assert finding.hosts == ()
+    assert finding.values["ratio"] == 3.0
+    assert str(finding).endswith("expected 472 MB/s. w1: steal.")
+    assert "--save-baseline" in page(NAME, finding)
 
 
 def test_what_cannot_be_compared_is_skipped() -> None:
     run = ran(2, 1, baseline=Baseline("gloo", 2, 4, {}))
-    assert judged(NAME, run, collectives(run)).skipped
-    assert judged(NAME, ran(4, 2), collectives(ran(4, 2))).skipped
+    assert run_check(NAME, run, collectives(run)).skipped
+    assert run_check(NAME, ran(4, 2), collectives(ran(4, 2))).skipped
 
 
 def test_a_baseline_is_read_as_it_was_saved(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def exchanged(megabytes_a_second: float, nbytes: int = 1 << 20) -> Outcome:
     run = ran(4, 2, line_speeds={"w1": 10_000, "w2": 25_000}, pressure={"w1": ("w1: steal.",)})
     seconds = nbytes / megabytes_a_second / 1e6
     times = [PairTimes(rank, 2 - rank, 0, nbytes, (3 * seconds, seconds)) for rank in (0, 2)]
-    return judged(NAME, run, collectives(run), pairs(run, times))
+    return run_check(NAME, run, collectives(run), pairs(run, times))
 
 
 def test_no_pair_comes_near_what_the_cards_allow() -> None:
@@ -78,7 +78,7 @@ def test_a_network_of_usual_speed_and_small_messages_are_no_reason() -> None:
 @pytest.mark.parametrize("speeds", [{}, {"w1": 10_000}])
 def test_nothing_is_expected_where_the_speed_of_a_host_is_not_known(speeds: dict[str, int]) -> None:
     run = ran(4, 2, line_speeds=speeds)
-    assert judged(NAME, run, collectives(run), pairs(run, [PairTimes(0, 2, 0, 1 << 20, (9.0,))])).skipped
+    assert run_check(NAME, run, collectives(run), pairs(run, [PairTimes(0, 2, 0, 1 << 20, (9.0,))])).skipped
 
 
 def test_floors_by_link() -> None:

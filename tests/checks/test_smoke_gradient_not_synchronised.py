@@ -12,34 +12,34 @@ def test_one_gradient_for_all() -> None:
 
 def test_no_rank_reduces() -> None:
     trained = Trained(DP4, DP2TP2)
-    trained.steps(lambda one: {"grad": one.grad_local, "grad_digest": one.grad_digest + trained.place(one)[1]})
-    one = trained.one(NAME)
-    assert str(one).startswith("the gradient of every rank is the same before and after the reduction in step 0")
-    assert one.hosts == ("w1", "w2")
+    trained.steps(lambda event: {"grad": event.grad_local, "grad_digest": event.grad_digest + trained.place(event)[1]})
+    finding = trained.only_finding(NAME)
+    assert str(finding).startswith("the gradient of every rank is the same before and after the reduction in step 0")
+    assert finding.hosts == ("w1", "w2")
     assert leading(trained) == {NAME}
 
 
 def test_one_rank_keeps_its_own() -> None:
     trained = Trained(DP4).steps(
-        lambda one: {"grad": one.grad_local, "grad_digest": 1} if one.rank == 3 and one.step >= 1 else None
+        lambda event: {"grad": event.grad_local, "grad_digest": 1} if event.rank == 3 and event.step >= 1 else None
     )
-    one = trained.one(NAME)
-    assert (one.values["ranks"], one.values["step"], one.hosts) == ([3], 1, ("w2",))
-    assert "was not reduced" in str(one)
+    finding = trained.only_finding(NAME)
+    assert (finding.values["ranks"], finding.values["step"], finding.hosts) == ([3], 1, ("w2",))
+    assert "was not reduced" in str(finding)
 
 
 def test_a_spoilt_sum_on_one_rank() -> None:
-    one = Trained(DP4).steps(lambda one: {"grad_digest": 1} if one.rank == 1 else None).one(NAME)
-    assert one.values["ranks"] == [1]
-    assert str(one) == (
+    finding = Trained(DP4).steps(lambda event: {"grad_digest": 1} if event.rank == 1 else None).only_finding(NAME)
+    assert finding.values["ranks"] == [1]
+    assert str(finding) == (
         "after its reduction in step 0 rank 1 (w1; dp1) has another gradient than its data-parallel group, "
         "whose ranks 0, 2-3 agree (in dp4)"
     )
 
 
 def test_of_two_ranks_none_has_a_majority() -> None:
-    trained = Trained(Layout(dp=2), ranks=2).steps(lambda one: {"grad_digest": 1} if one.rank else None)
-    assert trained.one(NAME).values["tie"]
+    trained = Trained(Layout(dp=2), ranks=2).steps(lambda event: {"grad_digest": 1} if event.rank else None)
+    assert trained.only_finding(NAME).values["tie"]
 
 
 def test_shards_of_zero_differ_by_right() -> None:
@@ -49,14 +49,14 @@ def test_shards_of_zero_differ_by_right() -> None:
 def test_two_bad_ranks_do_not_outvote_a_good_one() -> None:
     """What the reference run says is no vote."""
     trained = Trained(DP4).steps(
-        lambda one: {"grad_digest": one.rank, "grad_error": 0.3 if one.rank in (0, 1) else 2e-7}
+        lambda event: {"grad_digest": event.rank, "grad_error": 0.3 if event.rank in (0, 1) else 2e-7}
     )
-    one = trained.one(NAME)
-    assert (one.values["ranks"], one.hosts) == ([0, 1], ("w1",))
-    assert "differs from the reference run's by 0.3" in str(one)
+    finding = trained.only_finding(NAME)
+    assert (finding.values["ranks"], finding.hosts) == ([0, 1], ("w1",))
+    assert "differs from the reference run's by 0.3" in str(finding)
 
 
 def test_where_the_reference_is_not_known_hosts_vote() -> None:
-    one = Trained(DP4).steps(lambda one: {"grad_digest": 1} if one.rank in (0, 1) else None).one(NAME)
-    assert one.values["ranks"] == [0, 1, 2, 3]
-    assert one.values["tie"]
+    finding = Trained(DP4).steps(lambda event: {"grad_digest": 1} if event.rank in (0, 1) else None).only_finding(NAME)
+    assert finding.values["ranks"] == [0, 1, 2, 3]
+    assert finding.values["tie"]

@@ -13,9 +13,9 @@ NAME = "smoke_gradient_summed"
 def summed(trained: Trained) -> Trained:
     """From step 0 on gradients are sums, and from step 1 on losses show it."""
 
-    def change(one: Any) -> dict[str, Any]:
-        times = trained.layout(one).dp if one.step == 0 else 3.7
-        return {"grad": one.grad * times, "loss": one.loss + 0.2 * one.step}
+    def change(event: Any) -> dict[str, Any]:
+        times = trained.layout(event).dp if event.step == 0 else 3.7
+        return {"grad": event.grad * times, "loss": event.loss + 0.2 * event.step}
 
     return trained.steps(change)
 
@@ -24,13 +24,15 @@ def test_means() -> None:
     healthy(NAME)
 
 
-@pytest.mark.parametrize("layout", [DP4, ZERO, DP2TP2, PP2DP2], ids=lambda one: one.name)
+@pytest.mark.parametrize("layout", [DP4, ZERO, DP2TP2, PP2DP2], ids=lambda layout: layout.name)
 def test_sums(layout: Layout) -> None:
     trained = summed(Trained(layout))
-    one = trained.one(NAME)
-    assert one.values["count"] == layout.dp
-    assert one.values["step"] == 0
-    assert f"is {float(layout.dp)} times the reference run's: a sum over {layout.dp} data-parallel ranks" in str(one)
+    finding = trained.only_finding(NAME)
+    assert finding.values["count"] == layout.dp
+    assert finding.values["step"] == 0
+    assert f"is {float(layout.dp)} times the reference run's: a sum over {layout.dp} data-parallel ranks" in str(
+        finding
+    )
     assert leading(trained) == {NAME}
     assert trained.because("smoke_loss_differs") == "smoke-gradient-summed"
 
@@ -41,19 +43,21 @@ def test_layouts_without_data_parallelism_have_nothing_to_sum() -> None:
 
 def test_a_sum_over_micro_batches() -> None:
     trained = Trained(Layout(dp=4, accumulate=2))
-    trained.steps(lambda one: {"grad": 2 * one.grad, "grad_local": 2 * one.grad_local})
-    assert "a sum over 2 micro-batches" in str(trained.one(NAME))
+    trained.steps(lambda event: {"grad": 2 * event.grad, "grad_local": 2 * event.grad_local})
+    assert "a sum over 2 micro-batches" in str(trained.only_finding(NAME))
 
 
 def test_as_many_micro_batches_as_ranks() -> None:
     """The local gradients tell: a mean of sums is no longer than they are, a sum of means is."""
     layout = Layout(dp=2, accumulate=2)
-    over_micro = Trained(layout, ranks=2).steps(lambda one: {"grad": 2 * one.grad, "grad_local": 2 * one.grad_local})
-    over_ranks = Trained(layout, ranks=2).steps(lambda one: {"grad": 2 * one.grad})
-    assert over_micro.one(NAME).values["over"] == "micro-batches"
-    assert over_ranks.one(NAME).values["over"] == "data-parallel ranks"
+    over_micro = Trained(layout, ranks=2).steps(
+        lambda event: {"grad": 2 * event.grad, "grad_local": 2 * event.grad_local}
+    )
+    over_ranks = Trained(layout, ranks=2).steps(lambda event: {"grad": 2 * event.grad})
+    assert over_micro.only_finding(NAME).values["over"] == "micro-batches"
+    assert over_ranks.only_finding(NAME).values["over"] == "data-parallel ranks"
 
 
 def test_longer_than_any_mean_is_a_sum_whatever_else_is_wrong() -> None:
-    trained = Trained(DP4).steps(lambda one: {"grad": 2.9 * one.grad, "masks": (one.rank,)})
-    assert "which a mean cannot be" in str(trained.one(NAME))
+    trained = Trained(DP4).steps(lambda event: {"grad": 2.9 * event.grad, "masks": (event.rank,)})
+    assert "which a mean cannot be" in str(trained.only_finding(NAME))

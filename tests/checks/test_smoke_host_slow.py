@@ -4,12 +4,12 @@ import random
 from collections.abc import Iterable, Mapping
 
 from doctor.facts.smoke import PairTimes
-from tests.checks.smoke import found, judged, page, pairs, ran
+from tests.checks.smoke import findings_of, page, pairs, ran, run_check
 
 NAME = "smoke_host_slow"
 
 
-def met(
+def collective_run(
     ends: Iterable[int],
     slow: Mapping[int, float] | None = None,
     links: Mapping[tuple[int, int], float] | None = None,
@@ -31,13 +31,13 @@ def met(
 
 def test_hosts_that_are_alike_are_fine() -> None:
     run = ran(6, 6)
-    assert judged(NAME, run, pairs(run, met(range(6)))).complete
-    assert not found(NAME, run, pairs(run, met(range(6))))
+    assert run_check(NAME, run, pairs(run, collective_run(range(6)))).complete
+    assert not findings_of(NAME, run, pairs(run, collective_run(range(6))))
 
 
 def test_a_host_that_is_slow_with_everybody() -> None:
     run = ran(12, 6)  # the first rank of each host speaks for it
-    (finding,) = found(NAME, run, pairs(run, met(range(0, 12, 2), {4: 3.0})))
+    (finding,) = findings_of(NAME, run, pairs(run, collective_run(range(0, 12, 2), {4: 3.0})))
     assert finding.hosts == ("w3",)
     assert 2.8 < finding.values["ratio"] < 3.2
     assert finding.values["slow"] == finding.values["tried"] == 5
@@ -48,30 +48,30 @@ def test_a_host_that_is_slow_with_everybody() -> None:
 def test_a_host_that_was_not_measured_again_is_not_named() -> None:
     """The run ended before: what slowed it may have been over a moment later."""
     run = ran(12, 6)
-    assert not found(NAME, run, pairs(run, met(range(0, 12, 2), {4: 3.0}, alone=False)))
+    assert not findings_of(NAME, run, pairs(run, collective_run(range(0, 12, 2), {4: 3.0}, alone=False)))
 
 
 def test_two_slow_hosts_of_six() -> None:
     run = ran(6, 6)
-    both = found(NAME, run, pairs(run, met(range(6), {1: 2.0, 4: 3.0})))
+    both = findings_of(NAME, run, pairs(run, collective_run(range(6), {1: 2.0, 4: 3.0})))
     assert [finding.hosts for finding in both] == [("w5",), ("w2",)]
 
 
 def test_one_bad_link_makes_no_host_slow() -> None:
     run = ran(6, 6)
-    facts = pairs(run, met(range(6), links={(1, 4): 4.0}))
-    assert not found(NAME, run, facts)
-    assert found("smoke_link_slow", run, facts)
+    facts = pairs(run, collective_run(range(6), links={(1, 4): 4.0}))
+    assert not findings_of(NAME, run, facts)
+    assert findings_of("smoke_link_slow", run, facts)
 
 
 def test_a_slow_rank_of_the_only_host() -> None:
     run = ran(4, 1)
-    (finding,) = found(NAME, run, pairs(run, met(range(4), {2: 1.6})))
+    (finding,) = findings_of(NAME, run, pairs(run, collective_run(range(4), {2: 1.6})))
     assert finding.hosts == ("w1",) and finding.values["rank"] == 2
     assert "with rank 2 take" in str(finding)
 
 
 def test_two_hosts_do_not_tell_whose_fault_it_is() -> None:
     run = ran(2, 2)
-    (why,) = judged(NAME, run, pairs(run, met(range(2), {1: 5.0}))).skipped.values()
+    (why,) = run_check(NAME, run, pairs(run, collective_run(range(2), {1: 5.0}))).skipped.values()
     assert "a third host" in why

@@ -11,16 +11,16 @@ NAME = "smoke_loss_differs"
 
 
 def loss_off(trained: Trained, since: int = 0, by: float = 0.2) -> Trained:
-    return trained.steps(lambda one: {"loss": one.loss + by} if one.step >= since else None)
+    return trained.steps(lambda event: {"loss": event.loss + by} if event.step >= since else None)
 
 
 def gradient_off(trained: Trained, since: int = 0) -> Trained:
-    return trained.steps(lambda one: {"grad": one.grad * 0.9} if one.step >= since else None)
+    return trained.steps(lambda event: {"grad": event.grad * 0.9} if event.step >= since else None)
 
 
 def parted(trained: Trained) -> Trained:
     """Tensors that are not cut have other values on every tensor-parallel rank."""
-    return trained.steps(lambda one: {"replicated": one.replicated + 50 * trained.place(one)[2]})
+    return trained.steps(lambda event: {"replicated": event.replicated + 50 * trained.place(event)[2]})
 
 
 def test_all_layouts_are_the_reference_run() -> None:
@@ -33,73 +33,77 @@ def test_rounding_is_no_difference() -> None:
 
 
 def test_devices_that_multiply_with_fewer_bits_may_be_off_by_more() -> None:
-    trained = loss_off(Trained(), by=4e-3).spoil(ReferenceRun, lambda one: {"precision": 4e-4})
+    trained = loss_off(Trained(), by=4e-3).spoil(ReferenceRun, lambda event: {"precision": 4e-4})
     assert not trained.findings(NAME)
     assert loss_off(trained, by=0.08).findings(NAME)
 
 
 def test_no_all_reduce_forward() -> None:
     trained = parted(loss_off(Trained(TP4, DP2TP2)))
-    one = trained.one(NAME)
-    assert "most likely the forward pass lacks an all-reduce over the tensor-parallel group" in str(one)
+    finding = trained.only_finding(NAME)
+    assert "most likely the forward pass lacks an all-reduce over the tensor-parallel group" in str(finding)
     assert leading(trained) == {NAME}
 
 
 def test_permuted_shards_leave_whole_tensors_alike() -> None:
-    one = loss_off(Trained(TP4, DP2TP2)).one(NAME)
-    assert "permuted shards" in one.values["likely"]
+    finding = loss_off(Trained(TP4, DP2TP2)).only_finding(NAME)
+    assert "permuted shards" in finding.values["likely"]
 
 
 def test_no_all_reduce_backward() -> None:
     """The loss of step 0 is right, its gradient is not."""
     trained = parted(loss_off(gradient_off(Trained(TP4)), since=1))
-    one = trained.one(NAME)
-    assert "the backward pass lacks an all-reduce" in one.values["likely"]
-    assert "the loss is right" in str(one)
+    finding = trained.only_finding(NAME)
+    assert "the backward pass lacks an all-reduce" in finding.values["likely"]
+    assert "the loss is right" in str(finding)
     assert leading(trained) == {NAME}
 
 
 def test_a_shifted_zero_shard() -> None:
     """The gradient of step 0 is right too."""
     trained = Trained(DP4, ZERO)
-    trained.steps(lambda one: {"loss": one.loss + 0.2} if trained.layout(one).zero and one.step else None)
-    one = trained.one(NAME)
-    assert "updates another shard" in one.values["likely"]
-    assert one.values["layouts"] == ["dp4 zero1"]
-    assert "; only with ZeRO-1; most likely" in str(one)
+    trained.steps(lambda event: {"loss": event.loss + 0.2} if trained.layout(event).zero and event.step else None)
+    finding = trained.only_finding(NAME)
+    assert "updates another shard" in finding.values["likely"]
+    assert finding.values["layouts"] == ["dp4 zero1"]
+    assert "; only with ZeRO-1; most likely" in str(finding)
 
 
 def test_other_parameters_at_the_start_are_seen_in_every_layout() -> None:
     trained = loss_off(Trained(DP4, TP4, PP2DP2)).begun(
-        lambda one: {"params": one.params + 1, "before": one.before + 1}
+        lambda event: {"params": event.params + 1, "before": event.before + 1}
     )
-    one = trained.one(NAME)
-    assert "rank 0 begins with other parameters than its reference run" in str(one)
-    assert one.values["layouts"] == ["dp4", "tp4", "pp2 dp2"]
+    finding = trained.only_finding(NAME)
+    assert "rank 0 begins with other parameters than its reference run" in str(finding)
+    assert finding.values["layouts"] == ["dp4", "tp4", "pp2 dp2"]
 
 
 def test_a_learning_rate_that_is_too_high() -> None:
     trained = loss_off(Trained(DP4), since=1)
-    trained.ended(lambda one: {"update": {name: 1.21 * square for name, square in one.update.items()}})
-    assert "1.1 times as large as they should be" in trained.one(NAME).values["likely"]
+    trained.ended(lambda event: {"update": {name: 1.21 * square for name, square in event.update.items()}})
+    assert "1.1 times as large as they should be" in trained.only_finding(NAME).values["likely"]
 
 
 def test_pipelines_and_recomputing() -> None:
-    assert "a pipeline stage works on other activations" in loss_off(Trained(PP2DP2)).one(NAME).values["likely"]
+    assert (
+        "a pipeline stage works on other activations" in loss_off(Trained(PP2DP2)).only_finding(NAME).values["likely"]
+    )
     again = Layout(dp=4, recompute=True)
-    assert "computed again" in gradient_off(Trained(again)).one(NAME).values["likely"]
+    assert "computed again" in gradient_off(Trained(again)).only_finding(NAME).values["likely"]
 
 
 def test_the_message_and_the_page() -> None:
-    one = loss_off(Trained(DP2TP2)).one(NAME)
-    assert str(one).startswith("the loss of step 0 is 4.8, the reference run's 4.6; most likely a tensor-parallel rank")
-    assert "most likely\na tensor-parallel rank holds another slice" in page(NAME, one)
+    finding = loss_off(Trained(DP2TP2)).only_finding(NAME)
+    assert str(finding).startswith(
+        "the loss of step 0 is 4.8, the reference run's 4.6; most likely a tensor-parallel rank"
+    )
+    assert "most likely\na tensor-parallel rank holds another slice" in page(NAME, finding)
 
 
 def test_a_layout_that_is_off_beside_one_with_a_root_is_explained_by_it() -> None:
-    def change(one: Any) -> dict[str, Any] | None:
-        broken = {"loss": one.loss + 0.2}
-        return {**broken, "ids": (1, *one.ids[1:])} if trained.layout(one) == DP4 and one.rank == 3 else broken
+    def change(event: Any) -> dict[str, Any] | None:
+        broken = {"loss": event.loss + 0.2}
+        return {**broken, "ids": (1, *event.ids[1:])} if trained.layout(event) == DP4 and event.rank == 3 else broken
 
     trained = Trained(DP4, TP4)
     trained.steps(change)
@@ -109,6 +113,10 @@ def test_a_layout_that_is_off_beside_one_with_a_root_is_explained_by_it() -> Non
 
 def test_one_of_two_that_compute_the_same_loss() -> None:
     """Tensor-parallel ranks 2 and 3 compute one loss: of the other rows, one value is left for it."""
-    one = Trained(DP2TP2).steps(lambda one: {"loss": (one.loss or 0) + 1.0} if one.rank == 3 else None).one(NAME)
-    assert (one.values["ranks"], one.hosts) == ([3], ("w2",))
-    assert "which compute the same" in str(one)
+    finding = (
+        Trained(DP2TP2)
+        .steps(lambda event: {"loss": (event.loss or 0) + 1.0} if event.rank == 3 else None)
+        .only_finding(NAME)
+    )
+    assert (finding.values["ranks"], finding.hosts) == ([3], ("w2",))
+    assert "which compute the same" in str(finding)

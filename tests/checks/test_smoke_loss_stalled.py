@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from doctor.engine.result import Outcome, Status
 from doctor.facts.smoke import TrainingStep
-from tests.checks.smoke import alter, judged, learning, page, ran, root_causes, training, training_events
+from tests.checks.smoke import alter, learning, page, ran, root_causes, run_check, training, training_events
 
 NAME = "smoke_loss_stalled"
 FALLING = (4.6, 4.3, 4.0, 3.8, 3.6, 3.4, 3.2, 3.0, 2.8, 2.6)
@@ -13,7 +13,7 @@ FALLING = (4.6, 4.3, 4.0, 3.8, 3.6, 3.4, 3.2, 3.0, 2.8, 2.6)
 
 def outcome(losses: Sequence[float | None], *facts: dict) -> Outcome:  # type: ignore[type-arg]
     run = ran(4, 2)
-    return judged(NAME, run, learning(run, dict.fromkeys(range(4), losses)), *facts)
+    return run_check(NAME, run, learning(run, dict.fromkeys(range(4), losses)), *facts)
 
 
 def test_it_falls() -> None:
@@ -22,34 +22,34 @@ def test_it_falls() -> None:
 
 def test_nothing_is_learned() -> None:
     """The first losses fall in any run: that is no learning."""
-    [one] = outcome([4.9, 4.5, 4.3, 4.25, 4.2, 4.18, 4.17, 4.16, 4.16, 4.16]).findings
-    assert str(one) == (
+    [finding] = outcome([4.9, 4.5, 4.3, 4.25, 4.2, 4.18, 4.17, 4.16, 4.16, 4.16]).findings
+    assert str(finding) == (
         "the loss is 4.16 after 10 steps, expected below 3.559: nothing is learned; "
         "the loss is still at ln 64, that of a uniform guess"
     )
-    assert one.values["reason"] == "nothing"
-    assert one.values["mistaken"] == 0.003
-    assert "learning rate (0.02 in this run)" in page(NAME, one)
+    assert finding.values["reason"] == "nothing"
+    assert finding.values["mistaken"] == 0.003
+    assert "learning rate (0.02 in this run)" in page(NAME, finding)
 
 
 def test_it_rises() -> None:
-    [one] = outcome([4.6 + step for step in range(10)]).findings
-    assert one.values["reason"] == "rose"
+    [finding] = outcome([4.6 + step for step in range(10)]).findings
+    assert finding.values["reason"] == "rose"
 
 
 def test_words_are_learned_by_their_place_alone() -> None:
     """Only a longer run can tell."""
     curve = [max(math.log(7) + 0.05, 4.6 - 0.2 * step) for step in range(40)]
     assert outcome(curve[:20]).status is Status.PASSED
-    [one] = outcome(curve).findings
-    assert one.values["reason"] == "place"
-    assert "the loss stays at ln 7" in str(one)
+    [finding] = outcome(curve).findings
+    assert finding.values["reason"] == "place"
+    assert "the loss stays at ln 7" in str(finding)
 
 
 def test_ranks_tell_the_loss_of_their_own_rows() -> None:
     run = ran(4, 2)
     mixed = {rank: [loss + (rank - 1.5) for loss in FALLING] for rank in range(4)}
-    assert judged(NAME, run, learning(run, mixed)).status is Status.PASSED
+    assert run_check(NAME, run, learning(run, mixed)).status is Status.PASSED
 
 
 def test_too_few_steps() -> None:
@@ -57,13 +57,13 @@ def test_too_few_steps() -> None:
 
 
 def test_nan_is_another_checks() -> None:
-    told = outcome([*FALLING[:5], None, None, None, None, None])
-    assert root_causes(told) == {"smoke-not-finite"}
+    observed_outcome = outcome([*FALLING[:5], None, None, None, None, None])
+    assert root_causes(observed_outcome) == {"smoke-not-finite"}
 
 
 def test_what_is_wrong_in_the_layouts_explains_it() -> None:
     run = ran(4, 2)
     events = alter(training_events(run), 3, TrainingStep, ids=(1, 2))
-    told = outcome([4.2] * 10, training(run, events))
-    assert not told.findings
-    assert root_causes(told) == {"smoke-shards-wrong"}
+    observed_outcome = outcome([4.2] * 10, training(run, events))
+    assert not observed_outcome.findings
+    assert root_causes(observed_outcome) == {"smoke-shards-wrong"}

@@ -11,12 +11,12 @@ NAME = "smoke_mask_repeated"
 def repeated(trained: Trained, *generators: str, first: int = 0) -> Trained:
     """Every data-parallel rank draws what the first one does."""
 
-    def change(one: Any) -> dict[str, Any] | None:
-        data = trained.place(one)[1]
-        if not data or one.step < first:
+    def change(event: Any) -> dict[str, Any] | None:
+        data = trained.place(event)[1]
+        if not data or event.step < first:
             return None
-        rng = {name: value - data * (name in generators) for name, value in one.rng.items()}
-        return {"rng": rng, "masks": off(one.masks)}
+        rng = {name: value - data * (name in generators) for name, value in event.rng.items()}
+        return {"rng": rng, "masks": off(event.masks)}
 
     return trained.steps(change)
 
@@ -27,42 +27,44 @@ def test_other_draws_for_other_data() -> None:
 
 def test_one_seed_for_all() -> None:
     trained = repeated(Trained(DP4, DP2TP2, TP4), "python", "numpy", "torch", "device", "dropout")
-    one = trained.one(NAME)
-    assert one.values["generators"] == ["device", "dropout", "numpy", "python", "torch"]
-    assert one.values["layouts"] == ["dp4", "dp2 tp2"]
+    finding = trained.only_finding(NAME)
+    assert finding.values["generators"] == ["device", "dropout", "numpy", "python", "torch"]
+    assert finding.values["layouts"] == ["dp4", "dp2 tp2"]
     assert leading(trained) == {NAME}
 
 
 def test_one_generator_alone() -> None:
-    one = repeated(Trained(DP4), "numpy").one(NAME)
-    assert one.values["generators"] == ["numpy"]
-    assert one.hosts == ("w1", "w2")
-    assert str(one) == (
+    finding = repeated(Trained(DP4), "numpy").only_finding(NAME)
+    assert finding.values["generators"] == ["numpy"]
+    assert finding.hosts == ("w1", "w2")
+    assert str(finding) == (
         "on all data-parallel ranks numpy's draws are those of the first one, for other data, from step 0 on (in dp4)"
     )
-    assert "seed of numpy" in page(NAME, one)
+    assert "seed of numpy" in page(NAME, finding)
 
 
 def test_one_rank_has_the_seed_of_another() -> None:
     trained = Trained(DP4)
-    trained.steps(lambda one: {"rng": {**one.rng, "python": one.rng["python"] - 2}} if one.rank == 3 else None)
-    trained.steps(lambda one: {"masks": off(one.masks)} if one.rank == 3 else None)
-    one = trained.one(NAME)
-    assert (one.values["ranks"], one.hosts) == ([3], ("w2",))
-    assert str(one).startswith("rank 3 (w2; dp3): python's draws are those of rank 1, for other data, from step 0 on")
+    trained.steps(lambda event: {"rng": {**event.rng, "python": event.rng["python"] - 2}} if event.rank == 3 else None)
+    trained.steps(lambda event: {"masks": off(event.masks)} if event.rank == 3 else None)
+    finding = trained.only_finding(NAME)
+    assert (finding.values["ranks"], finding.hosts) == ([3], ("w2",))
+    assert str(finding).startswith(
+        "rank 3 (w2; dp3): python's draws are those of rank 1, for other data, from step 0 on"
+    )
 
 
 def test_the_first_step() -> None:
-    assert repeated(Trained(DP4), "torch", first=1).one(NAME).values["step"] == 1
+    assert repeated(Trained(DP4), "torch", first=1).only_finding(NAME).values["step"] == 1
 
 
 def test_a_shard_that_is_read_twice_is_another_matter() -> None:
     """Who reads the same rows draws the same numbers for them."""
     trained = Trained(DP4)
-    first = {one.step: one for one in trained.events if getattr(one, "blocks", None) and one.rank == 0}
+    first = {event.step: event for event in trained.events if getattr(event, "blocks", None) and event.rank == 0}
 
-    def change(one: Any) -> dict[str, Any] | None:
-        same = first[one.step]
-        return {name: getattr(same, name) for name in ("blocks", "ids", "masks", "rng")} if one.rank == 1 else None
+    def change(event: Any) -> dict[str, Any] | None:
+        same = first[event.step]
+        return {name: getattr(same, name) for name in ("blocks", "ids", "masks", "rng")} if event.rank == 1 else None
 
     assert leading(trained.steps(change)) == {"smoke_shards_wrong"}

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.checks.broken_off import one, only, trouble
+from tests.checks.broken_off import only, only_finding, trouble
 from tests.checks.smoke import ran
 
 NAME = "smoke_network_silent"
@@ -12,7 +12,9 @@ def test_only_its_failure_kind_is_a_finding() -> None:
 
 def test_a_link_blames_both_of_its_ends() -> None:
     lost = ("w1", "w2"), ("w2", "w1")
-    finding, todo = one(NAME, ran(4, 4, trouble("network", 0, 1, 2, 3, links=lost, evidence=("w1 to w2: ...",))))
+    finding, todo = only_finding(
+        NAME, ran(4, 4, trouble("network", 0, 1, 2, 3, links=lost, evidence=("w1 to w2: ...",)))
+    )
     assert finding.hosts == ("w1", "w2")
     assert "w1 to w2" in str(finding)
     assert "ping -M do" in todo
@@ -20,10 +22,10 @@ def test_a_link_blames_both_of_its_ends() -> None:
 
 def test_a_host_that_explains_all_links_is_blamed_alone() -> None:
     lost = ("w1", "w2"), ("w2", "w3"), ("w4", "w2")
-    finding, _ = one(NAME, ran(4, 4, trouble("network", 1, links=lost)))
+    finding, _ = only_finding(NAME, ran(4, 4, trouble("network", 1, links=lost)))
     assert finding.hosts == ("w2",)
 
 
 def test_without_links_the_ranks_hosts_are_blamed() -> None:
-    finding, _ = one(NAME, ran(4, 4, trouble("network", 1, 3)))
+    finding, _ = only_finding(NAME, ran(4, 4, trouble("network", 1, 3)))
     assert finding.hosts == ("w2", "w4")

@@ -4,22 +4,22 @@ from typing import Any
 
 from doctor.facts.smoke import CollectiveWrong
 from doctor.smoke.model import Layout
-from tests.checks.smoke import collectives, found, judged, learning, root_causes, training
+from tests.checks.smoke import collectives, findings_of, learning, root_causes, run_check, training
 from tests.checks.trained import DP4, PP2DP2, TP4, Trained, healthy, leading
 
 NAME = "smoke_not_finite"
 
 
-def bad(trained: Trained, told: dict[int, str], step: int = 1) -> Trained:
+def bad(trained: Trained, reports: dict[int, str], step: int = 1) -> Trained:
     """What each rank says of the step; after it all is lost."""
 
-    def change(one: Any) -> dict[str, Any] | None:
-        if one.step < step:
+    def change(event: Any) -> dict[str, Any] | None:
+        if event.step < step:
             return None
         lost = {"loss": None, "grad": None, "grad_local": None}
-        return {**lost, "bad": told.get(one.rank, "parameters") if one.step == step else "activations"}
+        return {**lost, "bad": reports.get(event.rank, "parameters") if event.step == step else "activations"}
 
-    trained.ended(lambda one: {"update": dict.fromkeys(one.update)})
+    trained.ended(lambda event: {"update": dict.fromkeys(event.update)})
     return trained.steps(change)
 
 
@@ -29,10 +29,10 @@ def test_all_numbers_are_finite() -> None:
 
 def test_the_rank_that_made_it() -> None:
     trained = bad(Trained(DP4), {2: "gradient"})
-    one = trained.one(NAME)
-    assert one.hosts == ("w2",)
-    assert (one.values["ranks"], one.values["step"]) == ([2], 1)
-    assert str(one) == (
+    finding = trained.only_finding(NAME)
+    assert finding.hosts == ("w2",)
+    assert (finding.values["ranks"], finding.values["step"]) == ([2], 1)
+    assert str(finding) == (
         "rank 2 (w2; dp2) turned finite numbers into NaN or Inf: the gradient of step 1, before any reduction; "
         "it spread from there to 3 other ranks (in dp4)"
     )
@@ -40,35 +40,35 @@ def test_the_rank_that_made_it() -> None:
 
 
 def test_those_that_were_given_it_are_victims() -> None:
-    one = bad(Trained(TP4), {0: "input", 1: "input", 2: "input", 3: "activations"}).one(NAME)
-    assert one.values["ranks"] == [3]
-    assert one.values["victims"] == "0-2"
+    finding = bad(Trained(TP4), {0: "input", 1: "input", 2: "input", 3: "activations"}).only_finding(NAME)
+    assert finding.values["ranks"] == [3]
+    assert finding.values["victims"] == "0-2"
 
 
 def test_a_pipeline_hands_it_on() -> None:
-    one = bad(Trained(PP2DP2), {1: "activations", 3: "input"}, step=0).one(NAME)
-    assert one.values["ranks"] == [1]
-    assert "pp0 dp1" in one.values["who"]
+    finding = bad(Trained(PP2DP2), {1: "activations", 3: "input"}, step=0).only_finding(NAME)
+    assert finding.values["ranks"] == [1]
+    assert "pp0 dp1" in finding.values["who"]
 
 
 def test_good_gradients_and_bad_parameters() -> None:
-    one = bad(Trained(DP4), {}).one(NAME)
+    finding = bad(Trained(DP4), {}).only_finding(NAME)
     assert "the parameters of every rank are NaN or Inf after step 1: all local gradients were finite before" in str(
-        one
+        finding
     )
 
 
 def test_all_at_once_is_arithmetic() -> None:
-    one = bad(Trained(DP4), dict.fromkeys(range(4), "loss")).one(NAME)
-    assert str(one).startswith("every rank turned finite numbers into NaN or Inf: the loss of step 1")
+    finding = bad(Trained(DP4), dict.fromkeys(range(4), "loss")).only_finding(NAME)
+    assert str(finding).startswith("every rank turned finite numbers into NaN or Inf: the loss of step 1")
 
 
 def test_the_learning_stage_may_be_the_first_to_show_it() -> None:
     trained = Trained(Layout(dp=4))
     losses = learning(trained.run, {rank: [4.6, 4.0, None if rank == 3 else 3.5, None] for rank in range(4)})
-    [one] = found(NAME, trained.run, training(trained.run, trained.events), losses)
-    assert one.hosts == ("w2",)
-    assert (one.values["ranks"], one.values["step"]) == ([3], 2)
+    [finding] = findings_of(NAME, trained.run, training(trained.run, trained.events), losses)
+    assert finding.hosts == ("w2",)
+    assert (finding.values["ranks"], finding.values["step"]) == ([3], 2)
 
 
 def test_what_follows_from_wrong_collectives_is_laid_at_no_host() -> None:
@@ -77,6 +77,6 @@ def test_what_follows_from_wrong_collectives_is_laid_at_no_host() -> None:
     spoilt = collectives(trained.run, CollectiveWrong(2, 0, "all_reduce", "float32", 1021, -1, 17, 22.0, 44.0, 1021))
     for losses, findings in (([None] * 4, 0), ([3.5, None, 3.5, 3.5], 1)):
         learned = learning(trained.run, {rank: [4.6, losses[rank]] for rank in range(4)})
-        outcome = judged(NAME, trained.run, training(trained.run, trained.events), learned, spoilt)
+        outcome = run_check(NAME, trained.run, training(trained.run, trained.events), learned, spoilt)
         assert len(outcome.findings) == findings
         assert findings or root_causes(outcome) == {"smoke-collective-wrong"}

@@ -13,51 +13,53 @@ def test_replicas_are_equal() -> None:
 
 
 def test_one_replica_leaves_the_others() -> None:
-    trained = Trained(DP4).steps(lambda one: {"params": 1} if one.rank == 2 and one.step >= 2 else None)
-    one = trained.one(NAME)
-    assert one.hosts == ("w2",)
-    assert (one.values["ranks"], one.values["step"]) == ([2], 2)
-    assert str(one).startswith(
+    trained = Trained(DP4).steps(lambda event: {"params": 1} if event.rank == 2 and event.step >= 2 else None)
+    finding = trained.only_finding(NAME)
+    assert finding.hosts == ("w2",)
+    assert (finding.values["ranks"], finding.values["step"]) == ([2], 2)
+    assert str(finding).startswith(
         "after step 2 rank 2 (w2; dp2) holds other parameters than the rest of data-parallel group"
     )
     assert leading(trained) == {NAME}
 
 
 def test_of_two_replicas_none_has_a_majority() -> None:
-    trained = Trained(Layout(dp=2), ranks=2).steps(lambda one: {"params": 1} if one.rank and one.step >= 1 else None)
-    one = trained.one(NAME)
-    assert one.values["tie"]
-    assert one.values["ranks"] == [0, 1]
+    trained = Trained(Layout(dp=2), ranks=2).steps(
+        lambda event: {"params": 1} if event.rank and event.step >= 1 else None
+    )
+    finding = trained.only_finding(NAME)
+    assert finding.values["tie"]
+    assert finding.values["ranks"] == [0, 1]
 
 
 def test_whole_tensors_part_in_every_tensor_parallel_group() -> None:
-    def change(one: Any) -> dict[str, Any] | None:
-        return {"replicated": one.replicated + 50 * trained.place(one)[2]}
+    def change(event: Any) -> dict[str, Any] | None:
+        return {"replicated": event.replicated + 50 * trained.place(event)[2]}
 
     trained = Trained(DP2TP2, TP4)
-    one = trained.steps(change).one(NAME)
-    assert one.values["layouts"] == ["dp2 tp2", "tp4"]
-    assert "most likely the backward pass lacks an all-reduce over the tensor-parallel group" in str(one)
+    finding = trained.steps(change).only_finding(NAME)
+    assert finding.values["layouts"] == ["dp2 tp2", "tp4"]
+    assert "most likely the backward pass lacks an all-reduce over the tensor-parallel group" in str(finding)
 
 
 def test_one_rank_of_a_tensor_parallel_group() -> None:
-    trained = Trained(TP4).steps(lambda one: {"replicated": 3} if one.rank == 1 else None)
-    one = trained.one(NAME)
-    assert one.values["ranks"] == [1]
-    assert "values of the unsharded tensors" in str(one)
+    trained = Trained(TP4).steps(lambda event: {"replicated": 3} if event.rank == 1 else None)
+    finding = trained.only_finding(NAME)
+    assert finding.values["ranks"] == [1]
+    assert "values of the unsharded tensors" in str(finding)
 
 
 def test_one_tensor_parallel_rank_begins_otherwise() -> None:
-    trained = Trained(TP4).begun(lambda one: {"replicated": 3} if one.rank == 1 else None)
-    trained.steps(lambda one: {"loss": one.loss + 0.2})
-    one = trained.one(NAME)
-    assert one.values["ranks"] == [1]
-    assert one.values["before"]
-    assert "before the first step" in str(one)
+    trained = Trained(TP4).begun(lambda event: {"replicated": 3} if event.rank == 1 else None)
+    trained.steps(lambda event: {"loss": event.loss + 0.2})
+    finding = trained.only_finding(NAME)
+    assert finding.values["ranks"] == [1]
+    assert finding.values["before"]
+    assert "before the first step" in str(finding)
     assert leading(trained) == {NAME}
 
 
 def test_gradients_that_differ_come_first() -> None:
-    trained = Trained(DP4).steps(lambda one: {"params": 1, "grad_digest": 1} if one.rank == 2 else None)
+    trained = Trained(DP4).steps(lambda event: {"params": 1, "grad_digest": 1} if event.rank == 2 else None)
     assert leading(trained) == {"smoke_gradient_not_synchronised"}
     assert trained.because(NAME) == "smoke-gradient-not-synchronised"

@@ -13,42 +13,42 @@ def test_all_ranks_have_the_parameters_of_rank_0() -> None:
 
 
 def test_no_rank_received_the_parameters() -> None:
-    trained = Trained(DP4, DP2TP2, TP4).begun(lambda one: {"params": one.before})
-    one = trained.one(NAME)
-    assert one.values["layouts"] == ["dp4", "dp2 tp2"]
-    assert str(one).startswith(
+    trained = Trained(DP4, DP2TP2, TP4).begun(lambda event: {"params": event.before})
+    finding = trained.only_finding(NAME)
+    assert finding.values["layouts"] == ["dp4", "dp2 tp2"]
+    assert str(finding).startswith(
         "after the first broadcast every rank but the first of its data-parallel group still has"
     )
     assert leading(trained) == {NAME}
 
 
 def test_one_rank_did_not() -> None:
-    one = Trained(DP4).begun(lambda one: {"params": one.before} if one.rank == 2 else None).one(NAME)
-    assert one.hosts == ("w2",)
-    assert one.values["ranks"] == [2]
-    assert str(one) == (
+    finding = Trained(DP4).begun(lambda event: {"params": event.before} if event.rank == 2 else None).only_finding(NAME)
+    assert finding.hosts == ("w2",)
+    assert finding.values["ranks"] == [2]
+    assert str(finding) == (
         "after the first broadcast rank 2 (w2; dp2) still has the parameters that it made itself; expected those of "
         "rank 0, the first of its data-parallel group (in dp4)"
     )
-    assert "global rank 0 as the source" in page(NAME, one).replace("\n", " ")
+    assert "global rank 0 as the source" in page(NAME, finding).replace("\n", " ")
 
 
 def test_the_parameters_of_another_rank() -> None:
-    def change(one: Any) -> dict[str, Any]:
+    def change(event: Any) -> dict[str, Any]:
         return {"params": 7501}
 
-    one = Trained(DP4).begun(change).one(NAME)
-    assert "has the parameters that another rank made" in str(one)
+    finding = Trained(DP4).begun(change).only_finding(NAME)
+    assert "has the parameters that another rank made" in str(finding)
 
 
 def test_parameters_corrupted_in_transit() -> None:
-    one = Trained(DP4).begun(lambda one: {"params": 1} if one.rank == 3 else None).one(NAME)
-    assert one.values["ranks"] == [3]
-    assert "has parameters that no rank made" in str(one)
+    finding = Trained(DP4).begun(lambda event: {"params": 1} if event.rank == 3 else None).only_finding(NAME)
+    assert finding.values["ranks"] == [3]
+    assert "has parameters that no rank made" in str(finding)
 
 
 def test_later_differences_follow_from_it() -> None:
-    trained = Trained(DP4).begun(lambda one: {"params": one.before})
-    trained.steps(lambda one: {"params": one.params + one.rank, "loss": one.loss + 0.1})
+    trained = Trained(DP4).begun(lambda event: {"params": event.before})
+    trained.steps(lambda event: {"params": event.params + event.rank, "loss": event.loss + 0.1})
     assert leading(trained) == {NAME}
     assert trained.because("smoke_loss_differs") == "smoke-parameters-not-broadcast"

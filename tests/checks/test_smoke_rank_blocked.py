@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.checks.broken_off import one, only, trouble
+from tests.checks.broken_off import only, only_finding, trouble
 from tests.checks.smoke import ran
 
 NAME = "smoke_rank_blocked"
@@ -14,12 +14,14 @@ def test_where_it_is_and_what_it_sleeps_in() -> None:
     innermost = 'File "train.py", line 7 in save'
     stack = f'Current thread 0x1 (most recent call first):\n  {innermost}\n  File "train.py", line 90 in main'
     state = "in compute for 1.20 s, sleeping in nfs_wait"
-    finding, todo = one(NAME, ran(4, 2, trouble("blocked", 2, states={2: state}, stacks={2: stack}, limit=1.0)))
+    finding, todo = only_finding(
+        NAME, ran(4, 2, trouble("blocked", 2, states={2: state}, stacks={2: stack}, limit=1.0))
+    )
     assert str(finding).startswith("rank 2 holds up all_reduce #7 (128 x float32, group dp4; layout dp4, step 2)")
     assert state in str(finding)
     assert 'File "train.py", line 7 in save' in todo
 
 
 def test_without_a_stack_it_says_so() -> None:
-    _, todo = one(NAME, ran(4, 2, trouble("busy", 2)))
+    _, todo = only_finding(NAME, ran(4, 2, trouble("busy", 2)))
     assert "a place that is not known (no stack)" in todo

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.broken_off import one, only, trouble
+from tests.checks.broken_off import only, only_finding, trouble
 from tests.checks.smoke import ran
 
 NAME = "smoke_rank_died"
@@ -14,7 +14,7 @@ def test_only_its_failure_kind_is_a_finding() -> None:
 
 def test_the_first_to_die_and_how() -> None:
     run = ran(4, 2, trouble("dead", 1, text="signal 9", evidence=("Rank 1 was killed for memory.",)), devices=True)
-    finding, todo = one(NAME, run)
+    finding, todo = only_finding(NAME, run)
     assert str(finding) == "rank 1 (GPU 1) died in step 2 of dp4: signal 9"
     assert finding.values["waiting"] == "ranks 0, 2 and 3"
     assert finding.values["evidence"] == ["Rank 1 was killed for memory."]
@@ -33,7 +33,7 @@ def test_the_first_to_die_and_how() -> None:
 )
 def test_the_remedy_is_that_of_what_ended_it(text: str, first: str) -> None:
     run = ran(4, 2, trouble("dead", 1, text=text), devices=True)
-    finding, _ = one(NAME, run)
+    finding, _ = only_finding(NAME, run)
     assert finding.values["remedy"].startswith(first)
     assert finding.values["accelerator"] == "GPU"
 
@@ -47,5 +47,5 @@ def test_the_remedy_is_that_of_what_ended_it(text: str, first: str) -> None:
     ],
 )
 def test_a_device_that_has_no_memory_left_is_no_matter_of_the_host(text: str) -> None:
-    finding, _ = one(NAME, ran(4, 2, trouble("dead", 1, text=text), devices=True))
+    finding, _ = only_finding(NAME, ran(4, 2, trouble("dead", 1, text=text), devices=True))
     assert finding.values["remedy"] == ""

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.checks.broken_off import one, only, trouble
+from tests.checks.broken_off import only, only_finding, trouble
 from tests.checks.smoke import ran
 
 NAME = "smoke_rank_never_joined"
@@ -12,7 +12,7 @@ def test_only_its_failure_kind_is_a_finding() -> None:
 
 def test_the_rank_and_what_it_met() -> None:
     text = "head (127.0.0.9) port 29500 refuses connections"
-    finding, todo = one(NAME, ran(4, 2, trouble("never-joined", 3, stage="rendezvous", text=text)))
+    finding, todo = only_finding(NAME, ran(4, 2, trouble("never-joined", 3, stage="rendezvous", text=text)))
     assert str(finding) == f"rank 3 never joined: {text}"
     assert finding.hosts == ("w2",)
     assert "getent hosts" in todo and "w2" in todo

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.broken_off import one, only, trouble
+from tests.checks.broken_off import only, only_finding, trouble
 from tests.checks.smoke import ran
 
 NAME = "smoke_rank_not_started"
@@ -14,7 +14,7 @@ def test_only_its_failure_kind_is_a_finding() -> None:
 
 def test_the_rank_and_its_words() -> None:
     text = "ModuleNotFoundError: No module named 'torch'"
-    finding, todo = one(NAME, ran(4, 2, trouble("not-started", 2, 3, stage="start", text=text)))
+    finding, todo = only_finding(NAME, ran(4, 2, trouble("not-started", 2, 3, stage="start", text=text)))
     assert str(finding) == f"ranks 2 and 3 did not start: {text}"
     assert finding.hosts == ("w2",)
     assert "cluster-doctor[smoke]" in todo
@@ -31,5 +31,5 @@ def test_the_rank_and_its_words() -> None:
     ],
 )
 def test_the_remedy_is_that_of_the_cause(text: str, begin: str | None) -> None:
-    finding, _ = one(NAME, ran(4, 2, trouble("not-started", 2, stage="start", text=text)))
+    finding, _ = only_finding(NAME, ran(4, 2, trouble("not-started", 2, stage="start", text=text)))
     assert finding.values["remedy"].startswith(begin) if begin else finding.values["remedy"] == ""

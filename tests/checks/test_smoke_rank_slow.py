@@ -8,7 +8,7 @@ import pytest
 
 from doctor.facts.smoke import RankDevice, RankJoined, SmokePace
 from doctor.smoke.model import QuotaUse
-from tests.checks.smoke import alter, found, judged, pace, page, ran, start_events, started
+from tests.checks.smoke import alter, findings_of, pace, page, ran, run_check, start_events, started
 
 NAME = "smoke_rank_slow"
 
@@ -24,13 +24,13 @@ def fleet(world: int, **ratios: float) -> dict[int, Sequence[float]]:
 
 def test_ranks_that_are_alike_are_fine() -> None:
     run = ran(4, 2)
-    assert judged(NAME, run, pace(run, fleet(4))).complete
-    assert not found(NAME, run, pace(run, fleet(4)))
+    assert run_check(NAME, run, pace(run, fleet(4))).complete
+    assert not findings_of(NAME, run, pace(run, fleet(4)))
 
 
 def test_a_slow_rank_is_named_with_how_slow_and_how_sure() -> None:
     run = ran(4, 2, devices=True)
-    (finding,) = found(NAME, run, pace(run, fleet(4, r2=1.3)), started(run))
+    (finding,) = findings_of(NAME, run, pace(run, fleet(4, r2=1.3)), started(run))
     assert finding.hosts == ("w2",)
     assert finding.values["ranks"] == [2]
     assert 1.27 < finding.values["ratio"] < 1.33
@@ -41,7 +41,7 @@ def test_a_slow_rank_is_named_with_how_slow_and_how_sure() -> None:
 
 def test_ranks_of_one_host_are_one_finding() -> None:
     run = ran(8, 4)
-    (finding,) = found(NAME, run, pace(run, fleet(8, r2=1.2, r3=1.3)))
+    (finding,) = findings_of(NAME, run, pace(run, fleet(8, r2=1.2, r3=1.3)))
     assert finding.hosts == ("w2",)
     assert finding.values["ranks"] == [2, 3] and finding.values["whole"]
     assert 1.27 < finding.values["ratio"] < 1.33
@@ -51,25 +51,25 @@ def test_other_devices_may_be_slower() -> None:
     run = ran(4, 2, devices=True)
     events = alter(start_events(run), (2, 3), RankJoined, device=RankDevice(0, "NVIDIA A30", "GPU-x"))
     slower = pace(run, fleet(4, r2=1.6, r3=1.6))
-    assert not found(NAME, run, slower, started(run, events))
-    assert found(NAME, run, slower, started(run))[0].hosts == ("w2",)
+    assert not findings_of(NAME, run, slower, started(run, events))
+    assert findings_of(NAME, run, slower, started(run))[0].hosts == ("w2",)
 
 
 def test_a_rank_that_runs_at_full_speed_now_and_then_is_disturbed_not_slow() -> None:
     run = ran(4, 2)
     disturbed = fleet(4)
     disturbed[1] = tuple(time * (1.4 if number % 4 else 1) for number, time in enumerate(disturbed[1]))
-    assert not found(NAME, run, pace(run, disturbed))
+    assert not findings_of(NAME, run, pace(run, disturbed))
 
 
 def test_one_rank_alone_has_no_peers() -> None:
     run = ran(1, 1)
-    assert judged(NAME, run, pace(run, fleet(1))).skipped
+    assert run_check(NAME, run, pace(run, fleet(1))).skipped
 
 
 def test_too_few_times_are_unknown() -> None:
     run = ran(4, 2)
-    outcome = judged(NAME, run, pace(run, {rank: times(count=5) for rank in range(4)}))
+    outcome = run_check(NAME, run, pace(run, {rank: times(count=5) for rank in range(4)}))
     assert outcome.unknown and not outcome.findings
 
 
@@ -77,13 +77,13 @@ def test_a_host_that_told_nothing_does_not_stand_for_a_sound_one() -> None:
     run = ran(4, 2)
     facts = pace(run, fleet(4, r1=1.4))
     silent = msgspec.structs.replace(facts["w2"], unread={"rank 3": "it reported nothing for this stage"})
-    outcome = judged(NAME, run, {**facts, "w2": silent})
+    outcome = run_check(NAME, run, {**facts, "w2": silent})
     assert outcome.findings and "w2" in outcome.unknown
 
 
 def test_a_rank_that_was_measured_once_is_not_named() -> None:
     run = ran(4, 2)
-    assert not found(NAME, run, pace(run, fleet(4, r2=3.0), attempts=1))
+    assert not findings_of(NAME, run, pace(run, fleet(4, r2=3.0), attempts=1))
 
 
 @pytest.mark.parametrize("quick", range(4))
@@ -100,8 +100,8 @@ def test_a_rank_that_is_as_quick_as_the_others_in_one_of_the_measurements_is_not
         )
         for host in slow
     }
-    assert not found(NAME, run, facts)
-    assert found(NAME, run, slow)
+    assert not findings_of(NAME, run, facts)
+    assert findings_of(NAME, run, slow)
 
 
 def test_what_slows_all_ranks_in_one_of_the_measurements_hides_no_slow_one() -> None:
@@ -116,13 +116,13 @@ def test_what_slows_all_ranks_in_one_of_the_measurements_hides_no_slow_one() -> 
         )
         for host, fact in pace(run, fleet(8, r5=1.15), attempts=4).items()
     }
-    (finding,) = found(NAME, run, facts)
+    (finding,) = findings_of(NAME, run, facts)
     assert finding.values["ranks"] == [5] and 1.12 < finding.values["ratio"] < 1.18
 
 
 def test_the_times_of_a_training_are_of_many_moments_and_judged_as_they_are() -> None:
     run = msgspec.structs.replace(ran(4, 2), watched=True)
-    assert found(NAME, run, pace(run, fleet(4, r2=1.3), attempts=1))[0].values["ranks"] == [2]
+    assert findings_of(NAME, run, pace(run, fleet(4, r2=1.3), attempts=1))[0].values["ranks"] == [2]
 
 
 def quotas(world: int, **used_up: int) -> dict[int, QuotaUse]:
@@ -132,7 +132,7 @@ def quotas(world: int, **used_up: int) -> dict[int, QuotaUse]:
 
 def test_a_rank_that_a_quota_holds_back_is_named_though_its_work_is_as_quick() -> None:
     run = ran(4, 2, cpu_quotas=quotas(4, r2=38))
-    (finding,) = found(NAME, run, pace(run, fleet(4)))
+    (finding,) = findings_of(NAME, run, pace(run, fleet(4)))
     assert finding.hosts == ("w2",)
     assert str(finding) == (
         "rank 2: the CPU quota of the control group was used up in 95% of its periods, which held it back for 3.04 s; "
@@ -143,7 +143,7 @@ def test_a_rank_that_a_quota_holds_back_is_named_though_its_work_is_as_quick() -
 
 def test_a_rank_that_is_slow_and_held_back_is_one_finding() -> None:
     run = ran(4, 2, cpu_quotas=quotas(4, r2=38))
-    assert len(found(NAME, run, pace(run, fleet(4, r2=1.4)))) == 1
+    assert len(findings_of(NAME, run, pace(run, fleet(4, r2=1.4)))) == 1
 
 
 @pytest.mark.parametrize(
@@ -161,10 +161,10 @@ def test_a_rank_that_is_slow_and_held_back_is_one_finding() -> None:
 )
 def test_quotas_that_make_no_rank_slow(used: dict[int, QuotaUse]) -> None:
     run = ran(4, 2, cpu_quotas=used)
-    assert not found(NAME, run, pace(run, fleet(4)))
+    assert not findings_of(NAME, run, pace(run, fleet(4)))
 
 
 def test_ranks_of_a_host_that_its_quota_holds_back_are_one_finding() -> None:
     run = ran(8, 4, cpu_quotas=quotas(8, r4=30, r5=36))
-    (finding,) = found(NAME, run, pace(run, fleet(8)))
+    (finding,) = findings_of(NAME, run, pace(run, fleet(8)))
     assert finding.hosts == ("w3",) and finding.values["ranks"] == [4, 5] and finding.values["observed"] == "90%"

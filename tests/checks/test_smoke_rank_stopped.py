@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.checks.broken_off import one, only, trouble
+from tests.checks.broken_off import only, only_finding, trouble
 from tests.checks.smoke import ran
 
 NAME = "smoke_rank_stopped"
@@ -11,12 +11,12 @@ def test_only_its_failure_kind_is_a_finding() -> None:
 
 
 def test_stopped_by_a_signal() -> None:
-    finding, todo = one(NAME, ran(4, 2, trouble("stopped", 3, text="stopped by a signal or a debugger")))
+    finding, todo = only_finding(NAME, ran(4, 2, trouble("stopped", 3, text="stopped by a signal or a debugger")))
     assert str(finding).startswith("rank 3 is stopped by a signal or a debugger in step 2 of dp4")
     assert finding.hosts == ("w2",)
     assert "kill -CONT" in todo
 
 
 def test_frozen_by_a_control_group() -> None:
-    _, todo = one(NAME, ran(4, 2, trouble("frozen", 3, text="frozen")))
+    _, todo = only_finding(NAME, ran(4, 2, trouble("frozen", 3, text="frozen")))
     assert "docker unpause" in todo

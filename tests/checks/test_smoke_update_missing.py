@@ -10,9 +10,9 @@ NAME = "smoke_update_missing"
 
 
 def still(*tensors: str, ranks: tuple[int, ...] = (0, 1, 2, 3)) -> Any:
-    def change(one: Any) -> dict[str, Any] | None:
-        kept = {name: 0.0 if name in tensors or not tensors else square for name, square in one.update.items()}
-        return {"update": kept} if one.rank in ranks else None
+    def change(event: Any) -> dict[str, Any] | None:
+        kept = {name: 0.0 if name in tensors or not tensors else square for name, square in event.update.items()}
+        return {"update": kept} if event.rank in ranks else None
 
     return change
 
@@ -22,9 +22,9 @@ def test_everything_moves() -> None:
 
 
 def test_a_learning_rate_of_0() -> None:
-    trained = Trained(DP4, TP4).ended(still()).steps(lambda one: {"loss": 4.6})
-    one = trained.one(NAME)
-    assert str(one) == (
+    trained = Trained(DP4, TP4).ended(still()).steps(lambda event: {"loss": 4.6})
+    finding = trained.only_finding(NAME)
+    assert str(finding) == (
         "every rank changed no parameter in 4 steps, although the gradient had a norm of 1.5 (in all 2 layouts)"
     )
     assert leading(trained) == {NAME}
@@ -32,26 +32,26 @@ def test_a_learning_rate_of_0() -> None:
 
 
 def test_one_tensor_is_frozen() -> None:
-    one = Trained(DP4, TP4).ended(still("block0.mlp")).one(NAME)
-    assert one.values["tensors"] == ["block0.mlp"]
-    assert str(one).startswith("block0.mlp did not move in 4 steps on every rank; the reference run's did")
-    assert "For block0.mlp alone" in page(NAME, one)
+    finding = Trained(DP4, TP4).ended(still("block0.mlp")).only_finding(NAME)
+    assert finding.values["tensors"] == ["block0.mlp"]
+    assert str(finding).startswith("block0.mlp did not move in 4 steps on every rank; the reference run's did")
+    assert "For block0.mlp alone" in page(NAME, finding)
 
 
 def test_it_is_frozen_on_one_rank() -> None:
-    one = Trained(DP4).ended(still("head", ranks=(2,))).one(NAME)
-    assert one.values["ranks"] == [2]
-    assert one.hosts == ("w2",)
+    finding = Trained(DP4).ended(still("head", ranks=(2,))).only_finding(NAME)
+    assert finding.values["ranks"] == [2]
+    assert finding.hosts == ("w2",)
 
 
 def test_one_rank_never_updates() -> None:
-    trained = Trained(DP4).ended(still(ranks=(1,))).steps(lambda one: {"params": 1} if one.rank == 1 else None)
-    one = trained.one(NAME)
-    assert one.values["ranks"] == [1]
+    trained = Trained(DP4).ended(still(ranks=(1,))).steps(lambda event: {"params": 1} if event.rank == 1 else None)
+    finding = trained.only_finding(NAME)
+    assert finding.values["ranks"] == [1]
     assert leading(trained) == {NAME}
 
 
 def test_what_the_reference_run_does_not_move_either_is_well() -> None:
     trained = Trained(DP4).ended(still("head"))
-    trained.spoil(ReferenceUpdate, lambda one: {"update": {**one.update, "head": 0.0}})
+    trained.spoil(ReferenceUpdate, lambda event: {"update": {**event.update, "head": 0.0}})
     assert not trained.findings(NAME)

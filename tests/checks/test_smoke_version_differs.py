@@ -4,7 +4,7 @@ from typing import Any
 
 from doctor.facts.smoke import TorchImported
 from doctor.smoke.results.environments import minority_torch
-from tests.checks.smoke import alter, found, judged, ran, start_events, started
+from tests.checks.smoke import alter, findings_of, ran, run_check, start_events, started
 
 NAME = "smoke_version_differs"
 
@@ -13,13 +13,13 @@ def findings(rank: int, ranks: int = 6, **versions: Any) -> list[tuple[str, tupl
     """Of ranks on three hosts, of which the interpreter of one has other versions."""
     run = ran(ranks, 3)
     events = alter(start_events(run), rank, TorchImported, **versions)
-    return [(str(finding), finding.hosts) for finding in found(NAME, run, started(run, events))]
+    return [(str(finding), finding.hosts) for finding in findings_of(NAME, run, started(run, events))]
 
 
 def test_the_same_versions() -> None:
     run = ran(6, 3)
-    assert judged(NAME, run, started(run)).complete
-    assert not found(NAME, run, started(run))
+    assert run_check(NAME, run, started(run)).complete
+    assert not findings_of(NAME, run, started(run))
 
 
 def test_another_version_is_named() -> None:
@@ -42,7 +42,7 @@ def test_versions_that_are_none_are_unknown() -> None:
 
 def test_a_single_host_is_not_compared() -> None:
     run = ran(4, 1)
-    assert judged(NAME, run, started(run)).skipped
+    assert run_check(NAME, run, started(run)).skipped
 
 
 def test_whose_torch_is_rarer() -> None:

@@ -2,7 +2,7 @@ import pytest
 
 from doctor import PerHost, Skip
 from doctor.facts.hccn import Neighbour, Neighbours
-from tests.checks.device_network import judged
+from tests.checks.device_network import run_check
 
 
 def leaf(*ports: str, mac: str = "a0:00", kind: str = "switch") -> Neighbours:
@@ -11,18 +11,18 @@ def leaf(*ports: str, mac: str = "a0:00", kind: str = "switch") -> Neighbours:
 
 def test_ports_of_their_own() -> None:
     facts = PerHost({"h1": leaf("1/0/1", "1/0/2"), "h2": leaf("1/0/3", "1/0/4"), "h3": leaf("1/0/1", mac="b0:00")})
-    assert judged("switch_port_shared", neighbours=facts) == []
+    assert run_check("switch_port_shared", neighbours=facts) == []
 
 
 def test_two_on_one() -> None:
-    [one] = judged("switch_port_shared", neighbours=PerHost({"h1": leaf("1/0/1", "1/0/2"), "h2": leaf("1/0/2")}))
-    assert one.hosts == ("h1", "h2")
+    [finding] = run_check("switch_port_shared", neighbours=PerHost({"h1": leaf("1/0/1", "1/0/2"), "h2": leaf("1/0/2")}))
+    assert finding.hosts == ("h1", "h2")
     expected = "NPU 1 of h1 and NPU 0 of h2 are on one port, 1/0/2 of the switch a0:00; expected a port for each"
-    assert str(one) == expected
+    assert str(finding) == expected
 
 
 def test_ports_without_a_name_and_direct_fibres_are_not_compared() -> None:
     facts = PerHost({"h1": leaf("", ""), "h2": leaf("eth0", "eth0", kind="npu")})
     with pytest.raises(Skip):
-        judged("switch_port_shared", neighbours=facts)
-    assert judged("switch_port_shared", neighbours=PerHost({**facts, "h3": leaf("1/0/1")})) == []
+        run_check("switch_port_shared", neighbours=facts)
+    assert run_check("switch_port_shared", neighbours=PerHost({**facts, "h3": leaf("1/0/1")})) == []

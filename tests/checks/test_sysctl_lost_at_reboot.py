@@ -1,19 +1,19 @@
 from doctor.facts.kernel import KernelSetting, LiveSettings, SysctlFiles
-from tests.checks.looked import Seen, advice, judged, said
+from tests.checks.run_check import FactsByHost, advice, messages, run_check
 
 SOMAXCONN, PORTS = "net.core.somaxconn", "net.ipv4.ip_local_reserved_ports"
 SYN, RANGE = "net.ipv4.tcp_max_syn_backlog", "net.ipv4.ip_local_port_range"
 FILE = "/etc/sysctl.d/90-cluster.conf"
 
 
-def host(live: dict[str, str], *files: tuple[str, str], unheeded: tuple[str, str] | None = None) -> Seen:
+def host(live: dict[str, str], *files: tuple[str, str], unheeded: tuple[str, str] | None = None) -> FactsByHost:
     lines = tuple(KernelSetting(key, value, FILE) for key, value in files)
     other = (KernelSetting(*unheeded, "/etc/sysctl.conf"),) if unheeded else ()
     return {"a": [LiveSettings(values=live), SysctlFiles(settings=lines, ignored=other)]}
 
 
 def findings(*args: object, **kwargs: object) -> list[str]:
-    return [text for _, text in said(judged("sysctl-lost-at-reboot", host(*args, **kwargs)))]  # type: ignore[arg-type]
+    return [text for _, text in messages(run_check("sysctl-lost-at-reboot", host(*args, **kwargs)))]  # type: ignore[arg-type]
 
 
 def test_what_files_set_is_well() -> None:
@@ -53,17 +53,17 @@ def test_a_line_in_a_file_that_nothing_reads() -> None:
 
 
 def test_the_advice_keeps_the_value_of_now() -> None:
-    outcome = judged("sysctl-lost-at-reboot", host({SOMAXCONN: "65535"}))
+    outcome = run_check("sysctl-lost-at-reboot", host({SOMAXCONN: "65535"}))
     assert "echo 'net.core.somaxconn = 65535' >>" in advice("sysctl-lost-at-reboot", outcome)
 
 
 def test_a_worse_value_of_now_is_not_kept() -> None:
     """A queue that is shorter than the files have it, or a port that they reserve, is not written down."""
     for key, live, boot in ((SOMAXCONN, "128", "65535"), (SYN, "64", "4096"), (PORTS, "8080", "8080,60000-60031")):
-        outcome = judged("sysctl-lost-at-reboot", host({key: live}, (key, boot)))
+        outcome = run_check("sysctl-lost-at-reboot", host({key: live}, (key, boot)))
         assert advice("sysctl-lost-at-reboot", outcome).count("echo") == 0
         command = advice("sysctl-lost-at-reboot", outcome)
         assert f"sysctl -w {key}=" in command and command.count(boot) == 1
         assert [finding.values["keep"] for finding in outcome.findings] == ["no"]
-    outcome = judged("sysctl-lost-at-reboot", host({SOMAXCONN: "65535"}, (SOMAXCONN, "128; reboot")))
+    outcome = run_check("sysctl-lost-at-reboot", host({SOMAXCONN: "65535"}, (SOMAXCONN, "128; reboot")))
     assert [finding.values["keep"] for finding in outcome.findings] == ["yes"]

@@ -2,7 +2,7 @@ import pytest
 
 from doctor import PerHost, Skip
 from doctor.facts.hccn import TlsSwitches
-from tests.checks.device_network import HOSTS, judged, per
+from tests.checks.device_network import HOSTS, per, run_check
 
 
 def switches(*on: bool) -> TlsSwitches:
@@ -11,26 +11,26 @@ def switches(*on: bool) -> TlsSwitches:
 
 @pytest.mark.parametrize("on", [True, False])
 def test_alike(on: bool) -> None:
-    assert judged("tls_switch_differs", switches=per(HOSTS, switches(*[on] * 8))) == []
+    assert run_check("tls_switch_differs", switches=per(HOSTS, switches(*[on] * 8))) == []
 
 
 def test_the_minority_is_named() -> None:
     facts = PerHost({**per(HOSTS, switches(*[False] * 8)), "h2": switches(*[False] * 6, True, True)})
-    [one] = judged("tls_switch_differs", switches=facts)
-    assert one.hosts == ("h2",)
-    assert str(one) == "TLS is on for NPU 6 and 7; it is off for 30 of 32 NPUs"
+    [finding] = run_check("tls_switch_differs", switches=facts)
+    assert finding.hosts == ("h2",)
+    assert str(finding) == "TLS is on for NPU 6 and 7; it is off for 30 of 32 NPUs"
 
 
 def test_within_one_host() -> None:
-    [one] = judged("tls_switch_differs", switches=PerHost({"h1": switches(True, True, False)}))
-    assert one.values["npus"] == [2]
+    [finding] = run_check("tls_switch_differs", switches=PerHost({"h1": switches(True, True, False)}))
+    assert finding.values["npus"] == [2]
 
 
 def test_a_tie_blames_both() -> None:
-    [one] = judged("tls_switch_differs", switches=PerHost({"h1": switches(True), "h2": switches(False)}))
-    assert one.hosts == ("h1", "h2")
+    [finding] = run_check("tls_switch_differs", switches=PerHost({"h1": switches(True), "h2": switches(False)}))
+    assert finding.hosts == ("h1", "h2")
 
 
 def test_one_npu() -> None:
     with pytest.raises(Skip):
-        judged("tls_switch_differs", switches=PerHost({"h1": switches(True)}))
+        run_check("tls_switch_differs", switches=PerHost({"h1": switches(True)}))

@@ -6,7 +6,7 @@ import pytest
 
 from doctor.facts.python_env import PythonEnv
 from tests.checks.gpu_hosts import gpus
-from tests.checks.looked import judged, said, skipped
+from tests.checks.run_check import messages, run_check, skipped
 
 
 def python(compat: bool = False, **packages: str) -> PythonEnv:
@@ -23,19 +23,19 @@ def python(compat: bool = False, **packages: str) -> PythonEnv:
     ],
 )
 def test_the_same_major_version_an_older_one_or_cuda_compat(env: PythonEnv) -> None:
-    assert said(judged("torch-cuda-too-new", {"w1": [env, gpus()]})) == []
+    assert messages(run_check("torch-cuda-too-new", {"w1": [env, gpus()]})) == []
 
 
 @pytest.mark.parametrize("env", [python(torch="2.9.0+cu130"), python(torch="2.9.0", nvidia_cuda_runtime="13.0.48")])
 def test_a_newer_major_version(env: PythonEnv) -> None:
-    outcome = judged("torch-cuda-too-new", {"w1": [env, gpus()]})
-    assert said(outcome) == [
+    outcome = run_check("torch-cuda-too-new", {"w1": [env, gpus()]})
+    assert messages(outcome) == [
         ("w1", "torch is built for CUDA 13.0; the driver 550.54.15 supports CUDA 12.4"),
     ]
     assert outcome.findings[0].values["wheel"] == "cu124"
 
 
 def test_torch_without_cuda_and_drivers_that_report_none() -> None:
-    assert skipped(judged("torch-cuda-too-new", {"w1": [python(torch="2.6.0+cpu"), gpus()]}))
-    assert skipped(judged("torch-cuda-too-new", {"w1": [python(), gpus()]}))
-    assert skipped(judged("torch-cuda-too-new", {"w1": [python(torch="2.9.0+cu130"), gpus(cuda="")]}))
+    assert skipped(run_check("torch-cuda-too-new", {"w1": [python(torch="2.6.0+cpu"), gpus()]}))
+    assert skipped(run_check("torch-cuda-too-new", {"w1": [python(), gpus()]}))
+    assert skipped(run_check("torch-cuda-too-new", {"w1": [python(torch="2.9.0+cu130"), gpus(cuda="")]}))

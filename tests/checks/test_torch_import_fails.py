@@ -13,13 +13,13 @@ def test_an_import_that_goes_well() -> None:
 
 
 def test_what_was_raised_is_shown() -> None:
-    (found,) = look(torch(YAML, YAML))
-    assert str(found) == f"import torch fails: {YAML}"
+    (finding,) = look(torch(YAML, YAML))
+    assert str(finding) == f"import torch fails: {YAML}"
 
 
 def test_what_is_raised_once_cann_is_there_counts() -> None:
-    (found,) = look(torch(HCCL, YAML, SET_ENV))
-    assert found.values["observed"] == YAML
+    (finding,) = look(torch(HCCL, YAML, SET_ENV))
+    assert finding.values["observed"] == YAML
 
 
 def test_cann_and_driver_are_left_to_the_other_check() -> None:

@@ -18,8 +18,8 @@ def test_a_pair_of_the_table(torch_npu: str, version: str) -> None:
 
 
 def test_another_cann() -> None:
-    (found,) = look(python(torch_npu="2.7.1.post4"), cann("8.3.RC1"))
-    assert str(found) == "torch_npu 2.7.1.post4 on CANN 8.3.RC1; it was released for CANN 9.0.0"
+    (finding,) = look(python(torch_npu="2.7.1.post4"), cann("8.3.RC1"))
+    assert str(finding) == "torch_npu 2.7.1.post4 on CANN 8.3.RC1; it was released for CANN 9.0.0"
 
 
 def test_a_release_that_the_table_does_not_hold_is_unknown_not_wrong() -> None:

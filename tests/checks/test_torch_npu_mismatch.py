@@ -17,14 +17,14 @@ def test_a_pair(torch: str, torch_npu: str) -> None:
 
 
 def test_another_torch() -> None:
-    (found,) = look(python(torch="2.8.0+cpu", torch_npu="2.7.1.post4"))
-    assert str(found) == "torch 2.8.0+cpu with torch_npu 2.7.1.post4; expected torch 2.7.1"
-    assert found.values["python"] == "/opt/job/python"
+    (finding,) = look(python(torch="2.8.0+cpu", torch_npu="2.7.1.post4"))
+    assert str(finding) == "torch 2.8.0+cpu with torch_npu 2.7.1.post4; expected torch 2.7.1"
+    assert finding.values["python"] == "/opt/job/python"
 
 
 def test_no_torch() -> None:
-    (found,) = look(python(torch_npu="2.7.1.post4"))
-    assert (found.values["observed"], found.values["expected"]) == ("no torch", "2.7.1")
+    (finding,) = look(python(torch_npu="2.7.1.post4"))
+    assert (finding.values["observed"], finding.values["expected"]) == ("no torch", "2.7.1")
 
 
 def test_no_torch_npu() -> None:

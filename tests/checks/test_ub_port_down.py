@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doctor.facts.hccn import UbPorts
-from tests.checks.looked import judged, said
+from tests.checks.run_check import messages, run_check
 
 UP = {"0/4": "UP", "0/5": "UP", "0/6": "UP"}
 PART = {**UP, "0/5": "DOWN"}
@@ -15,25 +15,25 @@ def host(**different: dict[str, str]) -> UbPorts:
 
 
 def test_all_ports_are_up() -> None:
-    assert said(judged("ub-port-down", {"w1": [host()], "w2": [host()], "w3": [host()]})) == []
+    assert messages(run_check("ub-port-down", {"w1": [host()], "w2": [host()], "w3": [host()]})) == []
 
 
 def test_a_port_that_its_peers_on_other_hosts_have() -> None:
-    found = said(judged("ub-port-down", {"w1": [host()], "w2": [host(npu2=PART)], "w3": [host()]}))
-    assert found == [("w2", "UB port 0/5 of NPU 2 has no link; its peers have one")]
+    fact = messages(run_check("ub-port-down", {"w1": [host()], "w2": [host(npu2=PART)], "w3": [host()]}))
+    assert fact == [("w2", "UB port 0/5 of NPU 2 has no link; its peers have one")]
 
 
 def test_on_a_single_host_the_other_npus_are_the_norm() -> None:
-    assert said(judged("ub-port-down", {"w1": [host(npu3=PART)]})) == [
+    assert messages(run_check("ub-port-down", {"w1": [host(npu3=PART)]})) == [
         ("w1", "UB port 0/5 of NPU 3 has no link; its peers have one")
     ]
 
 
 def test_a_port_that_is_cabled_on_no_host() -> None:
     everywhere = host(npu0=PART, npu1=PART, npu2=PART, npu3=PART)
-    assert said(judged("ub-port-down", {"w1": [everywhere], "w2": [everywhere], "w3": [everywhere]})) == []
-    assert said(judged("ub-port-down", {"w1": [everywhere]})) == []
+    assert messages(run_check("ub-port-down", {"w1": [everywhere], "w2": [everywhere], "w3": [everywhere]})) == []
+    assert messages(run_check("ub-port-down", {"w1": [everywhere]})) == []
 
 
 def test_two_npus_are_too_few_to_tell() -> None:
-    assert said(judged("ub-port-down", {"w1": [UbPorts(by_npu={0: UP, 1: PART})]})) == []
+    assert messages(run_check("ub-port-down", {"w1": [UbPorts(by_npu={0: UP, 1: PART})]})) == []

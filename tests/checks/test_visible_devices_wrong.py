@@ -6,8 +6,8 @@ import pytest
 
 from doctor.engine.result import Status
 from doctor.job import LaunchConfig
-from tests.checks.launch_lines import config, judged
-from tests.checks.tables import said
+from tests.checks.launch_lines import config, run_check
+from tests.checks.tables import list_messages
 
 DEVICES: list[tuple[str, str, str]] = [
     ("0,1,2,3", "torchrun --nproc-per-node 4 t.py", ""),
@@ -22,14 +22,14 @@ DEVICES: list[tuple[str, str, str]] = [
 def test_visible_devices(value: str, line: str, message: str) -> None:
     environ = {"ASCEND_RT_VISIBLE_DEVICES": value}
     launch = config(line, environ) if line else LaunchConfig.from_environment(environ)
-    outcome = judged("visible-devices-wrong", launch, 1, 8)
+    outcome = run_check("visible-devices-wrong", launch, 1, 8)
     assert outcome.status is (Status.FAILED if message else Status.PASSED)
-    assert all(message in text for text in said(outcome))
+    assert all(message in text for text in list_messages(outcome))
 
 
 def test_devices_by_name_are_not_judged() -> None:
     launch = LaunchConfig.from_environment({"CUDA_VISIBLE_DEVICES": "GPU-8f2c"})
-    assert judged("visible-devices-wrong", launch, 1, 8).status is Status.SKIPPED
+    assert run_check("visible-devices-wrong", launch, 1, 8).status is Status.SKIPPED
 
 
 COUNTS: list[tuple[list[str], list[str]]] = [
@@ -44,7 +44,7 @@ COUNTS: list[tuple[list[str], list[str]]] = [
 @pytest.mark.parametrize(("values", "messages"), COUNTS)
 def test_as_many_devices_on_every_host(values: list[str], messages: list[str]) -> None:
     """Ranks may differ in number between hosts, where the launcher counts them: a warning."""
-    own = {f"n{number}": {"ASCEND_RT_VISIBLE_DEVICES": value} for number, value in enumerate(values)}
-    outcome = judged("visible-devices-wrong", LaunchConfig.from_environment({}, by_host=own), 3, 8)
+    own_values = {f"n{number}": {"ASCEND_RT_VISIBLE_DEVICES": value} for number, value in enumerate(values)}
+    outcome = run_check("visible-devices-wrong", LaunchConfig.from_environment({}, by_host=own_values), 3, 8)
     assert [str(finding) for finding in outcome.findings] == messages
     assert all(finding.is_warning for finding in outcome.findings)

@@ -4,7 +4,7 @@ import pytest
 
 from doctor import Skip
 from doctor.facts.hccn import Vnic, VnicAddresses
-from tests.checks.device_network import judged, product
+from tests.checks.device_network import product, run_check
 
 
 def vnics(*states: str) -> VnicAddresses:
@@ -14,14 +14,14 @@ def vnics(*states: str) -> VnicAddresses:
 
 
 def test_up() -> None:
-    assert judged("vnic_link_down", vnics=vnics("UP", "UP"), product=product("A3")) == []
+    assert run_check("vnic_link_down", vnics=vnics("UP", "UP"), product=product("A3")) == []
 
 
 def test_down() -> None:
-    [one] = judged("vnic_link_down", vnics=vnics("UP", "DOWN"), product=product("A3"))
-    assert one.values["npus"] == [1]
+    [finding] = run_check("vnic_link_down", vnics=vnics("UP", "DOWN"), product=product("A3"))
+    assert finding.values["npus"] == [1]
 
 
 def test_only_a3_lives_by_it() -> None:
     with pytest.raises(Skip):
-        judged("vnic_link_down", vnics=vnics("DOWN"), product=product("A2"))
+        run_check("vnic_link_down", vnics=vnics("DOWN"), product=product("A2"))

@@ -12,7 +12,7 @@ from doctor.facts.smoke import LayoutBegun, LayoutEnded, TrainingStep
 from doctor.facts.smoke.events import RankEvent
 from doctor.smoke.model import Layout, SmokeRun
 from doctor.smoke.plan import default_layouts
-from tests.checks.smoke import found, judged, place_in, ran, root_causes, training, training_events
+from tests.checks.smoke import findings_of, place_in, ran, root_causes, run_check, training, training_events
 
 DP4, TP4, DP2TP2, PP2DP2, ZERO = (
     Layout(dp=4),
@@ -35,7 +35,8 @@ class Trained:
 
     def spoil(self, kind: type[RankEvent], change: Change) -> Trained:
         self.events = [
-            msgspec.structs.replace(one, **(change(one) or {})) if isinstance(one, kind) else one for one in self.events
+            msgspec.structs.replace(event, **(change(event) or {})) if isinstance(event, kind) else event
+            for event in self.events
         ]
         return self
 
@@ -57,16 +58,16 @@ class Trained:
         return place_in(self.layout(event), event.rank)
 
     def findings(self, check: str) -> tuple[Finding, ...]:
-        return found(check, self.run, training(self.run, self.events))
+        return findings_of(check, self.run, training(self.run, self.events))
 
-    def one(self, check: str) -> Finding:
+    def only_finding(self, check: str) -> Finding:
         """The only finding of the check."""
         findings = self.findings(check)
-        assert len(findings) == 1, [str(one) for one in findings]
+        assert len(findings) == 1, [str(finding) for finding in findings]
         return findings[0]
 
     def outcome(self, check: str) -> Outcome:
-        return judged(check, self.run, training(self.run, self.events))
+        return run_check(check, self.run, training(self.run, self.events))
 
     def because(self, check: str) -> str:
         """The check that explains what this one saw, where it found nothing of its own."""
@@ -105,4 +106,4 @@ def healthy(check: str) -> None:
 
 
 def off(value: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(one + 5_000_000 for one in value)
+    return tuple(entry + 5_000_000 for entry in value)

@@ -25,7 +25,7 @@ def losses(value: Callable[[int, int], float], steps: int = 400, ranks: int = 1,
     return WatchResult(watch.curves(), tuple(watch.verdicts(steps / 10 + waited)), "logs", hosts=hosts)
 
 
-def judged(name: str, result: WatchResult) -> Outcome:
+def run_check(name: str, result: WatchResult) -> Outcome:
     """The outcome of one check."""
     run = Run(SCHEMA, "job", "2026-01-01T00:00:00Z", 1.0, {}, watch=msgspec.to_builtins(result, str_keys=True))
     (outcome,) = replay(run, [check for check in load_checks() if check.name == name]).outcomes
@@ -39,5 +39,5 @@ def falling(step: int, rank: int = 0) -> float:
 
 def is_silent_about_health(name: str) -> bool:
     """A healthy loss passes, and too few losses are unknown."""
-    healthy, few = judged(name, losses(falling)), judged(name, losses(falling, steps=20))
+    healthy, few = run_check(name, losses(falling)), run_check(name, losses(falling, steps=20))
     return healthy.status.value == "passed" and few.status.value == "unknown"

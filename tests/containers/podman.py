@@ -36,18 +36,18 @@ class Podman:
         if Path("/etc/alternatives").is_dir():
             shutil.copytree("/etc/alternatives", self.rootfs / "etc/alternatives", symlinks=True)
 
-    def argv(self, *words: str) -> list[str]:
+    def argv(self, *arguments: str) -> list[str]:
         """podman with these words."""
         places = ["--root", f"{self.folder}/store", "--runroot", f"{self.folder}/run", "--tmpdir", f"{self.folder}/tmp"]
         ways = ["--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--runtime", "crun"]
-        return ["unshare", "-m", "sh", "-c", WITHOUT_HYBRID, "sh", "podman", *places, *ways, *words]
+        return ["unshare", "-m", "sh", "-c", WITHOUT_HYBRID, "sh", "podman", *places, *ways, *arguments]
 
     def start(self, options: Sequence[str], command: Sequence[str]) -> list[str]:
         """The command that runs another in a new container, with the interpreter of the tests and what it imports."""
         import doctor
 
-        shown = {sys.prefix, sys.base_prefix, str(ROOT), str(Path(doctor.__file__).parents[1]), *sys.path}
-        folders = sorted({path for path in shown if Path(path).is_dir() and not path.startswith("/usr/")})
+        visible = {sys.prefix, sys.base_prefix, str(ROOT), str(Path(doctor.__file__).parents[1]), *sys.path}
+        folders = sorted({path for path in visible if Path(path).is_dir() and not path.startswith("/usr/")})
         mounts = [word for path in ["/usr", *folders] for word in ("-v", f"{path}:{path}:ro")]
         limits = ["--ulimit", "nofile=1024:4096", "--ulimit", "nproc=4096"]
         fixed = ["--rm", "--cgroups=disabled", "--network=none", *limits, *mounts]

@@ -58,13 +58,13 @@ def test_a_container_with_room_is_healthy(podman: Podman) -> None:
 def test_the_default_of_dev_shm_and_a_part_of_the_npus(podman: Podman) -> None:
     """NPU 4 alone is no fault; that its driver's library was not mounted is."""
     code, report = check(podman, *NPU)
-    found = errors(report)
+    results = errors(report)
     assert code == 10
-    assert found["shm-docker-default"] == [
+    assert results["shm-docker-default"] == [
         "/dev/shm holds 62.5 MiB, the default of a container; expected --shm-size or --ipc=host"
     ]
-    assert found["container-devices-missing"] == ["the container has NPUs, but not libascend_hal.so of their driver"]
-    assert set(found) == {"shm-docker-default", "container-devices-missing"}
+    assert results["container-devices-missing"] == ["the container has NPUs, but not libascend_hal.so of their driver"]
+    assert set(results) == {"shm-docker-default", "container-devices-missing"}
 
 
 @pytest.mark.full
@@ -110,10 +110,10 @@ def test_a_user_without_a_name(podman: Podman) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("missing", ["davinci_manager", "devmm_svm", "hisi_hdc"])
-def test_each_file_of_the_driver(podman: Podman, missing: str) -> None:
-    code, report = check(podman, "--shm-size=1g", *(option for option in NPU if not option.endswith(missing)))
-    assert f"the container has NPU 4, but not /dev/{missing}" in errors(report)["container-devices-missing"]
+@pytest.mark.parametrize("absent", ["davinci_manager", "devmm_svm", "hisi_hdc"])
+def test_each_file_of_the_driver(podman: Podman, absent: str) -> None:
+    code, report = check(podman, "--shm-size=1g", *(option for option in NPU if not option.endswith(absent)))
+    assert f"the container has NPU 4, but not /dev/{absent}" in errors(report)["container-devices-missing"]
     assert code == 10
 
 
@@ -138,8 +138,8 @@ def test_from_the_host_with_within(podman: Podman) -> None:
             text=True,
             timeout=100,
         )
-        found = errors(json.loads(done.stdout))
+        results = errors(json.loads(done.stdout))
     finally:
         subprocess.run(podman.argv("kill", name), capture_output=True, timeout=60)
-    assert "/dev/shm holds 62.5 MiB" in found["shm-docker-default"][0]
-    assert "the container has NPU 4, but not /dev/hisi_hdc" in found["container-devices-missing"]
+    assert "/dev/shm holds 62.5 MiB" in results["shm-docker-default"][0]
+    assert "the container has NPU 4, but not /dev/hisi_hdc" in results["container-devices-missing"]

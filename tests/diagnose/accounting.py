@@ -12,10 +12,13 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.smoke.slurm import MISSING as WITHOUT_SLURM
+from tests.smoke.slurm import ABSENT_PROGRAMS as WITHOUT_SLURM
 from tests.smoke.slurm import Slurm, free_ports, program
 
-MISSING = [*WITHOUT_SLURM, *(name for name in ("mariadbd", "mariadb-install-db", "slurmdbd") if not program(name))]
+ABSENT_PROGRAMS = [
+    *WITHOUT_SLURM,
+    *(name for name in ("mariadbd", "mariadb-install-db", "slurmdbd") if not program(name)),
+]
 _CLUSTER = "smoke"
 
 
@@ -107,10 +110,10 @@ class Accounting:
         shutil.rmtree(self._folder / "db", ignore_errors=True)
 
 
-def _until(done: object, what: str, seconds: float = 120.0) -> None:
+def _until(done: object, description: str, seconds: float = 120.0) -> None:
     assert callable(done)
     deadline = time.monotonic() + seconds
     while not done():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what} does not come up")
+            raise TimeoutError(f"{description} does not come up")
         time.sleep(0.2)

@@ -28,13 +28,13 @@ def places(names: tuple[str, ...]) -> Iterator[Place]:
     """What trials need to run: the process that forks, and for srun a Slurm, for dropped packets networks."""
     from tests.diagnose.networks import Networks
     from tests.diagnose.prefork import Prefork
-    from tests.smoke.slurm import MISSING, Slurm
+    from tests.smoke.slurm import ABSENT_PROGRAMS, Slurm
 
     prefork = Prefork(PROGRAM)
     with contextlib.ExitStack() as stack:
         stack.callback(prefork.end)
         slurm = None
-        if "srun" in names and not MISSING:
+        if "srun" in names and not ABSENT_PROGRAMS:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-", dir="/tmp")))
             slurm = Slurm(folder)
             stack.callback(slurm.end)

@@ -47,8 +47,8 @@ def judged(folder: Path, **texts: str) -> Diagnosis:
     return diagnose_jobs(read_all(find_sources([str(folder)]), SIGNATURES), SIGNATURES)
 
 
-def named(found: Diagnosis) -> list[tuple[str, list[str]]]:
-    return [(cause.signature, [culprit.host for culprit in cause.culprits]) for cause in found.causes]
+def named(diagnosis: Diagnosis) -> list[tuple[str, list[str]]]:
+    return [(cause.signature, [culprit.host for culprit in cause.culprits]) for cause in diagnosis.causes]
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def named(found: Diagnosis) -> list[tuple[str, list[str]]]:
 def test_the_state_in_a_table_is_the_cause_also_where_its_column_cuts_it(
     tmp_path: Path, job: str, signature: str
 ) -> None:
-    found = judged(tmp_path, sacct=table(job))
-    assert named(found) == [(signature, [])] and exit_code(found) == 10
-    assert f" {found.causes[0].evidence[0].text} " in f" {' '.join(table(job).split())} "
+    diagnosis = judged(tmp_path, sacct=table(job))
+    assert named(diagnosis) == [(signature, [])] and exit_code(diagnosis) == 10
+    assert f" {diagnosis.causes[0].evidence[0].text} " in f" {' '.join(table(job).split())} "
 
 
 def test_a_job_that_failed_or_ended_well_by_its_state_alone(tmp_path: Path) -> None:
-    found = judged(tmp_path, sacct=table("5"))
-    assert found.undecidable and found.undecidable.needed == ("the output of the job",)
+    diagnosis = judged(tmp_path, sacct=table("5"))
+    assert diagnosis.undecidable and diagnosis.undecidable.needed == ("the output of the job",)
     assert judged(tmp_path, sacct=table("7")).ended_well
 
 
@@ -95,25 +95,25 @@ def test_states_in_any_columns(tmp_path: Path, state: str, head: str, row: str) 
 
 
 def test_of_all_rows_of_sacct_the_newest_job_comes_first_and_each_other_is_one_line(tmp_path: Path) -> None:
-    found = judged(tmp_path, sacct=TABLE)
-    assert named(found) == [("slurm-job-node-failed", [])]
-    assert [attempt.is_job for attempt in found.attempts].count(False) == 1, "job 9 was put back once"
-    assert named(found.attempts[-1].diagnosis) == [("slurm-job-out-of-memory", [])]
+    diagnosis = judged(tmp_path, sacct=TABLE)
+    assert named(diagnosis) == [("slurm-job-node-failed", [])]
+    assert [attempt.is_job for attempt in diagnosis.attempts].count(False) == 1, "job 9 was put back once"
+    assert named(diagnosis.attempts[-1].diagnosis) == [("slurm-job-out-of-memory", [])]
 
 
 def test_beside_logs_only_the_rows_of_their_job_count(tmp_path: Path) -> None:
     log = KILLED + "srun: Terminating StepId={}.0\n"
     assert named(judged(tmp_path, train=log.format(3), sacct=TABLE)) == [("slurm-job-timeout", [])]
-    found = judged(tmp_path, train=log.format(99), sacct=TABLE)
-    assert not found.causes and found.undecidable
-    assert any("rows are of other jobs" in note for file in found.files for note in file.notes)
+    diagnosis = judged(tmp_path, train=log.format(99), sacct=TABLE)
+    assert not diagnosis.causes and diagnosis.undecidable
+    assert any("rows are of other jobs" in note for file in diagnosis.files for note in file.notes)
 
 
 def test_each_of_two_jobs_gets_its_own_rows(tmp_path: Path) -> None:
     texts = {f"slurm-{job}": f"2026-11-21 {hour}:00:00 step\n{KILLED}" for job, hour in (("12", 23), ("3", 10))}
-    found = judged(tmp_path, **texts, sacct=TABLE)
-    assert named(found) == [("slurm-job-node-failed", [])]
-    (earlier,) = found.earlier
+    diagnosis = judged(tmp_path, **texts, sacct=TABLE)
+    assert named(diagnosis) == [("slurm-job-node-failed", [])]
+    (earlier,) = diagnosis.earlier
     assert named(earlier) == [("slurm-job-timeout", [])]
 
 
@@ -161,6 +161,6 @@ def test_the_rows_of_the_job_that_was_asked_for_are_those_of_the_newest_of_sever
     ]
     rows = scan("sacct --jobs 7", [b"JobID|State|ExitCode|NodeList\n7|TIMEOUT|0:0|n0|\n"], MATCHER, file=0, year=2026)
     rows.summary.accounting = True
-    found = diagnose_jobs([*readings, rows], SIGNATURES)
-    assert named(found) == [("slurm-job-timeout", [])] and len(found.earlier) == 1
-    assert not named(found.earlier[0])
+    diagnosis = diagnose_jobs([*readings, rows], SIGNATURES)
+    assert named(diagnosis) == [("slurm-job-timeout", [])] and len(diagnosis.earlier) == 1
+    assert not named(diagnosis.earlier[0])

@@ -29,8 +29,8 @@ def diagnosed(**texts: str) -> Diagnosis:
     return diagnose_jobs(readings, SIGNATURES)
 
 
-def causes(found: Diagnosis) -> list[tuple[str, list[int | None]]]:
-    return [(cause.signature, [culprit.rank for culprit in cause.culprits]) for cause in found.causes]
+def causes(diagnosis: Diagnosis) -> list[tuple[str, list[int | None]]]:
+    return [(cause.signature, [culprit.rank for culprit in cause.culprits]) for cause in diagnosis.causes]
 
 
 def failed(local_rank: int, pid: int, agent: int, second: int = 0) -> str:
@@ -55,11 +55,11 @@ FULL, NAN = "OSError: [Errno 28] No space left on device", "ValueError: loss is 
 
 
 def test_of_two_jobs_in_one_file_the_last_is_diagnosed_and_the_first_is_one_line() -> None:
-    found = diagnosed(train=TWO_JOBS)
-    assert causes(found) == [("python-exception", [0])]
-    (first,) = found.attempts
+    diagnosis = diagnosed(train=TWO_JOBS)
+    assert causes(diagnosis) == [("python-exception", [0])]
+    (first,) = diagnosis.attempts
     assert first.is_job and not first.same and causes(first.diagnosis) == [("disk-full", [1])]
-    (line,) = attempt_lines(found)
+    (line,) = attempt_lines(diagnosis)
     assert line.startswith("another job (train.log:1-63): rank 1: No space left on device")
 
 
@@ -72,9 +72,9 @@ def test_each_job_of_one_file_is_diagnosed_as_in_a_file_of_its_own() -> None:
 
 def test_a_job_that_ended_well_behind_one_that_failed_ended_well() -> None:
     start = "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid overload\n"
-    found = diagnosed(train=start + FIRST_JOB + start + "step 0\ntraining finished\n")
-    assert found.ended_well and not found.failed
-    assert [causes(attempt.diagnosis) for attempt in found.attempts] == [[("disk-full", [1])]]
+    diagnosis = diagnosed(train=start + FIRST_JOB + start + "step 0\ntraining finished\n")
+    assert diagnosis.ended_well and not diagnosis.failed
+    assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [[("disk-full", [1])]]
 
 
 def test_the_lists_of_several_nodes_in_one_file_are_one_job() -> None:
@@ -93,13 +93,13 @@ def test_a_list_of_many_workers_is_one_job() -> None:
 def test_attempts_that_torchrun_started_again_are_compared_with_the_last() -> None:
     text = raised(1, NAN) + failed(1, 11, 7) + raised(0, FULL) + failed(0, 20, 7, 20)
     text += raised(1, NAN) + failed(1, 31, 7, 40) + listed(1, 1, 31)
-    found = diagnosed(train=text)
-    assert causes(found) == [("python-exception", [1])]
-    assert [(a.is_job, a.same, causes(a.diagnosis)) for a in found.attempts] == [
+    diagnosis = diagnosed(train=text)
+    assert causes(diagnosis) == [("python-exception", [1])]
+    assert [(a.is_job, a.same, causes(a.diagnosis)) for a in diagnosis.attempts] == [
         (False, False, [("disk-full", [0])]),
         (False, True, [("python-exception", [1])]),
     ]
-    assert attempt_lines(found)[1] == "an attempt that was started again (train.log:1-3): the same cause"
+    assert attempt_lines(diagnosis)[1] == "an attempt that was started again (train.log:1-3): the same cause"
 
 
 def test_an_exception_of_another_rank_is_not_the_same_cause() -> None:
@@ -114,22 +114,22 @@ def test_attempts_in_folders_of_torchrun_are_told_apart() -> None:
         "logs/attempt_1/1/stderr": raised(1, NAN),
         "agent": failed(0, 11, 7) + failed(1, 31, 7, 40) + listed(1, 1, 31),
     }
-    found = diagnosed(**texts)
-    assert causes(found) == [("python-exception", [1])]
-    assert [causes(attempt.diagnosis) for attempt in found.attempts] == [[("disk-full", [0])]]
+    diagnosis = diagnosed(**texts)
+    assert causes(diagnosis) == [("python-exception", [1])]
+    assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [[("disk-full", [0])]]
 
 
 def test_a_job_that_slurm_put_back_is_diagnosed_by_its_last_attempt() -> None:
-    found = diagnosed(slurm=REQUEUED)
-    assert causes(found) == [("python-exception", [0])]
-    assert [culprit.rank for item in found.waiting for culprit in item.culprits] == [1]
-    (first,) = found.attempts
+    diagnosis = diagnosed(slurm=REQUEUED)
+    assert causes(diagnosis) == [("python-exception", [0])]
+    assert [culprit.rank for item in diagnosis.waiting for culprit in item.culprits] == [1]
+    (first,) = diagnosis.attempts
     assert not first.is_job and causes(first.diagnosis) == [("slurm-requeued", [])]
 
 
 def test_a_job_that_slurm_put_back_and_that_did_not_start_yet_accuses_nobody() -> None:
-    found = diagnosed(slurm=REQUEUED.partition("start 1\n")[0])
-    assert causes(found) == [("slurm-requeued", [])] and not found.attempts
+    diagnosis = diagnosed(slurm=REQUEUED.partition("start 1\n")[0])
+    assert causes(diagnosis) == [("slurm-requeued", [])] and not diagnosis.attempts
 
 
 def test_the_report_says_what_came_before(tmp_path: Path) -> None:
@@ -154,19 +154,19 @@ def test_many_jobs_in_one_file_are_bounded(count: int) -> None:
 
 def test_each_mpirun_of_a_script_is_an_attempt_of_its_own_and_the_last_is_diagnosed() -> None:
     """A script that starts Open MPI 4.1.4 again: a full disk on rank 1, NaN on rank 2, rank 0 killed."""
-    found = diagnosed(train=(LOGS / "mpirun_three_times.log").read_text())
-    assert causes(found) == [("mpi-rank-killed", [0])]
-    assert [causes(attempt.diagnosis) for attempt in found.attempts] == [
+    diagnosis = diagnosed(train=(LOGS / "mpirun_three_times.log").read_text())
+    assert causes(diagnosis) == [("mpi-rank-killed", [0])]
+    assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [
         [("python-exception", [2])],
         [("disk-full", [1])],
     ]
-    assert not any(attempt.is_job for attempt in found.attempts)
+    assert not any(attempt.is_job for attempt in diagnosis.attempts)
 
 
 def test_an_mpirun_that_ends_well_after_one_that_failed_is_no_failure() -> None:
-    found = diagnosed(train=(LOGS / "mpirun_again_well.log").read_text())
-    assert found.ended_well and not found.causes
-    assert [causes(attempt.diagnosis) for attempt in found.attempts] == [[("python-exception", [2])]]
+    diagnosis = diagnosed(train=(LOGS / "mpirun_again_well.log").read_text())
+    assert diagnosis.ended_well and not diagnosis.causes
+    assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [[("python-exception", [2])]]
 
 
 STEP = """\
@@ -182,9 +182,9 @@ srun: error: n{other}: task {other}: Terminated
 
 def test_each_srun_of_a_script_is_an_attempt_of_its_own() -> None:
     text = STEP.format(rank=1, error=FULL, other=0, number=0) + STEP.format(rank=0, error=NAN, other=1, number=1)
-    found = diagnosed(train=text)
-    assert causes(found) == [("python-exception", [0])]
-    assert [causes(attempt.diagnosis) for attempt in found.attempts] == [[("disk-full", [1])]]
+    diagnosis = diagnosed(train=text)
+    assert causes(diagnosis) == [("python-exception", [0])]
+    assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [[("disk-full", [1])]]
 
 
 def test_tasks_of_one_srun_that_end_one_after_the_other_are_one_attempt() -> None:
@@ -201,9 +201,9 @@ def test_the_reports_of_open_mpi_5_end_attempts_as_well() -> None:
     for number, (job, rank) in enumerate((("[3720,1]", 1), ("[3918,1]", 2))):
         assert f"[{job},{rank}]" in text
         text = text.replace(f"[{job},{rank}]", f"[prterun-n1-{number + 70}@1,{rank}]")
-    found = diagnosed(train=text)
-    assert causes(found) == [("mpi-rank-killed", [0])]
-    assert [causes(attempt.diagnosis) for attempt in found.attempts] == [
+    diagnosis = diagnosed(train=text)
+    assert causes(diagnosis) == [("mpi-rank-killed", [0])]
+    assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [
         [("python-exception", [2])],
         [("disk-full", [1])],
     ]
@@ -223,10 +223,10 @@ class TestRestartsThatMeetTheFailedAttempt:
 
     def test_the_cause_of_the_attempt_before_is_told_first(self) -> None:
         text = raised(1, NAN) + failed(1, 22752, 22742, 2) + REFUSED + failed(0, 22792, 22742, 11) + listed(0, 0, 22792)
-        found = diagnosed(train=text)
-        assert causes(found) == [("torch-restart-shares-store", [])]
-        assert found.causes[0].summary.startswith("rank 1: ") and found.causes[0].confidence == "likely"
-        assert [causes(attempt.diagnosis) for attempt in found.attempts] == [[("python-exception", [1])]]
+        diagnosis = diagnosed(train=text)
+        assert causes(diagnosis) == [("torch-restart-shares-store", [])]
+        assert diagnosis.causes[0].summary.startswith("rank 1: ") and diagnosis.causes[0].confidence == "likely"
+        assert [causes(attempt.diagnosis) for attempt in diagnosis.attempts] == [[("python-exception", [1])]]
 
     def test_a_first_attempt_that_could_not_connect_either_speaks_for_the_network(self) -> None:
         text = REFUSED + failed(1, 22752, 22742, 2) + REFUSED + failed(0, 22792, 22742, 11) + listed(0, 0, 22792)
@@ -238,5 +238,5 @@ class TestRestartsThatMeetTheFailedAttempt:
 
     def test_a_rank_of_the_restart_that_fails_by_itself_is_the_cause(self) -> None:
         text = raised(1, NAN) + failed(1, 22752, 22742, 2) + REFUSED + raised(0, FULL) + failed(0, 22792, 22742, 11)
-        found = diagnosed(train=text + listed(0, 0, 22792))
-        assert "torch-restart-shares-store" not in str(causes(found))
+        diagnosis = diagnosed(train=text + listed(0, 0, 22792))
+        assert "torch-restart-shares-store" not in str(causes(diagnosis))

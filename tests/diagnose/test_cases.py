@@ -29,8 +29,8 @@ def read(names: list[str]) -> list[Any]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_the_known_cause_of_a_vendors_logs_is_named_or_called_undecidable(case: dict[str, Any]) -> None:
     readings = read(case["files"])
-    found = {event.signature for reading in readings for event in reading.events}
-    assert set(case["signatures"]) <= found
+    signatures = {event.signature for reading in readings for event in reading.events}
+    assert set(case["signatures"]) <= signatures
 
     diagnosis = diagnose(readings, SIGNATURES)
 

@@ -45,10 +45,10 @@ def test_every_page_of_a_signature_has_the_chinese_of_all_that_people_read(chine
     for signature in SIGNATURES.values():
         page = without_breaks(signature_page(signature, (), 100))
         for text in read_aloud(signature.id):
-            shown = language.localized(text)
+            output = language.localized(text)
             is_prose = text in (signature.note, *signature.causes, *signature.fix)
             is_sentence = is_prose and len(re.findall("[a-z]{3,}", text)) > 2
-            if without_breaks(shown) not in page or (is_sentence and not CHINESE.search(shown)):
+            if without_breaks(output) not in page or (is_sentence and not CHINESE.search(output)):
                 lacking.append(f"{signature.id}: {text}")
     assert lacking == []
 
@@ -58,11 +58,11 @@ def test_the_report_says_why_and_what_to_do_in_chinese(name: str, chinese: None)
     report = run(*logs(name)).stdout
     cause = next(name for name in re.findall(r"（([a-z0-9-]+)[,）]", report) if name in SIGNATURES)
     assert CHINESE.search(report.partition("\n")[0])
-    shown = without_breaks(report)
+    output = without_breaks(report)
     for text in (SIGNATURES[cause].causes[0], SIGNATURES[cause].fix[0]):
-        assert without_breaks(language.localized(text)) in shown
+        assert without_breaks(language.localized(text)) in output
         assert CHINESE.search(language.localized(text))
-        assert without_breaks(text) not in shown
+        assert without_breaks(text) not in output
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -34,8 +34,8 @@ def fingerprint(rank: int, mine: tuple[str, int], other: int, others: tuple[str,
     )
 
 
-def verdict(found: Diagnosis) -> tuple[str, list[int | None], str]:
-    (cause,) = found.causes
+def verdict(diagnosis: Diagnosis) -> tuple[str, list[int | None], str]:
+    (cause,) = diagnosis.causes
     return cause.rule, [culprit.rank for culprit in cause.culprits], cause.confidence
 
 
@@ -62,8 +62,8 @@ def test_ranks_that_only_lost_a_peer_in_different_collectives_accuse_nobody() ->
 def test_the_rank_that_both_neighbors_in_the_ring_wait_for_is_named() -> None:
     """Its packets are dropped: rank 1 receives from it, rank 3 sends to it, and it waits like all others."""
     ends = ("recv", "recv", "recv", "send")
-    found = logs(**{f"rank_{rank}": call("all_reduce", end) for rank, end in enumerate(ends)})
-    assert verdict(found) == ("common target", [2], "possible")
+    diagnosis = logs(**{f"rank_{rank}": call("all_reduce", end) for rank, end in enumerate(ends)})
+    assert verdict(diagnosis) == ("common target", [2], "possible")
 
 
 def test_two_ranks_that_wait_for_each_other_are_both_possible() -> None:
@@ -117,8 +117,8 @@ def test_a_worker_that_its_agent_did_not_end_was_ended_from_outside() -> None:
     row += "  exitcode  : {1} (pid: 7{0})\n"
     text = agent + "Failures:\n" + row.format(1, -15) + row.format(2, -15)
     text += "Root Cause (first observed failure):\n" + row.format(0, 1)
-    found = logs(train=text + f"[rank0]: {CLOSED}\n")
-    assert verdict(found) == ("named by the launcher", [1], "likely")
+    diagnosis = logs(train=text + f"[rank0]: {CLOSED}\n")
+    assert verdict(diagnosis) == ("named by the launcher", [1], "likely")
 
 
 def test_a_traceback_behind_a_progress_bar_is_read() -> None:

@@ -17,8 +17,8 @@ LOGS = Path(__file__).with_name("logs")
 SCHEMA = json.loads(files("doctor.report").joinpath("schema/doctor.diagnosis.1.json").read_text("utf-8"))
 
 
-def run(*words: str, text: bytes | None = None):
-    return CliRunner().invoke(application(["diagnose"]), ["diagnose", *words], input=text)
+def run(*arguments: str, text: bytes | None = None):
+    return CliRunner().invoke(application(["diagnose"]), ["diagnose", *arguments], input=text)
 
 
 @pytest.mark.parametrize("name", ["hccl_ei0015", "afd_socket_p2p", "afd_notify_deadlock", "ms_hbm", "hccl_ei0013"])
@@ -50,9 +50,9 @@ def test_standard_input_is_read() -> None:
     assert result.exit_code == 10 and "rank 2" in result.stdout
 
 
-@pytest.mark.parametrize("words", [["-f", "xml", "."], ["--color", "red", "."]])
-def test_a_bad_option_is_a_usage_error(words: list[str]) -> None:
-    assert getattr(run(*words).exception, "exit_code", run(*words).exit_code) == 2
+@pytest.mark.parametrize("arguments", [["-f", "xml", "."], ["--color", "red", "."]])
+def test_a_bad_option_is_a_usage_error(arguments: list[str]) -> None:
+    assert getattr(run(*arguments).exception, "exit_code", run(*arguments).exit_code) == 2
 
 
 def test_a_missing_path_is_an_input_error() -> None:
@@ -61,8 +61,8 @@ def test_a_missing_path_is_an_input_error() -> None:
 
 def test_pseudonyms_replace_hosts_and_addresses() -> None:
     text = run(str(LOGS / "hccl_heartbeat_lost.log"), "--redact").stdout
-    plain = run(str(LOGS / "afd_notify_chain_to_local.dev*.log"), "--redact").stdout
-    assert "10.136.181.175" not in plain and "HCCL" in text
+    output = run(str(LOGS / "afd_notify_chain_to_local.dev*.log"), "--redact").stdout
+    assert "10.136.181.175" not in output and "HCCL" in text
 
 
 def test_list_and_explain_show_signatures() -> None:
@@ -91,7 +91,7 @@ def test_the_names_in_an_archive_cannot_write_escapes_into_the_report(tmp_path: 
 def test_the_command_that_a_report_prints_for_the_next_job_is_accepted() -> None:
     text = run(str(LOGS / "afd_socket_p2p_chain*.log"), "-f", "plain").stdout
     (line,) = [line for line in text.splitlines() if "doctor check " in line]
-    words = line.partition("doctor check ")[2].split()
-    assert len(words) > 2
-    result = CliRunner().invoke(application(["check"]), ["check", *words, "--no-hosts"])
+    parts = line.partition("doctor check ")[2].split()
+    assert len(parts) > 2
+    result = CliRunner().invoke(application(["check"]), ["check", *parts, "--no-hosts"])
     assert getattr(result.exception, "exit_code", result.exit_code) != 2, result.exception

@@ -53,7 +53,7 @@ def unread(logs: HostLogs) -> list[str]:
     return unread_logs(LogRecord(SCHEMA, "", "", (), 0.0, {"localhost": logs}))
 
 
-def found(diagnosis: Diagnosis) -> list[Any]:
+def cause_rows(diagnosis: Diagnosis) -> list[Any]:
     return [
         (
             cause.signature,
@@ -83,7 +83,7 @@ def judged_alike(folder: Path, count: int) -> float:
         by_case.setdefault(Path(log.path).parent.name, HostLogs([])).files.append(log)
     assert len(by_case) == count
     for name, answer in by_case.items():
-        assert found(judged(answer)) == found(diagnose_found([str(folder / name)], SIGNATURES)), name
+        assert cause_rows(judged(answer)) == cause_rows(diagnose_found([str(folder / name)], SIGNATURES)), name
     return sum(len(line) for log in logs.files for _, line in log.kept) / sum(log.size for log in logs.files)
 
 
@@ -224,7 +224,7 @@ def test_an_answer_that_is_none_is_an_error_in_words(output: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", "no logs saved"),
         ("{}", "no logs saved"),
@@ -236,10 +236,10 @@ def test_an_answer_that_is_none_is_an_error_in_words(output: bytes) -> None:
         ('{"schema": "doctor.logs/1", "hosts": {"n": {"files": [{"kept": "no"}]}}}', "no logs saved"),
     ],
 )
-def test_a_file_that_holds_no_saved_lines_is_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_a_file_that_holds_no_saved_lines_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "saved.json"
     path.write_text(text)
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         load_logs(path)
 
 

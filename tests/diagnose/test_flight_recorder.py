@@ -79,15 +79,18 @@ def diagnosis(
 @pytest.mark.parametrize("prefix", ["nccl", "hccl", "gloo"])
 def test_the_rank_that_ran_one_collective_fewer_is_behind(tmp_path: Path, form: str, prefix: str) -> None:
     dumps = {0: dump(*SUM, prefix=prefix), 1: dump(*SUM[:3], prefix=prefix), 2: dump(*SUM, prefix=prefix)}
-    found = diagnosis(tmp_path, dumps, form, f"{prefix}_trace_rank_")
-    assert named(found) == [("flight-recorder", "behind in sequence", [1])] and exit_code(found) == 10
+    observed_diagnosis = diagnosis(tmp_path, dumps, form, f"{prefix}_trace_rank_")
+    assert (
+        named(observed_diagnosis) == [("flight-recorder", "behind in sequence", [1])]
+        and exit_code(observed_diagnosis) == 10
+    )
 
 
 def test_the_rank_with_another_collective_differs_whichever_file_comes_first(tmp_path: Path) -> None:
     other = dump("all_reduce", "all_reduce", "broadcast")
-    for odd in range(3):
-        dumps = {rank: other if rank == odd else dump(*SUM[:3]) for rank in range(3)}
-        assert named(diagnosis(tmp_path, dumps)) == [("flight-recorder", "minority", [odd])]
+    for outlier in range(3):
+        dumps = {rank: other if rank == outlier else dump(*SUM[:3]) for rank in range(3)}
+        assert named(diagnosis(tmp_path, dumps)) == [("flight-recorder", "minority", [outlier])]
 
 
 def test_the_rank_with_another_size_differs(tmp_path: Path) -> None:
@@ -101,8 +104,8 @@ def test_sizes_that_may_differ_are_not_compared(tmp_path: Path) -> None:
 
 
 def test_of_two_ranks_that_differ_either_may_be_wrong(tmp_path: Path) -> None:
-    found = diagnosis(tmp_path, {0: dump("all_reduce", world=2), 1: dump("broadcast", world=2)})
-    (cause,) = found.causes
+    observed_diagnosis = diagnosis(tmp_path, {0: dump("all_reduce", world=2), 1: dump("broadcast", world=2)})
+    (cause,) = observed_diagnosis.causes
     assert (cause.rule, cause.confidence, [c.rank for c in cause.culprits]) == (ONE_OF_TWO, "possible", [0, 1])
 
 
@@ -160,10 +163,10 @@ class Evil:
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_a_hostile_pickle_is_refused_in_one_line_and_runs_nothing(tmp_path: Path, protocol: int) -> None:
     (tmp_path / "nccl_trace_rank_0").write_bytes(pickle.dumps({"entries": [Evil()]}, protocol))
-    found = diagnose_found([str(tmp_path)], SIGNATURES)
-    (notes,) = [summary.notes for summary in found.files]
+    observed_diagnosis = diagnose_found([str(tmp_path)], SIGNATURES)
+    (notes,) = [summary.notes for summary in observed_diagnosis.files]
     assert "other than plain values" in notes[0] and "\n" not in notes[0]
-    assert not Path("/tmp/owned-by-a-pickle").exists() and not found.causes
+    assert not Path("/tmp/owned-by-a-pickle").exists() and not observed_diagnosis.causes
 
 
 @pytest.mark.sample
@@ -197,7 +200,7 @@ def test_json_that_is_no_dump_is_refused(tmp_path: Path) -> None:
             read_recording([text])
 
 
-PLAIN = st.recursive(
+PICKLED_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=20),
     lambda inner: (
         st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4) | st.tuples(inner)
@@ -206,7 +209,7 @@ PLAIN = st.recursive(
 )
 
 
-@given(value=PLAIN, protocol=st.integers(2, 5))
+@given(value=PICKLED_VALUES, protocol=st.integers(2, 5))
 def test_plain_values_are_read_as_pickle_reads_them(value: Any, protocol: int) -> None:
     assert read_plain_pickle(pickle.dumps(value, protocol)) == value
 
@@ -219,7 +222,10 @@ def test_arbitrary_bytes_after_the_head_of_a_pickle_end_in_a_refusal_or_a_value(
         read_plain_pickle(b"\x80\x04" + data)
 
 
-@given(value=PLAIN, entry=st.dictionaries(st.sampled_from(sorted({*ENTRY, "collective_seq_id", "input_sizes"})), PLAIN))
+@given(
+    value=PICKLED_VALUES,
+    entry=st.dictionaries(st.sampled_from(sorted({*ENTRY, "collective_seq_id", "input_sizes"})), PICKLED_VALUES),
+)
 def test_a_dump_with_any_values_in_its_fields_is_read_or_refused(value: Any, entry: dict[str, Any]) -> None:
     for data in ({"entries": value, "pg_config": value}, {"entries": [entry], "pg_config": {"0": value}}, [entry]):
         with contextlib.suppress(NoRecordingError):

@@ -15,9 +15,9 @@ THREADS: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("logs").
 
 @pytest.mark.parametrize("thread", THREADS, ids=lambda thread: thread["name"])
 def test_the_answer_of_the_thread_is_found_or_nothing_is_named(thread: dict[str, Any]) -> None:
-    found = logs(**{name.removesuffix(".log"): text for name, text in thread["files"].items()})
-    ranks = {culprit.rank for cause in found.causes for culprit in cause.culprits if culprit.rank is not None}
-    assert {cause.signature for cause in found.causes} <= set(thread["causes"])
+    diagnosis = logs(**{name.removesuffix(".log"): text for name, text in thread["files"].items()})
+    ranks = {culprit.rank for cause in diagnosis.causes for culprit in cause.culprits if culprit.rank is not None}
+    assert {cause.signature for cause in diagnosis.causes} <= set(thread["causes"])
     assert ranks <= set(thread["ranks"])
-    assert bool(found.causes) == bool(thread["causes"])
-    assert found.failed == thread.get("failed", True)
+    assert bool(diagnosis.causes) == bool(thread["causes"])
+    assert diagnosis.failed == thread.get("failed", True)

@@ -14,7 +14,7 @@ from doctor.diagnose.slurm_job import output_glob, read_job, script_outputs
 from doctor.engine.errors import InputError, UsageError
 from tests.diagnose.test_rules import SIGNATURES
 
-SHOWN = """\
+SCONTROL_OUTPUT = """\
 JobId=3 JobName=train it
    UserId=ann(2001) GroupId=ann(2001) MCS_label=N/A
    JobState={state} Reason=None Dependency=(null)
@@ -28,7 +28,7 @@ JobId=3 JobName=train it
 """Of scontrol, cut to the lines that are read."""
 SACCT = "JobID|State|ExitCode|NodeList|Start|End|WorkDir\n"
 DOWN = "NodeName=n2 Arch=x86_64 State=DOWN+NOT_RESPONDING ThreadsPerCore=1 Reason=Not responding [root@now]\n"
-GONE = "scontrol show job 3 fails: slurm_load_jobs error: Invalid job id specified"
+UNKNOWN_JOB = "scontrol show job 3 fails: slurm_load_jobs error: Invalid job id specified"
 DISABLED = "sacct --jobs 3 fails: Slurm accounting storage is disabled"
 
 
@@ -53,14 +53,14 @@ def judged(**texts: str) -> Diagnosis:
 
 def test_the_controller_names_state_hosts_and_output() -> None:
     script = "#!/bin/sh\nsrun -o out/%t-%N.log \\\n  --error=e%j python train.py\nsrun -o $LOG/x true\n"
-    job = read_job("slurm:3", answers(job=SHOWN.format(state="RUNNING"), sacct=DISABLED, script=script))
+    job = read_job("slurm:3", answers(job=SCONTROL_OUTPUT.format(state="RUNNING"), sacct=DISABLED, script=script))
     assert (job.state, job.hosts, job.batch_host) == ("RUNNING", ["n1", "n2"], "n1")
     assert job.outputs == ["/home/ann/out-3", "/home/ann/err-3", "/home/ann/out/*-*.log", "/home/ann/e3"]
 
 
 def test_a_job_that_the_controller_forgot_is_known_by_accounting() -> None:
     rows = SACCT + "3|CANCELLED by 2001|0:0|n[1-2]|a|b|/home/ann\n3.0|CANCELLED|0:15|n[1-2]|a|b|\n"
-    job = read_job("slurm:3", answers(job=GONE, sacct=rows, script="#!/bin/sh\n#SBATCH --output=log-%j\n"))
+    job = read_job("slurm:3", answers(job=UNKNOWN_JOB, sacct=rows, script="#!/bin/sh\n#SBATCH --output=log-%j\n"))
     assert (job.state, job.hosts) == ("CANCELLED", ["n1", "n2"])
     assert job.outputs == ["/home/ann/slurm-3.out", "/home/ann/log-3"]
     assert any("no longer knows the job" in note for note in job.notes)
@@ -68,9 +68,9 @@ def test_a_job_that_the_controller_forgot_is_known_by_accounting() -> None:
 
 def test_a_job_that_nobody_knows_is_one_line() -> None:
     with pytest.raises(InputError, match=r"scontrol no longer knows the job .*; there is no accounting .*expected"):
-        read_job("slurm:3", answers(job=GONE, sacct=DISABLED))
+        read_job("slurm:3", answers(job=UNKNOWN_JOB, sacct=DISABLED))
     with pytest.raises(InputError, match="sacct knows no job 3"):
-        read_job("slurm:3", answers(job=GONE, sacct=SACCT))
+        read_job("slurm:3", answers(job=UNKNOWN_JOB, sacct=SACCT))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_job_of_another_form_is_a_usage_error(text: str) -> None:
     ],
 )
 def test_filename_patterns(pattern: str, path: str) -> None:
-    assert output_glob(pattern, "3", SHOWN.format(state="FAILED")) == path
+    assert output_glob(pattern, "3", SCONTROL_OUTPUT.format(state="FAILED")) == path
 
 
 def test_output_names_of_a_script_that_only_its_shell_knows_are_left_out() -> None:
@@ -105,27 +105,29 @@ def test_output_names_of_a_script_that_only_its_shell_knows_are_left_out() -> No
 
 def test_memory_names_the_host_of_the_step_that_ran_on_one_host_alone() -> None:
     rows = SACCT + "3|OUT_OF_MEMORY|0:125|n[1-2]|a|b|/w\n3.batch|OUT_OF_MEMORY|0:125|n1|a|b|\n3.0|FAILED|1:0|n2|a|b|\n"
-    (cause,) = judged(job=SHOWN.format(state="OUT_OF_MEMORY"), sacct=rows).causes
+    (cause,) = judged(job=SCONTROL_OUTPUT.format(state="OUT_OF_MEMORY"), sacct=rows).causes
     assert (cause.signature, [item.host for item in cause.culprits]) == ("slurm-job-out-of-memory", ["n1"])
-    (cause,) = judged(job=SHOWN.format(state="OUT_OF_MEMORY"), sacct=DISABLED).causes
+    (cause,) = judged(job=SCONTROL_OUTPUT.format(state="OUT_OF_MEMORY"), sacct=DISABLED).causes
     assert cause.culprits == ()
 
 
 def test_a_lost_node_is_named_where_it_is_down_still() -> None:
-    shown = SHOWN.format(state="NODE_FAIL")
-    (cause,) = judged(job=shown, sacct=DISABLED, node=DOWN).causes
+    output = SCONTROL_OUTPUT.format(state="NODE_FAIL")
+    (cause,) = judged(job=output, sacct=DISABLED, node=DOWN).causes
     assert ([item.host for item in cause.culprits], cause.confidence) == (["n2"], "likely")
-    (cause,) = judged(job=shown, sacct=DISABLED, node="NodeName=n2 Arch=x State=IDLE\n").causes
+    (cause,) = judged(job=output, sacct=DISABLED, node="NodeName=n2 Arch=x State=IDLE\n").causes
     assert cause.culprits == ()
 
 
 @pytest.mark.parametrize("state", ["TIMEOUT", "CANCELLED", "DEADLINE", "PREEMPTED"])
 def test_a_job_that_was_ended_accuses_nobody(state: str) -> None:
-    (cause,) = judged(job=SHOWN.format(state=state), sacct=DISABLED).causes
+    (cause,) = judged(job=SCONTROL_OUTPUT.format(state=state), sacct=DISABLED).causes
     assert cause.culprits == () and cause.rule == "named by the scheduler"
 
 
 def test_a_job_name_that_reads_like_a_state_is_none() -> None:
-    evil = SHOWN.format(state="COMPLETED").replace("train it", "x    JobState=NODE_FAIL 3|OUT_OF_MEMORY|0:1|n1|")
+    evil = SCONTROL_OUTPUT.format(state="COMPLETED").replace(
+        "train it", "x    JobState=NODE_FAIL 3|OUT_OF_MEMORY|0:1|n1|"
+    )
     diagnosis = judged(job=evil, sacct=DISABLED, node=DOWN)
     assert not diagnosis.causes and diagnosis.ended_well

@@ -36,24 +36,24 @@ def judged(kernel: str, at: str = "12:00:21", job: dict[str, str] | None = None)
     return diagnose(read_record(record, SIGNATURES), SIGNATURES, unread_logs(record))
 
 
-def found(diagnosis: Diagnosis) -> list[tuple[str, list[str], str]]:
+def cause_rows(diagnosis: Diagnosis) -> list[tuple[str, list[str], str]]:
     return [(c.signature, [culprit.host for culprit in c.culprits], c.confidence) for c in diagnosis.causes]
 
 
 def test_a_card_that_failed_before_the_ranks_timed_out_is_the_likely_cause() -> None:
-    assert found(judged(DOWN)) == [("kernel-network-card", ["n2"], "likely")]
+    assert cause_rows(judged(DOWN)) == [("kernel-network-card", ["n2"], "likely")]
 
 
 @pytest.mark.parametrize("at", ["09:12:00", "12:40:00"])
 def test_what_the_kernel_said_at_another_time_is_not_the_jobs(at: str) -> None:
     diagnosis = judged(DOWN, at)
-    assert not found(diagnosis)
+    assert not cause_rows(diagnosis)
     assert any("1 messages of faults left out" in note for file in diagnosis.files for note in file.notes)
 
 
 def test_a_python_that_was_killed_for_memory_is_a_cause_and_another_program_is_none() -> None:
-    assert found(judged(OOM.format(4242, "python3"))) == [("host-oom-kill", ["n2"], "likely")]
-    assert not found(judged(OOM.format(4242, "java")))
+    assert cause_rows(judged(OOM.format(4242, "python3"))) == [("host-oom-kill", ["n2"], "likely")]
+    assert not cause_rows(judged(OOM.format(4242, "java")))
 
 
 def test_beside_a_ranks_own_fault_the_kernel_of_another_host_accuses_nobody() -> None:

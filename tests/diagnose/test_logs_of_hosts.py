@@ -47,8 +47,8 @@ class Answer(NamedTuple):
         return dict(file)
 
 
-def diagnose(fleet: Fleet, *words: str) -> Answer:
-    argv = [sys.executable, "-m", "doctor", "diagnose", *words, "--json"]
+def diagnose(fleet: Fleet, *arguments: str) -> Answer:
+    argv = [sys.executable, "-m", "doctor", "diagnose", *arguments, "--json"]
     done = fleet.run(argv, env={**CLEAN, "PYTHONPATH": str(ROOT)}, cwd=ROOT, timeout=100)
     assert done.stdout and "Traceback" not in done.stderr, done.stderr
     document = json.loads(done.stdout)
@@ -56,15 +56,15 @@ def diagnose(fleet: Fleet, *words: str) -> Answer:
     return Answer(done.returncode, document)
 
 
-def of_hosts(fleet: Fleet, *words: str, hosts: tuple[str, ...] = ()) -> Answer:
-    return diagnose(fleet, ",".join(hosts or fleet.hosts), "-F", str(fleet.ssh_config), *words)
+def of_hosts(fleet: Fleet, *arguments: str, hosts: tuple[str, ...] = ()) -> Answer:
+    return diagnose(fleet, ",".join(hosts or fleet.hosts), "-F", str(fleet.ssh_config), *arguments)
 
 
 @pytest.fixture(scope="module")
 def fleet(make_fleet: Callable[..., Fleet]) -> Iterator[Fleet]:
-    made = make_fleet(3, {"*": {"users": {"ann": {}}}}, name="log", subnet="10.74.0.0/16")
-    yield made
-    made.down()
+    created_fleet = make_fleet(3, {"*": {"users": {"ann": {}}}}, name="log", subnet="10.74.0.0/16")
+    yield created_fleet
+    created_fleet.down()
 
 
 def put_waiting(fleet: Fleet) -> None:

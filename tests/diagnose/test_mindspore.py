@@ -53,9 +53,9 @@ FAULTS = {
 
 def diagnosed(folder: Path) -> tuple[list[tuple[str, list[int | None]]], list[str]]:
     """Causes with their ranks, and their confidence."""
-    found = diagnose_jobs(read_all(find_sources([str(folder)]), SIGNATURES), SIGNATURES)
-    causes = [(cause.signature, [culprit.rank for culprit in cause.culprits]) for cause in found.causes]
-    return causes, [cause.confidence for cause in found.causes]
+    diagnosis = diagnose_jobs(read_all(find_sources([str(folder)]), SIGNATURES), SIGNATURES)
+    causes = [(cause.signature, [culprit.rank for culprit in cause.culprits]) for cause in diagnosis.causes]
+    return causes, [cause.confidence for cause in diagnosis.causes]
 
 
 def write_logs(folder: Path, *lines: str) -> None:

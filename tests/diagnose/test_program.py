@@ -18,8 +18,8 @@ GOOD = ("right", "undecidable", "no rank", "not struck")
 def place() -> Iterator[Place]:
     from tests.diagnose.campaign import places
 
-    with places(("plain", "torchrun", "torchrun-folder", "spawn")) as found:
-        yield found
+    with places(("plain", "torchrun", "torchrun-folder", "spawn")) as results:
+        yield results
 
 
 @pytest.mark.parametrize("seed", SAMPLE, ids=lambda seed: FAULTS[seed])

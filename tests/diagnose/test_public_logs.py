@@ -28,8 +28,8 @@ def watchdog(rank: int, group: str, group_rank: int, seq: int) -> str:
 
 def test_the_label_of_torch_shows_the_rank_in_the_world_and_the_line_that_in_a_group() -> None:
     """https://github.com/NVIDIA-NeMo/Megatron-Bridge/issues/836"""
-    found = logs(train=watchdog(29, "83(TENSOR_MODEL_PARALLEL_GROUP)", 1, 40) + watchdog(1, "0(default_pg)", 1, 40))
-    assert sorted(c.rank or 0 for item in found.waiting for c in item.culprits) == [1, 29]
+    diagnosis = logs(train=watchdog(29, "83(TENSOR_MODEL_PARALLEL_GROUP)", 1, 40) + watchdog(1, "0(default_pg)", 1, 40))
+    assert sorted(c.rank or 0 for item in diagnosis.waiting for c in item.culprits) == [1, 29]
 
 
 def test_sequence_numbers_of_different_process_groups_are_not_compared() -> None:
@@ -85,14 +85,14 @@ HEALTHY = {
 
 @pytest.mark.parametrize("text", HEALTHY.values(), ids=HEALTHY)
 def test_what_healthy_runs_print_is_no_failure(text: str) -> None:
-    found = logs(train=text + "\ntraining finished")
-    assert not found.causes and not found.failed and exit_code(found) == 0
+    diagnosis = logs(train=text + "\ntraining finished")
+    assert not diagnosis.causes and not diagnosis.failed and exit_code(diagnosis) == 0
 
 
 def test_loopback_between_two_hosts_that_cannot_connect_is_the_cause() -> None:
     line = "{0}:1:2 [0] NCCL INFO Bootstrap : Using [0]lo:127.0.0.1<0>\n{0}:1:2 [0] include/socket.h:360 NCCL WARN Call to connect failed : Connection refused\n"
-    found = logs(rank_0=line.format("n1"), rank_1=line.format("n2"))
-    assert [cause.signature for cause in found.causes] == ["nccl-loopback-iface"]
+    diagnosis = logs(rank_0=line.format("n1"), rank_1=line.format("n2"))
+    assert [cause.signature for cause in diagnosis.causes] == ["nccl-loopback-iface"]
 
 
 def test_tasks_that_srun_killed_after_another_task_failed_are_innocent() -> None:
@@ -126,8 +126,8 @@ def test_a_small_number() -> None:
 
 def test_empty_lines_cost_next_to_nothing_and_count() -> None:
     start = time.process_time()
-    found = scan("x.log", [b"\n" * (1 << 20)] * 4 + [b"ValueError: bad batch\n"], MATCHER, file=0, year=2026)
-    assert [event.line for event in found.events] == [(4 << 20) + 1]
+    file_reading = scan("x.log", [b"\n" * (1 << 20)] * 4 + [b"ValueError: bad batch\n"], MATCHER, file=0, year=2026)
+    assert [event.line for event in file_reading.events] == [(4 << 20) + 1]
     assert time.process_time() - start < 2.0
 
 

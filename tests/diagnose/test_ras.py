@@ -58,14 +58,14 @@ TIMEOUT = (
 
 
 def test_a_difference_in_one_report_of_a_job_that_goes_on_is_no_failure() -> None:
-    found = logs(ras=BEHIND.format(64))
-    assert not found.failed and exit_code(found) == 12
+    diagnosis = logs(ras=BEHIND.format(64))
+    assert not diagnosis.failed and exit_code(diagnosis) == 12
 
 
 def test_a_rank_that_does_not_go_on_between_two_reports_is_behind() -> None:
-    found = logs(ras=BEHIND.format(64) + BEHIND.format(70))
-    assert named(found) == [("nccl-ras-outlier", "behind in sequence", [7])]
-    assert found.causes[0].culprits[0].host == "node1"
+    diagnosis = logs(ras=BEHIND.format(64) + BEHIND.format(70))
+    assert named(diagnosis) == [("nccl-ras-outlier", "behind in sequence", [7])]
+    assert diagnosis.causes[0].culprits[0].host == "node1"
 
 
 def test_a_rank_that_went_on_between_two_reports_is_not() -> None:
@@ -80,8 +80,8 @@ def test_a_rank_behind_in_one_report_of_a_job_that_failed_is_named() -> None:
 def test_ranks_that_are_ahead_are_innocent() -> None:
     """https://github.com/NVIDIA/nccl/issues/1911"""
     ahead = BEHIND.replace("7 ranks have launched up to operation {0}", "7 ranks have launched up to operation 50")
-    found = logs(ras=ahead + ahead, rank_0=TIMEOUT)
-    assert not found.causes and found.undecidable and "7 of 8 ranks" in found.undecidable.reason
+    diagnosis = logs(ras=ahead + ahead, rank_0=TIMEOUT)
+    assert not diagnosis.causes and diagnosis.undecidable and "7 of 8 ranks" in diagnosis.undecidable.reason
 
 
 def test_a_dead_process_is_named_by_its_host_and_gpu() -> None:

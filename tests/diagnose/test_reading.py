@@ -191,9 +191,9 @@ def test_lines_that_are_no_clean_text_hide_nothing(line: bytes) -> None:
 
 @given(cut=st.integers(0, len(LOG)))
 def test_where_a_file_is_cut_into_blocks_makes_no_difference(cut: int) -> None:
-    whole = scan("a.log", [LOG], MATCHER, file=0, year=2026)
+    full = scan("a.log", [LOG], MATCHER, file=0, year=2026)
     parts = scan("a.log", [LOG[:cut], LOG[cut:]], MATCHER, file=0, year=2026)
-    assert parts.events == whole.events
+    assert parts.events == full.events
 
 
 @given(data=st.binary(max_size=3000))
@@ -239,8 +239,8 @@ def test_the_head_of_a_line(line: str, rank: int | None, pid: str, time: str | N
     from datetime import datetime, timezone
 
     stamp = read_stamp(line, 2026)
-    shown = None if stamp.time is None else f"{datetime.fromtimestamp(stamp.time, timezone.utc):%m-%d %H:%M:%S}"
-    assert (stamp.rank, stamp.pid, shown) == (rank, pid, time)
+    displayed = None if stamp.time is None else f"{datetime.fromtimestamp(stamp.time, timezone.utc):%m-%d %H:%M:%S}"
+    assert (stamp.rank, stamp.pid, displayed) == (rank, pid, time)
 
 
 @pytest.mark.parametrize(
@@ -274,13 +274,13 @@ def test_a_rank_whose_log_is_compressed_by_zstd_is_not_called_silent(tmp_path: P
     for rank in (0, 1, 2):
         (tmp_path / f"rank_{rank}.log").write_bytes(KILLED.replace(b"rank1", b"rank%d" % rank))
     (tmp_path / "rank_3.log.zst").write_bytes(ZSTD)
-    found = diagnose(read_all(find_sources([str(tmp_path)]), SIGNATURES), SIGNATURES)
-    assert not found.causes and found.undecidable
-    assert any("unpack it with zstd -d" in note for file in found.files for note in file.notes)
+    diagnosis = diagnose(read_all(find_sources([str(tmp_path)]), SIGNATURES), SIGNATURES)
+    assert not diagnosis.causes and diagnosis.undecidable
+    assert any("unpack it with zstd -d" in note for file in diagnosis.files for note in file.notes)
     (tmp_path / "rank_3.log.zst").unlink()
     (tmp_path / "rank_3.log").write_text("step 1\n")
-    found = diagnose(read_all(find_sources([str(tmp_path)]), SIGNATURES), SIGNATURES)
-    assert [culprit.rank for cause in found.causes for culprit in cause.culprits] == [3]
+    diagnosis = diagnose(read_all(find_sources([str(tmp_path)]), SIGNATURES), SIGNATURES)
+    assert [culprit.rank for cause in diagnosis.causes for culprit in cause.culprits] == [3]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user that may not open a folder")
@@ -297,9 +297,9 @@ def test_a_folder_that_may_not_be_opened_is_said_and_no_rank_is_called_silent_fo
         readings = read_all(find_sources([str(tmp_path)]), SIGNATURES)
     finally:
         os.seteuid(0)
-    found = diagnose_jobs(readings, SIGNATURES)
-    assert not found.causes and found.undecidable
-    assert any("n3: cannot be opened: Permission denied" in text for text in found.undecidable.needed)
+    diagnosis = diagnose_jobs(readings, SIGNATURES)
+    assert not diagnosis.causes and diagnosis.undecidable
+    assert any("n3: cannot be opened: Permission denied" in text for text in diagnosis.undecidable.needed)
 
 
 class TestFilesThatChange:

@@ -21,8 +21,8 @@ NAME = "ei0002-notify-timeout"
 HOST = "10.136.181.175"
 
 
-def report(*words: str, text: str | None = None):
-    return CliRunner().invoke(application(["report"]), ["report", *words], input=text)
+def report(*arguments: str, text: str | None = None):
+    return CliRunner().invoke(application(["report"]), ["report", *arguments], input=text)
 
 
 def waivers(folder: Path, check: str = NAME) -> str:

@@ -31,14 +31,14 @@ def named(diagnosis: Diagnosis) -> list[tuple[str, str, list[int | None]]]:
 
 
 def test_a_ranks_own_fault_outranks_those_that_waited() -> None:
-    found = logs(rank_0=TIMED_OUT, rank_1="OSError: [Errno 28] No space left on device", rank_2=CLOSED)
-    assert named(found) == [("disk-full", "local fault", [1])]
-    assert sorted(c.rank or 0 for item in found.waiting for c in item.culprits) == [0, 2]
+    diagnosis = logs(rank_0=TIMED_OUT, rank_1="OSError: [Errno 28] No space left on device", rank_2=CLOSED)
+    assert named(diagnosis) == [("disk-full", "local fault", [1])]
+    assert sorted(c.rank or 0 for item in diagnosis.waiting for c in item.culprits) == [0, 2]
 
 
 def test_an_exception_that_follows_a_communication_error_is_no_fault_of_its_own() -> None:
-    found = logs(rank_0=TIMED_OUT + "\nOSError: cannot save the checkpoint", rank_1=TIMED_OUT, rank_2="step 4")
-    assert named(found) == [("rank-silent", "silence", [2])]
+    diagnosis = logs(rank_0=TIMED_OUT + "\nOSError: cannot save the checkpoint", rank_1=TIMED_OUT, rank_2="step 4")
+    assert named(diagnosis) == [("rank-silent", "silence", [2])]
 
 
 def test_the_silent_rank_among_ranks_that_wait_is_named() -> None:
@@ -46,8 +46,8 @@ def test_the_silent_rank_among_ranks_that_wait_is_named() -> None:
 
 
 def test_when_most_ranks_are_silent_none_is_named() -> None:
-    found = logs(rank_0=CLOSED, rank_1="step 3", rank_2="step 3", rank_3="step 3")
-    assert not found.causes and found.undecidable and exit_code(found) == 12
+    diagnosis = logs(rank_0=CLOSED, rank_1="step 3", rank_2="step 3", rank_3="step 3")
+    assert not diagnosis.causes and diagnosis.undecidable and exit_code(diagnosis) == 12
 
 
 def test_the_rank_that_gave_up_last_is_named() -> None:
@@ -56,8 +56,10 @@ def test_the_rank_that_gave_up_last_is_named() -> None:
 
 def test_a_rank_that_gets_a_message_of_another_size_is_not_accused_for_it() -> None:
     """https://github.com/NVIDIA/nccl/issues/1176"""
-    found = logs(rank_0="n1:1:2 [0] bootstrap.cc:77 NCCL WARN Message truncated : received 256 bytes instead of 4\n")
-    assert named(found) == [("nccl-truncated", "named by the library", [])]
+    diagnosis = logs(
+        rank_0="n1:1:2 [0] bootstrap.cc:77 NCCL WARN Message truncated : received 256 bytes instead of 4\n"
+    )
+    assert named(diagnosis) == [("nccl-truncated", "named by the library", [])]
     elsewhere = logs(
         rank_0="NCCL WARN Message truncated : received 256 bytes instead of 4\n",
         rank_1="OSError: [Errno 28] No space left on device",
@@ -89,8 +91,8 @@ def test_a_rank_reports_an_error_where_a_traceback_without_a_rank_may_be_its_own
 
 
 def test_all_ranks_timed_out_alike_names_nobody() -> None:
-    found = logs(rank_0=TIMED_OUT, rank_1=TIMED_OUT, rank_2=TIMED_OUT)
-    assert not found.causes and found.undecidable
+    diagnosis = logs(rank_0=TIMED_OUT, rank_1=TIMED_OUT, rank_2=TIMED_OUT)
+    assert not diagnosis.causes and diagnosis.undecidable
 
 
 WATCHDOG = (
@@ -115,8 +117,8 @@ def test_a_majority_behind_is_not_named() -> None:
 
 
 def test_two_ranks_in_different_collectives_are_undecidable() -> None:
-    found = logs(rank_0=WATCHDOG.format(0, 9, "ALLREDUCE", 8), rank_1=WATCHDOG.format(1, 9, "BROADCAST", 8))
-    assert not found.causes and found.undecidable and "no majority" in found.undecidable.reason
+    diagnosis = logs(rank_0=WATCHDOG.format(0, 9, "ALLREDUCE", 8), rank_1=WATCHDOG.format(1, 9, "BROADCAST", 8))
+    assert not diagnosis.causes and diagnosis.undecidable and "no majority" in diagnosis.undecidable.reason
 
 
 def test_a_port_in_use_beside_a_network_port_that_is_down_is_the_port_down() -> None:
@@ -134,8 +136,8 @@ def test_noise_at_error_level_is_no_failure() -> None:
         "[ERROR] ASCENDCL(1,python):2026-11-20-12:00:00.001 "
         "acltdtSendTensor: [Push][Data]failed to send, tdt result = -1"
     )
-    found = logs(rank_0=text)
-    assert not found.failed and exit_code(found) == 12
+    diagnosis = logs(rank_0=text)
+    assert not diagnosis.failed and exit_code(diagnosis) == 12
 
 
 def test_a_run_that_ended_well_is_exit_0_and_a_log_that_just_ends_is_not() -> None:
@@ -161,16 +163,16 @@ def test_a_deadlock_of_three_names_nobody() -> None:
         "[ERROR] HCCL(7{0},python3):2024-04-08-02:55:04.900.606 [a.cc:5]Task run failed, para information is "
         "notify id:[0x1], stage:[ffffffff], remote rank:[{1}].\n"
     )
-    found = logs(**{f"rank_{rank}": line.format(rank, (rank + 1) % 3) for rank in range(3)})
-    assert not found.causes and found.undecidable and "deadlock" in found.undecidable.reason
+    diagnosis = logs(**{f"rank_{rank}": line.format(rank, (rank + 1) % 3) for rank in range(3)})
+    assert not diagnosis.causes and diagnosis.undecidable and "deadlock" in diagnosis.undecidable.reason
 
 
 SLURM = "srun: error: n2: task 5: Out Of Memory\nslurmstepd: error: Detected 1 oom_kill event in StepId=7.0"
 
 
 def test_slurm_names_the_task_that_ran_out_of_memory() -> None:
-    found = logs(slurm=SLURM, rank_0=CLOSED, rank_1=CLOSED)
-    assert 5 in [rank for _, _, ranks in named(found) for rank in ranks]
+    diagnosis = logs(slurm=SLURM, rank_0=CLOSED, rank_1=CLOSED)
+    assert 5 in [rank for _, _, ranks in named(diagnosis) for rank in ranks]
 
 
 def test_a_job_that_a_person_cancelled_accuses_no_rank() -> None:
@@ -207,14 +209,14 @@ BLOCK = "\n".join(
 def test_a_rank_that_only_the_launcher_reports_is_silent_and_the_last_to_report_is_not_blamed() -> None:
     """Rank 0 hangs; torchrun ends it with SIGTERM after the others failed, and it writes nothing."""
     others = [f"[rank1]: {TIMED_OUT}", f"[rank2]: {TIMED_OUT}", f"[rank3]: {CLOSED}"]
-    found = logs(train="\n".join([*others, BLOCK]))
-    assert named(found) == [("rank-silent", "silence", [0])]
+    diagnosis = logs(train="\n".join([*others, BLOCK]))
+    assert named(diagnosis) == [("rank-silent", "silence", [0])]
 
 
 def test_of_two_silent_ranks_either_may_be_the_culprit_and_of_three_none_is_named() -> None:
     ended = BLOCK.replace("1 (pid: 72)", "-15 (pid: 72)")
-    found = logs(train="\n".join([f"[rank1]: {TIMED_OUT}", f"[rank3]: {CLOSED}", ended]))
-    assert named(found) == [("rank-silent", "one of two", [0, 2])] and found.causes[0].confidence == "possible"
+    diagnosis = logs(train="\n".join([f"[rank1]: {TIMED_OUT}", f"[rank3]: {CLOSED}", ended]))
+    assert named(diagnosis) == [("rank-silent", "one of two", [0, 2])] and diagnosis.causes[0].confidence == "possible"
     three = logs(train="\n".join([f"[rank1]: {TIMED_OUT}", ended.replace("1 (pid: 73)", "-15 (pid: 73)")]))
     assert not three.causes and three.undecidable
 
@@ -227,8 +229,8 @@ def test_a_rank_that_aborts_itself_over_anothers_tensor_is_innocent() -> None:
         "srun": "srun: error: n0: task 0: Aborted",
     }
     for line in ended.values():
-        found = logs(train=f"{size}\n{line}", rank_2=CLOSED)
-        assert not found.causes and found.undecidable and "2048 and 1024" in found.undecidable.reason
+        diagnosis = logs(train=f"{size}\n{line}", rank_2=CLOSED)
+        assert not diagnosis.causes and diagnosis.undecidable and "2048 and 1024" in diagnosis.undecidable.reason
 
 
 def test_the_rank_that_sigterm_ended_first_is_named_and_not_those_that_the_launcher_ended() -> None:
@@ -240,8 +242,8 @@ def test_the_rank_that_sigterm_ended_first_is_named_and_not_those_that_the_launc
 def test_a_rank_that_is_absent_from_torchruns_list_between_two_others_ended_early() -> None:
     rows = BLOCK.split("\n[")
     rest = "\n[".join([rows[0], rows[1], rows[3]])
-    found = logs(train=f"[rank1]: {CLOSED}\n[rank3]: {CLOSED}\n{rest}")
-    assert named(found) == [("rank-silent", "silence", [2])]
+    diagnosis = logs(train=f"[rank1]: {CLOSED}\n[rank3]: {CLOSED}\n{rest}")
+    assert named(diagnosis) == [("rank-silent", "silence", [2])]
 
 
 def test_the_rank_that_cannot_connect_while_the_others_wait_for_it_is_named() -> None:

@@ -26,8 +26,8 @@ def test_each_sample_is_matched_and_selected_by_its_shape(signature) -> None:
         else:
             raise AssertionError(sample.text)
         data = line.encode()
-        found = MATCHER.candidates(data) + MATCHER.numbered(data, MATCHER.number_heads(data))
-        assert signature.id in {candidate.id for candidate, _ in found}
+        results = MATCHER.candidates(data) + MATCHER.numbered(data, MATCHER.number_heads(data))
+        assert signature.id in {candidate.id for candidate, _ in results}
 
 
 @pytest.mark.parametrize("signature", SIGNATURES.values(), ids=lambda signature: signature.id)
@@ -108,7 +108,7 @@ def test_a_sites_signatures_are_loaded_beside_the_bundled_ones(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (VALID.replace("site-switch-down", "gloo-timeout"), "exists twice"),
         (VALID.replace("site-switch-down", "Site Switch"), "lower-case"),
@@ -120,9 +120,9 @@ def test_a_sites_signatures_are_loaded_beside_the_bundled_ones(tmp_path: Path) -
         ("not toml", "expected signatures"),
     ],
 )
-def test_a_bad_signature_is_refused_with_its_file(tmp_path: Path, text: str, words: str) -> None:
+def test_a_bad_signature_is_refused_with_its_file(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "site.toml").write_text(text)
-    with pytest.raises(SignatureError, match=words):
+    with pytest.raises(SignatureError, match=message):
         load_signatures([tmp_path])
 
 

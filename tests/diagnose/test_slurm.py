@@ -51,14 +51,14 @@ def test_a_step_that_srun_cancels_after_a_task_failed_is_that_task() -> None:
     text = (
         "1: [rank1]: ValueError: cannot reshape the batch of size 7\nsrun: error: n0: task 1: Exited with exit code 1\n"
     )
-    found = logs(slurm=PROGRESS + text + CANCELLED.format("") + TERMINATED)
-    assert named(found) == [("python-exception", "local fault", [1])]
+    diagnosis = logs(slurm=PROGRESS + text + CANCELLED.format("") + TERMINATED)
+    assert named(diagnosis) == [("python-exception", "local fault", [1])]
 
 
 def test_tasks_that_end_with_an_srun_that_was_ended_are_innocent() -> None:
     text = "srun: forcing job termination\nsrun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
-    found = logs(slurm=text + "srun: error: n1: tasks 2-3: Killed\nsrun: error: n0: tasks 0-1: Killed\n")
-    assert not found.causes and found.failed and exit_code(found) == 12
+    diagnosis = logs(slurm=text + "srun: error: n1: tasks 2-3: Killed\nsrun: error: n0: tasks 0-1: Killed\n")
+    assert not diagnosis.causes and diagnosis.failed and exit_code(diagnosis) == 12
 
 
 def test_a_task_without_an_error_is_known_from_the_labels_of_its_output() -> None:
@@ -75,8 +75,8 @@ def test_of_a_job_of_one_node_that_node_failed_and_of_several_none_is_accused() 
     """A node whose daemon still runs is idle again when its job is diagnosed."""
     (cause,) = logs(state=NODE_FAIL.format("n1")).causes
     assert [culprit.host for culprit in cause.culprits] == ["n1"] and cause.confidence == "certain"
-    shown = "JobId=2 JobName=train\n   JobState=NODE_FAIL Reason=NodeDown\n   NodeList=n1\n   BatchHost=n1\n"
-    (cause,) = logs(state=shown).causes
+    output = "JobId=2 JobName=train\n   JobState=NODE_FAIL Reason=NodeDown\n   NodeList=n1\n   BatchHost=n1\n"
+    (cause,) = logs(state=output).causes
     assert [culprit.host for culprit in cause.culprits] == ["n1"]
     for nodes in ("n[1-2]", "n1,n2", "n[1-", "None assigned"):
         (cause,) = logs(state=NODE_FAIL.format(nodes)).causes

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from tests import preloaded
-from tests.diagnose.accounting import MISSING, Accounting
+from tests.diagnose.accounting import ABSENT_PROGRAMS, Accounting
 
 pytestmark = [
     pytest.mark.full,
-    pytest.mark.skipif(bool(MISSING) or os.geteuid() != 0, reason=f"needs root and {', '.join(MISSING)}"),
+    pytest.mark.skipif(
+        bool(ABSENT_PROGRAMS) or os.geteuid() != 0, reason=f"needs root and {', '.join(ABSENT_PROGRAMS)}"
+    ),
     pytest.mark.timeout(600),
 ]
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,11 +30,11 @@ SLEEP = "#!/bin/sh\necho step 1\nexec sleep 300\n"
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Accounting]:
     with tempfile.TemporaryDirectory(prefix="acct-", dir="/tmp") as folder:
-        made = Accounting(Path(folder))
+        accounting = Accounting(Path(folder))
         try:
-            yield made
+            yield accounting
         finally:
-            made.end()
+            accounting.end()
 
 
 def submit(slurm: Accounting, tmp_path: Path, *options: str) -> str:
@@ -77,14 +79,14 @@ def test_a_job_that_a_person_cancelled_accuses_nobody(slurm: Accounting, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["-P"], ["-l"], ["-l", "-P"], ["-X", "-o", "state,jobid"], ["--json"]], ids=" ".join
+    "arguments", [[], ["-P"], ["-l"], ["-l", "-P"], ["-X", "-o", "state,jobid"], ["--json"]], ids=" ".join
 )
-def test_saved_output_of_sacct_is_read_in_every_form(slurm: Accounting, tmp_path: Path, words: list[str]) -> None:
+def test_saved_output_of_sacct_is_read_in_every_form(slurm: Accounting, tmp_path: Path, arguments: list[str]) -> None:
     job = submit(slurm, tmp_path)
     slurm.run("scancel", job)
     wait(slurm, job, "CANCELLED")
     saved = tmp_path / "saved.txt"
-    saved.write_text(slurm.run("sacct", "-j", job, *words))
+    saved.write_text(slurm.run("sacct", "-j", job, *arguments))
     argv = [sys.executable, "-m", "doctor", "diagnose", str(saved), "--json"]
     done = preloaded.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert only_cause(json.loads(done.stdout)) == ("slurm-job-cancelled", [], [])

@@ -18,14 +18,16 @@ import pytest
 
 from tests.diagnose.test_command import SCHEMA
 from tests.hosts.fleet import Fleet
-from tests.hosts.slurm import MISSING
+from tests.hosts.slurm import ABSENT_PROGRAMS
 from tests.jobs.site import Site
 from tests.smoke.interpreter import ROOT
 
 pytestmark = [
     pytest.mark.hosts,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(bool(MISSING) and os.environ.get("CI") != "true", reason=f"not installed: {', '.join(MISSING)}"),
+    pytest.mark.skipif(
+        bool(ABSENT_PROGRAMS) and os.environ.get("CI") != "true", reason=f"not installed: {', '.join(ABSENT_PROGRAMS)}"
+    ),
 ]
 SETTINGS = """\
 MinJobAge=60
@@ -52,16 +54,16 @@ class Jobs(NamedTuple):
     site: Site
     numbers: dict[str, str]
 
-    def diagnose(self, name: str, *words: str) -> tuple[int, dict[str, Any]]:
-        done = command(self.site, "--job", f"slurm:{self.numbers[name]}", "--json", *words)
+    def diagnose(self, name: str, *arguments: str) -> tuple[int, dict[str, Any]]:
+        done = command(self.site, "--job", f"slurm:{self.numbers[name]}", "--json", *arguments)
         assert done.stdout and "Traceback" not in done.stderr, done.stderr
         document = json.loads(done.stdout)
         jsonschema.validate(document, SCHEMA)
         return done.returncode, document
 
 
-def command(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "doctor", "diagnose", "-F", str(site.fleet.ssh_config), *words]
+def command(site: Site, *arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "doctor", "diagnose", "-F", str(site.fleet.ssh_config), *arguments]
     done: subprocess.CompletedProcess[str] = site.fleet.run(
         argv, env={**site.environ, "PYTHONPATH": str(ROOT)}, cwd=site.folder, timeout=100
     )

@@ -26,11 +26,13 @@ WAITED = (
 
 @pytest.fixture(scope="module")
 def fleet(make_fleet: Callable[..., Fleet]) -> Iterator[Fleet]:
-    made = make_fleet(4, prepared("A2"), subnet="10.78.0.0/16", shm="4g")
+    created_fleet = make_fleet(4, prepared("A2"), subnet="10.78.0.0/16", shm="4g")
     for rank, text in enumerate([WAITED, DOWN]):
-        made.enter(made.hosts[rank], f"mkdir -p /root/ascend/log && cat >/root/ascend/log/rank_{rank}.log", input=text)
-    yield made
-    made.down()
+        created_fleet.enter(
+            created_fleet.hosts[rank], f"mkdir -p /root/ascend/log && cat >/root/ascend/log/rank_{rank}.log", input=text
+        )
+    yield created_fleet
+    created_fleet.down()
 
 
 def checked(answer: Answer) -> dict[str, Any]:
@@ -49,8 +51,8 @@ def test_the_state_of_the_suspect_now_is_joined_to_the_cause(fleet: Fleet) -> No
     (down,) = [item for item in now["findings"] if item["check"] == "device-link-down"]
     assert (down["hosts"], down["severity"]) == ([suspect], "error") and "NPU 4" in down["text"]
     assert not {fleet.hosts[0], fleet.hosts[2]} & {host for item in now["findings"] for host in item["hosts"]}
-    asked = {item["check"] for item in (*now["findings"], *now["unknown"], *now["skipped"])} | set(now["passed"])
-    assert asked - {"host-unreachable"} <= set(answer.cause["checks"])
+    requested = {item["check"] for item in (*now["findings"], *now["unknown"], *now["skipped"])} | set(now["passed"])
+    assert requested - {"host-unreachable"} <= set(answer.cause["checks"])
 
 
 @pytest.mark.hosts

@@ -38,19 +38,19 @@ def test_suspect_remote_error_beside_its_own_core_exception_is_that_ranks_fault(
         PLOG.format(0, 3) + "rtStreamSynchronize execute failed, reason=[suspect remote error], error code 507057\n"
     )
     other = PLOG.format(1, 3) + "rtStreamSynchronize execute failed, reason=[suspect remote error], error code 507057\n"
-    found = logs(rank_0=core + "\n" + suspect, rank_1=other)
-    assert [c.rank for cause in found.causes for c in cause.culprits] == [0]
+    diagnosis = logs(rank_0=core + "\n" + suspect, rank_1=other)
+    assert [c.rank for cause in diagnosis.causes for c in cause.culprits] == [0]
 
 
 def test_a_transport_error_that_says_the_port_is_down_is_this_ranks_fault() -> None:
     text = "EI0009: 2025-09-24-20:59:48.119.066 Transport init error. Reason: The network port is down.\n"
-    found = logs(rank_0=text, rank_1="EI0006: 2025-09-24-20:59:50.119.066 Getting socket times out.")
-    assert certain(found) == {0}
+    diagnosis = logs(rank_0=text, rank_1="EI0006: 2025-09-24-20:59:50.119.066 Getting socket times out.")
+    assert certain(diagnosis) == {0}
 
 
 def test_a_wrapper_alone_is_no_cause() -> None:
-    found = logs(rank_0="RuntimeError: davinci_model : load task fail, return ret: 1343225860")
-    assert not found.causes and found.failed
+    diagnosis = logs(rank_0="RuntimeError: davinci_model : load task fail, return ret: 1343225860")
+    assert not diagnosis.causes and diagnosis.failed
 
 
 def test_the_hung_rank_prints_remote_worker_crashing_last() -> None:
@@ -81,23 +81,23 @@ def test_a_peer_that_closed_in_a_merged_log_is_outranked_by_the_memory_of_anothe
 def test_an_address_of_no_family_is_not_the_fault_of_the_rank_that_prints_it() -> None:
     """https://github.com/NVIDIA/nccl/issues/1837: another rank's NCCL_SOCKET_IFNAME does not exist."""
     text = "ncclSocketInit: connecting to address  with family 59936 is neither AF_INET(2) nor AF_INET6(10)"
-    found = logs(rank_0=text, rank_1=text, rank_2="step 1")
-    assert not certain(found) and found.failed
+    diagnosis = logs(rank_0=text, rank_1=text, rank_2="step 1")
+    assert not certain(diagnosis) and diagnosis.failed
 
 
 def test_a_client_socket_that_timed_out_does_not_tell_why() -> None:
     """https://github.com/pytorch/pytorch/issues/79388"""
     text = "[E1120 07:17:10.3 socket.cpp:1028] [c10d] The client socket has timed out after 12000ms while trying to connect to (10.99.0.1, 29500)."
-    found = logs(rank_1=text)
-    assert not found.causes and found.undecidable
+    diagnosis = logs(rank_1=text)
+    assert not diagnosis.causes and diagnosis.undecidable
 
 
 def test_a_rank_that_ended_with_code_0_on_a_signal_is_not_accused_when_the_launcher_ended_it() -> None:
     """https://github.com/ai2cm/ace/pull/1068: the handler of a rank; launchers send the same signal to the innocent."""
-    found = logs(
+    diagnosis = logs(
         rank_0="ValueError: bad batch", rank_1="received signal 15, exiting", rank_2="received signal 15, exiting"
     )
-    assert certain(found) == {0}
+    assert certain(diagnosis) == {0}
     waits = logs(rank_0=CLOSED, rank_1="received signal 15, exiting", rank_2=CLOSED)
     assert [c.rank for cause in waits.causes for c in cause.culprits] == [1] and not certain(waits)
 
@@ -105,8 +105,8 @@ def test_a_rank_that_ended_with_code_0_on_a_signal_is_not_accused_when_the_launc
 def test_a_link_error_towards_a_process_that_had_died_is_that_process() -> None:
     cqe = PLOG.format(1, 5) + "poll cq fail, ERROR CQE, status[12]. EI0013 remote is 1.1.1.1\n"
     died = "[ERROR] 2026-11-20-12:01:00 (PID:70, Device:0, RankID:0) ERR01999\nRuntimeError: NPU out of memory. Tried to allocate 2.00 GiB"
-    found = logs(rank_1=cqe, rank_0=died)
-    assert [c.rank for cause in found.causes for c in cause.culprits] == [0]
+    diagnosis = logs(rank_1=cqe, rank_0=died)
+    assert [c.rank for cause in diagnosis.causes for c in cause.culprits] == [0]
 
 
 def test_a_return_code_1_of_the_root_info_is_no_certain_cause() -> None:
@@ -115,8 +115,8 @@ def test_a_return_code_1_of_the_root_info_is_no_certain_cause() -> None:
         "(VllmWorker rank=1 pid=7226) ERROR 09-03 03:02:37 [multiproc_executor.py:522] RuntimeError: create_config HCCL "
         "function error: hcclCommInitRootInfoConfig(numRanks, &rootInfo, rank, config, &(comm->hcclComm_)), error code is 1"
     )
-    found = logs(train=text)
-    assert not found.causes and found.failed
+    diagnosis = logs(train=text)
+    assert not diagnosis.causes and diagnosis.failed
 
 
 def test_more_clients_than_ranks_name_no_rank() -> None:
@@ -125,8 +125,8 @@ def test_more_clients_than_ranks_name_no_rank() -> None:
         "RuntimeError: Timed out initializing process group in store based barrier on rank: 1, for key: "
         "store_based_barrier_key:1 (world_size=2, worker_count=4, timeout=0:30:00)"
     )
-    found = logs(rank_0=text.replace("rank: 1", "rank: 0"), rank_1=text)
-    assert found.failed and not any(cause.culprits for cause in found.causes)
+    diagnosis = logs(rank_0=text.replace("rank: 1", "rank: 0"), rank_1=text)
+    assert diagnosis.failed and not any(cause.culprits for cause in diagnosis.causes)
 
 
 def test_memory_of_an_exabyte_is_what_a_collective_that_timed_out_left() -> None:
@@ -136,8 +136,8 @@ def test_memory_of_an_exabyte_is_what_a_collective_that_timed_out_left() -> None
         memory + WATCHDOG.format(3, 12, "BROADCAST", 1),
         WATCHDOG.format(3, 12, "BROADCAST", 1) + "\n" + memory,
     ):
-        found = logs(train=text)
-        assert not found.causes and found.failed
+        diagnosis = logs(train=text)
+        assert not diagnosis.causes and diagnosis.failed
 
 
 @pytest.mark.parametrize("label", ["", "[rank1]: ", "1: "])
@@ -147,5 +147,5 @@ def test_the_source_line_that_a_traceback_quotes_is_not_what_the_program_printed
         '    step() or report("CUDA out of memory. Tried to allocate", "No space left on device")\n'
         "ValueError: loss is NaN\n"
     )
-    found = logs(train="".join(f"{label}{line}\n" for line in text.splitlines()))
-    assert [cause.signature for cause in found.causes] == ["python-exception"]
+    diagnosis = logs(train="".join(f"{label}{line}\n" for line in text.splitlines()))
+    assert [cause.signature for cause in diagnosis.causes] == ["python-exception"]

@@ -42,10 +42,10 @@ def test_no_flight_recorder_is_asked_for_where_the_ranks_have_not_met() -> None:
 
 def test_of_several_reports_that_of_most_ranks_is_shown_and_the_pages_of_the_others() -> None:
     most, other = SIGNATURES["nccl-heartbeat-monitor"], SIGNATURES["nccl-watchdog-timeout"]
-    brief, whole = (" ".join(run("-", *more, text=TIMED_OUT).stdout.split()) for more in ((), ("--verbose",)))
+    brief, full = (" ".join(run("-", *more, text=TIMED_OUT).stdout.split()) for more in ((), ("--verbose",)))
     assert most.causes[0] in brief and other.causes[0] not in brief
     assert f"doctor explain {other.id}" in brief
-    assert most.causes[0] in whole and other.causes[0] in whole
+    assert most.causes[0] in full and other.causes[0] in full
 
 
 def test_the_document_has_all_of_them_and_none_where_a_cause_was_found() -> None:
@@ -54,8 +54,8 @@ def test_the_document_has_all_of_them_and_none_where_a_cause_was_found() -> None
         "nccl-heartbeat-monitor",
         "nccl-watchdog-timeout",
     ]
-    found = run(str(LOGS / "afd_notify_chain_to_local.dev*.log"), "--json")
-    assert json.loads(found.stdout)["undecidable"] is None
+    result = run(str(LOGS / "afd_notify_chain_to_local.dev*.log"), "--json")
+    assert json.loads(result.stdout)["undecidable"] is None
     assert "  possible  " not in run(str(LOGS / "afd_notify_chain_to_local.dev*.log")).stdout
 
 

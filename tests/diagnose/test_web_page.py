@@ -25,11 +25,11 @@ def test_it_has_all_that_the_document_has(name: str) -> None:
     for cause in document["causes"]:
         evidence = [item["text"] for item in cause["evidence"]]
         texts = [cause["summary"], cause["title"], cause["signature"], cause["rule"], *evidence, *cause["fix"]]
-        for one in (*texts, *cause["likely_causes"], *cause["confirm"], *cause["checks"]):
-            assert " ".join(one.replace("`", "").split())[:1000] in text
+        for entry in (*texts, *cause["likely_causes"], *cause["confirm"], *cause["checks"]):
+            assert " ".join(entry.replace("`", "").split())[:1000] in text
     for item in (document["undecidable"] or {"reported": []})["reported"]:
-        for one in (item["title"], *item["likely_causes"], *item["confirm"], *item["fix"], *item["checks"]):
-            assert " ".join(one.replace("`", "").split()) in text
+        for entry in (item["title"], *item["likely_causes"], *item["confirm"], *item["fix"], *item["checks"]):
+            assert " ".join(entry.replace("`", "").split()) in text
     assert all(item["title"] in text for item in document["waiting"])
     assert all(file["name"] in text for file in document["files"])
 
@@ -60,6 +60,6 @@ def test_a_log_is_text_alone(tmp_path: Path) -> None:
 
 def test_pseudonyms_leave_the_style_and_the_script_as_they_are() -> None:
     logs = str(LOGS / "hccl_heartbeat_lost.log")
-    plain, redacted = (Outline(run(logs, "-f", "html", *more).stdout) for more in ((), ("--redact",)))
-    assert plain.contents == redacted.contents
+    outline, redacted = (Outline(run(logs, "-f", "html", *more).stdout) for more in ((), ("--redact",)))
+    assert outline.contents == redacted.contents
     assert "10.136.181.175" not in redacted.text

@@ -417,7 +417,7 @@ def resolved(text: str) -> Inventory:
 
 
 @pytest.mark.parametrize(
-    ("environ", "scope", "words"),
+    ("environ", "scope", "message"),
     [
         ({}, "auto", ""),
         ({"LSB_JOBID": "1", "LSB_BATCH_JID": "1"}, "auto", "LSF job 1 does not list them"),
@@ -427,13 +427,13 @@ def resolved(text: str) -> Inventory:
     ],
 )
 def test_hosts_that_nothing_lists(
-    environ: dict[str, str], scope: str, words: str, monkeypatch: pytest.MonkeyPatch
+    environ: dict[str, str], scope: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`check` and `smoke` know why there may be more hosts, unless this one is enough."""
     for name in tuple(os.environ):
         monkeypatch.delenv(name)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    found = select_inventory(HostSelection(), scope).hosts_unknown
-    assert words in found
-    assert bool(words) == bool(found)
+    hosts_unknown = select_inventory(HostSelection(), scope).hosts_unknown
+    assert message in hosts_unknown
+    assert bool(message) == bool(hosts_unknown)

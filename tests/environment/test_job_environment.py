@@ -57,15 +57,15 @@ MASTERS: list[tuple[str, str, int | None]] = [
 
 @pytest.mark.parametrize(("line", "address", "port"), MASTERS)
 def test_where_the_ranks_meet(line: str, address: str, port: int | None) -> None:
-    made = options(line, {"MASTER_ADDR": "elsewhere", "NCCL_DEBUG": "INFO"})
-    assert (made.master_addr, made.master_port) == (address, port)
-    assert made.environ["NCCL_DEBUG"] == "INFO"
-    assert made.read_from == "the launch line"
+    launch_options = options(line, {"MASTER_ADDR": "elsewhere", "NCCL_DEBUG": "INFO"})
+    assert (launch_options.master_addr, launch_options.master_port) == (address, port)
+    assert launch_options.environ["NCCL_DEBUG"] == "INFO"
+    assert launch_options.read_from == "the launch line"
 
 
 def test_an_option_of_doctor_wins() -> None:
-    made = of_launch_line(["torchrun", "t.py"], {}).complete(LaunchOptions(master_addr="n9", master_port=7))
-    assert (made.master_addr, made.master_port) == ("n9", 7)
+    launch_options = of_launch_line(["torchrun", "t.py"], {}).complete(LaunchOptions(master_addr="n9", master_port=7))
+    assert (launch_options.master_addr, launch_options.master_port) == ("n9", 7)
 
 
 def test_variables_of_the_line_and_of_the_shell() -> None:
@@ -81,12 +81,12 @@ def test_a_job_script(tmp_path: Path) -> None:
         "#!/bin/bash\n#SBATCH -N 2 -t 10\nexport NCCL_DEBUG=INFO\nexport MASTER_ADDR=$(hostname)\n"
         'srun torchrun --nnodes 2 --rdzv-endpoint "$MASTER_ADDR:29400" t.py\n'
     )
-    made = of_job_script(str(path), {})
-    launch = LaunchConfig.from_options(made.complete(LaunchOptions()))
+    job_environment = of_job_script(str(path), {})
+    launch = LaunchConfig.from_options(job_environment.complete(LaunchOptions()))
     assert (launch.nodes, launch.time_limit_s, launch.env) == (2, 600, {"NCCL_DEBUG": "INFO"})
     assert launch.launchers == ("srun", "torchrun")
     assert "$(hostname)" in launch.unresolved_master()
-    assert "line 5" in made.label
+    assert "line 5" in job_environment.label
 
 
 SAVED = [
@@ -102,8 +102,8 @@ SAVED = [
 def test_saved_environments(text: str, tmp_path: Path) -> None:
     path = tmp_path / "env"
     path.write_text(text)
-    made = of_file(str(path), {"DOCTOR_HOSTS": "n1", "NCCL_DEBUG": "x"})
-    assert made.environ == {"A": "1", "B": "x y", "DOCTOR_HOSTS": "n1"}
+    job_environment = of_file(str(path), {"DOCTOR_HOSTS": "n1", "NCCL_DEBUG": "x"})
+    assert job_environment.environ == {"A": "1", "B": "x y", "DOCTOR_HOSTS": "n1"}
 
 
 def test_what_env_prints_is_read_as_it_is(tmp_path: Path) -> None:
@@ -138,11 +138,11 @@ def test_a_running_process() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, env=environ) as process:
         assert process.stdout
         process.stdout.readline()
-        made = of_process(process.pid, {"DOCTOR_HOSTS": "n1"})
+        job_environment = of_process(process.pid, {"DOCTOR_HOSTS": "n1"})
         process.communicate(b"")
-    assert made.environ["GLOO_SOCKET_IFNAME"] == "eno7"
-    assert made.environ["DOCTOR_HOSTS"] == "n1"
-    assert (made.label, made.enter) == (f"process {process.pid}", ())
+    assert job_environment.environ["GLOO_SOCKET_IFNAME"] == "eno7"
+    assert job_environment.environ["DOCTOR_HOSTS"] == "n1"
+    assert (job_environment.label, job_environment.enter) == (f"process {process.pid}", ())
 
 
 def test_the_launch_line_of_a_process(tmp_path: Path) -> None:
@@ -150,10 +150,10 @@ def test_the_launch_line_of_a_process(tmp_path: Path) -> None:
     (tmp_path / "7" / "environ").write_bytes(b"A=1\0MASTER_ADDR=x\0")
     argv = ["/venv/bin/python", "/venv/bin/torchrun", "--nnodes", "2", "--master-addr", "n1", "t.py"]
     (tmp_path / "7" / "cmdline").write_bytes("\0".join([*argv, ""]).encode())
-    made = of_process(7, {}, tmp_path)
-    launch = made.complete(LaunchOptions())
+    job_environment = of_process(7, {}, tmp_path)
+    launch = job_environment.complete(LaunchOptions())
     assert (launch.nodes, launch.master_addr, launch.launchers) == (2, "n1", ("torchrun",))
-    assert any("namespaces" in note for note in made.notes)
+    assert any("namespaces" in note for note in job_environment.notes)
 
 
 def test_a_process_that_is_not_there() -> None:
@@ -197,10 +197,10 @@ def test_hosts_of_the_line() -> None:
     ],
 )
 def test_a_launcher_without_hosts_starts_its_ranks_here(line: str, environ: dict[str, str], here: bool) -> None:
-    found = of_launch_line(shlex.split(line), environ)
-    assert found.starts_here is here
-    assert found.complete(LaunchOptions()).starts_here is here
-    assert not here or not found.hosts
+    job_environment = of_launch_line(shlex.split(line), environ)
+    assert job_environment.starts_here is here
+    assert job_environment.complete(LaunchOptions()).starts_here is here
+    assert not here or not job_environment.hosts
 
 
 def test_deepspeed_has_a_hostfile_of_its_own(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def squeue(answer: str) -> Callable[[Sequence[str]], str]:
 
 
 @pytest.mark.parametrize(
-    ("environ", "answer", "left"),
+    ("environ", "answer", "remaining"),
     [
         ({"SLURM_JOB_ID": "12", "SLURM_JOB_END_TIME": "1800000600"}, "", 600.0),
         ({"SLURM_JOB_END_TIME": "1799999999"}, "", 0.0),
@@ -50,8 +50,8 @@ def squeue(answer: str) -> Callable[[Sequence[str]], str]:
         ({}, "9:00\n", None),
     ],
 )
-def test_seconds_left(environ: dict[str, str], answer: str, left: float | None) -> None:
-    assert seconds_left(environ, squeue(answer), lambda: NOW) == left
+def test_seconds_left(environ: dict[str, str], answer: str, remaining: float | None) -> None:
+    assert seconds_left(environ, squeue(answer), lambda: NOW) == remaining
 
 
 @pytest.mark.parametrize(
@@ -69,17 +69,19 @@ def test_the_limit_of_a_step(line: str, seconds: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "budget", "warns"), [(None, 60.0, False), (65.0, 60.0, False), (64.0, 59.0, True), (2.0, 1.0, True)]
+    ("remaining", "budget", "warns"), [(None, 60.0, False), (65.0, 60.0, False), (64.0, 59.0, True), (2.0, 1.0, True)]
 )
 def test_a_preflight_ends_before_its_job(
-    left: float | None, budget: float, warns: bool, capsys: pytest.CaptureFixture[str]
+    remaining: float | None, budget: float, warns: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = within_time_left(PreflightOptions(hosts=HostSelection(), budget=60.0), left)
-    assert (options.budget, options.job.time_left_s) == (budget, left)
+    options = within_time_left(PreflightOptions(hosts=HostSelection(), budget=60.0), remaining)
+    assert (options.budget, options.job.time_left_s) == (budget, remaining)
     assert ("the scheduler ends the job in" in capsys.readouterr().err) == warns
 
 
-@pytest.mark.parametrize(("left", "warns"), [(None, False), (121.0, True), (220.0, False)])
-def test_a_smoke_run_that_outlasts_its_job(left: float | None, warns: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    warn_of_time_left(SmokeOptions(budget=120.0, soak=100.0), left)
+@pytest.mark.parametrize(("remaining", "warns"), [(None, False), (121.0, True), (220.0, False)])
+def test_a_smoke_run_that_outlasts_its_job(
+    remaining: float | None, warns: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warn_of_time_left(SmokeOptions(budget=120.0, soak=100.0), remaining)
     assert ("the run may take 220 s" in capsys.readouterr().err) == warns

@@ -10,7 +10,7 @@ from doctor.engine.fact import Absent, Fact, Output, Visit
 from doctor.engine.record import HostRecord
 
 
-def said(fact: type[Fact], **outputs: Output) -> Any:
+def read_outputs(fact: type[Fact], **outputs: Output) -> Any:
     """The fact's value, `Absent` or `Unreadable`; ``one=`` is the output of a probe that has a single one."""
     return learned(fact, {"" if key == "one" else key: output for key, output in outputs.items()})
 

@@ -26,9 +26,9 @@ def brought(**changed: Any) -> dict[str, Any]:
 def saved(*rules: str, table: str = "filter", policy: str = "ACCEPT", family: str = "ip") -> dict[str, Any]:
     """A host with these rules of (legacy) iptables; INPUT has the policy, and chains are made as they are named."""
     chains = dict.fromkeys(rule.split()[1] for rule in rules)
-    made = "".join(f":{chain} - [0:0]\n" for chain in chains if chain not in BASES[table])
+    content = "".join(f":{chain} - [0:0]\n" for chain in chains if chain not in BASES[table])
     bases = "".join(f":{name} {policy if name == 'INPUT' else 'ACCEPT'} [0:0]\n" for name in BASES[table])
-    text = f"{HEAD}*{table}\n{bases}{made}" + "".join(f"{rule}\n" for rule in rules) + "COMMIT\n"
+    text = f"{HEAD}*{table}\n{bases}{content}" + "".join(f"{rule}\n" for rule in rules) + "COMMIT\n"
     return brought(legacy={"ip": [], "ip6": [], family: [table]}, outputs={f"{family}tables-legacy": {"out": text}})
 
 
@@ -40,8 +40,8 @@ BASES = {
 }
 
 
-def rules(seen: dict[str, Any], *local: str) -> FirewallRules:
+def rules(answer: dict[str, Any], *local: str) -> FirewallRules:
     """The fact, for a host with these addresses."""
-    found = answered(FirewallRules, {**seen, "local": ["127.0.0.1", *local]})
-    assert isinstance(found, FirewallRules), found
-    return found
+    firewall_rules = answered(FirewallRules, {**answer, "local": ["127.0.0.1", *local]})
+    assert isinstance(firewall_rules, FirewallRules), firewall_rules
+    return firewall_rules

@@ -50,13 +50,13 @@ class End:
         )
         self.ask("sh", "mount -t tmpfs none /run; ip link set lo up")
 
-    def ask(self, verb: str, *given: Any) -> Any:
-        self.tell(verb, *given)
+    def ask(self, verb: str, *arguments: Any) -> Any:
+        self.send(verb, *arguments)
         return self.hear()
 
-    def tell(self, verb: str, *given: Any) -> None:
+    def send(self, verb: str, *arguments: Any) -> None:
         assert self.process.stdin
-        self.process.stdin.write(json.dumps([verb, *given]) + "\n")
+        self.process.stdin.write(json.dumps([verb, *arguments]) + "\n")
         self.process.stdin.flush()
 
     def hear(self) -> Any:
@@ -95,8 +95,8 @@ class Wire:
         for end in ends:
             end.ask("empty")
         for end in ends:
-            end.tell("connect", [wish for wish in wishes if (wish[0] == HOST) == (end is self.host)], patience)
-        return {(source, target, port): made for end in ends for source, target, port, made in end.hear()}
+            end.send("connect", [wish for wish in wishes if (wish[0] == HOST) == (end is self.host)], patience)
+        return {(source, target, port): created for end in ends for source, target, port, created in end.hear()}
 
 
 # ---- the other side of the pipe
@@ -105,9 +105,9 @@ class Wire:
 def serve() -> None:
     listeners: list[socket.socket] = []
     for line in sys.stdin:
-        verb, *given = json.loads(line)
+        verb, *arguments = json.loads(line)
         try:
-            value = VERBS[verb](listeners, *given)
+            value = VERBS[verb](listeners, *arguments)
             print(json.dumps({"value": value}), flush=True)
         except Exception as error:  # noqa: BLE001 - the test gets it
             print(json.dumps({"error": f"{type(error).__name__}: {error}"}), flush=True)
@@ -122,50 +122,50 @@ def shell(listeners: list[socket.socket], script: str) -> str:
 
 def listen(listeners: list[socket.socket], ports: list[int]) -> None:
     listeners += [socket.create_server(("0.0.0.0", port), backlog=256) for port in ports]
-    for one in listeners:
-        one.setblocking(False)
+    for listener in listeners:
+        listener.setblocking(False)
 
 
 def empty(listeners: list[socket.socket]) -> None:
     """Takes what was connected off the queues, lest they fill."""
-    for one in listeners:
+    for listener in listeners:
         with contextlib.suppress(BlockingIOError):
             while True:
-                one.accept()[0].close()
+                listener.accept()[0].close()
 
 
 def connect(listeners: list[socket.socket], wishes: list[Wish], patience: float) -> list[tuple[str, str, int, bool]]:
     """Both halves of each handshake, and the way of a byte, are the kernel's work alone: no program need be quick."""
-    made: dict[Wish, bool] = {}
+    created: dict[Wish, bool] = {}
     for source, target, port in wishes:  # lists, out of JSON
-        made[source, target, port] = False
+        created[source, target, port] = False
     waiting, connected = {}, {}
     poll = select.poll()
-    for wish in made:
-        one = socket.socket()
-        one.setblocking(False)
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    for wish in created:
+        sock = socket.socket()
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         # Never the same ports twice: what a rule kept from closing would still be there.
-        one.bind((wish[0], next(local)))
-        if one.connect_ex((wish[1], wish[2])) in (0, 115):
-            waiting[one.fileno()] = (wish, one)
-            poll.register(one, select.POLLOUT)
+        sock.bind((wish[0], next(local)))
+        if sock.connect_ex((wish[1], wish[2])) in (0, 115):
+            waiting[sock.fileno()] = (wish, sock)
+            poll.register(sock, select.POLLOUT)
     end = time.monotonic() + patience
     while waiting and time.monotonic() < end:
         for fd, _ in poll.poll(max(0, (end - time.monotonic()) * 1000)):
             poll.unregister(fd)
-            wish, one = waiting.pop(fd)
-            if one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
-                one.send(b"x")
-                connected[wish] = one
+            wish, sock = waiting.pop(fd)
+            if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
+                sock.send(b"x")
+                connected[wish] = sock
                 end = time.monotonic() + patience
-    while not all(made[wish] for wish in connected) and time.monotonic() < end:
-        for wish, one in connected.items():
-            made[wish] = struct.unpack("i", fcntl.ioctl(one, termios.TIOCOUTQ, b"    "))[0] == 0
+    while not all(created[wish] for wish in connected) and time.monotonic() < end:
+        for wish, sock in connected.items():
+            created[wish] = struct.unpack("i", fcntl.ioctl(sock, termios.TIOCOUTQ, b"    "))[0] == 0
         poll.poll(2)  # nothing tells when a byte is acknowledged
-    for _, one in (*waiting.values(), *connected.items()):
-        one.close()
-    return [(source, target, port, done) for (source, target, port), done in made.items()]
+    for _, sock in (*waiting.values(), *connected.items()):
+        sock.close()
+    return [(source, target, port, done) for (source, target, port), done in created.items()]
 
 
 def rules(listeners: list[socket.socket]) -> Any:

@@ -31,9 +31,9 @@ def as_answer(value: Any) -> str:
 def value_of(fact: type[Fact], *outputs: str) -> Fact | Absent:
     """What the fact makes of one text a path of its probe; an exception here fails the test."""
     texts = {path: Output(out=text) for path, text in zip(fact.probe.paths or ("",), outputs, strict=True)}
-    found = learned(fact, texts)
-    assert isinstance(found, (fact, Absent))
-    return found
+    observed_fact = learned(fact, texts)
+    assert isinstance(observed_fact, (fact, Absent))
+    return observed_fact
 
 
 def runs_on_python_3_6(function: Callable[..., Any]) -> bool:

@@ -15,7 +15,7 @@ STATES = {"down": "1: DOWN", "initializing": "2: INIT", "init": "2: INIT", "arme
 PHYSICAL = {"polling": "2: Polling", "disabled": "3: Disabled", "linkup": "5: LinkUp"}
 
 
-class Shown(NamedTuple):
+class ToolOutput(NamedTuple):
     """The adapters of one host, as a tool printed them, and what must be found on that host alone."""
 
     source: str
@@ -38,86 +38,86 @@ def _ibstat(name: str, kind: str, firmware: str, *ports: tuple[str, str, str, st
 
 UP, OFF = ("Active", "LinkUp"), ("Down", "Disabled")
 ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"
-SHOWN = (
-    Shown(
+TOOL_OUTPUTS = (
+    ToolOutput(
         f"{GITHUB}/kvcache-ai/Mooncake/issues/1999",
         _ibstat("mlx5_0", "MT4129", "28.39.1002", (*UP, "200", ETHERNET))
         + _ibstat("mlx5_1", "MT4129", "28.39.1002", (*UP, "200", ETHERNET))
         + _ibstat("mlx5_10", "MT4125", "22.31.1014", (*OFF, "40", ETHERNET)),
         ("mlx5_0:1", "mlx5_1:1"),
     ),
-    Shown(
+    ToolOutput(
         f"{GITHUB}/leptonai/gpud/pull/752",
         _ibstat("mlx5_7", "MT4129", "28.41.1000", (*UP, "200", INFINIBAND))
         + "ibpanic: [1323906] main: stat of IB device 'mlx5_8' failed: No such file or directory\n",
         ("mlx5_7:1",),
     ),
-    Shown(
+    ToolOutput(
         f"{GITHUB}/NVIDIA/l2fwd-nv/issues/6",
         _ibstat("mlx5_0", "MT4125", "22.32.2004", (*UP, "100", ETHERNET))
         + _ibstat("mlx5_1", "MT4125", "22.32.2004", (*UP, "100", ETHERNET)),
         ("mlx5_0:1", "mlx5_1:1"),
     ),
-    Shown(
+    ToolOutput(
         f"{GITHUB}/sgl-project/sglang/issues/6823",
         _ibstat("mlx5_0", "MT4125", "22.43.2566", (*OFF, "40", ETHERNET))
         + _ibstat("mlx5_1", "MT4125", "22.43.2566", (*OFF, "40", ETHERNET))
         + _ibstat("mlx5_10", "MT4129", "28.43.2566", (*UP, "400", ETHERNET)),
         ("mlx5_10:1",),
     ),
-    Shown(
+    ToolOutput(
         f"{GITHUB}/MrBr-github/lshca/issues/79 (shared by several hosts: a quarter of its rate)",
         _ibstat("mlx5_2", "MT4125", "22.29.2002", (*UP, "2.5", ETHERNET)),
         ("mlx5_2:1",),
     ),
-    Shown(
+    ToolOutput(
         f"{GITHUB}/linux-rdma/rdma-core/pull/847",
         _ibstat("mlx4_0", "MT4099", "2.42.5000", (*OFF, "10", INFINIBAND), (*UP, "56", INFINIBAND)),
         ("mlx4_0:2",),
     ),
-    Shown(
+    ToolOutput(
         f"{GITHUB}/NVIDIA/nccl/issues/622 (Intel E810: no type, no hardware version)",
         _ibstat("rocep216s0f0", "", "1.50", (*OFF, "100", ETHERNET)),
         (),
     ),
-    Shown(
+    ToolOutput(
         f"{GITHUB}/NVIDIA/nccl/issues/1591",
         _ibstat("mlx5_5", "MT4129", "28.41.1000", (*UP, "400", INFINIBAND)),
         ("mlx5_5:1",),
     ),
-    Shown(
+    ToolOutput(
         "https://kb.advancedclustering.com/kb/InfiniBand-Port-States.1074725608.html (not indented)",
         re.sub("^\t+", "", _ibstat("mlx4_0", "MT4099", "2.10.0", (*UP, "40", INFINIBAND)), flags=re.M),
         ("mlx4_0:1",),
     ),
-    Shown(
+    ToolOutput(
         "https://kb.advancedclustering.com/kb/InfiniBand-Port-States.1074725608.html (no subnet manager)",
         _ibstat("mlx4_0", "MT4099", "2.10.0", ("Initializing", "LinkUp", "40", INFINIBAND)),
         (),
         frozenset({"rdma-port-down"}),
     ),
-    Shown(
+    ToolOutput(
         "36058085149",
         _ibstat("mlx5_0", "MT4123", "20.35.1012", (*UP, "100", INFINIBAND)),
         ("mlx5_0:1",),
     ),
-    Shown(
+    ToolOutput(
         f"{GITHUB}/ROCm/rccl/issues/1423",
         "link mlx5_7/1 subnet_prefix fe80:0000:0000:0000 lid 3403 sm_lid 1 lmc 0 state DOWN physical_state POLLING\n",
         (),
     ),
-    Shown(
+    ToolOutput(
         f"{GITHUB}/ROCm/rccl/issues/1423 (asked again)",
         "link mlx5_7/1 subnet_prefix fe80:0000:0000:0000 lid 3403 sm_lid 1 lmc 0 state DOWN physical_state LINK_UP\n",
         (),
         frozenset({"rdma-port-down"}),
     ),
-    Shown(
+    ToolOutput(
         f"{GITHUB}/ROCm/rccl/issues/1423 (and again)",
         "link mlx5_7/1 subnet_prefix fe80:0000:0000:0000 lid 3403 sm_lid 1 lmc 0 state ACTIVE physical_state LINK_UP\n",
         ("mlx5_7:1",),
     ),
-    Shown(
+    ToolOutput(
         f"{GITHUB}/NVIDIA/nccl/issues/1866",
         "".join(
             f"Infiniband device 'mlx5_{number}' port 1 status:\n"
@@ -127,7 +127,7 @@ SHOWN = (
         ),
         ("mlx5_0:1", "mlx5_1:1"),
     ),
-    Shown(
+    ToolOutput(
         f"{GITHUB}/deepseek-ai/DeepEP/issues/60",
         "hca_id: mlx5_0\n        transport:                      InfiniBand (0)\n        fw_ver:      28.39.2048\n"
         "        vendor_part_id:                 4129\n        board_id:                       MT_0000000838\n"
@@ -136,7 +136,7 @@ SHOWN = (
         "                        link_layer:             InfiniBand\n",
         (),
     ),
-    Shown(
+    ToolOutput(
         f"{GITHUB}/deepseek-ai/DeepEP/issues/38",
         "hca_id: mlx5_2\n        transport:                      InfiniBand (0)\n        fw_ver:      28.42.1000\n"
         "        vendor_part_id:                 4129\n        board_id:                       MT_0000000838\n"
@@ -145,7 +145,7 @@ SHOWN = (
         "                        link_layer:             Ethernet\n",
         ("mlx5_2:1",),
     ),
-    Shown(
+    ToolOutput(
         f"{GITHUB}/leptonai/gpud, infiniband/class/testdata/sys-class-infiniband-h100.0 (sysfs)",
         "".join(
             f"Infiniband device '{name}' port 1 status:\n\tstate:\t 4: ACTIVE\n\tphys state:\t 5: LinkUp\n"
@@ -163,30 +163,30 @@ SHOWN = (
 
 def adapters(text: str) -> list[dict[str, Any]]:
     """The adapters as doctor's collector returns them."""
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     pattern = r"CA '(\w+)'|hca_id:\s*(\w+)|Infiniband device '(\w+)' port (\d+)|link (\w+)/(\d+) "
     for line in text.splitlines():
         head = re.match(pattern, line.strip())
         if head:
             name = head[1] or head[2] or head[3] or head[5]
-            found.append({"name": name, "type": "", "board": "", "firmware": "", "ports": []})
+            results.append({"name": name, "type": "", "board": "", "firmware": "", "ports": []})
             if head[4] or head[6]:
-                found[-1]["ports"].append(_port(int(head[4] or head[6])))
+                results[-1]["ports"].append(_port(int(head[4] or head[6])))
         key, _, value = (part.strip() for part in line.strip().partition(":"))
         if match := re.match(r"(?:Port|port:)\s*(\d+)", line.strip()):
-            found[-1]["ports"].append(_port(int(match[1])))
+            results[-1]["ports"].append(_port(int(match[1])))
         elif key.lower() == "state":
-            found[-1]["ports"][-1]["state"] = _state(value)
+            results[-1]["ports"][-1]["state"] = _state(value)
         elif key.lower() in ("physical state", "phys state"):
-            found[-1]["ports"][-1]["physical"] = PHYSICAL.get(value.lower(), value)
+            results[-1]["ports"][-1]["physical"] = PHYSICAL.get(value.lower(), value)
         elif key.lower() == "rate":
-            found[-1]["ports"][-1]["rate"] = value if "Gb" in value else f"{value} Gb/sec"
+            results[-1]["ports"][-1]["rate"] = value if "Gb" in value else f"{value} Gb/sec"
         elif key.lower().replace(" ", "_") == "link_layer":
-            found[-1]["ports"][-1]["layer"] = value
+            results[-1]["ports"][-1]["layer"] = value
         elif match := re.search(r" state (\w+) physical_state (\w+)", line):
             physical = match[2].lower().replace("_", "")
-            found[-1]["ports"][-1] |= {"state": _state(match[1]), "physical": PHYSICAL[physical], "layer": INFINIBAND}
-    return found
+            results[-1]["ports"][-1] |= {"state": _state(match[1]), "physical": PHYSICAL[physical], "layer": INFINIBAND}
+    return results
 
 
 def _state(word: str) -> str:

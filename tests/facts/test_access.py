@@ -14,18 +14,18 @@ from tests.facts.answers import answered, learned
 FILE = {"mode": "660", "user": "HwHiAiUser", "group": "HwHiAiUser", "open": False}
 
 
-def seen(*groups: str, **files: dict[str, Any]) -> dict[str, Any]:
+def access_answer(*groups: str, **files: dict[str, Any]) -> dict[str, Any]:
     return {"uid": 1000, "user": "ann", "groups": list(groups), "files": {f"/dev/{k}": v for k, v in files.items()}}
 
 
 def test_the_files_that_may_not_be_opened() -> None:
-    access = answered(JobAccess, seen("ann", davinci0=FILE, hisi_hdc={**FILE, "mode": "666", "open": True}))
+    access = answered(JobAccess, access_answer("ann", davinci0=FILE, hisi_hdc={**FILE, "mode": "666", "open": True}))
     assert access.denied_files == ("/dev/davinci0",)
     assert access.groups == ("ann",)
 
 
 def test_a_host_without_device_files() -> None:
-    assert type(answered(JobAccess, seen("ann"))) is Absent
+    assert type(answered(JobAccess, access_answer("ann"))) is Absent
 
 
 def test_what_the_function_returns_is_what_is_read() -> None:

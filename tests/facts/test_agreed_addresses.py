@@ -68,10 +68,10 @@ def test_a_name_of_no_host_or_of_two_gets_no_line() -> None:
 def test_what_a_host_calls_itself_makes_it_the_owner_of_no_name() -> None:
     """A host could take the name of MASTER_ADDR, and with it the store of the job."""
 
-    def calling_itself(own: str) -> dict[str, HostNames]:
-        told = names()
-        resolved = {**told["b"].names, own: NameResolution(("10.0.0.2",))}
-        return {**told, "b": msgspec.structs.replace(told["b"], own=own, names=resolved)}
+    def calling_itself(own_name: str) -> dict[str, HostNames]:
+        host_names = names()
+        resolved = {**host_names["b"].names, own_name: NameResolution(("10.0.0.2",))}
+        return {**host_names, "b": msgspec.structs.replace(host_names["b"], own=own_name, names=resolved)}
 
     liar = calling_itself("trainmaster")
     assert hosts_file_lines(["trainmaster"], liar, TRUE, REACHED) == []
@@ -111,9 +111,15 @@ def neighbours(**learned: dict[str, str]) -> dict[str, HardwareAddresses]:
 def test_in_a_second_network_another_host_must_have_found_the_address_at_the_hosts_card() -> None:
     """ "My only address there is 172.16.66.66": nobody else says so, and a stranger's firewall rule comes of it."""
     first = set(ADDRESSES.values())
-    found = neighbours(a={"172.16.0.2": CARDS["b"], "172.16.0.3": CARDS["c"]}, c={"172.16.0.1": CARDS["a"]})
+    hardware_addresses = neighbours(
+        a={"172.16.0.2": CARDS["b"], "172.16.0.3": CARDS["c"]}, c={"172.16.0.1": CARDS["a"]}
+    )
     assert agreed_addresses(names(), SECOND, REACHED) == first
-    assert agreed_addresses(names(), SECOND, REACHED, found) == first | {"172.16.0.1", "172.16.0.2", "172.16.0.3"}
+    assert agreed_addresses(names(), SECOND, REACHED, hardware_addresses) == first | {
+        "172.16.0.1",
+        "172.16.0.2",
+        "172.16.0.3",
+    }
     liar = {**SECOND, "c": held("10.0.0.3/24", "172.16.66.66/16")}
     stranger = "02:00:00:00:00:99"
     for witness in (
@@ -127,8 +133,8 @@ def test_in_a_second_network_another_host_must_have_found_the_address_at_the_hos
 def test_a_name_that_only_the_host_itself_uses_is_no_witness() -> None:
     """The fleet resolves MASTER_ADDR to a stranger; a host that takes both, name and address, gains nothing."""
     master = {host: {"trainmaster": "10.0.0.66"} for host in HOSTS}
-    told = {host: msgspec.structs.replace(value, own="trainmaster") for host, value in names(**master).items()}
-    assert agreed_addresses(told, {**TRUE, "c": held("10.0.0.3/24", "10.0.0.66/24")}, REACHED) == set(
+    host_names = {host: msgspec.structs.replace(value, own="trainmaster") for host, value in names(**master).items()}
+    assert agreed_addresses(host_names, {**TRUE, "c": held("10.0.0.3/24", "10.0.0.66/24")}, REACHED) == set(
         ADDRESSES.values()
     )
 

@@ -64,26 +64,30 @@ def answer(**more: Any) -> dict[str, Any]:
     ],
 )
 def test_the_engine(engine: str, marks: dict[str, Any]) -> None:
-    found = answered(JobContainer, answer(**marks))
-    assert isinstance(found, JobContainer)
-    assert found.engine == engine
+    job_container = answered(JobContainer, answer(**marks))
+    assert isinstance(job_container, JobContainer)
+    assert job_container.engine == engine
 
 
 def test_a_mark_that_an_image_left_on_a_machine_is_none() -> None:
-    found = answered(HostContainer, answer(marks=["/.dockerenv", "/run/.containerenv"], root="ext4", namespaces=HOST))
-    assert found.engine == ""
+    host_container = answered(
+        HostContainer, answer(marks=["/.dockerenv", "/run/.containerenv"], root="ext4", namespaces=HOST)
+    )
+    assert host_container.engine == ""
 
 
 def test_what_is_private() -> None:
-    found = answered(JobContainer, answer())
-    assert (found.namespaces["pid"], found.namespaces["ipc"]) == ("private", "host")
-    assert not found.has_capability(CAP_IPC_LOCK)
-    assert found.has_capability(0)
+    job_container = answered(JobContainer, answer())
+    assert (job_container.namespaces["pid"], job_container.namespaces["ipc"]) == ("private", "host")
+    assert not job_container.has_capability(CAP_IPC_LOCK)
+    assert job_container.has_capability(0)
 
 
 def test_the_devices_by_number() -> None:
-    found = answered(JobContainer, answer(devices=["davinci10", "davinci9", "davinci_manager", "nvidia0", "nvidiactl"]))
-    assert (found.npus, found.gpus) == ((9, 10), (0,))
+    job_container = answered(
+        JobContainer, answer(devices=["davinci10", "davinci9", "davinci_manager", "nvidia0", "nvidiactl"])
+    )
+    assert (job_container.npus, job_container.gpus) == ((9, 10), (0,))
 
 
 def test_inside_and_outside() -> None:
@@ -102,9 +106,9 @@ def test_the_variable_of_the_ascend_runtime() -> None:
 
 def test_this_machine() -> None:
     for kind in (JobContainer, HostContainer):
-        found = answered(kind, describe_container({}))
-        assert isinstance(found, kind)
-        assert found.mount_namespace
+        fact = answered(kind, describe_container({}))
+        assert isinstance(fact, kind)
+        assert fact.mount_namespace
 
 
 @given(JSON)

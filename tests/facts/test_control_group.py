@@ -31,36 +31,41 @@ def answer(*levels: tuple[str, dict[str, str]], **more: Any) -> dict[str, Any]:
 
 
 def group(*levels: tuple[str, dict[str, str]], **more: Any) -> ControlGroup:
-    found = answered(ControlGroup, answer(*levels, **more))
-    assert isinstance(found, ControlGroup), found
-    return found
+    control_group = answered(ControlGroup, answer(*levels, **more))
+    assert isinstance(control_group, ControlGroup), control_group
+    return control_group
 
 
 @pytest.mark.parametrize("text", ["max", V1_NONE, "9223372036854710272", "-1", "", "99999999999999999999999", "１"])
 def test_what_is_no_limit(text: str) -> None:
     """The second is that of version 1, the third of a kernel with pages of 64 KiB."""
     files = ("memory.max", "memory.high", "memory.limit_in_bytes", "pids.max", "cpu.max", "cpu.cfs_quota_us")
-    found = group(("/sys/fs/cgroup", dict.fromkeys(files, text)))
-    assert (found.memory, found.processes, found.quota, found.usable_cpus) == ((), None, None, 64)
+    control_group = group(("/sys/fs/cgroup", dict.fromkeys(files, text)))
+    assert (control_group.memory, control_group.processes, control_group.quota, control_group.usable_cpus) == (
+        (),
+        None,
+        None,
+        64,
+    )
 
 
 def test_version_2() -> None:
     values = {"memory.max": "8589934592", "memory.high": "max", "memory.current": "3221225472", "cache": "1073741824"}
-    found = group(
+    control_group = group(
         ("/sys/fs/cgroup/a/b", {**values, "pids.max": "512", "cpu.max": "150000 100000"}),
         ("/sys/fs/cgroup/a", {"memory.max": "max", "memory.high": "4294967296", "memory.current": "5368709120"}),
     )
-    assert found.memory == (
+    assert control_group.memory == (
         MemoryBound("/sys/fs/cgroup/a/b/memory.max", 8 * GIB, 2 * GIB),
         MemoryBound("/sys/fs/cgroup/a/memory.high", 4 * GIB, 5 * GIB),
     )
-    assert [bound.available for bound in found.memory] == [6 * GIB, 0]
-    assert (found.processes, found.processes_setting) == (512, "/sys/fs/cgroup/a/b/pids.max")
-    assert (found.quota, found.usable_cpus) == (1.5, 1.5)
+    assert [bound.available for bound in control_group.memory] == [6 * GIB, 0]
+    assert (control_group.processes, control_group.processes_setting) == (512, "/sys/fs/cgroup/a/b/pids.max")
+    assert (control_group.quota, control_group.usable_cpus) == (1.5, 1.5)
 
 
 def test_version_1_and_the_narrowest_of_several() -> None:
-    found = group(
+    control_group = group(
         ("/m/a", {"memory.limit_in_bytes": str(GIB), "memory.usage_in_bytes": "4096"}),
         ("/m", {"memory.limit_in_bytes": V1_NONE}),
         ("/p/a", {"pids.max": "900"}),
@@ -69,8 +74,8 @@ def test_version_1_and_the_narrowest_of_several() -> None:
         ("/c", {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}),
         allowed=3,
     )
-    assert found.memory == (MemoryBound("/m/a/memory.limit_in_bytes", GIB, 4096),)
-    assert (found.processes_setting, found.quota, found.usable_cpus) == ("/p/pids.max", 4.0, 3)
+    assert control_group.memory == (MemoryBound("/m/a/memory.limit_in_bytes", GIB, 4096),)
+    assert (control_group.processes_setting, control_group.quota, control_group.usable_cpus) == ("/p/pids.max", 4.0, 3)
 
 
 def test_a_step_of_slurm_is_doctors_own_and_the_job_counts() -> None:
@@ -79,10 +84,10 @@ def test_a_step_of_slurm_is_doctors_own_and_the_job_counts() -> None:
         (step, {"memory.limit_in_bytes": str(GIB), "cpuset.effective_cpus": "3"}),
         (job, {"memory.limit_in_bytes": str(9 * GIB), "cpuset.effective_cpus": "0-7,9"}),
     )
-    found = group(*levels, allowed=1, slurm_step=True)
-    assert ([bound.limit for bound in found.memory], found.usable_cpus) == ([9 * GIB], 9)
-    found = group(*levels, allowed=1)
-    assert (len(found.memory), found.usable_cpus) == (2, 1)
+    control_group = group(*levels, allowed=1, slurm_step=True)
+    assert ([bound.limit for bound in control_group.memory], control_group.usable_cpus) == ([9 * GIB], 9)
+    control_group = group(*levels, allowed=1)
+    assert (len(control_group.memory), control_group.usable_cpus) == (2, 1)
 
 
 def test_what_is_not_shown_is_not_known() -> None:
@@ -94,15 +99,15 @@ class Kernel:
     """Files that stand in for those of /proc and /sys."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], folder: Path) -> None:
-        plain = builtins.open
+        plain_open = builtins.open
 
-        def opened(path: Any, *words: Any, **more: Any) -> Any:
+        def opened(path: Any, *arguments: Any, **more: Any) -> Any:
             if isinstance(path, str) and path.startswith(("/proc/self/", "/sys/fs/cgroup")):
                 if path not in files:
                     raise FileNotFoundError(path)
                 (folder / "file").write_text(files[path])
                 path = folder / "file"
-            return plain(path, *words, **more)
+            return plain_open(path, *arguments, **more)
 
         monkeypatch.setattr(builtins, "open", opened)
 
@@ -151,8 +156,8 @@ def test_the_cache_of_files_is_read_where_there_is_a_limit(monkeypatch: pytest.M
     }
     with monkeypatch.context() as patch:
         Kernel(patch, files, tmp_path)
-        found = answered(ControlGroup, read_control_groups({}))
-    assert found.memory == (MemoryBound("/sys/fs/cgroup/memory/memory.limit_in_bytes", 1000000, 399995),)
+        control_group = answered(ControlGroup, read_control_groups({}))
+    assert control_group.memory == (MemoryBound("/sys/fs/cgroup/memory/memory.limit_in_bytes", 1000000, 399995),)
 
 
 GREEDY = "data = bytearray({count})\nfor place in range(0, {count}, 4096): data[place] = 1\nprint('lives')"
@@ -172,9 +177,9 @@ def test_what_the_kernel_really_lets_a_process_have(limited: Path) -> None:
     """One that takes less than what is available lives beside one that takes more, and is killed."""
     inside = ["sh", "-c", f'echo $$ >{limited}/cgroup.procs && exec "$@"', "sh", sys.executable]
     source = "from doctor.facts.control_group import read_control_groups as f; import json; print(json.dumps(f({})))"
-    told = subprocess.run([*inside, "-c", source], capture_output=True, text=True, check=True).stdout
-    found = answered(ControlGroup, json.loads(told))
-    bound = next(bound for bound in found.memory if bound.setting.startswith(str(limited)))
+    output = subprocess.run([*inside, "-c", source], capture_output=True, text=True, check=True).stdout
+    control_group = answered(ControlGroup, json.loads(output))
+    bound = next(bound for bound in control_group.memory if bound.setting.startswith(str(limited)))
     assert bound.limit == 64 << 20
     assert 0 < bound.available <= bound.limit
     ends = [

@@ -17,13 +17,15 @@ EXAMPLE = re.compile(r"^Raw output, (?P<source>[^\n]+)::\n\n(?P<text>(?:[ ]{4}[^
 
 def collected_facts() -> list[type[Fact]]:
     """The facts of all checks, and those that they need, that a command, file or function on the host gives."""
-    found: set[type[Fact]] = set()
+    fact_types: set[type[Fact]] = set()
     waiting = {need.type for check in load_checks() for need in check.needs if issubclass(need.type, Fact)}
     while waiting:
         fact = waiting.pop()
-        found.add(fact)
-        waiting |= set(fact.needs) - found
-    return sorted((fact for fact in found if fact.probe.kind not in ("visit", "smoke")), key=lambda fact: fact.__name__)
+        fact_types.add(fact)
+        waiting |= set(fact.needs) - fact_types
+    return sorted(
+        (fact for fact in fact_types if fact.probe.kind not in ("visit", "smoke")), key=lambda fact: fact.__name__
+    )
 
 
 def examples(fact: type[Fact]) -> dict[str, Output]:

@@ -48,42 +48,44 @@ LOCAL = "10.1.0.1"
 def listing(*rules: Any, policy: str = "accept", hook: str = "input", family: str = "inet", **more: Any) -> str:
     """``nft -j list ruleset`` of a table f with a chain c that has these rules."""
     chain = {"family": family, "table": "f", "name": "c", "type": "filter", "hook": hook, "prio": 0, "policy": policy}
-    one = {"family": family, "table": "f", "chain": "c"}
+    record = {"family": family, "table": "f", "chain": "c"}
     parts = [NFT, {"table": {"family": family, "name": "f"}}, {"chain": {**chain, **more}}]
-    parts += [{"rule": {**one, "handle": at, "expr": expr}} for at, expr in enumerate(rules)]
+    parts += [{"rule": {**record, "handle": at, "expr": expr}} for at, expr in enumerate(rules)]
     return json.dumps({"nftables": parts})
 
 
-def nft(*rules: Any, plain: str = "", family: str = "inet", **more: Any) -> dict[str, Any]:
-    outputs = {"nft": {"out": listing(*rules, family=family, **more)}, "nft -a": {"out": plain}}
+def nft(*rules: Any, plain_text: str = "", family: str = "inet", **more: Any) -> dict[str, Any]:
+    outputs = {"nft": {"out": listing(*rules, family=family, **more)}, "nft -a": {"out": plain_text}}
     return brought(tables=[[family, "f"]], outputs=outputs)
 
 
-def judged(seen: dict[str, Any], family: int = 4) -> GateResult:
+def evaluated_gate(answer: dict[str, Any], family: int = 4) -> GateResult:
     network = "10.1.0.0/30" if family == 4 else "fd00::/126"
-    whole = ipaddress.ip_network(network)
-    fleet = to_ranges([(int(whole[1]), int(whole[2]))])
+    full = ipaddress.ip_network(network)
+    fleet = to_ranges([(int(full[1]), int(full[2]))])
     ask = GateQuery(
         "eth0", family, fleet, to_ranges([(29500, 29500), (60000, 60031)]), to_ranges([(32768, 59999)]), True
     )
-    return evaluate_gate(rules(seen, LOCAL).tables, ask)
+    return evaluate_gate(rules(answer, LOCAL).tables, ask)
 
 
-def blocked(seen: dict[str, Any], family: int = 4) -> list[tuple[str, str]]:
+def blocked(answer: dict[str, Any], family: int = 4) -> list[tuple[str, str]]:
     """Each rule that surely blocks, with the ports."""
-    found = judged(seen, family)
-    assert not found.unclear, found.unclear
-    return [(one.position.rule, str(one.ports)) for one in found.blocked if one.packet_kind == "opening"]
+    gate = evaluated_gate(answer, family)
+    assert not gate.unclear, gate.unclear
+    return [
+        (obstacle.position.rule, str(obstacle.ports)) for obstacle in gate.blocked if obstacle.packet_kind == "opening"
+    ]
 
 
-def unclear(seen: dict[str, Any]) -> list[str]:
-    found = judged(seen)
-    assert not found.blocked
-    return [one.position.rule for one in found.unclear]
+def unclear(answer: dict[str, Any]) -> list[str]:
+    gate = evaluated_gate(answer)
+    assert not gate.blocked
+    return [obstacle.position.rule for obstacle in gate.unclear]
 
 
-def matched(left: Any, right: Any, op: str = "==") -> dict[str, Any]:
-    return {"match": {"op": op, "left": left, "right": right}}
+def matched(lhs: Any, right: Any, op: str = "==") -> dict[str, Any]:
+    return {"match": {"op": op, "left": lhs, "right": right}}
 
 
 DPORT = {"payload": {"protocol": "tcp", "field": "dport"}}
@@ -94,29 +96,29 @@ DROP, ACCEPT = {"drop": None}, {"accept": None}
 # ---- reading
 
 
-def refusal(seen: Any) -> str:
-    found = answered(FirewallRules, seen)
-    assert isinstance(found, Unreadable), found
-    return str(found)
+def refusal(observed: Any) -> str:
+    firewall_rules = answered(FirewallRules, observed)
+    assert isinstance(firewall_rules, Unreadable), firewall_rules
+    return str(firewall_rules)
 
 
 def test_a_host_without_a_firewall() -> None:
-    found = rules(brought())
-    assert (found.tables, found.unread) == ((), {})
+    firewall_rules = rules(brought())
+    assert (firewall_rules.tables, firewall_rules.unread) == ((), {})
 
 
 def test_without_root() -> None:
-    said = refusal({**brought(), "local": [], "refused": True, "error": "nftables: Operation not permitted"})
-    assert said == "only root may read the firewall's rules: log in as root, or use --sudo"
+    output = refusal({**brought(), "local": [], "refused": True, "error": "nftables: Operation not permitted"})
+    assert output == "only root may read the firewall's rules: log in as root, or use --sudo"
 
 
 def test_root_of_a_container() -> None:
     """Without CAP_NET_ADMIN nobody in it can read rules: that is a container's nature, and nothing is unknown of it."""
-    found = answered(
+    firewall_rules = answered(
         FirewallRules, {**brought(), "local": [], "refused": True, "root": True, "error": "nftables: not permitted"}
     )
-    assert type(found) is Absent
-    assert "CAP_NET_ADMIN" in str(found)
+    assert type(firewall_rules) is Absent
+    assert "CAP_NET_ADMIN" in str(firewall_rules)
 
 
 def test_tables_that_no_tool_tells_of() -> None:
@@ -130,21 +132,21 @@ def test_tables_that_no_tool_tells_of() -> None:
 
 
 def test_legacy_tables_that_no_tool_tells_of() -> None:
-    found = rules(brought(legacy={"ip": ["filter"], "ip6": []}))
-    assert list(found.unread) == ["table filter of legacy iptables"]
+    firewall_rules = rules(brought(legacy={"ip": ["filter"], "ip6": []}))
+    assert list(firewall_rules.unread) == ["table filter of legacy iptables"]
     other = {"iptables-legacy": {"out": HEAD.replace("v1.8.9", "v1.8.9 (nf_tables)") + "*filter\nCOMMIT\n"}}
     assert rules(brought(legacy={"ip": ["filter"], "ip6": []}, outputs=other)).unread
 
 
 def test_nft_is_preferred_and_iptables_asked_where_nft_has_no_words() -> None:
-    plain = HEAD.replace("v1.8.9", "v1.8.9 (nf_tables)") + (
+    plain_text = HEAD.replace("v1.8.9", "v1.8.9 (nf_tables)") + (
         "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p tcp -m multiport --ports 29500 -j DROP\nCOMMIT\n"
     )
     chain = {"family": "ip", "table": "filter", "name": "INPUT", "type": "filter", "hook": "input", "prio": 0}
     for expr, tool in (([{"xt": {"type": "match", "name": "multiport"}}, DROP], "iptables"), ([DROP], "nft")):
         rule = {"family": "ip", "table": "filter", "chain": "INPUT", "handle": 1, "expr": expr}
         parts = [{"table": {"family": "ip", "name": "filter"}}, {"chain": chain}, {"rule": rule}]
-        outputs = {"nft": {"out": json.dumps({"nftables": parts})}, "iptables": {"out": plain}}
+        outputs = {"nft": {"out": json.dumps({"nftables": parts})}, "iptables": {"out": plain_text}}
         (table,) = rules(brought(tables=[["ip", "filter"]], outputs=outputs)).tables
         assert table.tool == tool
 
@@ -155,21 +157,21 @@ def test_without_iptables_its_matches_are_not_known() -> None:
 
 
 def test_a_long_listing_is_packed() -> None:
-    seen = nft([DROP], policy="drop")
-    text = seen["outputs"]["nft"]["out"]
+    answer = nft([DROP], policy="drop")
+    text = answer["outputs"]["nft"]["out"]
     packed = "zlib:" + base64.b64encode(zlib.compress(text.encode())).decode()
-    assert rules(brought(tables=seen["tables"], outputs={"nft": {"out": packed}})) == rules(seen)
+    assert rules(brought(tables=answer["tables"], outputs={"nft": {"out": packed}})) == rules(answer)
     cut = "zlib:" + base64.b64encode(zlib.compress(text.encode())[:-20]).decode()
     for broken in ("zlib:", "zlib:!", "zlib:" + base64.b64encode(b"no").decode(), cut):
-        found = answered(FirewallRules, {**brought(tables=seen["tables"], outputs={"nft": {"out": broken}})})
-        assert isinstance(found, Unreadable) or found.unread
+        firewall_rules = answered(FirewallRules, {**brought(tables=answer["tables"], outputs={"nft": {"out": broken}})})
+        assert isinstance(firewall_rules, Unreadable) or firewall_rules.unread
 
 
 def test_a_packed_listing_that_is_cut_is_not_read_as_a_shorter_one() -> None:
     """Of lines, the first of them are a rule set of their own."""
-    whole = zlib.compress(bytes(range(256)))
-    cut = Output(out="zlib:" + base64.b64encode(whole[:-9]).decode())
-    assert _tool_output({"iptables": Output(out="zlib:" + base64.b64encode(whole).decode())}, "iptables")[1] == ""
+    full = zlib.compress(bytes(range(256)))
+    cut = Output(out="zlib:" + base64.b64encode(full[:-9]).decode())
+    assert _tool_output({"iptables": Output(out="zlib:" + base64.b64encode(full).decode())}, "iptables")[1] == ""
     assert _tool_output({"iptables": cut}, "iptables") == ("", "iptables: a part of a zlib stream")
 
 
@@ -178,8 +180,8 @@ def test_counters_do_not_make_two_rule_sets_differ() -> None:
 
 
 def test_rules_are_shown_as_nft_shows_them() -> None:
-    plain = "table inet f { # handle 1\n\tchain c { # handle 1\n\t\ttcp dport 29500 drop # handle 0\n\t}\n}\n"
-    assert blocked(nft([matched(DPORT, 29500), DROP], plain=plain))[0][0] == "tcp dport 29500 drop"
+    plain_text = "table inet f { # handle 1\n\tchain c { # handle 1\n\t\ttcp dport 29500 drop # handle 0\n\t}\n}\n"
+    assert blocked(nft([matched(DPORT, 29500), DROP], plain_text=plain_text))[0][0] == "tcp dport 29500 drop"
     assert '"drop"' in blocked(nft([matched(DPORT, 29500), DROP]))[0][0]
 
 
@@ -204,22 +206,26 @@ def test_any_text_as_a_tools_answer(text: str, tool: str) -> None:
     tables = [["ip", "filter"]] if tool == "nft" else []
     legacy = {"ip": [] if tool == "nft" else ["filter"], "ip6": []}
     outputs = {"nft" if tool == "nft" else "iptables-legacy": {"out": text}}
-    found = answered(FirewallRules, brought(tables=tables, legacy=legacy, outputs=outputs))
-    assert isinstance(found, Unreadable) or (isinstance(found, Fact) and found.unread)
+    firewall_rules = answered(FirewallRules, brought(tables=tables, legacy=legacy, outputs=outputs))
+    assert isinstance(firewall_rules, Unreadable) or (isinstance(firewall_rules, Fact) and firewall_rules.unread)
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["match", "drop", "vmap", "set", "mangle", "new"]), JSON, min_size=1)))
 def test_any_rule_can_be_followed(parts: list[Any]) -> None:
-    found = answered(FirewallRules, brought(tables=[["inet", "f"]], outputs={"nft": {"out": listing(parts)}}))
-    if isinstance(found, FirewallRules):
-        evaluate_gate(found.tables, GateQuery("eth0", 4, ((1, 2),), ((29500, 29500),), ((32768, 60999),), True))
+    firewall_rules = answered(FirewallRules, brought(tables=[["inet", "f"]], outputs={"nft": {"out": listing(parts)}}))
+    if isinstance(firewall_rules, FirewallRules):
+        evaluate_gate(
+            firewall_rules.tables, GateQuery("eth0", 4, ((1, 2),), ((29500, 29500),), ((32768, 60999),), True)
+        )
 
 
 @given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\n"), max_size=12), max_size=8))
-def test_any_words_of_iptables_can_be_followed(words: list[str]) -> None:
-    found = answered(FirewallRules, saved("-A INPUT " + " ".join(words)))
-    if isinstance(found, FirewallRules):
-        evaluate_gate(found.tables, GateQuery("eth0", 4, ((1, 2),), ((29500, 29500),), ((32768, 60999),), True))
+def test_any_words_of_iptables_can_be_followed(arguments: list[str]) -> None:
+    firewall_rules = answered(FirewallRules, saved("-A INPUT " + " ".join(arguments)))
+    if isinstance(firewall_rules, FirewallRules):
+        evaluate_gate(
+            firewall_rules.tables, GateQuery("eth0", 4, ((1, 2),), ((29500, 29500),), ((32768, 60999),), True)
+        )
 
 
 def test_the_source_that_is_sent() -> None:
@@ -230,10 +236,14 @@ def test_the_source_that_is_sent() -> None:
 
 
 def test_firewalld_as_it_is_installed() -> None:
-    seen = brought(tables=[["inet", "firewalld"]], outputs={name: {"out": text} for name, text in FIREWALLD.items()})
-    assert {rule for rule, _ in blocked(seen)} == {"reject with icmpx admin-prohibited"}
-    (one, *_) = [found for found in judged(seen).blocked if found.packet_kind == "opening"]
-    assert (one.position.base.name, one.position.chain, one.outgoing) == ("filter_INPUT", "filter_IN_public", False)
+    answer = brought(tables=[["inet", "firewalld"]], outputs={name: {"out": text} for name, text in FIREWALLD.items()})
+    assert {rule for rule, _ in blocked(answer)} == {"reject with icmpx admin-prohibited"}
+    (obstacle, *_) = [result for result in evaluated_gate(answer).blocked if result.packet_kind == "opening"]
+    assert (obstacle.position.base.name, obstacle.position.chain, obstacle.outgoing) == (
+        "filter_INPUT",
+        "filter_IN_public",
+        False,
+    )
 
 
 @pytest.mark.parametrize("family", [4, 6])
@@ -273,8 +283,8 @@ def test_what_is_not_known_stays_so(part: Any) -> None:
     assert unclear(nft([part, DROP])) != []
     assert unclear(nft([part, ACCEPT], policy="drop")) != []
     if part != {"something": "new"}:  # a statement, which may do anything
-        assert judged(nft([part, {"log": None}])) == GateResult()
-        assert judged(nft([part, DROP], [DROP])).unclear == ()
+        assert evaluated_gate(nft([part, {"log": None}])) == GateResult()
+        assert evaluated_gate(nft([part, DROP], [DROP])).unclear == ()
 
 
 @pytest.mark.parametrize("part", [{"redirect": {"port": 8080}}, {"dnat": {"addr": "10.0.0.1"}}, {"queue": {"num": 0}}])
@@ -286,10 +296,10 @@ def test_a_set_that_rules_fill_as_it_is_now() -> None:
     blocklist = {"set": {"family": "inet", "table": "f", "name": "bad", "type": "ipv4_addr", "elem": ["10.1.0.2"]}}
     parts = json.loads(listing([matched(SADDR, "@bad"), DROP]))
     parts["nftables"].insert(2, blocklist)
-    seen = brought(tables=[["inet", "f"]], outputs={"nft": {"out": json.dumps(parts)}})
-    assert [str(one.peer_addresses) for one in judged(seen).blocked if one.packet_kind == "opening"] == [
-        str(to_ranges([(int(ipaddress.ip_address("10.1.0.2")),) * 2]))
-    ]
+    answer = brought(tables=[["inet", "f"]], outputs={"nft": {"out": json.dumps(parts)}})
+    assert [
+        str(obstacle.peer_addresses) for obstacle in evaluated_gate(answer).blocked if obstacle.packet_kind == "opening"
+    ] == [str(to_ranges([(int(ipaddress.ip_address("10.1.0.2")),) * 2]))]
 
 
 def test_ipsets() -> None:
@@ -300,7 +310,9 @@ def test_ipsets() -> None:
 
     assert unclear(drop) != []
     pair = "create some hash:ip,port family inet hashsize 1024 maxelem 65536\nadd some 10.1.0.2,tcp:29500\n"
-    assert [one.ports for one in judged(with_sets(pair)).blocked if one.packet_kind == "opening"] == [((29500, 29500),)]
+    assert [
+        obstacle.ports for obstacle in evaluated_gate(with_sets(pair)).blocked if obstacle.packet_kind == "opening"
+    ] == [((29500, 29500),)]
     net = "create some hash:net family inet hashsize 1024 maxelem 65536\nadd some 10.1.0.0/24\n"
     assert blocked(with_sets(net)) != []
     assert blocked(with_sets("create some hash:net family inet\nadd some 10.7.0.0/24\n")) == []
@@ -320,8 +332,8 @@ def several(*chains: tuple[str, int, list[Any]], kind: str = "filter") -> dict[s
     for at, (hook, priority, rules_) in enumerate(chains):
         based = {"type": kind, "hook": hook, "prio": priority} if hook else {}
         parts.append({"chain": {"family": "inet", "table": "f", "name": f"c{at}", **based}})
-        one = {"family": "inet", "table": "f", "chain": f"c{at}", "handle": at}
-        parts += [{"rule": {**one, "expr": expr}} for expr in rules_]
+        record = {"family": "inet", "table": "f", "chain": f"c{at}", "handle": at}
+        parts += [{"rule": {**record, "expr": expr}} for expr in rules_]
     return brought(tables=[["inet", "f"]], outputs={"nft": {"out": json.dumps({"nftables": parts})}})
 
 
@@ -336,15 +348,15 @@ def test_a_mark_that_an_earlier_chain_sets() -> None:
 
 
 def test_what_a_goto_does_not_come_back_to() -> None:
-    for word, found in (("jump", True), ("goto", False)):
+    for word, present in (("jump", True), ("goto", False)):
         go = [{word: {"target": "c1"}}]
-        assert bool(blocked(several(("input", 0, [go, [DROP]]), ("", 0, [[{"counter": None}]])))) is found
+        assert bool(blocked(several(("input", 0, [go, [DROP]]), ("", 0, [[{"counter": None}]])))) is present
 
 
 def test_only_new_connections_pass_the_chains_for_addresses() -> None:
     later = [matched({"ct": {"key": "state"}}, "established", "in"), DROP]
-    assert judged(several(("input", 0, [later]))).blocked != ()
-    assert judged(several(("input", 100, [later]), kind="nat")).blocked == ()
+    assert evaluated_gate(several(("input", 0, [later]))).blocked != ()
+    assert evaluated_gate(several(("input", 100, [later]), kind="nat")).blocked == ()
 
 
 def test_before_the_kernel_knows_the_connection() -> None:
@@ -357,16 +369,16 @@ def test_connections_that_the_kernel_is_told_not_to_know() -> None:
     untracked = saved("-A PREROUTING -p tcp -j CT --notrack", table="raw")
     drop = saved("-A INPUT -m conntrack --ctstate UNTRACKED -j DROP")
     assert blocked(drop) == []
-    text = "".join(one["outputs"]["iptables-legacy"]["out"] for one in (untracked, drop))
+    text = "".join(record["outputs"]["iptables-legacy"]["out"] for record in (untracked, drop))
     both = brought(legacy={"ip": ["raw", "filter"], "ip6": []}, outputs={"iptables-legacy": {"out": text}})
     assert blocked(both) != []
 
 
 def test_the_way_back_is_known_only_within_the_interfaces_own_network() -> None:
-    missing = nft([matched({"fib": {"result": "oif", "flags": ["saddr", "iif"]}}, False), DROP])
-    assert blocked(missing) == []
+    absent = nft([matched({"fib": {"result": "oif", "flags": ["saddr", "iif"]}}, False), DROP])
+    assert blocked(absent) == []
     ask = GateQuery("eth0", 4, ((1, 2),), ((29500, 29500),), ((32768, 60999),), False)
-    assert evaluate_gate(rules(missing).tables, ask).unclear != ()
+    assert evaluate_gate(rules(absent).tables, ask).unclear != ()
 
 
 def test_rules_without_end() -> None:
@@ -378,11 +390,11 @@ def test_a_thousand_pairs_are_looked_at_in_no_time() -> None:
     """One look for all hosts and ports at once: what decides is how many rules there are, not how many packets."""
     pairs = [{"concat": [f"10.1.{at // 250}.{at % 250}", port]} for at in range(1000) for port in (22, 29500)]
     key = {"concat": [SADDR, DPORT]}
-    seen = nft([matched(key, {"set": pairs}), ACCEPT], policy="drop")
-    table: RuleTable = rules(seen).tables[0]
+    answer = nft([matched(key, {"set": pairs}), ACCEPT], policy="drop")
+    table: RuleTable = rules(answer).tables[0]
     fleet = to_ranges([(int(ipaddress.ip_address("10.1.0.0")), int(ipaddress.ip_address("10.1.3.249")))])
-    found = evaluate_gate((table,), GateQuery("eth0", 4, fleet, ((29500, 29500),), ((32768, 60999),), True))
-    assert len(found.blocked) < 50
+    gate = evaluate_gate((table,), GateQuery("eth0", 4, fleet, ((29500, 29500),), ((32768, 60999),), True))
+    assert len(gate.blocked) < 50
 
 
 # ---- sets of numbers and of packets
@@ -392,17 +404,17 @@ ROOM = range(41)
 
 
 def numbers(spans: Any) -> set[int]:
-    return {one for low, high in spans for one in range(low, min(high, 40) + 1)}
+    return {number for low, high in spans for number in range(low, min(high, 40) + 1)}
 
 
 @given(SPANS, SPANS)
-def test_ranges_are_sets(one: Any, other: Any) -> None:
-    first, second = to_ranges(one), to_ranges(other)
-    assert numbers(first) == numbers(one)
-    assert count(first) == len(numbers(one))
-    assert numbers(intersect(first, second)) == numbers(one) & numbers(other)
-    assert numbers(difference(first, second)) == numbers(one) - numbers(other)
-    assert numbers(invert(first)) == set(ROOM) - numbers(one)
+def test_ranges_are_sets(entry: Any, other: Any) -> None:
+    first, second = to_ranges(entry), to_ranges(other)
+    assert numbers(first) == numbers(entry)
+    assert count(first) == len(numbers(entry))
+    assert numbers(intersect(first, second)) == numbers(entry) & numbers(other)
+    assert numbers(difference(first, second)) == numbers(entry) - numbers(other)
+    assert numbers(invert(first)) == set(ROOM) - numbers(entry)
     assert invert(invert(first)) == first
 
 
@@ -426,24 +438,28 @@ def truth(condition: Condition, sport: int, dport: int) -> bool | None:
         inner = truth(condition.part, sport, dport)
         return None if inner is None else not inner
     if isinstance(condition, (AllOf, AnyOf)):
-        found = {truth(part, sport, dport) for part in condition.parts}
+        results = {truth(part, sport, dport) for part in condition.parts}
         decisive = isinstance(condition, AnyOf)
-        return decisive if decisive in found else None if None in found else not decisive
+        return decisive if decisive in results else None if None in results else not decisive
     return None
 
 
 @given(CONDITION)
 def test_a_condition_divides_packets_and_loses_none(condition: Condition) -> None:
-    whole = ((0, 12),)
-    found = condition.split(Packets({"sport": whole, "dport": whole, "saddr": whole, "daddr": whole}, {}))
+    full = ((0, 12),)
+    packet_classes = condition.split(Packets({"sport": full, "dport": full, "saddr": full, "daddr": full}, {}))
     for sport in range(13):
         for dport in range(13):
             here = [
                 value
-                for value, many in ((True, found.matching), (False, found.unmatched), (None, found.unclear))
-                for one in many
-                if intersect(one.fields["sport"], ((sport, sport),))
-                and intersect(one.fields["dport"], ((dport, dport),))
+                for value, many in (
+                    (True, packet_classes.matching),
+                    (False, packet_classes.unmatched),
+                    (None, packet_classes.unclear),
+                )
+                for packets in many
+                if intersect(packets.fields["sport"], ((sport, sport),))
+                and intersect(packets.fields["dport"], ((dport, dport),))
             ]
             assert here == [truth(condition, sport, dport)]
 

@@ -38,9 +38,9 @@ def wire() -> Iterator[Wire]:
         pytest.fail(reason)
     if reason:
         pytest.skip(reason)
-    made = Wire(PORTS)
-    yield made
-    made.end()
+    created_wire = Wire(PORTS)
+    yield created_wire
+    created_wire.end()
 
 
 @pytest.fixture(autouse=True)
@@ -51,11 +51,11 @@ def clean(wire: Wire) -> Iterator[None]:
 
 
 def number(address: str) -> tuple[int, int]:
-    one = int(ipaddress.ip_address(address))
-    return one, one
+    index = int(ipaddress.ip_address(address))
+    return index, index
 
 
-def judged(wire: Wire) -> GateResult:
+def evaluated_gate(wire: Wire) -> GateResult:
     rules = answered(FirewallRules, wire.host.ask("rules"))
     assert isinstance(rules, FirewallRules), rules
     assert rules.unread == {}
@@ -65,34 +65,34 @@ def judged(wire: Wire) -> GateResult:
     )
 
 
-def expected(said: GateResult, wish: Wish) -> bool | None:
+def expected(gate: GateResult, wish: Wish) -> bool | None:
     """Whether the connection is said to be made; None where that is not known."""
 
-    def concerns(one: Obstacle) -> bool:
-        inbound = one.outgoing == (one.packet_kind in ("answer", "returned"))
+    def concerns(obstacle: Obstacle) -> bool:
+        inbound = obstacle.outgoing == (obstacle.packet_kind in ("answer", "returned"))
         peer = wish[0] if inbound else wish[1]
-        own = wish[1] if inbound else wish[0]
-        return own == HOST and all(
+        local = wish[1] if inbound else wish[0]
+        return local == HOST and all(
             (
-                intersect(one.host_addresses, (number(own),)),
-                intersect(one.peer_addresses, (number(peer),)),
-                intersect(one.ports, ((wish[2], wish[2]),)),
+                intersect(obstacle.host_addresses, (number(local),)),
+                intersect(obstacle.peer_addresses, (number(peer),)),
+                intersect(obstacle.ports, ((wish[2], wish[2]),)),
             )
         )
 
-    sure = [one for one in said.blocked if concerns(one)]
-    if any(one.other_ports == (EPHEMERAL,) for one in sure):
+    sure = [obstacle for obstacle in gate.blocked if concerns(obstacle)]
+    if any(obstacle.other_ports == (EPHEMERAL,) for obstacle in sure):
         return False
-    return None if sure or any(concerns(one) for one in said.unclear) else True
+    return None if sure or any(concerns(obstacle) for obstacle in gate.unclear) else True
 
 
-def unlike(wire: Wire, said: GateResult) -> list[Wish]:
+def unlike(wire: Wire, gate: GateResult) -> list[Wish]:
     """The connections that go otherwise than was said. A slow machine gets a second chance."""
-    wanted = {wish: expected(said, wish) for wish in WISHES}
-    found = wire.passes(WISHES)
-    wrong = [wish for wish, expected in wanted.items() if expected is not None and expected != found[wish]]
+    expected_values = {wish: expected(gate, wish) for wish in WISHES}
+    results = wire.passes(WISHES)
+    wrong = [wish for wish, expected in expected_values.items() if expected is not None and expected != results[wish]]
     again = wire.passes(wrong, 2.0) if wrong else {}
-    return [wish for wish in wrong if again[wish] != wanted[wish]]
+    return [wish for wish in wrong if again[wish] != expected_values[wish]]
 
 
 def compare(wire: Wire, tool: str, scripts: Iterator[str], many: int) -> tuple[int, int]:
@@ -107,11 +107,11 @@ def compare(wire: Wire, tool: str, scripts: Iterator[str], many: int) -> tuple[i
             wire.host.ask("sh", f"{load} <<'END'\n{script}END")
         except RuntimeError:
             continue  # not a rule set
-        said = judged(wire)
-        assert unlike(wire, said) == [], script
-        known = [expected(said, wish) for wish in WISHES]
-        unsure += known.count(None)
-        sure += len(known) - known.count(None)
+        gate = evaluated_gate(wire)
+        assert unlike(wire, gate) == [], script
+        predictions = [expected(gate, wish) for wish in WISHES]
+        unsure += predictions.count(None)
+        sure += len(predictions) - predictions.count(None)
         done += 1
         if done == many:
             return sure, unsure
@@ -135,13 +135,13 @@ def test_rule_sets_of_iptables(wire: Wire, tool: str) -> None:
 
 def test_that_a_difference_would_be_seen(wire: Wire) -> None:
     """The comparison itself: what is said of no rules at all does not hold once there are some."""
-    said = judged(wire)
-    assert unlike(wire, said) == []
+    gate = evaluated_gate(wire)
+    assert unlike(wire, gate) == []
     wire.host.ask(
         "sh", "nft -f - <<'END'\ntable ip t { chain c { type filter hook input priority 0; policy drop; }; }\nEND"
     )
-    assert len(unlike(wire, said)) == len(WISHES)
-    assert unlike(wire, judged(wire)) == []
+    assert len(unlike(wire, gate)) == len(WISHES)
+    assert unlike(wire, evaluated_gate(wire)) == []
 
 
 DOCKER = """\
@@ -155,10 +155,10 @@ iptables-nft -P FORWARD DROP
 
 def test_a_published_port_is_not_known_and_the_others_are(wire: Wire) -> None:
     wire.host.ask("sh", DOCKER)
-    said = judged(wire)
-    assert expected(said, (PEERS[0], HOST, 8080)) is None
-    assert expected(said, (PEERS[0], HOST, 80)) is True
-    assert unlike(wire, said) == []
+    gate = evaluated_gate(wire)
+    assert expected(gate, (PEERS[0], HOST, 8080)) is None
+    assert expected(gate, (PEERS[0], HOST, 80)) is True
+    assert unlike(wire, gate) == []
 
 
 UNTRACKED = """\
@@ -190,29 +190,29 @@ END
 @pytest.mark.parametrize("script", [UNTRACKED, MARKED, NEVER_BACK, NEW_ALONE])
 def test_what_chance_seldom_draws(wire: Wire, script: str) -> None:
     wire.host.ask("sh", script)
-    assert unlike(wire, judged(wire)) == []
+    assert unlike(wire, evaluated_gate(wire)) == []
 
 
 def test_tables_of_nft_that_are_switched_off(wire: Wire) -> None:
     chain = "chain c { type filter hook input priority 0; policy drop; }"
     wire.host.ask("sh", f"nft -f - <<'END'\ntable ip t {{ flags dormant\n {chain}\n}}\nEND")
-    said = judged(wire)
-    assert said == GateResult()
-    assert unlike(wire, said) == []
+    gate = evaluated_gate(wire)
+    assert gate == GateResult()
+    assert unlike(wire, gate) == []
 
 
 def test_what_comes_before_the_ip_layer(wire: Wire) -> None:
     chain = "chain c { type filter hook ingress device eth0 priority 0; tcp dport 29500 drop; }"
     wire.host.ask("sh", f"nft -f - <<'END'\ntable netdev t {{\n {chain}\n}}\nEND")
-    said = judged(wire)
-    assert expected(said, (PEERS[0], HOST, 29500)) is False
-    assert expected(said, (PEERS[0], HOST, 29501)) is True
-    assert unlike(wire, said) == []
+    gate = evaluated_gate(wire)
+    assert expected(gate, (PEERS[0], HOST, 29500)) is False
+    assert expected(gate, (PEERS[0], HOST, 29501)) is True
+    assert unlike(wire, gate) == []
 
 
 def test_a_table_of_iptables_with_a_match_that_nft_has_no_words_for(wire: Wire) -> None:
     """``nft -j`` gives such a match a name and no content; iptables-save knows it whole."""
     wire.host.ask("sh", "iptables-nft -A INPUT -p tcp -m multiport --ports 29500 -m mark --mark 0 -j DROP")
-    said = judged(wire)
-    assert expected(said, (PEERS[0], HOST, 29500)) is False
-    assert unlike(wire, said) == []
+    gate = evaluated_gate(wire)
+    assert expected(gate, (PEERS[0], HOST, 29500)) is False
+    assert unlike(wire, gate) == []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Output, Unreadable
 from doctor.facts.gpu import Gpu, GpuCards, GpuInventory, detect_gpus
-from tests.facts.answers import answered, learned, said
+from tests.facts.answers import answered, learned, read_outputs
 
 TWO = """\
 0, NVIDIA A100-SXM4-80GB, GPU-aa, 535.129.03, 81920, 0
@@ -19,7 +19,7 @@ TWO = """\
 
 
 def test_the_list_of_gpus() -> None:
-    assert said(GpuInventory, one=Output(out=TWO)) == GpuInventory(
+    assert read_outputs(GpuInventory, one=Output(out=TWO)) == GpuInventory(
         gpus=(
             Gpu(0, "NVIDIA A100-SXM4-80GB", "GPU-aa", "535.129.03", 81920, 0),
             Gpu(1, "NVIDIA A100-SXM4-80GB", "GPU-bb", "535.129.03", 81920, 3),
@@ -29,26 +29,26 @@ def test_the_list_of_gpus() -> None:
 
 @pytest.mark.parametrize("none", ["[N/A]", "N/A", "[Not Supported]"])
 def test_a_gpu_without_ecc(none: str) -> None:
-    (gpu,) = said(GpuInventory, one=Output(out=f"0, RTX, GPU-cc, 550.54.15, 24564, {none}\n")).gpus
+    (gpu,) = read_outputs(GpuInventory, one=Output(out=f"0, RTX, GPU-cc, 550.54.15, 24564, {none}\n")).gpus
     assert gpu.ecc_errors is None
 
 
 def test_a_gpu_that_does_not_answer_is_unread_and_the_others_stay() -> None:
     lost = "2, [Unknown Error], [GPU is lost], 535.129.03, [GPU is lost], [GPU is lost]\n"
-    value = said(GpuInventory, one=Output(out=TWO + lost))
+    value = read_outputs(GpuInventory, one=Output(out=TWO + lost))
     assert len(value.gpus) == 2
     assert list(value.unread) == ["GPU 2"]
 
 
 def test_no_gpu_is_a_value() -> None:
-    assert said(GpuInventory, one=Output(out="No devices were found\n")) == GpuInventory(gpus=())
+    assert read_outputs(GpuInventory, one=Output(out="No devices were found\n")) == GpuInventory(gpus=())
 
 
 def test_a_tool_that_fails() -> None:
-    words = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
-    assert isinstance(said(GpuInventory, one=Output(code=9, out=words)), Unreadable)
-    assert isinstance(said(GpuInventory, one=Output(out="")), Unreadable)
-    assert said(GpuInventory, one=Output(ended="absent", err="nvidia-smi is not installed")) == Absent(
+    message = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
+    assert isinstance(read_outputs(GpuInventory, one=Output(code=9, out=message)), Unreadable)
+    assert isinstance(read_outputs(GpuInventory, one=Output(out="")), Unreadable)
+    assert read_outputs(GpuInventory, one=Output(ended="absent", err="nvidia-smi is not installed")) == Absent(
         "nvidia-smi is not installed"
     )
 

@@ -14,8 +14,8 @@ from doctor.facts.gpu_report import Gpu
 from doctor.facts.kernel_log import KernelLog, LogLine
 from doctor.facts.xid import xid_events
 from tests.checks.gpu_hosts import cards
-from tests.checks.looked import judged
-from tests.facts.answers import said
+from tests.checks.run_check import run_check
+from tests.facts.answers import read_outputs
 from tests.facts.gpu_transcripts import ELEMENTS, FAILURES, NVLINKS, TOPOLOGIES, WITHOUT_NVLINK, XIDS
 
 REPORTS: dict[str, str] = json.loads(
@@ -40,18 +40,18 @@ EXPECTED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("address", REPORTS, ids=lambda address: address.rpartition("/")[2])
 def test_reports_of_real_gpus(address: str) -> None:
-    inventory = said(GpuInventory, one=Output(out=REPORTS[address]))
+    inventory = read_outputs(GpuInventory, one=Output(out=REPORTS[address]))
     (gpu,) = inventory.gpus
     values = EXPECTED[address.rpartition("/")[2]]
     assert {name: getattr(gpu, name) for name in values} == values
     assert gpu.uuid.startswith("GPU-")
     assert inventory.unread == {}
-    assert said(NvidiaSmi, one=Output(out=REPORTS[address])).kind == ""
+    assert read_outputs(NvidiaSmi, one=Output(out=REPORTS[address])).kind == ""
 
 
 def test_real_processes_and_their_kinds() -> None:
     reports = {address.rpartition("/")[2]: text for address, text in REPORTS.items()}
-    (ada,) = said(GpuInventory, one=Output(out=reports["rtx-4000-sff-ada-v13.xml"])).gpus
+    (ada,) = read_outputs(GpuInventory, one=Output(out=reports["rtx-4000-sff-ada-v13.xml"])).gpus
     assert [(process.kind, process.mebibytes) for process in ada.processes] == [
         ("G", 410),
         ("G", 451),
@@ -69,7 +69,7 @@ def in_report(elements: str) -> Output:
 
 @pytest.mark.parametrize(("elements", "values"), ELEMENTS)
 def test_elements_of_real_reports(elements: str, values: dict[str, Any]) -> None:
-    (gpu,) = said(GpuInventory, one=in_report(elements)).gpus
+    (gpu,) = read_outputs(GpuInventory, one=in_report(elements)).gpus
     assert isinstance(gpu, Gpu)
     assert {name: getattr(gpu, name) for name in values} == values
 
@@ -77,10 +77,10 @@ def test_elements_of_real_reports(elements: str, values: dict[str, Any]) -> None
 @pytest.mark.parametrize(("source", "text", "code", "expected"), FAILURES)
 def test_failures_of_nvidia_smi(source: str, text: str, code: int, expected: tuple[str, tuple[str, ...]]) -> None:
     output = Output(out=text, code=code)
-    tool = said(NvidiaSmi, one=output)
+    tool = read_outputs(NvidiaSmi, one=output)
     assert (tool.kind, tool.lost) == expected
     assert tool.text.startswith(text.partition("\n")[0][:60])
-    inventory = said(GpuInventory, one=output)
+    inventory = read_outputs(GpuInventory, one=output)
     if expected[0] == "no-devices":
         assert inventory.gpus == ()
     else:
@@ -89,8 +89,8 @@ def test_failures_of_nvidia_smi(source: str, text: str, code: int, expected: tup
 
 def test_a_hang_is_a_failure_of_the_tool() -> None:
     hang = Output(ended="timeout", seconds=30)
-    assert said(NvidiaSmi, one=hang) == NvidiaSmi(kind="hang", text="no answer in 30 s")
-    why = said(GpuInventory, one=hang)
+    assert read_outputs(NvidiaSmi, one=hang) == NvidiaSmi(kind="hang", text="no answer in 30 s")
+    why = read_outputs(GpuInventory, one=hang)
     assert isinstance(why, Unreadable)
     assert why.root_cause == "gpu-tool-fails"
 
@@ -99,15 +99,15 @@ def test_a_damaged_information_rom_does_not_hide_the_report() -> None:
     """Return value 14, with a warning after the report (manual of nvidia-smi)."""
     report = in_report("")
     damaged = Output(out=report.out + "WARNING: infoROM is corrupted at gpu 0000:61:00.0\n", code=14)
-    assert len(said(GpuInventory, one=damaged).gpus) == 1
-    assert said(NvidiaSmi, one=damaged).kind == ""
+    assert len(read_outputs(GpuInventory, one=damaged).gpus) == 1
+    assert read_outputs(NvidiaSmi, one=damaged).kind == ""
 
 
 def test_one_lost_gpu_beside_others_that_answer() -> None:
     report = in_report("<fan_speed>[GPU is lost]</fan_speed>")
-    inventory = said(GpuInventory, one=report)
+    inventory = read_outputs(GpuInventory, one=report)
     assert inventory.unread == {"GPU 0 (0000:61:00.0)": "GPU is lost"}
-    assert said(NvidiaSmi, one=report).lost == ("0000:61:00.0",)
+    assert read_outputs(NvidiaSmi, one=report).lost == ("0000:61:00.0",)
 
 
 @pytest.mark.parametrize(
@@ -122,38 +122,38 @@ def test_one_lost_gpu_beside_others_that_answer() -> None:
     ],
 )
 def test_what_is_no_report_is_never_a_healthy_host(text: str) -> None:
-    assert isinstance(said(GpuInventory, one=Output(out=text)), Unreadable)
+    assert isinstance(read_outputs(GpuInventory, one=Output(out=text)), Unreadable)
 
 
 @pytest.mark.parametrize(("text", "active", "inactive"), NVLINKS)
 def test_real_nvlinks(text: str, active: dict[int, int], inactive: dict[int, tuple[int, ...]]) -> None:
-    links = said(NvLinks, one=Output(out=text))
+    links = read_outputs(NvLinks, one=Output(out=text))
     assert (links.active, links.inactive) == (active, inactive)
 
 
 def test_gpus_without_nvlinks_have_none() -> None:
-    assert isinstance(said(NvLinks, one=Output(out="")), Absent)
-    assert isinstance(said(NvLinks, one=Output(out="GPU 0: NVIDIA L4 (UUID: GPU-1)\n")), Absent)
+    assert isinstance(read_outputs(NvLinks, one=Output(out="")), Absent)
+    assert isinstance(read_outputs(NvLinks, one=Output(out="GPU 0: NVIDIA L4 (UUID: GPU-1)\n")), Absent)
 
 
 @pytest.mark.parametrize(("text", "links"), TOPOLOGIES)
 def test_real_topologies(text: str, links: tuple[tuple[str, ...], ...]) -> None:
-    assert said(GpuTopology, one=Output(out=text)).links == links
+    assert read_outputs(GpuTopology, one=Output(out=text)).links == links
     coloured = text.replace("GPU0", "\x1b[4mGPU0", 1).replace("Affinity\n", "Affinity\x1b[0m\n", 1)
-    assert said(GpuTopology, one=Output(out=coloured)).links == links
+    assert read_outputs(GpuTopology, one=Output(out=coloured)).links == links
 
 
 def test_fabric_managers() -> None:
     """The version's line: https://github.com/leptonai/gpud, older parseFabricManagerVersion."""
     text = "switches 6\ninit systemd\nprocess yes\nversion Fabric Manager version is : 535.161.08\n"
-    running = said(FabricManager, one=Output(out=text + "LoadState=loaded\nActiveState=active\n"))
+    running = read_outputs(FabricManager, one=Output(out=text + "LoadState=loaded\nActiveState=active\n"))
     assert (running.version, running.is_running, running.switches) == ("535.161.08", True, 6)
-    stopped = said(
+    stopped = read_outputs(
         FabricManager, one=Output(out="switches 6\ninit systemd\nLoadState=not-found\nActiveState=inactive\n")
     )
     assert (stopped.is_installed, stopped.is_running) == (False, False)
-    assert isinstance(said(FabricManager, one=Output(out="switches 6\ninit bash\n")), Absent)
-    assert isinstance(said(FabricManager, one=Output(out="switches x\n")), Unreadable)
+    assert isinstance(read_outputs(FabricManager, one=Output(out="switches 6\ninit bash\n")), Absent)
+    assert isinstance(read_outputs(FabricManager, one=Output(out="switches x\n")), Unreadable)
 
 
 @pytest.mark.parametrize(("message", "expected"), XIDS)
@@ -208,20 +208,20 @@ def test_there_are_many_transcripts() -> None:
 @pytest.mark.parametrize("fact", [NvLinks, GpuTopology])
 def test_a_failure_of_the_whole_tool_names_the_check_that_reports_it(fact: Any) -> None:
     for _, text, code, (kind, _) in FAILURES:
-        why = said(fact, one=Output(out=text, code=code))
+        why = read_outputs(fact, one=Output(out=text, code=code))
         causes = {"lost": "gpu-lost", "mismatch": "gpu-driver-mismatch", "driver": "gpu-driver-not-loaded"}
         assert isinstance(why, Absent), text
         if kind in causes:
             assert isinstance(why, Unreadable)
             assert why.root_cause == causes[kind]
-    hang = said(fact, one=Output(ended="timeout", seconds=30))
+    hang = read_outputs(fact, one=Output(ended="timeout", seconds=30))
     assert isinstance(hang, Unreadable)
     assert hang.root_cause == "gpu-tool-fails"
 
 
 @pytest.mark.parametrize("text", WITHOUT_NVLINK)
 def test_gpus_without_nvlink(text: str) -> None:
-    why = said(NvLinks, one=Output(out=text))
+    why = read_outputs(NvLinks, one=Output(out=text))
     assert isinstance(why, Absent)
     assert not isinstance(why, Unreadable)
 
@@ -231,7 +231,7 @@ def test_of_gpus_behind_switches_the_one_without_links_is_found() -> None:
     slots, switched = (
         next(text for text, *_ in NVLINKS if name in text) for name in ("A100 80GB PCIe", "B200 (UUID: GPU-7")
     )
-    hosts = {f"w{n}": [said(NvLinks, one=Output(out=slots)), cards(switches=0)] for n in range(3)}
-    assert judged("nvlink-down", hosts).findings == ()
-    (finding,) = judged("nvlink-down", {"w1": [said(NvLinks, one=Output(out=switched)), cards()]}).findings
+    hosts = {f"w{n}": [read_outputs(NvLinks, one=Output(out=slots)), cards(switches=0)] for n in range(3)}
+    assert run_check("nvlink-down", hosts).findings == ()
+    (finding,) = run_check("nvlink-down", {"w1": [read_outputs(NvLinks, one=Output(out=switched)), cards()]}).findings
     assert finding.values["gpu"] == 2

@@ -37,7 +37,7 @@ def test_an_answer_that_makes_no_sense_is_unreadable(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "neighbours"),
+    ("own_names", "neighbours"),
     [
         (["x"], {}),
         ([CARD + "\n"], {}),
@@ -46,9 +46,9 @@ def test_an_answer_that_makes_no_sense_is_unreadable(value: Any) -> None:
         ([], {f"10.0.{at >> 8}.{at & 255}": CARD for at in range(MAX_NEIGHBOURS + 1)}),
     ],
 )
-def test_what_is_no_address_is_not_read(own: list[str], neighbours: dict[str, str]) -> None:
+def test_what_is_no_address_is_not_read(own_names: list[str], neighbours: dict[str, str]) -> None:
     with pytest.raises((Unreadable, ValueError)):
-        HardwareAddresses.read(ProbeAnswer({"": Output(out=as_answer({"local": own, "neighbours": neighbours}))}))
+        HardwareAddresses.read(ProbeAnswer({"": Output(out=as_answer({"local": own_names, "neighbours": neighbours}))}))
 
 
 def test_the_function_runs_on_old_python() -> None:

@@ -68,7 +68,7 @@ def learned(fact: type[Fact], *outputs: Output) -> Any:
     return read_fact(HostRecord(Visit(), {fact.__name__: by_key}), fact)
 
 
-def said(text: str) -> Output:
+def printed(text: str) -> Output:
     return Output(out=text)
 
 
@@ -77,7 +77,7 @@ def failed(code: int, err: str = "", out: str = "") -> Output:
 
 
 def test_an_address_and_its_mask() -> None:
-    fact = learned(DeviceAddresses, said("ipaddr:29.1.112.213\nnetmask:255.255.0.0\n"))
+    fact = learned(DeviceAddresses, printed("ipaddr:29.1.112.213\nnetmask:255.255.0.0\n"))
     assert fact == DeviceAddresses(by_npu={0: IPv4Interface("29.1.112.213/16")})
 
 
@@ -99,13 +99,13 @@ def test_a_tool_that_knows_no_ipv6_does_not_hide_that_there_is_no_ipv4(six: str)
 
 def test_ipv6_where_there_is_no_ipv4() -> None:
     six = "ipv6_address:2001:db8::7\nprefix_length:64\n"
-    fact = learned(DeviceAddresses, said(UNSET + SIX + six), said(UNSET + SIX + six.replace("2001:db8", "fe80")))
+    fact = learned(DeviceAddresses, printed(UNSET + SIX + six), printed(UNSET + SIX + six.replace("2001:db8", "fe80")))
     assert fact.by_npu == {0: IPv6Interface("2001:db8::7/64")}
     assert fact.unset == (1,), "a link-local address is none that HCCL can use"
 
 
 def test_busy_while_asked_for_ipv6_is_not_unset() -> None:
-    fact = learned(DeviceAddresses, failed(11, out=UNSET + SIX + BUSY), said("ipaddr:10.0.0.1\nnetmask:255.0.0.0"))
+    fact = learned(DeviceAddresses, failed(11, out=UNSET + SIX + BUSY), printed("ipaddr:10.0.0.1\nnetmask:255.0.0.0"))
     assert fact.unset == ()
     assert "busy" in fact.unread["NPU 0"]
 
@@ -123,18 +123,18 @@ def test_busy_while_asked_for_ipv6_is_not_unset() -> None:
     ],
 )
 def test_half_an_address_is_none(text: str) -> None:
-    assert type(learned(DeviceAddresses, said(text))) is Unreadable
+    assert type(learned(DeviceAddresses, printed(text))) is Unreadable
 
 
 def test_one_dead_npu_does_not_hide_the_others() -> None:
     dead = Output(ended="timeout", seconds=5)
-    fact = learned(DeviceLinks, said("link status: UP\n"), dead, said("link status: DOWN\n"))
+    fact = learned(DeviceLinks, printed("link status: UP\n"), dead, printed("link status: DOWN\n"))
     assert fact.by_npu == {0: "UP", 2: "DOWN"}
     assert fact.unread == {"NPU 1": "no answer in 5 s"}
 
 
 def test_tries_that_found_the_tool_busy_are_forgotten() -> None:
-    assert learned(DeviceLinks, said(BUSY + BUSY + "link status: UP\n")).by_npu == {0: "UP"}
+    assert learned(DeviceLinks, printed(BUSY + BUSY + "link status: UP\n")).by_npu == {0: "UP"}
 
 
 def test_a_tool_that_stays_busy_is_unread() -> None:
@@ -166,9 +166,9 @@ def test_what_the_product_does_not_have_is_absent() -> None:
 
 
 def test_a_host_without_the_tool_has_no_such_fact() -> None:
-    missing = Output(ended="absent", err="hccn_tool is not installed")
+    output = Output(ended="absent", err="hccn_tool is not installed")
     for fact in PER_NPU:
-        why = read_fact(HostRecord(Visit(), {fact.__name__: {"": missing}}), fact)
+        why = read_fact(HostRecord(Visit(), {fact.__name__: {"": output}}), fact)
         assert type(why) is Absent
         assert str(why) == "hccn_tool is not installed"
 
@@ -182,7 +182,7 @@ def test_sudo_that_asks_for_a_password_is_said() -> None:
 
 @pytest.mark.parametrize("text", ["default gateway:11.12.165.1, Iface:eth0\n", "default gateway: 11.12.165.1\n"])
 def test_a_gateway_with_and_without_its_interface(text: str) -> None:
-    assert learned(DeviceGateways, said(text)).by_npu == {0: IPv4Address("11.12.165.1")}
+    assert learned(DeviceGateways, printed(text)).by_npu == {0: IPv4Address("11.12.165.1")}
 
 
 def test_no_gateway() -> None:
@@ -193,9 +193,9 @@ def test_no_gateway() -> None:
 def test_detect_addresses_in_both_spellings() -> None:
     fact = learned(
         DetectAddresses,
-        said("netdetect addr: 11.12.165.1\n"),
-        said("netdetect address: 11.12.165.2\n"),
-        said("netdetect addr: 0.0.0.0\n"),
+        printed("netdetect addr: 11.12.165.1\n"),
+        printed("netdetect address: 11.12.165.2\n"),
+        printed("netdetect addr: 0.0.0.0\n"),
     )
     assert fact.by_npu == {0: IPv4Address("11.12.165.1"), 1: IPv4Address("11.12.165.2")}
     assert fact.unset == (2,)
@@ -203,23 +203,23 @@ def test_detect_addresses_in_both_spellings() -> None:
 
 def test_a_vnic() -> None:
     text = "vnic link status: UP\nvnic ipaddr: 192.168.2.199\nvnic netmask: 255.255.255.0\n"
-    assert learned(VnicAddresses, said(text)).by_npu == {0: Vnic("UP", IPv4Interface("192.168.2.199/24"))}
+    assert learned(VnicAddresses, printed(text)).by_npu == {0: Vnic("UP", IPv4Interface("192.168.2.199/24"))}
 
 
 @pytest.mark.parametrize(
     "word", ["Success", "Init", "Socket fail", "Receive timeout", "Unreachable", "Time exceeded", "Fault"]
 )
 def test_the_words_for_health(word: str) -> None:
-    assert learned(DeviceHealth, said(f"net health status: {word}\n")).by_npu == {0: word}
+    assert learned(DeviceHealth, printed(f"net health status: {word}\n")).by_npu == {0: word}
 
 
 def test_older_tools_say_socket_failed() -> None:
-    assert learned(DeviceHealth, said("net health status: Socket failed\n")).by_npu == {0: "Socket fail"}
+    assert learned(DeviceHealth, printed("net health status: Socket failed\n")).by_npu == {0: "Socket fail"}
 
 
 @pytest.mark.parametrize("word", ["Unknown", "Splendid", ""])
 def test_health_that_the_tool_does_not_know_is_unread(word: str) -> None:
-    assert type(learned(DeviceHealth, said(f"net health status: {word}\n"))) is Unreadable
+    assert type(learned(DeviceHealth, printed(f"net health status: {word}\n"))) is Unreadable
 
 
 HISTORY = """[devid 0]current time        : Tue Oct 28 21:46:46 2025
@@ -240,31 +240,33 @@ def test_a_link_history(text: str) -> None:
         (day.replace(hour=10, minute=13, second=50), "DOWN"),
         (day.replace(hour=10, minute=13, second=35), "UP"),
     )
-    assert learned(LinkHistory, said(text)).by_npu == {0: LinkRecord(datetime(2025, 10, 28, 21, 46, 46), changes)}
+    assert learned(LinkHistory, printed(text)).by_npu == {0: LinkRecord(datetime(2025, 10, 28, 21, 46, 46), changes)}
 
 
 def test_a_change_that_cannot_be_read_is_not_left_out() -> None:
-    assert type(learned(LinkHistory, said(HISTORY.replace("Sun Oct  5 10:13:50", "Sun Oct")))) is Unreadable
+    assert type(learned(LinkHistory, printed(HISTORY.replace("Sun Oct  5 10:13:50", "Sun Oct")))) is Unreadable
 
 
 def test_a_history_without_changes() -> None:
     text = "[devid 3]current time        : Tue Oct 28 21:46:46 2025\n[devid 3]link change records : NA\n"
-    assert learned(LinkHistory, said(text)).by_npu[0].changes == ()
+    assert learned(LinkHistory, printed(text)).by_npu[0].changes == ()
 
 
 def test_speed_with_and_without_a_space() -> None:
-    fact = learned(DeviceSpeed, said("Speed: 100000 Mb/s\n"), said("Speed: 200000Mb/s\n"), said("Speed: Unknown!\n"))
+    fact = learned(
+        DeviceSpeed, printed("Speed: 100000 Mb/s\n"), printed("Speed: 200000Mb/s\n"), printed("Speed: Unknown!\n")
+    )
     assert fact == DeviceSpeed(by_npu={0: 100000, 1: 200000}, unknown=(2,))
 
 
 def test_mtu() -> None:
-    assert learned(DeviceMtu, said("mtu:4200\n")).by_npu == {0: 4200}
+    assert learned(DeviceMtu, printed("mtu:4200\n")).by_npu == {0: 4200}
 
 
 def test_error_correction() -> None:
-    fact = learned(DeviceFec, said("fec mode: rs FEC mode\n"), said("fec mode: no FEC mode\n"))
+    fact = learned(DeviceFec, printed("fec mode: rs FEC mode\n"), printed("fec mode: no FEC mode\n"))
     assert fact.by_npu == {0: "rs", 1: "no"}
-    assert type(learned(DeviceFec, said("fec mode: \n"))) is Unreadable
+    assert type(learned(DeviceFec, printed("fec mode: \n"))) is Unreadable
 
 
 SWITCH = """Chassis ID TLV
@@ -305,21 +307,21 @@ End of LLDPDU TLV
 
 def test_a_switch_as_neighbour() -> None:
     expected = Neighbour("switch", "a0:b1:c2:d3:e4:f5", "400GE1/1/20:2", "leaf-1", "26.1.2.3")
-    assert learned(Neighbours, said(SWITCH)).by_npu == {0: expected}
+    assert learned(Neighbours, printed(SWITCH)).by_npu == {0: expected}
 
 
 def test_another_npu_as_neighbour() -> None:
     mac = "fc:18:03:57:0b:30"
-    assert learned(Neighbours, said(FIBRE)).by_npu == {0: Neighbour("npu", mac, mac, "other", "172.16.36.101")}
+    assert learned(Neighbours, printed(FIBRE)).by_npu == {0: Neighbour("npu", mac, mac, "other", "172.16.36.101")}
 
 
 def test_a_neighbour_that_does_not_say_what_it_is() -> None:
     text = "Chassis ID TLV\n\tMAC: a0:b1:c2:d3:e4:f5\nPort ID TLV\n\tIfname: Eth1/7\nEnd of LLDPDU TLV\n"
-    assert learned(Neighbours, said(text)).by_npu == {0: Neighbour("unknown", "a0:b1:c2:d3:e4:f5", "Eth1/7")}
+    assert learned(Neighbours, printed(text)).by_npu == {0: Neighbour("unknown", "a0:b1:c2:d3:e4:f5", "Eth1/7")}
 
 
 def test_no_neighbour() -> None:
-    assert learned(Neighbours, said("\n")) == Neighbours(by_npu={}, without_neighbour=(0,))
+    assert learned(Neighbours, printed("\n")) == Neighbours(by_npu={}, without_neighbour=(0,))
 
 
 TLS = """dev_id:0, tls switch[0](0:disable, 1:enable), tls preconfigured[1](0:non-preset, 1:preset), tls alarm time threshold[60]days
@@ -333,9 +335,9 @@ dev_id:0, [pub cert] info:
 def test_tls() -> None:
     fact = learned(
         TlsSwitches,
-        said(TLS),
-        said(TLS.replace("switch[0]", "switch[1]")),
-        said(TLS + "dev_id:0, tls expiration status[2](0:normal, 1:near expiration, 2:has expired)\n"),
+        printed(TLS),
+        printed(TLS.replace("switch[0]", "switch[1]")),
+        printed(TLS + "dev_id:0, tls expiration status[2](0:normal, 1:near expiration, 2:has expired)\n"),
         failed(14, "No certificate found, please set certs firstly!\n"),
     )
     assert fact == TlsSwitches(by_npu={0: False, 1: True, 2: False}, expired=(2,), without_certificate=(3,))
@@ -378,13 +380,13 @@ MODULE = OpticalModule(
 
 
 def test_an_optical_module() -> None:
-    assert learned(Optics, said(OPTICAL)).by_npu == {0: MODULE}
+    assert learned(Optics, printed(OPTICAL)).by_npu == {0: MODULE}
 
 
 def test_modules_that_are_not_there_or_do_not_answer() -> None:
     fact = learned(
         Optics,
-        said(OPTICAL.replace(": present", ": not present")),
+        printed(OPTICAL.replace(": present", ": not present")),
         failed(20, "Optical module is not present.\n"),
         failed(15, "Control link unreachable.\n"),
     )
@@ -392,7 +394,7 @@ def test_modules_that_are_not_there_or_do_not_answer() -> None:
 
 
 def test_an_older_module_has_power_without_lanes() -> None:
-    readings = learned(Optics, said(OPTICAL.replace("Power0", "Power"))).by_npu[0].readings
+    readings = learned(Optics, printed(OPTICAL.replace("Power0", "Power"))).by_npu[0].readings
     assert readings["Rx Power"].value == 1.0189
 
 
@@ -410,12 +412,12 @@ Tx Los Flag          : NA
 
 def test_a_copper_cable_has_nothing_to_measure() -> None:
     """The words of tool.c, lines 1425 and 1539, of github.com/hicann/driver."""
-    fact = learned(Optics, said(COPPER))
+    fact = learned(Optics, printed(COPPER))
     assert fact == Optics(by_npu={0: OpticalModule(vendor="Amphenol")}) and not fact.by_npu[0].measures
 
 
 def test_a_reading_that_fails_leaves_the_others() -> None:
-    fact = learned(Optics, said(OPTICAL.replace(": 47 C", ": get failed").replace("1.0189", "0.0001")))
+    fact = learned(Optics, printed(OPTICAL.replace(": 47 C", ": get failed").replace("1.0189", "0.0001")))
     assert fact.by_npu[0].readings["Rx Power0"].value == 0.0001
     assert fact.unread == {"NPU 0": "hccn_tool could not read temperature of the module"}
 
@@ -427,11 +429,11 @@ def test_the_tool_of_the_950_family_has_other_commands() -> None:
 
 @pytest.mark.parametrize("text", ["present              : present\n", OPTICAL.replace("1.0189 mW", "lots")])
 def test_a_module_that_cannot_be_read_is_not_a_healthy_one(text: str) -> None:
-    assert type(learned(Optics, said(text))) is Unreadable
+    assert type(learned(Optics, printed(text))) is Unreadable
 
 
 def conf(text: str) -> Any:
-    return read_fact(HostRecord(Visit(), {"HccnConf": {"/etc/hccn.conf": said(text)}}), HccnConf)
+    return read_fact(HostRecord(Visit(), {"HccnConf": {"/etc/hccn.conf": printed(text)}}), HccnConf)
 
 
 def test_hccn_conf() -> None:
@@ -468,8 +470,8 @@ SPOD = """	SDID                           : 37748736
 
 
 def test_a_super_pod() -> None:
-    one = read_fact(HostRecord(Visit(), {SuperPodId.__name__: {"": said(SPOD)}}), SuperPodId)
-    assert one == SuperPodId(id=0, server_index=9, size=384)
+    fact = read_fact(HostRecord(Visit(), {SuperPodId.__name__: {"": printed(SPOD)}}), SuperPodId)
+    assert fact == SuperPodId(id=0, server_index=9, size=384)
 
 
 def test_products_without_super_pods() -> None:
@@ -492,8 +494,8 @@ Cmd executed successfully!
 
 
 def pinged(*texts: str) -> Any:
-    said = json.dumps([[3, f"192.1.2.{number}", text] for number, text in enumerate(texts)])
-    return read_fact(HostRecord(Visit(), {"HccsPings": {"": Output(out=said)}}), HccsPings)
+    output = json.dumps([[3, f"192.1.2.{number}", text] for number, text in enumerate(texts)])
+    return read_fact(HostRecord(Visit(), {"HccsPings": {"": Output(out=output)}}), HccsPings)
 
 
 def test_an_hccs_ping() -> None:
@@ -560,7 +562,7 @@ esac
 """
 
 
-def asked(home: Path, fact: type[Fact], busy: int) -> Output:
+def run_busy_tool(home: Path, fact: type[Fact], busy: int) -> Output:
     """What the fact's command comes to for NPU 3 where the tool is busy that many times."""
     (home / "hccn_tool").write_text(FAKE)
     (home / "hccn_tool").chmod(0o755)
@@ -572,21 +574,21 @@ def asked(home: Path, fact: type[Fact], busy: int) -> Output:
 
 
 def test_a_busy_tool_is_asked_again(tmp_path: Path) -> None:
-    output = asked(tmp_path, DeviceAddresses, busy=2)
+    output = run_busy_tool(tmp_path, DeviceAddresses, busy=2)
     assert learned(DeviceAddresses, output).by_npu == {0: IPv6Interface("2001:db8::7/64")}
     v4, v6 = "-i 3 -ip -g", "-i 3 -ip -inet6 -g"
     assert (tmp_path / "calls").read_text().splitlines() == [v4, v4, v4, v6]
 
 
 def test_a_tool_that_stays_busy_is_given_up(tmp_path: Path) -> None:
-    output = asked(tmp_path, DeviceLinks, busy=99)
+    output = run_busy_tool(tmp_path, DeviceLinks, busy=99)
     assert output.code == 11
     assert len((tmp_path / "calls").read_text().splitlines()) == 6
     assert "busy" in str(learned(DeviceLinks, output))
 
 
 def test_the_exit_code_of_the_tool_is_the_commands(tmp_path: Path) -> None:
-    output = asked(tmp_path, DeviceGateways, busy=0)
+    output = run_busy_tool(tmp_path, DeviceGateways, busy=0)
     assert (output.code, output.out) == (13, "")
     assert "no ip was preset" in output.err
 
@@ -602,7 +604,7 @@ OUTPUTS = st.builds(
 )
 
 
-@pytest.mark.parametrize("fact", PER_NPU, ids=lambda one: str(one.__name__))
+@pytest.mark.parametrize("fact", PER_NPU, ids=lambda fact: str(fact.__name__))
 @given(output=OUTPUTS)
 def test_noise_is_unread(fact: type[Fact], output: Output) -> None:
     why = learned(fact, output)
@@ -610,7 +612,7 @@ def test_noise_is_unread(fact: type[Fact], output: Output) -> None:
     assert type(why) is Unreadable or silent, why
 
 
-@pytest.mark.parametrize("fact", PER_NPU, ids=lambda one: str(one.__name__))
+@pytest.mark.parametrize("fact", PER_NPU, ids=lambda fact: str(fact.__name__))
 @given(output=OUTPUTS)
 def test_noise_from_one_npu_leaves_the_host_not_wholly_judged(fact: type[Fact], output: Output) -> None:
     good = {
@@ -628,7 +630,7 @@ def test_noise_from_one_npu_leaves_the_host_not_wholly_judged(fact: type[Fact], 
         TlsSwitches: TLS,
         VnicAddresses: "vnic link status: UP\nvnic ipaddr: 192.168.2.199\nvnic netmask: 255.255.255.0",
     }[fact]
-    value = learned(fact, said(good), output)
+    value = learned(fact, printed(good), output)
     assert isinstance(value, fact)
     assert list(value.unread) == ["NPU 1"] or (fact is Neighbours and value.without_neighbour == (1,))
 

@@ -24,7 +24,7 @@ from doctor.facts.rdma import ERROR_COUNTERS, RdmaPorts, chosen_ports, read_rdma
 from doctor.facts.snapshot import HostSnapshot, read_snapshot
 from tests.checks.gpu_hosts import port, rdma
 from tests.examples import examples
-from tests.facts.answers import answered, learned, said
+from tests.facts.answers import answered, learned, read_outputs
 from tests.facts.garbage import ANYTHING, JSON, runs_on_python_3_6
 
 
@@ -53,16 +53,16 @@ def test_any_other_answer_is_unreadable(value: Any) -> None:
 @given(ANYTHING)
 @settings(max_examples=examples(60))
 def test_noise_is_never_a_healthy_gpu(noise: str) -> None:
-    inventory = said(GpuInventory, one=Output(out=noise))
+    inventory = read_outputs(GpuInventory, one=Output(out=noise))
     assert isinstance(inventory, Absent) or not inventory.gpus
     for fact in (NvLinks, GpuTopology):
-        assert isinstance(said(fact, one=Output(out=noise)), Absent)
-    assert said(NvidiaSmi, one=Output(out=noise)).kind
+        assert isinstance(read_outputs(fact, one=Output(out=noise)), Absent)
+    assert read_outputs(NvidiaSmi, one=Output(out=noise)).kind
 
 
 @pytest.mark.parametrize("fact", [RdmaPorts, KernelLog])
 def test_a_host_without_the_path_has_none(fact: type[Fact]) -> None:
-    why = said(fact, one=Output(ended="absent", err="does not exist"))
+    why = read_outputs(fact, one=Output(ended="absent", err="does not exist"))
     assert type(why) is Absent
 
 
@@ -87,8 +87,8 @@ def test_the_log_is_filtered_on_the_host(tmp_path: Path, monkeypatch: pytest.Mon
     source = function_source(read_kernel_log).replace("/dev/kmsg", str(log))
     namespace: dict[str, Any] = {}
     exec(source, namespace)
-    found = answered(KernelLog, namespace["read_kernel_log"]({}))
-    ((age, text),) = [(line.age, line.text) for line in found.lines]
+    kernel_log = answered(KernelLog, namespace["read_kernel_log"]({}))
+    ((age, text),) = [(line.age, line.text) for line in kernel_log.lines]
     assert 0.5 < age < 60
     assert text == "NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus."
 
@@ -109,8 +109,13 @@ def test_a_real_port() -> None:
     ports = {"number": 1, "state": "4: ACTIVE", "physical": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"}
     device = {"name": "mlx5_0", "type": "MT4129", "board": "MT_0000000838", "firmware": "28.41.1000"}
     value = answered(RdmaPorts, [{**device, "ports": [{**ports, "layer": "InfiniBand"}]}])
-    own = value.ports["mlx5_0:1"]
-    assert (own.is_active, own.has_link, own.gigabits, own.growth) == (True, True, 400.0, {})
+    port_state = value.ports["mlx5_0:1"]
+    assert (port_state.is_active, port_state.has_link, port_state.gigabits, port_state.growth) == (
+        True,
+        True,
+        400.0,
+        {},
+    )
 
 
 def test_the_tree_of_sysfs_is_read(tmp_path: Path) -> None:
@@ -136,10 +141,10 @@ def test_the_tree_of_sysfs_is_read(tmp_path: Path) -> None:
     namespace: dict[str, Any] = {}
     exec(source, namespace)
     value = answered(RdmaPorts, namespace["read_rdma"]({}))
-    own = value.ports["mlx5_0:1"]
-    assert [(gid.index, gid.kind, gid.is_ipv4) for gid in own.gids] == [(3, "RoCE v2", True)]
-    assert own.before == own.after == {"symbol_error": 3, "out_of_sequence": 12}
-    assert own.interface == "none0"
+    port_state = value.ports["mlx5_0:1"]
+    assert [(gid.index, gid.kind, gid.is_ipv4) for gid in port_state.gids] == [(3, "RoCE v2", True)]
+    assert port_state.before == port_state.after == {"symbol_error": 3, "out_of_sequence": 12}
+    assert port_state.interface == "none0"
 
 
 COUNTERS = {
@@ -177,8 +182,8 @@ def test_the_counters_of_every_driver(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(time, "sleep", lambda seconds: count(1))
     namespace: dict[str, Any] = {}
     exec(function_source(read_rdma).replace("/sys/class/infiniband", str(tmp_path / "sys")), namespace)
-    own = answered(RdmaPorts, namespace["read_rdma"]({})).ports["rdmap16s27:1"]
-    assert bool(own.growth) == grown
+    port_state = answered(RdmaPorts, namespace["read_rdma"]({})).ports["rdmap16s27:1"]
+    assert bool(port_state.growth) == grown
 
 
 def test_every_counter_that_is_judged_is_read() -> None:
@@ -186,7 +191,7 @@ def test_every_counter_that_is_judged_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "chosen", "missing"),
+    ("setting", "chosen", "absent"),
     [
         ("mlx5", ("mlx5_0:1", "mlx5_1:1"), ()),
         ("=mlx5_1", ("mlx5_1:1",), ()),
@@ -197,9 +202,9 @@ def test_every_counter_that_is_judged_is_read() -> None:
         ("hfi1", (), ("hfi1",)),
     ],
 )
-def test_the_choice_of_nccl(setting: str, chosen: tuple[str, ...], missing: tuple[str, ...]) -> None:
+def test_the_choice_of_nccl(setting: str, chosen: tuple[str, ...], absent: tuple[str, ...]) -> None:
     """NCCL User Guide, NCCL_IB_HCA."""
-    assert chosen_ports(setting, rdma(port(), port()).ports) == (chosen, missing)
+    assert chosen_ports(setting, rdma(port(), port()).ports) == (chosen, absent)
 
 
 SETTINGS = {

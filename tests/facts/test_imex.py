@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doctor.engine.fact import Absent, Output, Unreadable
 from doctor.facts.imex import ImexDomain
-from tests.facts.answers import said
+from tests.facts.answers import read_outputs
 
 LEGEND = (
     "Connectivity Table Legend:\nI - Invalid - Node wasn't reachable, no connection status available\n"
@@ -27,10 +27,10 @@ SINGLE = (
 
 
 def test_real_domains() -> None:
-    assert said(ImexDomain, one=Output(out=UP)) == ImexDomain(
+    assert read_outputs(ImexDomain, one=Output(out=UP)) == ImexDomain(
         state="UP", nodes=dict.fromkeys(("172.31.48.81", "172.31.48.98", "172.31.48.221"), "READY")
     )
-    assert said(ImexDomain, one=Output(out=SINGLE)) == ImexDomain(state="UP", nodes={"10.136.206.48": "READY"})
+    assert read_outputs(ImexDomain, one=Output(out=SINGLE)) == ImexDomain(state="UP", nodes={"10.136.206.48": "READY"})
 
 
 def test_another_state_is_kept_with_whom_it_is_about() -> None:
@@ -38,12 +38,12 @@ def test_another_state_is_kept_with_whom_it_is_about() -> None:
     text = UP.replace("172.31.48.98    - READY", "172.31.48.98    - UNAVAILABLE").replace(
         "State: UP", "State: DEGRADED"
     )
-    value = said(ImexDomain, one=Output(out=text, code=1))
+    value = read_outputs(ImexDomain, one=Output(out=text, code=1))
     assert (value.state, value.nodes["172.31.48.98"]) == ("DEGRADED", "UNAVAILABLE")
 
 
 def test_a_host_without_the_service_has_no_domain() -> None:
     for output in (Output(out="", err="Failed to connect", code=1), Output(ended="absent")):
-        why = said(ImexDomain, one=output)
+        why = read_outputs(ImexDomain, one=output)
         assert isinstance(why, Absent) and not isinstance(why, Unreadable)
-    assert isinstance(said(ImexDomain, one=Output(ended="timeout", seconds=20)), Unreadable)
+    assert isinstance(read_outputs(ImexDomain, one=Output(ended="timeout", seconds=20)), Unreadable)

@@ -18,7 +18,7 @@ from tests.facts.answers import answered
 from tests.facts.garbage import JSON, runs_on_python_3_6
 from tests.hosts.fleet import Fleet
 
-SEEN: dict[str, Any] = {
+RAW_INTERFACES: dict[str, Any] = {
     "links": [["lo", True, True, True, 65536, "", False, False], ["eth0", True, True, False, 1500, "", True, False]],
     "addresses": [["lo", "lo", "127.0.0.1", 8], ["eth0:1", "eth0", "10.0.0.1", 24]],
     "routes": [["0.0.0.0", 0, "eth0"]],
@@ -27,18 +27,18 @@ SEEN: dict[str, Any] = {
 
 
 def test_what_the_kernel_lists() -> None:
-    found = answered(Interfaces, SEEN)
-    assert isinstance(found, Interfaces)
-    assert found.addresses[1] == LinkAddress("eth0:1", "eth0", "10.0.0.1", 24)
-    assert found.link("eth0") == found.links[1]
-    assert found.leads_to("192.0.2.9") is True
+    observed_interfaces = answered(Interfaces, RAW_INTERFACES)
+    assert isinstance(observed_interfaces, Interfaces)
+    assert observed_interfaces.addresses[1] == LinkAddress("eth0:1", "eth0", "10.0.0.1", 24)
+    assert observed_interfaces.link("eth0") == observed_interfaces.links[1]
+    assert observed_interfaces.leads_to("192.0.2.9") is True
 
 
 def test_the_facts_of_this_machine_are_read() -> None:
-    found = answered(Interfaces, list_interfaces({}))
-    assert isinstance(found, Interfaces)
-    assert LinkAddress("lo", "lo", "127.0.0.1", 8) in found.addresses
-    assert found.links[0].is_loopback
+    observed_interfaces = answered(Interfaces, list_interfaces({}))
+    assert isinstance(observed_interfaces, Interfaces)
+    assert LinkAddress("lo", "lo", "127.0.0.1", 8) in observed_interfaces.addresses
+    assert observed_interfaces.links[0].is_loopback
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_facts_of_this_machine_are_read() -> None:
     ],
 )
 def test_malformed_output_is_unreadable(change: dict[str, Any]) -> None:
-    assert isinstance(answered(Interfaces, {**SEEN, **change}), Unreadable)
+    assert isinstance(answered(Interfaces, {**RAW_INTERFACES, **change}), Unreadable)
 
 
 @given(JSON)
@@ -67,7 +67,7 @@ def test_the_source_that_is_sent() -> None:
 
 def test_where_routes_lead() -> None:
     host = interfaces(eth0="10.0.0.1/24", routes=("10.8.0.0/16",))
-    assert [host.leads_to(one) for one in ("10.0.0.9", "10.8.3.3", "10.0.0.1", "10.9.0.1", "fd00::1")] == [
+    assert [host.leads_to(name) for name in ("10.0.0.9", "10.8.3.3", "10.0.0.1", "10.9.0.1", "fd00::1")] == [
         True,
         True,
         True,
@@ -99,15 +99,17 @@ def test_kinds_on_a_real_host(make_fleet: Callable[..., Fleet]) -> None:
         "ip route add 10.99.0.0/16 via 10.73.0.1\n"
         "ip rule add from 10.7.0.1 lookup 77",
     )
-    said = fleet.enter(host, ["python3", "-c", body()]).stdout
-    found = answered(Interfaces, json.loads(said))
-    assert isinstance(found, Interfaces)
-    bridge, card = found.link("br7"), found.link("eth0")
+    output = fleet.enter(host, ["python3", "-c", body()]).stdout
+    observed_interfaces = answered(Interfaces, json.loads(output))
+    assert isinstance(observed_interfaces, Interfaces)
+    bridge, card = observed_interfaces.link("br7"), observed_interfaces.link("eth0")
     assert bridge and not bridge.is_up and bridge.kind == "bridge"
     assert card and card.is_running and card.is_network_card
-    assert LinkAddress("br7:x", "br7", "10.7.0.1", 24) in found.addresses
-    assert found.has_rules
-    assert found.routes and any(route.network == "10.99.0.0" and route.prefix == 16 for route in found.routes)
+    assert LinkAddress("br7:x", "br7", "10.7.0.1", 24) in observed_interfaces.addresses
+    assert observed_interfaces.has_rules
+    assert observed_interfaces.routes and any(
+        route.network == "10.99.0.0" and route.prefix == 16 for route in observed_interfaces.routes
+    )
 
 
 def body() -> str:

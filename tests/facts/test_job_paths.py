@@ -28,13 +28,13 @@ def test_a_folder_is_equal_by_its_content_and_names_not_by_its_place(tmp_path: P
     for name, text in (("one", "x"), ("two", "x"), ("three", "y")):
         (tmp_path / name / "sub").mkdir(parents=True)
         (tmp_path / name / "sub" / "file").write_text(text)
-    one, two, three = (
+    first, second, third = (
         read_paths({"paths": [str(tmp_path / name)]})[str(tmp_path / name)]["checksum"]
         for name in ("one", "two", "three")
     )
-    assert one == two != three
+    assert first == second != third
     (tmp_path / "two" / "sub" / "file").rename(tmp_path / "two" / "sub" / "other")
-    assert read_paths({"paths": [str(tmp_path / "two")]})[str(tmp_path / "two")]["checksum"] != one
+    assert read_paths({"paths": [str(tmp_path / "two")]})[str(tmp_path / "two")]["checksum"] != first
 
 
 def test_a_link_to_a_file_is_that_file(tmp_path: Path) -> None:

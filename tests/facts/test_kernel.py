@@ -34,14 +34,14 @@ def files(init: str = "init", **texts: str) -> SysctlFiles:
     """Files by their paths, without the leading slash."""
     outputs = {f"/{path}": Output(out=text) for path, text in texts.items()}
     outputs.setdefault(MAIN_FILE, NONE)
-    found = learned(SysctlFiles, {**outputs, "/proc/1/comm": Output(out=f"{init}\n")})
-    assert isinstance(found, SysctlFiles)
-    return found
+    sysctl_files = learned(SysctlFiles, {**outputs, "/proc/1/comm": Output(out=f"{init}\n")})
+    assert isinstance(sysctl_files, SysctlFiles)
+    return sysctl_files
 
 
 def boot(key: str, files: SysctlFiles) -> str | None:
-    found = files.boot_setting(key)
-    return found.value if found else None
+    kernel_setting = files.boot_setting(key)
+    return kernel_setting.value if kernel_setting else None
 
 
 class TestListenQueues:
@@ -56,11 +56,11 @@ class TestListenQueues:
 
     @given(ANYTHING)
     def test_anything_else_is_no_number(self, text: str) -> None:
-        found = value_of(ListenQueues, text, "1", "1")
-        if isinstance(found, ListenQueues):
-            assert str(found.somaxconn) == text.strip().lstrip("0") or found.somaxconn == 0
+        fact = value_of(ListenQueues, text, "1", "1")
+        if isinstance(fact, ListenQueues):
+            assert str(fact.somaxconn) == text.strip().lstrip("0") or fact.somaxconn == 0
         else:
-            assert isinstance(found, Unreadable)
+            assert isinstance(fact, Unreadable)
 
 
 class TestSysctlFiles:
@@ -74,33 +74,33 @@ class TestSysctlFiles:
         ]
 
     def test_the_order_is_that_of_names_not_of_folders(self) -> None:
-        found = files(
+        sysctl_files = files(
             **{
                 "etc/sysctl.d/10-a.conf": f"{SOMAXCONN} = 1",
                 "usr/lib/sysctl.d/50-b.conf": f"{SOMAXCONN} = 2",
                 "run/sysctl.d/20-c.conf": f"{SOMAXCONN} = 3",
             }
         )
-        assert found.boot_setting(SOMAXCONN) == KernelSetting(SOMAXCONN, "2", "/usr/lib/sysctl.d/50-b.conf")
+        assert sysctl_files.boot_setting(SOMAXCONN) == KernelSetting(SOMAXCONN, "2", "/usr/lib/sysctl.d/50-b.conf")
 
     @pytest.mark.parametrize("lower", ["run", "usr/local/lib", "usr/lib", "lib"])
     def test_a_file_hides_its_namesake_in_a_later_folder(self, lower: str) -> None:
-        found = files(**{"etc/sysctl.d/50-a.conf": "", f"{lower}/sysctl.d/50-a.conf": f"{SOMAXCONN} = 2"})
-        assert boot(SOMAXCONN, found) is None
+        sysctl_files = files(**{"etc/sysctl.d/50-a.conf": "", f"{lower}/sysctl.d/50-a.conf": f"{SOMAXCONN} = 2"})
+        assert boot(SOMAXCONN, sysctl_files) is None
 
     def test_sysctl_conf_comes_last(self) -> None:
-        found = files(**{"etc/sysctl.conf": f"{SOMAXCONN} = 1", "etc/sysctl.d/99-z.conf": f"{SOMAXCONN} = 2"})
-        assert boot(SOMAXCONN, found) == "1"
+        sysctl_files = files(**{"etc/sysctl.conf": f"{SOMAXCONN} = 1", "etc/sysctl.d/99-z.conf": f"{SOMAXCONN} = 2"})
+        assert boot(SOMAXCONN, sysctl_files) == "1"
 
     def test_systemd_does_not_read_sysctl_conf(self) -> None:
-        found = files("systemd", **{"etc/sysctl.conf": f"{SOMAXCONN} = 1"})
-        assert boot(SOMAXCONN, found) is None
-        assert found.ignored == (KernelSetting(SOMAXCONN, "1", MAIN_FILE),)
+        sysctl_files = files("systemd", **{"etc/sysctl.conf": f"{SOMAXCONN} = 1"})
+        assert boot(SOMAXCONN, sysctl_files) is None
+        assert sysctl_files.ignored == (KernelSetting(SOMAXCONN, "1", MAIN_FILE),)
 
     def test_systemd_reads_it_through_a_link(self) -> None:
         text = f"{SOMAXCONN} = 1"
-        found = files("systemd", **{"etc/sysctl.conf": text, "etc/sysctl.d/99-sysctl.conf": text})
-        assert boot(SOMAXCONN, found) == "1"
+        sysctl_files = files("systemd", **{"etc/sysctl.conf": text, "etc/sysctl.d/99-sysctl.conf": text})
+        assert boot(SOMAXCONN, sysctl_files) == "1"
 
     def test_slashes_and_globs(self) -> None:
         assert boot(SOMAXCONN, files(**{"etc/sysctl.d/a.conf": "net/core/somaxconn=5"})) == "5"
@@ -110,8 +110,8 @@ class TestSysctlFiles:
         assert boot(SOMAXCONN, files(**{"etc/sysctl.d/a.conf": f"{SOMAXCONN}=5\nnet.core.*=6"})) == "5"
 
     def test_an_excluded_key_is_set_by_no_glob(self) -> None:
-        found = files(**{"etc/sysctl.d/a.conf": f"net.core.*=6\n-{SOMAXCONN}"})
-        assert boot(SOMAXCONN, found) is None
+        sysctl_files = files(**{"etc/sysctl.d/a.conf": f"net.core.*=6\n-{SOMAXCONN}"})
+        assert boot(SOMAXCONN, sysctl_files) is None
 
     def test_no_file_at_all_sets_nothing(self) -> None:
         assert files().settings == ()
@@ -122,8 +122,8 @@ class TestSysctlFiles:
             "/usr/lib/sysctl.d/a.conf": Output(out=f"{SOMAXCONN}=5"),
             MAIN_FILE: NONE,
         }
-        found = learned(SysctlFiles, outputs)
-        assert found.boot_setting(SOMAXCONN) is None
+        sysctl_files = learned(SysctlFiles, outputs)
+        assert sysctl_files.boot_setting(SOMAXCONN) is None
 
     def test_a_file_that_may_not_be_read_leaves_all_unknown(self) -> None:
         closed = Output(ended="error", err="Permission denied")
@@ -132,15 +132,15 @@ class TestSysctlFiles:
 
     @given(ANYTHING)
     def test_anything_in_a_file(self, text: str) -> None:
-        found = learned(SysctlFiles, {"/etc/sysctl.d/a.conf": Output(out=text), MAIN_FILE: NONE})
-        assert isinstance(found, SysctlFiles)
-        found.boot_setting(SOMAXCONN)
+        sysctl_files = learned(SysctlFiles, {"/etc/sysctl.d/a.conf": Output(out=text), MAIN_FILE: NONE})
+        assert isinstance(sysctl_files, SysctlFiles)
+        sysctl_files.boot_setting(SOMAXCONN)
 
 
 class TestLiveSettings:
     def test_white_space_is_made_single(self) -> None:
-        found = learned(LiveSettings, {sysctl_path(PORT_RANGE): Output(out="32768\t60999\n")})
-        assert found.values == {PORT_RANGE: "32768 60999"}
+        live_settings = learned(LiveSettings, {sysctl_path(PORT_RANGE): Output(out="32768\t60999\n")})
+        assert live_settings.values == {PORT_RANGE: "32768 60999"}
 
     def test_a_kernel_that_shows_none(self) -> None:
         assert "does not show" in refused(LiveSettings, dict.fromkeys(LiveSettings.probe.paths, NONE))

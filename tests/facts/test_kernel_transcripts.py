@@ -12,7 +12,7 @@ import pytest
 from doctor.engine.catalog import load_checks
 from doctor.engine.fact import Output
 from doctor.facts.kernel_log import KernelLog, read_kernel_log
-from tests.facts.answers import said
+from tests.facts.answers import read_outputs
 from tests.facts.kernel_transcripts import LINK, MESSAGES, Message
 
 READERS = {check.name: check.function for check in load_checks() if set(check.facts) == {KernelLog}}
@@ -35,7 +35,7 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KernelLog]:
     for message in MESSAGES:
         records = [f"4,{n},{int((uptime - 10 * n) * 1e6)},-;{escaped(message.text)}\n" for n in (3, 2, 1)]
         file.write_text("6,1,0,-;Linux version 6.8.0\n" + "".join(records))
-        log = said(KernelLog, one=Output(out=json.dumps(read_kernel_log({}))))
+        log = read_outputs(KernelLog, one=Output(out=json.dumps(read_kernel_log({}))))
         assert isinstance(log, KernelLog)
         logs[message.source] = log
     patch.undo()
@@ -54,8 +54,8 @@ def test_a_message(collected: dict[str, KernelLog], message: Message) -> None:
 def test_the_figure(collected: dict[str, KernelLog], record_property: Any) -> None:
     """At least 60 distinct messages; nothing is accused that is no fault, and no fault passes."""
     assert len({message.text for message in MESSAGES}) == len(MESSAGES) >= 60
-    wrong = [one for one in MESSAGES if reporting(collected[one.source]) - one.checks]
-    missed = [one for one in MESSAGES if one.checks - reporting(collected[one.source])]
+    wrong = [message for message in MESSAGES if reporting(collected[message.source]) - message.checks]
+    missed = [message for message in MESSAGES if message.checks - reporting(collected[message.source])]
     figure = f"{len(MESSAGES)} messages, {len(wrong)} false findings, {len(missed)} missed"
     print(figure)
     record_property("figure", figure)

@@ -51,6 +51,6 @@ def test_garbage_is_no_limit(text: str) -> None:
 
 def test_adapters() -> None:
     path = "/sys/class/infiniband/{}/node_guid"
-    seen = {path.format(name): Output(out="0c42:a103:0065:1f2e\n") for name in ("mlx5_0", "mlx5_1")}
-    assert learned(RdmaAdapters, seen) == RdmaAdapters(names=("mlx5_0", "mlx5_1"))
+    outputs = {path.format(name): Output(out="0c42:a103:0065:1f2e\n") for name in ("mlx5_0", "mlx5_1")}
+    assert learned(RdmaAdapters, outputs) == RdmaAdapters(names=("mlx5_0", "mlx5_1"))
     assert learned(RdmaAdapters, {}) == Absent("the host has no RDMA adapter")

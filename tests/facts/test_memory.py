@@ -40,9 +40,9 @@ SYSV = """\
 
 class TestSharedMemory:
     def test_the_facts_of_this_machine_are_read(self) -> None:
-        found = answered(SharedMemory, measure_shm({}))
-        assert isinstance(found, SharedMemory)
-        assert 0 <= found.free <= found.size
+        list_idle = answered(SharedMemory, measure_shm({}))
+        assert isinstance(list_idle, SharedMemory)
+        assert 0 <= list_idle.free <= list_idle.size
 
     def test_none(self) -> None:
         assert answered(SharedMemory, {"there": False}) == Absent("there is no /dev/shm")
@@ -73,17 +73,17 @@ def segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Id
     """What is found when /dev/shm is a folder of the test's own."""
     open_real = os.open
 
-    def open_there(path: Any, *words: Any, **options: Any) -> int:
-        return open_real(tmp_path if path == "/dev/shm" else path, *words, **options)
+    def open_there(path: Any, *arguments: Any, **options: Any) -> int:
+        return open_real(tmp_path if path == "/dev/shm" else path, *arguments, **options)
 
     monkeypatch.setattr(os, "open", open_there)
 
-    def found() -> IdleSegments:
+    def list_idle() -> IdleSegments:
         value = answered(IdleSegments, list_idle_segments({}))
         assert isinstance(value, IdleSegments)
         return value
 
-    return found
+    return list_idle
 
 
 def old(path: Path, age: int = 7200) -> Path:
@@ -99,9 +99,9 @@ NEW_ENOUGH = tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (
 class TestIdleSegments:
     def test_an_old_file_that_nobody_uses(self, tmp_path: Path, segments: Callable[[], IdleSegments]) -> None:
         path = old(tmp_path / "nccl-dead")
-        (one,) = segments().files
-        assert (one.path, one.bytes) == (f"/dev/shm/{path.name}", 8192)
-        assert 7200 <= one.age < 7300
+        (segment,) = segments().files
+        assert (segment.path, segment.bytes) == (f"/dev/shm/{path.name}", 8192)
+        assert 7200 <= segment.age < 7300
 
     def test_a_file_in_a_folder_or_behind_a_link_is_its_owners(
         self, tmp_path: Path, segments: Callable[[], IdleSegments]
@@ -135,18 +135,18 @@ class TestIdleSegments:
 
 
 class TestSegmentsSaid:
-    def said(self, sysv: str = "", **more: object) -> IdleSegments | Absent:
-        found = answered(IdleSegments, {"files": [], "untold": 0, "sysv": sysv, "now": 10_000, **more})
-        assert isinstance(found, (IdleSegments, Absent))
-        return found
+    def idle_segments(self, sysv: str = "", **more: object) -> IdleSegments | Absent:
+        list_idle = answered(IdleSegments, {"files": [], "untold": 0, "sysv": sysv, "now": 10_000, **more})
+        assert isinstance(list_idle, (IdleSegments, Absent))
+        return list_idle
 
     def test_a_system_v_segment_without_a_process(self) -> None:
         table = SYSV.format(nattch=0, then=" " * 6 + "9000")
-        assert self.said(table) == IdleSegments(files=(), sysv=(Segment("3", 8192, 1000),))
+        assert self.idle_segments(table) == IdleSegments(files=(), sysv=(Segment("3", 8192, 1000),))
 
     @pytest.mark.parametrize(("nattch", "then"), [(1, "9000"), (0, "9500")], ids=["attached", "young"])
     def test_one_that_is_used_or_young(self, nattch: int, then: str) -> None:
-        assert self.said(SYSV.format(nattch=nattch, then=then)) == IdleSegments(files=(), sysv=())
+        assert self.idle_segments(SYSV.format(nattch=nattch, then=then)) == IdleSegments(files=(), sysv=())
 
     def test_an_old_kernel_cannot_tell(self) -> None:
         why = answered(IdleSegments, {"release": "4.19.90-2003.4.0"})
@@ -154,13 +154,13 @@ class TestSegmentsSaid:
         assert "4.19.90" in str(why)
 
     def test_files_that_could_not_be_asked_about(self) -> None:
-        found = self.said(untold=2)
-        assert isinstance(found, IdleSegments)
-        assert "--sudo" in found.unread["/dev/shm"]
+        list_idle = self.idle_segments(untold=2)
+        assert isinstance(list_idle, IdleSegments)
+        assert "--sudo" in list_idle.unread["/dev/shm"]
 
     @given(ANYTHING.filter(str.strip))
     def test_a_table_that_is_none(self, text: str) -> None:
-        assert isinstance(self.said(text), Unreadable)
+        assert isinstance(self.idle_segments(text), Unreadable)
 
     @given(JSON)
     def test_anything_else(self, value: object) -> None:
@@ -213,7 +213,7 @@ class TestMemoryCommitment:
 
 
 @pytest.mark.parametrize(
-    ("count", "words"), [(0, "0 bytes"), (1023, "1023 bytes"), (MIB, "1 MiB"), (GIB + GIB // 2, "1.5 GiB")]
+    ("count", "message"), [(0, "0 bytes"), (1023, "1023 bytes"), (MIB, "1 MiB"), (GIB + GIB // 2, "1.5 GiB")]
 )
-def test_sizes_in_words(count: int, words: str) -> None:
-    assert format_bytes(count) == words
+def test_sizes_in_words(count: int, message: str) -> None:
+    assert format_bytes(count) == message

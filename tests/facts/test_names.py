@@ -24,18 +24,18 @@ HOSTS = {"own": "10.0.0.1", "b": "10.0.0.2"}
 @pytest.fixture
 def resolver(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Answers from HOSTS; the names that were looked up."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     def getaddrinfo(query: bytes, *rest: object) -> list[Any]:
         name = query.decode()
-        asked.append(name)
+        requested.append(name)
         if name not in HOSTS:
             raise socket.gaierror(-2, "Name or service not known")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (HOSTS[name], 0))]
 
     monkeypatch.setattr(_socket, "getaddrinfo", getaddrinfo)
     monkeypatch.setattr(_socket, "gethostname", lambda: "own")
-    return asked
+    return requested
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def dead_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_own_name_and_the_fleets(resolver: list[str]) -> None:
-    found = answered(HostNames, resolve_names({"hosts": ["b", "lost", "10.0.0.9", "fd00::9", "b"]}))
-    assert found == HostNames(
+    host_names = answered(HostNames, resolve_names({"hosts": ["b", "lost", "10.0.0.9", "fd00::9", "b"]}))
+    assert host_names == HostNames(
         own="own",
         names={
             "own": NameResolution(("10.0.0.1",), bindable=""),
@@ -73,15 +73,15 @@ def test_the_master_is_looked_up_too(resolver: list[str]) -> None:
 
 
 def test_of_a_large_fleet_a_part(resolver: list[str]) -> None:
-    found = answered(HostNames, resolve_names({"hosts": [f"n{number}" for number in range(1000)]}))
-    assert (len(resolver), found.fleet) == (129, 1000)
+    host_names = answered(HostNames, resolve_names({"hosts": [f"n{number}" for number in range(1000)]}))
+    assert (len(resolver), host_names.fleet) == (129, 1000)
 
 
 @pytest.mark.usefixtures("dead_server")
 def test_a_dead_name_server_costs_a_reason_and_no_more() -> None:
-    found = answered(HostNames, resolve_names({"hosts": [f"n{number}" for number in range(40)]}))
-    assert len(found.names) == 41
-    assert {meaning.error for meaning in found.names.values()} == {"no answer in 8 s"}
+    host_names = answered(HostNames, resolve_names({"hosts": [f"n{number}" for number in range(40)]}))
+    assert len(host_names.names) == 41
+    assert {meaning.error for meaning in host_names.names.values()} == {"no answer in 8 s"}
 
 
 class TestIsMaster:
@@ -102,7 +102,7 @@ class TestIsMaster:
 
 
 @pytest.mark.parametrize(
-    "seen",
+    "observed",
     [
         {"own": "", "names": {"": {"addresses": ["10.0.0.1"]}}, "fleet": 0},
         {"own": "a", "names": {}, "fleet": 0},
@@ -110,8 +110,8 @@ class TestIsMaster:
         {"own": "a", "names": {"a": {"addresses": ["here"]}}, "fleet": 0},
     ],
 )
-def test_malformed_output_is_unreadable(seen: object) -> None:
-    assert isinstance(answered(HostNames, seen), Unreadable)
+def test_malformed_output_is_unreadable(observed: object) -> None:
+    assert isinstance(answered(HostNames, observed), Unreadable)
 
 
 @given(JSON)
@@ -129,9 +129,9 @@ def test_the_address_that_gloo_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     def resolves_to(*addresses: str) -> str:
         answers = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in addresses]
         monkeypatch.setattr(_socket, "getaddrinfo", lambda *_: answers)
-        found = answered(HostNames, resolve_names({}))
-        assert isinstance(found, HostNames)
-        return found.bindable_address
+        host_names = answered(HostNames, resolve_names({}))
+        assert isinstance(host_names, HostNames)
+        return host_names.bindable_address
 
     assert resolves_to("203.0.113.9", "127.0.1.1") == "127.0.1.1"
     assert resolves_to("127.0.0.2", "127.0.0.1") == "127.0.0.2"

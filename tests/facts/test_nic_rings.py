@@ -29,13 +29,13 @@ def test_the_counters_of_the_second_read_count() -> None:
 
 
 def test_a_counter_that_was_set_back_is_no_growth() -> None:
-    found = read_back({"ens1f0": {"current": 1, "maximum": 2, "before": [100, 7], "after": [1, 0]}})
-    assert found.rings["ens1f0"].growth == 0
+    result = read_back({"ens1f0": {"current": 1, "maximum": 2, "before": [100, 7], "after": [1, 0]}})
+    assert result.rings["ens1f0"].growth == 0
 
 
 def test_a_host_without_such_a_card() -> None:
-    found = read_back({})
-    assert isinstance(found, Absent) and not isinstance(found, Unreadable)
+    result = read_back({})
+    assert isinstance(result, Absent) and not isinstance(result, Unreadable)
 
 
 @pytest.mark.parametrize("data", [[], {"a": 1}, {"a": {"current": "x", "maximum": 1, "before": [0, 0]}}])

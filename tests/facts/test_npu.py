@@ -20,7 +20,7 @@ from doctor.facts.npu import (
     family_of_chip,
 )
 from doctor.facts.npu_table import NpuProcess, NpuState, NpuTable
-from tests.facts.answers import answered, learned, said
+from tests.facts.answers import answered, learned, read_outputs
 
 HEAD = """\
 +------------------------------------------------------------------------------------------------+
@@ -95,7 +95,7 @@ NOTHING: dict[str, Any] = {"pci": {}, "files": [], "refused": [], "tools": [], "
 
 
 def test_the_table_of_a2() -> None:
-    table = said(NpuTable, one=Output(out=A2))
+    table = read_outputs(NpuTable, one=Output(out=A2))
     assert table == NpuTable(
         npus=(NpuState(0, 0, 0, "910B1", "OK", "0000:C1:00.0", 4175, 65536, 88.4, 46),),
         processes=(),
@@ -104,14 +104,14 @@ def test_the_table_of_a2() -> None:
 
 
 def test_the_table_of_a1_has_its_hbm_last() -> None:
-    (npu,) = said(NpuTable, one=Output(out=A1)).npus
+    (npu,) = read_outputs(NpuTable, one=Output(out=A1)).npus
     assert (npu.name, npu.hbm_used, npu.hbm_total) == ("910B", 1365, 32768)
 
 
 def test_the_table_of_a3_has_two_devices_a_card() -> None:
-    table = said(NpuTable, one=Output(out=A3))
-    assert [(one.npu, one.chip, one.device) for one in table.npus] == [(0, 0, 0), (0, 1, 1), (1, 0, 2)]
-    assert [one.health for one in table.npus] == ["OK", "Warning", "OK"]
+    table = read_outputs(NpuTable, one=Output(out=A3))
+    assert [(npu.npu, npu.chip, npu.device) for npu in table.npus] == [(0, 0, 0), (0, 1, 1), (1, 0, 2)]
+    assert [npu.health for npu in table.npus] == ["OK", "Warning", "OK"]
     assert table.npus[0].hbm_used == 61609
     assert table.processes == (NpuProcess(0, 1, 4242, "python3.10", 58601),)
     assert table.device_of(table.processes[0]) == 1
@@ -119,47 +119,49 @@ def test_the_table_of_a3_has_two_devices_a_card() -> None:
 
 def test_the_warning_of_an_incomplete_installation_is_kept() -> None:
     warning = "[WARNING]The driver package may not be completely installed, which may cause function abnormal. "
-    assert said(NpuTable, one=Output(out=A2 + warning + "Please reinstall it.\n")).incomplete_install
+    assert read_outputs(NpuTable, one=Output(out=A2 + warning + "Please reinstall it.\n")).incomplete_install
 
 
 def test_a_row_that_is_not_understood_is_unread_and_the_others_stay() -> None:
     broken = A3.replace("| 1     1                   | 0000:9F:00.0", "| ?     1                   | 0000:9F:00.0")
-    table = said(NpuTable, one=Output(out=broken))
-    assert [one.device for one in table.npus] == [0, 2]
+    table = read_outputs(NpuTable, one=Output(out=broken))
+    assert [npu.device for npu in table.npus] == [0, 2]
     assert list(table.unread) == ["NPU 0"]
 
 
 def test_a_process_that_is_not_understood_leaves_health_and_memory() -> None:
-    table = said(NpuTable, one=Output(out=A3.replace("| 4242 ", "| 42?2 ")))
+    table = read_outputs(NpuTable, one=Output(out=A3.replace("| 4242 ", "| 42?2 ")))
     assert table.unread == {} and len(table.npus) == 3
     assert table.process_problem == "a process is not understood: 0 1 | 42?2 | python3.10 | 58601"
 
 
 @pytest.mark.parametrize("length", range(0, len(A3) - len(RULE) - len(FREE), 97))
 def test_a_table_that_broke_off_is_never_a_whole_one(length: int) -> None:
-    table = said(NpuTable, one=Output(out=A3[:length]))
+    table = read_outputs(NpuTable, one=Output(out=A3[:length]))
     assert isinstance(table, Unreadable) or table.unread or table.process_problem
 
 
 @pytest.mark.parametrize("fact", [NpuTable, NpuChips])
 @pytest.mark.parametrize("code", [0, 187])
 def test_npu_smi_that_does_not_start_is_unreadable_whatever_its_exit_status(fact: type[Fact], code: int) -> None:
-    assert said(fact, one=Output(code=code, out=DOWN)) == Unreadable(
+    assert read_outputs(fact, one=Output(code=code, out=DOWN)) == Unreadable(
         "npu-smi does not start: dcmi module initialize failed. ret is -8005"
     )
-    assert said(fact, one=Output(code=code, out=DOWN)).root_cause == "npu-driver-not-loaded"
+    assert read_outputs(fact, one=Output(code=code, out=DOWN)).root_cause == "npu-driver-not-loaded"
 
 
 @pytest.mark.parametrize("fact", [NpuTable, NpuChips, NpuStart])
 def test_without_npu_smi_there_is_nothing(fact: type[Fact]) -> None:
-    missing = Output(ended="absent", err="npu-smi is not installed")
-    assert said(fact, one=missing) == Absent("npu-smi is not installed")
-    assert isinstance(said(fact, one=Output(ended="timeout", seconds=20)), Unreadable)
-    assert isinstance(said(fact, one=Output(code=1, out="Failed to execute npu-smi info. ret is 1.\n")), Unreadable)
+    output = Output(ended="absent", err="npu-smi is not installed")
+    assert read_outputs(fact, one=output) == Absent("npu-smi is not installed")
+    assert isinstance(read_outputs(fact, one=Output(ended="timeout", seconds=20)), Unreadable)
+    assert isinstance(
+        read_outputs(fact, one=Output(code=1, out="Failed to execute npu-smi info. ret is 1.\n")), Unreadable
+    )
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "words"),
+    ("text", "kind", "message"),
     [
         (DOWN, "driver", "dcmi module initialize failed. ret is -8005"),
         (
@@ -174,32 +176,32 @@ def test_without_npu_smi_there_is_nothing(fact: type[Fact]) -> None:
         ),
     ],
 )
-def test_how_npu_smi_fails_to_start(text: str, kind: str, words: str) -> None:
-    failure = said(NpuStart, one=Output(code=1, err=text)).failure
-    assert (failure.kind, failure.message) == (kind, words)
+def test_how_npu_smi_fails_to_start(text: str, kind: str, message: str) -> None:
+    failure = read_outputs(NpuStart, one=Output(code=1, err=text)).failure
+    assert (failure.kind, failure.message) == (kind, message)
 
 
 def test_npu_smi_that_starts() -> None:
     text = "        Total Count                    : 8\n\n        NPU ID                         : 0\n"
-    assert said(NpuStart, one=Output(out=text)) == NpuStart(failure=None, cards=8)
+    assert read_outputs(NpuStart, one=Output(out=text)) == NpuStart(failure=None, cards=8)
     none = "There is no NPU card on this server.\n"
-    assert said(NpuStart, one=Output(out=none)) == NpuStart(failure=None, cards=0)
+    assert read_outputs(NpuStart, one=Output(out=none)) == NpuStart(failure=None, cards=0)
 
 
 def test_npu_smi_that_knows_no_npu() -> None:
-    assert said(NpuChips, one=Output(out=M_A2.splitlines()[0])).chips == ()
-    assert isinstance(said(NpuTable, one=Output(out=HEAD + RULE + PROCESSES + RULE)), Unreadable)
-    seen = {**NOTHING, "tools": ["npu-smi"], "chips": {"out": M_A2.splitlines()[0], "code": 0}}
-    assert isinstance(answered(NpuProduct, seen), Unreadable)
+    assert read_outputs(NpuChips, one=Output(out=M_A2.splitlines()[0])).chips == ()
+    assert isinstance(read_outputs(NpuTable, one=Output(out=HEAD + RULE + PROCESSES + RULE)), Unreadable)
+    answer = {**NOTHING, "tools": ["npu-smi"], "chips": {"out": M_A2.splitlines()[0], "code": 0}}
+    assert isinstance(answered(NpuProduct, answer), Unreadable)
 
 
 def test_the_chips_of_each_family() -> None:
-    assert said(NpuChips, one=Output(out=M_A1)).chips == (Chip(0, 0, 0, "Ascend 910A", logic=0),)
-    assert said(NpuChips, one=Output(out=M_A2)).chips == (
+    assert read_outputs(NpuChips, one=Output(out=M_A1)).chips == (Chip(0, 0, 0, "Ascend 910A", logic=0),)
+    assert read_outputs(NpuChips, one=Output(out=M_A2)).chips == (
         Chip(0, 0, 0, "Ascend 910B4", logic=0),
         Chip(1, 0, 1, "Ascend 910B4", logic=1),
     )
-    assert said(NpuChips, one=Output(out=M_A3)).chips == (
+    assert read_outputs(NpuChips, one=Output(out=M_A3)).chips == (
         Chip(0, 0, 0, "Ascend910", True, 0),
         Chip(0, 1, 1, "Ascend910", True, 1),
     )
@@ -207,11 +209,11 @@ def test_the_chips_of_each_family() -> None:
 
 @pytest.mark.parametrize("text", ["", "NPU\n", M_A2.replace("Ascend 910B4", "")])
 def test_a_list_of_chips_that_is_not_understood(text: str) -> None:
-    assert isinstance(said(NpuChips, one=Output(out=text)), Unreadable)
+    assert isinstance(read_outputs(NpuChips, one=Output(out=text)), Unreadable)
 
 
 def test_a_row_of_the_list_that_is_not_understood_leaves_the_others() -> None:
-    chips = said(NpuChips, one=Output(out=M_A2 + "\t7   0\n"))
+    chips = read_outputs(NpuChips, one=Output(out=M_A2 + "\t7   0\n"))
     assert [chip.npu for chip in chips.chips] == [0, 1] and len(chips.unread) == 1
 
 
@@ -236,22 +238,22 @@ def test_the_family_of_a_chip_name(name: str, phy: bool, family: str | None) -> 
     assert family_of_chip(name, phy) == family
 
 
-@pytest.mark.parametrize(("one", "family"), [("d801", "A1"), ("d802", "A2"), ("d803", "A3"), ("d806", "A5")])
-def test_the_family_comes_from_the_pci_id(one: str, family: str) -> None:
-    product = answered(NpuProduct, {**NOTHING, "pci": {"0000:c1:00.0": one, "0000:c2:00.0": one}})
-    assert product == NpuProduct(family=family, evidence=f"PCI id 19e5:{one}")
+@pytest.mark.parametrize(("name", "family"), [("d801", "A1"), ("d802", "A2"), ("d803", "A3"), ("d806", "A5")])
+def test_the_family_comes_from_the_pci_id(name: str, family: str) -> None:
+    product = answered(NpuProduct, {**NOTHING, "pci": {"0000:c1:00.0": name, "0000:c2:00.0": name}})
+    assert product == NpuProduct(family=family, evidence=f"PCI id 19e5:{name}")
 
 
 def test_without_a_pci_bus_the_chip_names_tell() -> None:
-    seen = {**NOTHING, "tools": ["npu-smi"], "files": ["/dev/davinci0"]}
-    assert answered(NpuProduct, {**seen, "chips": {"out": M_A2, "code": 0}}).family == "A2"
-    assert answered(NpuProduct, {**seen, "chips": {"out": M_A3, "code": 0}}).family == "A3"
-    failed = answered(NpuProduct, {**seen, "chips": {"out": DOWN, "code": 187}})
+    answer = {**NOTHING, "tools": ["npu-smi"], "files": ["/dev/davinci0"]}
+    assert answered(NpuProduct, {**answer, "chips": {"out": M_A2, "code": 0}}).family == "A2"
+    assert answered(NpuProduct, {**answer, "chips": {"out": M_A3, "code": 0}}).family == "A3"
+    failed = answered(NpuProduct, {**answer, "chips": {"out": DOWN, "code": 187}})
     assert isinstance(failed, Unreadable) and failed.root_cause == "npu-driver-not-loaded"
 
 
 @pytest.mark.parametrize(
-    "seen",
+    "answer",
     [
         {"pci": {"0000:c1:00.0": "d801", "0000:c2:00.0": "d802"}},
         {"pci": {"0000:c1:00.0": "d80f"}},
@@ -260,18 +262,18 @@ def test_without_a_pci_bus_the_chip_names_tell() -> None:
         {"tools": ["npu-smi"], "chips": {"out": M_A1.replace("910A", "777"), "code": 0}},
     ],
 )
-def test_evidence_that_conflicts_or_says_nothing_is_no_family(seen: dict[str, Any]) -> None:
-    assert isinstance(answered(NpuProduct, {**NOTHING, **seen}), Unreadable)
+def test_evidence_that_conflicts_or_says_nothing_is_no_family(answer: dict[str, Any]) -> None:
+    assert isinstance(answered(NpuProduct, {**NOTHING, **answer}), Unreadable)
 
 
 def test_a_host_without_npus() -> None:
-    seen = {**NOTHING, "tools": ["hccn_tool"]}
-    assert answered(NpuProduct, seen) == answered(NpuInventory, seen) == Absent("the host has no NPU")
+    answer = {**NOTHING, "tools": ["hccn_tool"]}
+    assert answered(NpuProduct, answer) == answered(NpuInventory, answer) == Absent("the host has no NPU")
 
 
 def test_the_inventory() -> None:
     files = ["/dev/davinci10", "/dev/davinci2", "/dev/davinci_manager"]
-    seen = {
+    answer = {
         **NOTHING,
         "files": files,
         "pci": {"a": "d802"},
@@ -279,7 +281,7 @@ def test_the_inventory() -> None:
         "newer": ["/v"],
         "tools": ["npu-smi"],
     }
-    assert answered(NpuInventory, seen) == NpuInventory(
+    assert answered(NpuInventory, answer) == NpuInventory(
         devices=(2, 10),
         pci_count=1,
         manager=True,
@@ -304,19 +306,19 @@ def cards(*texts: str, code: int = 0) -> Output:
 
 def test_memory_errors_are_summed_over_the_chips_of_a_card() -> None:
     output = Output(out=cards(ECC, ECC + ECC).out + "-- 2 --\n-- exit 124 --\n-- 224 --\n" + ECC)
-    value = said(NpuMemoryErrors, one=output)
+    value = read_outputs(NpuMemoryErrors, one=output)
     assert value.by_card == {0: MemoryErrors(1, 2), 1: MemoryErrors(2, 4)}
     silent = "npu-smi: no answer in 5 s"
     assert value.unread == {"NPU card 2": silent, "NPU card 224": silent}
 
 
 def test_memory_errors_that_nobody_tells() -> None:
-    assert type(said(NpuMemoryErrors, one=Output(ended="absent", err="npu-smi is not installed"))) is Absent
+    assert type(read_outputs(NpuMemoryErrors, one=Output(ended="absent", err="npu-smi is not installed"))) is Absent
     for output in (cards("Invalid card id.\n", code=215), cards(ECC[:60]), Output(code=187, out=DOWN), Output()):
-        assert isinstance(said(NpuMemoryErrors, one=output), Unreadable)
-    assert said(NpuMemoryErrors, one=Output(code=187, out=DOWN)).root_cause == "npu-driver-not-loaded"
+        assert isinstance(read_outputs(NpuMemoryErrors, one=output), Unreadable)
+    assert read_outputs(NpuMemoryErrors, one=Output(code=187, out=DOWN)).root_cause == "npu-driver-not-loaded"
     unsupported = cards("This device does not support querying ecc.\n", code=217)
-    assert type(said(NpuMemoryErrors, one=unsupported)) is Absent
+    assert type(read_outputs(NpuMemoryErrors, one=unsupported)) is Absent
 
 
 @given(st.binary(max_size=400), st.sampled_from([0, 1, 187]))
@@ -328,5 +330,5 @@ def test_noise_is_never_a_healthy_value(fact: type[Fact], noise: bytes, code: in
 
 @given(st.integers(0, len(A3)), st.text(max_size=20))
 def test_a_table_with_noise_inside_never_gains_an_npu(place: int, noise: str) -> None:
-    value = said(NpuTable, one=Output(out=A3[:place] + noise + A3[place:]))
+    value = read_outputs(NpuTable, one=Output(out=A3[:place] + noise + A3[place:]))
     assert isinstance(value, Unreadable) or len(value.npus) <= 4

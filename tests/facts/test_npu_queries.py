@@ -14,7 +14,7 @@ from doctor.facts.npu_counters import NpuCompatibility, NpuFrequencies, NpuPcieE
 from doctor.facts.npu_fabric import NpuHccs, NpuTopology
 from doctor.facts.npu_health import LEVEL_OF_CODE, REMEDIES, NpuHealth
 from doctor.facts.root_info import HcclRootInfo, read_root_info
-from tests.facts.answers import answered, learned, said
+from tests.facts.answers import answered, learned, read_outputs
 from tests.facts.garbage import runs_on_python_3_6
 
 
@@ -26,28 +26,32 @@ COMMON = "        Aicore Freq(MHZ)               : 1800\n        Aicore curFreq(
 
 
 def test_the_rated_clock_is_not_that_of_an_idle_core() -> None:
-    assert said(NpuFrequencies, one=cards(COMMON, COMMON.replace("1800", "1500"))).by_card == {0: 1800, 1: 1500}
+    assert read_outputs(NpuFrequencies, one=cards(COMMON, COMMON.replace("1800", "1500"))).by_card == {0: 1800, 1: 1500}
 
 
 def test_compatibility_of_a_board() -> None:
     board = "        Software Version               : 23.0.5\n        Compatibility                  : NOK\n"
-    value = said(NpuCompatibility, one=cards(board))
+    value = read_outputs(NpuCompatibility, one=cards(board))
     assert (value.by_card, value.firmware) == ({0: "NOK"}, {})
-    assert isinstance(said(NpuCompatibility, one=cards("        Board ID                       : 0x02\n")), Unreadable)
+    assert isinstance(
+        read_outputs(NpuCompatibility, one=cards("        Board ID                       : 0x02\n")), Unreadable
+    )
 
 
 def test_pcie_errors_are_summed_over_the_chips() -> None:
     text = "        TX Error Count                 : 1\n        Retry Count                    : 9\n"
-    value = said(NpuPcieErrors, one=cards(text + text))
+    value = read_outputs(NpuPcieErrors, one=cards(text + text))
     assert value.by_card == {0: {"TX Error Count": 2}}
 
 
 @pytest.mark.parametrize("fact", [NpuPcieErrors, NpuFrequencies, NpuCompatibility, NpuHealth])
 def test_a_query_that_the_product_does_not_have(fact: type[Fact]) -> None:
-    assert type(said(fact, one=cards("This device does not support querying it.\n", code=217))) is Absent
+    assert type(read_outputs(fact, one=cards("This device does not support querying it.\n", code=217))) is Absent
     usage = "Error parameter of -c\nUsage: npu-smi info <watch|proc|-h|-m|-l|-t type> [Options...]\n"
-    assert type(said(fact, one=cards(usage, usage, code=215))) is Absent
-    assert type(said(fact, one=cards("This command cannot be executed on a VM or container.\n", code=1))) is Absent
+    assert type(read_outputs(fact, one=cards(usage, usage, code=215))) is Absent
+    assert (
+        type(read_outputs(fact, one=cards("This command cannot be executed on a VM or container.\n", code=1))) is Absent
+    )
 
 
 TOPOLOGY = """\
@@ -64,26 +68,30 @@ Legend:
 
 
 def test_the_relations_of_a_topology() -> None:
-    assert said(NpuTopology, one=Output(out=TOPOLOGY)).relations == {"0-1": "HCCS", "0-2": "SYS", "1-2": "HCCS"}
+    assert read_outputs(NpuTopology, one=Output(out=TOPOLOGY)).relations == {"0-1": "HCCS", "0-2": "SYS", "1-2": "HCCS"}
     a3 = """\
           Phy-ID2    Phy-ID3    Phy-ID12
 Phy-ID2    X          SIO        HCCS_SW
 Phy-ID3    SIO        X          HCCS_SW
 """
-    assert said(NpuTopology, one=Output(out=a3)).relations == {"2-3": "SIO", "2-12": "HCCS_SW", "3-12": "HCCS_SW"}
+    assert read_outputs(NpuTopology, one=Output(out=a3)).relations == {
+        "2-3": "SIO",
+        "2-12": "HCCS_SW",
+        "3-12": "HCCS_SW",
+    }
     refused = Output(code=1, out="This command cannot be executed on a VM or container.\n")
-    assert type(said(NpuTopology, one=refused)) is Absent
-    assert isinstance(said(NpuTopology, one=Output(out="Legend:\n")), Unreadable)
+    assert type(read_outputs(NpuTopology, one=refused)) is Absent
+    assert isinstance(read_outputs(NpuTopology, one=Output(out="Legend:\n")), Unreadable)
 
 
 def test_hccs_of_each_chip() -> None:
     ok = "\thccs health status             : OK\n\thccs error count               : [0   2   0]\n"
     out = f"-- 0 0 --\n{ok}-- 0 1 --\n{ok.replace('OK', 'NOK')}-- 1 0 --\nFailed to query\n"
-    value = said(NpuHccs, one=Output(out=out))
+    value = read_outputs(NpuHccs, one=Output(out=out))
     assert (value.health, value.errors) == ({"0-0": "OK", "0-1": "NOK"}, {"0-0": 2, "0-1": 2})
     assert list(value.unread) == ["NPU card 1 chip 0"]
     other = "-- 0 0 --\nThis device does not support querying hccs.\n"
-    assert type(said(NpuHccs, one=Output(out=other))) is Absent
+    assert type(read_outputs(NpuHccs, one=Output(out=other))) is Absent
 
 
 STAT = "packet statistics:\nmac_rx_pfc_pkt_num:4\nroce_rx_err_pkt_num:7\nroce_rx_all_pkt_num:122404\n"
@@ -134,6 +142,6 @@ def test_every_code_has_one_level_and_every_level_a_remedy() -> None:
 @given(st.text(max_size=200), st.sampled_from([0, 1, 124, 217]))
 @pytest.mark.parametrize("fact", [NpuPcieErrors, NpuFrequencies, NpuCompatibility, NpuHealth, NpuHccs, NpuTopology])
 def test_noise_is_never_a_value(fact: type[Fact], noise: str, code: int) -> None:
-    assert isinstance(said(fact, one=Output(out=noise, code=code)), Absent)
-    value = said(fact, one=Output(out=f"-- 0 --\n{noise}\n-- exit {code} --\n"))
+    assert isinstance(read_outputs(fact, one=Output(out=noise, code=code)), Absent)
+    value = read_outputs(fact, one=Output(out=f"-- 0 --\n{noise}\n-- exit {code} --\n"))
     assert isinstance(value, Absent) or fact in (NpuHealth, NpuCompatibility)

@@ -14,7 +14,7 @@ from doctor.facts.npu import Chip, NpuChips
 from doctor.facts.npu_health import NpuHealth
 from doctor.facts.npu_table import NpuTable
 from tests.examples import examples
-from tests.facts.answers import learned, said
+from tests.facts.answers import learned, read_outputs
 from tests.facts.npu_transcripts import OTHERS, TABLES, Printed, Table, text_of
 
 LEAST = 100
@@ -28,7 +28,7 @@ def pair(text: str) -> int | None:
 
 
 def read_table(table: Table) -> NpuTable:
-    value = said(NpuTable, one=Output(out=text_of(table)))
+    value = read_outputs(NpuTable, one=Output(out=text_of(table)))
     assert isinstance(value, NpuTable), value
     return value
 
@@ -132,7 +132,7 @@ def test_how_a_terminal_changes_a_table(change: str) -> None:
             "noise": "DrvMngGetConsoleLogLevel failed. (ret=4)\n\ufffd\n" + text,
             "indented": "".join(f"> {line}\n" for line in text.splitlines()),
         }[change]
-        assert said(NpuTable, one=Output(out=changed)).npus == read_table(table).npus, table.source
+        assert read_outputs(NpuTable, one=Output(out=changed)).npus == read_table(table).npus, table.source
 
 
 def test_a_table_with_a_column_more_is_read_by_its_names() -> None:
@@ -144,7 +144,7 @@ def test_a_table_with_a_column_more_is_read_by_its_names() -> None:
             else line
             for line in text.splitlines()
         ]
-        value = said(NpuTable, one=Output(out="\n".join(lines)))
+        value = read_outputs(NpuTable, one=Output(out="\n".join(lines)))
         assert not isinstance(value, Unreadable), table.source
         assert [s.health for s in value.npus] == [c.health for c in table.cards], table.source
 
@@ -160,11 +160,11 @@ def test_a_strange_row_takes_no_other_with_it(table: Table, place: int, cells: l
     rows = [number for number, line in enumerate(lines) if line.startswith("|") and number > 4]
     lines.insert(rows[place % len(rows)], "| " + " | ".join(cells) + " |")
     original = {(state.npu, state.chip): state for state in read_table(table).npus}
-    value = said(NpuTable, one=Output(out="\n".join(lines)))
+    value = read_outputs(NpuTable, one=Output(out="\n".join(lines)))
     if isinstance(value, NpuTable):
         kept = {(state.npu, state.chip): state for state in value.npus}
         same = {key for key, state in kept.items() if original.get(key) == state}
         assert len(original.keys() - same) <= 1 or value.unread
     raw = text_of(table).encode()[: -cut or None] + b"\xff\xfe|\x00"
-    value = said(NpuTable, one=Output(out=raw.decode("utf-8", "replace")))
+    value = read_outputs(NpuTable, one=Output(out=raw.decode("utf-8", "replace")))
     assert isinstance(value, Absent) or all(state in original.values() for state in value.npus)

@@ -76,14 +76,17 @@ def test_the_first_module_of_4_1_takes_the_first_pair() -> None:
     """docker0 stands before eth0, and is paired with nothing: 4.1 connects from docker0's address to eth0's."""
     fleet = hosts(docker0="172.17.0.1/16", eth0="10.0.0.#/24")
     fleet["w2"] = interfaces(eth0="10.0.0.2/24")
-    made = {host: tcp_modules({}, one, OLD) for host, one in fleet.items()}
-    assert made["w1"]
-    assert made["w2"]
-    found = connections(made["w1"], made["w2"], OLD)
-    assert [(one.module.interface, one.source, one.peer.address) for one in found] == [
-        ("docker0", "172.17.0.1", "10.0.0.2")
-    ]
-    assert [one.module.interface for one in connections(made["w1"], made["w2"], NEW)] == ["eth0"]
+    created_tcp_modules = {host: tcp_modules({}, entry, OLD) for host, entry in fleet.items()}
+    assert created_tcp_modules["w1"]
+    assert created_tcp_modules["w2"]
+    observed_connections = connections(created_tcp_modules["w1"], created_tcp_modules["w2"], OLD)
+    assert [
+        (connection.module.interface, connection.source, connection.peer.address) for connection in observed_connections
+    ] == [("docker0", "172.17.0.1", "10.0.0.2")]
+    assert [
+        connection.module.interface
+        for connection in connections(created_tcp_modules["w1"], created_tcp_modules["w2"], NEW)
+    ] == ["eth0"]
 
 
 def test_what_depends_on_the_release_is_unknown() -> None:
@@ -97,11 +100,11 @@ def test_private_and_public_addresses() -> None:
     """4.1 pairs them where nothing else is left, 5 does not."""
     fleet = hosts(eth0="10.0.0.#/24", eno7="10.7#.0.1/24")
     fleet["w2"] = interfaces(eth0="10.0.0.2/24", eno7="203.0.113.2/24")
-    made = {host: tcp_modules({}, one, OLD) for host, one in fleet.items()}
-    assert made["w1"]
-    assert made["w2"]
-    assert len(connections(made["w1"], made["w2"], OLD)) == 2
-    assert len(connections(made["w1"], made["w2"], NEW)) == 1
+    created_tcp_modules = {host: tcp_modules({}, entry, OLD) for host, entry in fleet.items()}
+    assert created_tcp_modules["w1"]
+    assert created_tcp_modules["w2"]
+    assert len(connections(created_tcp_modules["w1"], created_tcp_modules["w2"], OLD)) == 2
+    assert len(connections(created_tcp_modules["w1"], created_tcp_modules["w2"], NEW)) == 1
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from tests.checks.ports import reserved
 from tests.facts.answers import answered
 from tests.facts.garbage import JSON, as_answer, runs_on_python_3_6, value_of
 
-OWN = interfaces(eth0="10.0.0.1/24")
+SOURCE_INTERFACES = interfaces(eth0="10.0.0.1/24")
 
 
 def test_the_answer_is_read() -> None:
@@ -37,7 +37,7 @@ def test_the_answer_is_read() -> None:
         PeerConnection("10.0.0.2", 40000, "refused"),
         PeerConnection("10.0.0.3", 40001, "Network is down", True),
     )
-    assert [one.answered for one in fact.connections] == [True, False]
+    assert [connection.answered for connection in fact.connections] == [True, False]
 
 
 @given(JSON)
@@ -72,7 +72,7 @@ def test_each_pair_of_a_small_fleet_and_few_of_a_large_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("peer", "known", "targets"),
+    ("peer", "known_names", "targets"),
     [
         (interfaces(eth0="10.0.0.2/24"), [], ["10.0.0.2"]),
         (interfaces(eth0="10.0.0.2/24 fd00::2/64"), [], ["10.0.0.2"]),
@@ -85,9 +85,9 @@ def test_each_pair_of_a_small_fleet_and_few_of_a_large_one() -> None:
     ],
 )
 def test_what_a_host_says_of_itself_sends_no_other_host_elsewhere(
-    peer: Interfaces, known: list[str], targets: list[str]
+    peer: Interfaces, known_names: list[str], targets: list[str]
 ) -> None:
-    assert target_addresses(OWN, peer, known) == targets
+    assert target_addresses(SOURCE_INTERFACES, peer, known_names) == targets
 
 
 def test_the_plan_takes_what_ssh_and_the_own_resolver_know() -> None:
@@ -106,7 +106,7 @@ def test_the_plan_takes_what_ssh_and_the_own_resolver_know() -> None:
 
 @pytest.mark.parametrize("ends", [(32768, 60999), (50000, 50001), (50000, 50000)])
 def test_ports_are_of_the_range(ends: tuple[int, int]) -> None:
-    found = list(sample_ports(PortRange(*ends), "a b"))
-    assert found == sorted(set(found))
-    assert all(ends[0] <= port <= ends[1] for port in found)
-    assert len(found) == min(2, ends[1] - ends[0] + 1)
+    results = list(sample_ports(PortRange(*ends), "a b"))
+    assert results == sorted(set(results))
+    assert all(ends[0] <= port <= ends[1] for port in results)
+    assert len(results) == min(2, ends[1] - ends[0] + 1)

@@ -17,16 +17,16 @@ GOOD = "device 3 PING 29.1.0.2\nrecv seq=0,time=1.4ms\n3 packets transmitted, 3 
 PARTIAL = "recv time out seq=0\n3 packets transmitted, 2 received, 33.33% packet loss\nCommand execute failed!\n"
 
 
-def pinged(*said: tuple[int, str, str]) -> Fact | Exception:
-    output = Output(out=json.dumps([list(one) for one in said]))
+def pinged(*rows: tuple[int, str, str]) -> Fact | Exception:
+    output = Output(out=json.dumps([list(row) for row in rows]))
     return read_fact(HostRecord(Visit(), {"DevicePings": {"": output}}), DevicePings)
 
 
 def addresses(**by_host: dict[int, str]) -> PerHost[DeviceAddresses]:
     return PerHost(
         {
-            host: DeviceAddresses(by_npu={npu: ip_interface(text) for npu, text in own.items()})
-            for host, own in by_host.items()
+            host: DeviceAddresses(by_npu={npu: ip_interface(text) for npu, text in own_values.items()})
+            for host, own_values in by_host.items()
         }
     )
 
@@ -60,7 +60,7 @@ def test_in_a_large_fleet_each_host_pings_four_and_is_pinged_by_four() -> None:
 
 
 def test_npus_ping_their_own_number_where_both_have_an_address() -> None:
-    seen = addresses(a={0: "10.0.0.1/16", 1: "10.0.1.1/16"}, b={0: "10.0.0.2/16"}, c={})
-    plan = DevicePings.plan({DeviceAddresses: seen})
+    facts = addresses(a={0: "10.0.0.1/16", 1: "10.0.1.1/16"}, b={0: "10.0.0.2/16"}, c={})
+    plan = DevicePings.plan({DeviceAddresses: facts})
     assert plan["a"]["calls"] == [(0, "10.0.0.2", ["-ping", "-g", "address"])]
     assert "c" not in plan

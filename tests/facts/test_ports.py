@@ -33,7 +33,7 @@ PORT = st.integers(1, 65535)
 
 class TestRanges:
     @pytest.mark.parametrize(
-        ("text", "said"),
+        ("text", "output"),
         [
             ("", "none"),
             ("\n", "none"),
@@ -44,8 +44,8 @@ class TestRanges:
             (" 10-20 , 15-30 ", "10-30"),
         ],
     )
-    def test_lists_and_ranges(self, text: str, said: str) -> None:
-        assert format_ports(parse_ports(text)) == said
+    def test_lists_and_ranges(self, text: str, output: str) -> None:
+        assert format_ports(parse_ports(text)) == output
 
     @pytest.mark.parametrize("text", ["sixty", "70000", "2-1", "0-5x", "-5", "1-2-3", "٣"])
     def test_what_is_no_port(self, text: str) -> None:
@@ -54,11 +54,11 @@ class TestRanges:
 
     @given(st.lists(st.tuples(PORT, PORT).map(sorted)))
     def test_the_same_ports_in_other_words(self, pairs: list[list[int]]) -> None:
-        given_ = [PortRange(first, last) for first, last in pairs]
-        found = merge_ranges(given_)
-        assert all(before.last + 1 < after.first for before, after in pairwise(found))
+        port_ranges = [PortRange(first, last) for first, last in pairs]
+        observed_port_ranges = merge_ranges(port_ranges)
+        assert all(before.last + 1 < after.first for before, after in pairwise(observed_port_ranges))
         for port in {edge + step for pair in pairs for edge in pair for step in (-1, 0, 1)}:
-            assert contains_port(found, port) == contains_port(given_, port)
+            assert contains_port(observed_port_ranges, port) == contains_port(port_ranges, port)
 
     @given(st.sets(PORT, max_size=50))
     def test_what_is_spelled_can_be_read(self, ports: set[int]) -> None:
@@ -73,9 +73,9 @@ class TestReservedPorts:
         )
 
     def test_a_port_at_risk(self) -> None:
-        found = value_of(ReservedPorts, "60000-60015\n", "32768 60999\n")
-        assert isinstance(found, ReservedPorts)
-        assert [port for port in (29500, 60015, 60016, 60999, 61000) if found.kernel_may_assign(port)] == [60016, 60999]
+        fact = value_of(ReservedPorts, "60000-60015\n", "32768 60999\n")
+        assert isinstance(fact, ReservedPorts)
+        assert [port for port in (29500, 60015, 60016, 60999, 61000) if fact.kernel_may_assign(port)] == [60016, 60999]
 
     @pytest.mark.parametrize("text", ["", "1", "60999 32768", "1 2 3", "a b", "0 70000"])
     def test_a_range_that_is_none(self, text: str) -> None:
@@ -83,11 +83,11 @@ class TestReservedPorts:
 
     @given(ANYTHING.filter(lambda text: text.replace("\n", "").strip()))
     def test_garbage_reserves_nothing_silently(self, text: str) -> None:
-        found = value_of(ReservedPorts, text, "32768 60999")
-        if isinstance(found, ReservedPorts):
+        fact = value_of(ReservedPorts, text, "32768 60999")
+        if isinstance(fact, ReservedPorts):
             assert set(text) <= set("0123456789-, \n\t\r\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0"), text
         else:
-            assert isinstance(found, Unreadable)
+            assert isinstance(fact, Unreadable)
 
 
 class TestNeeded:
@@ -102,22 +102,22 @@ class TestNeeded:
 @pytest.fixture(params=[(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")], ids=["IPv4", "IPv6"])
 def listener(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
     family, address = request.param
-    with socket.socket(family) as one:
+    with socket.socket(family) as sock:
         try:
-            one.bind((address, 0))
+            sock.bind((address, 0))
         except OSError as error:
             pytest.skip(f"{address}: {error}")
-        one.listen()
-        yield one
+        sock.listen()
+        yield sock
 
 
 class TestListeners:
     def test_a_port_and_who_holds_it(self, listener: socket.socket) -> None:
         address, port = listener.getsockname()[:2]
-        found = answered(Listeners, list_sockets({}))
-        (one,) = found.on_port(port)
-        assert (one.address, one.listening, one.pid) == (address, True, os.getpid())
-        assert "python" in one.command
+        listeners = answered(Listeners, list_sockets({}))
+        (entry,) = listeners.on_port(port)
+        assert (entry.address, entry.listening, entry.pid) == (address, True, os.getpid())
+        assert "python" in entry.command
 
     @pytest.mark.parametrize("alone", [0, 1])
     def test_whether_a_listener_of_all_addresses_takes_ipv4_too(self, alone: int) -> None:
@@ -128,22 +128,22 @@ class TestListeners:
             except OSError as error:
                 pytest.skip(str(error))
             server.listen()
-            (one,) = answered(Listeners, list_sockets({})).on_port(server.getsockname()[1])
-        assert one.ipv6_only == bool(alone)
+            (entry,) = answered(Listeners, list_sockets({})).on_port(server.getsockname()[1])
+        assert entry.ipv6_only == bool(alone)
 
     def test_a_connection_counts_for_the_ports_that_are_asked_for(self, listener: socket.socket) -> None:
         with socket.create_connection(listener.getsockname()[:2]) as mine:
             port = mine.getsockname()[1]
             assert answered(Listeners, list_sockets({})).on_port(port) == ()
-            (one,) = answered(Listeners, list_sockets({"ports": [port]})).on_port(port)
-            assert not one.listening
+            (entry,) = answered(Listeners, list_sockets({"ports": [port]})).on_port(port)
+            assert not entry.listening
 
     def test_another_users_process_is_not_seen(self) -> None:
-        seen = {"tables": 2, "sockets": [{"port": 5, "address": "::", "listening": True, "user": "ann"}]}
-        (one,) = answered(Listeners, seen).sockets
-        assert one == ListeningSocket(5, "::", True, "ann")
-        assert "user ann" in one.owner
-        assert "without root" in one.owner
+        answer = {"tables": 2, "sockets": [{"port": 5, "address": "::", "listening": True, "user": "ann"}]}
+        (sample_socket,) = answered(Listeners, answer).sockets
+        assert sample_socket == ListeningSocket(5, "::", True, "ann")
+        assert "user ann" in sample_socket.owner
+        assert "without root" in sample_socket.owner
 
     def test_no_table_is_not_no_listener(self) -> None:
         assert isinstance(answered(Listeners, {"tables": 0, "sockets": []}), Unreadable)

@@ -40,8 +40,8 @@ YAML = "ModuleNotFoundError: No module named 'yaml'\n"
 GOOD = {"code": 0, "out": "doctor-imported 2.7.1\n", "err": ""}
 
 
-def tried(*tries: dict[str, Any], set_env: str = "", path: str = "/usr/bin/python3", asked: str = "") -> Any:
-    return answered(TorchImport, {"asked": asked, "path": path, "set_env": set_env, "tries": list(tries)})
+def tried(*tries: dict[str, Any], set_env: str = "", path: str = "/usr/bin/python3", requested: str = "") -> Any:
+    return answered(TorchImport, {"asked": requested, "path": path, "set_env": set_env, "tries": list(tries)})
 
 
 def raised(err: str, code: int = 1) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def test_what_is_no_answer() -> None:
     assert isinstance(tried({"code": 0, "out": "", "err": ""}), Unreadable)
     assert isinstance(tried({"timeout": 40}), Unreadable)
     assert type(tried(path="")) is Absent
-    assert tried(path="", asked="/opt/x").root_cause == "job-python-missing"
+    assert tried(path="", requested="/opt/x").root_cause == "job-python-missing"
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,14 @@ def test_whose_part_is_missing(error: str, whose: str) -> None:
     assert import_cause(error) == whose
 
 
-def seen(**more: Any) -> dict[str, Any]:
+def python_answer(**more: Any) -> dict[str, Any]:
     return {"asked": "", "path": "/usr/bin/python3", "version": "3.10.12", "packages": {}, "torch": False, **more}
 
 
 def test_the_packages() -> None:
-    value = answered(PythonEnv, seen(packages={"torch_npu": ["2.7.1.post4"], "torch": ["2.7.1+cpu"]}, torch=True))
+    value = answered(
+        PythonEnv, python_answer(packages={"torch_npu": ["2.7.1.post4"], "torch": ["2.7.1+cpu"]}, torch=True)
+    )
     assert value == PythonEnv(
         path="/usr/bin/python3",
         version="3.10.12",
@@ -112,14 +114,14 @@ def test_the_packages() -> None:
 
 
 def test_a_package_that_is_there_twice_is_unread() -> None:
-    value = answered(PythonEnv, seen(packages={"torch": ["2.6.0", "2.7.1"]}))
+    value = answered(PythonEnv, python_answer(packages={"torch": ["2.6.0", "2.7.1"]}))
     assert value.packages == {}
     assert value.unread == {"torch": "several versions are installed: 2.6.0, 2.7.1"}
 
 
 def test_torch_is_tried_only_where_there_is_one() -> None:
-    there, gone = answered(PythonEnv, seen(torch=True)), answered(PythonEnv, seen())
-    assert TorchImport.plan({PythonEnv: PerHost({"a": there, "b": gone})}) == {"a": True}
+    present, removed = answered(PythonEnv, python_answer(torch=True)), answered(PythonEnv, python_answer())
+    assert TorchImport.plan({PythonEnv: PerHost({"a": present, "b": removed})}) == {"a": True}
 
 
 def test_an_interpreter_that_is_not_there_or_does_not_run() -> None:
@@ -190,5 +192,5 @@ def test_noise_is_unreadable(fact: Any, noise: bytes) -> None:
 
 
 @given(st.text(max_size=300), st.integers(1, 255))
-def test_a_failed_import_is_never_a_good_one(words: str, code: int) -> None:
-    assert tried(raised(words, code)).error
+def test_a_failed_import_is_never_a_good_one(message: str, code: int) -> None:
+    assert tried(raised(message, code)).error

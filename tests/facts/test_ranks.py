@@ -14,7 +14,7 @@ from doctor.facts.ranks import RankTableOnHost, hash_rank_table
 from tests.facts.answers import answered, learned
 
 
-def asked(path: str) -> Any:
+def rank_table_on_host(path: str) -> Any:
     return answered(RankTableOnHost, hash_rank_table({"rank_table": path}))
 
 
@@ -22,16 +22,16 @@ def test_a_table_that_is_there(tmp_path: Path) -> None:
     table = tmp_path / "table.json"
     table.write_bytes(b"{}")
     expected = hashlib.sha256(b"{}").hexdigest()
-    assert asked(str(table)) == RankTableOnHost(path=str(table), present=True, sha256=expected)
+    assert rank_table_on_host(str(table)) == RankTableOnHost(path=str(table), present=True, sha256=expected)
 
 
 def test_a_table_that_is_not_there(tmp_path: Path) -> None:
     for path in (str(tmp_path / "none"), "/etc/passwd/table"):
-        assert asked(path) == RankTableOnHost(path=path, present=False, sha256="")
+        assert rank_table_on_host(path) == RankTableOnHost(path=path, present=False, sha256="")
 
 
 def test_no_table_was_given() -> None:
-    assert type(asked("")) is Absent
+    assert type(rank_table_on_host("")) is Absent
     assert type(answered(RankTableOnHost, hash_rank_table({}))) is Absent
 
 

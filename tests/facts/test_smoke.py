@@ -150,43 +150,45 @@ def record(fact: type[Fact], out: str) -> HostRecord:
     return HostRecord(Visit(), {fact.__name__: {"": Output(out=out)}})
 
 
-def told(fact: type[Fact], **more: Any) -> Fact | Absent:
+def read_smoke_fact(fact: type[Fact], **more: Any) -> Fact | Absent:
     return read_fact(record(fact, json.dumps({"reached": True, "events": EVENTS[fact.__name__], **more})), fact)
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.__name__)
 class TestEveryStage:
     def test_each_of_its_events_is_kept(self, fact: type[Fact]) -> None:
-        found = told(fact)
-        assert isinstance(found, fact), found
-        kept = [one for name in fact.__struct_fields__ if name != "unread" for one in getattr(found, name)]
+        observed_fact = read_smoke_fact(fact)
+        assert isinstance(observed_fact, fact), observed_fact
+        kept = [entry for name in fact.__struct_fields__ if name != "unread" for entry in getattr(observed_fact, name)]
         assert len(kept) == len(EVENTS[fact.__name__])
-        assert not found.unread
+        assert not observed_fact.unread
 
     def test_what_was_not_reached_is_unknown_and_why(self, fact: type[Fact]) -> None:
-        found = told(fact, reached=False, events=[], why="it ended before", because="smoke-rank-died")
-        assert found == Unreadable("it ended before")
-        assert isinstance(found, Unreadable) and found.root_cause == "smoke-rank-died"
+        observed_fact = read_smoke_fact(
+            fact, reached=False, events=[], why="it ended before", because="smoke-rank-died"
+        )
+        assert observed_fact == Unreadable("it ended before")
+        assert isinstance(observed_fact, Unreadable) and observed_fact.root_cause == "smoke-rank-died"
 
     def test_silence_is_not_health(self, fact: type[Fact]) -> None:
-        assert isinstance(told(fact, events=[]), Unreadable)
+        assert isinstance(read_smoke_fact(fact, events=[]), Unreadable)
 
     def test_a_rank_that_said_nothing_is_unread(self, fact: type[Fact]) -> None:
-        found = told(fact, ranks=[0, 7])
-        assert isinstance(found, Fact) and list(found.unread) == ["rank 7"]
+        observed_fact = read_smoke_fact(fact, ranks=[0, 7])
+        assert isinstance(observed_fact, Fact) and list(observed_fact.unread) == ["rank 7"]
 
     def test_a_stage_that_was_not_planned_is_absent(self, fact: type[Fact]) -> None:
-        found = told(fact, planned=False, reached=False)
-        assert isinstance(found, Absent) and not isinstance(found, Unreadable)
+        observed_fact = read_smoke_fact(fact, planned=False, reached=False)
+        assert isinstance(observed_fact, Absent) and not isinstance(observed_fact, Unreadable)
 
     def test_without_a_smoke_run_it_is_absent(self, fact: type[Fact]) -> None:
-        found = read_fact(HostRecord(Visit()), fact)
-        assert isinstance(found, Absent) and not isinstance(found, Unreadable)
-        assert "no smoke run; run doctor smoke" in str(found)
+        observed_fact = read_fact(HostRecord(Visit()), fact)
+        assert isinstance(observed_fact, Absent) and not isinstance(observed_fact, Unreadable)
+        assert "no smoke run; run doctor smoke" in str(observed_fact)
 
     def test_a_host_that_was_not_reached_is_unknown(self, fact: type[Fact]) -> None:
-        found = read_fact(HostRecord(Visit("timeout", "no answer")), fact)
-        assert isinstance(found, Unreadable) and found.root_cause == "host-unreachable"
+        observed_fact = read_fact(HostRecord(Visit("timeout", "no answer")), fact)
+        assert isinstance(observed_fact, Unreadable) and observed_fact.root_cause == "host-unreachable"
 
     @given(out=st.binary(max_size=60))
     def test_garbage_is_unknown(self, fact: type[Fact], out: bytes) -> None:
@@ -212,16 +214,16 @@ def test_events_of_another_stage_are_not_understood() -> None:
 @pytest.mark.parametrize("cpus", ["", "4,0", "0-", "3-1", "0,0", "x", "0-99999", "0-1" + ",1" * 9])
 def test_cpus_that_are_no_list_are_not_known(cpus: str) -> None:
     event = {**EVENTS["SmokeBinding"][0], "cpus": cpus}
-    found = told(SmokeBinding, events=[event])
-    assert isinstance(found, SmokeBinding) and not found.by_rank
-    assert found.unread == {"rank 0": "the CPUs on which it may run are not known"}
+    fact = read_smoke_fact(SmokeBinding, events=[event])
+    assert isinstance(fact, SmokeBinding) and not fact.by_rank
+    assert fact.unread == {"rank 0": "the CPUs on which it may run are not known"}
 
 
 def test_numbers_that_are_none_stay_so() -> None:
-    training = told(SmokeTraining)
+    training = read_smoke_fact(SmokeTraining)
     assert isinstance(training, SmokeTraining)
     assert training.reference[0].losses == (4.1, None) and training.steps[0].bad == "loss"
-    collectives = told(SmokeCollectives)
+    collectives = read_smoke_fact(SmokeCollectives)
     assert isinstance(collectives, SmokeCollectives)
     assert collectives.wrong[0].got == "nan"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doctor.engine.fact import Absent, Output
 from doctor.facts.switch_neighbours import SwitchNeighbours
-from tests.facts.answers import said
+from tests.facts.answers import read_outputs
 
 RECORDED = """\
 
@@ -29,7 +29,7 @@ lldp.eth0.port.auto-negotiation.current=10GbaseT - Four-pair Category 6A or bett
 
 
 def neighbours(text: str) -> SwitchNeighbours:
-    value = said(SwitchNeighbours, one=Output(out=text))
+    value = read_outputs(SwitchNeighbours, one=Output(out=text))
     assert isinstance(value, SwitchNeighbours)
     return value
 
@@ -65,5 +65,5 @@ def test_what_a_neighbour_sends_is_bounded_and_cleaned() -> None:
 
 
 def test_without_a_neighbour_or_the_program_there_is_none() -> None:
-    assert isinstance(said(SwitchNeighbours, one=Output(out="\n\n")), Absent)
-    assert isinstance(said(SwitchNeighbours, one=Output(ended="absent")), Absent)
+    assert isinstance(read_outputs(SwitchNeighbours, one=Output(out="\n\n")), Absent)
+    assert isinstance(read_outputs(SwitchNeighbours, one=Output(ended="absent")), Absent)

@@ -10,7 +10,7 @@ import pytest
 from doctor.engine.fact import Absent, Output, Unreadable
 from doctor.facts.gpu import GpuInventory
 from doctor.facts.vendor_tests import AscendDiagnosis, DcgmHealth, DiagnosisGroup, GpudState, GpudStates
-from tests.facts.answers import said
+from tests.facts.answers import read_outputs
 
 BANDWIDTH = {
     "DiagnosisItems": [
@@ -52,7 +52,7 @@ REPLAYS = {
 
 
 def saved(text: str, age: float = 60.0) -> Any:
-    return said(AscendDiagnosis, one=Output(out=json.dumps({"age": age, "text": text})))
+    return read_outputs(AscendDiagnosis, one=Output(out=json.dumps({"age": age, "text": text})))
 
 
 def test_a_failed_diagnosis() -> None:
@@ -62,8 +62,8 @@ def test_a_failed_diagnosis() -> None:
 
 
 def test_a_result_with_text_around_it_and_one_without_details() -> None:
-    one = saved('Result:\n{"DiagnosisItems": [{"group_name": "Software", "group_results": "PASS"}]}\n')
-    assert one.groups == (DiagnosisGroup("Software", "PASS", ()),)
+    entry = saved('Result:\n{"DiagnosisItems": [{"group_name": "Software", "group_results": "PASS"}]}\n')
+    assert entry.groups == (DiagnosisGroup("Software", "PASS", ()),)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"DiagnosisItems": 3}', '{"DiagnosisItems": [[]]}', "[" * 5000])
@@ -72,10 +72,10 @@ def test_what_is_no_result_is_unreadable(text: str) -> None:
 
 
 def test_health_watches() -> None:
-    health = said(DcgmHealth, one=Output(out=json.dumps(REPLAYS)))
+    health = read_outputs(DcgmHealth, one=Output(out=json.dumps(REPLAYS)))
     assert (health.overall, health.problems) == ("Warning", (("GPU 3", "Warning", "PCIe system: 9 replays a minute"),))
     well = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}
-    assert said(DcgmHealth, one=Output(out=json.dumps(well))).problems == ()
+    assert read_outputs(DcgmHealth, one=Output(out=json.dumps(well))).problems == ()
 
 
 NO_WATCHES = "Error: Health watches not enabled. Please enable watches. \n"
@@ -85,12 +85,12 @@ NO_ENGINE = "Error: unable to establish a connection to the specified host: loca
 @pytest.mark.parametrize(("text", "code"), [(NO_WATCHES, 255), (NO_ENGINE, 1)])
 def test_no_watches_are_no_fault(text: str, code: int) -> None:
     """The second: https://github.com/NVIDIA/DCGM, dcgmi without nv-hostengine."""
-    assert type(said(DcgmHealth, one=Output(out=text, code=code))) is Absent
+    assert type(read_outputs(DcgmHealth, one=Output(out=text, code=code))) is Absent
 
 
 @pytest.mark.parametrize("text", ["", "{}", "Segmentation fault", '{"body": 3}', '{"body": {"Overall Health": 1}}'])
 def test_other_answers_are_unreadable(text: str) -> None:
-    assert isinstance(said(DcgmHealth, one=Output(out=text, code=1)), Unreadable)
+    assert isinstance(read_outputs(DcgmHealth, one=Output(out=text, code=1)), Unreadable)
 
 
 VIRTUAL = """<?xml version="1.0" ?>
@@ -114,7 +114,7 @@ VIRTUAL = """<?xml version="1.0" ?>
 
 @pytest.mark.parametrize("status", ["Licensed (Expiry: 2026-7-7 16:1:44 GMT)", "Unlicensed (Restricted)"])
 def test_the_licence_of_a_virtual_gpu(status: str) -> None:
-    inventory = said(GpuInventory, one=Output(out=VIRTUAL.replace("STATUS", status)))
+    inventory = read_outputs(GpuInventory, one=Output(out=VIRTUAL.replace("STATUS", status)))
     assert isinstance(inventory, GpuInventory)
     (gpu,) = inventory.gpus
     assert (gpu.name, gpu.license, gpu.memory) == ("NVIDIA L40S-2Q", status, 2048)
@@ -130,7 +130,7 @@ XID_48 = """[{"component": "accelerator-nvidia-error-xid", "states": [{"time": n
 
 
 def gpud(text: str, status: int = 200) -> Any:
-    return said(GpudStates, one=Output(out=json.dumps({"running": True, "status": status, "text": text})))
+    return read_outputs(GpudStates, one=Output(out=json.dumps({"running": True, "status": status, "text": text})))
 
 
 def test_states_of_gpud() -> None:
@@ -145,7 +145,7 @@ def test_older_states_and_those_without_an_action() -> None:
     old = [{"component": "accelerator-nvidia-gpm", "states": [{"name": "gpm", "healthy": True}]}]
     assert gpud(json.dumps(old)).problems == ()
     old[0]["states"] = [{"name": "gpm", "healthy": False}]
-    assert [one.health for one in gpud(json.dumps(old)).problems] == ["Unhealthy"]
+    assert [problem.health for problem in gpud(json.dumps(old)).problems] == ["Unhealthy"]
     ignored = {"health": "Unhealthy", "suggested_actions": {"repair_actions": ["IGNORE_NO_ACTION_REQUIRED"]}}
     assert gpud(json.dumps([{"component": "x", "states": [ignored]}])).problems == ()
 
@@ -156,5 +156,5 @@ def test_what_is_no_list_of_states_is_unreadable(text: str) -> None:
 
 
 def test_gpud_that_does_not_run_or_fails() -> None:
-    assert isinstance(said(GpudStates, one=Output(out='{"running": false}')), Absent)
+    assert isinstance(read_outputs(GpudStates, one=Output(out='{"running": false}')), Absent)
     assert isinstance(gpud("Internal Server Error", 500), Unreadable)

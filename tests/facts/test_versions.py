@@ -42,14 +42,14 @@ VERSION_CFG = """\
 runtime_running_version=[7.6.0.1.220:8.0.0]
 toolkit_running_version=[7.6.0.1.220:8.0.0]
 """
-GONE = Output(ended="absent", err="does not exist")
+ABSENT = Output(ended="absent", err="does not exist")
 
 
 def files(
     driver: str | None = DRIVER_TEXT, firmware: str | None = FIRMWARE_TEXT, install: str | None = INSTALL_TEXT
 ) -> Any:
     texts = {DRIVER: driver, FIRMWARE: firmware, INSTALL: install}
-    return learned(NpuVersions, {path: GONE if text is None else Output(out=text) for path, text in texts.items()})
+    return learned(NpuVersions, {path: ABSENT if text is None else Output(out=text) for path, text in texts.items()})
 
 
 def test_the_three_files() -> None:
@@ -78,7 +78,11 @@ def test_a_file_without_a_version_is_unreadable() -> None:
 
 
 def test_a_file_that_may_not_be_read_is_unreadable() -> None:
-    outputs = {DRIVER: Output(out=DRIVER_TEXT), FIRMWARE: Output(ended="error", err="Permission denied"), INSTALL: GONE}
+    outputs = {
+        DRIVER: Output(out=DRIVER_TEXT),
+        FIRMWARE: Output(ended="error", err="Permission denied"),
+        INSTALL: ABSENT,
+    }
     assert isinstance(learned(NpuVersions, outputs), Unreadable)
 
 
@@ -123,7 +127,7 @@ def test_a_range_of_versions(version: str, fits: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("first", "other", "same"),
     [
         ("8.2.RC1", "8.2.RC1.beta1", True),
         ("8.2.rc1", "8.2.RC1", True),
@@ -133,8 +137,8 @@ def test_a_range_of_versions(version: str, fits: bool) -> None:
         ("9.0.0", "9.1.0", False),
     ],
 )
-def test_releases_of_cann(one: str, other: str, same: bool) -> None:
-    assert same_cann_release(one, other) is same
+def test_releases_of_cann(first: str, other: str, same: bool) -> None:
+    assert same_cann_release(first, other) is same
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_times_that_cannot_be_are_unreadable(times: tuple[float, float, float, f
 
 @given(st.floats(), st.floats())
 def test_no_answer_makes_the_range_wider_than_the_visit(began: float, ended: float) -> None:
-    found = clock(1000, began, ended, 1005)
-    assert isinstance(found, Unreadable) or (
-        isinstance(found, ClockOffset) and found.maximum - found.minimum <= 5 + 1e-3 * max(1, abs(began) * 1e-9)
+    result = clock(1000, began, ended, 1005)
+    assert isinstance(result, Unreadable) or (
+        isinstance(result, ClockOffset) and result.maximum - result.minimum <= 5 + 1e-3 * max(1, abs(began) * 1e-9)
     )

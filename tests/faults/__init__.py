@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 class Prepared(NamedTuple):
     """More words and environment for one run of ``doctor check``."""
 
-    words: Sequence[str]
+    arguments: Sequence[str]
     environ: Mapping[str, str] = {}
 
 

@@ -18,11 +18,11 @@ def ordinary_user(fleet: Any, folder: Any, healthy: bool) -> Prepared:
     return Prepared(["--user", "ann"])
 
 
-GONE = ("device-ip-conflict", "shm-too-small", "listen-queue-short")
+HIDDEN_CHECKS = ("device-ip-conflict", "shm-too-small", "listen-queue-short")
 """What a card that has dropped out changes: its own address, and the number of ranks."""
 APART = {
-    "npu-missing": GONE,
-    "npu-count-differs": GONE,
+    "npu-missing": HIDDEN_CHECKS,
+    "npu-count-differs": HIDDEN_CHECKS,
     # Each product has its own rated speed, and only NPUs of one product are compared and reach each other.
     "product-mixed": ("npu-topology-differs", "optics-out-of-range", "device-speed-low", "device-unreachable"),
 }

@@ -159,15 +159,15 @@ def process(number: int, pid: int, kind: str, name: str) -> str:
     return f"sed -i 's|<processes>|<processes>{info}|' {GPU}/{number}.xml"
 
 
-def shown(text: str, path: str) -> str:
+def bind_over(text: str, path: str) -> str:
     """Shows a text in place of a file of /sys, to this host alone."""
     return f"echo '{text}' >/run/shown; cp /run/shown /run/shown.$$; mount --bind /run/shown.$$ {path}"
 
 
 def packages(*names: str, remove: str = "") -> str:
     """Leaves what pip leaves of packages, for the job's interpreter."""
-    gone = f"rm -r {SITE}/{remove}; " if remove else ""
-    return gone + "; ".join(f"mkdir -p {SITE}/{name}.dist-info" for name in names)
+    removed = f"rm -r {SITE}/{remove}; " if remove else ""
+    return removed + "; ".join(f"mkdir -p {SITE}/{name}.dist-info" for name in names)
 
 
 def job(fleet: Any, folder: Any, healthy: bool) -> Prepared:
@@ -416,14 +416,14 @@ ROWS: list[Row] = [
     ),
     gpu_row(
         "clock-source-slow",
-        shown("hpet", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        bind_over("hpet", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         host=3,
         also=("host-settings-differ",),
         observed="hpet",
     ),
     gpu_row(
         "host-settings-differ",
-        shown("always madvise [never]", "/sys/kernel/mm/transparent_hugepage/enabled"),
+        bind_over("always madvise [never]", "/sys/kernel/mm/transparent_hugepage/enabled"),
         host=0,
         setting="transparent huge pages",
         observed="never",

@@ -33,7 +33,7 @@ cat /run/held >/run/held.pid
     return fault, 'kill "$(cat /run/held.pid)"; rm /run/held /run/held.pid'
 
 
-def shown(path: str, text: str) -> tuple[str, str]:
+def bind_over(path: str, text: str) -> tuple[str, str]:
     """Shows the host another text in a file of /proc."""
     return f"echo '{text}' >/run/shown; mount --bind /run/shown {path}", f"umount {path}"
 
@@ -41,7 +41,7 @@ def shown(path: str, text: str) -> tuple[str, str]:
 SOMAXCONN, PORTS = "net.core.somaxconn", "net.ipv4.ip_local_reserved_ports"
 LISTEN = 'one = socket.create_server(("", {port}))'
 CONNECT = 'one = socket.create_connection(("127.0.0.1", 22), source_address=("127.0.0.1", {port}))'
-SET, SYSTEMD = setting(SOMAXCONN, "8192"), shown("/proc/1/comm", "systemd")
+SET, SYSTEMD = setting(SOMAXCONN, "8192"), bind_over("/proc/1/comm", "systemd")
 HIDE_LINK = """\
 mkdir /run/kept.sysctl
 for path in /etc/sysctl.conf /etc/sysctl.d/99-sysctl.conf; do
@@ -179,7 +179,7 @@ ROWS = [
     ),
     Row(
         "conntrack-table-full",
-        *shown("/proc/sys/net/netfilter/nf_conntrack_count", "999999999"),
+        *bind_over("/proc/sys/net/netfilter/nf_conntrack_count", "999999999"),
         fleet="cpu",
         values={"observed": 999999999},
     ),

@@ -26,8 +26,8 @@ def table_of(fleet: Any) -> Json:
     servers, rank = [], 0
     for host in fleet.hosts:
         devices = []
-        said = fleet.enter(host, "cd /run/npu; for n in [0-9]*; do echo $n $(cat $n/ip 2>/dev/null); done").stdout
-        for number, *ip in sorted((line.split() for line in said.splitlines()), key=lambda words: int(words[0])):
+        output = fleet.enter(host, "cd /run/npu; for n in [0-9]*; do echo $n $(cat $n/ip 2>/dev/null); done").stdout
+        for number, *ip in sorted((line.split() for line in output.splitlines()), key=lambda parts: int(parts[0])):
             address = {"device_ip": ip[0]} if ip else {}
             devices.append({"device_id": number, **address, "rank_id": str(rank)})
             rank += 1
@@ -87,11 +87,11 @@ def server(host: int, **fields: Any) -> Spoil:
     return spoil
 
 
-def swapped(field: str, one: tuple[int, int], two: tuple[int, int]) -> Spoil:
+def swapped(field: str, first: tuple[int, int], second: tuple[int, int]) -> Spoil:
     """Exchanges a field of two devices."""
 
     def spoil(table: Json) -> Json:
-        a, b = (table["server_list"][host]["device"][number] for host, number in (one, two))
+        a, b = (table["server_list"][host]["device"][number] for host, number in (first, second))
         a[field], b[field] = b[field], a[field]
         return table
 
@@ -114,7 +114,7 @@ def first_devices(host: int, count: int) -> Spoil:
 
     def spoil(table: Json) -> Json:
         table["server_list"][host]["device"] = table["server_list"][host]["device"][:count]
-        entries = [entry for one in table["server_list"] for entry in one["device"]]
+        entries = [entry for item in table["server_list"] for entry in item["device"]]
         for rank, entry in enumerate(entries):
             entry["rank_id"] = str(rank)
         return table
@@ -141,23 +141,23 @@ def by_variable(fleet: Any, folder: Path, healthy: bool) -> Prepared:
     """The table is named by RANK_TABLE_FILE, absolutely or relative to the working directory."""
     path = folder / "rank_table.json"
     path.write_text(json.dumps(table_of(fleet)))
-    shown = str(path) if healthy else os.path.relpath(path, Path(__file__).parents[2])
-    return Prepared(["--hosts", ",".join(fleet.hosts)], {"RANK_TABLE_FILE": shown})
+    output = str(path) if healthy else os.path.relpath(path, Path(__file__).parents[2])
+    return Prepared(["--hosts", ",".join(fleet.hosts)], {"RANK_TABLE_FILE": output})
 
 
 def on_every_host(fleet: Any, folder: Path, healthy: bool) -> Prepared:
     """The hosts have the file too, at the same place."""
-    made = prepare(lambda table: table, "rank_table.json", fleet, folder, True)
+    prepared = prepare(lambda table: table, "rank_table.json", fleet, folder, True)
     for host in fleet.hosts:
         text = (folder / "rank_table.json").read_text()
         fleet.write(host, str(folder / "rank_table.json"), text if healthy or host != fleet.hosts[2] else text + " ")
-    return made
+    return prepared
 
 
 def with_world_size(fleet: Any, folder: Path, healthy: bool) -> Prepared:
     """WORLD_SIZE as the table has it, or as another job had it."""
-    words = prepare(lambda table: table, "rank_table.json", fleet, folder, True).words
-    return Prepared(words, {"WORLD_SIZE": "32" if healthy else "64"})
+    arguments = prepare(lambda table: table, "rank_table.json", fleet, folder, True).arguments
+    return Prepared(arguments, {"WORLD_SIZE": "32" if healthy else "64"})
 
 
 def setting(check: str, healthy: Mapping[str, str], spoilt: Mapping[str, str], **more: Any) -> Row:
@@ -186,7 +186,7 @@ def told_ranks(fleet: Any, folder: Path, healthy: bool) -> Prepared:
     return saved(fleet, by_host, folder / f"ranks-{healthy}.json")
 
 
-def told(fleet: Any, folder: Path, healthy: bool) -> Prepared:
+def merged_run(fleet: Any, folder: Path, healthy: bool) -> Prepared:
     """A run as `doctor merge --save` keeps it; tests/test_node.py makes one of what real hosts were told."""
     by_host = {host: {"MASTER_ADDR": fleet.hosts[0], "WORLD_SIZE": "32"} for host in fleet.hosts}
     by_host[fleet.hosts[1]]["MASTER_ADDR"] = fleet.hosts[0 if healthy else 3]
@@ -285,7 +285,9 @@ ROWS = [
     Row(
         "rank-table-world-size-differs", "", blamed=(), values={"observed": 64, "expected": 32}, prepare=with_world_size
     ),
-    Row("launch-differs", "", fleet="cpu", prepare=told, values={"variable": "MASTER_ADDR", "observed": "sb0004"}),
+    Row(
+        "launch-differs", "", fleet="cpu", prepare=merged_run, values={"variable": "MASTER_ADDR", "observed": "sb0004"}
+    ),
     Row("rank-numbers-wrong", "", fleet="cpu", prepare=told_ranks, blamed=[0, 1], values={"variable": "RANK"}),
     line("launch-size-wrong", "torchrun --nnodes 4 --nproc-per-node 8 t.py", "torchrun --nnodes 5 t.py"),
     line("launch-option-refused", "torchrun --nnodes 4 t.py", "torchrun --nnodes four t.py"),

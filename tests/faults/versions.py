@@ -25,10 +25,10 @@ SITE = "/opt/job/lib/python*/site-packages"
 
 def job(fleet: Any, folder: Any, healthy: bool) -> Prepared:
     """A virtual environment with torch, torch_npu and numpy on every host, and a login that sources CANN's script."""
-    made = job_python(f"{TORCH}+cpu", TORCH_NPU, cann=CANN, numpy="1.26.4")
-    made["files"]["/root/.bashrc"] = f". {TOOLKIT}/set_env.sh\n"
+    created = job_python(f"{TORCH}+cpu", TORCH_NPU, cann=CANN, numpy="1.26.4")
+    created["files"]["/root/.bashrc"] = f". {TOOLKIT}/set_env.sh\n"
     for host in fleet.hosts:
-        fleet.change(host, **made)
+        fleet.change(host, **created)
     return Prepared(["--python", PYTHON])
 
 
@@ -54,7 +54,7 @@ def torch_variable(fleet: Any, folder: Any, healthy: bool) -> Prepared:
         for host in fleet.hosts:
             fleet.renew(host)
             fleet.change(host, **old)
-    return Prepared(prepared.words, {"TORCH_NCCL_BLOCKING_WAIT": "1"})
+    return Prepared(prepared.arguments, {"TORCH_NCCL_BLOCKING_WAIT": "1"})
 
 
 ROWS: list[Row] = [

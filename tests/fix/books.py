@@ -14,8 +14,8 @@ HOSTS = ("a1", "a2", "a3")
 
 
 def book(name: str = "mend", treats: Sequence[str] = ("short",), *steps: PlaybookStep, **more: Any) -> Playbook:
-    given: dict[str, Any] = {"who": "host admin", "risk": "low", "root": True, **more}
-    return Playbook(name, f"{name}.toml", f"Title of {name}", tuple(treats), steps=steps or (run(),), **given)
+    parameters: dict[str, Any] = {"who": "host admin", "risk": "low", "root": True, **more}
+    return Playbook(name, f"{name}.toml", f"Title of {name}", tuple(treats), steps=steps or (run(),), **parameters)
 
 
 def run(number: int = 1, sh: str = 'set "$expected"', undo: str = 'set "$before"', **more: Any) -> PlaybookStep:
@@ -26,13 +26,13 @@ def file(number: int = 1, path: str = "/etc/x", **more: Any) -> PlaybookStep:
     return PlaybookStep(number, f"Step {number}", file=path, **{"line": "x = {expected}", **more})
 
 
-def found(*hosts: str, template: str = "it is {observed}", **values: Any) -> Finding:
+def sample_finding(*hosts: str, template: str = "it is {observed}", **values: Any) -> Finding:
     return Finding(template, hosts=hosts, **{"observed": 1, "expected": 2, **values})
 
 
 def outcome(check: str = "short", *findings: Finding, **more: Any) -> Outcome:
-    given: dict[str, Any] = {"evaluated_hosts": HOSTS, "complete": True, **more}
-    return Outcome(check, ERROR, given.pop("area", "kernel"), f"{check} is well", tuple(findings), **given)
+    parameters: dict[str, Any] = {"evaluated_hosts": HOSTS, "complete": True, **more}
+    return Outcome(check, ERROR, parameters.pop("area", "kernel"), f"{check} is well", tuple(findings), **parameters)
 
 
 def report(*outcomes: Outcome) -> Report:
@@ -51,5 +51,5 @@ def state(data: bytes | None, real: str = "/etc/x", sha: str = "s") -> FileState
     return FileState(real) if data is None else FileState(real, "file", data=data, sha=sha, mode=0o644)
 
 
-def look(*seen: StepProbe, **more: Any) -> HostInspection:
-    return HostInspection(tuple(seen), **{"root": "login", **more})
+def look(*observed: StepProbe, **more: Any) -> HostInspection:
+    return HostInspection(tuple(observed), **{"root": "login", **more})

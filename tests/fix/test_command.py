@@ -25,16 +25,16 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "doctor" / "fix"
 
 
-def fix(*words: str) -> int:
+def fix(*arguments: str) -> int:
     """The exit code. Raises: CommandError."""
-    argv = ["fix", *words]
+    argv = ["fix", *arguments]
     with pytest.raises(SystemExit) as ended:
         application(argv)(argv)
     return int(ended.value.code or 0)
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("arguments", "code", "output"),
     [
         (["--apply", "--undo", ID], 2, "exclude each other"),
         (["--list", "--apply"], 2, "exclude each other"),
@@ -65,12 +65,12 @@ def fix(*words: str) -> int:
         (["--undo", "../../etc", "--yes"], 78, "no plan is named"),
     ],
 )
-def test_what_cannot_be_followed_is_one_line(words: list[str], code: int, said: str) -> None:
-    argv = ["fix", *words]
+def test_what_cannot_be_followed_is_one_line(arguments: list[str], code: int, output: str) -> None:
+    argv = ["fix", *arguments]
     with pytest.raises(CommandError) as refused:
         application(argv)(argv)
     assert refused.value.exit_code == code
-    assert said in str(refused.value)
+    assert output in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -117,7 +117,7 @@ def test_a_saved_plan_is_shown_and_one_without_anything_is_not_applied(state: Pa
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("arguments", "code", "output"),
     [
         (["--apply"], 2, "no terminal for the confirmation; expected --yes"),
         (["--exclude", "a1"], 2, "--exclude is for --apply"),
@@ -126,15 +126,15 @@ def test_a_saved_plan_is_shown_and_one_without_anything_is_not_applied(state: Pa
         (["--apply", "--yes", "--exclude", "A1,a2"], 10, "no step to apply on the hosts that are left"),
     ],
 )
-def test_hosts_are_left_out_of_a_saved_plan_by_name(state: Path, words: list[str], code: int, said: str) -> None:
+def test_hosts_are_left_out_of_a_saved_plan_by_name(state: Path, arguments: list[str], code: int, output: str) -> None:
     step = StepPreview("queues", "Set it", "run", run="true")
     plans = tuple(HostPlan(host, (), (step,)) for host in ("a1", "a2"))
     store.save(
         FixPlan(SCHEMA, ID, "", "1", "a test", ("a1", "a2"), (), (), plans), {"XDG_STATE_HOME": str(state.parents[1])}
     )
     with pytest.raises(CommandError) as refused:
-        application(["fix"])(["fix", ID, *words])
-    assert (refused.value.exit_code, said in str(refused.value)) == (code, True), refused.value
+        application(["fix"])(["fix", ID, *arguments])
+    assert (refused.value.exit_code, output in str(refused.value)) == (code, True), refused.value
 
 
 def test_a_plan_that_cannot_be_saved_is_one_line(state: Path) -> None:

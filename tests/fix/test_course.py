@@ -21,7 +21,7 @@ from doctor.fix.rollout import RolloutResult, _Rollout
 from doctor.fix.signal_guard import SignalGuard
 from doctor.fix.verify import Verification
 from doctor.session.replay import Examination
-from tests.fix.books import found, outcome, reason
+from tests.fix.books import outcome, reason, sample_finding
 
 HOSTS = tuple(f"a{number}" for number in range(1, 7))
 State = Literal["applied", "busy", "refused", "stopped"]
@@ -32,7 +32,7 @@ class Check:
     facts = frozenset[Any]()
 
 
-class Scene:
+class SimulatedHosts:
     """Hosts that are mended by being applied to, but for those that are said to be otherwise."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Scene:
 
     def evaluate_run(self, run: Run, checks: Sequence[Any]) -> Report:
         assert set(run.hosts) == set(HOSTS), "the others' records are there, for checks that compare"
-        still = [found(host) for host in HOSTS if host not in self.mended]
+        still = [sample_finding(host) for host in HOSTS if host not in self.mended]
         blamed = set(self.finding.hosts) if self.finding else set()
         if self.finding and (len(blamed) == 1 or not blamed <= self.mended):
             still.append(self.finding)
@@ -87,83 +87,88 @@ class Scene:
         plans = tuple(work.host_plan for work in works.values())
         plan = FixPlan(SCHEMA, "id", "", "", "", HOSTS, (), (), plans)
         self.journal = Journal(folder)
-        self.told: list[HostResult | Verification] = []
+        self.reported: list[HostResult | Verification] = []
         with SignalGuard() as halt:
             self.stop_event = halt.event
             planned = PlannedFix(plan, self.run(HOSTS), works)
             case: Any = self
-            return _Rollout(case, planned, case, batch, self.told.append, halt).execute()
+            return _Rollout(case, planned, case, batch, self.reported.append, halt).execute()
 
 
 def states(result: RolloutResult) -> dict[str, str]:
-    return {one.host: one.state for one in result.host_results}
+    return {host_result.host: host_result.state for host_result in result.host_results}
 
 
 def test_the_canary_alone_then_batches_each_proven_before_the_next(tmp_path: Path) -> None:
-    scene = Scene()
-    result = scene.go(tmp_path)
-    assert scene.turns == [["a1"], ["a2", "a3", "a4"], ["a5", "a6"]]
+    trial = SimulatedHosts()
+    result = trial.go(tmp_path)
+    assert trial.turns == [["a1"], ["a2", "a3", "a4"], ["a5", "a6"]]
     assert (result.code, result.pending_hosts) == (0, ())
-    assert {one.state for one in result.verifications} == {"green"}
+    assert {verification.state for verification in result.verifications} == {"green"}
 
 
 def test_a_canary_that_is_in_use_leaves_its_turn_to_the_next(tmp_path: Path) -> None:
-    scene = Scene({"a1": "busy", "a2": "busy"})
-    result = scene.go(tmp_path)
-    assert scene.turns == [["a3"], ["a4", "a5", "a6"]]
+    trial = SimulatedHosts({"a1": "busy", "a2": "busy"})
+    result = trial.go(tmp_path)
+    assert trial.turns == [["a3"], ["a4", "a5", "a6"]]
     assert (result.code, result.pending_hosts) == (10, ())
 
 
 def test_a_host_that_is_not_proven_is_the_last(tmp_path: Path) -> None:
-    scene = Scene(finding=found("a1", template="still so"))
-    result = scene.go(tmp_path)
+    trial = SimulatedHosts(finding=sample_finding("a1", template="still so"))
+    result = trial.go(tmp_path)
     assert states(result) == {"a1": "applied"}
     assert (result.code, result.pending_hosts) == (10, HOSTS[1:])
 
 
 def test_what_cannot_be_told_is_no_proof(tmp_path: Path) -> None:
-    result = Scene(unknown="a1").go(tmp_path)
+    result = SimulatedHosts(unknown="a1").go(tmp_path)
     assert (states(result), result.code) == ({"a1": "applied"}, 12)
-    assert [one.state for one in result.verifications] == ["unknown"]
+    assert [verification.state for verification in result.verifications] == ["unknown"]
 
 
 def test_a_step_that_fails_ends_it_behind_its_batch(tmp_path: Path) -> None:
-    scene = Scene({"a3": "stopped"})
-    result = scene.go(tmp_path)
+    trial = SimulatedHosts({"a3": "stopped"})
+    result = trial.go(tmp_path)
     assert set(states(result)) == {"a1", "a2", "a3", "a4"}
     assert (result.code, result.pending_hosts) == (10, ("a5", "a6"))
 
 
 def test_what_was_applied_wholly_is_proven_also_on_a_host_where_another_playbook_failed(tmp_path: Path) -> None:
-    scene = Scene({"a1": "stopped"}, completed={"a1": ("mend",)})
-    result = scene.go(tmp_path)
-    assert scene.turns == [["a1"]]
-    assert [(one.host, one.check, one.state) for one in result.verifications] == [("a1", "short", "red")]
+    trial = SimulatedHosts({"a1": "stopped"}, completed={"a1": ("mend",)})
+    result = trial.go(tmp_path)
+    assert trial.turns == [["a1"]]
+    assert [(verification.host, verification.check, verification.state) for verification in result.verifications] == [
+        ("a1", "short", "red")
+    ]
     assert (result.code, result.pending_hosts) == (10, HOSTS[1:]), "the failed host is the last all the same"
 
 
 def test_a_finding_of_several_hosts_waits_for_the_last_of_them(tmp_path: Path) -> None:
-    scene = Scene(finding=found("a1", "a6", template="both have it"))
-    result = scene.go(tmp_path)
-    assert [one.state for one in scene.told if isinstance(one, Verification) and one.host == "a1"] == ["waits", "green"]
+    trial = SimulatedHosts(finding=sample_finding("a1", "a6", template="both have it"))
+    result = trial.go(tmp_path)
+    assert [entry.state for entry in trial.reported if isinstance(entry, Verification) and entry.host == "a1"] == [
+        "waits",
+        "green",
+    ]
     assert result.code == 0
 
 
 def test_and_is_red_when_one_of_them_was_left_alone(tmp_path: Path) -> None:
-    result = Scene({"a6": "busy"}, finding=found("a1", "a6")).go(tmp_path)
-    assert {one.host: one.state for one in result.verifications}["a1"] == "red"
+    result = SimulatedHosts({"a6": "busy"}, finding=sample_finding("a1", "a6")).go(tmp_path)
+    assert {verification.host: verification.state for verification in result.verifications}["a1"] == "red"
     assert result.code == 10
 
 
 def test_an_interrupt_ends_it_behind_the_batch_without_a_proof(tmp_path: Path) -> None:
-    scene = Scene(stop_at="a3")
-    result = scene.go(tmp_path, batch=2)
-    assert scene.turns == [["a1"]]
+    trial = SimulatedHosts(stop_at="a3")
+    result = trial.go(tmp_path, batch=2)
+    assert trial.turns == [["a1"]]
     assert set(states(result)) == {"a1", "a2", "a3"}
     assert (result.code, result.pending_hosts) == (143, ("a4", "a5", "a6"))
 
 
 def test_the_proofs_are_in_the_journal(tmp_path: Path) -> None:
-    scene = Scene()
-    scene.go(tmp_path)
-    assert [one.output for one in scene.journal.entries() if one.host == "a1"] == ["short: green"]
+    trial = SimulatedHosts()
+    trial.go(tmp_path)
+    assert [entry.output for entry in trial.journal.entries() if entry.host == "a1"] == ["short: green"]

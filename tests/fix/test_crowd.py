@@ -12,13 +12,13 @@ from doctor.transport.program import parallel_map
 
 
 def test_every_item_comes_with_what_was_made_of_it() -> None:
-    assert dict(parallel_map([1, 2, 3], lambda one: one * one, 2)) == {1: 1, 2: 4, 3: 9}
+    assert dict(parallel_map([1, 2, 3], lambda number: number * number, 2)) == {1: 1, 2: 4, 3: 9}
     assert list(parallel_map([], str, 4)) == []
 
 
 def test_a_bug_in_the_work_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
-        list(parallel_map([1], lambda one: one / 0, 1))
+        list(parallel_map([1], lambda number: number / 0, 1))
 
 
 def test_the_first_interrupt_waits_for_what_is_under_way_and_begins_nothing() -> None:
@@ -26,7 +26,7 @@ def test_the_first_interrupt_waits_for_what_is_under_way_and_begins_nothing() ->
     main = threading.main_thread().ident or 0
     with SignalGuard() as halt:
 
-        def work(one: int) -> str:
+        def work(number: int) -> str:
             signal.pthread_kill(main, signal.SIGTERM)
             assert halt.event.wait(20)
             return "ended"

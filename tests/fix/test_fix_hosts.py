@@ -22,7 +22,7 @@ from tests.regen import schema_file
 pytestmark = pytest.mark.hosts
 ROOT = Path(__file__).resolve().parents[2]
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("DOCTOR_", "SLURM_", "RANK_"))}
-FILE, MADE = "/etc/site.conf", "/etc/site.d/deep/queues.conf"
+FILE, CREATED_FILE = "/etc/site.conf", "/etc/site.d/deep/queues.conf"
 KEPT = "# ours\nsomaxconn = 1\n\xe9 last line without an end"
 SEE = f"""sysctl -n net.core.somaxconn; stat -c '%a %u:%g' {FILE}; sha256sum <{FILE}
 ls -R /etc/site.d 2>&1 || true; ls -a /etc | grep doctor || true"""
@@ -49,7 +49,7 @@ replaces = '^somaxconn\\s*='
 
 [[step]]
 say = "and where nothing was"
-file = "{MADE}"
+file = "{CREATED_FILE}"
 text = "wanted {{expected}} on {{host}}\\n"
 mode = "0640"
 """
@@ -159,25 +159,25 @@ class Site:
         for name, text in {"queues": QUEUES, "other": OTHER, "slow": SLOW, "failing": FAILING, **MORE}.items():
             (self.books / f"{name}.toml").write_text(text)
 
-    def argv(self, *words: str, program: tuple[str, ...] = ("-m", "doctor")) -> list[str]:
+    def argv(self, *arguments: str, program: tuple[str, ...] = ("-m", "doctor")) -> list[str]:
         more = ["-F", str(self.fleet.ssh_config), "--playbooks", str(self.books)]
-        return [sys.executable, *program, "fix", *words, *more]
+        return [sys.executable, *program, "fix", *arguments, *more]
 
     def env(self) -> dict[str, str]:
         return {**CLEAN, "XDG_STATE_HOME": str(self.state)}
 
-    def fix(self, *words: str, code: int = 0, **options: Any) -> str:
+    def fix(self, *arguments: str, code: int = 0, **options: Any) -> str:
         """What it says on stdout; stderr when that is empty."""
-        done = self.fleet.run(self.argv(*words, **options), env=self.env(), cwd=ROOT, stdin=subprocess.DEVNULL)
+        done = self.fleet.run(self.argv(*arguments, **options), env=self.env(), cwd=ROOT, stdin=subprocess.DEVNULL)
         assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr
-        if "--json" in words and done.stdout:
+        if "--json" in arguments and done.stdout:
             document = json.loads(done.stdout)
             jsonschema.validate(document, json.loads(schema_file(document["schema"]).read_text()))
         return str(done.stdout or done.stderr)
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        argv = self.fleet.argv(self.argv(*words))
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        argv = self.fleet.argv(self.argv(*arguments))
         out = subprocess.PIPE
         return subprocess.Popen(argv, env=self.env(), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, text=True)
 
@@ -212,35 +212,37 @@ def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
 @pytest.fixture
 def site(fleet: Fleet, tmp_path: Path) -> Iterator[Site]:
     """Its hosts are made anew after each test."""
-    made = Site(fleet, tmp_path)
+    created_site = Site(fleet, tmp_path)
     with fleet.broken(fleet.hosts):
-        yield made
+        yield created_site
 
 
 def test_a_plan_changes_nothing_and_is_applied_as_it_was_shown(site: Site) -> None:
-    hosts, one = ",".join(site.hosts), site.hosts[0]
+    hosts, sample_host = ",".join(site.hosts), site.hosts[0]
     was = [site.sees(host) for host in site.hosts]
-    told = site.fix("queues", "-w", hosts)
-    assert "$ sysctl -w net.core.somaxconn=4096" in told
-    assert 'undo: before=128\n             sysctl -w net.core.somaxconn="$before"\n' in told
-    assert "-somaxconn = 1\n" in told
-    assert "+somaxconn = 4096\n" in told
-    assert f"+wanted 256 on {one}" in told
+    message = site.fix("queues", "-w", hosts)
+    assert "$ sysctl -w net.core.somaxconn=4096" in message
+    assert 'undo: before=128\n             sysctl -w net.core.somaxconn="$before"\n' in message
+    assert "-somaxconn = 1\n" in message
+    assert "+somaxconn = 4096\n" in message
+    assert f"+wanted 256 on {sample_host}" in message
     assert [site.sees(host) for host in site.hosts] == was
     (plan,) = site.ids()
     assert "no terminal for the confirmation; expected --yes" in site.fix(plan, "--apply", code=2)
 
-    said = site.fix(plan, "--apply", "--yes")
+    output = site.fix(plan, "--apply", "--yes")
     for host in site.hosts:
-        assert f"ok       {host}: listen-queue-short passes" in said
+        assert f"ok       {host}: listen-queue-short passes" in output
         assert site.queue(host) == 4096
         text = "# ours\nsomaxconn = 4096\n\xe9 last line without an end"
         assert site.fleet.read(host, FILE) == text
         assert site.fleet.enter(host, f"stat -c '%a %u:%g' {FILE}").stdout == "604 2001:0\n"
-        assert site.fleet.read(host, MADE) == f"wanted 256 on {host}\n"
-        assert site.fleet.enter(host, f"stat -c %a {MADE}").stdout == "640\n"
-    first = [line for line in said.splitlines() if line.startswith(("applied", "ok"))]
-    assert first[4] == f"ok       {one}: listen-queue-short passes", "the canary is proven before any other is touched"
+        assert site.fleet.read(host, CREATED_FILE) == f"wanted 256 on {host}\n"
+        assert site.fleet.enter(host, f"stat -c %a {CREATED_FILE}").stdout == "640\n"
+    first = [line for line in output.splitlines() if line.startswith(("applied", "ok"))]
+    assert first[4] == f"ok       {sample_host}: listen-queue-short passes", (
+        "the canary is proven before any other is touched"
+    )
     assert "was applied already" in site.fix(plan, "--apply", "--yes", code=10)
     assert f"{plan}  3 hosts: applied, 9 steps in effect" in site.fix("--list")
 
@@ -257,7 +259,7 @@ def test_the_journal_is_for_its_owner_alone_and_tells_who_did_what(site: Site) -
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
     entries = site.journal(plan)
-    assert [one["kind"] for one in entries] == ["began", *["step", "ended"] * 3, "proof", "finished"]
+    assert [entry["kind"] for entry in entries] == ["began", *["step", "ended"] * 3, "proof", "finished"]
     assert {path.name for path in folder.iterdir()} == {"plan.json", "journal.jsonl", "undo.jsonl", "after.jsonl"}
     assert entries[0]["who"]
     assert (entries[1]["host"], entries[1]["command"]) == (host, "sysctl -w net.core.somaxconn=4096")
@@ -277,7 +279,7 @@ def test_a_fix_killed_at_any_step_is_reported_and_undone_exactly(fleet: Fleet, t
     killer = ("-m", "tests.fix.killed", where)
     site.fix("queues", "-w", host, "--apply", "--yes", code=-signal.SIGKILL, program=killer)
     (plan,) = site.ids()
-    begun = [one for one in site.journal(plan) if one["kind"] == "step"]
+    begun = [record for record in site.journal(plan) if record["kind"] == "step"]
     undone = json.loads(site.fix("--undo", plan, "--yes", "--json"))["steps"]
     assert site.sees(host) == was
     assert [step["undone"] for step in undone] == [True] * len(begun)
@@ -286,36 +288,36 @@ def test_a_fix_killed_at_any_step_is_reported_and_undone_exactly(fleet: Fleet, t
 
 
 def test_what_has_changed_since_the_plan_is_not_touched(site: Site) -> None:
-    one, two, three = site.hosts
+    first, second, third = site.hosts
     document = json.loads(site.fix("queues", "-w", ",".join(site.hosts), "--json"))
     (plan,) = site.ids()
     assert (document["schema"], document["id"]) == ("doctor.plan/1", plan)
-    site.fleet.enter(two, f"echo '# mine' >>{FILE}")
-    site.fleet.enter(three, "sysctl -qw net.core.somaxconn=8192")
+    site.fleet.enter(second, f"echo '# mine' >>{FILE}")
+    site.fleet.enter(third, "sysctl -qw net.core.somaxconn=8192")
     was = [site.sees(host) for host in site.hosts]
-    said = site.fix(plan, "--apply", "--yes", code=10)
-    assert f"{two}: the state that “Write it down” changes is different now" in said
-    assert f"{three}: the planned findings no longer exist" in said
-    assert [site.sees(host) for host in site.hosts] == was, one
+    output = site.fix(plan, "--apply", "--yes", code=10)
+    assert f"{second}: the state that “Write it down” changes is different now" in output
+    assert f"{third}: the planned findings no longer exist" in output
+    assert [site.sees(host) for host in site.hosts] == was, first
 
 
 def test_a_saved_plan_goes_on_without_a_host_that_is_down(site: Site) -> None:
-    one, two, three = site.hosts
+    first, second, third = site.hosts
     site.fix("queues", "-w", ",".join(site.hosts))
     (plan,) = site.ids()
-    site.fleet.enter(two, "nft 'add table inet down; add chain inet down in { type filter hook input priority 0; }'")
-    site.fleet.enter(two, "nft 'add rule inet down in tcp dport 22 reject with tcp reset'")
-    said = site.fix(plan, "--apply", "--yes", code=10)
-    assert f"{two}: not reached: " in said
-    assert f"expected a new plan, or --exclude {two} for the other hosts" in said
+    site.fleet.enter(second, "nft 'add table inet down; add chain inet down in { type filter hook input priority 0; }'")
+    site.fleet.enter(second, "nft 'add rule inet down in tcp dport 22 reject with tcp reset'")
+    output = site.fix(plan, "--apply", "--yes", code=10)
+    assert f"{second}: not reached: " in output
+    assert f"expected a new plan, or --exclude {second} for the other hosts" in output
     assert [site.queue(host) for host in site.hosts] == [128] * 3
-    said = site.fix(plan, "--apply", "--yes", "--exclude", two, code=10)
-    assert f"excluded, and not changed: {two}" in said
-    assert "NOT FIXED: 2 of 3 hosts verified, 2 changed" in said
+    output = site.fix(plan, "--apply", "--yes", "--exclude", second, code=10)
+    assert f"excluded, and not changed: {second}" in output
+    assert "NOT FIXED: 2 of 3 hosts verified, 2 changed" in output
     assert [site.queue(host) for host in site.hosts] == [4096, 128, 4096]
     assert "on 2 of 3 hosts" in site.fix("--list")
     assert "UNDONE" in site.fix("--undo", plan, "--yes")
-    assert [site.queue(host) for host in (one, three)] == [128, 128]
+    assert [site.queue(host) for host in (first, third)] == [128, 128]
 
 
 def test_from_a_saved_run_and_with_a_terminal_to_ask_on(site: Site) -> None:
@@ -347,9 +349,9 @@ def test_two_fixes_compose_and_are_undone_the_newer_first(site: Site) -> None:
     older, newer = site.ids()
     assert "somaxconn = 4096" in site.fleet.read(host, FILE)
     assert site.fleet.read(host, FILE).endswith("an end\nbacklog = 4096\n")
-    said = site.fix("--undo", older, "--yes", code=10)
-    assert "was changed since, by somebody or by a newer plan" in said
-    assert "NOT UNDONE: 1 step still in effect" in said
+    output = site.fix("--undo", older, "--yes", code=10)
+    assert "was changed since, by somebody or by a newer plan" in output
+    assert "NOT UNDONE: 1 step still in effect" in output
     site.fix("--undo", newer, "--yes")
     site.fix("--undo", older, "--yes")
     assert site.sees(host).replace("backlog", "") == was
@@ -358,8 +360,8 @@ def test_two_fixes_compose_and_are_undone_the_newer_first(site: Site) -> None:
 def test_a_host_that_cannot_be_written_is_said_to_be_before_anything_is_done(site: Site) -> None:
     host = site.hosts[0]
     site.fleet.enter(host, "mount --bind /etc /etc && mount -o remount,ro,bind /etc")
-    said = site.fix("queues", "-w", host, "--apply", "--yes", code=10)
-    assert f"{FILE}: the file system is read-only" in said
+    output = site.fix("queues", "-w", host, "--apply", "--yes", code=10)
+    assert f"{FILE}: the file system is read-only" in output
     assert site.queue(host) == 128
 
 
@@ -369,69 +371,69 @@ SHM_SIZE = "findmnt -n -o OPTIONS /dev/shm | tr , '\\n' | grep ^size="
 
 def test_a_playbook_that_fails_holds_back_those_that_depend_on_it_alone(site: Site) -> None:
     """What does not depend on it goes on and is proven; the other hosts are not begun, as behind every failure."""
-    one, two, _ = site.hosts
-    for host in (one, two):
+    first, second, _ = site.hosts
+    for host in (first, second):
         site.fleet.enter(host, SMALL_SHM)
-    was = site.sees(one)
-    said = site.fix("broken", "other", "alone", "-w", f"{one},{two}", "--apply", "--yes", code=10)
-    assert f"applied  {one}: Write half of it\n" in said
-    assert f"FAILED   {one}: “End with an error”: the command ended with 3: no room for it\n" in said
-    assert f"held     {one}: other was not begun: broken was not applied, and both change {FILE}\n" in said
-    assert f"applied  {one}: Enlarge /dev/shm\n" in said
-    assert f"ok       {one}: shm-too-small passes\n" in said
-    assert "listen-queue-short" not in said.split("Apply")[-1].split("FAILED")[-1], "nothing is proven of what failed"
-    assert "not started: " in said
-    assert "NOT FIXED: 0 of 2 hosts verified, 1 changed" in said
-    assert site.fleet.enter(one, SHM_SIZE).stdout == "size=4194304k\n"
-    assert site.fleet.enter(one, "sysctl -n net.ipv4.tcp_max_syn_backlog; ls /run").stdout.startswith("128\n")
-    assert site.fleet.enter(two, SHM_SIZE).stdout == "size=16384k\n"
+    was = site.sees(first)
+    output = site.fix("broken", "other", "alone", "-w", f"{first},{second}", "--apply", "--yes", code=10)
+    assert f"applied  {first}: Write half of it\n" in output
+    assert f"FAILED   {first}: “End with an error”: the command ended with 3: no room for it\n" in output
+    assert f"held     {first}: other was not begun: broken was not applied, and both change {FILE}\n" in output
+    assert f"applied  {first}: Enlarge /dev/shm\n" in output
+    assert f"ok       {first}: shm-too-small passes\n" in output
+    assert "listen-queue-short" not in output.split("Apply")[-1].split("FAILED")[-1], "nothing is proven of what failed"
+    assert "not started: " in output
+    assert "NOT FIXED: 0 of 2 hosts verified, 1 changed" in output
+    assert site.fleet.enter(first, SHM_SIZE).stdout == "size=4194304k\n"
+    assert site.fleet.enter(first, "sysctl -n net.ipv4.tcp_max_syn_backlog; ls /run").stdout.startswith("128\n")
+    assert site.fleet.enter(second, SHM_SIZE).stdout == "size=16384k\n"
     site.fix("--undo", site.ids()[0], "--yes")
-    assert site.sees(one) == was
-    assert site.fleet.enter(one, SHM_SIZE).stdout == "size=16384k\n"
+    assert site.sees(first) == was
+    assert site.fleet.enter(first, SHM_SIZE).stdout == "size=16384k\n"
 
 
 def test_a_playbook_that_does_not_fit_a_host_leaves_the_others_in_its_plan(site: Site) -> None:
     host = site.hosts[0]
     site.fleet.enter(host, f"{SMALL_SHM}; rm {FILE}; mkdir {FILE}")
-    said = site.fix("queues", "other", "alone", "-w", host, code=10)
-    assert "alone: What no other playbook touches" in said
-    assert "queues: " not in said
-    assert f"listen-queue-short: playbook queues, step 2: {FILE}: is not a regular file\n" in said
-    assert f"syn-queue-short: playbook other, step 2: {FILE}: is not a regular file\n" in said
-    said = site.fix(site.ids()[0], "--apply", "--yes", code=10)
-    assert f"ok       {host}: shm-too-small passes\n" in said
-    assert "some findings are not part of this plan" in said
+    output = site.fix("queues", "other", "alone", "-w", host, code=10)
+    assert "alone: What no other playbook touches" in output
+    assert "queues: " not in output
+    assert f"listen-queue-short: playbook queues, step 2: {FILE}: is not a regular file\n" in output
+    assert f"syn-queue-short: playbook other, step 2: {FILE}: is not a regular file\n" in output
+    output = site.fix(site.ids()[0], "--apply", "--yes", code=10)
+    assert f"ok       {host}: shm-too-small passes\n" in output
+    assert "some findings are not part of this plan" in output
     assert site.queue(host) == 128
 
 
 def test_a_sysctl_that_cannot_be_set_ends_it_there_and_says_what_stands(site: Site) -> None:
     """As in a container, and on the canary: the others are not begun."""
-    one, *others = site.hosts
-    site.fleet.enter(one, "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys")
-    said = site.fix("queues", "-w", ",".join(site.hosts), "--apply", "--yes", code=10)
-    assert f"FAILED   {one}: “Set it now”: the command ended with" in said
-    assert "permission denied" in said
-    assert "not started: fix[0002-0003]" in said
+    name, *others = site.hosts
+    site.fleet.enter(name, "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys")
+    output = site.fix("queues", "-w", ",".join(site.hosts), "--apply", "--yes", code=10)
+    assert f"FAILED   {name}: “Set it now”: the command ended with" in output
+    assert "permission denied" in output
+    assert "not started: fix[0002-0003]" in output
     assert [site.queue(host) for host in others] == [128, 128]
     assert "already as before" in site.fix("--undo", site.ids()[0], "--yes")
 
 
 def test_steps_that_do_not_turn_the_check_green_end_it(site: Site) -> None:
-    one, two, _ = site.hosts
-    said = site.fix("failing", "-w", ",".join(site.hosts), "--apply", "--yes", code=10)
-    assert f"FAILED   {one}: listen-queue-short still fails: net.core.somaxconn is 129" in said
-    assert "NOT FIXED: 0 of 3 hosts verified, 1 changed" in said
-    assert site.queue(two) == 128
+    first, second, _ = site.hosts
+    output = site.fix("failing", "-w", ",".join(site.hosts), "--apply", "--yes", code=10)
+    assert f"FAILED   {first}: listen-queue-short still fails: net.core.somaxconn is 129" in output
+    assert "NOT FIXED: 0 of 3 hosts verified, 1 changed" in output
+    assert site.queue(second) == 128
 
 
 def test_root_comes_through_sudo_or_nothing_is_touched(site: Site) -> None:
     host = site.hosts[0]
     was = site.sees(host)
-    said = site.fix("queues", "-w", host, "-l", "asks", "--apply", "--yes", code=10)
-    assert "root is not available: sudo -n: a password is required" in said
+    output = site.fix("queues", "-w", host, "-l", "asks", "--apply", "--yes", code=10)
+    assert "root is not available: sudo -n: a password is required" in output
     assert site.sees(host) == was
-    said = site.fix("queues", "-w", host, "-l", "may", "--apply", "--yes")
-    assert "as root through sudo -n" in said
+    output = site.fix("queues", "-w", host, "-l", "may", "--apply", "--yes")
+    assert "as root through sudo -n" in output
     site.fix("--undo", site.ids()[-1], "--yes")
     assert site.sees(host) == was
 
@@ -443,11 +445,11 @@ def test_a_host_in_use_is_left_alone_without_force(site: Site) -> None:
     site.until(busy, "/run/held")
     tool = "printf '#!/bin/sh\\necho 1\\n' >/usr/local/sbin/nvidia-smi; chmod +x /usr/local/sbin/nvidia-smi"
     site.fleet.enter(rendering, f"mknod /dev/nvidia0 c 1 3; {tool}")
-    said = site.fix("queues", "-w", ",".join(site.hosts), "--apply", "--yes", code=10)
-    assert f"refused  {busy}: process" in said
-    assert "uses an NPU (--force proceeds); the host was not changed" in said
-    assert f"refused  {rendering}: process 1 (sshd, root) uses a GPU" in said
-    assert f"ok       {free}: listen-queue-short passes" in said
+    output = site.fix("queues", "-w", ",".join(site.hosts), "--apply", "--yes", code=10)
+    assert f"refused  {busy}: process" in output
+    assert "uses an NPU (--force proceeds); the host was not changed" in output
+    assert f"refused  {rendering}: process 1 (sshd, root) uses a GPU" in output
+    assert f"ok       {free}: listen-queue-short passes" in output
     assert [site.queue(host) for host in (busy, rendering)] == [128, 128]
     site.fix("queues", "-w", busy, "--apply", "--yes", "--force")
     assert site.queue(busy) == 4096

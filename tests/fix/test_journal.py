@@ -23,7 +23,7 @@ def test_a_step_that_was_begun_is_taken_back_whether_it_ended_or_not(journal: Jo
     first = journal.record_step("a1", "mend", "Set it", "set 2", undo("set 1"))
     journal.record_end(first, "a1", 0, "done")
     journal.record_step("a1", "mend", "Set more", "set 3", undo("set 2"))
-    assert [one.run for one in Journal(tmp_path).undo_steps()] == ["set 1", "set 2"]
+    assert [step.run for step in Journal(tmp_path).undo_steps()] == ["set 1", "set 2"]
 
 
 def test_what_was_declined_undone_or_changes_nothing_is_not(journal: Journal) -> None:
@@ -51,9 +51,9 @@ def test_a_line_that_a_crash_has_cut_counts_for_nothing(name: str, journal: Jour
     path = tmp_path / name
     path.write_bytes(path.read_bytes()[:-9])
     again = Journal(tmp_path)
-    assert [one.run for one in again.undo_steps()] == ["one"]
+    assert [step.run for step in again.undo_steps()] == ["one"]
     again.record_step("a1", "mend", "", "", undo("three"))
-    assert [one.run for one in again.undo_steps()] == ["one", "three"]
+    assert [step.run for step in again.undo_steps()] == ["one", "three"]
 
 
 def test_they_are_for_the_owner_and_secrets_are_only_where_an_undo_needs_them(journal: Journal, tmp_path: Path) -> None:

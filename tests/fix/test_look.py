@@ -13,7 +13,7 @@ from doctor.fix.remote_client import RemoteExecutor, RequestRejected
 from doctor.fix.select import ReadyStep, choose_playbooks, ready_steps
 from doctor.remedy.playbook import Playbook
 from doctor.transport.local import Local
-from tests.fix.books import book, file, found, outcome, report, run
+from tests.fix.books import book, file, outcome, report, run, sample_finding
 
 FREE: dict[str, Any] = {"holders": [], "hidden": 0, "trouble": ""}
 
@@ -21,13 +21,13 @@ FREE: dict[str, Any] = {"holders": [], "hidden": 0, "trouble": ""}
 class Quiet(RemoteExecutor):
     """A host that is asked nothing but who uses its devices."""
 
-    def __init__(self, **said: Any) -> None:
-        self.host, self.said = "a1", {**FREE, **said}
+    def __init__(self, **responses: Any) -> None:
+        self.host, self.answer = "a1", {**FREE, **responses}
 
-    def call(self, op: str, seconds: float = 10.0, **words: Any) -> dict[str, Any]:
-        if self.said.get("refused"):
+    def call(self, op: str, seconds: float = 10.0, **fields: Any) -> dict[str, Any]:
+        if self.answer.get("refused"):
             raise RequestRejected("it may not look")
-        return self.said if op == "busy" else {"code": 0, "out": "", "err": ""}
+        return self.answer if op == "busy" else {"code": 0, "out": "", "err": ""}
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "response"),
     [
         ("", ()),
         (
@@ -53,11 +53,11 @@ def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("echo 'Unable to contact slurm controller' >&2; exit 1", "Unable to contact slurm controller"),
     ],
 )
-def test_jobs_of_slurm(squeue: Path, script: str, said: Any) -> None:
+def test_jobs_of_slurm(squeue: Path, script: str, response: Any) -> None:
     """Where there is no Slurm there is no job; where it does not answer, there may be one."""
     squeue.write_text(f"#!/bin/sh\n{script}\n")
-    told = find_activity(Quiet())
-    assert told == said if isinstance(said, tuple) else said in told[0]
+    activity = find_activity(Quiet())
+    assert activity == response if isinstance(response, tuple) else response in activity[0]
 
 
 def test_processes_and_what_hides_them(squeue: Path) -> None:
@@ -69,14 +69,14 @@ def test_processes_and_what_hides_them(squeue: Path) -> None:
 
 
 def steps(playbook: Playbook) -> list[ReadyStep]:
-    return ready_steps(choose_playbooks(report(outcome("short", found("a1"))), [playbook]).by_host["a1"], "a1")
+    return ready_steps(choose_playbooks(report(outcome("short", sample_finding("a1"))), [playbook]).by_host["a1"], "a1")
 
 
-def seen(playbook: Playbook) -> list[tuple[str, str, str]]:
+def step_rows(playbook: Playbook) -> list[tuple[str, str, str]]:
     """Of each step: why it is left out, what was before, why it cannot be made."""
     hands = HostExecutors(Local(), "a1")
     try:
-        return [(one.skip, one.before, one.failure) for one in inspect_host(hands, steps(playbook)).probes]
+        return [(probe.skip, probe.before, probe.failure) for probe in inspect_host(hands, steps(playbook)).probes]
     finally:
         hands.close()
 
@@ -91,9 +91,9 @@ def test_steps_are_looked_at_before_anything_is_done() -> None:
         run(4, only="touch /never-looked-at"),
         root=False,
     )
-    skipped, told, broken, rest = seen(playbook)
+    skipped, messages, broken, rest = step_rows(playbook)
     assert skipped == ("does not apply here", "", "")
-    assert told == ("", "two words", "")
+    assert messages == ("", "two words", "")
     assert broken[2] == "`echo no tool >&2; exit 127` ended with 127: no tool"
     assert rest == ("", "", "")
     assert not Path("/never-looked-at").exists()
@@ -105,17 +105,17 @@ def test_what_belongs_to_a_host_is_not_done_in_a_container(
 ) -> None:
     monkeypatch.setattr("doctor.fix.inspect_host.IN_CONTAINER", script)
     playbook = msgspec.structs.replace(book("mend", ["short"], run(1), root=False), host_only=True)
-    assert [one[0] for one in seen(playbook)] == [skip]
+    assert [row[0] for row in step_rows(playbook)] == [skip]
 
 
 def test_without_what_was_before_nothing_can_be_undone() -> None:
-    (one,) = seen(book("mend", ["short"], run(1, before="echo out; exit 3"), root=False))
-    assert one[2] == "`echo out; exit 3` ended with 3: out, so the step could not be undone"
+    (row,) = step_rows(book("mend", ["short"], run(1, before="echo out; exit 3"), root=False))
+    assert row[2] == "`echo out; exit 3` ended with 3: out, so the step could not be undone"
 
 
 def test_a_file_that_cannot_be_written_is_found_out_before() -> None:
-    (one,) = seen(book("mend", ["short"], file(path="/dev/null/x"), root=False))
-    assert one[2] == "/dev/null/x: /dev/null is not a folder"
+    (row,) = step_rows(book("mend", ["short"], file(path="/dev/null/x"), root=False))
+    assert row[2] == "/dev/null/x: /dev/null is not a folder"
 
 
 def test_how_a_command_ended() -> None:

@@ -10,44 +10,46 @@ import pytest
 from doctor.fix.plan import SCHEMA, FixPlan, HostPlan, StepProbe, host_plan, treated_checks
 from doctor.fix.select import Untreated, choose_playbooks, ready_steps
 from doctor.remedy.playbook import Playbook, PlaybookStep
-from tests.fix.books import HOSTS, book, file, found, look, outcome, report, run, state
+from tests.fix.books import HOSTS, book, file, look, outcome, report, run, sample_finding, state
 
 
-def planned(playbook: Playbook, *seen: StepProbe, **values: Any) -> HostPlan:
-    choice = choose_playbooks(report(outcome("short", found("a1", **values))), [playbook])
+def planned(playbook: Playbook, *observed: StepProbe, **values: Any) -> HostPlan:
+    choice = choose_playbooks(report(outcome("short", sample_finding("a1", **values))), [playbook])
     some = choice.by_host["a1"]
-    return host_plan("a1", some, ready_steps(some, "a1"), look(*seen))
+    return host_plan("a1", some, ready_steps(some, "a1"), look(*observed))
 
 
 def test_commands_and_files_are_shown_as_they_will_be() -> None:
     steps = (run(1), file(2), file(3, line="y = 1"))
-    one = planned(book("mend", ["short"], *steps), StepProbe(before="old 1"), *[StepProbe(file=state(b"x = 1\n"))] * 2)
-    command, first, second = one.steps
+    sample_host_plan = planned(
+        book("mend", ["short"], *steps), StepProbe(before="old 1"), *[StepProbe(file=state(b"x = 1\n"))] * 2
+    )
+    command, first, second = sample_host_plan.steps
     assert (command.run, command.undo) == ('expected=2\nset "$expected"', "before='old 1'\nset \"$before\"")
     assert first.diff[-2:] == (" x = 1", "+x = 2")
     assert second.diff[-3:] == (" x = 1", " x = 2", "+y = 1"), "a step begins with what those before it leave"
-    assert one.has_actions
+    assert sample_host_plan.has_actions
 
 
 def test_a_file_that_is_so_already_is_left_out() -> None:
-    one = planned(book("mend", ["short"], file()), StepProbe(file=state(b"x = 2\n")))
-    assert one.steps[0].skip == "already in this state"
-    assert not one.has_actions
-    assert treated_checks(one) == set()
+    sample_host_plan = planned(book("mend", ["short"], file()), StepProbe(file=state(b"x = 2\n")))
+    assert sample_host_plan.steps[0].skip == "already in this state"
+    assert not sample_host_plan.has_actions
+    assert treated_checks(sample_host_plan) == set()
 
 
 def test_a_link_is_said_to_be_one() -> None:
-    one = planned(book("mend", ["short"], file()), StepProbe(file=state(None, "/run/x")))
-    assert one.steps[0].note == "a link: /run/x is written"
+    sample_host_plan = planned(book("mend", ["short"], file()), StepProbe(file=state(None, "/run/x")))
+    assert sample_host_plan.steps[0].note == "a link: /run/x is written"
 
 
 def test_one_step_that_cannot_be_made_leaves_its_playbook_out() -> None:
-    one = planned(
+    sample_host_plan = planned(
         book("mend", ["short"], run(), file(2)), StepProbe(), StepProbe(failure="/etc/x: the file system is read-only")
     )
-    assert one.left_out == {"mend": "playbook mend, step 2: /etc/x: the file system is read-only"}
-    assert not one.has_actions
-    assert treated_checks(one) == set()
+    assert sample_host_plan.left_out == {"mend": "playbook mend, step 2: /etc/x: the file system is read-only"}
+    assert not sample_host_plan.has_actions
+    assert treated_checks(sample_host_plan) == set()
 
 
 BROKEN = book("broken", ["short"], file(path="/etc/x"), run(2))
@@ -69,11 +71,11 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("words", OTHERS)
-def test_a_playbook_that_cannot_be_applied_holds_back_those_that_depend_on_it_alone(words: str) -> None:
-    other, reason = OTHERS[words]
-    middle = [book("middle", ["short"], file(path="/etc/y"))] if words == "it waits for one that waits" else []
-    outcomes = [outcome(name, found("a1")) for name in ("short", "long", "wide")]
+@pytest.mark.parametrize("message", OTHERS)
+def test_a_playbook_that_cannot_be_applied_holds_back_those_that_depend_on_it_alone(message: str) -> None:
+    other, reason = OTHERS[message]
+    middle = [book("middle", ["short"], file(path="/etc/y"))] if message == "it waits for one that waits" else []
+    outcomes = [outcome(name, sample_finding("a1")) for name in ("short", "long", "wide")]
     choice = choose_playbooks(report(*outcomes), [BROKEN, *middle, other], causes={"wide": ("short",)})
     treatments = choice.by_host["a1"]
     ready = ready_steps(treatments, "a1")
@@ -86,17 +88,17 @@ def test_a_playbook_that_cannot_be_applied_holds_back_those_that_depend_on_it_al
         else StepProbe()
         for step in ready
     ]
-    one = host_plan("a1", treatments, ready, look(*probes))
-    assert one.left_out["broken"] == "playbook broken, step 1: it cannot be read"
-    held = one.left_out.get("next", "")
+    sample_host_plan = host_plan("a1", treatments, ready, look(*probes))
+    assert sample_host_plan.left_out["broken"] == "playbook broken, step 1: it cannot be read"
+    held = sample_host_plan.left_out.get("next", "")
     assert reason in held if reason else not held
-    acting = {step.playbook for step in one.steps if not step.skip}
+    acting = {step.playbook for step in sample_host_plan.steps if not step.skip}
     assert ("next" in acting) is (not reason)
-    assert one.has_actions is (not reason)
+    assert sample_host_plan.has_actions is (not reason)
 
 
 @pytest.mark.parametrize(
-    ("playbook", "seen", "values"),
+    ("playbook", "step_probes", "values"),
     [
         (
             book("mend", ["short"], run(sh='set "$expected" x'), file(2)),
@@ -113,12 +115,12 @@ def test_a_playbook_that_cannot_be_applied_holds_back_those_that_depend_on_it_al
     ],
 )
 def test_whatever_differs_gives_another_digest(
-    playbook: Playbook | None, seen: tuple[StepProbe, ...], values: dict[str, Any]
+    playbook: Playbook | None, step_probes: tuple[StepProbe, ...], values: dict[str, Any]
 ) -> None:
     usual = book("mend", ["short"], run(), file(2))
     digest = planned(usual, StepProbe(), StepProbe(file=state(b"old"))).digest
     assert planned(usual, StepProbe(), StepProbe(file=state(b"old")), age=7).digest == digest, "no step needs it"
-    assert planned(playbook or usual, *seen, **values).digest != digest
+    assert planned(playbook or usual, *step_probes, **values).digest != digest
 
 
 def test_no_secret_is_in_a_plan() -> None:
@@ -127,7 +129,7 @@ def test_no_secret_is_in_a_plan() -> None:
         file(2, line="password = {key}"),
         PlaybookStep(3, "Use api_key={key}"),
     )
-    one = planned(
+    sample_host_plan = planned(
         book("mend", ["short"], *steps),
         StepProbe(before="token=sesame-before"),
         StepProbe(file=state(b"password = sesame-file\n")),
@@ -135,54 +137,59 @@ def test_no_secret_is_in_a_plan() -> None:
         key="token=sesame-key",
         template="secret: {key}",
     )
-    assert b"sesame" not in msgspec.json.encode(one)
+    assert b"sesame" not in msgspec.json.encode(sample_host_plan)
 
 
 def test_a_playbook_that_would_take_back_what_another_does_is_left_out() -> None:
     """Ports are reserved; then the setting of now, without them, would be kept for the next boot."""
     reserve = book("reserve", ["short"], file(line="ports = 60000", replaces="^ports"))
     keep = book("keep", ["short"], file(line="ports =", replaces="^ports"), run(2))
-    choice = choose_playbooks(report(outcome("short", found("a1"))), [reserve, keep])
+    choice = choose_playbooks(report(outcome("short", sample_finding("a1"))), [reserve, keep])
     some = choice.by_host["a1"]
-    seen = StepProbe(file=state(b"ports = 1\n"))
-    one = host_plan("a1", some, ready_steps(some, "a1"), look(seen, seen, StepProbe()))
-    assert [step.skip for step in one.steps] == ["", *["it would undo the change of reserve"] * 2]
-    assert one.steps[0].diff[-1] == "+ports = 60000"
+    step_probe = StepProbe(file=state(b"ports = 1\n"))
+    sample_host_plan = host_plan("a1", some, ready_steps(some, "a1"), look(step_probe, step_probe, StepProbe()))
+    assert [step.skip for step in sample_host_plan.steps] == ["", *["it would undo the change of reserve"] * 2]
+    assert sample_host_plan.steps[0].diff[-1] == "+ports = 60000"
 
 
 def test_playbooks_that_add_to_one_file_do_not_contradict_each_other() -> None:
     books = [book("one", ["short"], file(line="a = 1", replaces="^a")), book("two", ["short"], file(line="b = 1"))]
-    some = choose_playbooks(report(outcome("short", found("a1"))), books).by_host["a1"]
-    one = host_plan("a1", some, ready_steps(some, "a1"), look(*[StepProbe(file=state(None))] * 2))
-    assert [step.skip for step in one.steps] == ["", ""]
+    some = choose_playbooks(report(outcome("short", sample_finding("a1"))), books).by_host["a1"]
+    sample_host_plan = host_plan("a1", some, ready_steps(some, "a1"), look(*[StepProbe(file=state(None))] * 2))
+    assert [step.skip for step in sample_host_plan.steps] == ["", ""]
 
 
-def whole(*plans: HostPlan, left: tuple[Untreated, ...] = ()) -> FixPlan:
-    return FixPlan(SCHEMA, "", "", "", "", HOSTS, (), (), plans, left)
+def fix_plan(*plans: HostPlan, untreated: tuple[Untreated, ...] = ()) -> FixPlan:
+    return FixPlan(SCHEMA, "", "", "", "", HOSTS, (), (), plans, untreated)
 
 
 def test_the_code_tells_whether_all_that_was_found_is_planned() -> None:
     done = planned(book("mend", ["short"], run()), StepProbe())
     skipped = planned(book("mend", ["short"], run()), StepProbe(skip="does not apply here"))
-    assert whole().code == 0
-    assert whole(done).code == 0
-    assert whole(skipped).code == 10
-    assert whole(done, left=(Untreated("a2", "long", "no playbook", "none"),)).code == 10
-    assert whole(done, left=(Untreated("a1", "short", "by hand as well", "hands"),)).code == 0
-    assert whole(done, left=(Untreated("a2", "short", "as the site wants it", "waived"),)).code == 0
-    assert whole(done, left=(Untreated("a2", "short", "not reached", "unknown"),)).code == 12
+    assert fix_plan().code == 0
+    assert fix_plan(done).code == 0
+    assert fix_plan(skipped).code == 10
+    assert fix_plan(done, untreated=(Untreated("a2", "long", "no playbook", "none"),)).code == 10
+    assert fix_plan(done, untreated=(Untreated("a1", "short", "by hand as well", "hands"),)).code == 0
+    assert fix_plan(done, untreated=(Untreated("a2", "short", "as the site wants it", "waived"),)).code == 0
+    assert fix_plan(done, untreated=(Untreated("a2", "short", "not reached", "unknown"),)).code == 12
 
 
 def test_what_follows_from_a_cause_that_no_playbook_fixes_is_not_adapted_to_it() -> None:
     """A gateway is not moved into the segment of an address that is itself the fault."""
-    cause, consequence = outcome("cause", found("a1")), outcome("short", found("a1").following("cause"), found("a2"))
+    cause, consequence = (
+        outcome("cause", sample_finding("a1")),
+        outcome("short", sample_finding("a1").following("cause"), sample_finding("a2")),
+    )
     mend, by_hand = book(), book("hands", ["cause"], PlaybookStep(1, "Do it"))
     for books in ([mend], [mend, by_hand], [mend, book("named", ["cause"], explicit=True)]):
         choice = choose_playbooks(report(cause, consequence), books)
         assert set(choice.by_host) == {"a2"}, "a fault of its own is fixed"
-        assert "it follows from cause, which is to be fixed first" in [one.reason for one in choice.untreated]
+        assert "it follows from cause, which is to be fixed first" in [
+            untreated.reason for untreated in choice.untreated
+        ]
     for books, names in (([mend, book("other", ["cause"])], ()), ([mend], ("short",))):
         assert "short" in {
-            one.check for one in choose_playbooks(report(cause, consequence), books, names).by_host["a1"]
+            treatment.check for treatment in choose_playbooks(report(cause, consequence), books, names).by_host["a1"]
         }
     assert set(choose_playbooks(report(consequence), [mend]).by_host) == {"a1", "a2"}, "no such cause was found"

@@ -42,10 +42,10 @@ def python(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def hand() -> Iterator[RemoteExecutor]:
-    one = RemoteExecutor(Local(), HOST, root=False)
-    yield one
-    one.close()
+def executor() -> Iterator[RemoteExecutor]:
+    executor = RemoteExecutor(Local(), HOST, root=False)
+    yield executor
+    executor.close()
 
 
 def described(data: bytes, mode: int = 0o644) -> dict[str, Any]:
@@ -53,10 +53,10 @@ def described(data: bytes, mode: int = 0o644) -> dict[str, Any]:
     return {"data": base64.b64encode(data).decode(), "sha": sha, "mode": mode, "uid": uid, "gid": gid, "xattrs": {}}
 
 
-def written(path: Path, data: bytes, sha: str = "", missing: tuple[str, ...] = (), mode: int = 0o644) -> dict[str, Any]:
+def written(path: Path, data: bytes, sha: str = "", absent: tuple[str, ...] = (), mode: int = 0o644) -> dict[str, Any]:
     """A request to write a file of ours."""
-    one = {**described(data, mode), "sha": sha, "path": str(path), "missing": list(missing)}
-    return {"op": "write", **one}
+    record = {**described(data, mode), "sha": sha, "path": str(path), "missing": list(absent)}
+    return {"op": "write", **record}
 
 
 def test_every_python_runs_it(python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,87 +67,87 @@ def test_every_python_runs_it(python: str, tmp_path: Path, monkeypatch: pytest.M
         return Request(command, request.program, request.first, request.marker)
 
     monkeypatch.setattr(hands, "executor_request", by_this)
-    one, path = RemoteExecutor(Local(), HOST, root=True, lock=-1), tmp_path / "a" / "b"
-    assert one.uid == os.geteuid()
-    said = one.call("run", sh="echo out; echo err >&2; exit 3", limit=100)
-    assert (said["code"], said["out"], said["err"]) == (3, "out\n", "err\n")
-    seen = one.call("peek", path=str(path))
-    assert (seen["kind"], seen["missing"], seen["trouble"]) == ("absent", [str(path.parent)], "")
-    one.call(**written(path, b"\x00new\xff", missing=(str(path.parent),), mode=0o640))
+    executor, path = RemoteExecutor(Local(), HOST, root=True, lock=-1), tmp_path / "a" / "b"
+    assert executor.uid == os.geteuid()
+    responses = executor.call("run", sh="echo out; echo err >&2; exit 3", limit=100)
+    assert (responses["code"], responses["out"], responses["err"]) == (3, "out\n", "err\n")
+    answer = executor.call("peek", path=str(path))
+    assert (answer["kind"], answer["missing"], answer["trouble"]) == ("absent", [str(path.parent)], "")
+    executor.call(**written(path, b"\x00new\xff", absent=(str(path.parent),), mode=0o640))
     assert path.read_bytes() == b"\x00new\xff"
     assert path.stat().st_mode & 0o7777 == 0o640
     new = hashlib.sha256(b"\x00new\xff").hexdigest()
-    assert one.call("write", path=str(path), sha=new, missing=[str(path.parent)], data=None) == {"sha": ""}
+    assert executor.call("write", path=str(path), sha=new, missing=[str(path.parent)], data=None) == {"sha": ""}
     assert list(tmp_path.iterdir()) == []
-    said = one.call("filter", sh='sed "s/a/$v/"', values={"v": "$(b)\xe9"}, data="AGEK", limit=99)
-    assert base64.b64decode(said["data"]) == "\0$(b)\xe9\n".encode()
-    assert "holders" in one.call("busy")
-    one.close()
+    responses = executor.call("filter", sh='sed "s/a/$v/"', values={"v": "$(b)\xe9"}, data="AGEK", limit=99)
+    assert base64.b64decode(responses["data"]) == "\0$(b)\xe9\n".encode()
+    assert "holders" in executor.call("busy")
+    executor.close()
 
 
-def test_a_command_has_no_stdin_and_its_own_session(hand: RemoteExecutor) -> None:
-    said = hand.call("run", sh="cat; ps -o sid= -p $$ | tr -d ' '; echo $$", limit=100)
-    session, pid = said["out"].split()
+def test_a_command_has_no_stdin_and_its_own_session(executor: RemoteExecutor) -> None:
+    responses = executor.call("run", sh="cat; ps -o sid= -p $$ | tr -d ' '; echo $$", limit=100)
+    session, pid = responses["out"].split()
     assert session == pid
 
 
-def test_a_command_that_does_not_end_is_ended_and_said_to_be(hand: RemoteExecutor) -> None:
-    said = hand.call("run", 0.3, sh="echo one; sleep 60", limit=100)
-    assert "did not end within 0.3 s" in said["trouble"]
-    assert said["out"] == "one\n"
+def test_a_command_that_does_not_end_is_ended_and_said_to_be(executor: RemoteExecutor) -> None:
+    responses = executor.call("run", 0.3, sh="echo one; sleep 60", limit=100)
+    assert "did not end within 0.3 s" in responses["trouble"]
+    assert responses["out"] == "one\n"
 
 
-def test_a_command_that_prints_without_end_is_ended_in_time(hand: RemoteExecutor) -> None:
-    result = hand.call("run", 0.3, sh="yes", limit=4)
+def test_a_command_that_prints_without_end_is_ended_in_time(executor: RemoteExecutor) -> None:
+    result = executor.call("run", 0.3, sh="yes", limit=4)
     assert (result["out"], result["cut"], result["code"]) == ("y\ny\n", True, -9)
     assert "did not end within 0.3 s" in result["trouble"]
 
 
-def test_what_a_command_leaves_behind_does_not_hold_it(hand: RemoteExecutor) -> None:
+def test_what_a_command_leaves_behind_does_not_hold_it(executor: RemoteExecutor) -> None:
     began = time.monotonic()
-    said = hand.call("run", 30, sh="sleep 5 & echo done", limit=100)
-    assert (said["code"], said["out"]) == (0, "done\n")
+    responses = executor.call("run", 30, sh="sleep 5 & echo done", limit=100)
+    assert (responses["code"], responses["out"]) == (0, "done\n")
     assert time.monotonic() - began < 4
 
 
-def test_only_the_first_of_too_much_is_kept(hand: RemoteExecutor) -> None:
-    said = hand.call("run", sh="yes | head -c 100000", limit=10)
-    assert (said["out"], said["cut"], said["code"]) == ("y\ny\ny\ny\ny\n", True, 0)
+def test_only_the_first_of_too_much_is_kept(executor: RemoteExecutor) -> None:
+    responses = executor.call("run", sh="yes | head -c 100000", limit=10)
+    assert (responses["out"], responses["cut"], responses["code"]) == ("y\ny\ny\ny\ny\n", True, 0)
 
 
-def test_a_file_that_has_changed_is_not_written(hand: RemoteExecutor, tmp_path: Path) -> None:
+def test_a_file_that_has_changed_is_not_written(executor: RemoteExecutor, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"theirs")
     with pytest.raises(RequestRejected, match="has changed since"):
-        hand.call(**written(path, b"ours", sha=hashlib.sha256(b"old").hexdigest()))
+        executor.call(**written(path, b"ours", sha=hashlib.sha256(b"old").hexdigest()))
     with pytest.raises(RequestRejected, match="has changed since"):
-        hand.call(**written(path, b"ours"))
+        executor.call(**written(path, b"ours"))
     assert path.read_bytes() == b"theirs"
-    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_link_that_came_meanwhile_is_not_followed(hand: RemoteExecutor, tmp_path: Path) -> None:
+def test_a_link_that_came_meanwhile_is_not_followed(executor: RemoteExecutor, tmp_path: Path) -> None:
     (tmp_path / "file").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(RequestRejected, match="is now a link"):
-        hand.call(**written(tmp_path / "file", b"ours"))
-    assert hand.call("peek", path=str(tmp_path / "file"))["real"] == str(tmp_path / "elsewhere")
+        executor.call(**written(tmp_path / "file", b"ours"))
+    assert executor.call("peek", path=str(tmp_path / "file"))["real"] == str(tmp_path / "elsewhere")
 
 
-def test_a_folder_that_anybody_may_write_is_no_place_for_root(hand: RemoteExecutor, tmp_path: Path) -> None:
+def test_a_folder_that_anybody_may_write_is_no_place_for_root(executor: RemoteExecutor, tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
-    seen = hand.call("peek", path=str(tmp_path / "file"))
-    assert ("anybody can write" in seen["trouble"]) == (os.geteuid() == 0)
+    answer = executor.call("peek", path=str(tmp_path / "file"))
+    assert ("anybody can write" in answer["trouble"]) == (os.geteuid() == 0)
 
 
 @pytest.mark.parametrize("path", ["/dev/null", "/", "/proc/self/mounts/x"])
-def test_what_is_no_plain_file_is_not_touched(hand: RemoteExecutor, path: str) -> None:
-    assert hand.call("peek", path=path)["trouble"]
+def test_what_is_no_plain_file_is_not_touched(executor: RemoteExecutor, path: str) -> None:
+    assert executor.call("peek", path=path)["trouble"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sets flags of files")
 @pytest.mark.parametrize(("flag", "name"), [("i", "immutable (chattr +i)"), ("a", "append-only (chattr +a)")])
 def test_what_a_flag_keeps_as_it_is_is_known_before_the_first_step(
-    hand: RemoteExecutor, tmp_path: Path, flag: str, name: str
+    executor: RemoteExecutor, tmp_path: Path, flag: str, name: str
 ) -> None:
     file, folder = tmp_path / "file", tmp_path / "folder"
     file.write_text("as it is")
@@ -156,87 +156,87 @@ def test_what_a_flag_keeps_as_it_is_is_known_before_the_first_step(
         if subprocess.run(["chattr", f"+{flag}", path], capture_output=True).returncode:
             pytest.skip("the file system of the test has no such flags")
     try:
-        assert hand.call("peek", path=str(file))["trouble"] == f"is {name}"
-        assert hand.call("peek", path=str(folder / "new"))["trouble"] == f"{folder} is {name}"
+        assert executor.call("peek", path=str(file))["trouble"] == f"is {name}"
+        assert executor.call("peek", path=str(folder / "new"))["trouble"] == f"{folder} is {name}"
     finally:
         subprocess.run(["chattr", f"-{flag}", file, folder], check=True)
 
 
-def test_a_large_file_is_not_touched(hand: RemoteExecutor, tmp_path: Path) -> None:
+def test_a_large_file_is_not_touched(executor: RemoteExecutor, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * (LARGEST_FILE + 1))
-    assert "longer than" in hand.call("peek", path=str(tmp_path / "large"))["trouble"]
+    assert "longer than" in executor.call("peek", path=str(tmp_path / "large"))["trouble"]
 
 
-def test_a_file_comes_back_with_mode_and_attributes(hand: RemoteExecutor, tmp_path: Path) -> None:
+def test_a_file_comes_back_with_mode_and_attributes(executor: RemoteExecutor, tmp_path: Path) -> None:
     path, new = tmp_path / "file", hashlib.sha256(b"new").hexdigest()
     path.write_bytes(b"new")
     os.setxattr(path, "user.label", b"\0x")
-    seen = hand.call("peek", path=str(path))
-    assert seen["xattrs"] == {"user.label": base64.b64encode(b"\0x").decode()}
-    hand.call(**{**written(path, b"old", sha=new, mode=0o604), "xattrs": seen["xattrs"]})
+    answer = executor.call("peek", path=str(path))
+    assert answer["xattrs"] == {"user.label": base64.b64encode(b"\0x").decode()}
+    executor.call(**{**written(path, b"old", sha=new, mode=0o604), "xattrs": answer["xattrs"]})
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"old", 0o604)
     assert os.getxattr(path, "user.label") == b"\0x"
 
 
-def test_a_link_that_a_tool_replaced_is_a_link_again(hand: RemoteExecutor, tmp_path: Path) -> None:
+def test_a_link_that_a_tool_replaced_is_a_link_again(executor: RemoteExecutor, tmp_path: Path) -> None:
     path, target = tmp_path / "conf", tmp_path / "real"
     target.write_bytes(b"theirs")
     path.write_bytes(b"tool")
     with pytest.raises(RequestRejected, match="has changed since"):
-        hand.call("relink", path=str(path), link="real", sha=hashlib.sha256(b"other").hexdigest())
-    hand.call("relink", path=str(path), link="real", sha=hashlib.sha256(b"tool").hexdigest())
+        executor.call("relink", path=str(path), link="real", sha=hashlib.sha256(b"other").hexdigest())
+    executor.call("relink", path=str(path), link="real", sha=hashlib.sha256(b"tool").hexdigest())
     assert (path.readlink(), path.read_bytes()) == (Path("real"), b"theirs")
 
 
-def test_what_a_power_failure_left_beside_a_file_goes(hand: RemoteExecutor, tmp_path: Path) -> None:
-    left = tmp_path / ".doctor-fix-0123456789ab"
-    left.write_text("half")
-    hand.call("tidy", path=str(tmp_path / "file"))
-    assert not left.exists()
-    left.write_text("half")
-    hand.call(**written(tmp_path / "file", b"x"))
-    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+def test_what_a_power_failure_left_beside_a_file_goes(executor: RemoteExecutor, tmp_path: Path) -> None:
+    path = tmp_path / ".doctor-fix-0123456789ab"
+    path.write_text("half")
+    executor.call("tidy", path=str(tmp_path / "file"))
+    assert not path.exists()
+    path.write_text("half")
+    executor.call(**written(tmp_path / "file", b"x"))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_folder_that_was_made_stays_when_somebody_uses_it(hand: RemoteExecutor, tmp_path: Path) -> None:
+def test_a_folder_that_was_made_stays_when_somebody_uses_it(executor: RemoteExecutor, tmp_path: Path) -> None:
     folder = tmp_path / "made"
-    hand.call(**written(folder / "file", b"x", missing=(str(folder),)))
+    executor.call(**written(folder / "file", b"x", absent=(str(folder),)))
     (folder / "theirs").touch()
     sha = hashlib.sha256(b"x").hexdigest()
-    hand.call("write", path=str(folder / "file"), sha=sha, missing=[str(folder)], data=None)
-    assert [one.name for one in folder.iterdir()] == ["theirs"]
+    executor.call("write", path=str(folder / "file"), sha=sha, missing=[str(folder)], data=None)
+    assert [path.name for path in folder.iterdir()] == ["theirs"]
 
 
-def test_a_pattern_names_its_files_and_not_too_many(hand: RemoteExecutor, tmp_path: Path) -> None:
+def test_a_pattern_names_its_files_and_not_too_many(executor: RemoteExecutor, tmp_path: Path) -> None:
     for name in ("a.xml", "b.xml", "c.txt"):
         (tmp_path / name).write_text(name)
-    assert list(hand.call("peek_many", pattern=f"{tmp_path}/*.xml")["files"]) == [
+    assert list(executor.call("peek_many", pattern=f"{tmp_path}/*.xml")["files"]) == [
         f"{tmp_path}/{name}" for name in ("a.xml", "b.xml")
     ]
-    assert hand.call("peek_many", pattern=f"{tmp_path}/no")["files"][f"{tmp_path}/no"]["kind"] == "absent"
+    assert executor.call("peek_many", pattern=f"{tmp_path}/no")["files"][f"{tmp_path}/no"]["kind"] == "absent"
     for number in range(70):
         (tmp_path / f"{number}.xml").touch()
     with pytest.raises(RequestRejected, match="more than 64 files match"):
-        hand.call("peek_many", pattern=f"{tmp_path}/*.xml")
+        executor.call("peek_many", pattern=f"{tmp_path}/*.xml")
 
 
-def test_values_come_in_the_environment_and_an_absent_one_ends_the_command(hand: RemoteExecutor) -> None:
+def test_values_come_in_the_environment_and_an_absent_one_ends_the_command(executor: RemoteExecutor) -> None:
     evil = "$(touch /tmp/x)';\"`"
-    said = hand.call("run", sh='printf %s "$v"', values={"v": evil}, limit=100)
-    assert said["out"] == evil
-    assert hand.call("run", sh='echo "$absent"', limit=100)["code"]
+    responses = executor.call("run", sh='printf %s "$v"', values={"v": evil}, limit=100)
+    assert responses["out"] == evil
+    assert executor.call("run", sh='echo "$absent"', limit=100)["code"]
 
 
-def test_the_state_after_a_step_is_kept_for_a_lost_controller(hand: RemoteExecutor, tmp_path: Path) -> None:
+def test_the_state_after_a_step_is_kept_for_a_lost_controller(executor: RemoteExecutor, tmp_path: Path) -> None:
     token, file = "0123456789abcdef" * 2, tmp_path / "file"
-    wanted = {"sh": f"cat {file}", "files": [str(file)]}
-    said = hand.call("run", sh=f"echo new >{file}", limit=100, token=token, state=wanted)
-    assert (said["state"]["output"], said["state"]["files"][str(file)][str(file)]["kind"]) == ("new", "file")
+    expected = {"sh": f"cat {file}", "files": [str(file)]}
+    responses = executor.call("run", sh=f"echo new >{file}", limit=100, token=token, state=expected)
+    assert (responses["state"]["output"], responses["state"]["files"][str(file)][str(file)]["kind"]) == ("new", "file")
     if os.geteuid() == 0:
-        assert hand.call("recall", token=token)["state"] == said["state"]
-    hand.call("forget", token=token)
-    assert hand.call("recall", token=token)["state"] is None
-    assert hand.call("recall", token="../../etc/passwd")["state"] is None
+        assert executor.call("recall", token=token)["state"] == responses["state"]
+    executor.call("forget", token=token)
+    assert executor.call("recall", token=token)["state"] is None
+    assert executor.call("recall", token="../../etc/passwd")["state"] is None
 
 
 def test_one_at_a_time_works_on_a_host() -> None:
@@ -274,13 +274,13 @@ def test_no_limit_of_time_goes_by_the_clock_that_a_step_may_set(module: str) -> 
 
 
 def test_a_step_comes_to_its_end_when_nobody_listens_any_more(tmp_path: Path) -> None:
-    gate, done, one = tmp_path / "gate", tmp_path / "done", executor_request(False, -1)
+    gate, done, sample_request = tmp_path / "gate", tmp_path / "done", executor_request(False, -1)
     os.mkfifo(gate)
-    program = subprocess.Popen(shlex.split(one.command)[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    program = subprocess.Popen(shlex.split(sample_request.command)[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert program.stdin and program.stdout
     sh = f"echo begun >{gate}; read line <{gate}; echo $line >{done}"
     request = json.dumps({"op": "run", "seconds": 30, "limit": 9, "sh": sh})
-    program.stdin.write(one.stdin + request.encode() + b"\n")
+    program.stdin.write(sample_request.stdin + request.encode() + b"\n")
     program.stdin.close()
     assert gate.read_text() == "begun\n"
     program.stdout.close()
@@ -327,9 +327,9 @@ HELLO = '{"uid": 0}'
 def test_a_host_that_answers_what_it_likes_is_lost_and_no_bug_of_ours(
     answers: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = executor_request(False, -1)
-    monkeypatch.setattr(hands, "executor_request", lambda root, lock: one)
+    request = executor_request(False, -1)
+    monkeypatch.setattr(hands, "executor_request", lambda root, lock: request)
     transport = Local()
-    monkeypatch.setattr(transport, "open_session", lambda host, command: Liar(one.marker, *answers))
+    monkeypatch.setattr(transport, "open_session", lambda host, command: Liar(request.marker, *answers))
     with pytest.raises(ConnectionLost):
         RemoteExecutor(transport, HOST, root=False).call("run", sh="true", limit=9)

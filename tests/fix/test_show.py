@@ -18,28 +18,28 @@ STEPS = (
 
 
 def host(name: str, **more: object) -> HostPlan:
-    given = {
+    parameters = {
         "treated": (TreatedFinding("short", f"it is 1 on {name}", "mend"),),
         "steps": STEPS,
         "root": "sudo",
         "survives": {"mend": ""},
         **more,
     }
-    return HostPlan(name, **given)  # type: ignore[arg-type]
+    return HostPlan(name, **parameters)  # type: ignore[arg-type]
 
 
-def plan(*plans: HostPlan, left: tuple[Untreated, ...] = ()) -> FixPlan:
+def plan(*plans: HostPlan, untreated: tuple[Untreated, ...] = ()) -> FixPlan:
     hosts = ("a1", "a2", "a3", "a4")
-    return FixPlan(SCHEMA, "20261120-101502-beef", "", "1", "4 hosts from a test", hosts, (), (BOOK,), plans, left)
+    return FixPlan(SCHEMA, "20261120-101502-beef", "", "1", "4 hosts from a test", hosts, (), (BOOK,), plans, untreated)
 
 
 def test_hosts_that_get_the_same_are_one_group() -> None:
-    left = (
+    remaining = (
         Untreated("a4", "long", "no playbook treats it", "none"),
         Untreated("a4", "dirty", "Clean it", "hands", "c", "vendor", ("Wipe",)),
     )
     assert (
-        plan_text(plan(host("a1"), host("a2"), host("a3", failure="no root", steps=()), left=left))
+        plan_text(plan(host("a1"), host("a2"), host("a3", failure="no root", steps=()), untreated=remaining))
         == """\
 plan 20261120-101502-beef: 4 hosts from a test
 
@@ -82,13 +82,13 @@ def test_what_a_host_prints_is_no_markup_and_no_escape() -> None:
     for text in (
         host_result_text(HostResult("a1", "stopped", (evil,), evil)),
         verification_text(Verification("a1", "short", "red", evil)),
-        plan_text(plan(host("a1", failure=evil, steps=()), left=(Untreated("a2", "x", evil, "none"),))),
+        plan_text(plan(host("a1", failure=evil, steps=()), untreated=(Untreated("a2", "x", evil, "none"),))),
     ):
         assert not {"\x1b", "\x07", "\u202e"} & set(text)
 
 
 def test_long_data_in_a_command_is_cut_unless_all_is_asked_for() -> None:
     undo = f"printf %s {'QUJD' * 40} | base64 -d >/etc/x"
-    one = plan(host("a1", steps=(StepPreview("mend", "Set it", "run", "set", undo),)))
-    assert "undo: printf %s QUJDQUJDQUJDQUJDQUJD...QUJDQUJD | base64 -d >/etc/x\n" in plan_text(one)
-    assert undo in plan_text(one, verbose=True)
+    fix_plan = plan(host("a1", steps=(StepPreview("mend", "Set it", "run", "set", undo),)))
+    assert "undo: printf %s QUJDQUJDQUJDQUJDQUJD...QUJDQUJD | base64 -d >/etc/x\n" in plan_text(fix_plan)
+    assert undo in plan_text(fix_plan, verbose=True)

@@ -63,19 +63,19 @@ def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
 
 @pytest.fixture
 def site(fleet: Fleet, tmp_path: Path) -> Iterator[Site]:
-    made = Site(fleet, tmp_path)
-    (made.books / "every.toml").write_text(EVERY)
+    created_site = Site(fleet, tmp_path)
+    (created_site.books / "every.toml").write_text(EVERY)
     with fleet.broken(fleet.hosts, "set -e" + SETUP):
-        yield made
+        yield created_site
 
 
 def see(site: Site) -> str:
     return str(site.fleet.enter(site.hosts[0], SEE).stdout)
 
 
-def applied(site: Site, book: str = "every", *words: str) -> str:
+def applied(site: Site, book: str = "every", *arguments: str) -> str:
     """The plan's id."""
-    site.fix(book, "-w", site.hosts[0], "--apply", "--yes", *words)
+    site.fix(book, "-w", site.hosts[0], "--apply", "--yes", *arguments)
     return site.ids()[-1]
 
 
@@ -160,13 +160,13 @@ def test_what_was_changed_since_is_never_lost(site: Site, name: str) -> None:
     host = site.hosts[0]
     plan = applied(site)
     site.fleet.enter(host, change)
-    said = site.fix("--undo", plan, "--yes", code=10 if refused else 0)
+    output = site.fix("--undo", plan, "--yes", code=10 if refused else 0)
     assert site.fleet.enter(host, read).stdout.strip() == expected
     if refused:
-        assert f"FAILED   {host}: {refused} (" in said
-        assert "was changed since, by somebody or by a newer plan" in said
-        assert "changed since:" in said or "as the fix left it:" in said
-        assert "still in effect" in said
+        assert f"FAILED   {host}: {refused} (" in output
+        assert "was changed since, by somebody or by a newer plan" in output
+        assert "changed since:" in output or "as the fix left it:" in output
+        assert "still in effect" in output
         site.fix("--undo", plan, "--yes", *MERGE, code=10 if name in ("a value",) else 0)
         assert site.fleet.enter(host, read).stdout.strip() == expected
         assert name == "a value" or "doctor" not in site.fleet.enter(host, "cat /etc/tool.conf /etc/names").stdout
@@ -178,8 +178,8 @@ def test_what_was_changed_since_can_be_overwritten_by_choice(site: Site) -> None
     host, was = site.hosts[0], see(site)
     plan = applied(site)
     site.fleet.enter(host, "sysctl -qw net.core.somaxconn=32768; echo mine >>/etc/names")
-    said = site.fix("--undo", plan, "--yes", "--force", code=10)
-    assert "before the fix:" in said and "  128" in said and "  32768" in said and "+mine" in said
+    output = site.fix("--undo", plan, "--yes", "--force", code=10)
+    assert "before the fix:" in output and "  128" in output and "  32768" in output and "+mine" in output
     site.fix("--undo", plan, "--yes", "--changed", "overwrite")
     assert see(site) == was
 
@@ -205,9 +205,9 @@ def test_the_older_of_two_plans_can_be_undone_first(site: Site) -> None:
 def test_a_file_of_a_configuration_management_is_left_alone_unless_named(site: Site, header: str) -> None:
     host = site.hosts[0]
     site.fleet.enter(host, f"echo '{header}' >{FILE}")
-    said = site.fix("listen-queue-short", "-w", host, "--verbose")
+    output = site.fix("listen-queue-short", "-w", host, "--verbose")
     assert (
-        f"“{header}” stands in {FILE}: change it where it comes from, or name the playbook: doctor fix queues" in said
+        f"“{header}” stands in {FILE}: change it where it comes from, or name the playbook: doctor fix queues" in output
     )
     assert f"the file says: “{header}”" in site.fix("queues", "-w", host)
 
@@ -236,8 +236,10 @@ def test_a_journal_that_another_user_could_have_written_is_not_run(site: Site, p
     else:
         (folder / "undo.jsonl").rename(folder / "real")
         (folder / "undo.jsonl").symlink_to("real")
-    said = site.fix("--undo", plan, "--yes", code=78)
-    assert "can be written by others" in said or "belongs to user 65534" in said or "is not a regular file" in said
+    output = site.fix("--undo", plan, "--yes", code=78)
+    assert (
+        "can be written by others" in output or "belongs to user 65534" in output or "is not a regular file" in output
+    )
     assert site.queue(site.hosts[0]) == 4096
 
 
@@ -253,6 +255,6 @@ run = "sysctl -w net.core.somaxconn=4096 net.ipv4.tcp_max_syn_backlog=64 net.ipv
 undo = "true"
 """
     )
-    said = site.fix("harm", "-w", host, "--apply", "--yes", code=10)
-    assert f"ok       {host}: listen-queue-short passes" in said
-    assert f"NEW      {host}: syn-queue-short failed since the fix, and passed before" in said
+    output = site.fix("harm", "-w", host, "--apply", "--yes", code=10)
+    assert f"ok       {host}: listen-queue-short passes" in output
+    assert f"NEW      {host}: syn-queue-short failed since the fix, and passed before" in output

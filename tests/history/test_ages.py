@@ -67,10 +67,12 @@ def test_what_compares_hosts_counts_only_in_one_fleet() -> None:
 
 
 def test_a_finding_of_the_fleet_counts_only_for_the_same_hosts() -> None:
-    def fleet_wide(minute: int, hosts: tuple[str, ...], found: bool) -> Report:
-        made = report(minute, **dict.fromkeys(hosts, "."))
-        findings = (Finding("the table has a hole"),) if found else ()
-        return msgspec.structs.replace(made, outcomes=(msgspec.structs.replace(made.outcomes[0], findings=findings),))
+    def fleet_wide(minute: int, hosts: tuple[str, ...], present: bool) -> Report:
+        created_report = report(minute, **dict.fromkeys(hosts, "."))
+        findings = (Finding("the table has a hole"),) if present else ()
+        return msgspec.structs.replace(
+            created_report, outcomes=(msgspec.structs.replace(created_report.outcomes[0], findings=findings),)
+        )
 
     same, other = (make_record(fleet_wide(1, hosts, False), CHECKS, "check") for hosts in (("n1", "n2"), ("n1", "n3")))
     now = fleet_wide(2, ("n1", "n2"), True)

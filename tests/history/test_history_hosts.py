@@ -24,16 +24,16 @@ class Operator:
     def __init__(self, fleet: Fleet, state: Path) -> None:
         self.fleet, self.env = fleet, {**CLEAN, "XDG_STATE_HOME": str(state)}
 
-    def run(self, *words: str) -> dict[str, Any]:
-        argv = [sys.executable, "-m", "doctor", *words, "--json"]
+    def run(self, *arguments: str) -> dict[str, Any]:
+        argv = [sys.executable, "-m", "doctor", *arguments, "--json"]
         done = self.fleet.run(argv, env=self.env, cwd=ROOT, timeout=200)
         assert done.stdout, done.stderr
         return dict(json.loads(done.stdout))
 
     def ages(self, *hosts: str) -> list[tuple[str, int]]:
         """State and runs of each age that a check of these hosts tells."""
-        words = ["check", ",".join(hosts), "-F", str(self.fleet.ssh_config), "--select", CHECK]
-        (outcome,) = (outcome for outcome in self.run(*words)["outcomes"] if outcome["check"] == CHECK)
+        arguments = ["check", ",".join(hosts), "-F", str(self.fleet.ssh_config), "--select", CHECK]
+        (outcome,) = (outcome for outcome in self.run(*arguments)["outcomes"] if outcome["check"] == CHECK)
         return [(age["state"], age["runs"]) for finding in outcome["findings"] for age in finding["ages"]]
 
     def track(self) -> tuple[str, list[str | None]]:

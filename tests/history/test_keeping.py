@@ -51,10 +51,10 @@ def site(tmp_path: Path) -> Path:
     return tmp_path / "site"
 
 
-def doctor(*words: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+def doctor(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     clean = {key: value for key, value in os.environ.items() if not re.match("DOCTOR_|XDG_|SLURM|RANK", key)}
     root = {"PYTHONPATH": str(Path(__file__).parents[2])}
-    argv = [sys.executable, "-m", "doctor", *words]
+    argv = [sys.executable, "-m", "doctor", *arguments]
     return preloaded.run(
         argv, cwd=cwd, env={**clean, **root, **environ}, capture_output=True, text=True, timeout=300, check=False
     )
@@ -65,15 +65,15 @@ def kept(state: Path) -> list[Path]:
 
 
 def test_a_second_run_tells_since_when_and_the_history_shows_both(tmp_path: Path, state: Path, site: Path) -> None:
-    words = ("check", "--checks", str(site), "--select", "always-found")
-    first, second = (doctor(*words, cwd=tmp_path, XDG_STATE_HOME=str(state)) for _ in range(2))
+    arguments = ("check", "--checks", str(site), "--select", "always-found")
+    first, second = (doctor(*arguments, cwd=tmp_path, XDG_STATE_HOME=str(state)) for _ in range(2))
     assert first.stderr == second.stderr == ""
     assert (first.returncode, second.returncode) == (0, 0)
     assert "when: " not in first.stdout
     assert re.search(r"^ {8}when: since 2 runs \(\d\d:\d\d UTC or before\)$", second.stdout, re.M)
     assert len(kept(state)) == 2
-    shown = doctor("history", "--json", cwd=tmp_path, XDG_STATE_HOME=str(state))
-    (track,) = json.loads(shown.stdout)["tracks"]
+    completed = doctor("history", "--json", cwd=tmp_path, XDG_STATE_HOME=str(state))
+    (track,) = json.loads(completed.stdout)["tracks"]
     assert (track["check"], track["kind"], track["states"]) == ("always-found", "stays", ["warning", "warning"])
     unknown = doctor("history", "always-fund", cwd=tmp_path, XDG_STATE_HOME=str(state))
     assert (unknown.returncode, unknown.stdout) == (78, "")
@@ -83,9 +83,19 @@ def test_a_second_run_tells_since_when_and_the_history_shows_both(tmp_path: Path
 def test_a_preflight_is_kept_after_its_line_and_its_report_has_the_ages(
     tmp_path: Path, state: Path, site: Path
 ) -> None:
-    words = ("preflight", "--scope", "local", "--checks", str(site), "--select", "always-found", "--report", "r.json")
+    arguments = (
+        "preflight",
+        "--scope",
+        "local",
+        "--checks",
+        str(site),
+        "--select",
+        "always-found",
+        "--report",
+        "r.json",
+    )
     for _ in range(2):
-        done = doctor(*words, cwd=tmp_path, XDG_STATE_HOME=str(state))
+        done = doctor(*arguments, cwd=tmp_path, XDG_STATE_HOME=str(state))
         assert done.stdout.count("\n") == 1
     document = json.loads((tmp_path / "r.json").read_text())
     jsonschema.validate(document, json.loads(SCHEMA_FILE.read_text("utf-8")))
@@ -96,7 +106,7 @@ def test_a_preflight_is_kept_after_its_line_and_its_report_has_the_ages(
 
 
 @pytest.mark.parametrize(
-    ("words", "environ", "settings"),
+    ("arguments", "environ", "settings"),
     [
         (("--no-history",), {}, ""),
         ((), {"DOCTOR_HISTORY": "off"}, ""),
@@ -104,20 +114,21 @@ def test_a_preflight_is_kept_after_its_line_and_its_report_has_the_ages(
     ],
 )
 def test_a_run_may_be_kept_out(
-    tmp_path: Path, state: Path, words: tuple[str, ...], environ: dict[str, str], settings: str
+    tmp_path: Path, state: Path, arguments: tuple[str, ...], environ: dict[str, str], settings: str
 ) -> None:
     (tmp_path / "doctor.toml").write_text(settings)
     more = {"XDG_STATE_HOME": str(state), **environ}
-    done = doctor("check", "--select", "host-unreachable", *words, cwd=tmp_path, **more)
+    done = doctor("check", "--select", "host-unreachable", *arguments, cwd=tmp_path, **more)
     assert (done.returncode, done.stderr) == (0, "")
     assert not state.exists()
 
 
 def test_a_place_that_cannot_be_used_costs_one_line(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
-    words = ("check", "--select", "host-unreachable")
+    arguments = ("check", "--select", "host-unreachable")
     kept_out, done = (
-        doctor(*words, *more, cwd=tmp_path, XDG_STATE_HOME=str(tmp_path / "state")) for more in (("--no-history",), ())
+        doctor(*arguments, *more, cwd=tmp_path, XDG_STATE_HOME=str(tmp_path / "state"))
+        for more in (("--no-history",), ())
     )
     assert done.returncode == kept_out.returncode == 0
     assert re.fullmatch(r"doctor: history: .*state/doctor/history: .*; this run is not kept\n", done.stderr)

@@ -31,9 +31,9 @@ def opened(state: Path, create: bool = True) -> Iterator[HistoryFolder]:
 
 
 def test_a_run_comes_back_as_it_was() -> None:
-    made = record(1, n1="E", n2="W", n3="A", n4=".", n5="?", n6="s")
-    view = RunView(decode(encode(made)))
-    assert view.record == made
+    run_record = record(1, n1="E", n2="W", n3="A", n4=".", n5="?", n6="s")
+    view = RunView(decode(encode(run_record)))
+    assert view.record == run_record
     states = [view.state(LINK, f"n{number}") for number in range(1, 7)]
     assert states == ["error", "warning", "waived", "clear", None, None]
 
@@ -81,8 +81,10 @@ def test_it_keeps_no_more_than_the_settings_say(tmp_path: Path) -> None:
 def test_it_removes_what_a_killed_run_left_and_nothing_else(tmp_path: Path) -> None:
     with opened(tmp_path) as folder:
         path = Path(folder.path)
-        left, fresh, other = (path / name for name in (f".{'20261121-140000-000000-00000000'}.run", ".x.run", "notes"))
-        for file in (left, fresh, other):
+        remaining, fresh, other = (
+            path / name for name in (f".{'20261121-140000-000000-00000000'}.run", ".x.run", "notes")
+        )
+        for file in (remaining, fresh, other):
             file.write_bytes(b"")
             os.utime(file, (0, 0))
         folder.prune(HistorySettings(), NOW)

@@ -63,7 +63,9 @@ def test_hosts_with_the_same_course_are_one_track() -> None:
 
 
 def test_what_flaps_stands_first() -> None:
-    runs = [record(minute, n1=one, n2=two, n3=three) for minute, (one, two, three) in enumerate(["E.E", "..E", "EEE"])]
+    runs = [
+        record(minute, n1=name, n2=two, n3=three) for minute, (name, two, three) in enumerate(["E.E", "..E", "EEE"])
+    ]
     assert [track.kind for track in history_page(runs).tracks] == ["flapped", "came", "stays"]
 
 

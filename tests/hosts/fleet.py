@@ -40,9 +40,9 @@ def unavailable() -> str:
     if os.geteuid() != 0:
         return "test hosts need root"
     needed = ("ip", "nft", "nsenter", "unshare", "ssh-keygen", "/usr/sbin/sshd", "cc", "sudo")
-    missing = [name for name in needed if not shutil.which(name)]
-    if missing:
-        return f"test hosts need {', '.join(missing)} (Debian packages: {' '.join(testbed.DEBIAN_PACKAGES)})"
+    absent = [name for name in needed if not shutil.which(name)]
+    if absent:
+        return f"test hosts need {', '.join(absent)} (Debian packages: {' '.join(testbed.DEBIAN_PACKAGES)})"
     script = "mount -t tmpfs none /mnt && mkdir /mnt/a /mnt/b /mnt/c && mount -t overlay none /mnt/c -o "
     script += "lowerdir=/,upperdir=/mnt/a,workdir=/mnt/b && mknod /mnt/n c 1 3 && : >/mnt/n"
     spaces = ["unshare", "--mount", "--net", "--pid", "--fork", "--uts", "--ipc", "sh", "-c", script]
@@ -52,9 +52,9 @@ def unavailable() -> str:
     return ""
 
 
-def run_testbed(directory: pathlib.Path, *argv: str, given: Overrides | None = None) -> None:
+def run_testbed(directory: pathlib.Path, *argv: str, parameters: Overrides | None = None) -> None:
     """Runs the testbed's own command. Not in this process: it forks, and test runners have threads."""
-    status, errors = testbed_server.run(["--dir", str(directory), *argv], json.dumps(given or {}))
+    status, errors = testbed_server.run(["--dir", str(directory), *argv], json.dumps(parameters or {}))
     if status:
         raise testbed.Problem(errors.strip() or f"testbed {argv[0]} ended with {status}")
 
@@ -171,7 +171,7 @@ class Fleet:
     def change(self, host: str, **overrides: Any) -> None:
         """Lays overrides over a running host: sysctl, files, limits, clock, ... (see `testbed`)."""
         self._touched.add(host)
-        run_testbed(self.directory, "change", host, given=overrides)
+        run_testbed(self.directory, "change", host, parameters=overrides)
 
     def write(self, host: str, path: str, text: str, mode: str = "") -> None:
         """Writes a file on a running host, in /proc and /sys too."""
@@ -199,7 +199,7 @@ class Fleet:
 
         Names, addresses and keys stay. It takes about 0.1 s, so it is the way to undo whatever was done to a host.
         """
-        run_testbed(self.directory, "renew", *hosts, given=overrides)
+        run_testbed(self.directory, "renew", *hosts, parameters=overrides)
         self._pids.clear()
         self._touched.difference_update(hosts)
         if overrides:
@@ -227,13 +227,13 @@ class Fleet:
             if set(overrides) & testbed.NOT_LIVE:
                 self.renew(*names, **overrides)
             elif overrides:
-                run_testbed(self.directory, "change", *names, given=overrides)
+                run_testbed(self.directory, "change", *names, parameters=overrides)
             for name in names if sh else ():
                 # A file, for a pipe would be kept open by what the script leaves in the background.
-                with tempfile.TemporaryFile("w+") as said:
-                    done = self.enter(name, sh, stdout=said, stderr=said, stdin=subprocess.DEVNULL, check=False)
-                    said.seek(0)
-                    assert done.returncode == 0, f"{name}: exit status {done.returncode}: {said.read()}"
+                with tempfile.TemporaryFile("w+") as stream:
+                    done = self.enter(name, sh, stdout=stream, stderr=stream, stdin=subprocess.DEVNULL, check=False)
+                    stream.seek(0)
+                    assert done.returncode == 0, f"{name}: exit status {done.returncode}: {stream.read()}"
             yield
         finally:
             self._broken.difference_update(names)

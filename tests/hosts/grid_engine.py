@@ -8,7 +8,7 @@ import time
 from tests.hosts.fleet import INSIDE, Fleet
 
 PROGRAMS = ("sge_qmaster", "sge_execd", "qsub", "qconf")
-MISSING = [name for name in PROGRAMS if not shutil.which(name) and not shutil.which(name, path="/usr/sbin")]
+ABSENT_PROGRAMS = [name for name in PROGRAMS if not shutil.which(name) and not shutil.which(name, path="/usr/sbin")]
 """Programs that are not installed (Debian: gridengine-master, gridengine-exec, gridengine-client)."""
 
 ROOT = "/tmp/grid-engine"
@@ -105,10 +105,12 @@ class GridEngine:
     def submit(self, text: str, *options: str, folder: str = "/tmp") -> tuple[int, str]:
         """Runs a job script to its end; returns its exit status, and what it printed."""
         self.fleet.enter(self.master, f"cat >{folder}/job.sh", input=text)
-        words = " ".join(options)
-        argv = f"cd {folder} && rm -f job.out && qsub -terse -sync y -cwd -j y -o job.out {words} job.sh; echo ended $?"
-        said = self.fleet.enter(self.master, argv, env=self.environ, timeout=120).stdout
+        message = " ".join(options)
+        argv = (
+            f"cd {folder} && rm -f job.out && qsub -terse -sync y -cwd -j y -o job.out {message} job.sh; echo ended $?"
+        )
+        output = self.fleet.enter(self.master, argv, env=self.environ, timeout=120).stdout
         printed = ""
         for host in self.fleet.hosts:  # the first of the job's hosts may be any
             printed += self.fleet.enter(host, f"cat {folder}/job.out 2>/dev/null; rm -f {folder}/job.out").stdout
-        return int(said.rpartition("ended ")[2]), printed
+        return int(output.rpartition("ended ")[2]), printed

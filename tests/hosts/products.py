@@ -85,21 +85,21 @@ def npu_family(product: Product) -> str:
     """A1 to A5, or 310P; empty without NPUs."""
     if product.accelerator in PARTS:
         return PARTS[product.accelerator][0]
-    own = {"310P": "310P"} | {name: str(options["family"]) for name, options in NPUS.items()}
-    return own.get(product.accelerator, "")
+    own_options = {"310P": "310P"} | {name: str(options["family"]) for name, options in NPUS.items()}
+    return own_options.get(product.accelerator, "")
 
 
 def product_host(product: Product, index: int) -> Overrides:
     """A healthy host of the product. ``index`` makes its addresses unique over the fleet."""
     if product.accelerator in NPUS:
-        own = npu_host(host_index=index, **NPUS[product.accelerator])
+        own_options = npu_host(host_index=index, **NPUS[product.accelerator])
     elif product.accelerator in GPUS:
-        own = _gpus(product.accelerator)
+        own_options = _gpus(product.accelerator)
     elif product.accelerator == "310P":
-        own = _inference()
+        own_options = _inference()
     else:
-        own = _container(product.accelerator, index) if product.accelerator else {}
-    return merge(own, _adapters(product.rdma, index), _system(product))
+        own_options = _container(product.accelerator, index) if product.accelerator else {}
+    return merge(own_options, _adapters(product.rdma, index), _system(product))
 
 
 def _system(product: Product) -> Overrides:
@@ -117,12 +117,12 @@ def _system(product: Product) -> Overrides:
 def _container(accelerator: str, index: int) -> Overrides:
     """All NPUs are on the bus; device files and npu-smi are those of the container's own."""
     family, numbers = PARTS[accelerator]
-    own = npu_host(family, index)
+    own_options = npu_host(family, index)
     for device in set(range(DEVICES[family])) - set(numbers):
-        del own["devices"][f"davinci{device}"]
-        own["files"][f"/run/npu/{device}/elsewhere"] = ""
-    own["files"]["/.dockerenv"] = ""
-    return own
+        del own_options["devices"][f"davinci{device}"]
+        own_options["files"][f"/run/npu/{device}/elsewhere"] = ""
+    own_options["files"]["/.dockerenv"] = ""
+    return own_options
 
 
 def _inference() -> Overrides:
@@ -157,10 +157,14 @@ info) cat $at/table ;;
 *) echo "Error parameter of $2"; exit 215 ;;
 esac
 """
-    own = npu_host("A2", 0, devices=2)
-    kept = {path: text for path, text in own["files"].items() if path.startswith(("/usr/local/dcmi", "/etc/ascend"))}
+    own_options = npu_host("A2", 0, devices=2)
+    kept = {
+        path: text for path, text in own_options["files"].items() if path.startswith(("/usr/local/dcmi", "/etc/ascend"))
+    }
     kept |= {
-        path: text for path, text in own["files"].items() if re.match(r"/usr/local/Ascend/(driver/(v|lib)|fi)", path)
+        path: text
+        for path, text in own_options["files"].items()
+        if re.match(r"/usr/local/Ascend/(driver/(v|lib)|fi)", path)
     }
     for number in range(2):
         pci = f"/sys/bus/pci/devices/0000:0{4 + number}:00.0"
@@ -173,9 +177,9 @@ esac
         "/run/npu-smi/ecc": errors,
     }
     return {
-        "groups": own["groups"],
-        "users": own["users"],
-        "devices": own["devices"],
+        "groups": own_options["groups"],
+        "users": own_options["users"],
+        "devices": own_options["devices"],
         "files": kept,
         "path": {"npu-smi": tool},
     }
@@ -185,8 +189,8 @@ def _gpus(accelerator: str) -> Overrides:
     source, count = GPUS[accelerator]
     element = _element(accelerator, source)
     text = REPORTS.get(source, "")
-    found = re.search(r"<driver_version>(.*?)</driver_version>", text)
-    driver = found[1] if found else DRIVER
+    observed_match = re.search(r"<driver_version>(.*?)</driver_version>", text)
+    driver = observed_match[1] if observed_match else DRIVER
     # The open modules, which a careful administrator takes where there are some, export memory as dma-buf.
     module = "Open Kernel Module for x86_64" if int(driver.partition(".")[0]) >= 515 else "x86_64 Kernel Module"
     head = f'<?xml version="1.0" ?>\n<nvidia_smi_log>\n<driver_version>{driver}</driver_version>\n'
@@ -202,8 +206,8 @@ def _gpus(accelerator: str) -> Overrides:
     for number in range(count):
         pci = f"/sys/bus/pci/devices/0000:{number + 1:02x}:00.0"
         files |= {f"{pci}/vendor": "0x10de\n", f"{pci}/class": "0x030200\n", f"{pci}/device": "0x2330\n"}
-        own = re.sub(r'<gpu id="[^"]*"', f'<gpu id="00000000:{number + 1:02X}:00.0"', element)
-        files[f"/run/gpu/{number}.xml"] = re.sub(r"<uuid>[^<]*", f"<uuid>GPU-{number}", own)
+        own_options = re.sub(r'<gpu id="[^"]*"', f'<gpu id="00000000:{number + 1:02X}:00.0"', element)
+        files[f"/run/gpu/{number}.xml"] = re.sub(r"<uuid>[^<]*", f"<uuid>GPU-{number}", own_options)
         links = {"H100": 18, "A100": 12}.get(accelerator[:4], 0)
         files[f"/run/gpu/links{number}"] = "".join(f"\t Link {link}: 26.562 GB/s\n" for link in range(links))
     path = {"nvidia-smi": (EMULATED / "nvidia-smi").read_text()}
@@ -225,8 +229,8 @@ def _gpus(accelerator: str) -> Overrides:
 def _element(accelerator: str, source: str) -> str:
     """The element of one GPU: persistence on, as a careful administrator has it, and nothing running."""
     text = REPORTS[source] if source else GPU.format(number=0)
-    found = re.search(r"<gpu id.*</gpu>", text, re.DOTALL)
-    element = found[0] if found else ""
+    observed_match = re.search(r"<gpu id.*</gpu>", text, re.DOTALL)
+    element = observed_match[0] if observed_match else ""
     element = element.replace("<persistence_mode>Disabled", "<persistence_mode>Enabled")
     element = re.sub(r"<processes>.*?</processes>", "<processes></processes>", element, flags=re.DOTALL)
     if accelerator == "H100 in MIG":

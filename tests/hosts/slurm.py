@@ -13,9 +13,9 @@ from pathlib import Path
 
 from tests.hosts import testbed
 from tests.hosts.fleet import Fleet
-from tests.smoke.slurm import MISSING, program
+from tests.smoke.slurm import ABSENT_PROGRAMS, program
 
-__all__ = ["MISSING", "Cluster"]
+__all__ = ["ABSENT_PROGRAMS", "Cluster"]
 
 _PATIENCE = 30.0
 SETTINGS = """\
@@ -101,9 +101,9 @@ class Cluster:
 
     def start(self, host: str) -> None:
         """munged and slurmd on a host that has neither."""
-        made = f'mkdir -p "{self.folder}/state" "{self.folder}/spool" && chmod 755 "{self.folder}"'
+        text = f'mkdir -p "{self.folder}/state" "{self.folder}/spool" && chmod 755 "{self.folder}"'
         key = f'umask 077; cat >"{self.folder}/munge.key"'
-        self.fleet.enter(host, f"{made} && {key}", input=self._key, text=False)
+        self.fleet.enter(host, f"{text} && {key}", input=self._key, text=False)
         self.fleet.enter(host, f'cat >"{self.folder}/slurm.conf"', input=self._configuration)
         self.fleet.enter(host, f'echo CgroupPlugin=cgroup/v1 >"{self.folder}/cgroup.conf"')  # there is none to detect
         self.fleet.enter(host, self._munge())
@@ -115,9 +115,9 @@ class Cluster:
     def allocate(self) -> dict[str, str]:
         """A job that has all nodes and goes on when one fails: what tells a command that it runs in it."""
         done = self.run("salloc", "--nodes", str(len(self.fleet.hosts)), "--no-kill", "--no-shell")
-        found = re.search(r"Granted job allocation (\d+)", done.stderr)
-        assert found, done.stderr
-        return {**self.environ, "SLURM_JOB_ID": found[1], "SLURM_JOB_NODELIST": ",".join(self.fleet.hosts)}
+        observed_match = re.search(r"Granted job allocation (\d+)", done.stderr)
+        assert observed_match, done.stderr
+        return {**self.environ, "SLURM_JOB_ID": observed_match[1], "SLURM_JOB_NODELIST": ",".join(self.fleet.hosts)}
 
     def slurmd(self, host: str) -> int:
         """Its number inside the host."""

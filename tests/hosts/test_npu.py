@@ -18,16 +18,16 @@ import pytest
 from tests.hosts.fleet import Fleet, merge
 from tests.hosts.npu import HCCN_TOOL, cann_package, device_network, job_python, npu_fleet, npu_host
 
-Said = subprocess.CompletedProcess[str]
+Completed = subprocess.CompletedProcess[str]
 MakeFleet = Callable[..., Fleet]
 HOST, OTHER = "sb0002", "sb0001"
 
 
-def hccn(fleet: Fleet, *argv: str | int, host: str = HOST, **options: Any) -> Said:
+def hccn(fleet: Fleet, *argv: str | int, host: str = HOST, **options: Any) -> Completed:
     return fleet.enter(host, [HCCN_TOOL, *map(str, argv)], check=False, **options)
 
 
-def smi(fleet: Fleet, *argv: str | int, host: str = HOST) -> Said:
+def smi(fleet: Fleet, *argv: str | int, host: str = HOST) -> Completed:
     return fleet.enter(host, ["npu-smi", *map(str, argv)], check=False)
 
 
@@ -141,8 +141,8 @@ default         29.1.0.1        0.0.0.0         UG    0      0        0 eth3
 )  # fmt: skip
 def test_what_queries_print(fleet_a2: Fleet, argv: str, files: dict[str, str | None], text: str) -> None:
     with state(fleet_a2, **files):
-        said = hccn(fleet_a2, "-i", *argv.split())
-    assert (said.returncode, said.stdout, said.stderr) == (0, text, "")
+        completed = hccn(fleet_a2, "-i", *argv.split())
+    assert (completed.returncode, completed.stdout, completed.stderr) == (0, text, "")
 
 
 def test_link_history(fleet_a2: Fleet) -> None:
@@ -156,13 +156,13 @@ def test_link_history(fleet_a2: Fleet) -> None:
 
 def test_fibre_to_another_npu(fleet_a2: Fleet) -> None:
     with state(fleet_a2, n0__lldp="fibre"):
-        said = hccn(fleet_a2, "-i", 0, "-lldp", "-g").stdout.splitlines()
-    assert said[said.index("System Description TLV") + 1].strip() == "AscendNPU"
+        lines = hccn(fleet_a2, "-i", 0, "-lldp", "-g").stdout.splitlines()
+    assert lines[lines.index("System Description TLV") + 1].strip() == "AscendNPU"
 
 
 def test_every_device_hangs_on_a_switch_port_of_its_own(fleet_a2: Fleet) -> None:
-    said = [hccn(fleet_a2, "-i", npu, "-lldp", "-g", host=host).stdout for host in (HOST, OTHER) for npu in range(8)]
-    assert len({line for text in said for line in text.splitlines() if "Ifname" in line}) == 16
+    outputs = [hccn(fleet_a2, "-i", npu, "-lldp", "-g", host=host).stdout for host in (HOST, OTHER) for npu in range(8)]
+    assert len({line for text in outputs for line in text.splitlines() if "Ifname" in line}) == 16
 
 
 def test_optical_module(fleet_a2: Fleet) -> None:
@@ -181,12 +181,12 @@ def test_optical_module(fleet_a2: Fleet) -> None:
 
 def test_counters(fleet_a2: Fleet) -> None:
     with state(fleet_a2, n0__stat="roce_rx_err_pkt_num:7"):
-        said = hccn(fleet_a2, "-i", 0, "-stat", "-g").stdout.splitlines()
-    assert said[:4] == [
+        lines = hccn(fleet_a2, "-i", 0, "-stat", "-g").stdout.splitlines()
+    assert lines[:4] == [
         "packet statistics:", "mac_tx_mac_pause_num:0", "mac_rx_mac_pause_num:0", "mac_tx_pfc_pkt_num:0",
     ]  # fmt: skip
-    assert "roce_rx_err_pkt_num:7" in said
-    assert "nic_tx_all_pkg_num:122404" in said
+    assert "roce_rx_err_pkt_num:7" in lines
+    assert "nic_tx_all_pkg_num:122404" in lines
 
 
 # ---- hccn_tool: errors
@@ -234,8 +234,8 @@ NO_CONF = "The hccn.conf can't access, cmd execute failed! pls check the conf fi
 )  # fmt: skip
 def test_errors(fleet_a2: Fleet, argv: str, files: dict[str, Any], status: int, out: str, err: str) -> None:
     with state(fleet_a2, **files):
-        said = hccn(fleet_a2, *argv.split())
-    assert (said.returncode, said.stdout, said.stderr) == (status, out, err)
+        completed = hccn(fleet_a2, *argv.split())
+    assert (completed.returncode, completed.stdout, completed.stderr) == (status, out, err)
 
 
 @pytest.mark.parametrize(
@@ -247,26 +247,26 @@ def test_errors(fleet_a2: Fleet, argv: str, files: dict[str, Any], status: int, 
     ],
 )
 def test_wrong_arguments_bring_help(fleet_a2: Fleet, argv: str, status: int, text: str) -> None:
-    said = hccn(fleet_a2, *argv.split())
-    assert (said.returncode, said.stderr) == (status, text)
-    assert said.stdout == f"[ hccn_tool -i devid {argv.split()[2]} ] needs the following parameters:\n"
+    completed = hccn(fleet_a2, *argv.split())
+    assert (completed.returncode, completed.stderr) == (status, text)
+    assert completed.stdout == f"[ hccn_tool -i devid {argv.split()[2]} ] needs the following parameters:\n"
 
 
 def test_without_a_configuration_file_nothing_can_be_set(fleet_a2: Fleet) -> None:
     with fleet_a2.broken(HOST, "rm /etc/hccn.conf"):
-        said = hccn(fleet_a2, "-i", 0, "-netdetect", "-s", "address", "29.1.0.2")
-        assert (said.returncode, said.stdout, said.stderr) == (29, "", NO_CONF)
+        completed = hccn(fleet_a2, "-i", 0, "-netdetect", "-s", "address", "29.1.0.2")
+        assert (completed.returncode, completed.stdout, completed.stderr) == (29, "", NO_CONF)
         for scope in ["-a"], ["-i", 0]:
-            said = hccn(fleet_a2, *scope, "-cfg", "recovery")
-            assert (said.returncode, said.stderr) == (29, NO_CONF)
-            assert said.stdout == "Recovery failed. Check '/var/log/hccn_tool/hccn_config.log' for details.\n"
+            completed = hccn(fleet_a2, *scope, "-cfg", "recovery")
+            assert (completed.returncode, completed.stderr) == (29, NO_CONF)
+            assert completed.stdout == "Recovery failed. Check '/var/log/hccn_tool/hccn_config.log' for details.\n"
 
 
 def test_settings_that_cannot_be_kept(fleet_a2: Fleet) -> None:
     with fleet_a2.broken(HOST, full_disk=True):
-        said = hccn(fleet_a2, "-i", 0, "-netdetect", "-s", "address", "29.1.0.2")
-        assert said.returncode == 4
-        assert said.stderr == (
+        completed = hccn(fleet_a2, "-i", 0, "-netdetect", "-s", "address", "29.1.0.2")
+        assert completed.returncode == 4
+        assert completed.stderr == (
             "Write configurations to config file failed. User configurations cannot be persisted! "
             "pls check cmd run permission.\n"
         )
@@ -278,7 +278,7 @@ def test_what_needs_root(fleet_a2: Fleet) -> None:
     users = {"ann": {"groups": ["HwHiAiUser"]}, "bob": {"uid": 2002}}
     with fleet_a2.broken(HOST, users=users):
 
-        def ask(user: str, command: str) -> Said:
+        def ask(user: str, command: str) -> Completed:
             return fleet_a2.enter(HOST, ["runuser", "-u", user, "--", *command.split()], check=False)
 
         for command in (
@@ -286,9 +286,9 @@ def test_what_needs_root(fleet_a2: Fleet) -> None:
             f"{HCCN_TOOL} -i 0 -ip -s address 29.1.9.9 netmask 255.255.0.0",
             f"{HCCN_TOOL} -i 0 -cfg recovery",
         ):
-            said = ask("ann", command)
-            assert (said.returncode, said.stdout) == (12, "")
-            assert said.stderr == "permission denied: pls check this cmd run permission.\n"
+            completed = ask("ann", command)
+            assert (completed.returncode, completed.stdout) == (12, "")
+            assert completed.stderr == "permission denied: pls check this cmd run permission.\n"
         assert ask("ann", f"{HCCN_TOOL} -i 0 -link -g").stdout == "link status: UP\n"
         assert ask("ann", "npu-smi info -l").returncode == 0
         assert ask("bob", f"{HCCN_TOOL} -i 0 -link -g").stderr == "Get invalid device id.\n"
@@ -314,8 +314,8 @@ def test_a_call_keeps_others_out_until_it_ends(fleet_a2: Fleet) -> None:
         hang = f"setsid sh -c 'until {HCCN_TOOL} -i 0 -link -g; do :; done' >/dev/null 2>&1 & echo $!"
         pid = fleet_a2.enter(HOST, hang).stdout.strip()
         fleet_a2.enter(HOST, "while flock -n /run/npu/lock true; do :; done")
-        said = hccn(fleet_a2, "-i", 5, "-link", "-g")
-        assert (said.returncode, said.stdout) == (11, "hccn_tool is busy, please try again.\n")
+        completed = hccn(fleet_a2, "-i", 5, "-link", "-g")
+        assert (completed.returncode, completed.stdout) == (11, "hccn_tool is busy, please try again.\n")
         fleet_a2.enter(HOST, ["kill", "-9", "--", f"-{pid}"])
         fleet_a2.enter(HOST, ["flock", "/run/npu/lock", "true"])
         assert hccn(fleet_a2, "-i", 5, "-link", "-g").returncode == 0
@@ -324,15 +324,15 @@ def test_a_call_keeps_others_out_until_it_ends(fleet_a2: Fleet) -> None:
 # ---- hccn_tool: reaching other devices
 
 
-def ping(fleet: Fleet, target: str, *more: str | int, device: int = 3) -> Said:
+def ping(fleet: Fleet, target: str, *more: str | int, device: int = 3) -> Completed:
     return hccn(fleet, "-i", device, "-ping", "-g", "address", target, *more)
 
 
 def test_ping(fleet_a2: Fleet) -> None:
     with state(fleet_a2, OTHER, n5__ip="29.1.137.205"):
-        said = ping(fleet_a2, "29.1.137.205")
-        assert (said.returncode, said.stderr) == (0, "")
-        assert said.stdout == (
+        completed = ping(fleet_a2, "29.1.137.205")
+        assert (completed.returncode, completed.stderr) == (0, "")
+        assert completed.stdout == (
             "device 3 PING 29.1.137.205\n"
             "recv seq=0,time=1.418000ms\n"
             "recv seq=1,time=0.034000ms\n"
@@ -340,9 +340,9 @@ def test_ping(fleet_a2: Fleet) -> None:
             "3 packets transmitted, 3 received, 0.00% packet loss\n"
         )
         with state(fleet_a2, n3__loss="29.1.137.205 1"):
-            said = ping(fleet_a2, "29.1.137.205", "pkt", 4000)
-        assert (said.returncode, said.stderr) == (1, "Command execute failed!\n")
-        assert said.stdout == (
+            completed = ping(fleet_a2, "29.1.137.205", "pkt", 4000)
+        assert (completed.returncode, completed.stderr) == (1, "Command execute failed!\n")
+        assert completed.stdout == (
             "device 3 PING 29.1.137.205\n"
             "recv time out seq=0\n"
             "recv seq=1,time=0.034000ms\n"
@@ -352,7 +352,7 @@ def test_ping(fleet_a2: Fleet) -> None:
 
 
 @pytest.mark.parametrize(
-    ("here", "there"),
+    ("here", "present"),
     [
         ({"n3__link": "DOWN"}, {}),
         ({"n3__ip": None}, {}),
@@ -366,13 +366,13 @@ def test_ping(fleet_a2: Fleet) -> None:
         ({}, {"n3__gateway": None, "n3__netmask": "255.255.255.0"}),
     ],
 )
-def test_pings_that_get_lost(fleet_a2: Fleet, here: dict[str, Any], there: dict[str, Any]) -> None:
+def test_pings_that_get_lost(fleet_a2: Fleet, here: dict[str, Any], present: dict[str, Any]) -> None:
     assert ping(fleet_a2, "29.1.101.203").returncode == 0
-    with state(fleet_a2, HOST, **here), state(fleet_a2, OTHER, **there):
-        said = ping(fleet_a2, "29.1.101.203")
+    with state(fleet_a2, HOST, **here), state(fleet_a2, OTHER, **present):
+        completed = ping(fleet_a2, "29.1.101.203")
         assert ping(fleet_a2, "29.1.101.204", device=4).returncode == ("unreachable" in here)
-    assert said.returncode == 1
-    assert said.stdout.splitlines()[-1] == "3 packets transmitted, 0 received, 100.00% packet loss"
+    assert completed.returncode == 1
+    assert completed.stdout.splitlines()[-1] == "3 packets transmitted, 0 received, 100.00% packet loss"
 
 
 @pytest.mark.hosts
@@ -418,16 +418,16 @@ Cmd executed successfully!
 
 def test_hccs_ping(fleet_a3: Fleet) -> None:
     for target in ("address", "192.0.2.199"), ("sdid", str(0)):
-        said = hccn(fleet_a3, "-i", 3, "-hccs_ping", "-g", *target)
-        assert (said.returncode, said.stdout, said.stderr) == (0, HCCS_PING, "")
+        completed = hccn(fleet_a3, "-i", 3, "-hccs_ping", "-g", *target)
+        assert (completed.returncode, completed.stdout, completed.stderr) == (0, HCCS_PING, "")
     with state(fleet_a3, n3__l1_plane="0x1"):
-        said = hccn(fleet_a3, "-i", 3, "-hccs_ping", "-g", "address", "192.0.2.199", "cnt", 1)
-    assert "L1 plane check result = 0x1\n" in said.stdout
-    assert "1 packets transmitted, 1 received, 0.00% packets loss\n" in said.stdout
+        completed = hccn(fleet_a3, "-i", 3, "-hccs_ping", "-g", "address", "192.0.2.199", "cnt", 1)
+    assert "L1 plane check result = 0x1\n" in completed.stdout
+    assert "1 packets transmitted, 1 received, 0.00% packets loss\n" in completed.stdout
 
 
 @pytest.mark.parametrize(
-    ("here", "there"),
+    ("here", "present"),
     [
         ({}, {"n5__vnic_link": "DOWN"}),
         ({}, {"n5__gone": ""}),
@@ -437,24 +437,24 @@ def test_hccs_ping(fleet_a3: Fleet) -> None:
         ({}, {"hccs_unreachable": "*"}),
     ],
 )
-def test_a_lost_hccs_ping_still_says_success(fleet_a3: Fleet, here: dict[str, Any], there: dict[str, Any]) -> None:
-    with state(fleet_a3, HOST, **here), state(fleet_a3, OTHER, **there):
-        said = hccn(fleet_a3, "-i", 3, "-hccs_ping", "-g", "address", "192.0.3.194")
-    assert said.returncode == 0
-    assert "This pkt check recv msg fail!\nrecv seq 2, time = 0.000us" in said.stdout
-    assert "3 packets transmitted, 0 received, 100.00% packets loss\n" in said.stdout
-    assert said.stdout.endswith("Cmd executed successfully!\n")
+def test_a_lost_hccs_ping_still_says_success(fleet_a3: Fleet, here: dict[str, Any], present: dict[str, Any]) -> None:
+    with state(fleet_a3, HOST, **here), state(fleet_a3, OTHER, **present):
+        completed = hccn(fleet_a3, "-i", 3, "-hccs_ping", "-g", "address", "192.0.3.194")
+    assert completed.returncode == 0
+    assert "This pkt check recv msg fail!\nrecv seq 2, time = 0.000us" in completed.stdout
+    assert "3 packets transmitted, 0 received, 100.00% packets loss\n" in completed.stdout
+    assert completed.stdout.endswith("Cmd executed successfully!\n")
 
 
 @pytest.mark.parametrize("target", ["10.0.0.1", "192.60.2.199", "192.0.2.198", "192.0.4.199"])
 def test_hccs_ping_takes_only_hccs_addresses(fleet_a3: Fleet, target: str) -> None:
-    said = hccn(fleet_a3, "-i", 3, "-hccs_ping", "-g", "address", target)
-    assert (said.returncode, said.stderr) == (6, "The ip address you configured is invalid!\n")
+    completed = hccn(fleet_a3, "-i", 3, "-hccs_ping", "-g", "address", target)
+    assert (completed.returncode, completed.stderr) == (6, "The ip address you configured is invalid!\n")
 
 
 def test_a_healthy_super_pod_needs_no_device_addresses(fleet_a3: Fleet) -> None:
-    said = hccn(fleet_a3, "-i", 15, "-ip", "-g")
-    assert (said.returncode, said.stderr) == (13, "Get ipconf failed, because no ip was preset there!\n")
+    completed = hccn(fleet_a3, "-i", 15, "-ip", "-g")
+    assert (completed.returncode, completed.stderr) == (13, "Get ipconf failed, because no ip was preset there!\n")
     assert hccn(fleet_a3, "-i", 15, "-link", "-g").stdout == "link status: DOWN\n"
     assert "vnic ipaddr: 192.1.3.184\n" in hccn(fleet_a3, "-i", 15, "-vnic", "-g").stdout
 
@@ -470,8 +470,8 @@ def test_settings_reach_the_device_and_the_file(fleet_a2: Fleet) -> None:
             "-i 3 -netdetect -s address 29.2.0.1",
             "-i 3 -tls -s enable 1",
         ):
-            said = hccn(fleet_a2, *argv.split())
-            assert (said.returncode, said.stdout, said.stderr) == (0, "Cmd executed successfully!\n", "")
+            completed = hccn(fleet_a2, *argv.split())
+            assert (completed.returncode, completed.stdout, completed.stderr) == (0, "Cmd executed successfully!\n", "")
         assert hccn(fleet_a2, "-i", 3, "-ip", "-g").stdout == "ipaddr:29.2.0.9\nnetmask:255.255.255.0\n"
         assert hccn(fleet_a2, "-i", 3, "-gateway", "-g").stdout == "default gateway:29.2.0.1, Iface:eth3\n"
         assert hccn(fleet_a2, "-i", 3, "-netdetect", "-g").stdout == "netdetect addr: 29.2.0.1\n"
@@ -496,8 +496,8 @@ def test_an_address_elsewhere_takes_the_gateway_away(fleet_a2: Fleet) -> None:
 @pytest.mark.parametrize("mend", ["-link -s up", "-cfg recovery"])
 def test_a_port_that_was_taken_down(fleet_a2: Fleet, mend: str) -> None:
     with fleet_a2.broken(HOST):
-        said = hccn(fleet_a2, "-i", 3, "-link", "-s", "down", input="n\n")
-        assert said.returncode != 0
+        completed = hccn(fleet_a2, "-i", 3, "-link", "-s", "down", input="n\n")
+        assert completed.returncode != 0
         assert hccn(fleet_a2, "-i", 3, "-link", "-g").stdout == "link status: UP\n"
         assert hccn(fleet_a2, "-i", 3, "-link", "-s", "down", input="y\n").returncode == 0
         assert hccn(fleet_a2, "-i", 3, "-link", "-g").stdout == "link status: DOWN\n"
@@ -511,8 +511,8 @@ def test_a_port_that_was_taken_down(fleet_a2: Fleet, mend: str) -> None:
 def test_recovery_brings_the_device_to_what_the_file_says(fleet_a2: Fleet, scope: str) -> None:
     lost = "rm /run/npu/3/ip /run/npu/3/gateway; echo 1.2.3.4 >/run/npu/3/netdetect; echo FAIL >/run/npu/3/cfg_status"
     with fleet_a2.broken(HOST, lost):
-        said = hccn(fleet_a2, *scope.split(), "-cfg", "recovery")
-        assert (said.returncode, said.stdout) == (0, "Cmd executed successfully!\n")
+        completed = hccn(fleet_a2, *scope.split(), "-cfg", "recovery")
+        assert (completed.returncode, completed.stdout) == (0, "Cmd executed successfully!\n")
         assert hccn(fleet_a2, "-i", 3, "-ip", "-g").stdout == "ipaddr:29.1.102.203\nnetmask:255.255.0.0\n"
         assert hccn(fleet_a2, "-i", 3, "-cfg", "status").stdout == "config status:SUCCESS\n"
         assert hccn(fleet_a2, "-i", 3, "-net_health", "-g").stdout == "net health status: Success\n"
@@ -541,16 +541,16 @@ def test_addresses_that_the_driver_refuses(
 ) -> None:
     fleet: Fleet = request.getfixturevalue(f"fleet_{family.lower()}")
     with fleet.broken(HOST):
-        said = hccn(fleet, "-i", 0, "-ip", "-s", "address", address, "netmask", "255.255.255.0")
-    assert said.returncode == (7 if refused else 0)
-    assert said.stderr == ("The ip address configured is conflicted!\n" if refused else "")
+        completed = hccn(fleet, "-i", 0, "-ip", "-s", "address", address, "netmask", "255.255.255.0")
+    assert completed.returncode == (7 if refused else 0)
+    assert completed.stderr == ("The ip address configured is conflicted!\n" if refused else "")
 
 
 def test_a3_outside_a_super_pod_refuses_less(fleet_a3: Fleet) -> None:
     with fleet_a3.broken(HOST, "rm /run/npu/super_pod_id"):
         addresses = ["192.168.2.8", "192.168.8.8", "192.55.0.8"]
         took = [hccn(fleet_a3, "-i", 0, "-ip", "-s", "address", a, "netmask", "255.255.255.0") for a in addresses]
-    assert [said.returncode for said in took] == [7, 0, 0]
+    assert [completed.returncode for completed in took] == [7, 0, 0]
 
 
 def test_on_a3_only_the_other_die_is_compared(fleet_a3: Fleet) -> None:
@@ -570,9 +570,9 @@ def test_fec_can_be_set_on_a1_only(fleet_a1: Fleet, fleet_a2: Fleet) -> None:
 
 
 def test_a_part_that_is_not_emulated_says_so(fleet_a2: Fleet) -> None:
-    said = hccn(fleet_a2, "-i", 0, "-traceroute", "-g")
-    assert (said.returncode, said.stdout) == (99, "")
-    assert "emulated" in said.stderr
+    completed = hccn(fleet_a2, "-i", 0, "-traceroute", "-g")
+    assert (completed.returncode, completed.stdout) == (99, "")
+    assert "emulated" in completed.stderr
 
 
 # ---- npu-smi
@@ -622,10 +622,10 @@ A3_END = """\
 
 def test_table_of_a2(fleet_a2: Fleet) -> None:
     with state(fleet_a2, driver="23.0.rc2", n0__temp="46"):
-        said = smi(fleet_a2, "info")
-    assert said.returncode == 0
-    assert said.stdout.startswith(A2_TABLE)
-    assert len({len(line) for line in said.stdout.splitlines()}) == 1
+        completed = smi(fleet_a2, "info")
+    assert completed.returncode == 0
+    assert completed.stdout.startswith(A2_TABLE)
+    assert len({len(line) for line in completed.stdout.splitlines()}) == 1
 
 
 def test_table_of_a1(fleet_a1: Fleet) -> None:
@@ -637,26 +637,26 @@ def test_table_of_a3(fleet_a3: Fleet) -> None:
     numbers = {"n0__temp": "45", "n1__temp": "45", "n1__hbm_used": "2886", "n2__power": "167.2", "n2__temp": "44"}
     numbers |= {"n2__hbm_used": "3089", "n15__temp": "48", "n15__hbm_used": "2883"}
     with state(fleet_a3, driver="25.0.rc1", **numbers):
-        said = smi(fleet_a3, "info").stdout
-    assert said.startswith(A3_TABLE)
-    assert A3_END in said
-    assert said.count("No running processes found in NPU") == 8
+        output = smi(fleet_a3, "info").stdout
+    assert output.startswith(A3_TABLE)
+    assert A3_END in output
+    assert output.count("No running processes found in NPU") == 8
 
 
 def test_processes_on_npus(fleet_a2: Fleet, fleet_a3: Fleet) -> None:
     with state(fleet_a2, n2__processes="1333928 - 37709", n3__hbm_used="61609"):
-        said = smi(fleet_a2, "info").stdout
+        output = smi(fleet_a2, "info").stdout
     assert (
-        "| 2       0                 | 1333928       |                          | 37709                   |\n" in said
+        "| 2       0                 | 1333928       |                          | 37709                   |\n" in output
     )
-    assert "No running processes found in NPU 2" not in said
-    assert " 61609/ 65536 " in said  # glued to the slash, as on real hosts
+    assert "No running processes found in NPU 2" not in output
+    assert " 61609/ 65536 " in output  # glued to the slash, as on real hosts
     with state(
         fleet_a3, n0__processes="3325989 python3 50128\n3330598 python3 132", n1__processes="3328327 vllm 50119"
     ):
-        said = smi(fleet_a3, "info").stdout
+        output = smi(fleet_a3, "info").stdout
     assert [
-        line.split()[1:3] + line.split()[4:5] for line in said.splitlines() if "python3" in line or "vllm" in line
+        line.split()[1:3] + line.split()[4:5] for line in output.splitlines() if "python3" in line or "vllm" in line
     ] == [
         ["0", "0", "3325989"],
         ["0", "0", "3330598"],
@@ -673,26 +673,28 @@ def test_driver_that_is_not_complete(fleet_a2: Fleet) -> None:
     assert "WARNING" not in smi(fleet_a2, "info").stdout
 
 
-def columns(*words: str) -> str:
-    return "\t" + " ".join(f"{word:<30}" for word in words[:-1]) + f" {words[-1]}\n"
+def columns(*arguments: str) -> str:
+    return "\t" + " ".join(f"{word:<30}" for word in arguments[:-1]) + f" {arguments[-1]}\n"
 
 
 def test_mapping(fleet_a1: Fleet, fleet_a2: Fleet, fleet_a3: Fleet) -> None:
     with state(fleet_a1, chip="910A"):
-        said = smi(fleet_a1, "info", "-m").stdout
-    assert said.startswith(
+        output = smi(fleet_a1, "info", "-m").stdout
+    assert output.startswith(
         "\tNPU ID                         Chip ID                        Chip Logic ID                  Chip Name\n"
         "\t0                              0                              0                              Ascend 910A\n"
         "\t1 "
     )
     with state(fleet_a2, chip="910B4"):
-        said = smi(fleet_a2, "info", "-m").stdout
+        output = smi(fleet_a2, "info", "-m").stdout
     head = columns("NPU ID", "Chip ID", "Chip Logic ID", "Chip Name")
-    assert said.startswith(head + columns("0", "0", "0", "Ascend 910B4") + columns("0", "1", "-", "Mcu"))
-    said = smi(fleet_a3, "info", "-m").stdout
+    assert output.startswith(head + columns("0", "0", "0", "Ascend 910B4") + columns("0", "1", "-", "Mcu"))
+    output = smi(fleet_a3, "info", "-m").stdout
     head = columns("NPU ID", "Chip ID", "Chip Logic ID", "Chip Phy-ID", "Chip Name")
     rows = columns("0", "0", "0", "0", "Ascend910") + columns("0", "1", "1", "1", "Ascend910")
-    assert said.startswith(head + rows + columns("0", "2", "-", "-", "Mcu") + columns("1", "0", "2", "2", "Ascend910"))
+    assert output.startswith(
+        head + rows + columns("0", "2", "-", "-", "Mcu") + columns("1", "0", "2", "2", "Ascend910")
+    )
 
 
 def test_list(fleet_a2: Fleet, fleet_a3: Fleet) -> None:
@@ -796,17 +798,17 @@ USAGE = "Usage: npu-smi info <watch|proc|-h|-m|-l|-t type> [Options...]"
 )  # fmt: skip
 def test_failures_of_npu_smi(fleet_a2: Fleet, argv: str, files: dict[str, str], status: int, text: str) -> None:
     with state(fleet_a2, **files):
-        said = smi(fleet_a2, *argv.split())
-    assert (said.returncode, said.stderr) == (status, "")
-    assert said.stdout.startswith(text)
+        completed = smi(fleet_a2, *argv.split())
+    assert (completed.returncode, completed.stderr) == (status, "")
+    assert completed.stdout.startswith(text)
 
 
 def test_a_card_that_dropped_off(fleet_a2: Fleet) -> None:
     with state(fleet_a2, n3__gone=""):
         assert "Invalid card id.\n" in smi(fleet_a2, "info", "-t", "health", "-i", 3).stdout
-        said = smi(fleet_a2, "info", "-m").stdout
-        assert columns("4", "0", "3", "Ascend 910B1") in said
-        assert said.count("Ascend 910B1") == 7
+        output = smi(fleet_a2, "info", "-m").stdout
+        assert columns("4", "0", "3", "Ascend 910B1") in output
+        assert output.count("Ascend 910B1") == 7
         assert "Total Count                    : 7\n" in smi(fleet_a2, "info", "-l").stdout
         assert "| 3     910B1 " not in smi(fleet_a2, "info").stdout
 
@@ -821,9 +823,11 @@ def test_devices_and_files(request: pytest.FixtureRequest, family: str, count: i
     devices = fleet.enter(HOST, "stat -c '%n %A %U %G' /dev/davinci* /dev/*_svm /dev/*_hdc").stdout.splitlines()
     assert len(devices) == count + 3
     assert {line.partition(" ")[2] for line in devices} == {"crw-rw---- HwHiAiUser HwHiAiUser"}
-    found = fleet.enter(HOST, "grep -l 0x19e5 /sys/bus/pci/devices/*/vendor | wc -l; cat /sys/bus/pci/devices/*/device")
-    assert found.stdout.split()[0] == str(count)
-    assert found.stdout.split().count(pci) == count
+    completed = fleet.enter(
+        HOST, "grep -l 0x19e5 /sys/bus/pci/devices/*/vendor | wc -l; cat /sys/bus/pci/devices/*/device"
+    )
+    assert completed.stdout.split()[0] == str(count)
+    assert completed.stdout.split().count(pci) == count
     version = fleet.read(HOST, "/usr/local/Ascend/driver/version.info").splitlines()
     assert version[:2] == ["Version=25.5.2", "ascendhal_version=7.35.23"]
     assert "compatible_version_fw=[7.0.0,8.9.9]" in version
@@ -884,15 +888,15 @@ def test_cann(fleet_a2: Fleet, version: str, entry: str) -> None:
 @pytest.fixture(scope="module")
 def job(make_fleet: MakeFleet) -> Iterator[Fleet]:
     """Hosts whose job's interpreter is good, mismatched, and old enough not to load torch_npu by itself."""
-    wanted = [job_python(), job_python("2.6.0+cpu", "2.5.1", numpy="2.0.1"), job_python("2.4.0", "2.4.0.post2")]
-    fleet = make_fleet(3, {f"sb{i + 1:04d}": merge(npu_host("A2", i), one) for i, one in enumerate(wanted)})
+    expected = [job_python(), job_python("2.6.0+cpu", "2.5.1", numpy="2.0.1"), job_python("2.4.0", "2.4.0.post2")]
+    fleet = make_fleet(3, {f"sb{i + 1:04d}": merge(npu_host("A2", i), record) for i, record in enumerate(expected)})
     yield fleet
     fleet.down()
 
 
 def job_says(fleet: Fleet, host: str, code: str, env: str = "") -> list[str]:
-    said = fleet.enter(host, f"{env} /opt/job/bin/python3 -c '{code}' 2>&1", check=False)
-    return str(said.stdout).splitlines()
+    completed = fleet.enter(host, f"{env} /opt/job/bin/python3 -c '{code}' 2>&1", check=False)
+    return str(completed.stdout).splitlines()
 
 
 def test_the_jobs_interpreter(job: Fleet) -> None:
@@ -907,23 +911,23 @@ def test_the_jobs_interpreter(job: Fleet) -> None:
 
 
 def test_the_job_without_canns_environment(job: Fleet) -> None:
-    missing = (
+    absent = (
         "ImportError: libhccl.so: cannot open shared object file: No such file or directory. "
         "Please check that the cann package is installed. "
         "Please run 'source set_env.sh' in the CANN installation path."
     )
-    said = job_says(job, "sb0001", "import torch")
-    assert missing in said
-    assert said[-1] == (
+    lines = job_says(job, "sb0001", "import torch")
+    assert absent in lines
+    assert lines[-1] == (
         "RuntimeError: Failed to load the backend extension: torch_npu. "
         "You can disable extension auto-loading with TORCH_DEVICE_BACKEND_AUTOLOAD=0."
     )
     assert job_says(job, "sb0001", "import torch", "TORCH_DEVICE_BACKEND_AUTOLOAD=0") == []
     assert job_says(job, "sb0003", "import torch") == []
-    assert job_says(job, "sb0003", "import torch_npu")[-1] == missing
+    assert job_says(job, "sb0003", "import torch_npu")[-1] == absent
 
 
 def test_the_job_without_the_drivers_library(job: Fleet) -> None:
     with job.broken("sb0003", "rm /usr/local/Ascend/driver/lib64/driver/libascend_hal.so"):
-        said = job_says(job, "sb0003", "import torch_npu", ". /usr/local/Ascend/ascend-toolkit/set_env.sh;")
-    assert said[-1] == ("ImportError: libascend_hal.so: cannot open shared object file: No such file or directory")
+        lines = job_says(job, "sb0003", "import torch_npu", ". /usr/local/Ascend/ascend-toolkit/set_env.sh;")
+    assert lines[-1] == ("ImportError: libascend_hal.so: cannot open shared object file: No such file or directory")

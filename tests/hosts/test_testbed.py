@@ -32,13 +32,13 @@ def test_hosts_are_reached_by_name_and_by_address(fleet_cpu: Fleet) -> None:
     assert fleet_cpu.hosts == ("sb0001", "sb0002", "sb0003", "sb0004")
     for name in fleet_cpu.hosts[:2]:
         for target in name, fleet_cpu.addresses[name]:
-            said = fleet_cpu.ssh(target, "hostname; cat /proc/1/comm; ls /sys/class/net | sort | xargs")
-            assert (said.stdout, said.stderr, said.returncode) == (f"{name}\nsshd\neth0 lo\n", "", 0)
+            completed = fleet_cpu.ssh(target, "hostname; cat /proc/1/comm; ls /sys/class/net | sort | xargs")
+            assert (completed.stdout, completed.stderr, completed.returncode) == (f"{name}\nsshd\neth0 lo\n", "", 0)
 
 
 def test_hosts_know_one_another_by_name(fleet_cpu: Fleet) -> None:
-    said = fleet_cpu.enter("sb0001", ["getent", "hosts", "sb0004"])
-    assert said.stdout.split() == [fleet_cpu.addresses["sb0004"], "sb0004"]
+    completed = fleet_cpu.enter("sb0001", ["getent", "hosts", "sb0004"])
+    assert completed.stdout.split() == [fleet_cpu.addresses["sb0004"], "sb0004"]
     fleet_cpu.enter(
         "sb0001", ["bash", "-c", "exec 3<>/dev/tcp/sb0002/22; read -r banner <&3; [[ $banner == SSH-2.0-* ]]"]
     )
@@ -50,8 +50,8 @@ def test_nothing_of_the_hosts_is_in_the_machines_network(fleet_cpu: Fleet) -> No
 
 
 def test_a_plain_host_has_no_accelerator(fleet_cpu: Fleet) -> None:
-    found = fleet_cpu.enter("sb0001", "ls -d /dev/davinci* /usr/local/Ascend /etc/hccn.conf /run/npu", check=False)
-    assert found.stdout == ""
+    completed = fleet_cpu.enter("sb0001", "ls -d /dev/davinci* /usr/local/Ascend /etc/hccn.conf /run/npu", check=False)
+    assert completed.stdout == ""
 
 
 # ---- hosts are apart
@@ -72,9 +72,9 @@ def test_each_host_has_a_dev_of_its_own(fleet_cpu: Fleet) -> None:
 
 def test_the_hosts_dev_works(fleet_cpu: Fleet) -> None:
     fleet_cpu.enter("sb0001", "head -c 8 /dev/urandom >/dev/null; ! echo x >/dev/full; echo x >/dev/stdout")
-    said = fleet_cpu.run([*ssh_options(fleet_cpu, "-tt"), "sb0001", "tty; test -t 0 && test -t 1"])
-    assert said.stdout.startswith("/dev/pts/")
-    assert said.returncode == 0
+    completed = fleet_cpu.run([*ssh_options(fleet_cpu, "-tt"), "sb0001", "tty; test -t 0 && test -t 1"])
+    assert completed.stdout.startswith("/dev/pts/")
+    assert completed.returncode == 0
 
 
 def test_what_a_host_writes_nobody_else_sees(fleet_cpu: Fleet) -> None:
@@ -164,8 +164,8 @@ def test_every_program_of_a_host_sees_its_clock(mixed: Fleet, host: str, offset:
     sudo = "sudo -n " if as_user else ""
     for ask in "python3 -c 'import time; print(time.time())'", f"{sudo}date +%s.%N":
         before = time.time()
-        said = float(mixed.ssh(as_user + host, ask).stdout)
-        assert before - 0.1 <= said - offset <= time.time() + 0.1
+        response = float(mixed.ssh(as_user + host, ask).stdout)
+        assert before - 0.1 <= response - offset <= time.time() + 0.1
 
 
 def test_a_wrong_clock_leaves_waiting_alone(mixed: Fleet) -> None:
@@ -186,19 +186,19 @@ def test_limits_hold_for_sessions(mixed: Fleet, fleet_cpu: Fleet) -> None:
 
 
 def test_python_can_be_missing(mixed: Fleet) -> None:
-    said = mixed.ssh(
+    completed = mixed.ssh(
         "sb0002", "python3 -V; for p in /usr/bin/python3 /usr/libexec/platform-python; do test -e $p; done"
     )
-    assert "not found" in said.stderr
-    assert said.returncode == 1
+    assert "not found" in completed.stderr
+    assert completed.returncode == 1
     assert mixed.ssh("sb0008", "python3 -V").stdout.startswith("Python 3.")
 
 
 def test_the_disk_can_be_full(mixed: Fleet) -> None:
     for place in "/tmp/x", "/etc/x", "/root/x", "/run/x":
-        said = mixed.ssh("sb0002", f"echo more >{place}")
-        assert "No space left on device" in said.stderr
-        assert said.returncode == 1
+        completed = mixed.ssh("sb0002", f"echo more >{place}")
+        assert "No space left on device" in completed.stderr
+        assert completed.returncode == 1
     used = mixed.ssh("sb0002", "df --output=avail,pcent / /tmp").stdout.split()
     assert used == ["Avail", "Use%", "0", "100%", "0", "100%"]
     assert mixed.ssh("sb0002", "echo more >/dev/shm/x; df --output=avail /dev/shm").returncode == 0
@@ -229,8 +229,8 @@ def test_startup_files_can_make_noise(mixed: Fleet, host: str, last: bool) -> No
 def test_ordinary_users(mixed: Fleet) -> None:
     assert mixed.ssh("ann@sb0008", "id -un; id -nG; pwd").stdout == "ann\nann video\n/home/ann\n"
     assert mixed.ssh("ann@sb0008", "sudo -n id -un").stdout == "root\n"
-    asked = mixed.ssh("bob@sb0008", "sudo -n id -un")
-    assert (asked.returncode, asked.stdout, asked.stderr) == (1, "", "sudo: a password is required\n")
+    requested = mixed.ssh("bob@sb0008", "sudo -n id -un")
+    assert (requested.returncode, requested.stdout, requested.stderr) == (1, "", "sudo: a password is required\n")
     assert mixed.ssh("bob@sb0008", "echo secret | sudo -S -p '' id -un").stdout == "root\n"
     assert mixed.ssh("cat@sb0008", "sudo -n id").returncode == 1
 
@@ -251,10 +251,10 @@ def test_hosts_can_share_a_directory(mixed: Fleet) -> None:
 
 
 def test_merge() -> None:
-    one = {"files": {"/a": "1", "/b": "1"}, "nft": "x", "sshd": ["A 1"], "shm": "1m"}
+    record = {"files": {"/a": "1", "/b": "1"}, "nft": "x", "sshd": ["A 1"], "shm": "1m"}
     two = {"files": {"/b": "2"}, "nft": "y", "sshd": ["A 2"], "shm": "2m"}
-    assert merge(one, two) == {"files": {"/a": "1", "/b": "2"}, "nft": "x\ny", "sshd": ["A 2", "A 1"], "shm": "2m"}
-    assert one["files"] == {"/a": "1", "/b": "1"}
+    assert merge(record, two) == {"files": {"/a": "1", "/b": "2"}, "nft": "x\ny", "sshd": ["A 2", "A 1"], "shm": "2m"}
+    assert record["files"] == {"/a": "1", "/b": "1"}
 
 
 # ---- faults of the way to a host
@@ -273,7 +273,7 @@ def host_with(fault: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"),
+    ("fault", "message"),
     [
         ("refuse", "Connection refused"),
         ("drop", "Connection timed out"),
@@ -282,11 +282,11 @@ def host_with(fault: str) -> str:
         ("deny", "Permission denied (publickey)"),
     ],
 )
-def test_hosts_that_no_command_reaches(faulty: Fleet, fault: str, words: str) -> None:
-    said = faulty.run([*ssh_options(faulty, "-o", "ConnectTimeout=1"), host_with(fault), "echo hi"])
-    assert said.returncode == 255
-    assert said.stdout == ""
-    assert words in said.stderr
+def test_hosts_that_no_command_reaches(faulty: Fleet, fault: str, message: str) -> None:
+    completed = faulty.run([*ssh_options(faulty, "-o", "ConnectTimeout=1"), host_with(fault), "echo hi"])
+    assert completed.returncode == 255
+    assert completed.stdout == ""
+    assert message in completed.stderr
 
 
 def test_a_host_where_any_command_hangs(faulty: Fleet) -> None:
@@ -304,8 +304,8 @@ def test_a_host_where_any_command_floods(faulty: Fleet) -> None:
 
 
 def test_a_host_that_cuts_the_connection(faulty: Fleet) -> None:
-    said = faulty.ssh(host_with("cut"), "true")
-    assert (said.returncode, said.stdout) == (255, "first line\n")
+    completed = faulty.ssh(host_with("cut"), "true")
+    assert (completed.returncode, completed.stdout) == (255, "first line\n")
 
 
 def test_a_host_next_to_faulty_ones_is_good(faulty: Fleet) -> None:
@@ -350,12 +350,12 @@ def test_a_script_that_fails_says_so_and_leaves_nothing(fleet_cpu: Fleet) -> Non
 
 
 def test_a_wrong_change_is_refused(fleet_cpu: Fleet) -> None:
-    for overrides, words in (
+    for overrides, message in (
         ({"fault": "hang"}, "cannot be changed in a running host: fault"),
         ({"nft": "nonsense"}, "syntax error"),
         ({"users": {"ann": {"groups": ["no-such-group"]}}}, "no-such-group"),
     ):
-        with pytest.raises(testbed.Problem, match=words):
+        with pytest.raises(testbed.Problem, match=message):
             fleet_cpu.change("sb0001", **overrides)
 
 
@@ -387,22 +387,25 @@ def test_two_fleets_do_not_mix(fleet_cpu: Fleet, make_fleet: MakeFleet) -> None:
 
 def traces(fleet: Fleet) -> list[str]:
     """What is on the machine of a fleet: processes, network namespace, mounts, files."""
-    found = []
+    result = []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             mounts = (process / "mountinfo").read_text()
         except OSError:
             continue
         if str(fleet.directory) in mounts:
-            found.append(process.name)
-    return found + [str(path) for path in (fleet.directory, pathlib.Path("/run/netns", fleet.hub)) if path.exists()]
+            result.append(process.name)
+    return result + [str(path) for path in (fleet.directory, pathlib.Path("/run/netns", fleet.hub)) if path.exists()]
 
 
 def own_mounts() -> list[str]:
     """The mounts of this process's fleets, and those of no fleet: other workers make fleets at the same time."""
-    own, any_fleet = re.compile(rf"doctor-{os.getpid()}-|/{os.getpid()}-\d"), re.compile(r"doctor-\d+-\d|doctor-hosts")
+    own_value, any_fleet = (
+        re.compile(rf"doctor-{os.getpid()}-|/{os.getpid()}-\d"),
+        re.compile(r"doctor-\d+-\d|doctor-hosts"),
+    )
     lines = pathlib.Path("/proc/mounts").read_text().splitlines()
-    return sorted(line for line in lines if own.search(line) or not any_fleet.search(line))
+    return sorted(line for line in lines if own_value.search(line) or not any_fleet.search(line))
 
 
 def own_leavings() -> tuple[list[pathlib.Path], list[pathlib.Path]]:
@@ -433,13 +436,13 @@ def test_nothing_is_left_after_down(make_fleet: MakeFleet) -> None:
 
 def test_hosts_that_do_not_start_leave_nothing(make_fleet: MakeFleet) -> None:
     before = own_leavings()
-    for overrides, words in (
+    for overrides, message in (
         ({"sb0002": {"setup": "echo no luck >&2; false"}}, "sb0002: sh -ec .*no luck"),
         ({"*": {"colour": "red"}}, "unknown override colour"),
         ({"sb0009": {}}, "no such host: sb0009"),
         ({"*": {"fault": "typo"}}, "fault is one of refuse, "),
     ):
-        with pytest.raises(testbed.Problem, match=words):
+        with pytest.raises(testbed.Problem, match=message):
             make_fleet(2, overrides)
     assert own_leavings() == before
 
@@ -476,13 +479,13 @@ def test_the_command_line(tmp_path: pathlib.Path, make_fleet: MakeFleet) -> None
     overrides.write_text('{"lab0002": {"fault": "refuse"}, "*": {"files": {"/etc/x": "one\\n"}}}')
     directory, hub = str(tmp_path / "tb"), f"cli-{os.getpid()}"
 
-    def run(*argv: str, said: str | None = None) -> subprocess.CompletedProcess[str]:
+    def run(*argv: str, output: str | None = None) -> subprocess.CompletedProcess[str]:
         program = [sys.executable, testbed.__file__, "--dir", directory, *argv]
-        return subprocess.run(program, input=said, capture_output=True, text=True)
+        return subprocess.run(program, input=output, capture_output=True, text=True)
 
-    made = run("up", "2", "--name", "lab", "--hub", hub, "--overrides", str(overrides), "--subnet", "10.99.0.0/16")
+    completed = run("up", "2", "--name", "lab", "--hub", hub, "--overrides", str(overrides), "--subnet", "10.99.0.0/16")
     try:
-        assert (made.returncode, made.stdout, made.stderr) == (0, "", "")
+        assert (completed.returncode, completed.stdout, completed.stderr) == (0, "", "")
         assert [line.split()[:2] for line in run("list").stdout.splitlines()] == [
             ["lab0001", "10.99.1.1"],
             ["lab0002", "10.99.1.2"],

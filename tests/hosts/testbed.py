@@ -289,8 +289,8 @@ def command(*argv: str, stdin: str | None = None) -> str:
 def merge(*overrides: Overrides) -> Overrides:
     """Overrides laid over one another: dicts key by key, lists and scripts (nft, setup) one after the other."""
     merged: Overrides = {}
-    for given in overrides:
-        for key, value in given.items():
+    for override in overrides:
+        for key, value in override.items():
             before = merged.get(key)
             if isinstance(before, dict) and isinstance(value, dict):
                 merged[key] = {**before, **value}
@@ -348,10 +348,10 @@ def host_files(host: Host, shared: dict[str, Any]) -> None:
     mount("sysfs", root / "sys", "sysfs", safe)
     host_devices(root / "dev", host["shm"] or shared["shm"])
     for name, mode in ("tmp", 0o1777), ("run", 0o755), ("root", 0o700):
-        own = memory / "own" / name
-        own.mkdir()
-        own.chmod(mode)
-        mount(own, root / name, None, MS_BIND)
+        path = memory / "own" / name
+        path.mkdir()
+        path.chmod(mode)
+        mount(path, root / name, None, MS_BIND)
     for directory in host["shows"]:
         bind(pathlib.Path(directory), root / directory.strip("/"), MS_RDONLY)
     if host["share"]:
@@ -420,51 +420,51 @@ def fixed_neighbours(host: Host, all_hosts: list[tuple[str, str]]) -> list[tuple
     return [all_hosts[(here + step) % count] for step in [*steps, *(-step for step in steps)]]
 
 
-def apply(wanted: Overrides, client_key: str) -> None:  # noqa: C901, PLR0912 - one branch for each override
+def apply(expected: Overrides, client_key: str) -> None:  # noqa: C901, PLR0912 - one branch for each override
     """Lays overrides over the host that this process is in."""
-    for name, gid in wanted.get("groups", {}).items():
+    for name, gid in expected.get("groups", {}).items():
         change_lines("/etc/group", {name: f"{name}:x:{gid}:"})
-    for name, user in wanted.get("users", {}).items():
+    for name, user in expected.get("users", {}).items():
         add_user(name, user, client_key)
-    for name, value in wanted.get("sysctl", {}).items():
+    for name, value in expected.get("sysctl", {}).items():
         set_sysctl(name, str(value))
-    for path, text in wanted.get("files", {}).items():
+    for path, text in expected.get("files", {}).items():
         put(path, text)
-    for path, target in wanted.get("links", {}).items():
+    for path, target in expected.get("links", {}).items():
         link = pathlib.Path(path)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(target)
-    for name, text in wanted.get("path", {}).items():
+    for name, text in expected.get("path", {}).items():
         write(f"/usr/local/sbin/{name}", text, 0o755)
-    for name, mode in wanted.get("devices", {}).items():
+    for name, mode in expected.get("devices", {}).items():
         add_device(pathlib.Path("/dev", name), mode)
-    if wanted.get("clock"):
-        set_clock(wanted["clock"])
-    if wanted.get("shell"):
+    if expected.get("clock"):
+        set_clock(expected["clock"])
+    if expected.get("shell"):
         root = pwd.getpwuid(0)
-        change_lines("/etc/passwd", {"root": f"root:x:0:0:{root.pw_gecos}:/root:{wanted['shell']}"})
-    if wanted.get("noise"):
-        make_noise(*wanted["noise"])
-    if wanted.get("python") is False:
+        change_lines("/etc/passwd", {"root": f"root:x:0:0:{root.pw_gecos}:/root:{expected['shell']}"})
+    if expected.get("noise"):
+        make_noise(*expected["noise"])
+    if expected.get("python") is False:
         hide_python()
-    if wanted.get("nft"):
-        command("nft", "-f", "-", stdin=wanted["nft"])
-    if wanted.get("setup"):
-        command("sh", "-ec", wanted["setup"])
-    if wanted.get("full_disk"):
+    if expected.get("nft"):
+        command("nft", "-f", "-", stdin=expected["nft"])
+    if expected.get("setup"):
+        command("sh", "-ec", expected["setup"])
+    if expected.get("full_disk"):
         fill_disk()
 
 
-def put(path: str, given: str | dict[str, str] | None) -> None:
-    if given is None:
+def put(path: str, arguments: str | dict[str, str] | None) -> None:
+    if arguments is None:
         target = pathlib.Path(path)
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target)
         else:
             target.unlink()
         return
-    more = given if isinstance(given, dict) else {"text": given}
+    more = arguments if isinstance(arguments, dict) else {"text": arguments}
     if path.startswith(("/proc/", "/sys/")):
         cover(pathlib.Path(path), more["text"])
         return
@@ -554,12 +554,12 @@ def set_sysctl(name: str, value: str) -> None:
 
 def cover(path: pathlib.Path, text: str) -> None:
     """Shows text at path, in /proc or /sys, to this host only."""
-    own = pathlib.Path("/run/testbed", str(path).strip("/").replace("/", "."))
-    if own.exists():
-        own.write_text(text)  # mounted there before
+    own_value = pathlib.Path("/run/testbed", str(path).strip("/").replace("/", "."))
+    if own_value.exists():
+        own_value.write_text(text)  # mounted there before
     elif path.exists():
-        write(own, text)
-        mount(own, path, None, MS_BIND)
+        write(own_value, text)
+        mount(own_value, path, None, MS_BIND)
     else:
         try:
             write(path, text)
@@ -642,15 +642,15 @@ def plan_hosts(args: argparse.Namespace, overrides: dict[str, Overrides]) -> lis
     return hosts
 
 
-def complete(base: Host, given: Overrides) -> Host:
+def complete(base: Host, parameters: Overrides) -> Host:
     """A host with all defaults and, kept apart for `renew`, what it was given."""
-    unknown = sorted(set(given) - set(DEFAULTS))
+    unknown = sorted(set(parameters) - set(DEFAULTS))
     if unknown:
         raise Problem(f"{base['name']}: unknown override {', '.join(unknown)}")
-    fault = given.get("fault", "")
+    fault = parameters.get("fault", "")
     if fault and fault not in FAULTS:
         raise Problem(f"{base['name']}: fault is one of {', '.join(FAULTS)}")
-    return {**base, **merge(DEFAULTS, given, FAULTS.get(fault, {})), "given": given}
+    return {**base, **merge(DEFAULTS, parameters, FAULTS.get(fault, {})), "given": parameters}
 
 
 def make_keys(directory: pathlib.Path, hosts: list[Host], shared_key: bool) -> None:
@@ -674,8 +674,8 @@ def make_keys(directory: pathlib.Path, hosts: list[Host], shared_key: bool) -> N
 
 def known_key(host: Host) -> str:
     path = pathlib.Path(host["key_file"])
-    shown = path.with_name("other") if host["fault"] == "wrong-key" else path
-    return " ".join(shown.with_suffix(".pub").read_text().split()[:2])
+    displayed = path.with_name("other") if host["fault"] == "wrong-key" else path
+    return " ".join(displayed.with_suffix(".pub").read_text().split()[:2])
 
 
 def spawn(host: Host, shared: dict[str, Any]) -> None:
@@ -800,9 +800,9 @@ def start_hosts(directory: pathlib.Path, hosts: list[Host], state: dict[str, Any
         os.wait()
     os.close(shared["pid_w"])
     pids = dict(line.split() for line in read_all(shared["pid_r"]).splitlines())
-    made = [(host, int(pids[host["name"]])) for host in hosts if host["name"] in pids]
+    created = [(host, int(pids[host["name"]])) for host in hosts if host["name"] in pids]
     kept = {host["name"]: host for host in state["hosts"]}
-    for host, pid in made:
+    for host, pid in created:
         kept[host["name"]] = {key: host[key] for key in ("name", "address", "fault")}
         kept[host["name"]] |= {"pid": pid, "start": start_time(pid), "known": known_key(host)}
     state["hosts"] = list(kept.values())
@@ -813,18 +813,18 @@ def start_hosts(directory: pathlib.Path, hosts: list[Host], state: dict[str, Any
         f"link add {h['name']} type veth peer name eth0 address {h['mac']} netns {pid}\n"
         f"link set {h['name']} master br0 up\n"
         f"neigh replace {h['address']} lladdr {h['mac']} dev br0 nud permanent\n"
-        for h, pid in made
+        for h, pid in created
     )
     command("ip", "-n", hub, "-batch", "-", stdin=links)
-    entries = "".join(f"fdb replace {h['mac']} dev {h['name']} master static\n" for h, pid in made)
+    entries = "".join(f"fdb replace {h['mac']} dev {h['name']} master static\n" for h, pid in created)
     command("bridge", "-n", hub, "-batch", "-", stdin=entries)
     os.close(shared["start_w"])
     os.close(shared["status_w"])
     problems = read_all(shared["status_r"])
-    if problems or len(made) < len(hosts):
+    if problems or len(created) < len(hosts):
         raise Problem("hosts that did not start:\n" + problems)
     deadline = time.monotonic() + 60
-    for host, pid in made:
+    for host, pid in created:
         while host["fault"] != "refuse" and not listening(pid):
             if time.monotonic() > deadline:
                 raise Problem(f"{host['name']}: sshd does not listen")
@@ -832,8 +832,8 @@ def start_hosts(directory: pathlib.Path, hosts: list[Host], state: dict[str, Any
 
 
 def save(directory: pathlib.Path, state: dict[str, Any]) -> None:
-    known = "".join(f"{h['name']},{h['address']} {h['known']}\n" for h in state["hosts"])
-    write(directory / "known_hosts", known)
+    known_value = "".join(f"{h['name']},{h['address']} {h['known']}\n" for h in state["hosts"])
+    write(directory / "known_hosts", known_value)
     new = directory / "state.new"
     write(new, json.dumps(state, indent=1))
     new.rename(directory / "state.json")
@@ -866,7 +866,7 @@ def pid_of(state: dict[str, Any], name: str) -> int:
 def end(hosts: Iterable[Host]) -> None:
     """Kills hosts and waits until nothing of them runs any more."""
     ending = select.poll()
-    left = set()
+    remaining = set()
     for host in hosts:
         try:
             pidfd = os.pidfd_open(host["pid"])
@@ -875,15 +875,15 @@ def end(hosts: Iterable[Host]) -> None:
         if alive(host["pid"], host["start"]):
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             ending.register(pidfd, select.POLLIN)
-            left.add(pidfd)
+            remaining.add(pidfd)
         else:
             os.close(pidfd)
     deadline = time.monotonic() + 60
-    while left and time.monotonic() < deadline:
+    while remaining and time.monotonic() < deadline:
         for pidfd, _ in ending.poll(1000):
             ending.unregister(pidfd)
             os.close(pidfd)
-            left.discard(pidfd)
+            remaining.discard(pidfd)
 
 
 def renew(args: argparse.Namespace) -> None:
@@ -906,18 +906,18 @@ def renew(args: argparse.Namespace) -> None:
 
 def change(args: argparse.Namespace) -> None:
     state = load(args.dir)
-    wanted: Overrides = json.load(sys.stdin)
-    wrong = sorted(set(wanted) - (set(DEFAULTS) - NOT_LIVE))
+    expected: Overrides = json.load(sys.stdin)
+    wrong = sorted(set(expected) - (set(DEFAULTS) - NOT_LIVE))
     if wrong:
         raise Problem(f"cannot be changed in a running host: {', '.join(wrong)}")
     for name in args.hosts:
         pid = pid_of(state, name)
-        set_limits(pid, wanted.get("limits", {}))
+        set_limits(pid, expected.get("limits", {}))
         child = os.fork()
         if child == 0:
             try:
                 join(pid)
-                apply(wanted, state["shared"]["client_key"])
+                apply(expected, state["shared"]["client_key"])
             except BaseException as error:  # noqa: BLE001 - a forked child must end here, whatever happened
                 print(f"testbed: {name}: {error}", file=sys.stderr, flush=True)
                 os._exit(1)

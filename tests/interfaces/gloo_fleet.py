@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tests.hosts import testbed
 from tests.hosts.fleet import INSIDE, Fleet, merge
-from tests.smoke.interpreter import shown
+from tests.smoke.interpreter import visible_folders
 
 READ_LATE = frozenset(("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "GLOO_SOCKET_IFNAME"))
 """Variables that are read when the process group is made: rows with each die and live by its value."""
@@ -94,7 +94,7 @@ class JobEnd(NamedTuple):
     """How a job ended: whether all ranks came to the end, and what each host's rank said."""
 
     lives: bool
-    words: dict[str, str]
+    messages: dict[str, str]
     """By host: empty for a rank that ended well."""
 
 
@@ -149,16 +149,16 @@ class GlooFleet:
             stdin.write(json.dumps({**job, "seconds": seconds}) + "\n")
             stdin.flush()
         end = time.monotonic() + 8 * seconds + 20
-        words: dict[str, str] = {}
+        fields: dict[str, str] = {}
         for host in jobs:
             stdout = self.servers[host].stdout
             assert stdout
             if select.select([stdout], [], [], max(0.0, end - time.monotonic()))[0]:
-                words[host] = json.loads(stdout.readline())
+                fields[host] = json.loads(stdout.readline())
             else:
-                words[host] = "hangs"
+                fields[host] = "hangs"
                 self.stop(host)
-        return JobEnd(not any(words.values()), words)
+        return JobEnd(not any(fields.values()), fields)
 
     def stop(self, host: str) -> None:
         """Ends the host's process; the next job starts it again."""
@@ -175,4 +175,4 @@ class GlooFleet:
 
 def gloo_fleet(make_fleet: Any, count: int, overrides: Mapping[str, Any] | None = None, **options: Any) -> GlooFleet:
     """``count`` test hosts that see torch."""
-    return GlooFleet(make_fleet(count, {"*": merge({"shows": shown()}, dict(overrides or {}))}, **options))
+    return GlooFleet(make_fleet(count, {"*": merge({"shows": visible_folders()}, dict(overrides or {}))}, **options))

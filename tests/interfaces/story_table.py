@@ -93,9 +93,9 @@ def proof_of_pair(cause: str, name: str) -> Proof:
         function = f"test_{name.removeprefix(PODMAN).replace(' ', '_')}"
         return Proof(cause, name, "podman and torch", test_podman, function, "", "shm-docker-default")
     for module, function, program, rows in TABLES:
-        for row, found in rows:
+        for row, text in rows:
             if name in (row, f"{program} {row}"):
-                return Proof(cause, row, program, module, function, row, found or "OK")
+                return Proof(cause, row, program, module, function, row, text or "OK")
     raise LookupError(name)
 
 
@@ -113,13 +113,13 @@ def public_proofs() -> list[Proof]:
     function = "test_doctor_fails_exactly_where_the_program_of_the_thread_dies"
     return [
         Proof(
-            one.cause,
-            one.thread,
-            one.launcher,
+            setup.cause,
+            setup.thread,
+            setup.launcher,
             test_public_threads,
             function,
-            one.thread,
-            "OK" if one.lives else "fails",
+            setup.thread,
+            "OK" if setup.lives else "fails",
         )
-        for one in test_public_threads.THREADS
+        for setup in test_public_threads.THREADS
     ]

@@ -130,11 +130,11 @@ def sh(fleet: Fleet, number: int, text: str) -> None:
 @pytest.fixture(scope="module")
 def jobs(make_fleet: Callable[..., Fleet]) -> Iterator[GlooFleet]:
     """Three hosts with a docker0 of one address, and a second network on eth0."""
-    made = gloo_fleet(make_fleet, 3, name="gl", subnet="10.75.0.0/16", shm="4g")
+    created_gloo_fleet = gloo_fleet(make_fleet, 3, name="gl", subnet="10.75.0.0/16", shm="4g")
     for number in ALL:
-        sh(made.fleet, number, PREPARE)
-    yield made
-    made.down()
+        sh(created_gloo_fleet.fleet, number, PREPARE)
+    yield created_gloo_fleet
+    created_gloo_fleet.down()
 
 
 def verdict(
@@ -148,11 +148,11 @@ def verdict(
     done = fleet.run([*argv, *selected, *launch], env={**clean, **environ}, cwd=Path(__file__).parents[2], timeout=100)
     assert done.stdout, done.stderr
     outcomes = json.loads(done.stdout)["outcomes"]
-    assert not any(one["crashed"] for one in outcomes)
+    assert not any(setup["crashed"] for setup in outcomes)
     return done.returncode, {
-        one["check"]: {host for finding in one["findings"] for host in finding["hosts"]}
-        for one in outcomes
-        if one["findings"]
+        setup["check"]: {host for finding in setup["findings"] for host in finding["hosts"]}
+        for setup in outcomes
+        if setup["findings"]
     }
 
 
@@ -165,14 +165,14 @@ def test_doctor_fails_exactly_where_the_job_dies(jobs: GlooFleet, row: Row) -> N
     try:
         for number, text in row.setup.items():
             sh(fleet, number, text)
-        code, found = verdict(fleet, row.environ)
+        code, results = verdict(fleet, row.environ)
         end = jobs.run(row.environ, seconds=60 if row.lives else 3)
     finally:
         for number in ALL:
             sh(fleet, number, RESTORE)
-    assert end.lives == row.lives, end.words
-    assert code == (0 if row.lives else 10), found
+    assert end.lives == row.lives, end.messages
+    assert code == (0 if row.lives else 10), results
     if row.found:
-        assert row.found in found
+        assert row.found in results
         if row.hosts:
-            assert found[row.found] == {fleet.hosts[number] for number in row.hosts}
+            assert results[row.found] == {fleet.hosts[number] for number in row.hosts}

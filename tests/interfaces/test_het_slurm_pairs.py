@@ -13,13 +13,13 @@ from typing import NamedTuple
 import pytest
 
 from tests.hosts.fleet import Fleet
-from tests.hosts.slurm import MISSING
+from tests.hosts.slurm import ABSENT_PROGRAMS
 from tests.jobs.site import ENDED, Site
 
 pytestmark = [
     pytest.mark.hosts,
     pytest.mark.timeout(240),
-    pytest.mark.skipif(bool(MISSING), reason=f"needs Slurm and munge: no {', '.join(MISSING)}"),
+    pytest.mark.skipif(bool(ABSENT_PROGRAMS), reason=f"needs Slurm and munge: no {', '.join(ABSENT_PROGRAMS)}"),
 ]
 PATIENCE = 170.0
 """Seconds that a job may take."""
@@ -91,14 +91,16 @@ ip addr replace 192.168.50.{number}/24 dev eth0 label eth0:1
 
 @pytest.fixture(scope="module")
 def site(make_fleet: Callable[..., Fleet]) -> Iterator[Site]:
-    made = Site(make_fleet, 4, name="het", subnet="10.72.0.0/16")
+    created_site = Site(make_fleet, 4, name="het", subnet="10.72.0.0/16")
     try:
-        made.start_slurm("SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1")
-        for number, host in enumerate(made.hosts, 1):
-            made.fleet.enter(host, PREPARE.format(number=number))
-        yield made
+        created_site.start_slurm(
+            "SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1"
+        )
+        for number, host in enumerate(created_site.hosts, 1):
+            created_site.fleet.enter(host, PREPARE.format(number=number))
+        yield created_site
     finally:
-        made.end()
+        created_site.end()
 
 
 def ended(site: Site, row: Row, folder: Path) -> str:
@@ -128,12 +130,12 @@ def test_preflight_fails_exactly_where_the_job_dies(site: Site, row: Row) -> Non
     try:
         for number, text in row.faults.items():
             site.fleet.enter(site.hosts[number - 1], text)
-        said = ended(site, row, folder)
+        output = ended(site, row, folder)
     finally:
         for number, host in enumerate(site.hosts, 1):
             site.fleet.enter(host, RESTORE.format(number=number))
-    assert (said.count("sum 3") == 3) == row.lives, said
-    assert f"preflight={0 if row.lives else 10}" in said, said
+    assert (output.count("sum 3") == 3) == row.lives, output
+    assert f"preflight={0 if row.lives else 10}" in output, output
     report = json.loads((folder / "doctor.json").read_text())
     assert report["hosts"] == list(site.hosts[:3])
-    assert not row.found or row.found in {one["check"] for one in report["outcomes"] if one["findings"]}
+    assert not row.found or row.found in {setup["check"] for setup in report["outcomes"] if setup["findings"]}

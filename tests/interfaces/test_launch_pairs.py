@@ -47,7 +47,7 @@ def failures(launch: LaunchConfig, hosts: tuple[str, ...]) -> set[str]:
         evaluate_check(load_check(folder / f"{name}.py"), hosts, FactCache(records), {LaunchConfig: launch})
         for name in CHECKS
     ]
-    return {one.check for one in outcomes if one.findings and one.found_severity.value == "error"}
+    return {setup.check for setup in outcomes if setup.findings and setup.found_severity.value == "error"}
 
 
 class Row(NamedTuple):
@@ -111,13 +111,13 @@ def jobs(make_fleet: Callable[..., Fleet]) -> Iterator[GlooFleet]:
 def test_an_error_exactly_where_the_gloo_job_dies(jobs: GlooFleet, row: Row) -> None:
     hosts = jobs.fleet.hosts
     shared = {"MASTER_ADDR": jobs.fleet.addresses[hosts[0]], "MASTER_PORT": "29500", **row.environ}
-    own = {host: {**shared, **row.by_host.get(number, {})} for number, host in enumerate(hosts)}
-    launch = LaunchConfig.from_environment(shared, by_host={host: of_one_host(own[host]) for host in hosts})
-    found = failures(launch, tuple(hosts))
-    end = jobs.run({}, own, seconds=60 if row.lives else 3)
-    assert end.lives == row.lives, end.words
-    assert bool(found) != row.lives, found
-    assert not row.found or row.found in found
+    own_values = {host: {**shared, **row.by_host.get(number, {})} for number, host in enumerate(hosts)}
+    launch = LaunchConfig.from_environment(shared, by_host={host: of_one_host(own_values[host]) for host in hosts})
+    names = failures(launch, tuple(hosts))
+    end = jobs.run({}, own_values, seconds=60 if row.lives else 3)
+    assert end.lives == row.lives, end.messages
+    assert bool(names) != row.lives, names
+    assert not row.found or row.found in names
 
 
 AT_IMPORT_ROWS = [("VERBOSE", False), ("detail", True), ("OFF", True), ("1", False)]
@@ -128,11 +128,11 @@ AT_IMPORT_ROWS = [("VERBOSE", False), ("detail", True), ("OFF", True), ("1", Fal
 @pytest.mark.parametrize(("level", "lives"), AT_IMPORT_ROWS, ids=[row[0] for row in AT_IMPORT_ROWS])
 def test_a_level_of_debugging_that_torch_reads_at_its_import(level: str, lives: bool) -> None:
     environ = {"TORCH_DISTRIBUTED_DEBUG": level}
-    found = failures(LaunchConfig.from_environment(environ), ("localhost",))
+    names = failures(LaunchConfig.from_environment(environ), ("localhost",))
     command = [sys.executable, "-c", "import torch.distributed"]
     done = subprocess.run(command, env={**os.environ, **environ}, capture_output=True, timeout=90)
     assert (done.returncode == 0) == lives, done.stderr[-300:]
-    assert found == (set() if lives else {INVALID})
+    assert names == (set() if lives else {INVALID})
 
 
 ENDPOINT = "--rdzv-backend c10d --rdzv-endpoint 127.0.0.1:PORT"
@@ -200,8 +200,10 @@ def test_ranks_that_are_all_here_and_a_master_that_is_not(start: str, lives: boo
     names = ("PET_", "MASTER_", "RANK", "WORLD_SIZE", "OMPI_")
     environ = {name: value for name, value in os.environ.items() if not name.startswith(names)}
     check = [sys.executable, "-m", "doctor", "check", "-s", "master-address-wrong", "--", *argv, "python", "train.py"]
-    looked = subprocess.run(check, env=environ, capture_output=True, text=True, timeout=90)
-    assert (looked.returncode, "FAIL    master-address-wrong" in looked.stdout) == ((0, False) if lives else (10, True))
+    completed = subprocess.run(check, env=environ, capture_output=True, text=True, timeout=90)
+    assert (completed.returncode, "FAIL    master-address-wrong" in completed.stdout) == (
+        (0, False) if lives else (10, True)
+    )
     if argv[0] == "mpirun":
         argv[1:1] = ["--allow-run-as-root", "--oversubscribe"]
     real = subprocess.run([*argv, sys.executable, "-c", ENV_JOB], env=environ, capture_output=True, timeout=120)
@@ -218,14 +220,16 @@ def test_one_host_whose_master_is_elsewhere(options: str, lives: bool) -> None:
         port = probe.getsockname()[1]
     argv = shlex.split(options.replace("PORT", str(port)).replace("FOREIGN", FOREIGN).replace("OWN", own_address()))
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "MASTER_", "RANK"))}
-    looked = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "doctor", "check", "-s", "master-address-wrong", "--", "torchrun", *argv, "train.py"],
         env=environ,
         capture_output=True,
         text=True,
         timeout=90,
     )
-    assert (looked.returncode, "FAIL    master-address-wrong" in looked.stdout) == ((0, False) if lives else (10, True))
+    assert (completed.returncode, "FAIL    master-address-wrong" in completed.stdout) == (
+        (0, False) if lives else (10, True)
+    )
     real = subprocess.Popen(
         [sys.executable, "-m", "torch.distributed.run", *argv, "--no-python", "true"],
         env=environ,
@@ -243,13 +247,13 @@ def test_one_host_whose_master_is_elsewhere(options: str, lives: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "lives", "found"),
+    ("options", "lives", "text"),
     [
         pytest.param(*row, marks=[] if row[0] == "--nnodes four" else [pytest.mark.full], id=row[0])
         for row in TORCHRUN_ROWS
     ],
 )
-def test_an_error_exactly_where_torchrun_dies(options: str, lives: bool, found: str) -> None:
+def test_an_error_exactly_where_torchrun_dies(options: str, lives: bool, text: str) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -270,4 +274,4 @@ def test_an_error_exactly_where_torchrun_dies(options: str, lives: bool, found: 
     except subprocess.TimeoutExpired:
         ended_well = False
     assert ended_well == lives
-    assert errors == ({found} if found else set())
+    assert errors == ({text} if text else set())

@@ -55,18 +55,20 @@ ROWS = [
 @pytest.fixture(scope="module")
 def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
     """Two hosts with a docker0 of one address, whose roots reach each other by SSH."""
-    made = make_fleet(2, name="om", subnet="10.70.0.0/16", shm="1g")
-    key = (made.directory / "id_ed25519").read_text()
-    for host in made.hosts:
-        made.enter(
-            host, "mkdir -p -m 700 /root/.ssh && cat >/root/.ssh/known_hosts", input=made.known_hosts.read_text()
+    created_fleet = make_fleet(2, name="om", subnet="10.70.0.0/16", shm="1g")
+    key = (created_fleet.directory / "id_ed25519").read_text()
+    for host in created_fleet.hosts:
+        created_fleet.enter(
+            host,
+            "mkdir -p -m 700 /root/.ssh && cat >/root/.ssh/known_hosts",
+            input=created_fleet.known_hosts.read_text(),
         )
-        made.enter(host, "umask 077 && cat >/root/.ssh/id_ed25519", input=key)
-        made.enter(host, "cat >/tmp/program.py", input=PROGRAM)
-        made.enter(
+        created_fleet.enter(host, "umask 077 && cat >/root/.ssh/id_ed25519", input=key)
+        created_fleet.enter(host, "cat >/tmp/program.py", input=PROGRAM)
+        created_fleet.enter(
             host, "ip link add docker0 type bridge; ip addr add 172.17.0.1/16 dev docker0; ip link set docker0 up"
         )
-    return made
+    return created_fleet
 
 
 def launch(fleet: Fleet, hosts: Sequence[str], options: str, seconds: int) -> tuple[bool, str, dict[str, Any], int]:
@@ -85,15 +87,15 @@ def launch(fleet: Fleet, hosts: Sequence[str], options: str, seconds: int) -> tu
 
 def of_status(report: dict[str, Any], status: str) -> set[str]:
     """The checks with this outcome."""
-    return {one["check"] for one in report["outcomes"] if one["status"] == status}
+    return {setup["check"] for setup in report["outcomes"] if setup["status"] == status}
 
 
-@pytest.mark.parametrize(("options", "found"), ROWS, ids=[row[0] for row in ROWS])
-def test_an_error_exactly_where_mpirun_dies(fleet: Fleet, options: str, found: str) -> None:
-    lives, errors, report, code = launch(fleet, fleet.hosts, options, 20 if found else 100)
-    assert lives == (not found), errors
-    assert of_status(report, "failed") == ({found} if found else set())
-    assert code == (10 if found in (SETTING, REACH) else 0)
+@pytest.mark.parametrize(("options", "text"), ROWS, ids=[row[0] for row in ROWS])
+def test_an_error_exactly_where_mpirun_dies(fleet: Fleet, options: str, text: str) -> None:
+    lives, errors, report, code = launch(fleet, fleet.hosts, options, 20 if text else 100)
+    assert lives == (not text), errors
+    assert of_status(report, "failed") == ({text} if text else set())
+    assert code == (10 if text in (SETTING, REACH) else 0)
 
 
 CARDS = """\

@@ -98,11 +98,11 @@ ip -6 addr add fd00:71::$N/64 dev eth0 nodad
 @pytest.fixture(scope="module")
 def jobs(make_fleet: Callable[..., Fleet]) -> Iterator[GlooFleet]:
     """Three hosts with a second network on eth0, and IPv6."""
-    made = gloo_fleet(make_fleet, 3, name="gp", subnet="10.71.0.0/16", shm="4g")
+    created_gloo_fleet = gloo_fleet(make_fleet, 3, name="gp", subnet="10.71.0.0/16", shm="4g")
     for number in ALL:
-        sh(made.fleet, number, PREPARE + MORE)
-    yield made
-    made.down()
+        sh(created_gloo_fleet.fleet, number, PREPARE + MORE)
+    yield created_gloo_fleet
+    created_gloo_fleet.down()
 
 
 @pytest.mark.hosts
@@ -114,14 +114,14 @@ def test_doctor_fails_exactly_where_the_job_dies(jobs: GlooFleet, row: Row) -> N
     try:
         for number, text in row.setup.items():
             sh(fleet, number, text)
-        code, found = verdict(fleet, row.environ, AREAS)
+        code, results = verdict(fleet, row.environ, AREAS)
         end = jobs.run(row.environ, seconds=60 if row.lives else 5)
     finally:
         for number in ALL:
             sh(fleet, number, f"{{ {RESTORE}}} 2>/dev/null; true")
-    assert end.lives == row.lives, end.words
-    assert code == (0 if row.lives else 10), found
+    assert end.lives == row.lives, end.messages
+    assert code == (0 if row.lives else 10), results
     if row.found:
-        assert row.found in found
+        assert row.found in results
         if row.hosts:
-            assert found[row.found] == {fleet.hosts[number] for number in row.hosts}
+            assert results[row.found] == {fleet.hosts[number] for number in row.hosts}

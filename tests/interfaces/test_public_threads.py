@@ -82,9 +82,9 @@ def ground(make_fleet: Callable[..., Fleet]) -> Iterator[Ground]:
     jobs.down()
 
 
-@pytest.mark.parametrize("one", THREADS, ids=lambda one: one.thread)
-def test_doctor_fails_exactly_where_the_program_of_the_thread_dies(ground: Ground, one: Thread) -> None:
-    setups = (f"BASE=eth0\n{one.setup}",) * 3
-    told, text = attack(ground, World(setups, (), dict(one.environ), one.master, one.launcher, one.options))
-    assert told == "agree", text
-    assert text.startswith("job lives" if one.lives else "job dies"), text
+@pytest.mark.parametrize("setup", THREADS, ids=lambda setup: setup.thread)
+def test_doctor_fails_exactly_where_the_program_of_the_thread_dies(ground: Ground, setup: Thread) -> None:
+    setups = (f"BASE=eth0\n{setup.setup}",) * 3
+    message, text = attack(ground, World(setups, (), dict(setup.environ), setup.master, setup.launcher, setup.options))
+    assert message == "agree", text
+    assert text.startswith("job lives" if setup.lives else "job dies"), text

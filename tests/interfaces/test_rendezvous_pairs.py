@@ -40,12 +40,12 @@ INTERFACE = {"GLOO_SOCKET_IFNAME": "eth0"}
 
 @pytest.fixture(scope="module")
 def jobs(make_fleet: Callable[..., Fleet]) -> Iterator[GlooFleet]:
-    made = gloo_fleet(make_fleet, 2, name="rv", subnet="10.68.0.0/16", shm="4g")
-    for number, host in enumerate(made.fleet.hosts):
-        sh(made.fleet, number, PREPARE)
-        made.fleet.enter(host, "cat >/root/rank.py", input=RANK)
-    yield made
-    made.down()
+    created_gloo_fleet = gloo_fleet(make_fleet, 2, name="rv", subnet="10.68.0.0/16", shm="4g")
+    for number, host in enumerate(created_gloo_fleet.fleet.hosts):
+        sh(created_gloo_fleet.fleet, number, PREPARE)
+        created_gloo_fleet.fleet.enter(host, "cat >/root/rank.py", input=RANK)
+    yield created_gloo_fleet
+    created_gloo_fleet.down()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -62,11 +62,11 @@ def test_an_error_exactly_where_torchrun_ends(jobs: GlooFleet, row: Row) -> None
     try:
         for number, text in row.setup.items():
             sh(fleet, number, text)
-        code, found = verdict(fleet, INTERFACE, line=["torchrun", *line, "/root/rank.py"])
+        code, results = verdict(fleet, INTERFACE, line=["torchrun", *line, "/root/rank.py"])
         end = jobs.run_torchrun({**INTERFACE, "ATTACK_SECONDS": str(seconds)}, argv, seconds)
     finally:
         for number in range(len(fleet.hosts)):
             sh(fleet, number, RESTORE)
-    assert end.lives == lives, end.words
-    assert code == (0 if lives else 10), found
-    assert found.get(MASTER, set()) == {fleet.hosts[number] for number in row.guilty}
+    assert end.lives == lives, end.messages
+    assert code == (0 if lives else 10), results
+    assert results.get(MASTER, set()) == {fleet.hosts[number] for number in row.guilty}

@@ -23,7 +23,7 @@ from tests.interfaces import (
 )
 from tests.interfaces.story_table import THREADS, Proof, proof_of_fault, proof_of_pair, public_proofs
 
-CATALOGUE = {one.name: one for one in load_checks()}
+CATALOGUE = {setup.name: setup for setup in load_checks()}
 FAULTS = ("addresses", "connectivity", "containers", "devices", "firewall", "gpus", "kernel", "links", "memory", "net")
 FAULTS += ("ranks", "rounds", "versions")
 FAULTY = {row.check for name in FAULTS for row in importlib.import_module(f"tests.faults.{name}").ROWS}
@@ -204,10 +204,10 @@ def table() -> str:
         proofs += [f"faults {', '.join(cause.faults)}"] if cause.faults else []
         proofs += [f"{cause.not_found} not found: {cause.why}"] if cause.not_found else []
         lines.append(f"{cause.stories:7} {cause.stories - cause.not_found:5}  {cause.name}: {'; '.join(proofs)}")
-    found = sum(cause.stories - cause.not_found for cause in CAUSES)
+    count = sum(cause.stories - cause.not_found for cause in CAUSES)
     paired = sum(cause.stories - cause.not_found for cause in CAUSES if cause.pairs)
     lines.append(
-        f"{sum(cause.stories for cause in CAUSES):7} {found:5}  of which {paired} at most beside a real program"
+        f"{sum(cause.stories for cause in CAUSES):7} {count:5}  of which {paired} at most beside a real program"
     )
     return "\n".join(lines)
 
@@ -219,13 +219,13 @@ def test_how_many_stories_are_found() -> None:
 
 def proofs() -> list[Proof]:
     """Every injection of every cause, and the threads that were found later."""
-    made = []
+    created_proofs = []
     for cause in CAUSES:
-        made += [proof_of_pair(cause.name, name) for name in cause.pairs]
-        made += [
+        created_proofs += [proof_of_pair(cause.name, name) for name in cause.pairs]
+        created_proofs += [
             proof_of_fault(cause.name, name, "warning" if name in cause.warns else "error") for name in cause.faults
         ]
-    return [*made, *public_proofs()]
+    return [*created_proofs, *public_proofs()]
 
 
 def test_each_proof_is_a_test_that_exists() -> None:

@@ -24,8 +24,8 @@ _SHELL_PIECES = r"""
 if |then |else |fi@|for |in |do@|done@|case |esac@|;;|export |A=|$A|${A:-|$((|))|$(|[[ | ]]|torchrun |srun |t.py |
 <<EOF@|EOF@|A=(|function f |#SBATCH -N 2@|#PBS -l select=2@|unset A@|&& |bash -c |((|2>&1 |
 """
-_WORDS = st.one_of(st.sampled_from(_LAUNCH_WORDS.split()), st.text(max_size=12))
-_ANY_WORD = st.one_of(_WORDS, st.builds(Word, _WORDS, st.sampled_from(["", "$X"]), st.booleans()))
+_ARGUMENTS = st.one_of(st.sampled_from(_LAUNCH_WORDS.split()), st.text(max_size=12))
+_ANY_WORD = st.one_of(_ARGUMENTS, st.builds(Word, _ARGUMENTS, st.sampled_from(["", "$X"]), st.booleans()))
 _PIECES = st.one_of(
     st.sampled_from("\n\n \t;&|(){}$'\"`\\<>#=*?[]!0129aAx"),
     st.sampled_from(_SHELL_PIECES.replace("\n", "").replace("@", "\n").split("|")),

@@ -365,18 +365,18 @@ HCCL_CONNECT_TIME_OUT=600
 """.strip().splitlines()
 
 
-def found(settings: dict[str, str], gpus: int) -> set[str]:
+def severities(settings: dict[str, str], gpus: int) -> set[str]:
     """The severities of what the checks say of a job on one host."""
     cards = Output(out=f'{{"pci": {gpus}, "driver": "x", "tool": true}}')
     record = HostRecord(Visit(), {"GpuCards": {"": cards}})
     launch = LaunchConfig.from_environment(settings)
-    outcomes = [evaluate_check(one, ("n1",), FactCache({"n1": record}), {LaunchConfig: launch}) for one in CHECKS]
-    assert not any(one.crashed for one in outcomes)
-    return {one.severity_of(finding).value for one in outcomes for finding in one.findings}
+    outcomes = [evaluate_check(check, ("n1",), FactCache({"n1": record}), {LaunchConfig: launch}) for check in CHECKS]
+    assert not any(outcome.crashed for outcome in outcomes)
+    return {outcome.severity_of(finding).value for outcome in outcomes for finding in outcome.findings}
 
 
 def test_what_the_documentation_shows_is_legal() -> None:
-    assert [line for line in LEGAL if found(dict([line.split("=", 1)]), 8)] == []
+    assert [line for line in LEGAL if severities(dict([line.split("=", 1)]), 8)] == []
     assert len(LEGAL) > 200
 
 
@@ -385,13 +385,13 @@ def test_what_the_documentation_shows_is_legal() -> None:
 def test_a_wrong_one_is_found_and_is_an_error_where_it_ends_the_job(line: str, gpus: int) -> None:
     name = line.split("=", 1)[0]
     ends = name in ENDS_EVERY_JOB or (gpus > 0 and line.startswith(ENDS_WITH_GPUS))
-    assert found(dict([line.split("=", 1)]), gpus) == {"error" if ends else "warning"}
+    assert severities(dict([line.split("=", 1)]), gpus) == {"error" if ends else "warning"}
 
 
 @pytest.mark.parametrize("value", ["{" * 4000, "ring;" * 800 + "x", "1" * 4095, " " * 4095, "a:" * 2000, "[" * 4000])
 def test_a_long_value_is_judged_in_bounded_time(value: str) -> None:
     for name in {line.split("=", 1)[0] for line in [*LEGAL, *WRONG]}:
-        found({name: value}, 8)
+        severities({name: value}, 8)
 
 
 @pytest.mark.parametrize("digits", ["9" * 5000, "-" + "1" * 5000, "0" * 5000 + "7" * 5000])

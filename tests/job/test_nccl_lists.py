@@ -34,8 +34,8 @@ ROWS: list[tuple[str, str, bool | None, bool | None]] = [
 @pytest.mark.parametrize(("variable", "value", "new", "old"), ROWS, ids=[f"{row[0]} {row[1]}" for row in ROWS])
 def test_what_a_release_makes_of_it(variable: str, value: str, new: bool | None, old: bool | None) -> None:
     for release, outcome in ((NEW, new), (OLD, old), (UNKNOWN, old)):
-        found = [one.ends for one in list_faults({f"NCCL_{variable}": value}, release)]
-        assert found == ([] if outcome is FOLLOWS else [outcome]), release
+        results = [fault.ends for fault in list_faults({f"NCCL_{variable}": value}, release)]
+        assert results == ([] if outcome is FOLLOWS else [outcome]), release
 
 
 def test_a_long_value_is_refused_unread() -> None:

@@ -23,7 +23,7 @@ from tests.conftest import PREPARED
 from tests.hosts import testbed
 from tests.hosts.fleet import Fleet, merge
 from tests.hosts.slurm import Cluster
-from tests.smoke.interpreter import ROOT, shown
+from tests.smoke.interpreter import ROOT, visible_folders
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 INSTALLED = "/opt/cluster-doctor/bin/doctor"
@@ -53,13 +53,13 @@ class Site:
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="site-", dir="/tmp"))
         self.folder.chmod(0o755)
-        own = {
-            "shows": [*shown(), *shows, str(self.folder)],
+        own_values = {
+            "shows": [*visible_folders(), *shows, str(self.folder)],
             "setup": f"mount -o remount,bind,rw {self.folder}",
             "files": {path: {"text": text, "mode": "755"} for path, text in {INSTALLED: DOCTOR, **files}.items()},
             "links": {"/usr/local/bin/doctor": INSTALLED},
         }
-        self.fleet = make_fleet(count, {"*": merge(PREPARED, own)}, name=name, subnet=subnet, shm="4g")
+        self.fleet = make_fleet(count, {"*": merge(PREPARED, own_values)}, name=name, subnet=subnet, shm="4g")
         self.hosts = self.fleet.hosts
         self.environ = {**CLEAN, "PATH": PATH}
         for host in self.hosts:
@@ -68,9 +68,9 @@ class Site:
 
     def _let_in(self, host: str) -> None:
         """root of this host reaches the others by SSH, as an administrator has set it up."""
-        known = self.fleet.known_hosts.read_text()
+        text = self.fleet.known_hosts.read_text()
         key = (self.fleet.directory / "id_ed25519").read_text()
-        self.fleet.enter(host, "mkdir -p -m 700 /root/.ssh && cat >/root/.ssh/known_hosts", input=known)
+        self.fleet.enter(host, "mkdir -p -m 700 /root/.ssh && cat >/root/.ssh/known_hosts", input=text)
         self.fleet.enter(host, "umask 077 && cat >/root/.ssh/id_ed25519", input=key)
 
     def start_slurm(self, more: str) -> None:
@@ -125,8 +125,8 @@ class Site:
     def enter(self, host: str, command: str, env: Mapping[str, str] = {}) -> subprocess.CompletedProcess[str]:
         """A command as it is given on a host, in the shared folder."""
         values = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", **env}
-        words = ["sh", "-c", f"cd {self.folder} && {command}"]
-        return self.fleet.enter(host, words, check=False, env=values)
+        arguments = ["sh", "-c", f"cd {self.folder} && {command}"]
+        return self.fleet.enter(host, arguments, check=False, env=values)
 
     def put(self, host: str, path: str, text: str) -> None:
         """A program of a host, whole at once: Slurm may be starting it."""
@@ -140,21 +140,21 @@ class Site:
         """Until a job's description matches. Returns it. What a requeued job would have to wait is cut short."""
         begun = set()
 
-        def seen() -> str:
-            said = self.job(number)
-            restarts = said.partition(" Restarts=")[2].partition(" ")[0]
-            if "Reason=BeginTime" in said and restarts not in begun:
+        def job_state() -> str:
+            output = self.job(number)
+            restarts = output.partition(" Restarts=")[2].partition(" ")[0]
+            if "Reason=BeginTime" in output and restarts not in begun:
                 begun.add(restarts)
                 # In the second in which it was ended, the nodes still refuse it.
                 self.run("scontrol", "update", f"JobId={number}", "StartTime=now+2")
-            return said if until.search(said) else ""
+            return output if until.search(output) else ""
 
-        return self.until(seen)
+        return self.until(job_state)
 
     def until(self, look: Callable[[], T]) -> T:
         deadline = time.monotonic() + PATIENCE
-        while not (found := look()):
+        while not (result := look()):
             if time.monotonic() > deadline:
                 raise TimeoutError(self.run("squeue", "-l"))
             time.sleep(0.1)
-        return found
+        return result

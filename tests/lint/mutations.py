@@ -53,15 +53,15 @@ def _megatron(choose: random.Random, extra: Mapping[str, object], change: Mappin
     }
     options = dict(choose.sample(sorted(options.items()), len(options)))
     style = choose.choice(("array", "string", "line"))
-    made = [c.megatron({**options, **changes}, nodes, 8, style) for changes in ({}, change)]
+    texts = [c.megatron({**options, **changes}, nodes, 8, style) for changes in ({}, change)]
     if "use-megatron-fsdp" in extra or "use-torch-fsdp2" in extra:
-        made = [text.replace("export CUDA_DEVICE_MAX_CONNECTIONS=1\n", "") for text in made]
-        made[1] = made[1].replace("#!/bin/bash\n", "#!/bin/bash\n" + str(change.get("head", "")))
-        made[1] = "\n".join(line for line in made[1].split("\n") if "--head" not in line)
+        texts = [text.replace("export CUDA_DEVICE_MAX_CONNECTIONS=1\n", "") for text in texts]
+        texts[1] = texts[1].replace("#!/bin/bash\n", "#!/bin/bash\n" + str(change.get("head", "")))
+        texts[1] = "\n".join(line for line in texts[1].split("\n") if "--head" not in line)
     name = f"megatron {' '.join(change)} {style}"
     marks = tuple("torchrun" if option == "head" else f"--{option}" for option in change)
     marks += ("-model-parallel-size",) if finds == k.RANKS else ()
-    return _pair(name, finds, marks, {"run.sh": made[0]}, {"run.sh": made[1]})
+    return _pair(name, finds, marks, {"run.sh": texts[0]}, {"run.sh": texts[1]})
 
 
 MEGATRON: list[tuple[dict[str, object], dict[str, object], str]] = [
@@ -108,11 +108,11 @@ def _deepspeed(choose: random.Random, change: Mapping[str, object], finds: str, 
         "gradient_clipping": 1.0,
     }
     settings = dict(choose.sample(sorted(settings.items()), len(settings)))
-    made = []
+    created = []
     for changes in ({}, change):
         text = json.dumps({**settings, **changes}, indent=choose.choice((2, 4)))
-        made.append({"run.sh": c.deepspeed_run(nodes), "ds.json": text, "train.py": p.deepspeed_program()})
-    return _pair(f"deepspeed {' '.join(change)}", finds, marks, *made)
+        created.append({"run.sh": c.deepspeed_run(nodes), "ds.json": text, "train.py": p.deepspeed_program()})
+    return _pair(f"deepspeed {' '.join(change)}", finds, marks, *created)
 
 
 DEEPSPEED: list[tuple[dict[str, object], str, tuple[str, ...]]] = [
@@ -138,10 +138,10 @@ def _mindformers(choose: random.Random, change: Mapping[str, Any], finds: str, m
         "groups": tensor,
         "hidden": heads * 64,
     }
-    made = [
+    created = [
         {"run.sh": c.msrun(hosts * 8), "train.yaml": c.mindformers(**{**sizes, **changes})} for changes in ({}, change)
     ]
-    return _pair(f"mindformers {' '.join(change)}", finds, (mark, "msrun"), *made)
+    return _pair(f"mindformers {' '.join(change)}", finds, (mark, "msrun"), *created)
 
 
 MINDFORMERS: list[tuple[dict[str, Any], str, str]] = [
@@ -160,12 +160,12 @@ def _accelerate(choose: random.Random, change: Mapping[str, Any], finds: str, ma
         "machines": machines,
         "shape": (replicate, machines * 8 // replicate, 1),
     }
-    made = []
+    created = []
     for changes in ({}, change):
         merged = {**base, **changes}
         more = k.SIZES.format(*merged.pop("shape")) + choose.choice(("", "use_cpu: false\n", "# two racks\n"))
-        made.append({"run.sh": c.accelerate_run(), "acc.yaml": c.accelerate(**merged, more=more)})
-    return _pair(f"accelerate {' '.join(change)}", finds, (mark,), *made)
+        created.append({"run.sh": c.accelerate_run(), "acc.yaml": c.accelerate(**merged, more=more)})
+    return _pair(f"accelerate {' '.join(change)}", finds, (mark,), *created)
 
 
 ACCELERATE: list[tuple[dict[str, Any], str, str]] = [
@@ -239,11 +239,11 @@ TEXTS = [
 
 def _python(choose: random.Random, change: Mapping[str, str], finds: str, mark: str) -> Mutation:
     nodes = choose.choice((2, 3, 5))
-    made = [
+    created = [
         {"run.sh": c.torchrun(nodes, choose.choice((4, 8))), "train.py": p.torch_ddp(**changes)}
         for changes in ({}, change)
     ]
-    return _pair(f"python {' '.join(change)}", finds, (mark,), *made)
+    return _pair(f"python {' '.join(change)}", finds, (mark,), *created)
 
 
 PYTHON: list[tuple[dict[str, str], str, str]] = [
@@ -260,13 +260,13 @@ PYTHON: list[tuple[dict[str, str], str, str]] = [
 
 def _hydra(choose: random.Random, change: Mapping[str, object], finds: str, mark: str) -> Mutation:
     nodes, devices = choose.choice((2, 4)), choose.choice((4, 8))
-    made = []
+    created = []
     for changes in ({}, change):
         merged: dict[str, Any] = {"devices": devices, "nodes": nodes, **changes}
-        made.append(
+        created.append(
             {"run.sh": c.torchrun(nodes, devices, after="--config-name exp"), "exp.yaml": c.lightning(**merged)}
         )
-    return _pair(f"hydra {' '.join(change)}", finds, (mark,), *made, named=("run.sh", "exp.yaml"))
+    return _pair(f"hydra {' '.join(change)}", finds, (mark,), *created, named=("run.sh", "exp.yaml"))
 
 
 HYDRA: list[tuple[dict[str, object], str, str]] = [
@@ -286,8 +286,8 @@ FAMILIES: list[tuple[Callable[..., Mutation], list[Any]]] = [
 
 def mutations(seed: str) -> list[Mutation]:
     """One pair of every mutation."""
-    made = []
+    created = []
     for make, rows in FAMILIES:
         for number, row in enumerate(rows):
-            made.append(make(random.Random(f"{seed} {make.__name__} {number}"), *row))
-    return made
+            created.append(make(random.Random(f"{seed} {make.__name__} {number}"), *row))
+    return created

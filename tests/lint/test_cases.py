@@ -20,24 +20,24 @@ def test_a_case_gives_exactly_its_finding(case: Case, tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     outcomes = outcomes_of(case, tmp_path)
     assert {name: outcome.crashed for name, outcome in outcomes.items() if outcome.crashed} == {}
-    found = {name: outcome for name, outcome in outcomes.items() if outcome.findings}
-    assert sorted(found) == ([case.finds] if case.finds else []), _texts(found)
-    assert len([finding for outcome in found.values() for finding in outcome.findings]) == bool(case.finds), _texts(
-        found
-    )
+    observed_outcomes = {name: outcome for name, outcome in outcomes.items() if outcome.findings}
+    assert sorted(observed_outcomes) == ([case.finds] if case.finds else []), _texts(observed_outcomes)
+    assert len([finding for outcome in observed_outcomes.values() for finding in outcome.findings]) == bool(
+        case.finds
+    ), _texts(observed_outcomes)
     unknown = {name: outcome.unknown for name, outcome in outcomes.items() if outcome.unknown}
     assert bool(unknown) == case.undecided, unknown
     for reasons in unknown.values():
         assert reasons[""].text.startswith("not decided: ")
-    for outcome in found.values():
+    for outcome in observed_outcomes.values():
         for finding in outcome.findings:
             where = str(finding.values["where"])
             assert where == case.place if case.place else where.rpartition(":")[2].isdigit() or not case.named, where
             assert "observed" in finding.values and "expected" in finding.values
 
 
-def _texts(found: dict[str, Outcome]) -> list[str]:
-    return [f"{name}: {finding} {finding.values}" for name, outcome in found.items() for finding in outcome.findings]
+def _texts(outcomes: dict[str, Outcome]) -> list[str]:
+    return [f"{name}: {finding} {finding.values}" for name, outcome in outcomes.items() for finding in outcome.findings]
 
 
 def test_half_of_the_suite_is_sound_and_each_check_has_a_fault() -> None:

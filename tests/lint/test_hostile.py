@@ -86,9 +86,9 @@ def test_files_that_are_no_files(tmp_path: Path) -> None:
         assert name in str(caught.value) and str(caught.value).isprintable()
 
 
-def lint(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def lint(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    argv = [sys.executable, "-m", "doctor", "lint", *words]
+    argv = [sys.executable, "-m", "doctor", "lint", *arguments]
     return preloaded.run(argv, cwd=folder, env=environ, capture_output=True, text=True, timeout=110)
 
 

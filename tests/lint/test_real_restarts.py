@@ -48,8 +48,17 @@ def test_the_check_fails_where_the_restart_does(name: str, tmp_path: Path) -> No
     options, own_store, settings = LAUNCHES[name]
     program = tmp_path / "train.py"
     program.write_text(PROGRAM)
-    words = [str(free_ports(1)[0]) if word == "PORT" else word for word in options]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4", "--max-restarts", "1", *words]
+    arguments = [str(free_ports(1)[0]) if word == "PORT" else word for word in options]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "4",
+        "--max-restarts",
+        "1",
+        *arguments,
+    ]
     run = subprocess.run(
         [*command, str(program)],
         env={**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": own_store, "OMP_NUM_THREADS": "1"},

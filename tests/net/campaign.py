@@ -59,9 +59,9 @@ def findings_of(report: dict[str, Any]) -> list[tuple[str, list[str], str]]:
 
 def wrong(faults: Sequence[InjectedFault], findings: Sequence[tuple[str, list[str], str]]) -> str:
     """What is missing or too much; the empty string where all is right."""
-    missing = [fault.kind for fault in faults if not any(fault.expected.is_met(*finding) for finding in findings)]
+    kinds = [fault.kind for fault in faults if not any(fault.expected.is_met(*finding) for finding in findings)]
     surplus = [finding for finding in findings if not any(fault.expected.is_met(*finding) for fault in faults)]
-    return "; ".join([*(f"not named: {kind}" for kind in missing), *(f"accused: {item}" for item in surplus)])
+    return "; ".join([*(f"not named: {kind}" for kind in kinds), *(f"accused: {item}" for item in surplus)])
 
 
 class Tally:

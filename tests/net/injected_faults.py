@@ -167,8 +167,8 @@ def _port_one_way(kind: str, draw: Draw) -> InjectedFault:
 
 @_makes("port of a host", "reject")
 def _port_of_a_host(kind: str, draw: Draw) -> InjectedFault:
-    how = draw.random.choice(["tcp reset", "icmpx type admin-prohibited", "icmpx type host-unreachable"])
-    verdict = f"reject with {how}" if kind == "reject" else "drop"
+    method = draw.random.choice(["tcp reset", "icmpx type admin-prohibited", "icmpx type host-unreachable"])
+    verdict = f"reject with {method}" if kind == "reject" else "drop"
     expected = _expect("net-port-blocked", draw.a, text=f"to {draw.a} ")
     return InjectedFault(kind, expected, {draw.a: rules(f"{draw.port()} {verdict}")})
 
@@ -176,8 +176,10 @@ def _port_of_a_host(kind: str, draw: Draw) -> InjectedFault:
 @_makes("port both ways")
 def _port_both_ways(kind: str, draw: Draw) -> InjectedFault:
     port = draw.port()
-    own = {x: rules(f"{draw.ip} saddr {draw.address(y)} {port} drop") for x, y in ((draw.a, draw.b), (draw.b, draw.a))}
-    return InjectedFault(kind, _expect("net-port-blocked", draw.a, draw.b, text="between "), own)
+    own_values = {
+        x: rules(f"{draw.ip} saddr {draw.address(y)} {port} drop") for x, y in ((draw.a, draw.b), (draw.b, draw.a))
+    }
+    return InjectedFault(kind, _expect("net-port-blocked", draw.a, draw.b, text="between "), own_values)
 
 
 @_makes("one way")
@@ -249,8 +251,8 @@ def _loss_of_a_host(kind: str, draw: Draw) -> InjectedFault:
 
 @_makes("delay")
 def _delay(kind: str, draw: Draw) -> InjectedFault:
-    words = f"{draw.random.choice([0.005, 0.02])} {draw.address(draw.b)} {draw.address(draw.a)}"
-    script = f"mkdir -p /dev/net; mknod /dev/net/tun c 10 200; {_background(f'{DELAY}', words, '/tmp/delayed')}"
+    message = f"{draw.random.choice([0.005, 0.02])} {draw.address(draw.b)} {draw.address(draw.a)}"
+    script = f"mkdir -p /dev/net; mknod /dev/net/tun c 10 200; {_background(f'{DELAY}', message, '/tmp/delayed')}"
     return InjectedFault(kind, _expect("net-path-slow", draw.a, draw.b), {}, {draw.a: script}, speeds=True)
 
 
@@ -345,18 +347,18 @@ NOWHERE = "ip link add eth1 type veth peer name nowhere; ip link set nowhere up"
 @_makes("interface")
 def _interface(kind: str, draw: Draw) -> InjectedFault:
     """The job takes a second interface, which all hosts have; that of one leads nowhere."""
-    own = "ip addr add 10.88.0.{0}/24 dev eth1; ip link set eth1 up"
+    own_name = "ip addr add 10.88.0.{0}/24 dev eth1; ip link set eth1 up"
     scripts = {
-        host: f"{NOWHERE if host == draw.a else SECOND_NETWORK}; {own.format(number)}"
+        host: f"{NOWHERE if host == draw.a else SECOND_NETWORK}; {own_name.format(number)}"
         for number, host in enumerate(draw.fleet.hosts, 1)
     }
     expected = _expect("net-unreachable net-port-blocked", draw.a)
     return InjectedFault(kind, expected, {}, scripts, environ={"GLOO_SOCKET_IFNAME": "eth1"})
 
 
-def _background(program: str, words: str, sign: str) -> str:
+def _background(program: str, message: str, sign: str) -> str:
     """A script that starts a Python program, and waits until it has made a file."""
-    return f"setsid python3 -c '{program}' {words} >/dev/null 2>&1 &\nuntil test -e {sign}; do sleep 0.1; done"
+    return f"setsid python3 -c '{program}' {message} >/dev/null 2>&1 &\nuntil test -e {sign}; do sleep 0.1; done"
 
 
 QUICK = (

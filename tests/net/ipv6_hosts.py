@@ -22,11 +22,11 @@ class Ipv6Hosts:
         self.ssh_config = directory / "ssh_config"
         (key,) = {line.split(maxsplit=1)[1] for line in fleet.known_hosts.read_text().splitlines() if line}
         pairs = [name for pair in self.addresses.items() for name in pair]
-        known = directory / "known_hosts"
-        known.write_text("".join(f"{name} {key}\n" for name in pairs))
+        path = directory / "known_hosts"
+        path.write_text("".join(f"{name} {key}\n" for name in pairs))
         hosts = "".join(f"Host {name}\n HostName {address}\n" for name, address in self.addresses.items())
         prefix = fleet.hosts[0].rstrip("0123456789")
-        shared = fleet.ssh_config.read_text().replace(f"{fleet.known_hosts}", f"{known}")
+        shared = fleet.ssh_config.read_text().replace(f"{fleet.known_hosts}", f"{path}")
         self.ssh_config.write_text(hosts + shared.replace(f"Host {prefix}*", f"Host {prefix}* {FOLDER}*"))
         self._configure(*fleet.hosts)
 

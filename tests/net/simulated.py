@@ -102,15 +102,19 @@ def single_faults(hosts: int, ports: int, groups: Sequence[HostGroup], random: R
     if ports > 2:
         faults.append(PlacedFault("host", lambda s, t, q: t == h and q in some, (h,), "inbound", (), some))
     if len(groups) > 2 and hosts >= 8:
-        one, other = random.sample(list(groups), 2)
-        mine, theirs = set(one.hosts), set(other.hosts)
-        names = tuple(sorted((one.name, other.name)))
+        first, other = random.sample(list(groups), 2)
+        mine, theirs = set(first.hosts), set(other.hosts)
+        names = tuple(sorted((first.name, other.name)))
         faults += [
-            PlacedFault("border", lambda s, t, _: (s in mine) != (t in mine), (), "both", (one.name,)),
-            PlacedFault("border", lambda s, t, _: s not in mine and t in mine, (), "inbound", (one.name,)),
-            PlacedFault("groups", lambda s, t, _: s in mine and t in theirs, (), "outbound", (one.name, other.name)),
+            PlacedFault("border", lambda s, t, _: (s in mine) != (t in mine), (), "both", (first.name,)),
+            PlacedFault("border", lambda s, t, _: s not in mine and t in mine, (), "inbound", (first.name,)),
+            PlacedFault("groups", lambda s, t, _: s in mine and t in theirs, (), "outbound", (first.name, other.name)),
             PlacedFault(
-                "groups", lambda s, t, _: s == one.hosts[0] and t in theirs, one.hosts[:1], "outbound", (other.name,)
+                "groups",
+                lambda s, t, _: s == first.hosts[0] and t in theirs,
+                first.hosts[:1],
+                "outbound",
+                (other.name,),
             ),
             PlacedFault(
                 "groups", lambda s, t, _: (s in mine and t in theirs) or (s in theirs and t in mine), (), "both", names

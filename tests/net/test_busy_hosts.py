@@ -28,9 +28,9 @@ STOOD_STILL = busy_text(PaceReport(seconds=4.0, longest=3.0))
 
 def trials(late: Collection[tuple[int, int]], busy: Collection[int], outcome: str = "dropped") -> dict[int, HostTrial]:
     """All pairs on two ports: those from and to as ``late`` says timed out, the others were answered."""
-    made = {}
+    created = {}
     for source in range(HOSTS):
-        trial = made[source] = HostTrial()
+        trial = created[source] = HostTrial()
         trial.has_listened, trial.busy = True, STOOD_STILL if source in busy else ""
         for place in range(PORTS):
             trial.listeners[place] = ListenerReport("", 0, 30000 + place, "", {})
@@ -38,7 +38,7 @@ def trials(late: Collection[tuple[int, int]], busy: Collection[int], outcome: st
                 word = outcome if (source, target) in late else "open"
                 report = AttemptReport(target, f"10.0.0.{target}", 30000 + place, word, "", 3.5, 0, 0)
                 trial.attempts[target, place] = report
-    return made
+    return created
 
 
 EVERY = {(source, target) for source in range(HOSTS) for target in range(HOSTS) if source != target}
@@ -47,15 +47,15 @@ OF_LAST = {pair for pair in EVERY if HOSTS - 1 in pair}
 
 @pytest.mark.parametrize("outcome", ["dropped", "silent", "sends-stall", "receives-stall"])
 def test_where_all_hosts_are_too_busy_nothing_is_known(outcome: str) -> None:
-    made = trials(EVERY, range(HOSTS), outcome)
-    assert {cell[:2] for cell in undecided(made)} == EVERY
-    assert len(undecided(made)) == len(EVERY) * PORTS
+    host_trials = trials(EVERY, range(HOSTS), outcome)
+    assert {cell[:2] for cell in undecided(host_trials)} == EVERY
+    assert len(undecided(host_trials)) == len(EVERY) * PORTS
 
 
 def test_one_busy_host_excuses_its_own_attempts_alone() -> None:
-    found = undecided(trials(OF_LAST | {(0, 1)}, [HOSTS - 1]))
-    assert {cell[:2] for cell in found} == OF_LAST
-    assert set(found.values()) == {HOSTS - 1}
+    results = undecided(trials(OF_LAST | {(0, 1)}, [HOSTS - 1]))
+    assert {cell[:2] for cell in results} == OF_LAST
+    assert set(results.values()) == {HOSTS - 1}
 
 
 def test_a_busy_host_that_answers_the_others_excuses_nothing() -> None:
@@ -68,13 +68,13 @@ def test_an_answer_is_never_excused(outcome: str) -> None:
 
 
 def test_what_the_target_itself_had_no_time_for_is_unknown_however_much_it_answered() -> None:
-    made = trials({(0, 1)}, [], "cut")
-    assert not undecided(made)
-    made[1].given_up = {(30000, 40001), (30001, 40002)}
+    host_trials = trials({(0, 1)}, [], "cut")
+    assert not undecided(host_trials)
+    host_trials[1].given_up = {(30000, 40001), (30001, 40002)}
     for place, source_port in ((0, 40001), (1, 40003)):
         report = AttemptReport(1, "10.0.0.1", 30000 + place, "cut", "", 3.5, 0, 0, source_port)
-        made[0].attempts[1, place] = report
-    assert undecided(made) == {(0, 1, 0): 1}
+        host_trials[0].attempts[1, place] = report
+    assert undecided(host_trials) == {(0, 1, 0): 1}
 
 
 @pytest.mark.parametrize("outcome", ["silent", "sends-stall", "receives-stall"])
@@ -85,10 +85,10 @@ def test_what_a_busy_program_did_not_answer_is_unknown_however_much_it_answered(
 
 
 def test_a_size_that_was_found_to_pass_is_proof_on_a_busy_host() -> None:
-    made = trials({(0, 1)}, [1], "sends-stall")
+    host_trials = trials({(0, 1)}, [1], "sends-stall")
     for cell in ((1, 0), (1, 1)):
-        made[0].attempts[cell] = msgspec.structs.replace(made[0].attempts[cell], largest=1400)
-    assert not undecided(made)
+        host_trials[0].attempts[cell] = msgspec.structs.replace(host_trials[0].attempts[cell], largest=1400)
+    assert not undecided(host_trials)
 
 
 def test_hosts_that_ran_are_blamed() -> None:
@@ -124,8 +124,8 @@ def test_the_records_say_unknown_and_why(busy: Collection[int], causes: int) -> 
     endpoints = [HostEndpoint(name, {"ephemeral": f"10.0.0.{number}"}) for number, name in enumerate(names)]
     ports = tuple(TestedPort("ephemeral", place) for place in range(PORTS))
     plan = NetPlan(tuple(endpoints), ports, full(HOSTS, PORTS), {})
-    made = trials(EVERY, busy)
-    test = NetTest(plan, {name: made[number] for number, name in enumerate(names)}, {}, 1.0)
+    host_trials = trials(EVERY, busy)
+    test = NetTest(plan, {name: host_trials[number] for number, name in enumerate(names)}, {}, 1.0)
     records = with_net_answers({name: HostRecord(Visit(), {}) for name in names}, test, NetOptions(mode="full"))
     answers = FactCache(records).fleet(NetworkAnswer)
     assert len(localized(answers).causes) == causes
@@ -146,8 +146,8 @@ def test_a_host_with_the_address_of_one_that_was_not_reached_is_not_judged_by_it
     ]
     ports = tuple(TestedPort("ephemeral", place) for place in range(PORTS))
     plan = NetPlan(tuple(endpoints), ports, full(HOSTS, PORTS), {"n9": "not reached"})
-    made = trials({(0, 1), (0, 2), (0, 3)}, ())
-    test = NetTest(plan, {name: made[number] for number, name in enumerate(names)}, {}, 1.0)
+    host_trials = trials({(0, 1), (0, 2), (0, 3)}, ())
+    test = NetTest(plan, {name: host_trials[number] for number, name in enumerate(names)}, {}, 1.0)
     records = {name: HostRecord(Visit(), {}) for name in names}
     records["n9"] = HostRecord(Visit("lost", "closed", address="10.0.0.9"), {})
     answered = with_net_answers(records, test, NetOptions(mode="full"))

@@ -10,9 +10,9 @@ import pytest
 from tests.test_cli import doctor
 
 
-@pytest.mark.parametrize("words", [["w1"], ["w1", "--json"], ["--scope", "local"]])
-def test_a_single_host_has_nothing_to_try_and_is_not_healthy(words: list[str]) -> None:
-    done = doctor("net", *words)
+@pytest.mark.parametrize("arguments", [["w1"], ["w1", "--json"], ["--scope", "local"]])
+def test_a_single_host_has_nothing_to_try_and_is_not_healthy(arguments: list[str]) -> None:
+    done = doctor("net", *arguments)
     assert (done.returncode, done.stdout) == (78, b"")
     assert b"doctor: nothing to try: " in done.stderr
     assert done.stderr.endswith(b" is the only host; expected two or more\n")

@@ -175,7 +175,7 @@ def test_what_the_second_round_had_answered_is_not_asked_again() -> None:
         DevicePings(pings=(Ping(0, "29.1.2.0", 3, 3), Ping(1, "29.1.2.1", 3, 2), Ping(3, "29.1.2.3", 0, 0))),
         DevicePings(pings=(Ping(2, "29.1.1.2", 3, 3),)),
     ]
-    source, target = (devices_of(own, None, {}, made) for own, made in zip(addresses, pings, strict=True))
+    source, target = (devices_of(address, None, {}, ping) for address, ping in zip(addresses, pings, strict=True))
     assert answered_pings(source, target) == [0, 2]
     assert [label for label, _ in ping_calls(source, target)] == ["NPU 1", "NPU 3"]
 

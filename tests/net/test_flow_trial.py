@@ -40,7 +40,7 @@ class Network:
     def __init__(self, passes: Passes, *, hosts: int = HOSTS, ports: int = 2, seed: int = 1) -> None:
         self.plan, self.passes, self.random = plan_of(hosts, ports), passes, Random(seed)
         self.trials = {host: HostTrial() for host in self.plan.hosts}
-        self.made = 0
+        self.connections = 0
         for number, trial in enumerate(self.trials.values()):
             trial.has_listened = True
             trial.hello = {"addresses": {"eth0": [f"10.0.0.{number}"]}}
@@ -50,10 +50,10 @@ class Network:
     def carry_out(self, orders: dict[str, list[Target]], *, of_flow: bool, repeats: bool) -> None:
         for host, targets in orders.items():
             for target, address, port, _, source in targets:
-                self.made += 1
-                number, own = self.plan.hosts.index(host), source or self.random.randrange(32768, 61000)
-                word = "open" if self.passes(number, target, own, port) else "dropped"
-                report = AttemptReport(target, address, port, word, "", 0.1, 0, 0, own)
+                self.connections += 1
+                number, source_port = self.plan.hosts.index(host), source or self.random.randrange(32768, 61000)
+                word = "open" if self.passes(number, target, source_port, port) else "dropped"
+                report = AttemptReport(target, address, port, word, "", 0.1, 0, 0, source_port)
                 self.trials[host].take_attempt(port - FIRST_PORT, report, of_flow=of_flow, repeats=repeats)
 
     def first(self) -> dict[str, list[Target]]:
@@ -74,12 +74,15 @@ class Network:
             host: [target for target in targets if self._failed(host, target)] for host, targets in self.first().items()
         }
         self.carry_out(failed, of_flow=False, repeats=False)
-        self.made = 0
+        self.connections = 0
         self.carry_out(flow_targets(self.plan, self.trials), of_flow=True, repeats=True)
         self.carry_out(flows_again(self.trials), of_flow=True, repeats=True)
         self.answers = self.judged()
         classes = ("unavailable", "foreign", "large", "flows", "port", "path")
-        return [(found.kind, found.hosts, found.place) for found in located_failures(self.answers, *classes)]  # type: ignore[arg-type]
+        return [
+            (located_failure.kind, located_failure.hosts, located_failure.place)
+            for located_failure in located_failures(self.answers, *classes)
+        ]  # type: ignore[arg-type]
 
     def judged(self) -> PerHost[NetworkAnswer]:
         test = NetTest(self.plan, self.trials, {}, 1.0)
@@ -111,7 +114,7 @@ def test_a_broken_path_between_two_hosts_that_was_seen(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_blocked_port_is_no_matter_of_flows(seed: int) -> None:
-    network = Network(lambda s, t, own, port: not (t == 2 and port == FIRST_PORT), seed=seed)
+    network = Network(lambda s, t, source_port, port: not (t == 2 and port == FIRST_PORT), seed=seed)
     assert network.run() == [("port", ("n2",), "to n2")]
 
 
@@ -133,20 +136,20 @@ def test_connections_that_fail_by_chance_are_no_matter_of_flows(lost: float, see
 def test_a_host_that_is_down_costs_no_trial_of_flows() -> None:
     network = Network(lambda s, t, *flow: 4 not in (s, t))
     assert network.run() == [("path", ("n4",), "to and from n4")]
-    assert network.made == 0
+    assert network.connections == 0
 
 
 def test_a_healthy_network_costs_no_trial_of_flows() -> None:
     network = Network(lambda *flow: True)
     assert network.run() == []
-    assert network.made == 0
+    assert network.connections == 0
     assert {count for trial in network.trials.values() for count in trial.tries.values()} == {LEAST_TRIES}
 
 
 def test_what_failed_twice_and_passes_from_most_source_ports_is_unknown() -> None:
     network = Network(lambda *flow: True)
     attempts, failed = network.trials["n0"], AttemptReport(1, "10.0.0.1", FIRST_PORT, "dropped", "", 3.5, 0, 0, 40000)
-    network.passes = lambda s, t, own, port: (s, t, port) != (0, 1, FIRST_PORT) or bool(attempts.flows)
+    network.passes = lambda s, t, source_port, port: (s, t, port) != (0, 1, FIRST_PORT) or bool(attempts.flows)
     network._failed = lambda host, target: False  # type: ignore[method-assign]
     for _ in range(2):
         attempts.take_attempt(0, failed, of_flow=False, repeats=False)
@@ -170,7 +173,7 @@ def test_many_flows_that_fail_twice_in_another_order_prove_a_broken_path_to_a_bu
 @pytest.mark.parametrize(("failing", "letter"), [(2, "?"), (3, "?"), (4, "f"), (16, "f")])
 def test_few_flows_that_fail_each_time_at_a_busy_host_are_unknown(failing: int, letter: str) -> None:
     lost = set(range(40000, 40000 + failing))
-    network = Network(lambda s, t, own, port: (s, t) != (1, 2) or own not in lost, ports=1)
+    network = Network(lambda s, t, source_port, port: (s, t) != (1, 2) or source_port not in lost, ports=1)
     for _ in range(2):
         flows = [(2, "10.0.0.2", FIRST_PORT, False, 40000 + number) for number in range(FLOWS)]
         network.carry_out({"n1": flows}, of_flow=True, repeats=True)
@@ -182,7 +185,7 @@ def test_few_flows_that_fail_each_time_at_a_busy_host_are_unknown(failing: int, 
 
 
 def test_a_port_that_is_blocked_on_a_busy_host_is_named() -> None:
-    network = Network(lambda s, t, own, port: not (t == 2 and port == FIRST_PORT))
+    network = Network(lambda s, t, source_port, port: not (t == 2 and port == FIRST_PORT))
     network.trials["n2"].flows_busy = BUSY
     assert network.run() == [("port", ("n2",), "to n2")]
 
@@ -192,8 +195,8 @@ def test_flows_are_tried_again_in_another_order() -> None:
     network.run()
     for trial in network.trials.values():
         trial.flows = {flow: tries[:1] for flow, tries in trial.flows.items()}
-        own = {flow: tries for flow, tries in trial.flows.items() if flow[0] == 2}
-        trial.flows = own
+        source_port = {flow: tries for flow, tries in trial.flows.items() if flow[0] == 2}
+        trial.flows = source_port
     again = flows_again(network.trials)["n1"]
     before = [(place + FIRST_PORT, source) for _, place, source in network.trials["n1"].flows]
     after = [(port, source) for _, _, port, _, source in again]
@@ -204,4 +207,4 @@ def test_flows_are_tried_again_in_another_order() -> None:
 def test_the_trial_of_a_large_fleet_is_bounded() -> None:
     network = Network(lambda s, t, *flow: t != 7 or not chosen(s, *flow), hosts=40)
     assert network.run() == [("flows", ("n7",), "to n7")]
-    assert network.made <= 2 * 40 * MOST_TARGETS * FLOWS
+    assert network.connections <= 2 * 40 * MOST_TARGETS * FLOWS

@@ -18,7 +18,7 @@ ROW = PlacedFault("x", lambda s, t, p: t == 1)
 CELL = PlacedFault("x", lambda s, t, p: (s, t, p) == (5, 40, 0))
 
 
-def plain(lines: list[str]) -> list[str]:
+def without_colours(lines: list[str]) -> list[str]:
     return [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
 
 
@@ -46,12 +46,12 @@ def test_lines_fit_and_are_folded_above_32_hosts(hosts: int, width: int, unicode
     matrix = attempts(hosts, 1, [ROW])
     for colour in (True, False):
         lines = heat_map(matrix, width, unicode, colour)
-        assert max(map(len, plain(lines))) <= max(width, 40)
+        assert max(map(len, without_colours(lines))) <= max(width, 40)
         assert len(lines) <= 32 + 2 + 3
         assert ("\x1b" in "".join(lines)) == colour
         assert "".join(lines).isascii() or unicode
         if not colour:
-            assert lines == plain(lines)
+            assert lines == without_colours(lines)
 
 
 def test_a_single_failure_of_4032_attempts_is_drawn() -> None:

@@ -27,19 +27,19 @@ done 2>&- | sort
 """
 
 
-def words(fleet: Any, *more: str) -> list[str]:
+def net_command(fleet: Any, *more: str) -> list[str]:
     hosts = ",".join(fleet.hosts)
     return [sys.executable, "-m", "doctor", "net", hosts, "-F", str(fleet.ssh_config), "--net", "quick", *more]
 
 
 def net(fleet: Any, *more: str) -> tuple[int, dict[str, Any]]:
     """Exit code and JSON report of a quick network test."""
-    done = fleet.run(words(fleet, "--json", *more), cwd=ROOT, timeout=110)
+    done = fleet.run(net_command(fleet, "--json", *more), cwd=ROOT, timeout=110)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
 
-def left(fleet: Any, *hosts: str) -> dict[str, str]:
+def leftovers(fleet: Any, *hosts: str) -> dict[str, str]:
     """Listeners, connections in TIME_WAIT, the files of folders that programs write to, and all processes."""
     return {host: fleet.enter(host, LEFTOVERS).stdout for host in hosts or fleet.hosts}
 
@@ -47,12 +47,12 @@ def left(fleet: Any, *hosts: str) -> dict[str, str]:
 def require_nothing_left(fleet: Any, before: dict[str, str], seconds: float) -> None:
     """Within so many seconds the hosts are as they were."""
     deadline = time.monotonic() + seconds
-    while (now := left(fleet, *before)) != before:
+    while (now := leftovers(fleet, *before)) != before:
         assert time.monotonic() < deadline, now
 
 
 def test_a_healthy_fleet_has_no_finding_and_keeps_nothing_of_the_test(fleet_cpu: Any) -> None:
-    before = left(fleet_cpu)
+    before = leftovers(fleet_cpu)
     code, report = net(fleet_cpu)
     assert (code, findings(report)) == (0, [])
     assert report["net"]["coverage"] == "6 of 6 pairs both ways, 2 ports"
@@ -136,13 +136,13 @@ def test_two_switches_that_lldp_names_between_which_nothing_passes(make_fleet: A
 
 def test_nothing_is_left_after_the_controller_was_killed(fleet_cpu: Any) -> None:
     """While the hosts still wait for answers that a rule drops."""
-    before = left(fleet_cpu)
+    before = leftovers(fleet_cpu)
     with fleet_cpu.broken(fleet_cpu.hosts[3], nft=drop(fleet_cpu.addresses[fleet_cpu.hosts[0]])):
         controller = subprocess.Popen(
-            fleet_cpu.argv(words(fleet_cpu)), cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True
+            fleet_cpu.argv(net_command(fleet_cpu)), cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True
         )
         deadline = time.monotonic() + 60
-        while left(fleet_cpu)[fleet_cpu.hosts[0]] == before[fleet_cpu.hosts[0]]:  # until its listeners are open
+        while leftovers(fleet_cpu)[fleet_cpu.hosts[0]] == before[fleet_cpu.hosts[0]]:  # until its listeners are open
             assert time.monotonic() < deadline
             assert controller.poll() is None
         os.killpg(controller.pid, signal.SIGKILL)
@@ -165,7 +165,7 @@ def test_speeds_are_not_measured_beside_a_job_unless_forced(fleet_cpu: Any) -> N
 
 def measured(fleet: Any, *more: str) -> tuple[int, str]:
     """How many paths were measured, and the note that says why none was."""
-    done = fleet.run([*words(fleet, "--json", *more), "--net", "full"], cwd=ROOT, timeout=110)
+    done = fleet.run([*net_command(fleet, "--json", *more), "--net", "full"], cwd=ROOT, timeout=110)
     report = json.loads(done.stdout)
     notes = [note for note in report["notes"] if "not measured" in note]
     return sum(bool(speed["bytes"]) for speed in report["net"]["speeds"]), "".join(notes)

@@ -16,8 +16,8 @@ from doctor.net.schedule import Schedule, quick
 from tests.net.simulated import PlacedFault, attempts, fleet, key_of, racks, single_faults
 
 
-def keys(found: Localization) -> set[tuple[object, ...]]:
-    return {key_of(cause) for cause in found.causes}
+def keys(localization: Localization) -> set[tuple[object, ...]]:
+    return {key_of(cause) for cause in localization.causes}
 
 
 def is_seen(fault: PlacedFault, matrix: Matrix) -> int:
@@ -31,15 +31,15 @@ def check_singles(hosts: int, placements: range, ports: int, schedule: bool) -> 
         plan: Schedule | None = quick(hosts, ports, seed) if schedule else None
         for fault in single_faults(hosts, ports, groups, Random(f"{hosts} {seed}")):
             matrix = attempts(hosts, ports, [fault], plan)
-            seen = is_seen(fault, matrix)
-            found = localize(matrix, groups)
-            if seen == 0:
-                assert found == Localization()
-            elif fault.kind == "groups" and seen < 3:
-                assert {host for cause in found.causes for host in cause.accused} <= set(range(hosts))
+            observed = is_seen(fault, matrix)
+            localization = localize(matrix, groups)
+            if observed == 0:
+                assert localization == Localization()
+            elif fault.kind == "groups" and observed < 3:
+                assert {host for cause in localization.causes for host in cause.accused} <= set(range(hosts))
             else:
-                assert keys(found) == {fault.key}, [describe(cause, matrix) for cause in found.causes]
-                assert all(cause.certain and cause.constant for cause in found.causes)
+                assert keys(localization) == {fault.key}, [describe(cause, matrix) for cause in localization.causes]
+                assert all(cause.certain and cause.constant for cause in localization.causes)
 
 
 @pytest.mark.parametrize("hosts", [4, 5, 8, 13])
@@ -91,8 +91,11 @@ def test_faults_at_once_are_all_named(hosts: int, number: int) -> None:
     for seed in range(12):
         faults = several(hosts, number, Random(f"{hosts} {number} {seed}"))
         matrix = attempts(hosts, 4, faults)
-        found = localize(matrix, racks(hosts, 4))
-        assert keys(found) == {fault.key for fault in faults}, (seed, [describe(c, matrix) for c in found.causes])
+        localization = localize(matrix, racks(hosts, 4))
+        assert keys(localization) == {fault.key for fault in faults}, (
+            seed,
+            [describe(c, matrix) for c in localization.causes],
+        )
 
 
 def test_partial_coverage_accuses_nobody_else() -> None:
@@ -100,10 +103,10 @@ def test_partial_coverage_accuses_nobody_else() -> None:
     for seed in range(30):
         random = Random(seed)
         for fault in single_faults(12, 3, (), random):
-            whole = attempts(12, 3, [fault])
+            full = attempts(12, 3, [fault])
             rows = [
                 ["".join(c if c == "-" or random.random() < 0.5 else random.choice("?.!") for c in row) for row in some]
-                for some in whole.rows
+                for some in full.rows
             ]
             matrix = fleet(12, 3, rows)
             for cause in localize(matrix).causes:
@@ -238,9 +241,9 @@ def test_cost_of_256_hosts_and_34_ports() -> None:
         rows = [row[s in broken][:s] + "-" + row[s in broken][s + 1 :] for s in range(hosts)]
         matrix = fleet(hosts, ports, [rows] * ports)
         begin = time.process_time()
-        found = localize(matrix, racks(hosts, 8))
+        localization = localize(matrix, racks(hosts, 8))
         print(f"{name}: {time.process_time() - begin:.2f} s of CPU")
-        assert {cause.hosts[0] for cause in found.causes} == broken
+        assert {cause.hosts[0] for cause in localization.causes} == broken
 
 
 def test_two_hosts_with_one_address_explain_all_that_fails_to_and_from_them() -> None:

@@ -70,11 +70,11 @@ def test_a_stranger_that_speaks_is_told_from_one_that_is_silent_and_one_that_clo
     with prober(0) as first, socket.create_server((HERE, 0)) as server:
         port = server.getsockname()[1]
 
-        def serve(said: bytes, close: bool) -> threading.Thread:
+        def serve(output: bytes, close: bool) -> threading.Thread:
             def run() -> None:
                 link, _ = server.accept()
                 with link, contextlib.suppress(ConnectionResetError):
-                    link.sendall(said)
+                    link.sendall(output)
                     while not close and link.recv(4096):
                         pass
 
@@ -97,8 +97,8 @@ def test_a_held_port_is_not_bound_and_its_holder_is_named() -> None:
     with socket.create_server((HERE, 0)) as held, prober(0) as first:
         port = held.getsockname()[1]
         first.order("listen", services=[[HERE, port]])
-        ((_, wanted, got, problem, owner),) = first.answer("listening")
-        assert (wanted, got) == (port, 0)
+        ((_, expected, got, problem, owner),) = first.answer("listening")
+        assert (expected, got) == (port, 0)
         assert "in use" in problem
         assert owner["pid"] == os.getpid()
         assert owner["seconds"] >= 0
@@ -120,16 +120,16 @@ def read_all(link: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [b"", b"GET / HTTP/1.0\r\n\r\n", os.urandom(CALL_SIZE), os.urandom(100_000)],
     ids=["nothing", "http", "a call", "much"],
 )
-def test_a_stranger_is_sent_a_random_challenge_and_nothing_else(said: bytes) -> None:
+def test_a_stranger_is_sent_a_random_challenge_and_nothing_else(output: bytes) -> None:
     with prober(1) as listening:
         (port,) = listening.listen((HERE, 0))
         with socket.create_connection((HERE, port), 30) as link:
             try:
-                link.sendall(said)
+                link.sendall(output)
                 link.shutdown(socket.SHUT_WR)
             except OSError:
                 pass

@@ -24,8 +24,8 @@ done; true"""
 
 def tried(fleet: Any) -> tuple[list[str], list[tuple[str, list[str], str]]]:
     """Notes on coverage, and findings, of the device part of a full test."""
-    words = [sys.executable, "-m", "doctor", "net", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--json"]
-    done = fleet.run([*words, "--select", "net-device-path-broken"], cwd=ROOT, timeout=300)
+    arguments = [sys.executable, "-m", "doctor", "net", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--json"]
+    done = fleet.run([*arguments, "--select", "net-device-path-broken"], cwd=ROOT, timeout=300)
     assert done.stdout, done.stderr
     report = json.loads(done.stdout)
     return [note for note in report["notes"] if "RDMA" in note], findings_of(report)

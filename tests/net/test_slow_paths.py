@@ -199,8 +199,8 @@ def test_a_direction_of_a_host_that_is_a_little_slow_itself_is_named_as_well() -
     random, host, slow = Random(8), 2, (2, 5)
     factor = lambda s, t: 200.0 if (s, t) == slow else 2.0 if s == host else 1.0  # noqa: E731
     named = slow_paths(measured(7, random, lognormal, factor, repeats=6))
-    found = {(path.kind, path.hosts, path.way) for path in named if path.figure == "throughput"}
-    assert found == {("host", (host,), "outbound"), ("direction", slow, "both")}
+    results = {(path.kind, path.hosts, path.way) for path in named if path.figure == "throughput"}
+    assert results == {("host", (host,), "outbound"), ("direction", slow, "both")}
 
 
 def test_two_hosts_are_compared_with_nobody() -> None:

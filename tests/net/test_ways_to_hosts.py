@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.hosts.fleet import INSIDE, Fleet
-from tests.hosts.slurm import MISSING, Cluster
+from tests.hosts.slurm import ABSENT_PROGRAMS, Cluster
 from tests.net.campaign import findings_of
 from tests.net.injected_faults import rules
 from tests.net.ipv6_hosts import Ipv6Hosts
@@ -25,8 +25,8 @@ Finding = tuple[str, list[str], str]
 
 def net(fleet: Fleet, *options: str, env: Mapping[str, str] = INSIDE) -> tuple[int, str, list[Finding]]:
     """Exit code, coverage and findings of the quick network test."""
-    words = [sys.executable, "-m", "doctor", "net", ",".join(fleet.hosts), "--net", "quick", "--json", *options]
-    done = fleet.run(words, cwd=ROOT, timeout=300, env={**env, "PYTHONPATH": str(ROOT)})
+    arguments = [sys.executable, "-m", "doctor", "net", ",".join(fleet.hosts), "--net", "quick", "--json", *options]
+    done = fleet.run(arguments, cwd=ROOT, timeout=300, env={**env, "PYTHONPATH": str(ROOT)})
     assert done.stdout, done.stderr
     report = json.loads(done.stdout)
     return done.returncode, (report["net"] or {}).get("coverage", ""), findings_of(report)
@@ -37,11 +37,11 @@ def dropping(address: str, rest: str = "tcp dport 30000-65535 tcp flags & (syn|a
     return rules(f"{family} saddr {address} {rest}")
 
 
-def require_direction(fleet: Fleet, found: tuple[int, str, list[Finding]]) -> None:
+def require_direction(fleet: Fleet, results: tuple[int, str, list[Finding]]) -> None:
     """The last host does not hear the first on one port, and nothing else is said."""
     first, last = fleet.hosts[0], fleet.hosts[-1]
-    ((check, hosts, message),) = found[2]
-    assert (found[0], check, hosts) == (10, "net-port-blocked", [first, last])
+    ((check, hosts, message),) = results[2]
+    assert (results[0], check, hosts) == (10, "net-port-blocked", [first, last])
     assert f"from {first} to {last}" in message
 
 
@@ -50,7 +50,7 @@ def carried(make_fleet: Callable[..., Fleet]) -> Fleet:
     return make_fleet(4, name="nc", subnet="10.84.0.0/16", shm="4g")
 
 
-@pytest.mark.skipif(bool(MISSING), reason="needs Slurm and munge")
+@pytest.mark.skipif(bool(ABSENT_PROGRAMS), reason="needs Slurm and munge")
 def test_over_srun(carried: Fleet) -> None:
     cluster = Cluster(carried)
     try:

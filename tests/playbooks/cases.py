@@ -97,7 +97,7 @@ setsid sh -c 'sleep 300 </dev/davinci6 & echo "$! sleep 3400" >/run/npu/6/proces
     >/dev/null 2>&1 &
 until test -s /run/npu/6/processes; do sleep 0.01; done
 """
-GONE = "cannot be started again from here"
+NOT_RESTARTABLE = "cannot be started again from here"
 
 CASES = [
     Case("raise-listen-queues", ("listen-queue-short",), setting(SOMAXCONN, "128")[0]),
@@ -149,11 +149,11 @@ CASES = [
     Case("open-job-ports", ("firewall-blocks-job",), SAVED.replace("{kind}", "-nft"), host=1),
     Case("open-job-ports", ("firewall-blocks-job",), SAVED.replace("{kind}", "-legacy"), host=2),
     Case("open-job-ports", ("firewall-blocks-job",), RULES, host=3),
-    Case("end-port-owner", ("master-port-taken",), held(LISTEN.format(port=31000))[0], host=3, leaves=GONE),
+    Case("end-port-owner", ("master-port-taken",), held(LISTEN.format(port=31000))[0], host=3, leaves=NOT_RESTARTABLE),
     Case("reserve-job-ports", ("hccl-ports-unreserved",), setting(PORTS, "8080")[0], fleet="a2"),
     Case("reserve-job-ports", ("hccl-ports-half-reserved",), setting(PORTS, "60000-60015")[0], host=2, fleet="a2"),
     Case("raise-locked-memory-limit", ("locked-memory-limit-low",), limit("memlock", 65536)[0], host=2, fleet="a2"),
-    Case("end-npu-processes", ("npu-busy",), BUSY, host=2, fleet="a2", leaves=GONE, traces=("6/processes",)),
+    Case("end-npu-processes", ("npu-busy",), BUSY, host=2, fleet="a2", leaves=NOT_RESTARTABLE, traces=("6/processes",)),
     Case("correct-device-netmask", ("device-netmask-differs",), npu(3, "echo 255.254.0.0 >netmask"), fleet="a2"),
     Case(
         "set-detect-address",

@@ -102,8 +102,8 @@ class Driver:
         most = self._hard_limit("nofile")
         return most == "unlimited" or not self.sh(f"prlimit --nofile={int(most) + 1} true", check=False)[0]
 
-    def _hard(self, found: re.Match[str]) -> str:
-        name = found[0].split()[0]
+    def _hard(self, observed_match: re.Match[str]) -> str:
+        name = observed_match[0].split()[0]
         limit = self._hard_limit(name)
         return f"{name} {int(limit) // 1024 if name == 'memlock' and limit.isdigit() else limit}"
 
@@ -112,12 +112,12 @@ class Driver:
 
     def undo(self) -> list[str]:
         """What could not be taken back, in the undo's own words."""
-        left = self.final
+        final = self.final
         for command, values in reversed(self.undos):
             done = self.fleet.enter(
                 self.host, command, env={**ENVIRON, **values}, check=False, stdin=subprocess.DEVNULL
             )
             if done.returncode:
-                left.append(done.stderr.strip() or done.stdout.strip())
+                final.append(done.stderr.strip() or done.stdout.strip())
         self.undos, self.ran, self.final = [], [], []
-        return left
+        return final

@@ -14,7 +14,7 @@ from doctor.report.explain.playbooks import examples, playbook_page
 ALL = load_playbooks()
 
 
-@pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
+@pytest.mark.parametrize("one", ALL, ids=lambda entry: entry.name)
 class TestEveryPlaybook:
     def test_has_commands_that_a_shell_understands(self, one: Playbook) -> None:
         for command in [one.survives, *(getattr(step, key) for step in one.steps for key in COMMAND_KEYS)]:
@@ -38,8 +38,8 @@ def test_nothing_else_lies_among_the_playbooks() -> None:
 
 
 def test_each_is_read_the_same_alone() -> None:
-    known = check_files_by_name()
+    paths = check_files_by_name()
     assert [
-        read_playbook(path, known)
+        read_playbook(path, paths)
         for path in sorted(bundled_folder("playbooks").glob("*.toml"), key=lambda path: path.stem)
     ] == ALL

@@ -11,7 +11,7 @@ from doctor.remedy.playbook import RISKS, Playbook
 from tests.hosts.fleet import INSIDE, Fleet
 
 pytestmark = pytest.mark.hosts
-BOOKS: dict[str, Playbook] = {one.name: one for one in load_playbooks()}
+BOOKS: dict[str, Playbook] = {one_playbook.name: one_playbook for one_playbook in load_playbooks()}
 
 
 def filtered(fleet: Fleet, name: str, values: Mapping[str, str], old: str = "") -> list[str]:
@@ -49,13 +49,13 @@ FSTAB = (
 
 
 @pytest.mark.parametrize(
-    ("one", "two", "first", "second"),
+    ("one_playbook", "other_playbook", "first", "second"),
     [("64m", "100%", "50%", "100%"), ("1024k", "99999G", "50%", "99999G"), ("10%", "65536", "50%", "50%")],
 )
 def test_a_size_is_only_raised_in_every_line_and_no_other_text_changes(
-    fleet_cpu: Fleet, one: str, two: str, first: str, second: str
+    fleet_cpu: Fleet, one_playbook: str, other_playbook: str, first: str, second: str
 ) -> None:
-    lines = filtered(fleet_cpu, "enlarge-shm", {}, FSTAB.format(one=one, two=two))
+    lines = filtered(fleet_cpu, "enlarge-shm", {}, FSTAB.format(one=one_playbook, two=other_playbook))
     assert "\n".join(lines) == FSTAB.format(one=first, two=second)
 
 

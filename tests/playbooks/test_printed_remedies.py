@@ -19,7 +19,7 @@ from tests.conftest import PREPARED
 from tests.faults import Row
 from tests.hosts.fleet import INSIDE, Fleet
 from tests.playbooks.cases import CASES
-from tests.playbooks.test_remedies import ENVIRON, check, put_in, said
+from tests.playbooks.test_remedies import ENVIRON, check, failures_in, put_in
 from tests.test_faults import ROWS, outcome
 from tests.test_faults import check as check_fleet
 
@@ -72,9 +72,11 @@ NOT_RUN = {
 }
 """Why commands are not run here, and how they begin."""
 PAGES = {
-    one.name: [text for text in re.findall(r"`([^`]+)`", one.section("What to do")) if " " in text or text[0] == "{"]
-    for one in load_checks()
-    if one.area != "smoke"
+    entry.name: [
+        text for text in re.findall(r"`([^`]+)`", entry.section("What to do")) if " " in text or text[0] == "{"
+    ]
+    for entry in load_checks()
+    if entry.area != "smoke"
 }
 
 
@@ -86,28 +88,30 @@ def test_every_printed_command_is_run_or_listed() -> None:
     for name, commands in PAGES.items():
         ours = {bare(command) for command in (*RUN.get(name, ()), RUN_ON_NPUS.get(name, ""))}
         for command in map(bare, commands):
-            listed = any(command.startswith(tuple(words.split())) for words in NOT_RUN.values())
+            listed = any(command.startswith(tuple(message.split())) for message in NOT_RUN.values())
             assert command in ours or listed, f"{name}: {command}"
 
 
 def test_no_command_is_half_a_command() -> None:
     """`-gateway -g` behind `hccn_tool -i 3 -ip -g` is nothing that can be pasted."""
-    assert [(name, one) for name, commands in PAGES.items() for one in commands if re.match(r"-[a-z]", one)] == []
+    assert [
+        (name, command) for name, commands in PAGES.items() for command in commands if re.match(r"-[a-z]", command)
+    ] == []
 
 
 def test_what_is_run_is_what_is_printed() -> None:
     for name, commands in RUN.items():
-        page = bare(next(one for one in load_checks() if one.name == name).section("What to do"))
+        page = bare(next(entry for entry in load_checks() if entry.name == name).section("What to do"))
         for command in commands:
-            words = bare(command)
-            assert words in page or name in ("shm-docker-default", "host-name-unresolved"), f"{name}: {words}"
+            message = bare(command)
+            assert message in page or name in ("shm-docker-default", "host-name-unresolved"), f"{name}: {message}"
 
 
 @pytest.mark.hosts
 def test_what_is_printed_mends_and_does_no_harm(make_fleet: Callable[..., Fleet]) -> None:
     """All faults at once, then all printed commands: the findings go, and no other one comes."""
-    cases = [one for one in CASES if one.fleet == "cpu" and one.checks[0] in RUN]
-    assert {one.checks[0] for one in cases} == set(RUN)
+    cases = [entry for entry in CASES if entry.fleet == "cpu" and entry.checks[0] in RUN]
+    assert {entry.checks[0] for entry in cases} == set(RUN)
     fleet = make_fleet(4, {"*": PREPARED}, shm="4g")
     with ExitStack() as stack:
         put_in(fleet, cases, stack)
@@ -121,8 +125,8 @@ def test_what_is_printed_mends_and_does_no_harm(make_fleet: Callable[..., Fleet]
     fleet.down()
     # The master's port is reserved for now alone, which is what the page says; all else lasts.
     lost = ("sysctl-lost-at-reboot", [fleet.hosts[3]])
-    assert [row for row in said(after) if row[0] in RUN and row[:2] != lost] == []
-    assert {row[0] for row in said(after)} <= {row[0] for row in said(before)}
+    assert [row for row in failures_in(after) if row[0] in RUN and row[:2] != lost] == []
+    assert {row[0] for row in failures_in(after)} <= {row[0] for row in failures_in(before)}
 
 
 @pytest.mark.hosts
@@ -144,7 +148,7 @@ def selected(fleet: Fleet, name: str) -> dict[str, Any]:
 def filled(command: str, values: dict[str, object], host: str, fleet: Fleet) -> str:
     """The command as a report prints it, with the address that the reader has to put in."""
     if command == "{remove}":
-        return "; ".join(str(one).strip("`") for one in values["remove"])  # type: ignore[attr-defined]
+        return "; ".join(str(entry).strip("`") for entry in values["remove"])  # type: ignore[attr-defined]
     name = str(values.get("name", values.get("first", "")))
     texts = {key: format_value(value) for key, value in values.items()} | {"host": host}
     return fill_advice(f"`{command}`", texts)[1:-1].replace("ADDRESS", fleet.addresses.get(name, ""))

@@ -32,7 +32,7 @@ from tests.playbooks.cases import CASES, RULES, UFW, Case
 from tests.playbooks.drive import Driver
 
 ROOT = Path(__file__).parents[2]
-BOOKS: dict[str, Playbook] = {one.name: one for one in load_playbooks()}
+BOOKS: dict[str, Playbook] = {playbook.name: playbook for playbook in load_playbooks()}
 ENVIRON = {"cpu": {"MASTER_ADDR": "sb0004", "MASTER_PORT": "31000"}, "a2": {}}
 PAM = "auth required pam_permit.so\naccount required pam_permit.so\nsession required pam_limits.so\n"
 LOGIN: dict[str, Any] = {
@@ -78,26 +78,32 @@ class Course:
     before: dict[str, list[str]] = field(default_factory=dict)
     during: dict[str, list[str]] = field(default_factory=dict)
     mended: dict[str, Any] = field(default_factory=dict)
-    left: dict[Case, list[str]] = field(default_factory=dict)
+    remaining: dict[Case, list[str]] = field(default_factory=dict)
     after: dict[str, list[str]] = field(default_factory=dict)
     restarted: dict[str, Any] = field(default_factory=dict)
 
-    def found(self, report: dict[str, Any], check: str, host: str) -> list[dict[str, Any]]:
-        outcome = next(one for one in report["outcomes"] if one["check"] == check)
-        return [one["values"] for one in outcome["findings"] if host in one["hosts"]]
+    def values_of(self, report: dict[str, Any], check: str, host: str) -> list[dict[str, Any]]:
+        outcome = next(entry for entry in report["outcomes"] if entry["check"] == check)
+        return [finding["values"] for finding in outcome["findings"] if host in finding["hosts"]]
 
 
-def said(report: dict[str, Any]) -> list[tuple[Any, ...]]:
+def failures_in(report: dict[str, Any]) -> list[tuple[Any, ...]]:
     """All that is not well."""
-    found: list[tuple[Any, ...]] = [
-        (one["check"], each["hosts"], each["message"]) for one in report["outcomes"] for each in one["findings"]
+    results: list[tuple[Any, ...]] = [
+        (outcome["check"], each["hosts"], each["message"])
+        for outcome in report["outcomes"]
+        for each in outcome["findings"]
     ]
-    return found + [(one["check"], one["unknown"]) for one in report["outcomes"] if one["unknown"] or one["crashed"]]
+    return results + [
+        (outcome["check"], outcome["unknown"])
+        for outcome in report["outcomes"]
+        if outcome["unknown"] or outcome["crashed"]
+    ]
 
 
 def check(fleet: Fleet, environ: dict[str, str], *more: str) -> dict[str, Any]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "HCCL", "RANK"))}
-    words = [
+    arguments = [
         sys.executable,
         "-m",
         "doctor",
@@ -108,7 +114,7 @@ def check(fleet: Fleet, environ: dict[str, str], *more: str) -> dict[str, Any]:
         "--json",
         *more,
     ]
-    done = fleet.run(words, env={**clean, **environ}, text=False, cwd=ROOT, timeout=100)
+    done = fleet.run(arguments, env={**clean, **environ}, text=False, cwd=ROOT, timeout=100)
     assert done.stdout, done.stderr.decode()
     report: dict[str, Any] = json.loads(done.stdout)
     return report
@@ -116,15 +122,17 @@ def check(fleet: Fleet, environ: dict[str, str], *more: str) -> dict[str, Any]:
 
 def put_in(fleet: Fleet, cases: list[Case], stack: ExitStack) -> None:
     for number, host in enumerate(fleet.hosts):
-        scripts = [f"(\n{one.fault}\n)" for one in cases if one.host == number]
+        scripts = [f"(\n{entry.fault}\n)" for entry in cases if entry.host == number]
         stack.enter_context(fleet.broken(host, "set -e\n" + "\n".join(scripts)))
 
 
 def mend(fleet: Fleet, cases: list[Case], course: Course) -> dict[Case, Driver]:
-    drivers = {one: Driver(fleet, fleet.hosts[one.host]) for one in cases}
-    for one, driver in drivers.items():
-        found = [values for name in one.checks for values in course.found(course.broken, name, driver.host)]
-        driver.apply(BOOKS[one.playbook], [{**values, "host": driver.host, "hosts": [driver.host]} for values in found])
+    drivers = {item: Driver(fleet, fleet.hosts[item.host]) for item in cases}
+    for entry, driver in drivers.items():
+        checks = [values for name in entry.checks for values in course.values_of(course.broken, name, driver.host)]
+        driver.apply(
+            BOOKS[entry.playbook], [{**values, "host": driver.host, "hosts": [driver.host]} for values in checks]
+        )
     return drivers
 
 
@@ -133,12 +141,12 @@ def restart(fleet: Fleet, cases: list[Case], folder: Path) -> None:
     for number, host in enumerate(fleet.hosts):
         files = fleet.enter(host, "tar -C / -c etc", text=False).stdout
         fleet.renew(host)
-        mine = [one for one in cases if one.host == number]
-        script = "\n".join(f"(\n{one.fault}\n)" for one in mine if not one.leaves)
-        with (folder / "said").open("w+") as said:
-            fleet.enter(host, "set -e\n" + script, stdout=said, stderr=said)
+        mine = [entry for entry in cases if entry.host == number]
+        script = "\n".join(f"(\n{entry.fault}\n)" for entry in mine if not entry.leaves)
+        with (folder / "said").open("w+") as stream:
+            fleet.enter(host, "set -e\n" + script, stdout=stream, stderr=stream)
         fleet.enter(host, "tar -C / -x", input=files, text=False)
-        kind = "-legacy" if any("iptables-legacy" in one.fault for one in mine) else "-nft"
+        kind = "-legacy" if any("iptables-legacy" in entry.fault for entry in mine) else "-nft"
         fleet.enter(host, "set -e\n" + BOOT.replace("{kind}", kind))
 
 
@@ -160,24 +168,24 @@ def courses(make_fleet: Callable[..., Fleet], tmp_path_factory: pytest.TempPathF
 
 
 def taken(fleet: Fleet, kind: str, folder: Path) -> Course:
-    cases = [one for one in CASES if one.fleet == kind]
-    made = Course(fleet.hosts)
+    cases = [entry for entry in CASES if entry.fleet == kind]
+    course = Course(fleet.hosts)
     with ExitStack() as stack:
         put_in(fleet, cases, stack)
-        made.broken = check(fleet, ENVIRON[kind])
-        made.before = looked(fleet)
-        drivers = mend(fleet, cases, made)
-        made.during = looked(fleet)
-        made.mended = check(fleet, ENVIRON[kind])
-        made.left = {one: driver.undo() for one, driver in reversed(drivers.items())}
-        made.after = looked(fleet)
-        mend(fleet, [one for one in cases if not one.leaves], made)
+        course.broken = check(fleet, ENVIRON[kind])
+        course.before = host_states(fleet)
+        drivers = mend(fleet, cases, course)
+        course.during = host_states(fleet)
+        course.mended = check(fleet, ENVIRON[kind])
+        course.remaining = {entry: driver.undo() for entry, driver in reversed(drivers.items())}
+        course.after = host_states(fleet)
+        mend(fleet, [entry for entry in cases if not entry.leaves], course)
         restart(fleet, cases, folder)
-        made.restarted = check(fleet, ENVIRON[kind])
-    return made
+        course.restarted = check(fleet, ENVIRON[kind])
+    return course
 
 
-def looked(fleet: Fleet) -> dict[str, list[str]]:
+def host_states(fleet: Fleet) -> dict[str, list[str]]:
     return {host: fleet.enter(host, LOOK).stdout.splitlines() for host in fleet.hosts}
 
 
@@ -192,27 +200,27 @@ def test_the_playbook_fixes_the_fault(courses: Callable[[str], Course], case: Ca
     course = courses(case.fleet)
     host = course.hosts[case.host]
     for name in case.checks:
-        assert course.found(course.broken, name, host)
-        assert course.found(course.mended, name, host) == []
+        assert course.values_of(course.broken, name, host)
+        assert course.values_of(course.mended, name, host) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_of_them_together_leave_nothing_broken(courses: Callable[[str], Course], kind: str) -> None:
     """So no playbook breaks what another one, or the administrator, has set."""
-    assert said(courses(kind).mended) == []
+    assert failures_in(courses(kind).mended) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fix_survives_a_restart(courses: Callable[[str], Course], kind: str) -> None:
     """All but what was ended or removed, which a restart does not bring back."""
-    assert said(courses(kind).restarted) == []
+    assert failures_in(courses(kind).restarted) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_undo_leaves_every_file_setting_and_rule_as_it_was(courses: Callable[[str], Course], kind: str) -> None:
     course = courses(kind)
     for number, host in enumerate(course.hosts):
-        traces = {f"./{one}" for case in CASES if (case.fleet, case.host) == (kind, number) for one in case.traces}
+        traces = {f"./{trace}" for case in CASES if (case.fleet, case.host) == (kind, number) for trace in case.traces}
         before, after = (
             [line for line in lines[host] if line.partition(":")[0].strip() not in traces]
             for lines in (course.before, course.after)
@@ -222,9 +230,9 @@ def test_the_undo_leaves_every_file_setting_and_rule_as_it_was(courses: Callable
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.fleet}-{case}")
 def test_the_undo_reports_what_it_cannot_restore(courses: Callable[[str], Course], case: Case) -> None:
-    left = courses(case.fleet).left[case]
-    assert len(left) == bool(case.leaves)
-    assert all(case.leaves in one for one in left)
+    remaining = courses(case.fleet).remaining[case]
+    assert len(remaining) == bool(case.leaves)
+    assert all(case.leaves in name for name in remaining)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -232,8 +240,8 @@ def test_the_rules_that_were_there_stay_and_in_their_order(courses: Callable[[st
     course = courses(kind)
     for host in course.hosts:
         rules, during = ([line for line in lines[host] if RULE.match(line)] for lines in (course.before, course.during))
-        left = iter(during)
-        assert [line for line in rules if line not in left] == []
+        remaining = iter(during)
+        assert [line for line in rules if line not in remaining] == []
 
 
 @pytest.mark.parametrize("kind", ["cpu"])
@@ -248,21 +256,21 @@ def test_the_ports_are_opened_to_the_hosts_of_the_fleet_alone(courses: Callable[
 # ---- those that need a fleet of another kind
 
 
-def look(fleet: Fleet, name: str, *words: str) -> list[dict[str, Any]]:
+def look(fleet: Fleet, name: str, *arguments: str) -> list[dict[str, Any]]:
     """The findings of one check."""
-    report = check(fleet, {}, "--select", name, *words)
-    return next(one["findings"] for one in report["outcomes"] if one["check"] == name)
+    report = check(fleet, {}, "--select", name, *arguments)
+    return next(outcome["findings"] for outcome in report["outcomes"] if outcome["check"] == name)
 
 
-def proven(fleet: Fleet, playbook: str, name: str, *words: str, state: str) -> None:
+def proven(fleet: Fleet, playbook: str, name: str, *arguments: str, state: str) -> None:
     """The check finds the fault on the second host, the playbook mends it, and the undo leaves ``state`` as before."""
     driver = Driver(fleet, fleet.hosts[1])
     before = driver.sh(state)[1]
-    findings = look(fleet, name, *words)
-    assert [one["hosts"] for one in findings] == [[driver.host]]
-    driver.apply(BOOKS[playbook], [{**one["values"], "host": driver.host} for one in findings])
+    findings = look(fleet, name, *arguments)
+    assert [finding["hosts"] for finding in findings] == [[driver.host]]
+    driver.apply(BOOKS[playbook], [{**finding["values"], "host": driver.host} for finding in findings])
     assert driver.sh(state)[1] != before
-    assert look(fleet, name, *words) == []
+    assert look(fleet, name, *arguments) == []
     assert driver.undo() == []
     assert driver.sh(state)[1] == before
 
@@ -303,8 +311,8 @@ def test_firewalld_opens_the_ports_now_and_for_good_and_closes_them_again(fleet_
         "firewall-cmd --list-all; firewall-cmd --permanent --list-all; find /etc/firewalld -type f -exec sha256sum {} +"
     )
     with fleet_cpu.broken(host) if not FIREWALLD else nullcontext():
-        with TemporaryFile("w") as told:
-            fleet_cpu.enter(host, START, stdout=told, stderr=told)
+        with TemporaryFile("w") as stream:
+            fleet_cpu.enter(host, START, stdout=stream, stderr=stream)
         proven(fleet_cpu, "open-job-ports", "firewall-blocks-job", state=state)
         assert "53/udp" in fleet_cpu.enter(host, "firewall-cmd --list-ports").stdout
 
@@ -383,17 +391,17 @@ grep -rs . /etc/tmpfiles.d /etc/modules-load.d /etc/sysctl.d || true
 def test_hosts_with_gpus_are_set_up_and_back_again(fleet_gpu: Fleet) -> None:
     """All faults at once: the playbooks fix them without touching one another's, and the undo leaves all as it was."""
     host = fleet_gpu.hosts[1]
-    words = [word for name in GPU_FAULTS for word in ("--select", name)]
+    gpu_faults = [word for name in GPU_FAULTS for word in ("--select", name)]
     with fleet_gpu.broken(host, "\n".join(fault for _, fault in GPU_FAULTS.values()), path={"modprobe": PEERMEM}):
         driver = Driver(fleet_gpu, host)
         before = driver.sh(GPU_STATE)[1]
-        report = check(fleet_gpu, {}, *words)
-        assert {row[0] for row in said(report)} == set(GPU_FAULTS)
+        report = check(fleet_gpu, {}, *gpu_faults)
+        assert {row[0] for row in failures_in(report)} == set(GPU_FAULTS)
         for outcome in report["outcomes"]:
             if outcome["findings"]:
-                values = [{**one["values"], "host": host} for one in outcome["findings"]]
+                values = [{**finding["values"], "host": host} for finding in outcome["findings"]]
                 driver.apply(BOOKS[GPU_FAULTS[outcome["check"]][0]], values)
-        assert said(check(fleet_gpu, {}, *words)) == []
+        assert failures_in(check(fleet_gpu, {}, *gpu_faults)) == []
         assert driver.undo() == []
         assert driver.sh(GPU_STATE)[1] == before
 
@@ -409,9 +417,9 @@ END
 
 
 def test_numpy_goes_back_to_version_1(fleet_a2: Fleet, tmp_path: Path) -> None:
-    words = job(fleet_a2, tmp_path, True).words
+    arguments = job(fleet_a2, tmp_path, True).arguments
     fleet_a2.enter(fleet_a2.hosts[1], renamed("numpy-1.26.4", "numpy-2.0.2") + "; " + PIP.format(site=SITE))
-    proven(fleet_a2, "install-older-numpy", "numpy-too-new", *words, state=f"ls -d {SITE}/numpy-*")
+    proven(fleet_a2, "install-older-numpy", "numpy-too-new", *arguments, state=f"ls -d {SITE}/numpy-*")
 
 
 IN_USE = """\
@@ -440,15 +448,15 @@ def test_shared_memory_that_somebody_uses_again_is_left_alone(fleet_cpu: Fleet) 
         driver = Driver(fleet_cpu, fleet_cpu.hosts[1])
         objects = ["/dev/shm/open", "/dev/shm/mapped", "/dev/shm/idle", "/dev/shm/gone", "0", "1", "77"]
         driver.apply(BOOKS["remove-stale-segments"], [{"objects": objects, "names": objects}])
-        left = driver.sh("ls /dev/shm; tail -n +2 /proc/sysvipc/shm | awk '{ print $2 }'")[1]
-        assert left.split() == ["mapped", "open", "0"]
+        remaining = driver.sh("ls /dev/shm; tail -n +2 /proc/sysvipc/shm | awk '{ print $2 }'")[1]
+        assert remaining.split() == ["mapped", "open", "0"]
 
 
 def test_error_correction_is_switched_on_where_the_npu_decides(fleet_a1: Fleet) -> None:
     host = fleet_a1.hosts[1]
     with fleet_a1.broken(host, "echo no >/run/npu/3/fec; echo encoding_3=no >>/etc/hccn.conf"):
         driver = Driver(fleet_a1, host)
-        driver.apply(BOOKS["switch-fec-on"], [one["values"] for one in look(fleet_a1, "fec-off")])
+        driver.apply(BOOKS["switch-fec-on"], [record["values"] for record in look(fleet_a1, "fec-off")])
         assert look(fleet_a1, "fec-off") == []
         assert "no documented way" in driver.undo()[0]
         assert "encoding_3=no" in fleet_a1.read(host, "/etc/hccn.conf")
@@ -459,4 +467,6 @@ ALONE |= {playbook for playbook, _ in GPU_FAULTS.values()}
 
 
 def test_every_playbook_that_changes_something_is_tried_here() -> None:
-    assert {one.name for one in BOOKS.values() if not one.manual} == {one.playbook for one in CASES} | ALONE
+    assert {playbook.name for playbook in BOOKS.values() if not playbook.manual} == {
+        entry.playbook for entry in CASES
+    } | ALONE

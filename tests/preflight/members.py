@@ -39,11 +39,11 @@ class Members:
     def start(self, rank: int | None, chosen: str = "local", until: float = 30.0, **order: Any) -> int:
         """A process that joins; its number here. Further words are fields of its place, and ``environ``."""
         self._count += 1
-        own = {"TMPDIR": str(self.folder), **order.pop("environ", {})}
-        self._order({"id": self._count, "rank": rank, "chosen": chosen, "until": until, "environ": own, **order})
+        own_values = {"TMPDIR": str(self.folder), **order.pop("environ", {})}
+        self._order({"id": self._count, "rank": rank, "chosen": chosen, "until": until, "environ": own_values, **order})
         return self._count
 
-    def say(self, member: int, code: int, line: str, last: float = 5.0) -> None:
+    def announce(self, member: int, code: int, line: str, last: float = 5.0) -> None:
         """``last``: how long the leader may stay."""
         self._order({"to": member, "code": code, "line": line, "last": last})
 
@@ -80,7 +80,7 @@ class Members:
     def leads(self, member: int) -> bool:
         return "note" in self.hears(member, "joined")
 
-    def told(self, member: int) -> set[str]:
+    def reported(self, member: int) -> set[str]:
         """What it has told so far."""
         return {word for event in self._events if event["id"] == member for word in event}
 
@@ -100,7 +100,7 @@ class Members:
         self._parent.stdin.write(json.dumps(order) + "\n")
 
 
-def tell(**event: Any) -> None:
+def send_event(**event: Any) -> None:
     os.write(1, json.dumps(event).encode() + b"\n")
 
 
@@ -110,21 +110,21 @@ def member(order: dict[str, Any], orders: int) -> None:
 
     number, rank, environ = order.pop("id"), order.pop("rank"), order.pop("environ")
     chosen, until = order.pop("chosen"), time.monotonic() + order.pop("until")
-    words = {name: order.pop(name) for name in ("about", "patience") if name in order}
+    fields = {name: order.pop(name) for name in ("about", "patience") if name in order}
     identity = order.pop("identity", "the job")
     context = JobContext(kind="slurm", started="ranks", rank=rank, identity=identity, **order)
-    tell(id=number, pid=os.getpid())
-    found = join(context, chosen, until, environ=environ, **words)
-    if isinstance(found, LeaderVerdict):
-        tell(id=number, joined=True, code=found.code, line=found.line, why=found.reason)
+    send_event(id=number, pid=os.getpid())
+    result = join(context, chosen, until, environ=environ, **fields)
+    if isinstance(result, LeaderVerdict):
+        send_event(id=number, joined=True, code=result.code, line=result.line, why=result.reason)
         return
-    with found:
-        tell(id=number, joined=True, note=found.note)
-        said = json.loads(os.read(orders, 10_000))
-        if said["code"] >= 0:
-            tell(id=number, says=True)
-            found.announce(said["code"], said["line"], time.monotonic() + said["last"])
-    tell(id=number, left=True)
+    with result:
+        send_event(id=number, joined=True, note=result.note)
+        document = json.loads(os.read(orders, 10_000))
+        if document["code"] >= 0:
+            send_event(id=number, says=True)
+            result.announce(document["code"], document["line"], time.monotonic() + document["last"])
+    send_event(id=number, left=True)
 
 
 def main() -> None:

@@ -104,19 +104,19 @@ def run(hosts: Mapping[str, Any], **more: Any) -> Run:
         else:
             records[host] = HostRecord(Visit(), {"Gauge": {"/gauge": Output(out=str(number))}})
     source = f"{len(hosts)} hosts from the test"
-    made = Run(SCHEMA, source, "", 0.0, records, ProbeInputs(hosts=tuple(hosts)))
-    return msgspec.structs.replace(made, **more)
+    created_run = Run(SCHEMA, source, "", 0.0, records, ProbeInputs(hosts=tuple(hosts)))
+    return msgspec.structs.replace(created_run, **more)
 
 
-def with_facts(made: Run, **facts: Mapping[str, Any]) -> Run:
+def with_facts(created_run: Run, **facts: Mapping[str, Any]) -> Run:
     """The run with what `ask` functions returned, by fact and host."""
-    hosts = dict(made.hosts)
-    for name, said in facts.items():
-        for host, value in said.items():
+    hosts = dict(created_run.hosts)
+    for name, fact in facts.items():
+        for host, value in fact.items():
             outputs = {**hosts[host].outputs, name: {"": Output(out=json.dumps(value))}}
             hosts[host] = HostRecord(hosts[host].visit, outputs)
-    return msgspec.structs.replace(made, hosts=hosts)
+    return msgspec.structs.replace(created_run, hosts=hosts)
 
 
 def judge_by(checks: list[Check]) -> Callable[[Run], Report]:
-    return lambda made: replay(made, checks)
+    return lambda created: replay(created, checks)

@@ -44,11 +44,11 @@ JOBS = {
 
 @pytest.fixture(scope="module")
 def site(make_fleet: Callable[..., Fleet]) -> Iterator[Site]:
-    made = Site(make_fleet, 2, name="bat", subnet="10.69.0.0/16")
-    (made.folder / "train.py").write_text(TRAIN)
-    (made.folder / "job.sh").write_text(script("batch"))
-    yield made
-    made.end()
+    created_site = Site(make_fleet, 2, name="bat", subnet="10.69.0.0/16")
+    (created_site.folder / "train.py").write_text(TRAIN)
+    (created_site.folder / "job.sh").write_text(script("batch"))
+    yield created_site
+    created_site.end()
 
 
 def submit(site: Site, name: str) -> Done:

@@ -22,9 +22,9 @@ LINE = "doctor preflight: FAIL bad=n1 exit=10"
 
 @pytest.fixture(scope="module")
 def members() -> Iterator[Members]:
-    made = Members()
-    yield made
-    made.close()
+    created_members = Members()
+    yield created_members
+    created_members.close()
 
 
 @pytest.fixture
@@ -39,30 +39,30 @@ class TestOneVerdict:
         first = job.start(5)
         assert job.leads(first)
         others = [job.start(rank) for rank in (6, 7)]
-        job.say(first, 10, LINE)
-        assert [job.ends(one) for one in others] == [(10, LINE, "")] * 2
+        job.announce(first, 10, LINE)
+        assert [job.ends(number) for number in others] == [(10, LINE, "")] * 2
 
     def test_the_first_rank_of_a_host_looks_whoever_comes_first(self, job: Members) -> None:
         others = [job.start(rank, "follower", local_world_size=3) for rank in (5, 6)]
-        for one in others:
-            job.hears(one, "pid")
+        for number in others:
+            job.hears(number, "pid")
         leader = job.start(4, local_world_size=3)
         assert job.leads(leader)
-        job.say(leader, 0, "OK")
-        assert [job.ends(one) for one in others] == [(0, "OK", "")] * 2
+        job.announce(leader, 0, "OK")
+        assert [job.ends(index) for index in others] == [(0, "OK", "")] * 2
 
     def test_64_of_them(self, job: Members) -> None:
         leader = job.start(0, "cluster", local_world_size=65)
         assert job.leads(leader)
         others = [job.start(rank, "follower", local_world_size=65) for rank in range(1, 65)]
-        job.say(leader, 12, "UNKNOWN", last=20)
-        assert [job.ends(one) for one in others] == [(12, "UNKNOWN", "")] * 64
+        job.announce(leader, 12, "UNKNOWN", last=20)
+        assert [job.ends(number) for number in others] == [(12, "UNKNOWN", "")] * 64
         job.hears(leader, "left")
 
     def test_a_leader_that_knows_how_many_come_stays_for_the_last(self, job: Members) -> None:
         leader = job.start(0, "cluster", local_world_size=2)
         assert job.leads(leader)
-        job.say(leader, 0, "OK", last=20)
+        job.announce(leader, 0, "OK", last=20)
         job.hears(leader, "says")
         late = job.start(1, "follower", local_world_size=2)
         assert job.ends(late) == (0, "OK", "")
@@ -76,7 +76,7 @@ class TestOneVerdict:
         assert job.leads(leader)
         other = job.start(None, "cluster", scheduler=True)
         job.hears(other, "pid")
-        job.say(leader, 0, "OK", last=20)
+        job.announce(leader, 0, "OK", last=20)
         assert job.ends(other) == (0, "OK", "")
 
 
@@ -85,17 +85,17 @@ class TestNoVerdictOfAnotherTime:
         leader = job.start(0, "cluster", local_world_size=3)
         assert job.leads(leader)
         quick = job.start(1, "follower", local_world_size=3)
-        job.say(leader, 0, "OK", last=1)
+        job.announce(leader, 0, "OK", last=1)
         assert job.ends(quick) == (0, "OK", "")
         # The leader still waits for rank 2, and would tell anybody that the host was healthy.
         again = job.start(1, "follower", local_world_size=3, patience=0.1)
         assert job.leads(again)
-        assert "left" in job.told(leader)
+        assert "left" in job.reported(leader)
 
     def test_who_comes_after_the_leader_has_gone_looks_for_itself(self, job: Members) -> None:
         leader = job.start(0, "cluster")
         assert job.leads(leader)
-        job.say(leader, 0, "OK", last=0)
+        job.announce(leader, 0, "OK", last=0)
         job.hears(leader, "left")
         late = job.start(1, "follower", patience=0.1)
         assert (
@@ -108,7 +108,7 @@ class TestNoVerdictOfAnotherTime:
         assert job.leads(leader)
         (folder,) = job.folder.iterdir()
         assert (folder.name, len(list(folder.iterdir()))) == (f"doctor-{os.geteuid()}", 2)
-        job.say(leader, 0, "OK", last=0)
+        job.announce(leader, 0, "OK", last=0)
         job.hears(leader, "left")
         assert list(folder.iterdir()) == []
 
@@ -120,7 +120,7 @@ class TestTrouble:
         others = [job.start(rank, "follower", local_world_size=4) for rank in (1, 2, 3)]
         wait_until_connected(job, others)
         job.kill(leader)
-        assert [job.ends(one) for one in others] == [(12, "", LEADER_DIED)] * 3
+        assert [job.ends(number) for number in others] == [(12, "", LEADER_DIED)] * 3
 
     def test_after_a_death_the_next_one_looks(self, job: Members) -> None:
         leader = job.start(0)
@@ -146,7 +146,7 @@ class TestTrouble:
         second = job.start(1, "follower", patience=0.1, local_world_size=3)
         assert job.leads(second)
         third = job.start(2, "follower", local_world_size=3)
-        job.say(second, 10, LINE)
+        job.announce(second, 10, LINE)
         assert job.ends(third) == (10, LINE, "")
 
 
@@ -213,9 +213,9 @@ ALL = JobContext(kind="slurm", started="ranks", rank=3)
 
 
 def led(context: JobContext, folder: Path) -> Leader:
-    found = join(context, "local", 0.0, environ={"TMPDIR": str(folder)})
-    assert isinstance(found, Leader)
-    return found
+    result = join(context, "local", 0.0, environ={"TMPDIR": str(folder)})
+    assert isinstance(result, Leader)
+    return result
 
 
 class TestFoldersOfOthers:
@@ -255,15 +255,15 @@ class TestFoldersOfOthers:
     def test_the_runtime_folder_is_taken_where_it_is_ours(self, tmp_path: Path) -> None:
         (tmp_path / "run").mkdir(0o700)
         environ = {"XDG_RUNTIME_DIR": str(tmp_path / "run"), "TMPDIR": str(tmp_path)}
-        found = join(ALL, "local", 0.0, environ=environ)
-        assert isinstance(found, Leader)
-        with found:
-            assert [one.name for one in (tmp_path / "run").iterdir()] == [f"doctor-{os.geteuid()}"]
+        result = join(ALL, "local", 0.0, environ=environ)
+        assert isinstance(result, Leader)
+        with result:
+            assert [path.name for path in (tmp_path / "run").iterdir()] == [f"doctor-{os.geteuid()}"]
 
 
 def wait_until_connected(job: Members, members: list[int]) -> None:
     """Until each has a connection to the leader's socket, by the kernel's table."""
-    names = {job.hears(one, "pid")["pid"] for one in members}
+    names = {job.hears(member, "pid")["pid"] for member in members}
     while True:
         connected = sum(has_connection(pid) for pid in names)
         if connected == len(names):

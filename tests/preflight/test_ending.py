@@ -7,33 +7,33 @@ import pytest
 from doctor.engine.exit_code import Exit
 from doctor.preflight.exit_styles import ExitCodePolicy
 
-OWN = (*map(int, Exit),)
+EXIT_CODES = (*map(int, Exit),)
 
 
 def test_without_options_a_code_is_what_it_is() -> None:
-    assert [ExitCodePolicy().code(own) for own in OWN] == list(OWN)
+    assert [ExitCodePolicy().code(code) for code in EXIT_CODES] == list(EXIT_CODES)
 
 
 def test_a_code_of_ones_own_stands_for_each_verdict_against_the_job_and_for_nothing_else() -> None:
     """A requeue mends no mistake on the command line, and no bug."""
-    changed = [own for own in OWN if ExitCodePolicy(fail_exit=200).code(own) == 200]
+    changed = [code for code in EXIT_CODES if ExitCodePolicy(fail_exit=200).code(code) == 200]
     assert changed == [Exit.FAILED, Exit.WARNINGS, Exit.UNKNOWN]
-    assert [ExitCodePolicy(fail_exit=200).code(own) for own in OWN if own not in changed] == [
-        own for own in OWN if own not in changed
+    assert [ExitCodePolicy(fail_exit=200).code(code) for code in EXIT_CODES if code not in changed] == [
+        code for code in EXIT_CODES if code not in changed
     ]
 
 
 @pytest.mark.parametrize(
-    ("own", "expected"),
+    ("code", "expected"),
     [(0, 0), (10, 2), (11, 1), (12, 3), (2, 3), (70, 3), (78, 3), (130, 3), (143, 3), (129, 3)],
 )
-def test_nagios(own: int, expected: int) -> None:
-    assert ExitCodePolicy(style="nagios").code(own) == expected
+def test_nagios(code: int, expected: int) -> None:
+    assert ExitCodePolicy(style="nagios").code(code) == expected
 
 
-@pytest.mark.parametrize("own", [own for own in (*OWN, 129) if own != 10])
-def test_a_prolog_takes_no_node_out_of_service_for_what_is_not_its_fault(own: int) -> None:
-    assert ExitCodePolicy(profile="prolog").code(own) == 0
+@pytest.mark.parametrize("code", [code for code in (*EXIT_CODES, 129) if code != 10])
+def test_a_prolog_takes_no_node_out_of_service_for_what_is_not_its_fault(code: int) -> None:
+    assert ExitCodePolicy(profile="prolog").code(code) == 0
 
 
 def test_a_prolog_stops_for_a_fault_of_the_host() -> None:

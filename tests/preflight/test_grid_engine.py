@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.hosts.fleet import Fleet
-from tests.hosts.grid_engine import MISSING, GridEngine
+from tests.hosts.grid_engine import ABSENT_PROGRAMS, GridEngine
 from tests.jobs.scripts import script
 from tests.jobs.site import FAULT, Site
 
@@ -16,16 +16,16 @@ pytestmark = [
     pytest.mark.hosts,
     pytest.mark.full,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
+    pytest.mark.skipif(bool(ABSENT_PROGRAMS), reason=f"not installed: {', '.join(ABSENT_PROGRAMS)}"),
 ]
 LINE = re.compile(r"^doctor preflight: .*$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def site(make_fleet: Callable[..., Fleet]) -> Iterator[Site]:
-    made = Site(make_fleet, 3, name="sge", subnet="10.79.0.0/16")
-    yield made
-    made.end()
+    created_site = Site(make_fleet, 3, name="sge", subnet="10.79.0.0/16")
+    yield created_site
+    created_site.end()
 
 
 @pytest.fixture(scope="module")

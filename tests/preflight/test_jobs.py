@@ -16,14 +16,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.hosts.fleet import Fleet
-from tests.hosts.slurm import MISSING
+from tests.hosts.slurm import ABSENT_PROGRAMS
 from tests.jobs.scripts import TRAIN, script, trained
 from tests.jobs.site import DOCTOR, FAULT, INSTALLED, Site
 
 pytestmark = [
     pytest.mark.hosts,
     pytest.mark.timeout(180),
-    pytest.mark.skipif(bool(MISSING) and os.environ.get("CI") != "true", reason=f"not installed: {', '.join(MISSING)}"),
+    pytest.mark.skipif(
+        bool(ABSENT_PROGRAMS) and os.environ.get("CI") != "true", reason=f"not installed: {', '.join(ABSENT_PROGRAMS)}"
+    ),
 ]
 HEALTHCHECK, PROLOG = "/etc/slurm/doctor-healthcheck", "/etc/slurm/doctor-prolog"
 QUIET = "#!/bin/sh\nexit 0\n"
@@ -40,12 +42,12 @@ LINE = re.compile(r"^doctor preflight: .*$", re.MULTILINE)
 @pytest.fixture(scope="module")
 def site(make_fleet: Callable[..., Fleet]) -> Iterator[Site]:
     files = {HEALTHCHECK: QUIET, PROLOG: QUIET}
-    made = Site(make_fleet, 4, name="job", subnet="10.73.0.0/16", files=files)
+    created_site = Site(make_fleet, 4, name="job", subnet="10.73.0.0/16", files=files)
     try:
-        made.start_slurm(SETTINGS)
-        yield made
+        created_site.start_slurm(SETTINGS)
+        yield created_site
     finally:
-        made.end()
+        created_site.end()
 
 
 class Job(NamedTuple):
@@ -53,8 +55,8 @@ class Job(NamedTuple):
 
     number: str
     folder: Path
-    shown: str
-    said: str
+    record: str
+    output: str
 
     @property
     def state(self) -> str:
@@ -70,18 +72,18 @@ class Job(NamedTuple):
         return self._field("ExcNodeList")
 
     def _field(self, name: str) -> str:
-        found = re.search(rf"\b{name}=(\S+)", self.shown)
-        assert found, self.shown
-        return found.group(1)
+        observed_match = re.search(rf"\b{name}=(\S+)", self.record)
+        assert observed_match, self.record
+        return observed_match.group(1)
 
     @property
     def lines(self) -> list[str]:
-        return LINE.findall(self.said)
+        return LINE.findall(self.output)
 
     @property
     def report(self) -> dict[str, Any]:
-        whole: dict[str, Any] = json.loads((self.folder / f"doctor-{self.number}.json").read_text())
-        return whole
+        full: dict[str, Any] = json.loads((self.folder / f"doctor-{self.number}.json").read_text())
+        return full
 
 
 class Submit:
@@ -96,8 +98,8 @@ class Submit:
         return self.site.run("sbatch", "--parsable", *options, "job.sh", cwd=self.folder)
 
     def ended(self, number: str) -> Job:
-        shown = self.site.wait(number)
-        return Job(number, self.folder, shown, (self.folder / f"slurm-{number}.out").read_text())
+        output = self.site.wait(number)
+        return Job(number, self.folder, output, (self.folder / f"slurm-{number}.out").read_text())
 
     def run(self, name: str, *options: str) -> Job:
         """A script of the README, to its end."""
@@ -117,7 +119,7 @@ def submit(site: Site, request: pytest.FixtureRequest) -> Submit:
 def test_a_healthy_job_runs(site: Site, submit: Submit) -> None:
     job = submit.run("stop-on-trouble", "--nodes=3")
     assert (job.state, job.code) == ("COMPLETED", 0), job
-    assert trained(job.said) == list(site.hosts[:3])
+    assert trained(job.output) == list(site.hosts[:3])
     [line] = job.lines
     assert line.startswith("doctor preflight: OK nodes=3/3 ")
     assert (job.report["verdict"], job.report["hosts"]) == ("healthy", list(site.hosts[:3]))
@@ -128,7 +130,7 @@ def test_a_fault_on_one_host_stops_the_job_and_names_the_host(site: Site, submit
     with site.little_shm(bad):
         job = submit.run("stop-on-trouble", "--nodes=3")
     assert (job.state, job.code) == ("FAILED", 10), job
-    assert trained(job.said) == []
+    assert trained(job.output) == []
     [line] = job.lines
     assert line.startswith(f"doctor preflight: FAIL nodes=2/3 bad={bad} why={FAULT}:{bad} ")
     assert (job.report["verdict"], job.report["exit"]) == ("failed", 10)
@@ -152,7 +154,7 @@ def test_every_component_of_a_heterogeneous_job_is_checked(site: Site, submit: S
 def test_a_healthy_heterogeneous_job_runs(site: Site, submit: Submit) -> None:
     text = "#!/bin/bash\ndoctor preflight --transport slurm || exit\nsrun --het-group=0,1 python3 train.py\n"
     job = submit.ended(submit(text, "--nodes=1", ":", "--nodes=2"))
-    assert (job.code, trained(job.said)) == (0, list(site.hosts[:3])), job
+    assert (job.code, trained(job.output)) == (0, list(site.hosts[:3])), job
     assert job.lines[0].startswith("doctor preflight: OK nodes=3/3 ")
 
 
@@ -163,10 +165,10 @@ def test_a_healthy_heterogeneous_job_runs(site: Site, submit: Submit) -> None:
 def test_a_budget_ends_before_the_job_does(site: Site, submit: Submit) -> None:
     text = "#!/bin/bash\nenv | grep ^SLURM_JOB_END_TIME; doctor preflight --transport slurm --budget 10m\n"
     job = submit.ended(submit(text, "--nodes=1", "--time=1"))
-    found = re.search(r"the scheduler ends the job in (\d+) s: the budget is (\d+) s, not 600 s", job.said)
-    assert found, job.said
-    left, budget = map(int, found.groups())
-    assert 0 < budget == left - 5 < 60
+    observed_match = re.search(r"the scheduler ends the job in (\d+) s: the budget is (\d+) s, not 600 s", job.output)
+    assert observed_match, job.output
+    remaining, budget = map(int, observed_match.groups())
+    assert 0 < budget == remaining - 5 < 60
     assert job.lines[0].startswith("doctor preflight: OK nodes=1/1 ")
 
 
@@ -178,14 +180,14 @@ def test_a_job_with_spares_goes_on_without_the_bad_host(site: Site, submit: Subm
     with site.little_shm(bad):
         job = submit.run("spares", "--nodes=4")
     assert (job.state, job.code) == ("COMPLETED", 0), job
-    assert trained(job.said) == [first, third]
+    assert trained(job.output) == [first, third]
     assert f" bad={bad} " in job.lines[0]
 
 
 def test_more_bad_hosts_than_spares_stop_the_job(site: Site, submit: Submit) -> None:
     with site.little_shm(*site.hosts[1:]):
         job = submit.run("spares", "--nodes=4")
-    assert (job.state, job.code, trained(job.said)) == ("FAILED", 10, []), job
+    assert (job.state, job.code, trained(job.output)) == ("FAILED", 10, []), job
 
 
 # -- requeue
@@ -196,7 +198,7 @@ def test_a_requeued_job_runs_without_the_bad_host_and_those_it_excluded_before(s
     with site.little_shm(bad):
         job = submit.run("requeue", "--nodes=2", f"--exclude={excluded}")
     assert (job.state, job.code) == ("COMPLETED", 0), job
-    assert trained(job.said) == [second, third]
+    assert trained(job.output) == [second, third]
     assert set(job.excluded.split(",")) == {bad, excluded}
     assert len(job.lines) == 2
 
@@ -204,14 +206,14 @@ def test_a_requeued_job_runs_without_the_bad_host_and_those_it_excluded_before(s
 def test_the_third_requeue_is_the_last(site: Site, submit: Submit) -> None:
     with site.little_shm(*site.hosts):
         job = submit.run("requeue", "--nodes=1")
-    assert (job.state, job.code, trained(job.said)) == ("FAILED", 10, []), job
+    assert (job.state, job.code, trained(job.output)) == ("FAILED", 10, []), job
     assert [re.findall(r" bad=(\S+)", line) for line in job.lines] == [[host] for host in site.hosts]
 
 
 def test_what_no_host_is_to_blame_for_requeues_nothing(site: Site, submit: Submit) -> None:
     job = submit.run("requeue", "--nodes=1", "--export=ALL,DOCTOR_SKIP=no-such-check")
-    assert (job.state, job.code, trained(job.said)) == ("FAILED", 78, []), job
-    assert "Restarts=0" in job.shown
+    assert (job.state, job.code, trained(job.output)) == ("FAILED", 78, []), job
+    assert "Restarts=0" in job.record
 
 
 # -- without SSH
@@ -227,12 +229,12 @@ def no_ssh(site: Site) -> Iterator[None]:
 @pytest.mark.parametrize("name", ["node-merge", "transport-slurm"])
 def test_slurm_carries_the_checks_where_ssh_is_forbidden(site: Site, submit: Submit, name: str, no_ssh: None) -> None:
     job = submit.run(name, "--nodes=3")
-    assert (job.state, trained(job.said)) == ("COMPLETED", list(site.hosts[:3])), job
+    assert (job.state, trained(job.output)) == ("COMPLETED", list(site.hosts[:3])), job
     bad = site.hosts[2]
     with site.little_shm(bad):
         job = submit.run(name, "--nodes=3")
-    assert (job.state, job.code, trained(job.said)) == ("FAILED", 10, []), job
-    assert re.search(rf"{FAULT}\b.*\b{bad}\b", job.said), job
+    assert (job.state, job.code, trained(job.output)) == ("FAILED", 10, []), job
+    assert re.search(rf"{FAULT}\b.*\b{bad}\b", job.output), job
 
 
 def test_a_node_that_left_no_file_stops_the_job(site: Site, submit: Submit) -> None:
@@ -240,8 +242,8 @@ def test_a_node_that_left_no_file_stops_the_job(site: Site, submit: Submit) -> N
         job = submit.run("node-merge", "--nodes=3")
     assert job.state == "FAILED", job
     assert job.code in (10, 12), job
-    assert trained(job.said) == []
-    assert site.hosts[1] in job.said
+    assert trained(job.output) == []
+    assert site.hosts[1] in job.output
 
 
 # -- the end of a job in the midst of preflight
@@ -257,10 +259,10 @@ def test_a_job_that_is_cancelled_while_doctor_looks_leaves_a_whole_report(site: 
         site.run("scancel", number)
         job = submit.ended(number)
     site.until(lambda: "code=" in (submit.folder / f"slurm-{number}.out").read_text())
-    said = (submit.folder / f"slurm-{number}.out").read_text()
-    assert "code=143\n" in said
+    observed_text = (submit.folder / f"slurm-{number}.out").read_text()
+    assert "code=143\n" in observed_text
     assert job.report["exit"] == 143
-    [line] = LINE.findall(said)
+    [line] = LINE.findall(observed_text)
     assert re.match("doctor preflight: UNKNOWN nodes=[01]/2 ", line), line
 
 
@@ -352,8 +354,8 @@ def test_a_prolog_that_finds_a_fault_drains_the_node_and_the_job_waits_for_anoth
     finally:
         for host in hosts:
             site.put(host, PROLOG, QUIET)
-    assert (job.state, trained(job.said)) == ("COMPLETED", [bad, well]), job
-    assert "Restarts=1" in job.shown
+    assert (job.state, trained(job.output)) == ("COMPLETED", [bad, well]), job
+    assert "Restarts=1" in job.record
 
 
 def test_a_broken_doctor_stops_no_job(site: Site, submit: Submit, broken_doctor: str, in_service: None) -> None:
@@ -362,5 +364,5 @@ def test_a_broken_doctor_stops_no_job(site: Site, submit: Submit, broken_doctor:
         job = submit.ended(submit("#!/bin/sh\nsrun python3 train.py\n", f"--nodelist={broken_doctor}"))
     finally:
         site.put(broken_doctor, PROLOG, QUIET)
-    assert (job.state, trained(job.said)) == ("COMPLETED", [broken_doctor]), job
+    assert (job.state, trained(job.output)) == ("COMPLETED", [broken_doctor]), job
     assert not drained(site, broken_doctor)

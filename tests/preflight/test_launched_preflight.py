@@ -38,11 +38,11 @@ Done = subprocess.CompletedProcess[str]
 def site(make_fleet: Callable[..., Fleet]) -> Iterator[Site]:
     shows = [str(Path(MSRUN).resolve().parents[1])] if MSRUN else []
     files = {"/usr/local/bin/torchrun": TORCHRUN}
-    made = Site(make_fleet, 3, name="lau", subnet="10.74.0.0/16", files=files, shows=shows)
-    (made.folder / "train.py").write_text(TRAIN)
-    (made.folder / "hosts").write_text("".join(f"{host} slots=2\n" for host in made.hosts))
-    yield made
-    made.end()
+    created_site = Site(make_fleet, 3, name="lau", subnet="10.74.0.0/16", files=files, shows=shows)
+    (created_site.folder / "train.py").write_text(TRAIN)
+    (created_site.folder / "hosts").write_text("".join(f"{host} slots=2\n" for host in created_site.hosts))
+    yield created_site
+    created_site.end()
 
 
 def lines(done: Done) -> list[str]:
@@ -59,11 +59,11 @@ def on_two(site: Site, name: str, env: Mapping[str, str]) -> list[Done]:
     """The script on two hosts at once, as a cluster's own start script does it."""
     job = {**env, "NNODES": "2", "NPROC": "2", "MASTER_ADDR": site.fleet.addresses[site.hosts[0]]}
 
-    def one(rank: int) -> Done:
+    def launch(rank: int) -> Done:
         return run(site, site.hosts[rank], name, {**job, "NODE_RANK": str(rank)})
 
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(one, range(2)))
+        return list(pool.map(launch, range(2)))
 
 
 # -- mpirun
@@ -112,8 +112,8 @@ def test_one_bad_host_among_mpiruns_ranks_stops_all(site: Site) -> None:
 @needs_torch
 def test_torchrun_starts_on_healthy_hosts(site: Site) -> None:
     done = on_two(site, "torchrun", {"MASTER_PORT": "29500"})
-    assert [one.returncode for one in done] == [0, 0], done
-    assert [trained(one.stdout) for one in done] == [[host] * 2 for host in site.hosts[:2]], done
+    assert [launch.returncode for launch in done] == [0, 0], done
+    assert [trained(launch.stdout) for launch in done] == [[host] * 2 for host in site.hosts[:2]], done
 
 
 @needs_torch
@@ -191,16 +191,16 @@ def test_ranks_of_a_shell_loop_train_or_stop_together(site: Site) -> None:
 
 
 def as_msrun(role: str, rank: int, address: str) -> dict[str, str]:
-    own = {} if role == "MS_SCHED" else {"DEVICE_ID": str(rank), "MS_NODE_ID": str(rank)}
+    own_values = {} if role == "MS_SCHED" else {"DEVICE_ID": str(rank), "MS_NODE_ID": str(rank)}
     meeting = {"MS_SCHED_HOST": address, "MS_SCHED_PORT": "8118", "MS_TOPO_TIMEOUT": "600", "MS_WORKER_NUM": "2"}
-    return {"RANK_SIZE": "2", "RANK_ID": str(rank), "MS_ROLE": role, **meeting, **own}
+    return {"RANK_SIZE": "2", "RANK_ID": str(rank), "MS_ROLE": role, **meeting, **own_values}
 
 
 def test_the_processes_of_msrun_end_with_one_verdict(site: Site) -> None:
     """The scheduler is one of them: it runs the same script."""
     host = site.hosts[2]
     address = site.fleet.addresses[host]
-    processes = [as_msrun(*one, address) for one in (("MS_SCHED", 0), ("MS_WORKER", 0), ("MS_WORKER", 1))]
+    processes = [as_msrun(*launch, address) for launch in (("MS_SCHED", 0), ("MS_WORKER", 0), ("MS_WORKER", 1))]
     start = "\n".join(
         f"( {' '.join(f'{name}={value}' for name, value in env.items())} doctor preflight; echo code=$? ) &"
         for env in processes
@@ -216,7 +216,7 @@ def test_the_processes_of_msrun_end_with_one_verdict(site: Site) -> None:
 def test_msrun_starts_on_healthy_hosts_and_not_on_a_bad_one(site: Site) -> None:
     env = {"PATH": f"{Path(MSRUN).parent}:/usr/local/bin:/usr/bin:/bin", "MASTER_PORT": "8118"}
     done = on_two(site, "msrun", env)
-    assert [one.returncode for one in done] == [0, 0], done
+    assert [launch.returncode for launch in done] == [0, 0], done
     bad = site.hosts[1]
     with site.little_shm(bad):
         done = [run(site, bad, "msrun", {**env, "NNODES": "2", "NODE_RANK": "1", "NPROC": "2", "MASTER_ADDR": bad})]
@@ -233,8 +233,8 @@ LOG, TABLE = "/dev/termination-log", "/user/serverid/devindex/config/hccl.json"
 def spec(name: str) -> Json:
     """Of the pod that a document of the README describes."""
     yaml = pytest.importorskip("yaml")
-    whole = yaml.safe_load(script(name))
-    return whole["spec"] if whole["kind"] == "Pod" else whole["spec"]["tasks"][0]["template"]["spec"]
+    full = yaml.safe_load(script(name))
+    return full["spec"] if full["kind"] == "Pod" else full["spec"]["tasks"][0]["template"]["spec"]
 
 
 @pytest.fixture
@@ -249,8 +249,8 @@ def test_a_container_of_the_readme_lets_the_pod_start_when_all_is_well(
     site: Site, pod: str, name: str, containers: str
 ) -> None:
     [container] = spec(name)[containers]
-    mounted = {one["name"] for one in container["volumeMounts"]}
-    assert mounted <= {one["name"] for one in spec(name)["volumes"]}
+    mounted = {launch["name"] for launch in container["volumeMounts"]}
+    assert mounted <= {launch["name"] for launch in spec(name)["volumes"]}
     done = site.enter(pod, shlex.join(container["command"]), IN_A_POD)
     assert done.returncode == 0, done
     with site.little_shm(pod):

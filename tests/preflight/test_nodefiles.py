@@ -44,7 +44,7 @@ address = st.ip_addresses().map(str)
 names = st.lists(label | address, unique_by=str.lower, max_size=12)
 
 
-class Asked(msgspec.Struct):
+class NodeFileOptions(msgspec.Struct):
     write_nodes: str = ""
     write_bad: str = ""
     node_format: str = "plain"
@@ -76,8 +76,8 @@ def test_what_is_folded_is_read_back_as_the_same_hosts(hosts: list[str]) -> None
 def test_hostfiles_are_read_back_as_they_were_written(hosts: list[str], slots: int) -> None:
     for form in ("openmpi", "deepspeed"):
         text = render(form, hosts, dict.fromkeys(hosts, slots))
-        found = [(line.host, line.slots) for line in hostfile.parse_hostfile(text, "here")] if hosts else []
-        assert found == [(host, slots) for host in hosts]
+        results = [(line.host, line.slots) for line in hostfile.parse_hostfile(text, "here")] if hosts else []
+        assert results == [(host, slots) for host in hosts]
 
 
 def test_open_mpi_counts_slots_itself_where_they_are_not_known() -> None:
@@ -114,10 +114,21 @@ def test_slurm_reads_its_list(tmp_path: Path) -> None:
 def test_open_mpi_reads_its_hostfile(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     path.write_text(render("openmpi", ("node2", "node1"), {"node2": 2, "node1": 3}))
-    words = ["mpirun", "--allow-run-as-root", "--hostfile", str(path), "-n", "5", "--do-not-launch", "--display-map"]
-    done = subprocess.run([*words, "true"], capture_output=True, text=True, timeout=20)
-    found = [line.split() for line in done.stdout.splitlines() if "Data for node" in line]
-    assert [(words[3], words[6]) for words in found] == [("node2", "2"), ("node1", "3")], done.stdout + done.stderr
+    arguments = [
+        "mpirun",
+        "--allow-run-as-root",
+        "--hostfile",
+        str(path),
+        "-n",
+        "5",
+        "--do-not-launch",
+        "--display-map",
+    ]
+    done = subprocess.run([*arguments, "true"], capture_output=True, text=True, timeout=20)
+    parts = [line.split() for line in done.stdout.splitlines() if "Data for node" in line]
+    assert [(options[3], options[6]) for options in parts] == [("node2", "2"), ("node1", "3")], (
+        done.stdout + done.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,60 +153,72 @@ def test_a_format_that_no_file_can_have_is_refused(form: str, nodes: str, bad: s
 def choice(hosts: tuple[str, ...], *left_out: str, **more: Any) -> SpareSelection:
     """Some hosts of a fleet whose ranks a rank table places."""
     table = SavedRankTable("/job/table.json", json.dumps(tables.a2(3, 2)))
-    made = run(dict.fromkeys(("node_0", "node_1", "node_2"), 5), rank_table=table)
-    report = Report(made.source, tuple(made.hosts), ())
+    created_run = run(dict.fromkeys(("node_0", "node_1", "node_2"), 5), rank_table=table)
+    report = Report(created_run.source, tuple(created_run.hosts), ())
     whys = dict.fromkeys(left_out, ("gauge-low",))
-    return SpareSelection(**{"hosts": hosts, "excluded": whys, "report": report, "run": made, **more})
+    return SpareSelection(**{"hosts": hosts, "excluded": whys, "report": report, "run": created_run, **more})
 
 
 class TestWriting:
     def test_both_files_each_in_a_format_that_it_can_have(self, tmp_path: Path) -> None:
         nodes, bad = tmp_path / "nodes", tmp_path / "bad"
-        wanted = Asked(str(nodes), str(bad), "slurm-exclude")
-        assert write_node_lists(choice(("node_1",), "node_0", "node_2"), wanted) == []
+        expected = NodeFileOptions(str(nodes), str(bad), "slurm-exclude")
+        assert write_node_lists(choice(("node_1",), "node_0", "node_2"), expected) == []
         assert (nodes.read_text(), bad.read_text()) == ("node_1\n", "node_[0,2]\n")
 
     def test_slots_come_from_the_rank_table_unless_they_were_given(self, tmp_path: Path) -> None:
         path = tmp_path / "nodes"
-        made = choice(("node_1",))
-        assert write_node_lists(made, Asked(str(path), node_format="deepspeed")) == []
+        spare_selection = choice(("node_1",))
+        assert write_node_lists(spare_selection, NodeFileOptions(str(path), node_format="deepspeed")) == []
         assert path.read_text() == "node_1 slots=2\n"
-        run_ = msgspec.structs.replace(made.run, launch=LaunchOptions(ranks_per_host=4))
-        assert write_node_lists(msgspec.structs.replace(made, run=run_), Asked(str(path), node_format="openmpi")) == []
+        run_ = msgspec.structs.replace(spare_selection.run, launch=LaunchOptions(ranks_per_host=4))
+        assert (
+            write_node_lists(
+                msgspec.structs.replace(spare_selection, run=run_), NodeFileOptions(str(path), node_format="openmpi")
+            )
+            == []
+        )
         assert path.read_text() == "node_1 slots=4\n"
 
     def test_a_list_for_too_few_hosts_is_empty(self, tmp_path: Path) -> None:
         """A script that forgets the exit code must not start on them, nor on those of an earlier run."""
         nodes, bad = tmp_path / "nodes", tmp_path / "bad"
         nodes.write_text("node_0\nnode_1\n")
-        assert write_node_lists(choice(("node_1",), "node_0", enough=False), Asked(str(nodes), str(bad))) == []
+        assert (
+            write_node_lists(choice(("node_1",), "node_0", enough=False), NodeFileOptions(str(nodes), str(bad))) == []
+        )
         assert (nodes.read_text(), bad.read_text()) == ("", "node_0\n")
 
     def test_a_rank_table_is_reduced_and_checked(self, tmp_path: Path) -> None:
         path = tmp_path / "table.json"
-        assert write_node_lists(choice(("node_0", "node_2"), "node_1"), Asked(str(path), node_format="ranktable")) == []
+        assert (
+            write_node_lists(
+                choice(("node_0", "node_2"), "node_1"), NodeFileOptions(str(path), node_format="ranktable")
+            )
+            == []
+        )
         table = tables.table(path.read_text())
         assert [server.server_id for server in table.servers] == ["node_0", "node_2"]
         assert [rank.rank_id for rank in table.ranks] == [0, 1, 2, 3]
 
     def test_one_that_our_own_checks_refuse_is_not_written(self, tmp_path: Path) -> None:
         path = tmp_path / "table.txt"
-        (line,) = write_node_lists(choice(("node_0",)), Asked(str(path), node_format="ranktable"))
+        (line,) = write_node_lists(choice(("node_0",)), NodeFileOptions(str(path), node_format="ranktable"))
         assert "rank-table-path-refused: the name of" in line
         assert line.endswith("does not end in .json; it was not written")
         assert not path.exists()
 
     def test_none_is_written_for_too_few_hosts_or_without_a_table(self, tmp_path: Path) -> None:
-        wanted = Asked(str(tmp_path / "t.json"), node_format="ranktable")
+        expected = NodeFileOptions(str(tmp_path / "t.json"), node_format="ranktable")
         few = choice(("node_1",), "node_0", enough=False, obstacles=("1 host is healthy, 2 needed",))
-        assert write_node_lists(few, wanted)[0].endswith("1 host is healthy, 2 needed; it was not written")
+        assert write_node_lists(few, expected)[0].endswith("1 host is healthy, 2 needed; it was not written")
         bare = choice(("node_1",), run=run({"node_1": 5}))
-        assert "there is no rank table to reduce" in write_node_lists(bare, wanted)[0]
+        assert "there is no rank table to reduce" in write_node_lists(bare, expected)[0]
         assert list(tmp_path.iterdir()) == []
 
     def test_a_file_that_cannot_be_written_is_a_line(self, tmp_path: Path) -> None:
-        wanted = Asked(str(tmp_path / "no" / "nodes"), str(tmp_path / "bad"))
-        (line,) = write_node_lists(choice(("node_1",), "node_0"), wanted)
+        expected = NodeFileOptions(str(tmp_path / "no" / "nodes"), str(tmp_path / "bad"))
+        (line,) = write_node_lists(choice(("node_1",), "node_0"), expected)
         assert line.startswith("--write-nodes ")
         assert line.endswith("/no/nodes: No such file or directory; it was not written")
         assert (tmp_path / "bad").read_text() == "node_0\n"

@@ -108,7 +108,7 @@ main()
     "module", ["doctor.cli.preflight", "doctor.session.select_checks", "doctor.report.formats.oneline"]
 )
 @pytest.mark.parametrize(
-    ("words", "nodes", "code"),
+    ("arguments", "nodes", "code"),
     [
         (["--user", "x", "n[1-3]"], 3, 12),
         (["--hosts=n1,n2", "--fail-exit", "99"], 2, 99),
@@ -116,9 +116,9 @@ main()
     ],
 )
 def test_the_budget_holds_where_a_starved_machine_does_not_come_to_load_the_modules(
-    module: str, words: list[str], nodes: int, code: int
+    module: str, arguments: list[str], nodes: int, code: int
 ) -> None:
-    program = START.format(module=module, words=[*words, "--budget", "2s"])
+    program = START.format(module=module, words=[*arguments, "--budget", "2s"])
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
     assert time.monotonic() - began < 10

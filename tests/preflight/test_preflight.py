@@ -65,10 +65,10 @@ def hosts(fleet: Fleet) -> list[str]:
 @pytest.fixture
 def preflight(fleet: Fleet, hosts: list[str]) -> Callable[..., Flight]:
     def run(
-        *words: str, env: dict[str, str] | None = None, at: list[str] | None = None, sh: tuple[str, str] = ("", "")
+        *arguments: str, env: dict[str, str] | None = None, at: list[str] | None = None, sh: tuple[str, str] = ("", "")
     ) -> Flight:
         argv = [sys.executable, "-m", "doctor", "preflight", ",".join(at or hosts), "-F", str(fleet.ssh_config)]
-        argv += [*words] if "--select" in words else [*SELECT, *words]
+        argv += [*arguments] if "--select" in arguments else [*SELECT, *arguments]
         if any(sh):
             argv = ["sh", "-c", f"{sh[0]} {shlex.join(argv)} {sh[1]}"]
         began = time.monotonic()
@@ -124,8 +124,8 @@ def test_the_budget_is_hard_and_what_did_not_answer_is_unknown(
     assert flight.seconds < 14
     assert flight.keys["nodes"] == "4/5"
     document = json.loads(report.read_text())
-    looked = next(one for one in document["outcomes"] if one["check"] == FAULT)["evaluated_hosts"]
-    assert looked == list(fleet.hosts[:4])
+    evaluated_hosts = next(outcome for outcome in document["outcomes"] if outcome["check"] == FAULT)["evaluated_hosts"]
+    assert evaluated_hosts == list(fleet.hosts[:4])
 
 
 def test_a_code_for_the_scheduler(preflight: Callable[..., Flight], broken: str) -> None:
@@ -138,15 +138,15 @@ def test_enough_healthy_hosts_are_enough(
     preflight: Callable[..., Flight], broken: str, hosts: list[str], tmp_path: Path
 ) -> None:
     good, bad = tmp_path / "nodes", tmp_path / "bad"
-    words = ["--write-nodes", str(good), "--write-bad", str(bad)]
-    flight = preflight("--need", "3", *words)
+    arguments = ["--write-nodes", str(good), "--write-bad", str(bad)]
+    flight = preflight("--need", "3", *arguments)
     assert (flight.code, flight.word) == (0, "OK")
     assert (flight.keys["nodes"], flight.keys["need"], flight.keys["bad"]) == ("3/4", "3", broken)
     assert good.read_text().split() == [host for host in hosts if host != broken]
     assert bad.read_text().split() == [broken]
-    assert preflight("--need", "2", *words).code == 0
+    assert preflight("--need", "2", *arguments).code == 0
     assert good.read_text().split() == [hosts[0], hosts[2]]
-    assert preflight("--need", "4", *words).code == 10
+    assert preflight("--need", "4", *arguments).code == 10
 
 
 def test_a_host_that_hangs_is_left_out_and_the_rest_is_enough(
@@ -154,8 +154,8 @@ def test_a_host_that_hangs_is_left_out_and_the_rest_is_enough(
 ) -> None:
     """Also where a second round is due: the first one leaves it its time."""
     good, bad = tmp_path / "nodes", tmp_path / "bad"
-    words = ["--need", "4", "--budget", "15s", "--write-nodes", str(good), "--write-bad", str(bad)]
-    flight = preflight(*words, "--select", "kernel", "--select", "versions", at=list(fleet.hosts))
+    arguments = ["--need", "4", "--budget", "15s", "--write-nodes", str(good), "--write-bad", str(bad)]
+    flight = preflight(*arguments, "--select", "kernel", "--select", "versions", at=list(fleet.hosts))
     assert (flight.code, flight.word, flight.keys["nodes"]) == (0, "OK", "4/5"), flight.err
     assert flight.keys["unknown"].endswith(":pre0005")
     assert (good.read_text().split(), bad.read_text().split()) == (hosts, ["pre0005"])
@@ -189,8 +189,8 @@ def test_slurms_names_of_nodes_that_are_no_host_names(
     (tmp_path / "scontrol").write_text(SCONTROL.format(*(fleet.addresses[host] for host in hosts)))
     (tmp_path / "scontrol").chmod(0o755)
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "pre-rack[1-2]", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    words = ["preflight", "-F", str(fleet.ssh_config), "--transport", transport, *SELECT]
-    done = fleet.run([sys.executable, "-m", "doctor", *words], env={**CLEAN, **job}, cwd=ROOT, timeout=100)
+    arguments = ["preflight", "-F", str(fleet.ssh_config), "--transport", transport, *SELECT]
+    done = fleet.run([sys.executable, "-m", "doctor", *arguments], env={**CLEAN, **job}, cwd=ROOT, timeout=100)
     flight = Flight(done, 0.0)
     assert (flight.code, flight.keys["nodes"]) == (0, "2/2"), flight.err
 
@@ -202,7 +202,7 @@ def test_a_list_on_stdout_stands_there_alone(preflight: Callable[..., Flight], h
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("--write-nodes", "{0}/a", "--write-bad", "{0}/link/a"),
         ("--write-nodes", "{0}/old", "--write-bad", "{0}/other"),
@@ -212,12 +212,12 @@ def test_a_list_on_stdout_stands_there_alone(preflight: Callable[..., Flight], h
     ],
 )
 def test_two_outputs_in_one_file_are_refused(
-    preflight: Callable[..., Flight], tmp_path: Path, words: tuple[str, ...]
+    preflight: Callable[..., Flight], tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     (tmp_path / "link").symlink_to(".")
     (tmp_path / "old").write_text("")
     (tmp_path / "other").hardlink_to(tmp_path / "old")
-    flight = preflight(*(word.format(tmp_path) for word in words))
+    flight = preflight(*(word.format(tmp_path) for word in arguments))
     assert (flight.code, flight.out) == (2, "")
     assert "expected a separate file for each" in flight.err
 
@@ -335,9 +335,9 @@ class TestKilledAtAnyMoment:
         assert f"exit={128 + number} " in out
         assert process.returncode == 128 + number
         if report.exists():
-            whole = json.loads(report.read_text())
-            assert {one["status"] for one in whole["outcomes"]} <= {"failed", "passed", "unknown", "skipped"}
-            assert whole["exit"] == 128 + number
+            full = json.loads(report.read_text())
+            assert {outcome["status"] for outcome in full["outcomes"]} <= {"failed", "passed", "unknown", "skipped"}
+            assert full["exit"] == 128 + number
         else:
             assert f"nodes=0/{len(fleet.hosts)} why=interrupted" in out
 
@@ -397,9 +397,9 @@ def test_an_unfinished_rank_table_is_waited_for_and_then_unknown(fleet: Fleet, t
 def test_the_smoke_tier_trains(fleet: Fleet, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs torch for the ranks")
     report = tmp_path / "report.json"
-    words = ["--tier", "smoke", "--ranks-per-host", "2", "--python", sys.executable, "--report", str(report)]
+    arguments = ["--tier", "smoke", "--ranks-per-host", "2", "--python", sys.executable, "--report", str(report)]
     done = subprocess.run(
-        [sys.executable, "-m", "doctor", "preflight", *words, "--select", "smoke"],
+        [sys.executable, "-m", "doctor", "preflight", *arguments, "--select", "smoke"],
         cwd=ROOT,
         env=CLEAN,
         capture_output=True,
@@ -408,7 +408,7 @@ def test_the_smoke_tier_trains(fleet: Fleet, tmp_path: Path) -> None:
     )
     flight = Flight(done, 0.0)
     assert (flight.code, flight.keys["tier"]) == (0, "smoke"), flight.err
-    outcomes = {one["check"]: one["status"] for one in json.loads(report.read_text())["outcomes"]}
+    outcomes = {outcome["check"]: outcome["status"] for outcome in json.loads(report.read_text())["outcomes"]}
     assert outcomes["smoke-mask-differs"] == "passed"
 
 

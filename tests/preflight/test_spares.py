@@ -24,9 +24,9 @@ from tests.preflight.runs import ROOTS, judge_by, ours, real, run, with_facts
 LOW = [*ROOTS, *ours(runs.gauge_low, runs.gauge_high)]
 
 
-def chosen(made: Run, need: int, checks: list[Check] = LOW, **more: Any) -> SpareSelection:
+def chosen(created_run: Run, need: int, checks: list[Check] = LOW, **more: Any) -> SpareSelection:
     judge = judge_by(checks)
-    return select_hosts(made, judge(made), judge, need, **more)
+    return select_hosts(created_run, judge(created_run), judge, need, **more)
 
 
 def test_a_healthy_fleet_needs_no_spares() -> None:
@@ -71,9 +71,9 @@ def test_what_waits_for_a_host_that_was_not_reached_is_told_by_that_alone() -> N
 
 
 def test_an_unknown_makes_a_host_bad_unless_it_is_forgiven() -> None:
-    made = run({"a": 5, "b": 5})
+    created_run = run({"a": 5, "b": 5})
     unread = HostRecord(Visit(), {"Gauge": {"/gauge": Output(out="five")}})
-    report = judge_by(LOW)(msgspec.structs.replace(made, hosts={**made.hosts, "b": unread}))
+    report = judge_by(LOW)(msgspec.structs.replace(created_run, hosts={**created_run.hosts, "b": unread}))
     assert healthy_hosts(report) == ("a",)
     assert healthy_hosts(report, FailureRules(on_unknown="ok")) == ("a", "b")
     assert healthy_hosts(report, FailureRules(on_unknown="warn", strict=True)) == ("a",)
@@ -130,20 +130,20 @@ def test_nothing_looked_at_is_not_enough() -> None:
     assert choice.code == Exit.UNKNOWN
 
 
-@pytest.mark.parametrize("said", ["b", "b.cluster", "10.0.0.2"])
-def test_the_jobs_master_must_be_a_host_that_stays(said: str) -> None:
+@pytest.mark.parametrize("output", ["b", "b.cluster", "10.0.0.2"])
+def test_the_jobs_master_must_be_a_host_that_stays(output: str) -> None:
     names = {
         host: {"own": host, "names": {other: {"addresses": [f"10.0.0.{n}"]} for n, other in enumerate("abc", 1)}}
         for host in "abc"
     }
-    made = run({"a": 5, "b": 1, "c": 5}, launch=LaunchOptions(environ={"MASTER_ADDR": said}))
-    made = with_facts(made, HostNames={host: {**one, "fleet": 3} for host, one in names.items()})
-    choice = chosen(made, 2)
+    created_run = run({"a": 5, "b": 1, "c": 5}, launch=LaunchOptions(environ={"MASTER_ADDR": output}))
+    created_run = with_facts(created_run, HostNames={host: {**name, "fleet": 3} for host, name in names.items()})
+    choice = chosen(created_run, 2)
     assert choice.code == Exit.FAILED
     (line,) = choice.obstacles
     assert "excluded; expected MASTER_ADDR to be one of the remaining hosts" in line
-    assert said in line
-    assert chosen(made, 1).code == Exit.FAILED
+    assert output in line
+    assert chosen(created_run, 1).code == Exit.FAILED
 
 
 def test_a_master_that_is_not_among_the_first_is_taken_before_others() -> None:
@@ -152,16 +152,16 @@ def test_a_master_that_is_not_among_the_first_is_taken_before_others() -> None:
 
 
 def test_a_master_that_is_nobody_as_far_as_we_know_stops_the_start() -> None:
-    made = run({"a": 5, "b": 1}, launch=LaunchOptions(environ={"MASTER_ADDR": "203.0.113.9"}))
-    choice = chosen(made, 1)
+    created_run = run({"a": 5, "b": 1}, launch=LaunchOptions(environ={"MASTER_ADDR": "203.0.113.9"}))
+    choice = chosen(created_run, 1)
     assert choice.code == Exit.FAILED
     assert "is not a known host of the job" in choice.obstacles[0]
-    assert chosen(run({"a": 5}, launch=made.launch), 1).code == 0, "nobody is left out"
+    assert chosen(run({"a": 5}, launch=created_run.launch), 1).code == 0, "nobody is left out"
 
 
 def test_with_the_loopback_address_every_host_is_its_own_master() -> None:
-    made = run({"a": 5, "b": 1}, launch=LaunchOptions(environ={"MASTER_ADDR": "127.0.0.1"}))
-    assert chosen(made, 1).code == 0
+    created_run = run({"a": 5, "b": 1}, launch=LaunchOptions(environ={"MASTER_ADDR": "127.0.0.1"}))
+    assert chosen(created_run, 1).code == 0
 
 
 class TestSmokeRun:
@@ -169,30 +169,30 @@ class TestSmokeRun:
 
     checks = [*LOW, *real("smoke-rank-died")]
 
-    def report(self, made: Run, ended: str = "complete") -> Report:
+    def report(self, created_run: Run, ended: str = "complete") -> Report:
         """As if a smoke run had been made that found nothing."""
-        report = judge_by(self.checks)(msgspec.structs.replace(made, smoke={}))
+        report = judge_by(self.checks)(msgspec.structs.replace(created_run, smoke={}))
         outcomes = tuple(
-            msgspec.structs.replace(one, evaluated_hosts=report.hosts, complete=True, skipped={})
-            if one.area == "smoke"
-            else one
-            for one in report.outcomes
+            msgspec.structs.replace(outcome, evaluated_hosts=report.hosts, complete=True, skipped={})
+            if outcome.area == "smoke"
+            else outcome
+            for outcome in report.outcomes
         )
         summary = SmokeSummary("gloo", dict.fromkeys(report.hosts, 1), ended, 1.0, 0.1)  # type: ignore[arg-type]
         return msgspec.structs.replace(report, outcomes=outcomes, smoke=summary)
 
     def test_one_that_found_nothing_holds_for_a_part_of_its_hosts(self) -> None:
-        made = run({"a": 5, "b": 1, "c": 5}, smoke={"some": "run"})
-        choice = select_hosts(made, self.report(made), judge_by(self.checks), 2)
+        created_run = run({"a": 5, "b": 1, "c": 5}, smoke={"some": "run"})
+        choice = select_hosts(created_run, self.report(created_run), judge_by(self.checks), 2)
         assert (choice.hosts, choice.code) == (("a", "c"), 0)
-        (smoke,) = (one for one in choice.report.outcomes if one.area == "smoke")
+        (smoke,) = (outcome for outcome in choice.report.outcomes if outcome.area == "smoke")
         assert smoke.evaluated_hosts == ("a", "c")
 
     def test_one_that_found_something_says_nothing_of_the_rest(self) -> None:
-        made = run({"a": 5, "b": 1, "c": 5}, smoke={"some": "run"})
-        choice = select_hosts(made, self.report(made, ended="trouble"), judge_by(self.checks), 2)
+        created_run = run({"a": 5, "b": 1, "c": 5}, smoke={"some": "run"})
+        choice = select_hosts(created_run, self.report(created_run, ended="trouble"), judge_by(self.checks), 2)
         assert choice.code == Exit.FAILED
-        (smoke,) = (one for one in choice.report.outcomes if one.area == "smoke")
+        (smoke,) = (outcome for outcome in choice.report.outcomes if outcome.area == "smoke")
         assert "it has to run again without b" in smoke.unknown[""].text
 
 
@@ -208,15 +208,15 @@ def test_zero_only_when_the_chosen_hosts_are_enough_and_healthy_by_themselves(
 ) -> None:
     functions = (runs.gauge_low, runs.gauge_high, runs.gauge_repeated, runs.gauge_differs, runs.gauge_seven)
     judge = judge_by([*ROOTS, *ours(*functions, runs.gauge_unsure, runs.gauge_crashes)])
-    made = run({f"h{number}": said for number, said in enumerate(numbers)})
-    whole = judge(made)
+    created_run = run({f"h{number}": response for number, response in enumerate(numbers)})
+    full = judge(created_run)
     options: dict[str, Any] = msgspec.structs.asdict(rules)
-    choice = select_hosts(made, whole, judge, need, **options)
+    choice = select_hosts(created_run, full, judge, need, **options)
     assert not set(choice.hosts) & choice.excluded.keys()
-    assert sorted((*choice.hosts, *choice.spares, *choice.excluded)) == sorted(made.hosts)
+    assert sorted((*choice.hosts, *choice.spares, *choice.excluded)) == sorted(created_run.hosts)
     if choice.code == 0:
         assert len(choice.hosts) == need
-        part = msgspec.structs.replace(made, hosts={host: made.hosts[host] for host in choice.hosts})
+        part = msgspec.structs.replace(created_run, hosts={host: created_run.hosts[host] for host in choice.hosts})
         assert exit_code(judge(part), **options) == 0
-    elif len(healthy_hosts(whole, rules)) == len(numbers) >= need:
-        assert exit_code(whole, **options) != 0, "a healthy run has enough healthy hosts"
+    elif len(healthy_hosts(full, rules)) == len(numbers) >= need:
+        assert exit_code(full, **options) != 0, "a healthy run has enough healthy hosts"

@@ -22,25 +22,25 @@ from tests.preflight import runs
 from tests.preflight.runs import judge_by, ours, real, run, with_facts
 
 LOST = "3 packets transmitted, 0 received, 100.00% packet loss"
-CAME = "3 packets transmitted, 3 received, 0.00% packet loss"
+PING_ANSWERED = "3 packets transmitted, 3 received, 0.00% packet loss"
 
 
-def judged(check: str, made: Run) -> Outcome:
-    return judge_by(real(check))(made).outcomes[0]
+def judged(check: str, created_run: Run) -> Outcome:
+    return judge_by(real(check))(created_run).outcomes[0]
 
 
-def blames(check: str, made: Run) -> list[str]:
-    return [host for finding in judged(check, made).findings for host in finding.hosts]
+def blames(check: str, created_run: Run) -> list[str]:
+    return [host for finding in judged(check, created_run).findings for host in finding.hosts]
 
 
 def test_all_hosts_are_the_run_itself() -> None:
-    made = run({"a": 5, "b": 5})
-    assert subset(made, ("a", "b")) is made
+    created_run = run({"a": 5, "b": 5})
+    assert subset(created_run, ("a", "b")) is created_run
 
 
 def test_the_hosts_their_ranks_and_the_source_are_fewer() -> None:
-    made = run({"a": 5, "b": 5, "c": 5}, launch=LaunchOptions(ranks_per_host={"a": 8, "b": 4}))
-    part = subset(made, ("a", "c"))
+    created_run = run({"a": 5, "b": 5, "c": 5}, launch=LaunchOptions(ranks_per_host={"a": 8, "b": 4}))
+    part = subset(created_run, ("a", "c"))
     assert list(part.hosts) == ["a", "c"]
     assert part.probe_inputs.hosts == ("a", "c")
     assert part.launch.ranks_per_host == {"a": 8}
@@ -49,7 +49,7 @@ def test_the_hosts_their_ranks_and_the_source_are_fewer() -> None:
 
 def named(**unknown: str) -> Run:
     """Hosts a, b and c, which know each other's names but for those in ``unknown``."""
-    said = {
+    responses = {
         host: {
             "own": host,
             "names": {
@@ -60,59 +60,69 @@ def named(**unknown: str) -> Run:
         }
         for host in "abc"
     }
-    return with_facts(run(dict.fromkeys("abc", 5)), HostNames=said)
+    return with_facts(run(dict.fromkeys("abc", 5)), HostNames=responses)
 
 
 def test_the_names_of_those_left_out_are_no_matter_any_more() -> None:
-    made = named(a="c")
-    assert blames("host-name-unresolved", made) == ["a"]
-    assert blames("host-name-unresolved", subset(made, ("a", "b"))) == []
-    assert blames("host-name-unresolved", subset(made, ("a", "c"))) == ["a"]
+    created_run = named(a="c")
+    assert blames("host-name-unresolved", created_run) == ["a"]
+    assert blames("host-name-unresolved", subset(created_run, ("a", "b"))) == []
+    assert blames("host-name-unresolved", subset(created_run, ("a", "c"))) == ["a"]
 
 
 def test_the_masters_name_is() -> None:
-    made = msgspec.structs.replace(named(a="c"), launch=LaunchOptions(master_addr="c"))
-    made = msgspec.structs.replace(made, probe_inputs=msgspec.structs.replace(made.probe_inputs, master_addr="c"))
-    assert blames("master-address-unresolved", subset(made, ("a", "b"))) == ["a"]
+    structs = msgspec.structs.replace(named(a="c"), launch=LaunchOptions(master_addr="c"))
+    structs = msgspec.structs.replace(
+        structs, probe_inputs=msgspec.structs.replace(structs.probe_inputs, master_addr="c")
+    )
+    assert blames("master-address-unresolved", subset(structs, ("a", "b"))) == ["a"]
 
 
 def pinged(texts: dict[str, dict[str, str]], first: int = 1) -> Run:
     """One NPU a host; each host pings those that ``texts`` says."""
-    hosts = [*dict.fromkeys(name for host, said in texts.items() for name in (host, *said))]
+    hosts = [*dict.fromkeys(name for host, text in texts.items() for name in (host, *text))]
     at = {host: f"10.0.0.{number}" for number, host in enumerate(sorted(hosts), first)}
-    made = run(dict.fromkeys(sorted(hosts), 5))
+    created_run = run(dict.fromkeys(sorted(hosts), 5))
     records = {
         host: HostRecord(
             record.visit, {"DeviceAddresses": {"0": Output(out=f"ipaddr:{at[host]}\nnetmask:255.255.255.0\n")}}
         )
-        for host, record in made.hosts.items()
+        for host, record in created_run.hosts.items()
     }
-    calls = {host: [[0, at[to], text] for to, text in said.items()] for host, said in texts.items()}
-    return with_facts(msgspec.structs.replace(made, hosts=records), DevicePings=calls)
+    calls = {host: [[0, at[to], text] for to, text in responses.items()] for host, responses in texts.items()}
+    return with_facts(msgspec.structs.replace(created_run, hosts=records), DevicePings=calls)
 
 
 def test_pings_to_those_left_out_are_no_matter_any_more() -> None:
-    made = pinged(
-        {"a": {"b": CAME, "c": "no answer in 10 s"}, "b": {"a": CAME, "c": LOST}, "c": {"a": LOST, "b": LOST}}
+    created_run = pinged(
+        {
+            "a": {"b": PING_ANSWERED, "c": "no answer in 10 s"},
+            "b": {"a": PING_ANSWERED, "c": LOST},
+            "c": {"a": LOST, "b": LOST},
+        }
     )
-    report = judge_by(real("device-unreachable"))(made)
+    report = judge_by(real("device-unreachable"))(created_run)
     assert bad_hosts(report) == {"a": ["device-unreachable"], "c": ["device-unreachable"]}
-    assert judged("device-unreachable", subset(made, ("a", "b"))).status is Status.PASSED
-    choice = select_hosts(made, report, judge_by(real("device-unreachable")), 2)
+    assert judged("device-unreachable", subset(created_run, ("a", "b"))).status is Status.PASSED
+    choice = select_hosts(created_run, report, judge_by(real("device-unreachable")), 2)
     assert (choice.hosts, choice.code) == (("a", "b"), 0), "those that findings blame go first"
 
 
 def test_a_host_that_tried_none_of_those_that_stay_is_not_known() -> None:
-    made = pinged({"a": {"b": CAME}, "b": {"c": CAME}, "c": {"d": CAME}, "d": {"a": CAME}})
-    outcome = judged("device-unreachable", subset(made, ("a", "b", "d")))
+    created_run = pinged(
+        {"a": {"b": PING_ANSWERED}, "b": {"c": PING_ANSWERED}, "c": {"d": PING_ANSWERED}, "d": {"a": PING_ANSWERED}}
+    )
+    outcome = judged("device-unreachable", subset(created_run, ("a", "b", "d")))
     assert outcome.status is Status.PASSED, "it was pinged"
-    outcome = judged("device-unreachable", subset(made, ("a", "c")))
+    outcome = judged("device-unreachable", subset(created_run, ("a", "c")))
     assert set(outcome.unknown) == {"a", "c"}
     assert "was only tested with excluded hosts" in outcome.unknown["a"].text
 
 
 def test_one_host_alone_needs_no_peer() -> None:
-    outcome = judged("device-unreachable", subset(pinged({"a": {"b": CAME}, "b": {"a": CAME}}), ("a",)))
+    outcome = judged(
+        "device-unreachable", subset(pinged({"a": {"b": PING_ANSWERED}, "b": {"a": PING_ANSWERED}}), ("a",))
+    )
     assert (outcome.status, outcome.unknown) == (Status.SKIPPED, {})
 
 
@@ -121,24 +131,28 @@ def in_pods(pods: dict[str, int]) -> Run:
     places: dict[str, int] = {}
     for host, pod in pods.items():
         places[host] = sum(pods[other] == pod for other in places)
-    made = run(dict.fromkeys(pods, 5))
+    created_run = run(dict.fromkeys(pods, 5))
     records = {}
     for host, pod in pods.items():
         spod = f"Super Pod ID : {pod}\nServer Index : {places[host]}\nSuper Pod Size : 4\n"
         vnic = f"vnic link status: UP\nvnic ipaddr: 192.168.2.{places[host]}\nvnic netmask: 255.255.255.0\n"
         outputs = {SuperPodId.__name__: {"": Output(out=spod)}, "VnicAddresses": {"0": Output(out=vnic)}}
-        records[host] = HostRecord(made.hosts[host].visit, outputs)
+        records[host] = HostRecord(created_run.hosts[host].visit, outputs)
     calls = {
-        host: [[0, f"192.168.2.{places[other]}", CAME] for other in pods if other != host and pods[other] == pods[host]]
+        host: [
+            [0, f"192.168.2.{places[other]}", PING_ANSWERED]
+            for other in pods
+            if other != host and pods[other] == pods[host]
+        ]
         for host in pods
     }
-    return with_facts(msgspec.structs.replace(made, hosts=records), HccsPings=calls)
+    return with_facts(msgspec.structs.replace(created_run, hosts=records), HccsPings=calls)
 
 
 def test_a_virtual_address_means_a_host_of_the_same_super_pod_alone() -> None:
-    made = in_pods({"a": 0, "b": 0, "c": 1, "d": 1})
-    assert judged("hccs-unreachable", made).status is Status.PASSED
-    outcome = judged("hccs-unreachable", subset(made, ("a", "b", "c")))
+    created_run = in_pods({"a": 0, "b": 0, "c": 1, "d": 1})
+    assert judged("hccs-unreachable", created_run).status is Status.PASSED
+    outcome = judged("hccs-unreachable", subset(created_run, ("a", "b", "c")))
     assert outcome.unknown == {}
     assert set(outcome.skipped) == {"c"}, "its only partner has gone, and the hosts of the other pod are none"
 
@@ -148,11 +162,11 @@ def placed(bad: str = "", **launch: Any) -> Run:
     hosts = {f"w{number}": 1 if f"w{number}" == bad else 5 for number in range(3)}
     table = SavedRankTable("/job/table.json", json.dumps(tables.a2(3, 2)))
     options = LaunchOptions(**{"environ": {"RANK_TABLE_FILE": "/job/table.json"}, **launch})
-    made = run(hosts, rank_table=table, launch=options)
+    created_run = run(hosts, rank_table=table, launch=options)
     addresses = {f"w{n}": [["eth0", f"172.16.0.{n + 110}", 24]] for n in range(3)}
     sha = hashlib.sha256(table.text.encode()).hexdigest()
     copies = {host: {"path": "/job/table.json", "present": True, "sha256": sha} for host in hosts}
-    return with_facts(made, HostAddresses=addresses, RankTableOnHost=copies)
+    return with_facts(created_run, HostAddresses=addresses, RankTableOnHost=copies)
 
 
 TABLE_CHECKS = [
@@ -162,17 +176,17 @@ TABLE_CHECKS = [
 ]
 
 
-def start(made: Run, need: int, *more: str, **options: Any) -> SpareSelection:
+def start(created_run: Run, need: int, *more: str, **options: Any) -> SpareSelection:
     judge = judge_by([*TABLE_CHECKS, *real(*more)])
-    return select_hosts(made, judge(made), judge, need, fail_on="warning", **options)
+    return select_hosts(created_run, judge(created_run), judge, need, fail_on="warning", **options)
 
 
 def test_findings_about_a_server_id_blame_the_host_that_it_is() -> None:
     assert table_host_names(placed())["node_1"] == "w1"
     value = tables.a2(3, 2)
     value["server_list"][2]["device"][0]["device_ip"] = value["server_list"][0]["device"][0]["device_ip"]
-    made = msgspec.structs.replace(placed(), rank_table=SavedRankTable("/job/table.json", json.dumps(value)))
-    choice = start(made, 1, writes_table=True)
+    structs = msgspec.structs.replace(placed(), rank_table=SavedRankTable("/job/table.json", json.dumps(value)))
+    choice = start(structs, 1, writes_table=True)
     assert (choice.hosts, choice.code) == (("w1",), 0)
     assert choice.excluded == dict.fromkeys(("w0", "w2"), ("rank-table-address-repeated",))
 
@@ -193,18 +207,18 @@ def test_a_rank_table_that_nobody_writes_anew_stops_the_start() -> None:
 
 @pytest.mark.parametrize(("size", "code"), [("4", 0), ("6", Exit.FAILED)])
 def test_the_number_of_ranks_must_be_that_of_the_hosts_that_start(size: str, code: int) -> None:
-    made = placed("w1", environ={"RANK_TABLE_FILE": "/job/table.json", "WORLD_SIZE": size})
-    assert start(made, 2, writes_table=True).code == code
+    created_run = placed("w1", environ={"RANK_TABLE_FILE": "/job/table.json", "WORLD_SIZE": size})
+    assert start(created_run, 2, writes_table=True).code == code
 
 
 def test_a_table_that_cannot_be_reduced_fails_the_rest() -> None:
-    made = msgspec.structs.replace(placed("w1"), rank_table=SavedRankTable("/t.json", json.dumps(tables.a2(1, 2))))
-    part = subset(made, ("w0", "w2"))
+    structs = msgspec.structs.replace(placed("w1"), rank_table=SavedRankTable("/t.json", json.dumps(tables.a2(1, 2))))
+    part = subset(structs, ("w0", "w2"))
     (finding,) = judged("rank-table-not-json", part).findings
     assert "it cannot be reduced to 2 hosts: it does not list w2" in str(finding)
-    assert start(made, 2, writes_table=True).code == Exit.FAILED
+    assert start(structs, 2, writes_table=True).code == Exit.FAILED
 
 
 def test_a_table_of_another_version_stays_as_it_is() -> None:
-    made = msgspec.structs.replace(placed(), rank_table=SavedRankTable("/t.json", error="no such file"))
-    assert subset(made, ("w0",)).rank_table == made.rank_table
+    structs = msgspec.structs.replace(placed(), rank_table=SavedRankTable("/t.json", error="no such file"))
+    assert subset(structs, ("w0",)).rank_table == structs.rank_table

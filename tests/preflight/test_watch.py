@@ -41,12 +41,12 @@ def test_nobody_who_reads_it_ends_it_and_is_no_trouble() -> None:
     """A thread that died of it would print a traceback, and pytest would fail this test."""
     tried: queue.Queue[str] = queue.Queue()
 
-    class Gone(io.StringIO):
+    class ClosedStream(io.StringIO):
         def write(self, text: str) -> int:
             tried.put(text)
             raise BrokenPipeError
 
-    Heartbeat(Gone(), time.monotonic(), interval=0.01)
+    Heartbeat(ClosedStream(), time.monotonic(), interval=0.01)
     tried.get(timeout=10)
     with pytest.raises(queue.Empty):
         tried.get(timeout=0.1)
@@ -55,8 +55,10 @@ def test_nobody_who_reads_it_ends_it_and_is_no_trouble() -> None:
 def test_the_age_of_a_process_counts_from_its_start() -> None:
     program = "import time; time.sleep(0.2); from doctor.preflight.deadline import process_age; print(process_age())"
     began = time.monotonic()
-    said = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert 0.2 <= float(said) <= time.monotonic() - began + 0.02
+    output = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert 0.2 <= float(output) <= time.monotonic() - began + 0.02
 
 
 def test_a_process_that_hangs_ends_in_time_with_its_last_words() -> None:

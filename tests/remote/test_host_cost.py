@@ -52,11 +52,11 @@ def questions() -> list[type[Fact]]:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_no_slow_module_is_loaded(python: str) -> None:
-    asked: list[Any] = [fact.probe.function for fact in questions()]
-    assert len(asked) > 15
-    texts = [(function_source(function), function.__name__) for function in asked]
-    given = f"source={COLLECTOR.source!r}\nquestions={texts!r}\nhelpers={[helper.__name__ for helper in HELPERS]!r}\n"
-    program = f"{given}job_input={JOB_INPUT!r}{ASK_ALL}"
+    requested: list[Any] = [fact.probe.function for fact in questions()]
+    assert len(requested) > 15
+    texts = [(function_source(function), function.__name__) for function in requested]
+    content = f"source={COLLECTOR.source!r}\nquestions={texts!r}\nhelpers={[helper.__name__ for helper in HELPERS]!r}\n"
+    program = f"{content}job_input={JOB_INPUT!r}{ASK_ALL}"
     bare = ["unshare", "--net", "--", python, "-I", "-S", "-"]  # a host without firewall rules
     done = subprocess.run(bare, input=program, capture_output=True, text=True, timeout=60, check=False)
     if "unshare:" in done.stderr:

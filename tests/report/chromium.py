@@ -121,30 +121,32 @@ class Browser:
             assert rest > 0 and select.select([self.reads], [], [], rest)[0], "the browser does not answer"
             chunk = os.read(self.reads, 1 << 20)
             assert chunk, f"the browser ended with {self.process.poll()}"
-            *whole, self.buffer = (self.buffer + chunk).split(b"\0")
-            for message in whole:
+            *full, self.buffer = (self.buffer + chunk).split(b"\0")
+            for message in full:
                 self._take(json.loads(message))
 
     def _take(self, message: dict[str, Any]) -> None:
         if "id" in message:
             self.answers[message["id"]] = message
             return
-        session, method, told = message.get("sessionId", ""), message["method"], message["params"]
+        session, method, parameters = message.get("sessionId", ""), message["method"], message["params"]
         if method == "Page.loadEventFired":
             self.loaded.add(session)
         if session not in self.pages:
             return
         faults = self.pages[session].faults
-        if method == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
-            faults.append(f"{told['entry']['source']}: {told['entry']['text']}")
+        if method == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
+            faults.append(f"{parameters['entry']['source']}: {parameters['entry']['text']}")
         elif method == "Runtime.exceptionThrown":
-            faults.append(f"exception: {told['exceptionDetails'].get('exception', told['exceptionDetails'])}")
-        elif method == "Runtime.consoleAPICalled" and told["type"] in ("error", "assert"):
-            faults.append(f"console: {told['args']}")
+            faults.append(
+                f"exception: {parameters['exceptionDetails'].get('exception', parameters['exceptionDetails'])}"
+            )
+        elif method == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "assert"):
+            faults.append(f"console: {parameters['args']}")
         elif method == "Page.javascriptDialogOpening":
-            faults.append(f"dialog: {told['message']}")
-        elif method == "Network.requestWillBeSent" and not told["request"]["url"].startswith("file:"):
-            faults.append(f"request: {told['request']['url'][:200]}")
+            faults.append(f"dialog: {parameters['message']}")
+        elif method == "Network.requestWillBeSent" and not parameters["request"]["url"].startswith("file:"):
+            faults.append(f"request: {parameters['request']['url'][:200]}")
 
     def page(self) -> Page:
         """A new tab."""

@@ -25,14 +25,14 @@ def _terminal(width: int, *, verbose: bool = False, unicode: bool = True, colour
     return lambda report: rendering.text(report, reports.PAGES, terminal=look, verbose=verbose)
 
 
-def _plain(*, verbose: bool = False, unicode: bool = True) -> Render:
+def _plain_text(*, verbose: bool = False, unicode: bool = True) -> Render:
     look = Terminal(unicode=unicode)
     return lambda report: rendering.plain(report, reports.PAGES, terminal=look, verbose=verbose)
 
 
-EVERY: dict[str, Render] = {"tty80": _terminal(80), "tty120": _terminal(120), "plain": _plain()}
-VERBOSE: dict[str, Render] = {"tty80-v": _terminal(80, verbose=True), "plain-v": _plain(verbose=True)}
-ASCII: dict[str, Render] = {"ascii80": _terminal(80, unicode=False), "plain-ascii": _plain(unicode=False)}
+EVERY: dict[str, Render] = {"tty80": _terminal(80), "tty120": _terminal(120), "plain": _plain_text()}
+VERBOSE: dict[str, Render] = {"tty80-v": _terminal(80, verbose=True), "plain-v": _plain_text(verbose=True)}
+ASCII: dict[str, Render] = {"ascii80": _terminal(80, unicode=False), "plain-ascii": _plain_text(unicode=False)}
 COLOUR: dict[str, Render] = {"colour80": _terminal(80, colour=True)}
 MORE = {
     "healthy": VERBOSE,
@@ -102,7 +102,7 @@ CHINESE: dict[str, Render] = {
     "zh-plain": _in_chinese(_recorded()),
     "zh-preflight": _in_chinese(_preflight),
 }
-CHINESE_SMOKE: dict[str, Render] = {"zh80": _in_chinese(_terminal(80)), "zh-plain": _in_chinese(_plain())}
+CHINESE_SMOKE: dict[str, Render] = {"zh80": _in_chinese(_terminal(80)), "zh-plain": _in_chinese(_plain_text())}
 
 
 def files() -> Iterator[tuple[str, Callable[[], str]]]:
@@ -121,8 +121,8 @@ def files() -> Iterator[tuple[str, Callable[[], str]]]:
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    made = {name: shown() for name, shown in files()}
+    contents = {name: displayed() for name, displayed in files()}
     for file in FOLDER.glob("*.txt"):
         file.unlink()
-    for name, shown in made.items():
-        (FOLDER / name).write_text(shown, "utf-8")
+    for name, content in contents.items():
+        (FOLDER / name).write_text(content, "utf-8")

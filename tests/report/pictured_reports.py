@@ -11,7 +11,7 @@ import msgspec
 from doctor.engine.net_summary import NetSummary
 from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, Waived
 from doctor.engine.smoke_summary import Failure, LayoutResult, PairSpeed
-from tests.report import reports as made
+from tests.report import reports
 
 MARKUP = "<script>window.broken=1</script></script><img src=x onerror=window.broken=2>"
 ATTRIBUTE = '" onmouseover="window.broken=3" x="\' onfocus=\'window.broken=4'
@@ -59,9 +59,9 @@ def tested_network(hosts: int = 64, ports: int = 34, speeds: bool = True) -> Net
 
 def hang() -> Failure:
     """Rank 5 sleeps; eight ranks entered the collective at eight moments."""
-    (first, _) = made.smoke_hang().smoke.failures  # type: ignore[union-attr]
+    (first, _) = reports.smoke_hang().smoke.failures  # type: ignore[union-attr]
     ages = {0: 1.31, 1: 1.22, 2: 1.3, 3: 1.18, 4: 1.27, 5: 1.04, 6: 1.2, 7: 1.21}
-    return msgspec.structs.replace(first, ages=ages, stacks={0: made.STACK, 5: made.STACK + "\n  nanosleep()"})
+    return msgspec.structs.replace(first, ages=ages, stacks={0: reports.STACK, 5: reports.STACK + "\n  nanosleep()"})
 
 
 def pictured(hosts: int = 64) -> Report:
@@ -82,7 +82,7 @@ def pictured(hosts: int = 64) -> Report:
     wrong = (*reference[:4], *(loss * 1.4 for loss in reference[4:9]), None, None, 3.9)
     layouts.append(LayoutResult("dp4 tp2", 12, 0.4, wrong))
     smoke = msgspec.structs.replace(
-        made.smoke_hang().smoke or made.summary(),
+        reports.smoke_hang().smoke or reports.summary(),
         failures=(hang(),),
         layouts=tuple(layouts),
         reference_losses=reference,
@@ -92,12 +92,12 @@ def pictured(hosts: int = 64) -> Report:
     )
     down = [Finding("the link of NPU {npu} is down", hosts=(names[number],), npu=3) for number in (3, 4, 9)]
     blind = {names[11]: Reason("hccn_tool: no answer in 5 s")}
-    return made.report(
-        made.outcome("host-unreachable", evaluated_hosts=names),
-        made.outcome("link-down", *down, evaluated_hosts=names, unknown=blind),
-        made.outcome("ip-forward-off", Finding("it is off", hosts=names[:4]), evaluated_hosts=names),
-        made.outcome("cann-differs", evaluated_hosts=names),
-        made.outcome("rank-blocked", Finding("rank {rank} sleeps", hosts=names[:1], rank=5), evaluated_hosts=names),
+    return reports.report(
+        reports.outcome("host-unreachable", evaluated_hosts=names),
+        reports.outcome("link-down", *down, evaluated_hosts=names, unknown=blind),
+        reports.outcome("ip-forward-off", Finding("it is off", hosts=names[:4]), evaluated_hosts=names),
+        reports.outcome("cann-differs", evaluated_hosts=names),
+        reports.outcome("rank-blocked", Finding("rank {rank} sleeps", hosts=names[:1], rank=5), evaluated_hosts=names),
         hosts=names,
         net=tested_network(hosts),
         smoke=smoke,
@@ -109,17 +109,17 @@ def crowded(hosts: int = 1000, checks: int = 94) -> Report:
     names = tuple(f"node{number:04d}" for number in range(hosts))
     chance = random.Random(3)
     outcomes = []
-    for number, name in zip(range(checks), itertools.cycle(made.CHECKS), strict=False):
+    for number, name in zip(range(checks), itertools.cycle(reports.CHECKS), strict=False):
         blamed = [host for host in names if chance.random() < 0.3]
-        found = [Finding("it is {observed}", hosts=(host,), observed=chance.randrange(10**6)) for host in blamed]
+        findings = [Finding("it is {observed}", hosts=(host,), observed=chance.randrange(10**6)) for host in blamed]
         blind = {
             host: Reason(f"no answer in {chance.randrange(99)} s")
             for host in names
             if number % 5 == 0 and chance.random() < 0.2
         }
-        outcome = made.outcome(name, *found, evaluated_hosts=names, unknown=blind)
+        outcome = reports.outcome(name, *findings, evaluated_hosts=names, unknown=blind)
         outcomes.append(msgspec.structs.replace(outcome, check=f"{name}-{number}"))
-    return made.report(*outcomes, hosts=names)
+    return reports.report(*outcomes, hosts=names)
 
 
 def evil() -> Report:
@@ -139,7 +139,7 @@ def evil() -> Report:
         ages={0: math.nan, 1: 1e300, 2: -5.0},
     )
     smoke = msgspec.structs.replace(
-        made.summary(),
+        reports.summary(),
         hosts={EVIL: 2},
         failures=(failure,),
         layouts=(LayoutResult(EVIL, 2, math.inf, (math.nan, None, 1e308, -1e308)),),
@@ -157,14 +157,14 @@ def evil() -> Report:
     net = NetSummary(EVIL, (0, 1), ((EVIL, 0),), rows, EVIL, figures)
     finding = Finding("{a} {b}" + EVIL, hosts=(EVIL, "node001"), a=EVIL, b=HUGE, observed=EVIL, expected=HUGE, npu=EVIL)
     finding.values["<b>"] = EVIL
-    gone = Outcome(EVIL, Severity.ERROR, EVIL, EVIL, (Finding(EVIL),), skipped={"node002": EVIL}, crashed={"": EVIL})
-    return made.report(
-        made.outcome("device-ip-conflict", finding),
-        made.outcome("link-down", finding, unknown={EVIL: Reason(EVIL)}),
-        made.outcome("cann-differs", evaluated_hosts=(), complete=False, skipped={"": EVIL}),
-        made.outcome("driver-differs", waived=(Waived(finding, EVIL, EVIL),)),
-        gone,
-        hosts=(EVIL, *made.HOSTS[:3]),
+    removed = Outcome(EVIL, Severity.ERROR, EVIL, EVIL, (Finding(EVIL),), skipped={"node002": EVIL}, crashed={"": EVIL})
+    return reports.report(
+        reports.outcome("device-ip-conflict", finding),
+        reports.outcome("link-down", finding, unknown={EVIL: Reason(EVIL)}),
+        reports.outcome("cann-differs", evaluated_hosts=(), complete=False, skipped={"": EVIL}),
+        reports.outcome("driver-differs", waived=(Waived(finding, EVIL, EVIL),)),
+        removed,
+        hosts=(EVIL, *reports.HOSTS[:3]),
         source=EVIL,
         started=EVIL,
         notes=(EVIL, HUGE),

@@ -73,7 +73,7 @@ DEAD = "sb0025"
 
 @contextmanager
 def fleet_of_npus() -> Iterator[Fleet]:
-    hosts = {name: merge(PREPARED, own) for name, own in npu_fleet("A2", 8).items()}
+    hosts = {name: merge(PREPARED, own_values) for name, own_values in npu_fleet("A2", 8).items()}
     fleet = Fleet.up(8, hosts, shm="4g")
     try:
         for host, fault in NPU_FAULTS.items():
@@ -119,10 +119,10 @@ def report(name: str) -> Report:
 
 def record(name: str) -> bytes:
     """The JSON report of a real run."""
-    hosts, words, environ = RECORDED[name]
+    hosts, arguments, environ = RECORDED[name]
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM", "HCCL", "RANK", "DOCTOR"))}
     with hosts() as fleet:  # type: ignore[attr-defined]
-        argv = [sys.executable, "-m", "doctor", *words, "--json"]
+        argv = [sys.executable, "-m", "doctor", *arguments, "--json"]
         argv += ["-F", str(fleet.ssh_config), "--budget", "300", "--timeout", "60", "--connect-timeout", "20"]
         done = fleet.run(argv, env={**clean, **environ}, cwd=ROOT, timeout=600)
     if done.returncode not in (0, 10, 11, 12):

@@ -25,8 +25,8 @@ def make(name: str, severity: Severity, area: str, doc: str) -> Check:
 
 
 CHECKS = {
-    one.name: one
-    for one in (
+    entry.name: entry
+    for entry in (
         make(
             "host-unreachable",
             ERROR,
@@ -110,8 +110,8 @@ CHECKS = {
 
 
 SMOKE = {
-    one.name: one
-    for one in (
+    entry.name: entry
+    for entry in (
         make(
             "rank-blocked",
             ERROR,
@@ -134,10 +134,10 @@ PAGES = CHECKS | SMOKE
 
 
 def outcome(name: str, *findings: Finding, **more: object) -> Outcome:
-    made = PAGES[name]
+    page = PAGES[name]
     more.setdefault("evaluated_hosts", HOSTS)
     more.setdefault("complete", True)
-    return Outcome(made.name, made.severity, made.area, made.claim, findings, **more)  # type: ignore[arg-type]
+    return Outcome(page.name, page.severity, page.area, page.claim, findings, **more)  # type: ignore[arg-type]
 
 
 def report(*outcomes: Outcome, hosts: tuple[str, ...] = HOSTS, **more: object) -> Report:
@@ -192,12 +192,12 @@ def dead_host() -> Report:
     """A host that cannot be reached, and what follows from it."""
     rest = tuple(host for host in HOSTS if host != DEAD)
     blind = {DEAD: Reason("not reached: connection refused", "host-unreachable")}
-    said = Finding(
+    finding = Finding(
         "{text}", hosts=(DEAD,), text="connection refused on port 22", trouble="refused", hint="Start sshd there."
     )
     names = [name for name in CHECKS if name not in ("host-unreachable", "python3-missing") and "rank" not in name]
     return report(
-        outcome("host-unreachable", said),
+        outcome("host-unreachable", finding),
         outcome("python3-missing"),
         *(outcome(name, evaluated_hosts=rest, unknown=blind) for name in names),
     )
@@ -207,13 +207,13 @@ def unknown() -> Report:
     """sudo that wants a password, a tool that does not answer, a link that is down elsewhere."""
     locked = Reason("sudo -n: a password is required")
     three = dict.fromkeys(HOSTS[:3], locked)
-    left = HOSTS[3:]
+    remaining = HOSTS[3:]
     silent = {"node020": Reason("NPU 3: no answer in 10 s; NPU 4: no answer in 10 s")}
     down = [Finding("the link of NPU {npu} is down", hosts=("node030",), npu=npu) for npu in (0, 1, 2, 3, 6)]
     return report(
-        outcome("ip-forward-off", unknown=three, evaluated_hosts=left),
-        outcome("somaxconn-low", unknown=three, evaluated_hosts=left),
-        outcome("pid-limit-low", unknown=three, evaluated_hosts=left),
+        outcome("ip-forward-off", unknown=three, evaluated_hosts=remaining),
+        outcome("somaxconn-low", unknown=three, evaluated_hosts=remaining),
+        outcome("pid-limit-low", unknown=three, evaluated_hosts=remaining),
         outcome("device-ip-conflict", unknown=silent),
         outcome("link-down", *down, unknown=silent),
         notes=("The budget of 20 s ended before 2 hosts had answered.",),
@@ -232,18 +232,18 @@ def waived() -> Report:
     return report(
         outcome("host-unreachable"),
         outcome("python3-missing"),
-        outcome("pid-limit-low", waived=tuple(Waived(one, "small by design", "2026-12-31") for one in small)),
+        outcome("pid-limit-low", waived=tuple(Waived(finding, "small by design", "2026-12-31") for finding in small)),
         outcome("somaxconn-low"),
-        outcome("driver-differs", *old[3:], waived=tuple(Waived(one, spring, "2027-03-31") for one in old[:3])),
+        outcome("driver-differs", *old[3:], waived=tuple(Waived(finding, spring, "2027-03-31") for finding in old[:3])),
         notes=("settings: doctor.toml: 2 waivers",),
     )
 
 
 def all_waived() -> Report:
     """Nothing is left that fails, and nothing that passed."""
-    odd = Finding("rank {rank} is odd", rank=3)
+    outlier = Finding("rank {rank} is odd", rank=3)
     return report(
-        outcome("rank-table-hole", evaluated_hosts=(), waived=(Waived(odd, "a test table", "2026-12-31"),)),
+        outcome("rank-table-hole", evaluated_hosts=(), waived=(Waived(outlier, "a test table", "2026-12-31"),)),
         hosts=(),
         source="no host was checked",
     )
@@ -387,7 +387,9 @@ def smoke_hang() -> Report:
         evidence=("rank 5 used 0.00 s of CPU in 1.04 s",),
     )
     later = Failure("dead", culprit_ranks=(5,), text="signal 9")
-    said = Finding("rank {rank} sleeps outside of a collective for {seconds} s", hosts=PAIR[1:], rank=5, seconds=1.04)
+    finding = Finding(
+        "rank {rank} sleeps outside of a collective for {seconds} s", hosts=PAIR[1:], rank=5, seconds=1.04
+    )
     reason = dict.fromkeys(PAIR, Reason("not reached: rank 5 stopped the run", "rank-blocked"))
     run = summary(
         ended="trouble",
@@ -400,7 +402,7 @@ def smoke_hang() -> Report:
     )
     return report(
         outcome("host-unreachable", evaluated_hosts=PAIR),
-        outcome("rank-blocked", said, evaluated_hosts=PAIR),
+        outcome("rank-blocked", finding, evaluated_hosts=PAIR),
         outcome("reference-differs", evaluated_hosts=(), complete=False, unknown=reason),
         outcome("rank-slow", evaluated_hosts=(), complete=False, unknown=reason),
         hosts=PAIR,
@@ -424,15 +426,15 @@ def smoke_hostile() -> Report:
     )
     seat = RankEnvironment(EVIL, EVIL, EVIL, EVIL, (0,))
     run = summary(ended="trouble", environments=(seat,), failures=(trouble,), placements=(EVIL,) * 8, notes=(EVIL,))
-    odd = msgspec.structs.replace(
+    outlier = msgspec.structs.replace(
         run, layouts=(LayoutResult("dp8", 4, float("nan")), LayoutResult("tp8", 4, float("inf")))
     )
-    return report(outcome("rank-blocked", evaluated_hosts=PAIR), hosts=PAIR, smoke=odd)
+    return report(outcome("rank-blocked", evaluated_hosts=PAIR), hosts=PAIR, smoke=outlier)
 
 
 ALL = {
-    made.__name__: made
-    for made in (
+    created.__name__: created
+    for created in (
         *(healthy, small, folded, dead_host, unknown, crashed, hostile, intent_alone, nothing),
         *(waived, all_waived),
         *(smoke_fine, smoke_hang, smoke_hostile),

@@ -59,14 +59,14 @@ def findings(draw: st.DrawFn, hosts: tuple[str, ...]) -> Finding:
 def outcomes(draw: st.DrawFn, name: str, hosts: tuple[str, ...]) -> Outcome:
     places = st.sampled_from(("", *hosts))
     reasons = st.builds(Reason, texts, st.sampled_from(["", "nowhere", *NAMES]))
-    looked = draw(st.sets(st.sampled_from(hosts))) if hosts else set()
+    observed = draw(st.sets(st.sampled_from(hosts))) if hosts else set()
     return Outcome(
         name,
         draw(st.sampled_from(Severity)),
         draw(st.sampled_from((*AREAS, "ours"))),
         draw(texts),
         tuple(draw(st.lists(findings(hosts), max_size=4))),
-        tuple(host for host in hosts if host in looked),
+        tuple(host for host in hosts if host in observed),
         draw(st.dictionaries(places, reasons, max_size=3)),
         draw(st.dictionaries(places, texts, max_size=3)),
         draw(st.dictionaries(places, texts, max_size=2)),

@@ -17,7 +17,7 @@ from doctor.job import LaunchConfig
 from doctor.session.contained import needed_facts, with_containers
 from tests.report import rendering
 
-PAGES = {one.name: one for one in load_checks()}
+PAGES = {check.name: check for check in load_checks()}
 LIMITS = """\
 Limit                     Soft Limit           Hard Limit           Units
 Max processes             1000                 1000                 processes
@@ -32,10 +32,10 @@ def record(marks: list[str], variables: dict[str, str], root: str) -> HostRecord
     view: dict[str, Any] = {"marks": marks, "variables": variables, "cgroup": "0::/", "root": root, "sources": []}
     view |= {"namespaces": {"mnt": 4026532261}, "read_only": [], "network_cards": 1, "devices": [], "files": []}
     view |= {"libraries": [], "capabilities": 0, "uid": 0, "named_user": True}
-    shown = Output(out=msgspec.json.encode(view).decode())
+    output = Output(out=msgspec.json.encode(view).decode())
     absent = {name: {"": Output(ended="absent")} for name in ("ControlGroup", "GpuCards", "NpuInventory")}
-    outputs = {"ResourceLimits": {"/proc/self/limits": Output(out=LIMITS)}, "JobContainer": {"": shown}, **absent}
-    return HostRecord(Visit(), {**outputs, "HostContainer": {"": shown}})
+    outputs = {"ResourceLimits": {"/proc/self/limits": Output(out=LIMITS)}, "JobContainer": {"": output}, **absent}
+    return HostRecord(Visit(), {**outputs, "HostContainer": {"": output}})
 
 
 DOCKER = record(["/.dockerenv"], {}, "overlay")
@@ -44,18 +44,18 @@ APPTAINER = record(["/.singularity.d"], {}, "overlay")
 MACHINE = record([], {}, "ext4")
 
 
-def shown(**records: HostRecord) -> str:
+def rendered(**records: HostRecord) -> str:
     """The report in a pipe, with the line of the fix command if there is one."""
     cache, hosts = FactCache(records), tuple(records)
     checks = [PAGES[name] for name in NAMES]
-    found = tuple(evaluate_check(one, hosts, cache, {LaunchConfig: LaunchConfig()}) for one in checks)
-    report = with_containers(Report("2 hosts", hosts, found), checks, cache)
+    outcomes = tuple(evaluate_check(check, hosts, cache, {LaunchConfig: LaunchConfig()}) for check in checks)
+    report = with_containers(Report("2 hosts", hosts, outcomes), checks, cache)
     return rendering.plain(report, PAGES, fixable_checks=NAMES)
 
 
 @pytest.mark.parametrize("inside", [DOCKER, POD])
 def test_the_container_comes_first_and_nothing_is_fixed_from_inside(inside: HostRecord) -> None:
-    text = shown(node1=inside, node2=inside)
+    text = rendered(node1=inside, node2=inside)
     assert "fix: Start the container of node1 again with `docker run --ulimit nofile=65535:65535`" in text
     assert "LimitNOFILE=65535" in text
     assert "In Kubernetes, Volcano and MindCluster: `podPidsLimit`" in text
@@ -66,14 +66,14 @@ def test_the_container_comes_first_and_nothing_is_fixed_from_inside(inside: Host
 @pytest.mark.parametrize("machine", [MACHINE, APPTAINER])
 def test_a_machine_keeps_its_remedy(machine: HostRecord) -> None:
     """Apptainer's containers have the limits of their host's session."""
-    text = shown(node1=machine, node2=machine)
+    text = rendered(node1=machine, node2=machine)
     assert "a line `* - nproc unlimited` in /etc/security/limits.conf" in text
     assert "fix     doctor fix open-files-limit-low process-limit-low -w 'node[1-2]'" in text
     assert "again with" not in text
 
 
 def test_a_fleet_of_both_gets_both() -> None:
-    text = shown(node1=MACHINE, node2=DOCKER)
+    text = rendered(node1=MACHINE, node2=DOCKER)
     assert text.index("/etc/security/limits.conf") < text.index("Start the container of")
     assert "fix     doctor fix " in text
 
@@ -81,5 +81,5 @@ def test_a_fleet_of_both_gets_both() -> None:
 def test_the_container_is_read_for_checks_that_ask_for_no_container() -> None:
     for name, view in (("open-files-limit-low", JobContainer), ("clocks-differ", HostContainer)):
         assert {*needed_facts([PAGES[name]])} - PAGES[name].facts == {view}
-    others = [one for one in PAGES.values() if not one.section(IN_CONTAINER)]
-    assert {*needed_facts(others)} == {fact for one in others for fact in one.facts}
+    others = [page for page in PAGES.values() if not page.section(IN_CONTAINER)]
+    assert {*needed_facts(others)} == {fact for check in others for fact in check.facts}

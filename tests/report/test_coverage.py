@@ -12,7 +12,7 @@ from doctor.engine.result import ERROR, Finding, Outcome, Reason, Report
 from doctor.report.formats.registry import RenderContext, render
 from doctor.report.layout.coverage import coverage
 from doctor.report.layout.tally import tally
-from tests.report import reports as made
+from tests.report import reports
 
 
 def covered(report: Report) -> str:
@@ -20,18 +20,18 @@ def covered(report: Report) -> str:
 
 
 def test_all_apply() -> None:
-    assert covered(made.report(made.outcome("somaxconn-low"))) == ""
+    assert covered(reports.report(reports.outcome("somaxconn-low"))) == ""
 
 
 def test_the_reasons() -> None:
     names = ("npu-missing", "gpu-driver-not-loaded")
     lacking = [Outcome(name, ERROR, "devices", "", skipped={"": "the host has none"}) for name in names]
-    fleet = made.report(made.outcome("somaxconn-low"), *lacking)
+    fleet = reports.report(reports.outcome("somaxconn-low"), *lacking)
     assert covered(fleet) == "1 of 3 checks applies: no accelerator"
     assert coverage(fleet, tally(fleet)).areas[-1].applied == 0
-    one = made.report(made.outcome("somaxconn-low"), *lacking, hosts=("node001",))
-    assert covered(one) == "1 of 3 checks applies: one host, no accelerator"
-    assert covered(made.report(made.outcome("somaxconn-low"), lacking[0])) == "1 of 2 checks applies"
+    report = reports.report(reports.outcome("somaxconn-low"), *lacking, hosts=("node001",))
+    assert covered(report) == "1 of 3 checks applies: one host, no accelerator"
+    assert covered(reports.report(reports.outcome("somaxconn-low"), lacking[0])) == "1 of 2 checks applies"
 
 
 SILENT = Reason("not reached: port 22 refuses connections", "host-unreachable")
@@ -42,10 +42,10 @@ def fleet(*dead: str) -> Report:
     """Of three hosts without an accelerator, ``dead`` do not answer."""
     alive = tuple(host for host in HOSTS if host not in dead)
     unknown = dict.fromkeys(dead, SILENT)
-    return made.report(
-        made.outcome("host-unreachable", Finding("no answer", hosts=dead), evaluated_hosts=HOSTS),
-        made.outcome("somaxconn-low", unknown=unknown, evaluated_hosts=alive, complete=bool(alive)),
-        made.outcome("pid-limit-low", unknown=unknown, evaluated_hosts=alive, complete=bool(alive)),
+    return reports.report(
+        reports.outcome("host-unreachable", Finding("no answer", hosts=dead), evaluated_hosts=HOSTS),
+        reports.outcome("somaxconn-low", unknown=unknown, evaluated_hosts=alive, complete=bool(alive)),
+        reports.outcome("pid-limit-low", unknown=unknown, evaluated_hosts=alive, complete=bool(alive)),
         Outcome(
             "npu-missing", ERROR, "devices", "", unknown=unknown, skipped=dict.fromkeys(alive, "the host has none")
         ),
@@ -65,24 +65,24 @@ NONE_ANSWERED = "1 of 5 checks judged, 3 could not be: no host answered"
 READ_BY_PEOPLE = ("plain", "md", "html")
 
 
-def shown(name: str, report: Report) -> str:
+def rendered(name: str, report: Report) -> str:
     return " ".join(render(name, report, RenderContext(10)).split())
 
 
 @pytest.mark.parametrize("name", READ_BY_PEOPLE)
 def test_hosts_that_never_answered_are_not_counted_as_judged(name: str) -> None:
-    assert NONE_ANSWERED in shown(name, fleet(*HOSTS))
+    assert NONE_ANSWERED in rendered(name, fleet(*HOSTS))
 
 
 @pytest.mark.parametrize("name", READ_BY_PEOPLE)
 def test_a_host_of_three_that_never_answered_leaves_open_what_applies_to_it(name: str) -> None:
-    assert "3 of 5 checks known to apply" in shown(name, fleet("node002"))
+    assert "3 of 5 checks known to apply" in rendered(name, fleet("node002"))
 
 
 @pytest.mark.parametrize("name", ["plain", "html"])
 def test_the_same_in_chinese(name: str, chinese: None) -> None:
-    assert "5 项检查中 1 项得出结果，3 项无法判断：没有主机应答" in shown(name, fleet(*HOSTS))
-    assert "5 项检查中已知 3 项适用" in shown(name, fleet("node002"))
+    assert "5 项检查中 1 项得出结果，3 项无法判断：没有主机应答" in rendered(name, fleet(*HOSTS))
+    assert "5 项检查中已知 3 项适用" in rendered(name, fleet("node002"))
 
 
 def test_brief_says_the_same() -> None:
@@ -91,23 +91,23 @@ def test_brief_says_the_same() -> None:
 
 def test_json_has_the_figures() -> None:
     figures = ("applied", "unknown", "unsettled", "checks")
-    every, one = (
+    every, entry = (
         json.loads(render("json", report, RenderContext(10)))["coverage"]
         for report in (fleet(*HOSTS), fleet("node002"))
     )
     assert [every[name] for name in figures] == [1, 3, 0, 5]
     assert every["areas"][0] == {"area": "connectivity", "applied": 1, "checks": 1, "unknown": 0}
-    assert [one[name] for name in figures] == [3, 0, 1, 5]
+    assert [entry[name] for name in figures] == [3, 0, 1, 5]
     assert every["limits"] == ["no host answered"]
-    assert one["limits"] == []  # whether the dead host has an accelerator is not known
+    assert entry["limits"] == []  # whether the dead host has an accelerator is not known
 
 
 def test_a_crashed_check_has_judged_nothing() -> None:
     broken = Outcome("pid-limit-low", ERROR, "kernel", "", crashed={"": "KeyError"})
-    assert covered(made.report(made.outcome("somaxconn-low"), broken)) == "1 of 2 checks judged, 1 could not be"
+    assert covered(reports.report(reports.outcome("somaxconn-low"), broken)) == "1 of 2 checks judged, 1 could not be"
 
 
 def test_that_there_is_one_host_is_no_reason_for_what_is_unknown_of_it() -> None:
     broken = Outcome("pid-limit-low", ERROR, "kernel", "", crashed={"node001": "KeyError"})
-    text = covered(made.report(made.outcome("somaxconn-low"), broken, hosts=("node001",)))
+    text = covered(reports.report(reports.outcome("somaxconn-low"), broken, hosts=("node001",)))
     assert text == "1 of 2 checks judged, 1 could not be"

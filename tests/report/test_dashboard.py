@@ -15,7 +15,7 @@ from doctor.net.slow_paths import SlowPath
 from doctor.report.formats.prometheus import render
 from doctor.report.formats.registry import RenderContext
 from tests.net.simulated import attempts, metrics_of
-from tests.report import reports as made
+from tests.report import reports
 
 FILE = Path(__file__).parents[2] / "doctor" / "docs" / "grafana-dashboard.json"
 DASHBOARD: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
@@ -29,7 +29,7 @@ def exported() -> dict[str, set[str]]:
         "host", (0,), "both", math.log(3.5), 0.0, 1e-6, 9, (), 2, figure="latency", value=1.0, peer_value=1.0
     )
     network = metrics_of(attempts(3, 1, []), [NetworkCause("host", (1,), (), "inbound")], [slow])
-    for text in (network, *(render(make(), RenderContext(10, made.CHECKS)) for make in made.ALL.values())):
+    for text in (network, *(render(make(), RenderContext(10, reports.CHECKS)) for make in reports.ALL.values())):
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 labels.setdefault(sample.name, set()).update(sample.labels)
@@ -49,10 +49,10 @@ def test_every_metric_and_label_is_exported() -> None:
         assert names, expression
         for name in names:
             assert name in metrics, name
-            asked = set(re.findall(r"(\w+)=~?\"", expression)) | {
+            requested = set(re.findall(r"(\w+)=~?\"", expression)) | {
                 label.strip() for group in re.findall(r"by \(([^)]*)\)", expression) for label in group.split(",")
             }
-            assert asked <= metrics[name] | ADDED_BY_PROMETHEUS, expression
+            assert requested <= metrics[name] | ADDED_BY_PROMETHEUS, expression
 
 
 def test_legends_use_labels_of_their_metric() -> None:

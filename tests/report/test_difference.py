@@ -15,11 +15,11 @@ from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
 from doctor.report.diff.compare import ReportDifference, compare
 from doctor.report.diff.render import SCHEMA_FILE, render, render_json, render_markdown
 from tests.examples import examples
-from tests.report import reports as made
+from tests.report import reports as example_reports
 from tests.report.strategies import reports
 from tests.report.test_markdown import check_tame
 
-HOSTS = made.HOSTS[:4]
+HOSTS = example_reports.HOSTS[:4]
 VALID = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
 
 
@@ -28,15 +28,15 @@ def down(host: str, npu: int = 0) -> Finding:
 
 
 def links(*findings: Finding, **more: Any) -> Outcome:
-    return made.outcome("link-down", *findings, **{"evaluated_hosts": HOSTS, **more})
+    return example_reports.outcome("link-down", *findings, **{"evaluated_hosts": HOSTS, **more})
 
 
 def run(*outcomes: Outcome, hosts: tuple[str, ...] = HOSTS) -> Report:
-    return made.report(*outcomes, hosts=hosts)
+    return example_reports.report(*outcomes, hosts=hosts)
 
 
 def kinds(difference: ReportDifference) -> list[tuple[str, tuple[str, ...], str]]:
-    return [(one.kind, one.hosts, one.reason) for one in difference.changes]
+    return [(change.kind, change.hosts, change.reason) for change in difference.changes]
 
 
 def test_appeared_stayed_and_gone() -> None:
@@ -58,7 +58,7 @@ def test_what_the_check_could_not_look_at_again_is_not_gone() -> None:
     assert kinds(compare(old, blind)) == [("unseen", ("node001",), "no answer")]
     assert kinds(compare(old, crashed)) == [("unseen", ("node001",), "the check crashed")]
     assert kinds(compare(old, skipped)) == [("unseen", ("node001",), "not checked: no NPU")]
-    assert kinds(compare(old, run(made.outcome("cann-differs", evaluated_hosts=HOSTS)))) == [
+    assert kinds(compare(old, run(example_reports.outcome("cann-differs", evaluated_hosts=HOSTS)))) == [
         ("unseen", ("node001",), "the check was not run")
     ]
     assert kinds(compare(old, run(links(evaluated_hosts=HOSTS[1:]), hosts=HOSTS[1:]))) == [
@@ -77,12 +77,14 @@ def test_what_was_not_known_before_says_so_when_it_is_found() -> None:
 
 def test_a_finding_that_blames_no_host() -> None:
     hole = Finding("ranks {ranks} are missing", ranks=[4])
-    table = made.outcome("rank-table-hole", evaluated_hosts=())
-    found = made.outcome("rank-table-hole", hole, evaluated_hosts=())
-    assert kinds(compare(run(found), run(table))) == [("gone", (), "")]
-    assert kinds(compare(run(table), run(found))) == [("appeared", (), "")]
-    unread = made.outcome("rank-table-hole", evaluated_hosts=(), complete=False, unknown={"": Reason("not JSON")})
-    assert kinds(compare(run(found), run(unread))) == [("unseen", (), "not JSON")]
+    table = example_reports.outcome("rank-table-hole", evaluated_hosts=())
+    outcome = example_reports.outcome("rank-table-hole", hole, evaluated_hosts=())
+    assert kinds(compare(run(outcome), run(table))) == [("gone", (), "")]
+    assert kinds(compare(run(table), run(outcome))) == [("appeared", (), "")]
+    unread = example_reports.outcome(
+        "rank-table-hole", evaluated_hosts=(), complete=False, unknown={"": Reason("not JSON")}
+    )
+    assert kinds(compare(run(outcome), run(unread))) == [("unseen", (), "not JSON")]
 
 
 def test_fewer_of_the_same_stay_and_are_counted() -> None:
@@ -100,7 +102,7 @@ def test_waived_now_and_waived_no_longer() -> None:
 def test_hosts_and_checks_that_came_and_went() -> None:
     difference = compare(
         run(links(evaluated_hosts=HOSTS[:2]), hosts=HOSTS[:2]),
-        run(made.outcome("cann-differs", evaluated_hosts=HOSTS[1:3]), hosts=HOSTS[1:3]),
+        run(example_reports.outcome("cann-differs", evaluated_hosts=HOSTS[1:3]), hosts=HOSTS[1:3]),
     )
     assert (difference.hosts_added, difference.hosts_removed) == (("node003",), ("node001",))
     assert (difference.checks_added, difference.checks_removed) == (("cann-differs",), ("link-down",))
@@ -132,15 +134,15 @@ def test_in_words() -> None:
     )
 
 
-PAIRS = [(one, other) for one in ("folded", "unknown", "hostile", "crashed") for other in ("dead_host", "hostile")]
+PAIRS = [(name, other) for name in ("folded", "unknown", "hostile", "crashed") for other in ("dead_host", "hostile")]
 
 
-@pytest.mark.parametrize(("one", "other"), PAIRS)
-def test_every_form_of_it(one: str, other: str) -> None:
-    difference = compare(made.ALL[one](), made.ALL[other]())
-    told = json.loads(render_json(difference, 10))
-    VALID.validate(told)
-    assert told["exit"] == 10
+@pytest.mark.parametrize(("first", "other"), PAIRS)
+def test_every_form_of_it(first: str, other: str) -> None:
+    difference = compare(example_reports.ALL[first](), example_reports.ALL[other]())
+    document = json.loads(render_json(difference, 10))
+    VALID.validate(document)
+    assert document["exit"] == 10
     check_tame(render_markdown(difference, 10))
     text = render(difference, 10)
     assert all(line.isprintable() for line in text.splitlines())
@@ -148,9 +150,9 @@ def test_every_form_of_it(one: str, other: str) -> None:
 
 
 def test_the_schema_can_refuse() -> None:
-    told = json.loads(render_json(compare(made.folded(), made.unknown()), 10))
-    assert not VALID.is_valid({**told, "extra": 1})
-    assert not VALID.is_valid({**told, "changes": [{**told["changes"][0], "kind": "better"}]})
+    document = json.loads(render_json(compare(example_reports.folded(), example_reports.unknown()), 10))
+    assert not VALID.is_valid({**document, "extra": 1})
+    assert not VALID.is_valid({**document, "changes": [{**document["changes"][0], "kind": "better"}]})
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -160,15 +162,15 @@ def test_any_two_reports_compare(old: Report, new: Report) -> None:
     VALID.validate(json.loads(render_json(difference, exit_code(new))))
     render(difference, 0)
     same = compare(new, new)
-    assert {one.kind for one in same.changes} <= {"stayed"}
+    assert {change.kind for change in same.changes} <= {"stayed"}
     assert not same.became_unknown + same.became_known
 
 
 def test_many_hosts_are_quick_and_bounded() -> None:
     hosts = tuple(f"n{number:04d}" for number in range(1000))
-    found = [down(host, number % 50) for number, host in enumerate(hosts)]
-    new = made.report(made.outcome("link-down", *found, evaluated_hosts=hosts), hosts=hosts)
-    old = msgspec.structs.replace(new, outcomes=(made.outcome("link-down", evaluated_hosts=hosts),))
+    findings = [down(host, number % 50) for number, host in enumerate(hosts)]
+    new = example_reports.report(example_reports.outcome("link-down", *findings, evaluated_hosts=hosts), hosts=hosts)
+    old = msgspec.structs.replace(new, outcomes=(example_reports.outcome("link-down", evaluated_hosts=hosts),))
     lines = render(compare(old, new), 10).splitlines()
     assert len(lines) < 30
     assert "... and 42 more of link-down (-f json has all)" in lines[8]

@@ -15,35 +15,34 @@ from doctor.report.layout.finding_ages import age_line, age_text
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.terminal import Terminal
 from doctor.report.redact.report import redacted_report
-from tests.report import rendering
-from tests.report import reports as made
+from tests.report import rendering, reports
 
 NOW = "2026-11-20T10:15:02Z"
 NEW = FindingAge("new", "2026-11-20T09:05:00Z")
-THERE = FindingAge("present", "2026-11-19T09:00:00Z", 3)
+PRESENT = FindingAge("present", "2026-11-19T09:00:00Z", 3)
 
 
 def aged(**ages: FindingAge) -> Report:
     """The folded report; ``ages`` of the check driver-differs by host."""
-    return msgspec.structs.replace(made.folded(), ages={("driver-differs", host): age for host, age in ages.items()})
+    return msgspec.structs.replace(reports.folded(), ages={("driver-differs", host): age for host, age in ages.items()})
 
 
 @pytest.mark.parametrize(
-    ("age", "words"),
+    ("age", "message"),
     [
         (NEW, "new since 09:05 UTC"),
-        (THERE, "since 3 runs (2026-11-19 09:00 UTC)"),
-        (msgspec.structs.replace(THERE, at_least=True), "since 3 runs (2026-11-19 09:00 UTC or before)"),
+        (PRESENT, "since 3 runs (2026-11-19 09:00 UTC)"),
+        (msgspec.structs.replace(PRESENT, at_least=True), "since 3 runs (2026-11-19 09:00 UTC or before)"),
         (msgspec.structs.replace(NEW, times=4), "new since 09:05 UTC, came 4 times"),
         (FindingAge("new", "\x1b[31m?"), "new since ?"),
     ],
 )
-def test_an_age_in_words(age: FindingAge, words: str) -> None:
-    assert age_text(age, NOW) == words
+def test_an_age_in_words(age: FindingAge, message: str) -> None:
+    assert age_text(age, NOW) == message
 
 
 def test_hosts_of_different_ages_are_told_apart() -> None:
-    fleet, ages = Fleet(["a1", "a2", "a3"]), {("x", "a1"): NEW, ("x", "a2"): NEW, ("x", "a3"): THERE}
+    fleet, ages = Fleet(["a1", "a2", "a3"]), {("x", "a1"): NEW, ("x", "a2"): NEW, ("x", "a3"): PRESENT}
     assert age_line("x", ["a1", "a2"], ages, fleet, NOW) == "new since 09:05 UTC"
     both = "a[1-2]: new since 09:05 UTC; a3: since 3 runs (2026-11-19 09:00 UTC)"
     assert age_line("x", ["a1", "a2", "a3"], ages, fleet, NOW) == both
@@ -52,31 +51,31 @@ def test_hosts_of_different_ages_are_told_apart() -> None:
 
 
 def test_a_text_report_has_a_line_for_it_and_is_else_as_it_was() -> None:
-    report, without = aged(node003=NEW), made.folded()
-    lines = rendering.plain(report, made.PAGES).splitlines()
+    report, without = aged(node003=NEW), reports.folded()
+    lines = rendering.plain(report, reports.PAGES).splitlines()
     assert [line for line in lines if "when: " in line] == ["        when: node003: new since 09:05 UTC"]
-    assert [line for line in lines if "when: " not in line] == rendering.plain(without, made.PAGES).splitlines()
-    shown = rendering.text(report, made.PAGES, terminal=Terminal(tty=True, width=80))
-    assert "    when node003: new since 09:05 UTC\n" in shown
+    assert [line for line in lines if "when: " not in line] == rendering.plain(without, reports.PAGES).splitlines()
+    output = rendering.text(report, reports.PAGES, terminal=Terminal(tty=True, width=80))
+    assert "    when node003: new since 09:05 UTC\n" in output
 
 
 def test_json_has_the_fields_and_a_reader_gets_them_back() -> None:
-    report = aged(node003=THERE)
+    report = aged(node003=PRESENT)
     (driver,) = [entry for entry in document(report, 10)["outcomes"] if entry["check"] == "driver-differs"]
     by_host = {finding["hosts"][0]: finding["ages"] for finding in driver["findings"]}
     assert by_host.pop("node003") == [
-        {"hosts": ["node003"], "state": "present", "since": THERE.since, "runs": 3, "at_least": False, "times": 1}
+        {"hosts": ["node003"], "state": "present", "since": PRESENT.since, "runs": 3, "at_least": False, "times": 1}
     ]
     assert not any(by_host.values())
     assert decode(encode(report, 10), "report").ages == report.ages
 
 
 def test_a_document_of_an_earlier_version_has_none() -> None:
-    whole = document(aged(node003=THERE), 10)
-    for outcome in whole["outcomes"]:
+    full = document(aged(node003=PRESENT), 10)
+    for outcome in full["outcomes"]:
         for finding in outcome["findings"]:
             del finding["ages"]
-    assert decode(json.dumps(whole).encode(), "report").ages == {}
+    assert decode(json.dumps(full).encode(), "report").ages == {}
 
 
 def test_pseudonyms_keep_it() -> None:

@@ -10,11 +10,11 @@ from doctor.report.layout.group_findings import grouped
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.tally import tally
 from tests.examples import examples
-from tests.report import reports as made
+from tests.report import reports as example_reports
 from tests.report.strategies import reports
 
-FLEET = Fleet(made.HOSTS)
-SAID = Finding("{text}", hosts=(made.DEAD,), text="refused")
+FLEET = Fleet(example_reports.HOSTS)
+REFUSED = Finding("{text}", hosts=(example_reports.DEAD,), text="refused")
 
 
 def test_equal_findings_on_many_hosts_are_one_group() -> None:
@@ -24,11 +24,11 @@ def test_equal_findings_on_many_hosts_are_one_group() -> None:
 
 
 def test_other_values_are_other_groups_the_largest_first() -> None:
-    found = [
+    findings = [
         Finding("off", hosts=(host,), observed=observed)
         for host, observed in (("node001", 1), ("node002", 2), ("node003", 2))
     ]
-    assert [group.hosts for group in grouped(found, FLEET)] == [("node002", "node003"), ("node001",)]
+    assert [group.hosts for group in grouped(findings, FLEET)] == [("node002", "node003"), ("node001",)]
 
 
 def test_one_and_true_are_not_the_same_value() -> None:
@@ -47,21 +47,21 @@ def test_a_remedy_that_names_its_own_host_does_not_part_the_hosts() -> None:
     alike = [refused("node1", "ssh-copy-id node1"), refused("node10", "ssh-copy-id node10")]
     assert len(grouped(alike, FLEET)) == 1
     assert len(grouped([*alike, refused("node1", "ssh-copy-id node10")], FLEET)) == 2
-    shown = [refused("node1", "", observed="node1"), refused("node10", "", observed="node10")]
-    assert len(grouped(shown, FLEET)) == 2
+    findings = [refused("node1", "", observed="node1"), refused("node10", "", observed="node10")]
+    assert len(grouped(findings, FLEET)) == 2
 
 
 def test_devices_of_a_host_that_say_the_same_become_a_range() -> None:
-    found = [Finding("NPU {npu} is down", hosts=("node001",), npu=npu, expected="up") for npu in (0, 1, 2, 5)]
-    (group,) = grouped(found, FLEET)
+    findings = [Finding("NPU {npu} is down", hosts=("node001",), npu=npu, expected="up") for npu in (0, 1, 2, 5)]
+    (group,) = grouped(findings, FLEET)
     assert str(group.finding) == "NPU 0-2,5 is down"
     assert group.example.values["npu"] == 0
     assert group.count == 4
 
 
 def test_devices_with_other_values_do_not() -> None:
-    found = [Finding("x", hosts=("node001",), npu=npu, observed=npu) for npu in range(3)]
-    assert len(grouped(found, FLEET)) == 3
+    findings = [Finding("x", hosts=("node001",), npu=npu, observed=npu) for npu in range(3)]
+    assert len(grouped(findings, FLEET)) == 3
 
 
 def test_ranges() -> None:
@@ -69,7 +69,7 @@ def test_ranges() -> None:
 
 
 def test_a_dead_host_is_one_finding_and_no_unknowns() -> None:
-    folded = fold(made.dead_host())
+    folded = fold(example_reports.dead_host())
     assert folded.unknown == ()
     assert folded.first_failure is not None
     assert folded.first_failure.outcome.check == "host-unreachable"
@@ -79,16 +79,24 @@ def test_a_dead_host_is_one_finding_and_no_unknowns() -> None:
 
 def test_a_consequence_is_shown_when_its_root_cause_was_not_found_there() -> None:
     blind = {"node002": Reason("not reached", "host-unreachable")}
-    for root in ([], [made.outcome("host-unreachable")], [made.outcome("host-unreachable", SAID)]):
-        folded = fold(made.report(*root, made.outcome("link-down", unknown=blind)))
+    for root in (
+        [],
+        [example_reports.outcome("host-unreachable")],
+        [example_reports.outcome("host-unreachable", REFUSED)],
+    ):
+        folded = fold(example_reports.report(*root, example_reports.outcome("link-down", unknown=blind)))
         assert [(gap.hosts, gap.checks) for gap in folded.unknown] == [(("node002",), ("link-down",))]
 
 
 def test_a_chain_of_consequences_leads_to_its_root() -> None:
-    chain = made.report(
-        made.outcome("host-unreachable", SAID),
-        made.outcome("driver-differs", unknown={made.DEAD: Reason("not reached", "host-unreachable")}),
-        made.outcome("link-down", unknown={made.DEAD: Reason("no driver known", "driver-differs")}),
+    chain = example_reports.report(
+        example_reports.outcome("host-unreachable", REFUSED),
+        example_reports.outcome(
+            "driver-differs", unknown={example_reports.DEAD: Reason("not reached", "host-unreachable")}
+        ),
+        example_reports.outcome(
+            "link-down", unknown={example_reports.DEAD: Reason("no driver known", "driver-differs")}
+        ),
     )
     folded = fold(chain)
     assert folded.unknown == ()
@@ -97,17 +105,17 @@ def test_a_chain_of_consequences_leads_to_its_root() -> None:
 
 
 def test_a_circle_of_consequences_ends() -> None:
-    circle = made.report(
-        made.outcome("driver-differs", unknown={"node001": Reason("a", "link-down")}),
-        made.outcome("link-down", unknown={"node001": Reason("b", "driver-differs")}),
+    circle = example_reports.report(
+        example_reports.outcome("driver-differs", unknown={"node001": Reason("a", "link-down")}),
+        example_reports.outcome("link-down", unknown={"node001": Reason("b", "driver-differs")}),
     )
     assert len(fold(circle).unknown) == 2
 
 
 def test_what_is_wrong_with_the_job_explains_what_the_fleet_lacks() -> None:
-    table = made.report(
-        made.outcome("rank-table-hole", Finding("no rank"), evaluated_hosts=()),
-        made.outcome(
+    table = example_reports.report(
+        example_reports.outcome("rank-table-hole", Finding("no rank"), evaluated_hosts=()),
+        example_reports.outcome(
             "rank-table-ports-wrong", evaluated_hosts=(), complete=False, unknown={"": Reason("x", "rank-table-hole")}
         ),
     )
@@ -115,21 +123,23 @@ def test_what_is_wrong_with_the_job_explains_what_the_fleet_lacks() -> None:
 
 
 def test_one_reason_over_many_checks_is_one_gap() -> None:
-    gaps = fold(made.unknown()).unknown
+    gaps = fold(example_reports.unknown()).unknown
     assert [len(gap.checks) for gap in gaps] == [3, 2]
-    assert gaps[0].hosts == made.HOSTS[:3]
+    assert gaps[0].hosts == example_reports.HOSTS[:3]
 
 
 def test_what_hides_most_comes_first_then_errors() -> None:
-    first = fold(made.folded()).first_failure
+    first = fold(example_reports.folded()).first_failure
     assert first is not None
     assert first.outcome.check == "driver-differs"
 
 
 def test_areas_are_in_the_order_in_which_a_job_meets_them() -> None:
-    shuffled = [*reversed(made.folded().outcomes)]
-    assert [one.check for one in sort_by_area(shuffled)] == [one.check for one in sort_by_area(made.folded().outcomes)]
-    assert [area.name for area in fold(made.healthy()).areas][:3] == ["connectivity", "kernel", "addresses"]
+    shuffled = [*reversed(example_reports.folded().outcomes)]
+    assert [outcome.check for outcome in sort_by_area(shuffled)] == [
+        outcome.check for outcome in sort_by_area(example_reports.folded().outcomes)
+    ]
+    assert [area.name for area in fold(example_reports.healthy()).areas][:3] == ["connectivity", "kernel", "addresses"]
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -150,11 +160,11 @@ def test_nothing_is_lost(report: Report) -> None:
         if outcome.findings:
             assert sum(group.count for group in failures[outcome.check].groups) == len(outcome.findings)
         gaps = [gap for gap in folded.skipped if outcome.check in gap.checks]
-        said = {(host, gap.reason) for gap in gaps for host in gap.hosts or ("",)}
+        rows = {(host, gap.reason) for gap in gaps for host in gap.hosts or ("",)}
         everywhere = (
             {("", why) for why in outcome.skipped.values()} if set(outcome.skipped) == set(report.hosts) else ()
         )
-        assert said in (set(outcome.skipped.items()), everywhere)
+        assert rows in (set(outcome.skipped.items()), everywhere)
         unknown = {host for gap in folded.unknown if outcome.check in gap.checks for host in gap.hosts or ("",)}
         hidden = set(outcome.unknown) - unknown
         assert not hidden or any(outcome.check in failure.consequences for failure in failures.values())

@@ -21,7 +21,7 @@ from doctor.report.formats.registry import (
     render_bytes,
 )
 from doctor.report.redact.report import redacted_report
-from tests.report import reports as made
+from tests.report import reports
 
 
 def test_a_format_alone_goes_to_stdout() -> None:
@@ -35,7 +35,7 @@ def test_a_format_alone_goes_to_stdout() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "output"),
     [
         (["xml"], "'xml': expected human, plain, oneline, json, jsonl, md, junit, prometheus, html"),
         (["json="], "expected a file after the ="),
@@ -44,19 +44,19 @@ def test_a_format_alone_goes_to_stdout() -> None:
         (["=x"], "'=x': expected human"),
     ],
 )
-def test_what_cannot_be_followed(words: list[str], said: str) -> None:
-    with pytest.raises(ValueError, match=said[:30]) as refused:
-        parse_targets(words)
-    assert said in str(refused.value)
+def test_what_cannot_be_followed(arguments: list[str], output: str) -> None:
+    with pytest.raises(ValueError, match=output[:30]) as refused:
+        parse_targets(arguments)
+    assert output in str(refused.value)
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("kind", made.ALL)
+@pytest.mark.parametrize("kind", reports.ALL)
 def test_every_format_shows_every_report(name: str, kind: str) -> None:
-    text = render(name, made.ALL[kind](), RenderContext(10, made.PAGES))
+    text = render(name, reports.ALL[kind](), RenderContext(10, reports.PAGES))
     assert text.endswith("\n")
     assert "\x1b]0" not in text
-    assert render_bytes(name, made.ALL[kind](), RenderContext(10, made.PAGES)).decode("utf-8")
+    assert render_bytes(name, reports.ALL[kind](), RenderContext(10, reports.PAGES)).decode("utf-8")
 
 
 def test_an_exporter_that_is_another_user_can_read_its_file() -> None:
@@ -68,10 +68,10 @@ def test_an_exporter_that_is_another_user_can_read_its_file() -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_format_says_what_it_is_for(name: str) -> None:
-    one = REPORT_FORMATS[name]
-    assert one.name == name
-    assert one.purpose and "\n" not in one.purpose
-    assert not one.file_suffix or f"`{one.file_suffix}`" in one.purpose
+    report_format = REPORT_FORMATS[name]
+    assert report_format.name == name
+    assert report_format.purpose and "\n" not in report_format.purpose
+    assert not report_format.file_suffix or f"`{report_format.file_suffix}`" in report_format.purpose
 
 
 def test_every_module_that_renders_is_in_the_registry() -> None:
@@ -89,13 +89,13 @@ def large() -> Report:
     hosts = tuple(f"node{number:04d}" for number in range(1000))
     addresses = {host: f"10.0.{number // 250}.{number % 250}" for number, host in enumerate(hosts)}
     outcomes = []
-    for number, name in zip(range(147), itertools.cycle(made.CHECKS), strict=False):
+    for number, name in zip(range(147), itertools.cycle(reports.CHECKS), strict=False):
         blamed = hosts[number::3] if number % 7 == 0 else ()
-        found = [Finding("{ip} is taken", hosts=(host,), ip=addresses[host], observed=host) for host in blamed]
+        findings = [Finding("{ip} is taken", hosts=(host,), ip=addresses[host], observed=host) for host in blamed]
         blind = dict.fromkeys(hosts[number::11], Reason("no answer")) if number % 5 == 0 else {}
-        made_ = made.outcome(name, *found, evaluated_hosts=hosts, unknown=blind)
-        outcomes.append(msgspec.structs.replace(made_, check=f"{name}-{number}"))
-    return made.report(*outcomes, hosts=hosts)
+        outcome = reports.outcome(name, *findings, evaluated_hosts=hosts, unknown=blind)
+        outcomes.append(msgspec.structs.replace(outcome, check=f"{name}-{number}"))
+    return reports.report(*outcomes, hosts=hosts)
 
 
 @pytest.mark.timeout(600)
@@ -104,7 +104,7 @@ def test_a_large_fleet_is_shown_in_seconds() -> None:
     report, slow = large(), {}
     for name in FORMATS:
         began = time.process_time()
-        assert render(name, report, RenderContext(10, made.PAGES))
+        assert render(name, report, RenderContext(10, reports.PAGES))
         slow[name] = time.process_time() - began
     began = time.process_time()
     redacted_report(report, b"k" * 32)

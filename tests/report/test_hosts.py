@@ -50,9 +50,9 @@ def test_odd_names_are_neither_folded_nor_lost(hosts: list[str], folded: str) ->
 
 
 def test_a_long_list_is_cut_at_a_comma_where_that_is_wanted() -> None:
-    odd = FLEET.hosts[::2]
-    assert Fleet(FLEET.hosts, max_chars=20).fold(odd) == "node[001,003,005,..."
-    assert FLEET.fold(odd).count(",") == 31
+    outlier = FLEET.hosts[::2]
+    assert Fleet(FLEET.hosts, max_chars=20).fold(outlier) == "node[001,003,005,..."
+    assert FLEET.fold(outlier).count(",") == 31
 
 
 @settings(deadline=None)
@@ -64,13 +64,13 @@ def test_what_is_folded_unfolds_to_the_same(hosts: list[str]) -> None:
 @settings(deadline=None)
 @given(st.lists(host_names, unique=True), st.lists(host_names))
 def test_no_name_is_too_odd(fleet: list[str], hosts: list[str]) -> None:
-    made = Fleet(fleet)
-    assert made.where(made.ordered(hosts)).isprintable()
+    created_fleet = Fleet(fleet)
+    assert created_fleet.where(created_fleet.ordered(hosts)).isprintable()
 
 
 def test_a_value_that_lists_hosts_of_the_run_is_folded() -> None:
-    words = FLEET.format_values({"peers": ["node001", "node002", "node003"], "two": ["node001", "node002"]})
-    assert words == {"peers": "node[001-003]", "two": "node001 and node002"}
+    fields = FLEET.format_values({"peers": ["node001", "node002", "node003"], "two": ["node001", "node002"]})
+    assert fields == {"peers": "node[001-003]", "two": "node001 and node002"}
 
 
 def test_order_is_that_of_the_inventory() -> None:

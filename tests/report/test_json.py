@@ -14,14 +14,14 @@ from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Report, Severity
 from doctor.report.formats.json import SCHEMA_FILE, encode, to_json_value
 from tests.examples import examples
-from tests.report import reports as made
+from tests.report import reports as example_reports
 from tests.report.strategies import reports
 
 SCHEMA = json.loads(SCHEMA_FILE.read_text("utf-8"))
 VALID = jsonschema.Draft202012Validator(SCHEMA)
 
 
-def told(report: Report) -> Any:
+def encoded(report: Report) -> Any:
     return json.loads(encode(report, exit_code(report)))
 
 
@@ -32,17 +32,19 @@ def test_the_schema_is_a_schema() -> None:
 def test_the_schema_lets_nothing_in_that_it_does_not_name() -> None:
     def objects(part: Any) -> list[Any]:
         inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else []
-        own = [part] if isinstance(part, dict) and part.get("type") == "object" else []
-        return own + [found for one in inner for found in objects(one)]
+        own_entries = [part] if isinstance(part, dict) and part.get("type") == "object" else []
+        return own_entries + [result for entry in inner for result in objects(entry)]
 
-    open_ones = [one for one in objects(SCHEMA) if one.get("additionalProperties") is not False]
+    open_ones = [entry for entry in objects(SCHEMA) if entry.get("additionalProperties") is not False]
     assert open_ones == [SCHEMA["$defs"]["finding"]["properties"]["values"]]
-    assert all(set(one["required"]) == set(one["properties"]) for one in objects(SCHEMA) if one not in open_ones)
+    assert all(
+        set(entry["required"]) == set(entry["properties"]) for entry in objects(SCHEMA) if entry not in open_ones
+    )
 
 
-@pytest.mark.parametrize("name", made.ALL)
+@pytest.mark.parametrize("name", example_reports.ALL)
 def test_every_kind_of_report_fits_the_schema(name: str) -> None:
-    VALID.validate(told(made.ALL[name]()))
+    VALID.validate(encoded(example_reports.ALL[name]()))
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -57,12 +59,12 @@ def test_any_report_fits_the_schema_and_is_ascii(report: Report) -> None:
 
 @pytest.mark.parametrize(("key", "value"), [("verdict", "fine"), ("extra", 1), ("exit", 1), ("hosts", ["a", "a"])])
 def test_the_schema_can_refuse(key: str, value: object) -> None:
-    assert not VALID.is_valid({**told(made.folded()), key: value})
+    assert not VALID.is_valid({**encoded(example_reports.folded()), key: value})
 
 
 def test_what_it_says_of_a_finding() -> None:
-    document = told(made.folded())
-    (drivers,) = [one for one in document["outcomes"] if one["check"] == "driver-differs"]
+    document = encoded(example_reports.folded())
+    (drivers,) = [outcome for outcome in document["outcomes"] if outcome["check"] == "driver-differs"]
     assert drivers["status"] == "failed"
     assert drivers["findings"][0] == {
         "message": "the driver is not the fleet's",
@@ -79,60 +81,68 @@ def test_what_it_says_of_a_finding() -> None:
 
 
 def test_hosts_with_one_reason_stand_together_and_none_are_the_fleet() -> None:
-    (sudo,) = told(made.unknown())["outcomes"][0]["unknown"]
+    (sudo,) = encoded(example_reports.unknown())["outcomes"][0]["unknown"]
     assert sudo == {
         "hosts": ["node001", "node002", "node003"],
         "reason": "sudo -n: a password is required",
         "root_cause": "",
     }
-    table = told(made.nothing())["outcomes"][0]
+    table = encoded(example_reports.nothing())["outcomes"][0]
     assert table["skipped"] == [{"hosts": [], "reason": "no RankTable was given"}]
     assert table["evaluated_hosts"] == []
 
 
 def test_two_runs_that_saw_the_same_differ_in_their_times_alone() -> None:
-    one = made.folded()
-    later = msgspec.structs.replace(one, started="2026-11-21T00:00:00Z", seconds=9.0, outcomes=one.outcomes[::-1])
-    lines = [encode(report, 10).splitlines() for report in (one, later)]
+    sample_report = example_reports.folded()
+    later = msgspec.structs.replace(
+        sample_report, started="2026-11-21T00:00:00Z", seconds=9.0, outcomes=sample_report.outcomes[::-1]
+    )
+    lines = [encode(report, 10).splitlines() for report in (sample_report, later)]
     differ = [first.split(b":")[0].strip() for first, second in zip(*lines, strict=True) if first != second]
     assert differ == [b'"seconds"', b'"started"']
 
 
 def test_a_verdict_that_an_option_made_stricter() -> None:
-    report = made.report(made.outcome("cann-differs", Finding("x", hosts=("node001",))))
+    report = example_reports.report(example_reports.outcome("cann-differs", Finding("x", hosts=("node001",))))
     assert json.loads(encode(report, 10))["verdict"] == "failed"
     assert json.loads(encode(report, 0))["verdict"] == "warnings"
 
 
 def test_why_and_what_to_do_is_in_the_document_with_the_values_filled_in() -> None:
     conflict = Finding("{ip} is taken", hosts=("node001",), ip="10.0.0.1", npu=3)
-    report = made.report(made.outcome("device-ip-conflict", conflict), made.outcome("link-down"))
-    outcomes = {one["check"]: one for one in json.loads(encode(report, 10, made.CHECKS))["outcomes"]}
+    report = example_reports.report(
+        example_reports.outcome("device-ip-conflict", conflict), example_reports.outcome("link-down")
+    )
+    outcomes = {
+        outcome["check"]: outcome for outcome in json.loads(encode(report, 10, example_reports.CHECKS))["outcomes"]
+    }
     assert outcomes["device-ip-conflict"]["why"].startswith("Two NPUs that answer to one address take each other's")
     (finding,) = outcomes["device-ip-conflict"]["findings"]
     command = "`hccn_tool -i 3 -ip -s address <address> netmask MASK`"
     assert finding["remedy"] == f"Give one of them a free address: {command}."
     assert outcomes["link-down"]["why"] == ""
     without_page = json.loads(encode(report, 10))["outcomes"]
-    assert {one["why"] for one in without_page} == {""}
+    assert {entry["why"] for entry in without_page} == {""}
 
 
 def test_a_finding_without_a_page_has_its_own_advice() -> None:
-    own = Finding("x", hosts=("node001",), why="it matters", remedy="run `a b`")
-    (outcome,) = json.loads(encode(made.report(made.outcome("link-down", own)), 10))["outcomes"]
+    finding = Finding("x", hosts=("node001",), why="it matters", remedy="run `a b`")
+    (outcome,) = json.loads(encode(example_reports.report(example_reports.outcome("link-down", finding)), 10))[
+        "outcomes"
+    ]
     assert (outcome["why"], outcome["findings"][0]["remedy"]) == ("it matters", "run `a b`")
 
 
 class Number(enum.IntEnum):
-    ONE = 1
+    FIRST = 1
 
 
 @pytest.mark.parametrize(
-    ("value", "plain"),
+    ("value", "baseline"),
     [
         (IPv4Interface("10.0.0.1/24"), "10.0.0.1/24"),
         (Severity.ERROR, "error"),
-        (Number.ONE, 1),
+        (Number.FIRST, 1),
         ({2, 1}, [1, 2]),
         ((1, ("a", None)), [1, ["a", None]]),
         (b"\xff\x00a", "\\xff\x00a"),
@@ -143,8 +153,8 @@ class Number(enum.IntEnum):
         (10**30, 10**30),
     ],
 )
-def test_every_value_can_be_held(value: object, plain: object) -> None:
-    assert to_json_value(value) == plain
+def test_every_value_can_be_held(value: object, baseline: object) -> None:
+    assert to_json_value(value) == baseline
     json.dumps(to_json_value(value), allow_nan=False)
 
 

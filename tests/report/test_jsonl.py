@@ -17,7 +17,7 @@ from doctor.report.formats.json import SCHEMA_FILE, encode
 from doctor.report.formats.jsonl import EventStream, render
 from doctor.report.formats.registry import RenderContext
 from tests.examples import examples
-from tests.report import reports as made
+from tests.report import reports as example_reports
 from tests.report.rendering import context
 from tests.report.strategies import reports
 
@@ -33,17 +33,17 @@ def events(text: str) -> list[dict[str, Any]]:
 
 def test_a_run_as_it_goes() -> None:
     lines: list[str] = []
-    told = EventStream(lines.append, now=lambda: "now")
-    told.start(["a", "b"], ["link-down"], "2 hosts")
-    told.host("a", HostRecord(Visit()))
+    event_stream = EventStream(lines.append, now=lambda: "now")
+    event_stream.start(["a", "b"], ["link-down"], "2 hosts")
+    event_stream.host("a", HostRecord(Visit()))
     assert len(lines) == 2, "each event is written when it happens"
-    told.host("b", HostRecord(Visit("refused", "connection\nrefused\x1b[31m")))
-    told.stage("", 0.0)
-    told.stage("rendezvous", 1.31245)
-    told.finish(made.small(), 0)
-    start, one, other, begun, stage, end = events("".join(lines))
+    event_stream.host("b", HostRecord(Visit("refused", "connection\nrefused\x1b[31m")))
+    event_stream.stage("", 0.0)
+    event_stream.stage("rendezvous", 1.31245)
+    event_stream.finish(example_reports.small(), 0)
+    start, first, other, begun, stage, end = events("".join(lines))
     assert (start["event"], start["schema"], start["hosts"]) == ("start", "doctor.events/1", ["a", "b"])
-    assert one == {"event": "host", "time": "now", "host": "a", "trouble": "", "text": ""}
+    assert first == {"event": "host", "time": "now", "host": "a", "trouble": "", "text": ""}
     assert (other["trouble"], other["text"]) == ("refused", "connection refused")
     assert (begun["name"], stage["name"], stage["seconds"]) == ("", "rendezvous", 1.312)
     assert (end["event"], end["verdict"], end["exit"], end["counts"]["passed"]) == ("end", "healthy", 0, 1)
@@ -51,27 +51,27 @@ def test_a_run_as_it_goes() -> None:
 
 def test_what_names_a_host_is_veiled() -> None:
     lines: list[str] = []
-    told = EventStream(lines.append, redact=lambda text: text.replace("secret", "x"))
-    told.start(["secret1"], source="secret")
-    told.host("secret1", HostRecord(Visit("refused", "secret1 refused")))
+    event_stream = EventStream(lines.append, redact=lambda text: text.replace("secret", "x"))
+    event_stream.start(["secret1"], source="secret")
+    event_stream.host("secret1", HostRecord(Visit("refused", "secret1 refused")))
     assert "secret" not in "".join(lines)
 
 
-@pytest.mark.parametrize("name", made.ALL)
+@pytest.mark.parametrize("name", example_reports.ALL)
 def test_a_run_that_is_over(name: str) -> None:
-    report = made.ALL[name]()
-    start, *outcomes, end = events(render(report, context(report, made.CHECKS)))
+    report = example_reports.ALL[name]()
+    start, *outcomes, end = events(render(report, context(report, example_reports.CHECKS)))
     assert (start["event"], end["event"]) == ("start", "end")
-    whole = json.loads(encode(report, exit_code(report), made.CHECKS))
-    assert [one["check"] for one in outcomes] == [
-        one["check"] for one in whole["outcomes"] if one["status"] not in ("passed", "skipped") or one["waived"]
+    full = json.loads(encode(report, exit_code(report), example_reports.CHECKS))
+    assert [record["check"] for record in outcomes] == [
+        entry["check"] for entry in full["outcomes"] if entry["status"] not in ("passed", "skipped") or entry["waived"]
     ]
-    assert end["counts"] == whole["counts"]
-    for one in outcomes:
-        OUTCOME.validate({key: value for key, value in one.items() if key not in ("event", "time")})
+    assert end["counts"] == full["counts"]
+    for outcome in outcomes:
+        OUTCOME.validate({key: value for key, value in outcome.items() if key not in ("event", "time")})
 
 
 @settings(max_examples=examples(30), deadline=None)
 @given(reports())
 def test_any_report_is_lines_of_json(report: Report) -> None:
-    assert [one["event"] for one in events(render(report, RenderContext(12)))].count("end") == 1
+    assert [event["event"] for event in events(render(report, RenderContext(12)))].count("end") == 1

@@ -13,7 +13,7 @@ from markdown_it.token import Token
 from doctor.engine.result import Finding, Report
 from doctor.report.formats.markdown import code_span, fenced, render
 from tests.examples import examples
-from tests.report import reports as made
+from tests.report import reports as example_reports
 from tests.report.rendering import context
 from tests.report.strategies import reports
 
@@ -31,48 +31,50 @@ ATTACKS = st.lists(
 
 
 def tokens(text: str) -> Iterator[Token]:
-    for one in READER.parse(text):
-        yield one
-        yield from one.children or ()
+    for entry in READER.parse(text):
+        yield entry
+        yield from entry.children or ()
 
 
-def told(report: Report) -> str:
-    return render(report, context(report, made.PAGES))
+def rendered(report: Report) -> str:
+    return render(report, context(report, example_reports.PAGES))
 
 
 def prose(text: str) -> str:
     """What a reader sees outside of code."""
-    return "\n".join(one.content for one in tokens(text) if one.type == "text")
+    return "\n".join(token.content for token in tokens(text) if token.type == "text")
 
 
 def check_tame(text: str) -> None:
-    for one in tokens(text):
-        kind = one.type.removesuffix("_open").removesuffix("_close")
-        assert kind in TAMED | {"inline", "text", "code_inline", "softbreak"}, (one.type, one.content)
+    for token in tokens(text):
+        kind = token.type.removesuffix("_open").removesuffix("_close")
+        assert kind in TAMED | {"inline", "text", "code_inline", "softbreak"}, (token.type, token.content)
 
 
-@pytest.mark.parametrize("name", made.ALL)
+@pytest.mark.parametrize("name", example_reports.ALL)
 def test_every_report_is_headings_tables_lists_and_code(name: str) -> None:
-    check_tame(told(made.ALL[name]()))
+    check_tame(rendered(example_reports.ALL[name]()))
 
 
 @settings(max_examples=examples(30), deadline=None)
 @given(reports())
 def test_no_report_is_anything_else(report: Report) -> None:
-    check_tame(told(report))
+    check_tame(rendered(report))
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(ATTACKS, ATTACKS)
-def test_nothing_breaks_out_of_code(one: str, other: str) -> None:
+def test_nothing_breaks_out_of_code(first: str, other: str) -> None:
     host = f"h{other}x"
-    report = made.report(
-        made.outcome("link-down", Finding("{what}", hosts=(host,), what=one, observed=other), evaluated_hosts=(host,)),
+    report = example_reports.report(
+        example_reports.outcome(
+            "link-down", Finding("{what}", hosts=(host,), what=first, observed=other), evaluated_hosts=(host,)
+        ),
         hosts=(host,),
-        source=one,
-        notes=(other, one),
+        source=first,
+        notes=(other, first),
     )
-    text = told(report)
+    text = rendered(report)
     check_tame(text)
     for word in ("script", "http", "@all", "#1"):
         assert word not in prose(text)
@@ -82,16 +84,16 @@ def test_nothing_breaks_out_of_code(one: str, other: str) -> None:
 def test_a_span_is_one_span(text: str) -> None:
     (_, inline, _) = READER.parse(f"a {code_span(text)} b")
     assert inline.children
-    assert [one.type for one in inline.children] == ["text", "code_inline", "text"]
+    assert [child.type for child in inline.children] == ["text", "code_inline", "text"]
 
 
 @given(st.lists(ATTACKS, max_size=4))
 def test_a_fence_is_one_fence(lines: list[str]) -> None:
-    assert [one.type for one in READER.parse("\n".join(fenced(lines)))] == ["fence"]
+    assert [entry.type for entry in READER.parse("\n".join(fenced(lines)))] == ["fence"]
 
 
 def test_what_a_ticket_holds() -> None:
-    text = told(made.unknown())
+    text = rendered(example_reports.unknown())
     for part in (
         "# doctor: FAILED: 1 error on 1 of 64 hosts; 5 checks unknown",
         "| `node030 (1/64)` | `link-down` | - |",
@@ -109,4 +111,4 @@ def test_what_a_ticket_holds() -> None:
 
 
 def test_the_stacks_of_a_smoke_run_are_in_it() -> None:
-    assert "rank 5, innermost call first" in told(made.smoke_hang())
+    assert "rank 5, innermost call first" in rendered(example_reports.smoke_hang())

@@ -10,37 +10,36 @@ from doctor.engine.catalog import load_checks
 from doctor.engine.result import Finding, Outcome
 from doctor.remedy.fixable import fixable_checks
 from doctor.report.layout.terminal import Terminal
-from tests.report import rendering
-from tests.report import reports as made
+from tests.report import rendering, reports
 
 
-def said(report: object, *names: str) -> list[str]:
-    lines = rendering.plain(report, made.PAGES, fixable_checks=names).splitlines()  # type: ignore[arg-type]
+def fix_lines(report: object, *names: str) -> list[str]:
+    lines = rendering.plain(report, reports.PAGES, fixable_checks=names).splitlines()  # type: ignore[arg-type]
     return [line for line in lines if line.startswith("fix ")]
 
 
 def test_only_what_failed_and_can_be_mended_is_named_with_the_hosts_it_blames() -> None:
-    report = made.folded()
-    failed = [one for one in report.outcomes if one.findings]
+    report = reports.folded()
+    failed = [outcome for outcome in report.outcomes if outcome.findings]
     check = failed[0].check
-    (line,) = said(report, check, "no-such-check")
+    (line,) = fix_lines(report, check, "no-such-check")
     assert line.startswith(f"fix     doctor fix {check} -w ")
-    assert said(report) == []
-    assert said(report, "no-such-check") == []
+    assert fix_lines(report) == []
+    assert fix_lines(report, "no-such-check") == []
 
 
 def test_a_terminal_says_that_it_changes_nothing() -> None:
-    report = made.folded()
-    check = next(one.check for one in report.outcomes if one.findings)
-    shown = rendering.text(report, made.PAGES, terminal=Terminal(tty=True, width=200), fixable_checks=[check])
-    assert f"To fix it (a plan; changes nothing): doctor fix {check} -w " in shown
-    assert "changes nothing" in shown
+    report = reports.folded()
+    check = next(outcome.check for outcome in report.outcomes if outcome.findings)
+    output = rendering.text(report, reports.PAGES, terminal=Terminal(tty=True, width=200), fixable_checks=[check])
+    assert f"To fix it (a plan; changes nothing): doctor fix {check} -w " in output
+    assert "changes nothing" in output
 
 
 def test_which_checks_can_be_mended_is_told_by_the_playbooks() -> None:
-    known = fixable_checks()
-    assert "listen-queue-short" in known
-    assert "optics-out-of-range" not in known  # hands must do it
+    known_names = fixable_checks()
+    assert "listen-queue-short" in known_names
+    assert "optics-out-of-range" not in known_names  # hands must do it
 
 
 @pytest.mark.parametrize(
@@ -74,26 +73,30 @@ def test_the_remedy_of_one_of_two_hosts_is_not_for_the_other_likewise() -> None:
         observed=2,
         expected=1,
     )
-    outcome = Outcome(check.name, check.severity, check.area, check.claim, (finding,), made.HOSTS)
-    shown = rendering.plain(made.report(outcome), {check.name: check})
-    assert "on node001: `hccn_tool -i 0 -ip -s address 29.1.1.2" in shown
-    assert "likewise" not in shown
+    outcome = Outcome(check.name, check.severity, check.area, check.claim, (finding,), reports.HOSTS)
+    output = rendering.plain(reports.report(outcome), {check.name: check})
+    assert "on node001: `hccn_tool -i 0 -ip -s address 29.1.1.2" in output
+    assert "likewise" not in output
 
 
 def test_a_consequence_alone_is_not_mended_where_its_cause_cannot_be() -> None:
-    down = made.outcome("link-down", Finding("the link is down", hosts=("node001",)))
-    lost = made.outcome("driver-differs", Finding("the driver is lost", hosts=("node001",)).following("link-down"))
-    report = made.report(down, lost)
-    assert said(report, "driver-differs") == []
-    assert said(report, "driver-differs", "link-down") == ["fix     doctor fix link-down driver-differs -w node001"]
+    down = reports.outcome("link-down", Finding("the link is down", hosts=("node001",)))
+    lost = reports.outcome("driver-differs", Finding("the driver is lost", hosts=("node001",)).following("link-down"))
+    report = reports.report(down, lost)
+    assert fix_lines(report, "driver-differs") == []
+    assert fix_lines(report, "driver-differs", "link-down") == [
+        "fix     doctor fix link-down driver-differs -w node001"
+    ]
 
 
 def test_only_marks_that_stand_in_the_report_are_to_be_filled_in() -> None:
     """The remedy of the cause that was found stands for the page, whose other commands are not shown."""
-    check = next(one for one in load_checks() if one.name == "host-name-repeated")
+    check = next(entry for entry in load_checks() if entry.name == "host-name-repeated")
     values = {"name": "a", "count": 2, "observed": 2, "expected": 1}
     for remedy, marked in (("Give b its own name, on b: `hostnamectl set-hostname b`.", False), ("", True)):
         finding = Finding("{count} hosts have the host name {name}", hosts=("a", "b"), remedy=remedy, **values)
-        report = made.report(Outcome(check.name, check.severity, check.area, check.claim, (finding,)), hosts=("a", "b"))
-        shown = rendering.plain(report, {check.name: check})
-        assert ("<name>" in shown) == ("yours " in shown) == marked
+        report = reports.report(
+            Outcome(check.name, check.severity, check.area, check.claim, (finding,)), hosts=("a", "b")
+        )
+        output = rendering.plain(report, {check.name: check})
+        assert ("<name>" in output) == ("yours " in output) == marked

@@ -13,10 +13,10 @@ from doctor.engine.fact import Fact, ProbeAnswer, ask, read, run
 from doctor.facts.visit import Reachability
 from doctor.report.explain.checks import catalog_markdown, check_page, listing_json
 from doctor.report.explain.examples import read_examples
-from tests.report import reports as made
+from tests.report import reports
 
 
-def look_around(given: dict[str, object]) -> int:
+def look_around(parameters: dict[str, object]) -> int:
     return 1
 
 
@@ -102,19 +102,19 @@ def test_a_page_shows_every_probe() -> None:
 
 
 def test_a_page_names_what_it_needs_to_know_of_the_job_and_its_file(tmp_path: Path) -> None:
-    made_check = made.make("rank-table-hole", ERROR, "ranks", "The table is whole.")
+    made_check = reports.make("rank-table-hole", ERROR, "ranks", "The table is whole.")
     assert "What runs on the hosts\n  Nothing.\n" in check_page(made_check)
 
 
 OURS = load_checks()
 
 
-@pytest.mark.parametrize("one", OURS, ids=lambda one: one.name)
-def test_every_check_has_a_page(one: Check) -> None:
-    said = check_page(one, example=read_examples().get(one.name))
-    assert said.isprintable() or said.replace("\n", "").isprintable()
+@pytest.mark.parametrize("sample_check", OURS, ids=lambda ratio: ratio.name)
+def test_every_check_has_a_page(sample_check: Check) -> None:
+    output = check_page(sample_check, example=read_examples().get(sample_check.name))
+    assert output.isprintable() or output.replace("\n", "").isprintable()
     for title in ("Why it matters", "What to do", "What runs on the hosts"):
-        assert f"\n{title}\n  " in said
+        assert f"\n{title}\n  " in output
 
 
 def test_the_list_as_json() -> None:
@@ -134,7 +134,7 @@ def test_the_list_as_json() -> None:
 
 
 def test_the_table_of_the_readme() -> None:
-    assert catalog_markdown([Check(link_odd), made.CHECKS["cann-differs"]]) == (
+    assert catalog_markdown([Check(link_odd), reports.CHECKS["cann-differs"]]) == (
         "### links\n\n| check | severity | healthy condition |\n|---|---|---|\n"
         "| `link-odd` | error | No link is odd \\| or even |\n\n"
         "### versions\n\n| check | severity | healthy condition |\n|---|---|---|\n"

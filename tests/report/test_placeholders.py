@@ -16,7 +16,7 @@ from doctor.report.explain.examples import read_examples
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import fold
 from doctor.report.layout.page_model import DetailLevel
-from tests.report import reports as made
+from tests.report import reports
 from tests.translations import ROOT
 from tests.value_texts import module_tree
 
@@ -24,7 +24,7 @@ CHECKS = {check.name: check for check in load_checks()}
 ROWS = read_examples()
 ALL = DetailLevel(100, 100, lists_every_check=True, names_checks=True)
 """Of each finding, every line of its remedy."""
-KNOWN = {
+CONSTANT_WORDS = {
     *("CLOCK", "ECC", "PERFORMANCE", "POWER", "ROW_REMAPPER", "TEMPERATURE"),  # sections of nvidia-smi -d
     *("ACCEPT", "DEFAULT", "ECAP_ACS", "GPU", "INPUT", "LINK_TYPE_P1", "OK", "THAWED"),  # words of other programs
     *("LOCAL_RANK", "MASTER_ADDR", "RANK", "TORCHINDUCTOR_CACHE_DIR"),  # variables, by name
@@ -40,7 +40,7 @@ def commands(check: Check) -> Iterator[str]:
     row = ROWS[check.name]
     finding = Finding(row.template, hosts=("node001",), **row.values)
     outcome = Outcome(check.name, check.severity, check.area, check.claim, (finding,), ("node001", "node002"))
-    report = made.report(outcome, hosts=("node001", "node002"))
+    report = reports.report(outcome, hosts=("node001", "node002"))
     folded = fold(report)
     assert folded.first_failure is not None
     entry = failure_entry(folded.first_failure, check, ALL, folded.fleet)
@@ -55,27 +55,27 @@ def commands(check: Check) -> Iterator[str]:
 def test_every_placeholder_of_a_command_is_filled_or_marked(lang: str) -> None:
     language.select(lang, {})
     try:
-        found = {
-            name: left
+        results = {
+            name: remaining
             for name, check in CHECKS.items()
             for command in commands(check)
-            if (left := [word for word in CAPITALS.findall(command) if word not in KNOWN])
+            if (remaining := [word for word in CAPITALS.findall(command) if word not in CONSTANT_WORDS])
         }
     finally:
         language.select("en", {})
-    assert found == {}
+    assert results == {}
 
 
 def test_the_commands_that_checks_give_as_values_mark_what_only_the_reader_knows() -> None:
     """Such a text is no part of the page, whose words in capitals are marked when it is shown."""
-    found = {
+    names = {
         f"{path.name}: {command}"
         for path in (ROOT / "checks").glob("*.py")
         for text in values_of(module_tree(path))
         for command in re.findall(r"`([^`]+)`", text)
-        if set(CAPITALS.findall(command)) - KNOWN
+        if set(CAPITALS.findall(command)) - CONSTANT_WORDS
     }
-    assert found == set()
+    assert names == set()
 
 
 def values_of(tree: ast.Module) -> Iterator[str]:

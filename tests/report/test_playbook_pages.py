@@ -5,7 +5,7 @@ import json
 from doctor.remedy.playbook import Playbook, PlaybookStep
 from doctor.report.explain.checks import check_page
 from doctor.report.explain.playbooks import examples, playbook_list, playbook_list_json, playbook_page, remedy_lines
-from tests.report import reports as made
+from tests.report import reports
 
 QUEUES = Playbook(
     "raise-listen-queues",
@@ -96,8 +96,8 @@ def test_a_page_shows_every_command_with_example_values() -> None:
 def test_what_is_left_to_hands_and_what_must_be_named_is_said() -> None:
     assert "vendor; manual steps; risk: none\n" in playbook_page(FIBRE)
     assert "\nSteps\n  1. Clean it\n" in playbook_page(FIBRE)
-    said = "job owner; as any user; risk: interrupts-jobs; lost after a reboot; only when named\n"
-    assert said in playbook_page(END)
+    output = "job owner; as any user; risk: interrupts-jobs; lost after a reboot; only when named\n"
+    assert output in playbook_page(END)
 
 
 def test_what_a_file_holds_does_no_harm_to_a_terminal() -> None:
@@ -106,15 +106,15 @@ def test_what_a_file_holds_does_no_harm_to_a_terminal() -> None:
 
 
 def test_the_page_of_a_check_shows_what_treats_it() -> None:
-    check = made.CHECKS["cann-differs"]
+    check = reports.CHECKS["cann-differs"]
     assert "Fixes (" not in check_page(check)
-    said = check_page(check, [FIBRE, QUEUES])
+    output = check_page(check, [FIBRE, QUEUES])
     assert (
         "\n\nFixes (with example values; a plan fills in the values of the findings)\n  clean-optics: Clean optics\n"
-        in said
+        in output
     )
-    assert "\n  raise-listen-queues: Longer listen queues\n    (host admin; as root;" in said
-    assert '\n       run:        sysctl -w net.core.somaxconn="$expected"\n' in said
+    assert "\n  raise-listen-queues: Longer listen queues\n    (host admin; as root;" in output
+    assert '\n       run:        sysctl -w net.core.somaxconn="$expected"\n' in output
     assert list(remedy_lines([])) == []
 
 

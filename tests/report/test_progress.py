@@ -25,30 +25,30 @@ class Terminal(io.StringIO):
 
 def test_it_counts_hosts_and_leaves_no_trace() -> None:
     stream = Terminal()
-    seen = ProgressLine(2, stream)
-    seen.step("a", FINE)
-    seen.step("b", LOST)
+    observed_progress_line = ProgressLine(2, stream)
+    observed_progress_line.step("a", FINE)
+    observed_progress_line.step("b", LOST)
     assert stream.getvalue().endswith("\r1 of 2 hosts answered, 1 could not be reached\x1b[K")
-    seen.close()
-    seen.close()
+    observed_progress_line.close()
+    observed_progress_line.close()
     assert stream.getvalue().endswith("\x1b[K\r\x1b[K")
 
 
 def test_it_writes_nothing_where_nobody_watches() -> None:
     stream = io.StringIO()
     for watched in (stream, None):
-        seen = ProgressLine(1, watched)
-        seen.step("a", FINE)
-        seen.close()
+        observed_progress_line = ProgressLine(1, watched)
+        observed_progress_line.step("a", FINE)
+        observed_progress_line.close()
     assert stream.getvalue() == ""
 
 
 def test_it_writes_nothing_where_a_line_cannot_be_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     stream = Terminal()
-    seen = ProgressLine(1, stream)
-    seen.step("a", FINE)
-    seen.close()
+    observed_progress_line = ProgressLine(1, stream)
+    observed_progress_line.step("a", FINE)
+    observed_progress_line.close()
     assert stream.getvalue() == ""
 
 
@@ -61,31 +61,31 @@ def test_one_host_is_in_the_singular() -> None:
 def test_it_writes_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_line.time, "monotonic", lambda: 0.0)
     stream = Terminal()
-    seen = ProgressLine(1000, stream)
+    observed_progress_line = ProgressLine(1000, stream)
     for number in range(1000):
-        seen.step(str(number), FINE)
+        observed_progress_line.step(str(number), FINE)
     assert stream.getvalue().count("\r") == 2
 
 
 def test_a_terminal_that_is_gone_ends_no_run() -> None:
-    class Gone(Terminal):
+    class ClosedTerminal(Terminal):
         def write(self, text: str) -> int:
             raise OSError("gone")
 
-    seen = ProgressLine(1, Gone())
-    seen.step("a", FINE)
-    seen.close()
+    observed_progress_line = ProgressLine(1, ClosedTerminal())
+    observed_progress_line.step("a", FINE)
+    observed_progress_line.close()
 
 
 def test_the_stages_of_a_smoke_run_take_its_place() -> None:
     stream = Terminal()
-    seen = ProgressLine(1, stream)
-    seen.step("a", FINE)
-    seen.stage("", 0.0)
+    observed_progress_line = ProgressLine(1, stream)
+    observed_progress_line.step("a", FINE)
+    observed_progress_line.stage("", 0.0)
     assert stream.getvalue().endswith("\rsmoke run: starting\x1b[K")
-    seen.stage("pairs\x1b[2J", 2.31)
+    observed_progress_line.stage("pairs\x1b[2J", 2.31)
     assert stream.getvalue().endswith("\rsmoke run: pairs done after 2.3 s\x1b[K")
-    seen.close()
+    observed_progress_line.close()
     assert stream.getvalue().endswith("\r\x1b[K")
     silent = io.StringIO()
     ProgressLine(1, silent).stage("pairs", 2.0)

@@ -16,7 +16,7 @@ from doctor.report.diff.load import BadReport, decode
 from doctor.report.formats.json import SCHEMA_FILE, encode
 from tests.examples import examples
 from tests.report import rendering
-from tests.report import reports as made
+from tests.report import reports as example_reports
 from tests.report.strategies import reports
 
 VALID = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
@@ -26,14 +26,14 @@ def again(report: Report) -> Report:
     return decode(encode(report, exit_code(report)), "report.json")
 
 
-@pytest.mark.parametrize("name", made.ALL)
+@pytest.mark.parametrize("name", example_reports.ALL)
 def test_it_is_shown_as_it_was(name: str) -> None:
-    before = made.ALL[name]()
+    before = example_reports.ALL[name]()
     after = again(before)
     assert json.loads(encode(after, 10)) == json.loads(encode(before, 10))
     if "hostile" not in name:  # lone surrogates, which no file can hold, are spelled out
-        assert rendering.plain(after, made.PAGES) == rendering.plain(before, made.PAGES)
-        assert rendering.text(after, made.PAGES) == rendering.text(before, made.PAGES)
+        assert rendering.plain(after, example_reports.PAGES) == rendering.plain(before, example_reports.PAGES)
+        assert rendering.text(after, example_reports.PAGES) == rendering.text(before, example_reports.PAGES)
 
 
 @settings(max_examples=examples(50), deadline=None)
@@ -49,7 +49,7 @@ def test_waived_findings_stay_waived() -> None:
     put_up = Waived(
         Finding("the link of NPU {npu} is down", hosts=("node001",), npu=3), "spare part ordered", "2026-12-31"
     )
-    report = made.report(made.outcome("link-down", waived=(put_up,)))
+    report = example_reports.report(example_reports.outcome("link-down", waived=(put_up,)))
     after = again(report)
     VALID.validate(json.loads(encode(after, 0)))
     assert after.outcomes[0].waived == (put_up,)
@@ -57,18 +57,18 @@ def test_waived_findings_stay_waived() -> None:
 
 
 def test_an_older_document_without_the_later_keys_is_read() -> None:
-    document = json.loads(encode(made.folded(), 10))
-    for one in document["outcomes"]:
-        del one["complete"], one["waived"]
-    assert verdict(decode(json.dumps(document).encode(), "old")) is verdict(made.folded())
+    document = json.loads(encode(example_reports.folded(), 10))
+    for outcome in document["outcomes"]:
+        del outcome["complete"], outcome["waived"]
+    assert verdict(decode(json.dumps(document).encode(), "old")) is verdict(example_reports.folded())
 
 
 def change(key: str, value: Any) -> bytes:
-    return json.dumps({**json.loads(encode(made.folded(), 10)), key: value}).encode()
+    return json.dumps({**json.loads(encode(example_reports.folded(), 10)), key: value}).encode()
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "output"),
     [
         (b"", "not JSON"),
         (b"[]", "expected a JSON object"),
@@ -84,10 +84,10 @@ def change(key: str, value: Any) -> bytes:
         (change("smoke", {"failures": 3}), "not a report"),
     ],
 )
-def test_what_is_no_report_is_refused_in_one_line(data: bytes, said: str) -> None:
+def test_what_is_no_report_is_refused_in_one_line(data: bytes, output: str) -> None:
     with pytest.raises(BadReport) as refused:
         decode(data, "file")
-    assert said in str(refused.value)
+    assert output in str(refused.value)
     assert str(refused.value).startswith("file: ")
     assert str(refused.value).isprintable()
 
@@ -95,7 +95,7 @@ def test_what_is_no_report_is_refused_in_one_line(data: bytes, said: str) -> Non
 @settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_a_broken_document_never_ends_in_anything_else(data: st.DataObject) -> None:
-    document = encode(made.smoke_hang(), 10)
+    document = encode(example_reports.smoke_hang(), 10)
     place = data.draw(st.integers(0, len(document)))
     junk = data.draw(st.binary(max_size=4))
     try:

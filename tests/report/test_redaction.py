@@ -18,7 +18,7 @@ from doctor.report.formats.registry import FORMATS, RenderContext, render
 from doctor.report.redact.pseudonyms import Redactor
 from doctor.report.redact.report import redacted_report
 from tests.examples import examples
-from tests.report import reports as made
+from tests.report import reports as example_reports
 from tests.report.strategies import reports
 
 KEY = b"k" * 32
@@ -95,40 +95,48 @@ def telling() -> Report:
         observed="node[001-002]",
     )
     blind = {"node002": Reason("node002: no answer from 10.1.2.4")}
-    return made.report(
-        made.outcome("device-ip-conflict", finding, evaluated_hosts=hosts, unknown=blind),
-        made.outcome("pid-limit-low", evaluated_hosts=("node001",), crashed={"node002": 'File "/home/alice/x.py"'}),
-        made.outcome("link-down", evaluated_hosts=(), complete=False, skipped={"node001": "alice@node001 said no"}),
+    return example_reports.report(
+        example_reports.outcome("device-ip-conflict", finding, evaluated_hosts=hosts, unknown=blind),
+        example_reports.outcome(
+            "pid-limit-low", evaluated_hosts=("node001",), crashed={"node002": 'File "/home/alice/x.py"'}
+        ),
+        example_reports.outcome(
+            "link-down", evaluated_hosts=(), complete=False, skipped={"node001": "alice@node001 said no"}
+        ),
         hosts=hosts,
         source="2 hosts from /home/alice/hosts",
         notes=("node001 is slow",),
-        smoke=msgspec.structs.replace(made.smoke_hang().smoke, notes=("10.1.2.3",)),  # type: ignore[type-var]
+        smoke=msgspec.structs.replace(example_reports.smoke_hang().smoke, notes=("10.1.2.3",)),  # type: ignore[type-var]
     )
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_no_format_tells(name: str) -> None:
     report = telling()
-    text = render(name, redacted_report(report, KEY), RenderContext(exit_code(report), made.PAGES, verbose=True))
+    text = render(
+        name, redacted_report(report, KEY), RenderContext(exit_code(report), example_reports.PAGES, verbose=True)
+    )
     assert not re.search(r"node0|001|10\.1\.2|aa:bb|alice", text)
     assert re.search(HIDDEN, text)
 
 
 def test_all_that_is_no_name_stays() -> None:
     report = telling()
-    before, after = (json.loads(encode(one, 10)) for one in (report, redacted_report(report, KEY)))
+    before, after = (json.loads(encode(entry, 10)) for entry in (report, redacted_report(report, KEY)))
     assert before["counts"] == after["counts"]
-    for one, other in zip(before["outcomes"], after["outcomes"], strict=True):
-        assert one["status"] == other["status"]
-        assert len(one["evaluated_hosts"]) == len(other["evaluated_hosts"])
-        assert [found["template"] for found in one["findings"]] == [found["template"] for found in other["findings"]]
+    for first, other in zip(before["outcomes"], after["outcomes"], strict=True):
+        assert first["status"] == other["status"]
+        assert len(first["evaluated_hosts"]) == len(other["evaluated_hosts"])
+        assert [finding["template"] for finding in first["findings"]] == [
+            finding["template"] for finding in other["findings"]
+        ]
 
 
 def test_two_runs_can_still_be_compared() -> None:
-    old, new = made.unknown(), made.dead_host()
-    plain, veiled = compare(old, new), compare(redacted_report(old, KEY), redacted_report(new, KEY))
-    assert [(one.kind, one.check, len(one.hosts)) for one in plain.changes] == [
-        (one.kind, one.check, len(one.hosts)) for one in veiled.changes
+    old, new = example_reports.unknown(), example_reports.dead_host()
+    report_difference, veiled = compare(old, new), compare(redacted_report(old, KEY), redacted_report(new, KEY))
+    assert [(change.kind, change.check, len(change.hosts)) for change in report_difference.changes] == [
+        (change.kind, change.check, len(change.hosts)) for change in veiled.changes
     ]
 
 

@@ -19,67 +19,66 @@ from doctor.report.formats.json import SCHEMA_FILE, encode
 from doctor.report.layout.smoke_section import MAX_STACK_LINES, ranks_in_words, size, smoke_lines
 from doctor.smoke.model import Failure
 from tests.examples import examples
-from tests.report import rendering
-from tests.report import reports as made
+from tests.report import rendering, reports
 
 VALID = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
 
 
 def lines(report: Report, **more: Any) -> list[str]:
-    return rendering.plain(report, made.PAGES, **more).splitlines()
+    return rendering.plain(report, reports.PAGES, **more).splitlines()
 
 
-def under(label: str, report: Report, whole: bool = False) -> list[str]:
+def under(label: str, report: Report, full: bool = False) -> list[str]:
     """The lines of one label."""
-    found: list[str] = []
+    names: list[str] = []
     last = ""
     assert report.smoke
-    for name, text in smoke_lines(report.smoke, whole):
+    for name, text in smoke_lines(report.smoke, full):
         last = name or last
-        found += [text] if last == label else []
-    return found
+        names += [text] if last == label else []
+    return names
 
 
 def test_the_cause_comes_first_with_where_it_is_and_what_it_did() -> None:
-    said = [line for line in lines(made.smoke_hang()) if line.startswith("smoke   ")]
-    assert said[0] == (
+    observed_lines = [line for line in lines(reports.smoke_hang()) if line.startswith("smoke   ")]
+    assert observed_lines[0] == (
         "smoke   cause: rank 5 (node002, NPU 1) blocked outside of a collective, stage training, "
         "layout pp2 dp2 tp2, step 2: sleeping in hrtimer_nanosleep"
     )
-    assert said[1] == "smoke   call: rank 5: compute, after all_reduce #6 (128 x float32, group dp2)"
+    assert observed_lines[1] == "smoke   call: rank 5: compute, after all_reduce #6 (128 x float32, group dp2)"
 
 
 def test_who_waits_in_one_call_stands_together() -> None:
-    assert under("waited", made.smoke_hang()) == [
+    assert under("waited", reports.smoke_hang()) == [
         "ranks 0,2,4: all_reduce #7 (128 x float32, group dp2)",
         "ranks 1,3,6-7: recv #3 (256 x float32, group p2p 4>6)",
     ]
 
 
 def test_the_stack_is_the_guilty_ranks_and_bounded() -> None:
-    stack = under("stack", made.smoke_hang())
+    stack = under("stack", reports.smoke_hang())
     assert stack[0] == "rank 5, innermost call first:"
     assert stack[1] == '  File "train.py", line 40 in step_0'
     assert len(stack) == MAX_STACK_LINES + 2
     assert stack[-1] == "  ... 8 more lines"
-    assert len(under("stack", made.smoke_hang(), whole=True)) == 2 * (MAX_STACK_LINES + 2)
+    assert len(under("stack", reports.smoke_hang(), full=True)) == 2 * (MAX_STACK_LINES + 2)
 
 
 def test_what_was_not_reached_is_said() -> None:
-    assert under("unfinished", made.smoke_hang()) == ["training, learning, loader, pace, teardown"]
-    assert under("unfinished", made.smoke_fine()) == []
+    assert under("unfinished", reports.smoke_hang()) == ["training, learning, loader, pace, teardown"]
+    assert under("unfinished", reports.smoke_fine()) == []
 
 
 def test_only_the_largest_message_of_each_collective_unless_all_is_asked_for() -> None:
-    brief, whole = under("speed", made.smoke_fine()), under("speed", made.smoke_fine(), whole=True)
+    brief, full = under("speed", reports.smoke_fine()), under("speed", reports.smoke_fine(), full=True)
     assert [line.split(",")[0] for line in brief[1:]] == ["all_reduce 4 MiB", "barrier"]
-    assert len(whole) == 6
+    assert len(full) == 6
     assert brief[1] == "all_reduce 4 MiB, world of 8: 12.1 ms, 347 / 607 MB/s"
 
 
 def test_what_a_consequence_hides_is_not_unknown_on_hosts_without_a_finding() -> None:
     """One rank stops the run on all hosts: nobody is to look for a second reason on the others."""
-    assert not [line for line in lines(made.smoke_hang()) if line.startswith("unknown")]
+    assert not [line for line in lines(reports.smoke_hang()) if line.startswith("unknown")]
 
 
 def test_every_kind_of_trouble_has_words() -> None:
@@ -87,8 +86,8 @@ def test_every_kind_of_trouble_has_words() -> None:
     names = set(msgspec.json.schema(Failure)["$defs"]["Failure"]["properties"]["kind"]["enum"])
     assert kinds == "FailureKind"
     for kind in sorted(names):
-        run = made.summary(ended="trouble", failures=(Failure(kind, culprit_ranks=(1,)),))
-        report = made.report(hosts=made.PAIR, smoke=run)
+        run = reports.summary(ended="trouble", failures=(Failure(kind, culprit_ranks=(1,)),))
+        report = reports.report(hosts=reports.PAIR, smoke=run)
         (cause,) = under("cause", report)
         assert cause.startswith("rank 1 (node001, NPU 1) ")
         VALID.validate(json.loads(encode(report, exit_code(report))))
@@ -96,14 +95,14 @@ def test_every_kind_of_trouble_has_words() -> None:
 
 def test_a_run_that_was_cut_short_is_never_healthy() -> None:
     for ended in ("trouble", "budget", "interrupted"):
-        report = made.report(made.outcome("host-unreachable"), smoke=made.summary(ended=ended))
+        report = reports.report(reports.outcome("host-unreachable"), smoke=reports.summary(ended=ended))
         assert verdict(report) is Verdict.UNKNOWN
         assert exit_code(report) == 12
         assert lines(report)[-1] == "UNKNOWN: the smoke run did not finish"
 
 
 def test_json_has_all_of_it_with_its_types() -> None:
-    document = json.loads(encode(made.smoke_hang(), 10))
+    document = json.loads(encode(reports.smoke_hang(), 10))
     VALID.validate(document)
     run = document["smoke"]
     assert run["hosts"] == [{"host": "node001", "ranks": 4}, {"host": "node002", "ranks": 4}]
@@ -113,14 +112,14 @@ def test_json_has_all_of_it_with_its_types() -> None:
     assert (trouble["kind"], trouble["culprit_ranks"], trouble["seq"]) == ("blocked", [5], 7)
     assert trouble["calls"][5] == {"rank": 5, "text": "compute, after all_reduce #6 (128 x float32, group dp2)"}
     assert later["text"] == "signal 9"
-    assert json.loads(encode(made.healthy(), 0))["smoke"] is None
+    assert json.loads(encode(reports.healthy(), 0))["smoke"] is None
 
 
 SOAK = SoakFigures(60.0, {"all_reduce": 900}, (SoakErrors(5, "all_reduce", 2, 900),), (SoakLink(0, 5, 2),))
 
 
 def test_the_counts_of_a_soak() -> None:
-    report = made.report(made.outcome("host-unreachable"), smoke=made.summary(soak=SOAK))
+    report = reports.report(reports.outcome("host-unreachable"), smoke=reports.summary(soak=SOAK))
     assert under("soak", report) == [
         "900 collectives on each rank in 60.0 s: 2 wrong results on rank 5",
         "rank 5 (node002, NPU 1): 2 of 900 all_reduce",
@@ -131,29 +130,31 @@ def test_the_counts_of_a_soak() -> None:
     assert document["smoke"]["soak"]["errors"] == [{"rank": 5, "op": "all_reduce", "wrong": 2, "calls": 900}]
     assert document["smoke"]["soak"]["links"] == [{"source": 0, "rank": 5, "wrong": 2}]
     assert getattr(decode(encode(report, exit_code(report)), "r").smoke, "soak", None) == SOAK
-    clean = made.report(made.outcome("host-unreachable"), smoke=made.summary(soak=SoakFigures(5.0, {"all_reduce": 9})))
+    clean = reports.report(
+        reports.outcome("host-unreachable"), smoke=reports.summary(soak=SoakFigures(5.0, {"all_reduce": 9}))
+    )
     assert under("soak", clean) == ["9 collectives on each rank in 5.0 s: no wrong result"]
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.text(max_size=300), st.floats(), st.integers(-(1 << 63), 1 << 64))
-def test_no_word_of_a_rank_breaks_the_layout_or_the_schema(evil: str, number: float, odd: int) -> None:
+def test_no_word_of_a_rank_breaks_the_layout_or_the_schema(evil: str, number: float, outlier: int) -> None:
     trouble = Failure(
-        "dead", (0, 7), (1,), ((evil, evil),), "certain", evil, evil, odd, evil, odd, evil, odd, evil, evil
+        "dead", (0, 7), (1,), ((evil, evil),), "certain", evil, evil, outlier, evil, outlier, evil, outlier, evil, evil
     )
     trouble = msgspec.structs.replace(trouble, calls={0: evil, 1: evil}, stacks={0: evil}, evidence=(evil,))
-    run = made.summary(
+    run = reports.summary(
         failures=(trouble,),
-        environments=(msgspec.structs.replace(made.summary().environments[0], torch=evil, device=evil),),
-        layouts=(msgspec.structs.replace(made.summary().layouts[0], error=abs(number)),),
+        environments=(msgspec.structs.replace(reports.summary().environments[0], torch=evil, device=evil),),
+        layouts=(msgspec.structs.replace(reports.summary().layouts[0], error=abs(number)),),
         notes=(evil,),
         placements=(evil,) * 8,
         soak=SoakFigures(1.0, {evil: 3}, (SoakErrors(1, evil, 1, 3),), (SoakLink(0, 1, 1),)),
     )
-    report = made.report(made.outcome("host-unreachable"), smoke=run)
-    shown = rendering.plain(report, made.PAGES)
-    assert all(line.isprintable() for line in shown.splitlines())
-    assert all(line[:8].strip() in ("ok", "smoke", "from", "") for line in shown.splitlines()[:-1])
+    report = reports.report(reports.outcome("host-unreachable"), smoke=run)
+    output = rendering.plain(report, reports.PAGES)
+    assert all(line.isprintable() for line in output.splitlines())
+    assert all(line[:8].strip() in ("ok", "smoke", "from", "") for line in output.splitlines()[:-1])
     VALID.validate(json.loads(encode(report, exit_code(report))))
 
 
@@ -169,7 +170,7 @@ def test_ranks_and_sizes_in_words() -> None:
 
 
 def test_ranks_that_differ_among_themselves_are_not_held_against_others() -> None:
-    hang = made.smoke_hang().smoke
+    hang = reports.smoke_hang().smoke
     assert hang
     failure = Failure("mismatch", culprit_ranks=(0, 1), calls={0: "all_reduce #7 (4 x float32)", 1: "barrier #7"})
     (cause, *_) = (text for _, text in smoke_lines(msgspec.structs.replace(hang, failures=(failure,)), False))

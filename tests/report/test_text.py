@@ -17,30 +17,30 @@ from doctor.report.formats.plain import MAX_GROUPS
 from doctor.report.layout.terminal import Terminal
 from tests.examples import examples
 from tests.report import rendering
-from tests.report import reports as made
+from tests.report import reports as example_reports
 from tests.report.strategies import reports
 
-WORDS = ("ok", "FAIL", "warn", "crash", "unknown", "skip", "waived", "note", "from", "first", "yours", "fix")
+LABELS = ("ok", "FAIL", "warn", "crash", "unknown", "skip", "waived", "note", "from", "first", "yours", "fix")
 VERDICTS = ("HEALTHY: ", "FAILED: ", "WARNINGS: ", "UNKNOWN: ", "NOTHING: ")
 Render = Callable[..., str]
 
 
 def terminal(report: Report, verbose: bool = False, **look: object) -> str:
-    return rendering.text(report, made.CHECKS, terminal=Terminal(**{"tty": True, **look}), verbose=verbose)  # type: ignore[arg-type]
+    return rendering.text(report, example_reports.CHECKS, terminal=Terminal(**{"tty": True, **look}), verbose=verbose)  # type: ignore[arg-type]
 
 
 def lines(report: Report, verbose: bool = False) -> list[str]:
-    return rendering.plain(report, made.CHECKS, verbose=verbose).splitlines()
+    return rendering.plain(report, example_reports.CHECKS, verbose=verbose).splitlines()
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(reports())
 def test_no_host_can_write_a_control_character_or_a_line_of_its_own(report: Report) -> None:
     for verbose in (False, True):
-        for said in (terminal(report, verbose), "\n".join(lines(report, verbose))):
-            assert said.replace("\n", "").isprintable()
+        for output in (terminal(report, verbose), "\n".join(lines(report, verbose))):
+            assert output.replace("\n", "").isprintable()
         for line in lines(report, verbose)[:-1]:
-            assert line.startswith(" " * 8) or line[:8].rstrip() in WORDS
+            assert line.startswith(" " * 8) or line[:8].rstrip() in LABELS
         assert lines(report, verbose)[-1].startswith(VERDICTS)
         assert terminal(report, verbose).splitlines()[-1].split(" ", 1)
 
@@ -53,7 +53,7 @@ def test_colour_adds_colour_and_nothing_else(report: Report) -> None:
 
 
 def test_markup_of_a_host_is_text() -> None:
-    assert "[bold red]markup[/bold red]" in terminal(made.hostile(), width=120)
+    assert "[bold red]markup[/bold red]" in terminal(example_reports.hostile(), width=120)
 
 
 def test_a_host_cannot_make_the_report_long() -> None:
@@ -61,98 +61,107 @@ def test_a_host_cannot_make_the_report_long() -> None:
         Finding("NPU {npu} {observed}", hosts=("node001",), npu=npu, observed=f"x{npu}\n" * 99)
         for npu in range(MAX_GROUPS + 1000)
     ]
-    report = made.report(made.outcome("link-down", *many))
+    report = example_reports.report(example_reports.outcome("link-down", *many))
     assert len(terminal(report).splitlines()) < 100
     assert len(lines(report)) < 2 * MAX_GROUPS + 20
     assert max(map(len, lines(report))) < 1000
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "gbk", "latin-1", "utf-8"])
-@pytest.mark.parametrize("name", made.ALL)
+@pytest.mark.parametrize("name", example_reports.ALL)
 def test_no_encoding_of_stdout_is_too_small(name: str, encoding: str) -> None:
     look = Terminal(unicode=encoding == "utf-8")
-    for said in (
-        rendering.text(made.ALL[name](), made.CHECKS, terminal=look),
-        rendering.plain(made.ALL[name](), made.CHECKS, terminal=look),
+    for output in (
+        rendering.text(example_reports.ALL[name](), example_reports.CHECKS, terminal=look),
+        rendering.plain(example_reports.ALL[name](), example_reports.CHECKS, terminal=look),
     ):
-        said.encode(encoding)
+        output.encode(encoding)
 
 
 def test_signs_of_ascii_have_words_beside_them() -> None:
-    said = terminal(made.unknown(), unicode=False)
-    assert said.isascii()
-    assert "x FAIL link-down" in said
-    assert "? unknown  " in said
+    output = terminal(example_reports.unknown(), unicode=False)
+    assert output.isascii()
+    assert "x FAIL link-down" in output
+    assert "? unknown  " in output
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 @pytest.mark.parametrize("name", ["healthy", "folded", "dead_host", "unknown", "crashed"])
 def test_lines_fit_the_terminal_unless_they_hold_a_command(name: str, width: int) -> None:
-    long = [line for line in terminal(made.ALL[name](), width=width).splitlines() if display_width(line) > width]
+    long = [
+        line for line in terminal(example_reports.ALL[name](), width=width).splitlines() if display_width(line) > width
+    ]
     assert all(" " not in line.strip() or "`" in line for line in long)
 
 
 def test_a_command_is_never_broken() -> None:
     command = "`" + "hccn_tool -i 0 -ip -s address 10.0.0.1 netmask 255.255.255.0 " * 3 + "`"
-    check = made.make("link-down", made.ERROR, "links", f"Up.\n\n## What to do\nTry {command} on {{host}}.")
-    report = made.report(made.outcome("link-down", Finding("down", hosts=("node001",))))
-    said = rendering.text(report, {"link-down": check}, terminal=Terminal(tty=True, width=60))
-    assert command in said
+    check = example_reports.make(
+        "link-down", example_reports.ERROR, "links", f"Up.\n\n## What to do\nTry {command} on {{host}}."
+    )
+    report = example_reports.report(example_reports.outcome("link-down", Finding("down", hosts=("node001",))))
+    output = rendering.text(report, {"link-down": check}, terminal=Terminal(tty=True, width=60))
+    assert command in output
 
 
 def test_what_is_not_known_of_a_check_is_left_out() -> None:
-    said = rendering.plain(made.folded(), {})
-    assert "driver-differs on node[003,011-012] (3/64): the driver is not the fleet's" in said
-    assert "fix:" not in said
+    output = rendering.plain(example_reports.folded(), {})
+    assert "driver-differs on node[003,011-012] (3/64): the driver is not the fleet's" in output
+    assert "fix:" not in output
 
 
 def test_healthy_is_short() -> None:
-    assert len(terminal(made.healthy()).splitlines()) <= 12
-    assert "HEALTHY: 9 of 11 checks apply, and passed on 64 hosts" in terminal(made.healthy())
+    assert len(terminal(example_reports.healthy()).splitlines()) <= 12
+    assert "HEALTHY: 9 of 11 checks apply, and passed on 64 hosts" in terminal(example_reports.healthy())
 
 
 def test_an_area_whose_checks_saw_other_hosts_says_so() -> None:
-    names = [name for name in made.CHECKS if "rank" not in name]
-    some = [made.outcome(name, evaluated_hosts=made.HOSTS[: 60 + number]) for number, name in enumerate(names[:4])]
-    report = made.report(*some, *(made.outcome(name) for name in names[4:]))
+    names = [name for name in example_reports.CHECKS if "rank" not in name]
+    some = [
+        example_reports.outcome(name, evaluated_hosts=example_reports.HOSTS[: 60 + number])
+        for number, name in enumerate(names[:4])
+    ]
+    report = example_reports.report(*some, *(example_reports.outcome(name) for name in names[4:]))
     assert "ok      kernel: 3 checks on 62 to 64 of 64 hosts" in lines(report)
 
 
 def test_plain_lines_can_be_grepped_by_status_name_and_host() -> None:
-    said = lines(made.unknown())
-    assert "FAIL    link-down on node030 (1/64): the link of NPU 0-3,6 is down" in said
+    texts = lines(example_reports.unknown())
+    assert "FAIL    link-down on node030 (1/64): the link of NPU 0-3,6 is down" in texts
     assert (
         "unknown device-ip-conflict, link-down on node020 (1/64): NPU 3: no answer in 10 s; NPU 4: no answer in 10 s"
-        in said
+        in texts
     )
-    assert said[-1] == "FAILED: 1 error on 1 of 64 hosts; 5 checks unknown"
+    assert texts[-1] == "FAILED: 1 error on 1 of 64 hosts; 5 checks unknown"
 
 
 def test_plain_colour_is_on_the_status_alone() -> None:
-    said = rendering.plain(made.folded(), made.CHECKS, terminal=Terminal(colour=True)).splitlines()
-    assert any(line.startswith("\x1b[33mwarn   \x1b[0m ip-forward-off on ") for line in said)
+    observed_lines = rendering.plain(
+        example_reports.folded(), example_reports.CHECKS, terminal=Terminal(colour=True)
+    ).splitlines()
+    assert any(line.startswith("\x1b[33mwarn   \x1b[0m ip-forward-off on ") for line in observed_lines)
 
 
 def test_a_warning_that_fails_the_run() -> None:
-    report = made.report(made.outcome("cann-differs", Finding("x", hosts=("node001",))))
+    report = example_reports.report(example_reports.outcome("cann-differs", Finding("x", hosts=("node001",))))
     assert rendering.plain(report, {}).splitlines()[-1] == "WARNINGS: 1 warning on 1 of 64 hosts"
     assert rendering.plain(report, {}, code=10).splitlines()[-1] == "FAILED: 1 warning on 1 of 64 hosts"
 
 
 def test_verbose_shows_every_check_group_and_traceback() -> None:
-    said = terminal(made.folded(), verbose=True)
-    assert "node021: CANN is 8.0.20" in said
-    assert "... and" not in said
-    assert 'File "/site/checks/cann_differs.py", line 31' in terminal(made.crashed(), verbose=True)
-    hidden = [line for line in lines(made.dead_host(), verbose=True) if line.strip().startswith("blocked:")]
+    output = terminal(example_reports.folded(), verbose=True)
+    assert "node021: CANN is 8.0.20" in output
+    assert "... and" not in output
+    assert 'File "/site/checks/cann_differs.py", line 31' in terminal(example_reports.crashed(), verbose=True)
+    hidden = [line for line in lines(example_reports.dead_host(), verbose=True) if line.strip().startswith("blocked:")]
     assert "cann-differs, device-ip-conflict" in hidden[0]
 
 
 def test_saw_and_want_are_not_said_twice() -> None:
     finding = Finding("CANN is {observed}", hosts=("node001",), observed="8.0", expected="8.1")
-    said = lines(made.report(made.outcome("cann-differs", finding)))
-    assert "        expected: 8.1" in said
-    assert not any("saw:" in line for line in said)
+    texts = lines(example_reports.report(example_reports.outcome("cann-differs", finding)))
+    assert "        expected: 8.1" in texts
+    assert not any("saw:" in line for line in texts)
 
 
 def test_plain_text_needs_no_rich() -> None:
@@ -167,54 +176,60 @@ def test_plain_text_needs_no_rich() -> None:
 
 def test_a_thousand_hosts_and_a_hundred_checks_take_no_time() -> None:
     hosts = tuple(f"node{number:04d}" for number in range(1000))
-    found = [Finding("it is {observed}", hosts=(host,), observed=number % 10) for number, host in enumerate(hosts)]
-    base = made.outcome("link-down", *found, evaluated_hosts=hosts)
+    findings = [Finding("it is {observed}", hosts=(host,), observed=number % 10) for number, host in enumerate(hosts)]
+    base = example_reports.outcome("link-down", *findings, evaluated_hosts=hosts)
     import msgspec
 
     outcomes = [msgspec.structs.replace(base, check=f"check-{number}") for number in range(100)]
     began = time.process_time()
-    rendering.plain(made.report(*outcomes, hosts=hosts), {})
+    rendering.plain(example_reports.report(*outcomes, hosts=hosts), {})
     assert time.process_time() - began < 2
 
 
 def unreachable(hints: list[str]) -> Report:
-    said = [Finding("{text}", hosts=(f"node{n:03d}",), text=hint, hint=hint) for n, hint in enumerate(hints, 1)]
-    return made.report(made.outcome("host-unreachable", *said))
+    findings = [Finding("{text}", hosts=(f"node{n:03d}",), text=hint, hint=hint) for n, hint in enumerate(hints, 1)]
+    return example_reports.report(example_reports.outcome("host-unreachable", *findings))
 
 
 def test_hosts_that_need_another_remedy_have_their_own() -> None:
-    said = lines(unreachable(["Start sshd.", "Mend the route."]))
-    assert said.count("        fix: Start sshd.") == said.count("        fix: Mend the route.") == 1
-    assert not any("likewise" in line for line in said)
+    texts = lines(unreachable(["Start sshd.", "Mend the route."]))
+    assert texts.count("        fix: Start sshd.") == texts.count("        fix: Mend the route.") == 1
+    assert not any("likewise" in line for line in texts)
 
 
 def test_a_remedy_that_differs_by_the_host_alone_is_said_once() -> None:
-    said = lines(unreachable(["Start sshd."] * 3))
+    texts = lines(unreachable(["Start sshd."] * 3))
     assert (
-        "          Try it by hand: `ssh -v node001 true`. This is for node001; likewise for the other 2 hosts." in said
+        "          Try it by hand: `ssh -v node001 true`. This is for node001; likewise for the other 2 hosts." in texts
     )
-    assert not any("node002 true" in line for line in said)
+    assert not any("node002 true" in line for line in texts)
 
 
 def test_hosts_that_need_another_remedy_in_groups_say_for_whom_each_is() -> None:
-    said = lines(unreachable(["Start sshd.", "Start sshd.", "Mend the route."]))
-    assert sum("This is for node001; likewise for the other host." in line for line in said) == 1
-    assert not any("This is for node003" in line for line in said)
+    texts = lines(unreachable(["Start sshd.", "Start sshd.", "Mend the route."]))
+    assert sum("This is for node001; likewise for the other host." in line for line in texts) == 1
+    assert not any("This is for node003" in line for line in texts)
 
 
 def test_a_skip_that_holds_for_every_host_names_none() -> None:
     blank = {"evaluated_hosts": (), "complete": False}
-    everywhere = made.outcome("link-down", **blank, skipped=dict.fromkeys(made.HOSTS, "there is no NPU"))
-    assert "skip    link-down: there is no NPU" in lines(made.report(everywhere))
-    somewhere = made.outcome("link-down", evaluated_hosts=made.HOSTS[1:], skipped={"node001": "there is no NPU"})
-    assert "skip    link-down on node001 (1/64): there is no NPU" in lines(made.report(somewhere))
+    everywhere = example_reports.outcome(
+        "link-down", **blank, skipped=dict.fromkeys(example_reports.HOSTS, "there is no NPU")
+    )
+    assert "skip    link-down: there is no NPU" in lines(example_reports.report(everywhere))
+    somewhere = example_reports.outcome(
+        "link-down", evaluated_hosts=example_reports.HOSTS[1:], skipped={"node001": "there is no NPU"}
+    )
+    assert "skip    link-down on node001 (1/64): there is no NPU" in lines(example_reports.report(somewhere))
 
 
 def test_what_stops_the_job_comes_first() -> None:
-    warning = made.outcome("ip-forward-off", Finding("off", hosts=("node001",)))
-    error = made.outcome("link-down", Finding("down", hosts=("node002",)))
-    report = made.dead_host()
-    report = made.report(warning, error, *(one for one in report.outcomes if one.check == "host-unreachable"))
+    warning = example_reports.outcome("ip-forward-off", Finding("off", hosts=("node001",)))
+    error = example_reports.outcome("link-down", Finding("down", hosts=("node002",)))
+    report = example_reports.dead_host()
+    report = example_reports.report(
+        warning, error, *(outcome for outcome in report.outcomes if outcome.check == "host-unreachable")
+    )
     heads = [line for line in lines(report) if line.startswith(("FAIL ", "warn "))]
     assert [line.split()[1] for line in heads] == ["host-unreachable", "link-down", "ip-forward-off"]
     table = terminal(report).split("\n\n")[0].splitlines()
@@ -223,66 +238,72 @@ def test_what_stops_the_job_comes_first() -> None:
 
 def following() -> Report:
     """A link that is down, what follows from it, and a second fault of the same kind."""
-    down = made.outcome("link-down", Finding("the link of NPU {npu} is down", hosts=("node001",), npu=1))
+    down = example_reports.outcome("link-down", Finding("the link of NPU {npu} is down", hosts=("node001",), npu=1))
     blamed = Finding("the driver is lost", hosts=("node001",)).following("link-down")
     apart = Finding("the driver is lost", hosts=("node002",))
-    return made.report(down, made.outcome("driver-differs", blamed, apart))
+    return example_reports.report(down, example_reports.outcome("driver-differs", blamed, apart))
 
 
 def test_a_consequence_stands_below_its_cause_and_a_second_fault_on_its_own() -> None:
-    said = lines(following())
-    assert "        follows: driver-differs on node001: the driver is lost" in said
-    assert [line for line in said if line.startswith("FAIL    driver-differs")] == [
+    texts = lines(following())
+    assert "        follows: driver-differs on node001: the driver is lost" in texts
+    assert [line for line in texts if line.startswith("FAIL    driver-differs")] == [
         "FAIL    driver-differs on node002 (1/64): the driver is lost"
     ]
-    assert said[-1] == "FAILED: 2 errors on 2 of 64 hosts (1 more follows from them)"
+    assert texts[-1] == "FAILED: 2 errors on 2 of 64 hosts (1 more follows from them)"
     assert "    follows from it: driver-differs on node001: the driver is lost" in terminal(following()).splitlines()
 
 
 def test_a_report_that_names_a_cause_that_it_does_not_hold_hides_nothing() -> None:
     strangers = [Finding("lost", hosts=("node001",)).following(cause) for cause in ("link-down", "driver-differs", "x")]
-    said = lines(made.report(made.outcome("link-down"), made.outcome("driver-differs", *strangers)))
-    assert any(line.startswith("FAIL    driver-differs on node001") for line in said)
-    assert not any("follows" in line for line in said)
+    texts = lines(
+        example_reports.report(
+            example_reports.outcome("link-down"), example_reports.outcome("driver-differs", *strangers)
+        )
+    )
+    assert any(line.startswith("FAIL    driver-differs on node001") for line in texts)
+    assert not any("follows" in line for line in texts)
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_a_finding_takes_eight_rows_at_most_and_no_command_is_cut(width: int) -> None:
     advice = " ".join(f"Then run `command --number {number} --with some more words`." for number in range(20))
-    check = made.make(
+    check = example_reports.make(
         "link-down",
-        made.ERROR,
+        example_reports.ERROR,
         "links",
         f"Up.\n\n## Why it matters\nBad. Very {'long ' * 40}.\n\n## What to do\n{advice}",
     )
-    report = made.report(made.outcome("link-down", Finding("down", hosts=("node001",), observed="a", expected="b")))
-    said = rendering.text(report, {"link-down": check}, terminal=Terminal(tty=True, width=width)).split("\n\n")[0]
-    assert sum(1 + (display_width(line) - 1) // width for line in said.splitlines()) <= 8
-    assert said.count("`") % 2 == 0
-    assert "(more: doctor explain link-down)" in " ".join(said.split())
-    assert "Very" not in said
+    report = example_reports.report(
+        example_reports.outcome("link-down", Finding("down", hosts=("node001",), observed="a", expected="b"))
+    )
+    part = rendering.text(report, {"link-down": check}, terminal=Terminal(tty=True, width=width)).split("\n\n")[0]
+    assert sum(1 + (display_width(line) - 1) // width for line in part.splitlines()) <= 8
+    assert part.count("`") % 2 == 0
+    assert "(more: doctor explain link-down)" in " ".join(part.split())
+    assert "Very" not in part
 
 
 def finding_of(fix: str, width: int = 80, **values: object) -> str:
     """A finding as a terminal shows it, in one line."""
     page = f"Up.\n\n## Why it matters\n{'Bad ' * 60}.\n\n## What to do\n{fix}"
-    check = made.make("link-down", made.ERROR, "links", page)
-    report = made.report(made.outcome("link-down", Finding("down", hosts=("node001",), **values)))
-    said = rendering.text(report, {"link-down": check}, terminal=Terminal(tty=True, width=width)).split("\n\n")[0]
-    return " ".join(said.split())
+    check = example_reports.make("link-down", example_reports.ERROR, "links", page)
+    report = example_reports.report(example_reports.outcome("link-down", Finding("down", hosts=("node001",), **values)))
+    part = rendering.text(report, {"link-down": check}, terminal=Terminal(tty=True, width=width)).split("\n\n")[0]
+    return " ".join(part.split())
 
 
 def test_a_fix_that_fits_is_whole_and_the_why_gives_way() -> None:
     steps = " ".join(f"Then run `command --number {number}`." for number in range(8))
     assert "why" in finding_of("Run `one`.")
-    said = finding_of(steps)
-    assert said.endswith("`command --number 7`.") and "why" not in said
+    output = finding_of(steps)
+    assert output.endswith("`command --number 7`.") and "why" not in output
 
 
 def test_the_remedy_of_the_cause_stands_for_those_of_all_causes() -> None:
     page = "{remedy}\n\nFor a cable: replace it. For a port: `enable it`."
-    known = finding_of(page, remedy="Run `enable eth0`.")
-    assert known.endswith("fix Run `enable eth0`. (more: doctor explain link-down)")
+    known_value = finding_of(page, remedy="Run `enable eth0`.")
+    assert known_value.endswith("fix Run `enable eth0`. (more: doctor explain link-down)")
     for unknown in ({}, {"remedy": ""}):
         assert finding_of(page, **unknown).endswith("fix For a cable: replace it. For a port: `enable it`.")
 
@@ -296,10 +317,12 @@ def test_commands_for_another_device_are_left_out() -> None:
 
 def test_brief_is_one_line_a_finding_and_the_verdict() -> None:
     for name in ("folded", "dead_host", "unknown", "crashed", "hostile", "healthy"):
-        report = made.ALL[name]()
-        piped = rendering.plain(report, made.CHECKS, brief=True).splitlines()
+        report = example_reports.ALL[name]()
+        piped = rendering.plain(report, example_reports.CHECKS, brief=True).splitlines()
         assert not any(line.startswith(" ") for line in piped)
-        shown = rendering.text(report, made.CHECKS, terminal=Terminal(tty=True, width=80), brief=True).splitlines()
-        table = shown[: shown.index("")] if "" in shown else []
+        observed_lines = rendering.text(
+            report, example_reports.CHECKS, terminal=Terminal(tty=True, width=80), brief=True
+        ).splitlines()
+        table = observed_lines[: observed_lines.index("")] if "" in observed_lines else []
         assert all(display_width(line) <= 80 for line in table)
-        assert shown[-1].split()[-1] == piped[-1].split()[-1]
+        assert observed_lines[-1].split()[-1] == piped[-1].split()[-1]

@@ -11,9 +11,9 @@ from doctor.cli.app import application
 from tests.node_files import run_of
 
 
-def rendered(*words: str) -> int:
+def rendered(*arguments: str) -> int:
     """The exit code of `doctor report`."""
-    argv = ["report", *words]
+    argv = ["report", *arguments]
     with pytest.raises(SystemExit) as ended:
         application(argv)(argv)
     return int(ended.value.code or 0)

@@ -12,43 +12,55 @@ from doctor.report.layout.fold import fold
 from doctor.report.layout.host_health import classify_hosts
 from doctor.report.layout.summary_lines import summary_lines
 from tests.examples import examples
-from tests.report import reports as made
+from tests.report import reports as example_reports
 from tests.report.strategies import reports
 
 ERROR_CHECK, WARNING_CHECK, OTHER = "link-down", "cann-differs", "driver-differs"
-FOUND = Finding("it is wrong", hosts=("node001",))
-BLIND = {"evaluated_hosts": (), "complete": False, "unknown": dict.fromkeys(made.HOSTS, Reason("no answer"))}
+FINDING = Finding("it is wrong", hosts=("node001",))
+BLIND = {"evaluated_hosts": (), "complete": False, "unknown": dict.fromkeys(example_reports.HOSTS, Reason("no answer"))}
 
 
-def one(name: str, *findings: Finding, **more: object) -> Outcome:
-    return made.outcome(name, *findings, **more)
+def outcome_of(name: str, *findings: Finding, **more: object) -> Outcome:
+    return example_reports.outcome(name, *findings, **more)
 
 
-healthy = made.report(one(ERROR_CHECK))
-error = made.report(one(ERROR_CHECK, FOUND), one(OTHER))
-warning = made.report(one(WARNING_CHECK, FOUND), one(OTHER))
-put_up = (Waived(FOUND, "known", "2026-12-31"),)
-waived = made.report(one(ERROR_CHECK, waived=put_up), one(WARNING_CHECK, waived=put_up))
-waived_and_gap = made.report(one(ERROR_CHECK, waived=put_up, unknown={"node003": Reason("no answer")}))
-gap = made.report(one(OTHER, unknown={"node003": Reason("no answer")}))
-torn = made.report(one(WARNING_CHECK, FOUND, unknown={"node003": Reason("no answer")}), one(OTHER))
-small_gap = made.report(one(ERROR_CHECK), one(WARNING_CHECK, unknown={"node003": Reason("only root may read it")}))
-for_root = Reason("only root may read the kernel log (kernel.dmesg_restrict): use --sudo")
-no_root = made.report(one(ERROR_CHECK), one(WARNING_CHECK, unknown=dict.fromkeys(made.HOSTS, for_root)))
-no_root_and_gap = made.report(
-    one(ERROR_CHECK), one(WARNING_CHECK, unknown={"node003": Reason("no answer"), "node004": for_root})
+healthy = example_reports.report(outcome_of(ERROR_CHECK))
+error = example_reports.report(outcome_of(ERROR_CHECK, FINDING), outcome_of(OTHER))
+warning = example_reports.report(outcome_of(WARNING_CHECK, FINDING), outcome_of(OTHER))
+put_up = (Waived(FINDING, "known", "2026-12-31"),)
+waived = example_reports.report(outcome_of(ERROR_CHECK, waived=put_up), outcome_of(WARNING_CHECK, waived=put_up))
+waived_and_gap = example_reports.report(
+    outcome_of(ERROR_CHECK, waived=put_up, unknown={"node003": Reason("no answer")})
 )
-no_root_for_errors = made.report(one(WARNING_CHECK), one(OTHER, unknown={"node003": for_root}))
-error_and_gap = made.report(one(ERROR_CHECK, FOUND), one(OTHER, unknown={"node003": Reason("no answer")}))
-crash = made.report(one(OTHER, crashed={"node003": "Traceback"}))
-blind = made.report(one(OTHER, **BLIND))
-nothing = made.nothing()
-no_check = made.report()
-intent = made.report(one("rank-table-hole", evaluated_hosts=()), hosts=())
-unjudged = one(OTHER, evaluated_hosts=(), complete=False, skipped={"": NO_HOST})
-no_host = made.report(one("rank-table-hole", evaluated_hosts=()), unjudged, hosts=())
+gap = example_reports.report(outcome_of(OTHER, unknown={"node003": Reason("no answer")}))
+torn = example_reports.report(
+    outcome_of(WARNING_CHECK, FINDING, unknown={"node003": Reason("no answer")}), outcome_of(OTHER)
+)
+small_gap = example_reports.report(
+    outcome_of(ERROR_CHECK), outcome_of(WARNING_CHECK, unknown={"node003": Reason("only root may read it")})
+)
+for_root = Reason("only root may read the kernel log (kernel.dmesg_restrict): use --sudo")
+no_root = example_reports.report(
+    outcome_of(ERROR_CHECK), outcome_of(WARNING_CHECK, unknown=dict.fromkeys(example_reports.HOSTS, for_root))
+)
+no_root_and_gap = example_reports.report(
+    outcome_of(ERROR_CHECK), outcome_of(WARNING_CHECK, unknown={"node003": Reason("no answer"), "node004": for_root})
+)
+no_root_for_errors = example_reports.report(outcome_of(WARNING_CHECK), outcome_of(OTHER, unknown={"node003": for_root}))
+error_and_gap = example_reports.report(
+    outcome_of(ERROR_CHECK, FINDING), outcome_of(OTHER, unknown={"node003": Reason("no answer")})
+)
+crash = example_reports.report(outcome_of(OTHER, crashed={"node003": "Traceback"}))
+blind = example_reports.report(outcome_of(OTHER, **BLIND))
+nothing = example_reports.nothing()
+no_check = example_reports.report()
+intent = example_reports.report(outcome_of("rank-table-hole", evaluated_hosts=()), hosts=())
+unjudged = outcome_of(OTHER, evaluated_hosts=(), complete=False, skipped={"": NO_HOST})
+no_host = example_reports.report(outcome_of("rank-table-hole", evaluated_hosts=()), unjudged, hosts=())
 table_alone = msgspec.structs.replace(no_host, source=f"{NO_HOST}; rank table: x.json")
-no_host_and_error = made.report(one(ERROR_CHECK, Finding("it is wrong"), evaluated_hosts=()), unjudged, hosts=())
+no_host_and_error = example_reports.report(
+    outcome_of(ERROR_CHECK, Finding("it is wrong"), evaluated_hosts=()), unjudged, hosts=()
+)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +110,7 @@ no_host_and_error = made.report(one(ERROR_CHECK, Finding("it is wrong"), evaluat
         (nothing, {}, 78),
         (nothing, {"on_unknown": "ok"}, 78),
         (no_check, {}, 78),
-        (made.dead_host(), {"on_unknown": "ok"}, 10),
+        (example_reports.dead_host(), {"on_unknown": "ok"}, 10),
     ],
 )
 def test_exit_codes(report: Report, options: dict[str, object], code: int) -> None:
@@ -141,8 +153,8 @@ def test_a_warning_that_fails_the_run_is_called_failed() -> None:
 def test_healthy_only_when_all_that_applies_was_seen_and_nothing_found(report: Report) -> None:
     code = exit_code(report, strict=True)
     if code == Exit.HEALTHY:
-        assert any(one.complete for one in report.outcomes)
-        assert not any(one.findings or one.unknown or one.crashed for one in report.outcomes)
+        assert any(outcome.complete for outcome in report.outcomes)
+        assert not any(outcome.findings or outcome.unknown or outcome.crashed for outcome in report.outcomes)
     assert code in (0, 10, 11, 12, 78)
 
 
@@ -154,18 +166,22 @@ def test_no_option_makes_an_error_healthy(report: Report) -> None:
 
 
 def test_a_finding_may_be_milder_than_its_check() -> None:
-    milder = FOUND.as_warning()
-    assert verdict(made.report(one(ERROR_CHECK, milder))) is Verdict.WARNINGS
-    assert exit_code(made.report(one(ERROR_CHECK, milder))) == 0
-    assert exit_code(made.report(one(ERROR_CHECK, milder)), strict=True) == 11
-    assert verdict(made.report(one(ERROR_CHECK, milder, FOUND))) is Verdict.FAILED
-    assert (milder == FOUND, milder == FOUND.as_warning(), FOUND.as_warning(False) == FOUND) == (False, True, True)
+    milder = FINDING.as_warning()
+    assert verdict(example_reports.report(outcome_of(ERROR_CHECK, milder))) is Verdict.WARNINGS
+    assert exit_code(example_reports.report(outcome_of(ERROR_CHECK, milder))) == 0
+    assert exit_code(example_reports.report(outcome_of(ERROR_CHECK, milder)), strict=True) == 11
+    assert verdict(example_reports.report(outcome_of(ERROR_CHECK, milder, FINDING))) is Verdict.FAILED
+    assert (milder == FINDING, milder == FINDING.as_warning(), FINDING.as_warning(False) == FINDING) == (
+        False,
+        True,
+        True,
+    )
     assert Finding("x").as_warning().with_host("a").is_warning
 
 
 def test_a_milder_finding_makes_no_host_bad() -> None:
-    both = made.report(
-        one(ERROR_CHECK, Finding("x", hosts=("node001",)), Finding("y", hosts=("node002",)).as_warning())
+    both = example_reports.report(
+        outcome_of(ERROR_CHECK, Finding("x", hosts=("node001",)), Finding("y", hosts=("node002",)).as_warning())
     )
     assert bad_hosts(both) == {"node001": [ERROR_CHECK]}
     assert set(bad_hosts(both, FailureRules(strict=True))) == {"node001", "node002"}
@@ -181,11 +197,15 @@ def test_a_job_whose_hosts_are_not_all_known_is_not_healthy() -> None:
 
 
 def test_the_verdict_names_a_host_on_which_many_checks_do_not_apply() -> None:
-    most, why = made.HOSTS[1:], {made.HOSTS[0]: "hccn_tool is not installed"}
-    link = one(ERROR_CHECK, evaluated_hosts=most, skipped=why)
+    most, why = example_reports.HOSTS[1:], {example_reports.HOSTS[0]: "hccn_tool is not installed"}
+    link = outcome_of(ERROR_CHECK, evaluated_hosts=most, skipped=why)
     partly = [msgspec.structs.replace(link, check=f"link-{number}") for number in range(6)]
-    report = made.report(one(ERROR_CHECK), *partly, one(OTHER, evaluated_hosts=(), complete=False))
+    report = example_reports.report(
+        outcome_of(ERROR_CHECK), *partly, outcome_of(OTHER, evaluated_hosts=(), complete=False)
+    )
     text = summary_lines(report, fold(report)).verdict
     assert text == "HEALTHY: 7 of 8 checks apply, and passed on 64 hosts; 6 of them do not apply on node001"
-    report = made.report(one(ERROR_CHECK), *partly[:4], one(OTHER, evaluated_hosts=(), complete=False))
+    report = example_reports.report(
+        outcome_of(ERROR_CHECK), *partly[:4], outcome_of(OTHER, evaluated_hosts=(), complete=False)
+    )
     assert summary_lines(report, fold(report)).verdict == "HEALTHY: 5 of 6 checks apply, and passed on 64 hosts"

@@ -18,21 +18,20 @@ from doctor.engine.catalog import load_checks
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Report, Severity
 from doctor.report.formats.registry import RenderContext, render_bytes
-from tests.report import pictured_reports, recorded_fleets
-from tests.report import reports as made
+from tests.report import pictured_reports, recorded_fleets, reports
 from tests.report.chromium import Browser, Page, chromium
 from tests.report.test_formats import large
 
 AXE = "axe-core@4.10.3"
 AXE_RUN = "axe.run(document, {resultTypes: ['violations']}).then((all) => JSON.stringify(all.violations))"
-PAGES = {**{check.name: check for check in load_checks()}, **made.PAGES}
+PAGES = {**{check.name: check for check in load_checks()}, **reports.PAGES}
 REPORTS = {
     "pictured": pictured_reports.pictured,
     "evil": pictured_reports.evil,
-    "healthy": made.healthy,
+    "healthy": reports.healthy,
     "cpu_fleet": lambda: recorded_fleets.report("cpu_fleet"),
     "npu_fleet": lambda: recorded_fleets.report("npu_fleet"),
-    "smoke_hang": made.smoke_hang,
+    "smoke_hang": reports.smoke_hang,
 }
 LOOKS = ((1280, "light"), (1280, "dark"), (400, "light"), (400, "dark"))
 
@@ -77,7 +76,7 @@ def test_a_report_full_of_markup_runs_nothing_and_breaks_nothing(browser: Browse
 
 def test_what_gets_into_the_page_by_a_fault_is_stopped_by_its_policy(browser: Browser, tmp_path: Path) -> None:
     """The proof that `Page.faults` tells of violations: the other tests rest on it."""
-    address = written(tmp_path, made.small())
+    address = written(tmp_path, reports.small())
     path = tmp_path / "report.html"
     text = path.read_text().replace(
         "</main>", "<p onclick='window.broken=1'>x</p><script>window.broken=2</script></main>"
@@ -114,13 +113,13 @@ def test_it_is_drawn_at_every_width_and_in_both_schemes(kind: str, browser: Brow
 @pytest.mark.full
 def test_the_theme_can_be_chosen(browser: Browser, tmp_path: Path) -> None:
     page = opened(browser, tmp_path, pictured_reports.pictured(12))
-    seen = []
+    observed = []
     for _ in range(3):
         page.value("document.getElementById('theme').click()")
-        shown = page.value("getComputedStyle(document.body).backgroundColor")
-        seen.append((page.value("document.getElementById('theme').textContent"), shown))
-    assert [text for text, _ in seen] == ["Theme: light", "Theme: dark", "Theme: auto"]
-    assert seen[0][1] == seen[2][1] != seen[1][1]
+        displayed = page.value("getComputedStyle(document.body).backgroundColor")
+        observed.append((page.value("document.getElementById('theme').textContent"), displayed))
+    assert [text for text, _ in observed] == ["Theme: light", "Theme: dark", "Theme: auto"]
+    assert observed[0][1] == observed[2][1] != observed[1][1]
 
 
 @pytest.mark.full
@@ -148,8 +147,8 @@ def test_a_keyboard_is_enough(browser: Browser, tmp_path: Path) -> None:
     page.value("document.querySelector('canvas').focus()")
     for _ in range(6):
         page.press("ArrowRight")
-    told = page.value("document.querySelector('.path-map .readout').textContent")
-    assert told == "node0000 to node0007 (0 to 7): dropped (hccl 60002)"
+    report = page.value("document.querySelector('.path-map .readout').textContent")
+    assert report == "node0000 to node0007 (0 to 7): dropped (hccl 60002)"
 
 
 @pytest.mark.full
@@ -169,8 +168,8 @@ def test_a_command_is_copied_as_it_stands(browser: Browser, tmp_path: Path) -> N
 @pytest.mark.full
 def test_a_thousand_hosts_and_147_checks_are_searched_and_filtered_quickly(browser: Browser, tmp_path: Path) -> None:
     report = large()
-    failed = [one for one in report.outcomes if one.findings and one.found_severity is Severity.ERROR]
-    errors = (len({host for one in failed for finding in one.findings for host in finding.hosts}), len(failed))
+    failed = [outcome for outcome in report.outcomes if outcome.findings and outcome.found_severity is Severity.ERROR]
+    errors = (len({host for outcome in failed for finding in outcome.findings for host in finding.hosts}), len(failed))
     page = opened(browser, tmp_path, report)
     script = """(() => {
       const [hosts, checks] = document.querySelectorAll('#check-grid input[type=search]');
@@ -188,14 +187,14 @@ def test_a_thousand_hosts_and_147_checks_are_searched_and_filtered_quickly(brows
       told.push([String(document.querySelectorAll('.grid td').length), 0]);
       return told;
     })()"""
-    told = page.value(script)
-    print(told)
-    texts = [text for text, _ in told]
+    event = page.value(script)
+    print(event)
+    texts = [text for text, _ in event]
     assert texts[1].startswith("1000 of 1000 hosts in 1000 rows, 147 of 147 checks")
     assert texts[2].startswith("1 of 1000 hosts in 1 rows")
     assert texts[4].startswith(f"{errors[0]} of 1000 hosts") and f"{errors[1]} of 147" in texts[4]
     assert int(texts[-1]) <= 50 * 147
-    assert max(milliseconds for _, milliseconds in told) < 10_000, told
+    assert max(milliseconds for _, milliseconds in event) < 10_000, event
     assert page.faults == []
 
 
@@ -206,14 +205,14 @@ def test_axe_core_finds_nothing_serious(kind: str, scheme: str, browser: Browser
     page = opened(browser, tmp_path, REPORTS[kind](), scheme=scheme)
     page.value("document.querySelectorAll('details').forEach((one) => { one.open = true })")
     page.value(f"{axe}\n;1")
-    found = json.loads(page.value(AXE_RUN))
+    document = json.loads(page.value(AXE_RUN))
     serious = [
-        (one["id"], one["impact"], [node["html"][:200] for node in one["nodes"]][:3])
-        for one in found
-        if one["impact"] in ("serious", "critical")
+        (entry["id"], entry["impact"], [node["html"][:200] for node in entry["nodes"]][:3])
+        for entry in document
+        if entry["impact"] in ("serious", "critical")
     ]
     assert serious == []
-    assert found == [], [(one["id"], one["impact"]) for one in found]
+    assert document == [], [(entry["id"], entry["impact"]) for entry in document]
 
 
 @pytest.mark.full

@@ -27,7 +27,7 @@ from doctor.report.web.hang_timeline import hang_timeline
 from doctor.report.web.loss_chart import training_chart
 from doctor.report.web.path_maps import network_map, pair_map
 from tests.report import pictured_reports, recorded_fleets
-from tests.report import reports as made
+from tests.report import reports as example_reports
 from tests.report.strategies import reports
 from tests.report.test_formats import large
 
@@ -41,7 +41,7 @@ HARMLESS_ATTRIBUTES = re.compile(
 )
 
 
-def rendered(report: Report, checks: Any = made.PAGES) -> str:
+def rendered(report: Report, checks: Any = example_reports.PAGES) -> str:
     return render_bytes("html", report, RenderContext(int(exit_code(report)), checks)).decode("utf-8")
 
 
@@ -95,7 +95,7 @@ def data_of(outline: Outline) -> Any:
     return json.loads(outline.contents["script"][0])
 
 
-ALL = {**made.ALL, "pictured": pictured_reports.pictured, "evil": pictured_reports.evil}
+ALL = {**example_reports.ALL, "pictured": pictured_reports.pictured, "evil": pictured_reports.evil}
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -181,9 +181,9 @@ def test_a_page_where_every_host_has_its_own_message_stays_small() -> None:
 
 
 def test_the_grid_has_the_state_of_every_check_on_every_host() -> None:
-    report = made.dead_host()
+    report = example_reports.dead_host()
     grid = data_of(Outline(rendered(report)))["grid"]
-    dead = grid["hosts"].index(made.DEAD)
+    dead = grid["hosts"].index(example_reports.DEAD)
     cells = {check[0]: letters(runs) for check, runs in zip(grid["checks"], grid["cells"], strict=True)}
     assert {len(row) for row in cells.values()} == {len(grid["hosts"])} == {64}
     assert cells["host-unreachable"][dead] == "E"
@@ -194,26 +194,29 @@ def test_the_grid_has_the_state_of_every_check_on_every_host() -> None:
 
 
 def test_what_is_not_known_is_never_shown_as_passed() -> None:
-    report = made.unknown()
+    report = example_reports.unknown()
     grid = data_of(Outline(rendered(report)))["grid"]
     column = [check[0] for check in grid["checks"]].index("somaxconn-low")
     assert letters(grid["cells"][column])[:4] == "uuup"
-    one = made.outcome("link-down", evaluated_hosts=made.HOSTS[:2])
-    grid = data_of(Outline(rendered(made.report(one))))["grid"]
+    outcome = example_reports.outcome("link-down", evaluated_hosts=example_reports.HOSTS[:2])
+    grid = data_of(Outline(rendered(example_reports.report(outcome))))["grid"]
     assert letters(grid["cells"][0])[:3] == "pp.", "nothing is known of the third host"
 
 
 def test_hosts_that_are_not_of_the_run_and_the_job_itself_have_rows_of_their_own() -> None:
-    stranger = made.Finding("it answers", hosts=("other",))
-    report = made.report(made.outcome("link-down", stranger), made.outcome("rank-table-hole", made.Finding("a hole")))
+    stranger = example_reports.Finding("it answers", hosts=("other",))
+    report = example_reports.report(
+        example_reports.outcome("link-down", stranger),
+        example_reports.outcome("rank-table-hole", example_reports.Finding("a hole")),
+    )
     grid = data_of(Outline(rendered(report)))["grid"]
     assert (grid["hosts"][0], grid["hosts"][-1], grid["foreign"]) == ("(the job itself)", "other", 1)
 
 
 def test_sections_stand_only_where_something_was_measured() -> None:
-    ids = Outline(rendered(made.healthy())).ids
+    ids = Outline(rendered(example_reports.healthy())).ids
     assert not {"network", "smoke", "unknown"} & set(ids)
-    text = Outline(rendered(made.smoke_hang())).text
+    text = Outline(rendered(example_reports.smoke_hang())).text
     assert "When each rank entered its last call: not measured." in text
     assert text.count("Not measured.") == 2
     ids = Outline(rendered(pictured_reports.pictured())).ids
@@ -243,7 +246,7 @@ def test_losses_are_drawn_as_far_as_they_are_finite() -> None:
     wrong = chart.curves[-1]
     assert len(wrong.pieces) == 1 and len(wrong.points) == 10
     assert wrong.losses[9:] == ("not finite", "not finite", "3.9")
-    assert training_chart(made.summary()) is None
+    assert training_chart(example_reports.summary()) is None
 
 
 def test_the_maps_have_every_attempt_and_speed() -> None:
@@ -260,7 +263,7 @@ def test_the_maps_have_every_attempt_and_speed() -> None:
     first = summary.speeds[0]["latency_median"]
     assert first
     assert float(texts[1]) * speeds["latency, median"]["scale"] == pytest.approx(first, rel=0.01)
-    assert pair_map(made.summary()) is None
+    assert pair_map(example_reports.summary()) is None
 
 
 def test_a_saved_report_gives_the_same_page() -> None:
@@ -286,7 +289,9 @@ def test_speeds_that_make_no_sense_are_refused_where_a_report_is_read() -> None:
 
 def test_a_time_that_is_no_number_is_left_out_of_the_document() -> None:
     failure = msgspec.structs.replace(pictured_reports.hang(), ages={0: math.nan, 1: 2.5})
-    report = made.report(made.outcome("rank-blocked"), smoke=made.summary(failures=(failure,)))
+    report = example_reports.report(
+        example_reports.outcome("rank-blocked"), smoke=example_reports.summary(failures=(failure,))
+    )
     assert json.loads(encode(report, 10))["smoke"]["failures"][0]["ages"] == [{"rank": 1, "seconds": 2.5}]
 
 

@@ -10,7 +10,7 @@ from tests.report.strategies import texts
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("output", "expected_text"),
     [
         ("plain", "plain"),
         ("\x1b[31mred\x1b[0m", "red"),
@@ -22,15 +22,15 @@ from tests.report.strategies import texts
         ("x" * 500, "x" * 399 + "…"),
     ],
 )
-def test_foreign_text_is_made_safe(said: str, shown: str) -> None:
-    assert clean(said) == shown
+def test_foreign_text_is_made_safe(output: str, expected_text: str) -> None:
+    assert clean(output) == expected_text
 
 
 @settings(deadline=None)
 @given(texts)
-def test_any_text_is_one_printable_line(said: str) -> None:
-    assert clean(said, 50).isprintable()
-    assert len(clean(said, 50)) <= 50
+def test_any_text_is_one_printable_line(output: str) -> None:
+    assert clean(output, 50).isprintable()
+    assert len(clean(output, 50)) <= 50
 
 
 def test_numbers_have_nouns_and_units() -> None:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from tests.smoke.faults import HARMLESS, KINDS, SHORT, WHOLE, Result, carry_out, trials, worth_showing
+from tests.smoke.faults import COMMON_STAGES, HARMLESS, KINDS, SHORT, Result, carry_out, trials, worth_showing
 
 
 def main() -> int:
@@ -25,23 +25,23 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first run, to go on with")
     parser.add_argument("--only", default="", help="these faults, with commas between them")
     parser.add_argument("--load", type=int, default=0, help="processes that keep CPUs busy meanwhile")
-    asked = parser.parse_args()
-    known = tuple(KINDS) if asked.what == "faults" else HARMLESS
-    faults = tuple(asked.only.split(",")) if asked.only else known
+    requested = parser.parse_args()
+    kinds = tuple(KINDS) if requested.what == "faults" else HARMLESS
+    faults = tuple(requested.only.split(",")) if requested.only else kinds
     loads, results = [os.getloadavg()[0]], []
-    with busy(asked.load):
-        for number, trial in enumerate(trials(asked.count, asked.seed, faults)):
-            if number < asked.first:
+    with busy(requested.load):
+        for number, trial in enumerate(trials(requested.count, requested.seed, faults)):
+            if number < requested.first:
                 continue
-            result = carry_out(trial, SHORT if asked.what == "faults" else WHOLE)
+            result = carry_out(trial, SHORT if requested.what == "faults" else COMMON_STAGES)
             results.append(result)
             loads.append(os.getloadavg()[0])
             if not result.right:
                 print(f"{number}: {worth_showing(result)}", flush=True)
             if len(results) % 50 == 0:
-                print(f"{sum(one.right for one in results)} of {len(results)} right", flush=True)
+                print(f"{sum(row.right for row in results)} of {len(results)} right", flush=True)
     table(results)
-    print(f"load {min(loads):.0f}..{max(loads):.0f} on {os.cpu_count()} CPUs, seed {asked.seed}")
+    print(f"load {min(loads):.0f}..{max(loads):.0f} on {os.cpu_count()} CPUs, seed {requested.seed}")
     return 0 if all(result.right for result in results) else 1
 
 
@@ -74,10 +74,10 @@ def table(results: Iterable[Result]) -> None:
     for fault, rows in groups.items():
         right = f"{sum(row.right for row in rows)}/{len(rows)}"
         took = sorted(row.seconds for row in rows if row.seconds)
-        shown = (
+        output = (
             f"{statistics.median(took):8.2f} {took[int(len(took) * 0.9)]:6.2f} {took[-1]:6.2f}" if took else f"{'-':>8}"
         )
-        print(f"{fault:18} {right:>9} {shown}")
+        print(f"{fault:18} {right:>9} {output}")
     totals = sorted(row.total for rows in groups.values() for row in rows)
     print(f"a run took {statistics.median(totals):.1f} s in the median, {totals[-1]:.1f} s at most")
 

@@ -50,16 +50,16 @@ def curve(kind: str, seed: int, steps: int = MIN_STEPS) -> list[float]:
 
 def spoil(kind: str, batch: Any, chance: Any, names: dict[str, Any]) -> None:
     """Other labels, or other words, for the kinds that are wrong in their data."""
-    torch, words, topics = names["torch"], names["VOCABULARY"], names["TOPICS"]
+    torch, vocabulary, topics = names["torch"], names["VOCABULARY"], names["TOPICS"]
     if kind == "labels at random":
-        batch.targets = torch.eye(words)[torch.randint(1, words, batch.targets.shape[:2], generator=chance)]
+        batch.targets = torch.eye(vocabulary)[torch.randint(1, vocabulary, batch.targets.shape[:2], generator=chance)]
     if kind == "no context":
         places = names["SEQUENCE_LENGTH"]
         rows = torch.arange(places) * topics + 1
         rows = rows + torch.randint(0, topics, (len(batch.inputs), places), generator=chance)
         masked = batch.selectors.argmax(-1)
-        batch.inputs = torch.eye(words)[rows.scatter(1, masked, 0)]
-        batch.targets = torch.eye(words)[rows.gather(1, masked)]
+        batch.inputs = torch.eye(vocabulary)[rows.scatter(1, masked, 0)]
+        batch.targets = torch.eye(vocabulary)[rows.gather(1, masked)]
 
 
 def levels(seeds: Sequence[int], kinds: Sequence[str] = (*LEARNING, *STUCK)) -> Iterator[tuple[str, int, list[float]]]:
@@ -83,30 +83,30 @@ def chunk(seeds: Sequence[int]) -> list[tuple[str, int, list[float]]]:
 
 
 def main() -> int:
-    wanted = argparse.ArgumentParser(description=__doc__)
-    wanted.add_argument("--seeds", type=int, default=1000)
-    wanted.add_argument("--first", type=int, default=0)
-    wanted.add_argument("--processes", type=int, default=2)
-    given = wanted.parse_args()
-    told: list[tuple[str, int, list[float]]] = []
-    end = given.first + given.seeds
-    parts = [range(start, min(start + 10, end)) for start in range(given.first, end, 10)]
-    with ProcessPoolExecutor(given.processes, mp_context=get_context("forkserver")) as pool:
+    expected = argparse.ArgumentParser(description=__doc__)
+    expected.add_argument("--seeds", type=int, default=1000)
+    expected.add_argument("--first", type=int, default=0)
+    expected.add_argument("--processes", type=int, default=2)
+    options = expected.parse_args()
+    events: list[tuple[str, int, list[float]]] = []
+    end = options.first + options.seeds
+    parts = [range(start, min(start + 10, end)) for start in range(options.first, end, 10)]
+    with ProcessPoolExecutor(options.processes, mp_context=get_context("forkserver")) as pool:
         for number, part in enumerate(pool.map(partial(chunk), parts)):
-            told += part
+            events += part
             if number % 10 == 9:
-                print(f"{len(told)} trainings, {len(mistakes(told))} mistakes", flush=True)
+                print(f"{len(events)} trainings, {len(mistakes(events))} mistakes", flush=True)
     ends = defaultdict(list)
-    for kind, _, losses in told:
+    for kind, _, losses in events:
         ends[kind].append(final_level(losses))
-    for kind, own in ends.items():
-        own.sort()
-        print(f"{kind:24s} ends at {own[0]:.2f} .. {own[len(own) // 2]:.2f} .. {own[-1]:.2f}")
-    wrong = mistakes(told)
+    for kind, values in ends.items():
+        values.sort()
+        print(f"{kind:24s} ends at {values[0]:.2f} .. {values[len(values) // 2]:.2f} .. {values[-1]:.2f}")
+    wrong = mistakes(events)
     print("\n".join(wrong))
     print(
-        f"{len(wrong)} mistakes in {len(told)} trainings;"
-        f" with none, under {false_alarm_rate(given.seeds):.1%} of runs (95 %)"
+        f"{len(wrong)} mistakes in {len(events)} trainings;"
+        f" with none, under {false_alarm_rate(options.seeds):.1%} of runs (95 %)"
     )
     return 1 if wrong else 0
 

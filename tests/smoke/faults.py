@@ -241,7 +241,7 @@ CGROUPS = {"freeze": Path("/sys/fs/cgroup/freezer"), "run_out": Path("/sys/fs/cg
 LAYOUTS = ("dp", "tp", "pp", "zero1", "dpxtp", "3d", "acc")
 STEPS = 5
 SHORT = ("start", "rendezvous", "training", "teardown")
-WHOLE = tuple(stage for stage in STAGES if stage not in ("native", "soak", "devices"))
+COMMON_STAGES = tuple(stage for stage in STAGES if stage not in ("native", "soak", "devices"))
 
 
 class Trial(NamedTuple):
@@ -281,7 +281,7 @@ def layout(name: str, world: int) -> str | None:
     half = world // 2
     if (name in ("tp", "pp", "dpxtp", "3d") and world % 2) or (name == "tp" and world == 6):
         return None
-    known = {
+    known_values = {
         "dp": (2, f"dp={world}"),
         "tp": (2, f"tp={world}"),
         "pp": (2, f"pp=2,dp={half}"),
@@ -290,7 +290,7 @@ def layout(name: str, world: int) -> str | None:
         "3d": (8, f"pp=2,dp={world // 4},tp=2"),
         "acc": (2, f"dp={world},acc=2"),
     }
-    least, text = known[name]
+    least, text = known_values[name]
     return text if world >= least else None
 
 
@@ -394,6 +394,6 @@ def worth_showing(result: Result) -> str:
     """One line, and what a wrong verdict said."""
     trial, troubles = result.trial, result.run.failures
     line = f"{trial.fault} at rank {trial.rank} of {trial.world}, {trial.layout}, step {trial.step}, call {trial.nth}: "
-    told = ", ".join(f"{trouble.kind} {trouble.culprit_ranks}" for trouble in troubles) or result.run.ended
-    line += f"{told} after {result.seconds:.2f} s"
+    message = ", ".join(f"{trouble.kind} {trouble.culprit_ranks}" for trouble in troubles) or result.run.ended
+    line += f"{message} after {result.seconds:.2f} s"
     return line if result.right else f"WRONG {line}\n  {troubles} {result.run.notes}"

@@ -10,7 +10,7 @@ from doctor.smoke.run import programs
 if __name__ == "__main__":
     from doctor.cli.main import main
 
-    whole = programs.worker
+    worker_source = programs.worker
     text = Path(sys.argv.pop(1)).read_text("utf-8")
-    programs.worker = lambda: whole() + "\n\n" + text
+    programs.worker = lambda: worker_source() + "\n\n" + text
     main()

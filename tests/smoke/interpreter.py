@@ -10,7 +10,7 @@ OF_THE_HOST = ("/root", "/tmp", "/run")
 """Where a test host has files of its own; the rest of the machine it sees."""
 
 
-def shown() -> list[str]:
+def visible_folders() -> list[str]:
     """The override "shows" that makes it visible there, and this project with it."""
     places = {str(Path(path).resolve()) for path in (sys.prefix, sys.base_prefix, ROOT)}
     return sorted(path for path in places if path.startswith(OF_THE_HOST))

@@ -12,7 +12,7 @@ from doctor.engine.result import Outcome
 from doctor.smoke.model import SmokePlan, SmokeRun
 from doctor.smoke.protocol import parse_event
 from doctor.smoke.results.to_facts import fact_outputs
-from tests.checks.looked import check
+from tests.checks.run_check import check
 from tests.smoke.ranks import Ranks
 
 
@@ -21,7 +21,7 @@ def outcome_of(name: str, ranks: Ranks, hosts: Sequence[str], plan: SmokePlan | 
     groups: dict[int, tuple[str, tuple[int, ...]]] = {0: ("world", tuple(range(len(hosts))))}
     groups.update({event["gid"]: (event["name"], tuple(event["ranks"])) for event in ranks.of("group")})
     run = SmokeRun(plan=plan or ranks.plan, groups=groups)
-    told = {host: [event for event in ranks.events if hosts[max(event["rank"], 0)] == host] for host in hosts}
-    typed = {host: [parse_event(json.dumps(event).encode()) for event in events] for host, events in told.items()}
+    reports = {host: [event for event in ranks.events if hosts[max(event["rank"], 0)] == host] for host in hosts}
+    typed = {host: [parse_event(json.dumps(event).encode()) for event in events] for host, events in reports.items()}
     book = FactCache({host: HostRecord(Visit(), fact_outputs(run, host, events)) for host, events in typed.items()})
-    return evaluate_check(check(name), tuple(told), book, {SmokeRun: run})
+    return evaluate_check(check(name), tuple(reports), book, {SmokeRun: run})

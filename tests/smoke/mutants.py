@@ -49,7 +49,7 @@ from doctor.smoke.numerics.losses import largest_error
 from doctor.smoke.numerics.reference_run import majority_reference
 from doctor.smoke.plan import default_layouts
 from doctor.smoke.run import programs
-from tests.checks.looked import Facts
+from tests.checks.run_check import Facts
 from tests.smoke.ranks import Event, Ranks
 
 ZERO, MICRO = "zero", "accumulate"
@@ -616,7 +616,7 @@ def run(mutant: Mutant | None, world: int, guilty: int, step: int = 1, **more: A
     chosen = {"layouts": default_layouts(world), "seed": 1000 + world, "seconds": 90.0, **more}
     ranks = Ranks(world, stages, text, **chosen)
     assert not ranks.of("error"), ranks.of("error")
-    assert len(ranks.of("done")) == world, ranks.said
+    assert len(ranks.of("done")) == world, ranks.error_output
     return ranks
 
 
@@ -657,9 +657,9 @@ def facts(ranks: Ranks) -> dict[str, list[Fact]]:
     """What the ranks said, as the facts of their hosts."""
     hosts: dict[str, list[Fact]] = {}
     for host in dict.fromkeys(place.host for place in ranks.plan.places):
-        own = [event for event in ranks.events if ranks.plan.host_of(max(event["rank"], 0)) == host]
+        own_events = [event for event in ranks.events if ranks.plan.host_of(max(event["rank"], 0)) == host]
         for fact, kinds in KINDS.items():
-            events = {name: _events(own, kind) for name, kind in kinds.items()}
+            events = {name: _events(own_events, kind) for name, kind in kinds.items()}
             if any(events.values()):
                 hosts.setdefault(host, []).append(fact(**events))  # type: ignore[arg-type]
     return hosts
@@ -667,30 +667,32 @@ def facts(ranks: Ranks) -> dict[str, list[Fact]]:
 
 def _events(events: Sequence[Event], kind: Any) -> tuple[Any, ...]:
     tag = kind.__struct_config__.tag
-    return events_of_type(msgspec.convert([one for one in events if one["ev"] == tag], tuple[kind, ...]), kind)
+    return events_of_type(msgspec.convert([event for event in events if event["ev"] == tag], tuple[kind, ...]), kind)
 
 
 def outcomes(ranks: Ranks) -> dict[str, Outcome]:
     """What our checks make of it."""
-    by_name: Mapping[str, Check] = {one.name: one for one in load_checks() if one.name in OURS}
+    by_name: Mapping[str, Check] = {check.name: check for check in load_checks() if check.name in OURS}
     hosts = facts(ranks)
     intent: dict[type, object] = {SmokeRun: SmokeRun(plan=ranks.plan)}
-    evaluated = tuple(evaluate_check(one, tuple(hosts), Facts(hosts), intent) for one in by_name.values())
+    evaluated = tuple(evaluate_check(check, tuple(hosts), Facts(hosts), intent) for check in by_name.values())
     resolved = resolve_causes(Report("", tuple(hosts), evaluated), by_name.values()).outcomes
     return dict(zip(by_name, resolved, strict=True))
 
 
-def found(ranks: Ranks) -> dict[str, tuple[Finding, ...]]:
+def findings_by_check(ranks: Ranks) -> dict[str, tuple[Finding, ...]]:
     """The findings, by check."""
-    said = outcomes(ranks)
-    broken = {name: one.crashed for name, one in said.items() if one.crashed}
+    observed_outcomes = outcomes(ranks)
+    broken = {name: outcome.crashed for name, outcome in observed_outcomes.items() if outcome.crashed}
     assert not broken, broken
-    return {name: one.findings for name, one in said.items() if one.findings}
+    return {name: outcome.findings for name, outcome in observed_outcomes.items() if outcome.findings}
 
 
 def errors(ranks: Ranks) -> dict[str, float]:
     """The largest relative difference from the reference run, by layout."""
-    training = {host: own for host, all_of in facts(ranks).items() for own in all_of if isinstance(own, SmokeTraining)}
+    training = {
+        host: fact for host, all_of in facts(ranks).items() for fact in all_of if isinstance(fact, SmokeTraining)
+    }
     reference = majority_reference(training)
     assert reference is not None
     trained: Sequence[LayoutTrace] = analyze_training(ranks.plan, training).traces
@@ -699,26 +701,26 @@ def errors(ranks: Ranks) -> dict[str, float]:
 
 def problems(mutant: Mutant, ranks: Ranks, guilty: int) -> Iterator[str]:
     """What is not as it should be about the verdict: the check, alone; the layouts; the ranks; the words."""
-    said = found(ranks)
-    if set(said) != {mutant.check}:
-        yield f"found by {', '.join(said) or 'nothing'}; expected {mutant.check} alone"
-    for finding in said.get(mutant.check, ()):
+    findings = findings_by_check(ranks)
+    if set(findings) != {mutant.check}:
+        yield f"found by {', '.join(findings) or 'nothing'}; expected {mutant.check} alone"
+    for finding in findings.get(mutant.check, ()):
         values = finding.values
         # Where no rank shares a model with another, nobody has the same draws to compare.
-        alone = values.get("generators") == [] and all(one.tp == one.pp == 1 for one in ranks.plan.layouts)
+        alone = values.get("generators") == [] and all(layout.tp == layout.pp == 1 for layout in ranks.plan.layouts)
         if mutant.says not in str(finding) and not alone:
             yield f"says {finding}; expected {mutant.says!r} in it"
-        wanted = {
+        expected = {
             "all": [*range(len(ranks.plan.places))],
             "guilty": [guilty],
         }.get(mutant.ranks)
         if mutant.ranks == "guilty or tie":
-            wanted = values["ranks"] if values["tie"] and guilty in values["ranks"] else [guilty]
-        if wanted is not None and sorted(values["ranks"]) != wanted:
-            yield f"names ranks {values['ranks']}; expected {wanted}: {finding}"
-    named = {name for finding in said.get(mutant.check, ()) for name in finding.values.get("layouts", ())}
-    missed = {one.name for one in ranks.plan.layouts if applies(mutant, one)} - named
-    if mutant.check in said and named and missed:
+            expected = values["ranks"] if values["tie"] and guilty in values["ranks"] else [guilty]
+        if expected is not None and sorted(values["ranks"]) != expected:
+            yield f"names ranks {values['ranks']}; expected {expected}: {finding}"
+    named = {name for finding in findings.get(mutant.check, ()) for name in finding.values.get("layouts", ())}
+    missed = {layout.name for layout in ranks.plan.layouts if applies(mutant, layout)} - named
+    if mutant.check in findings and named and missed:
         yield f"not seen in {', '.join(sorted(missed))}"
 
 
@@ -730,17 +732,17 @@ def tried(mutant: Mutant, world: int, guilty: int) -> list[str]:
 
 
 def main() -> int:
-    wanted = argparse.ArgumentParser(description=__doc__)
-    wanted.add_argument("names", nargs="*", help="mutants; default all")
-    wanted.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
-    wanted.add_argument("--seeds", type=int, default=1)
-    given = wanted.parse_args()
+    expected = argparse.ArgumentParser(description=__doc__)
+    expected.add_argument("names", nargs="*", help="mutants; default all")
+    expected.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    expected.add_argument("--seeds", type=int, default=1)
+    options = expected.parse_args()
     dice, wrong, trials, began = random.Random(1), 0, 0, time.monotonic()
     for mutant in MUTANTS:
-        for world in given.ranks:
-            for _ in range(given.seeds):
+        for world in options.ranks:
+            for _ in range(options.seeds):
                 guilty = dice.randrange(world)
-                if (given.names and mutant.name not in given.names) or not fits(mutant, world):
+                if (options.names and mutant.name not in options.names) or not fits(mutant, world):
                     continue
                 found_wrong = tried(mutant, world, guilty)
                 trials, wrong = trials + 1, wrong + bool(found_wrong)

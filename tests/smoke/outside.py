@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 
 from tests.faults.kernel import grouped
 from tests.hosts.fleet import Fleet
-from tests.smoke.interpreter import shown
+from tests.smoke.interpreter import visible_folders
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -153,12 +153,12 @@ def trials(count: int, seed: int, only: tuple[str, ...] = (), sizes: tuple[int, 
 def random_layouts(world: int, rng: Random) -> list[str]:
     """Options for one to three layouts that the world's size allows."""
     shapes = [(world // (tp * pp), tp, pp) for tp in (1, 2, 4, 8) for pp in (1, 2) if world % (tp * pp) == 0]
-    words = []
+    arguments = []
     for _ in range(rng.randint(1, 3)):
         dp, tp, pp = rng.choice(shapes)
         extras = rng.choice(["", ",acc=2", ",recompute=1"] + [",zero=1"] * (tp == pp == 1))
-        words += ["--layout", f"dp={dp},tp={tp},pp={pp}{extras}"]
-    return [*words, "--seed", str(rng.randrange(1, 10_000))]
+        arguments += ["--layout", f"dp={dp},tp={tp},pp={pp}{extras}"]
+    return [*arguments, "--seed", str(rng.randrange(1, 10_000))]
 
 
 def prepare(fleet: Fleet, trial: Trial) -> str:
@@ -170,8 +170,8 @@ def prepare(fleet: Fleet, trial: Trial) -> str:
         if host == guilty and case.environ:
             library = str(compiled())
             environ |= {"LD_PRELOAD": library, "OUTSIDE_MARK": f"{FOLDER}/struck", **case.environ}
-        words = " ".join(f"{name}={value}" for name, value in environ.items())
-        fleet.write(host, WRAPPER, f'#!/bin/sh\nexec env {words} {sys.executable} "$@"\n', mode="755")
+        message = " ".join(f"{name}={value}" for name, value in environ.items())
+        fleet.write(host, WRAPPER, f'#!/bin/sh\nexec env {message} {sys.executable} "$@"\n', mode="755")
     if case.fault:
         first = trial.guilty * trial.ranks
         ranks = list(range(first, first + trial.ranks)) if case.whole_host else [first + trial.local]
@@ -194,28 +194,29 @@ def compiled() -> Path:
     return library
 
 
-def carry_out(fleet: Fleet, trial: Trial, *words: str) -> Result:
+def carry_out(fleet: Fleet, trial: Trial, *arguments: str) -> Result:
     """The run, and what its report is worth. The guilty host is made anew afterwards."""
     guilty, began = prepare(fleet, trial), time.monotonic()
     argv = [sys.executable, "-m", "doctor", "smoke", ",".join(fleet.hosts[: trial.hosts]), "-F", str(fleet.ssh_config)]
-    argv += ["--python", WRAPPER, "--ranks-per-host", str(trial.ranks), "--json", *words]
+    argv += ["--python", WRAPPER, "--ranks-per-host", str(trial.ranks), "--json", *arguments]
     done = fleet.run(argv, cwd=ROOT, timeout=240)
     try:
         report = json.loads(done.stdout)
         struck = not (trial.case.fault or trial.case.before or trial.case.environ)
         struck = struck or fleet.enter(guilty, f"test -e {FOLDER}/struck && echo yes || true").stdout.strip() == "yes"
         failed = {
-            one["check"]: sorted({host for found in one["findings"] for host in found["hosts"]})
-            for one in report["outcomes"]
-            if one["status"] == "failed" and (one["severity"] == "error" or one["check"] in trial.case.checks)
+            outcome["check"]: sorted({host for finding in outcome["findings"] for host in finding["hosts"]})
+            for outcome in report["outcomes"]
+            if outcome["status"] == "failed"
+            and (outcome["severity"] == "error" or outcome["check"] in trial.case.checks)
         }
         verdict = judge(trial.case, guilty, failed, struck, report)
         warnings = {
-            one["check"]: sorted({host for found in one["findings"] for host in found["hosts"]})
-            for one in report["outcomes"]
-            if one["status"] == "failed" and one["severity"] == "warning" and trial.case.name == "clean"
+            outcome["check"]: sorted({host for finding in outcome["findings"] for host in finding["hosts"]})
+            for outcome in report["outcomes"]
+            if outcome["status"] == "failed" and outcome["severity"] == "warning" and trial.case.name == "clean"
         }
-        messages = [found["message"] for one in report["outcomes"] for found in one["findings"]]
+        messages = [finding["message"] for outcome in report["outcomes"] for finding in outcome["findings"]]
         messages += [
             f"{failure['kind']}, {failure['certainty']}, limit {failure['limit']} s, {failure['seconds']} s"
             for failure in (report["smoke"] or {}).get("failures", ())
@@ -235,12 +236,12 @@ def judge(case: Case, guilty: str, failed: dict[str, list[str]], struck: bool, r
     if not failed:
         return "missed" if case.must else "right"
     named = {host for hosts in failed.values() for host in hosts}
-    known = all(check in case.checks for check in failed)
-    if named == {guilty} and known:
+    is_known = all(check in case.checks for check in failed)
+    if named == {guilty} and is_known:
         return "right"
     if NETWORK[0] in failed and case.checks == NETWORK and guilty in named and len(named) == 2:
         return "right"  # a pair that the guilty host is one of
-    return "one of" if (guilty in named or not named) and known else "wrong"
+    return "one of" if (guilty in named or not named) and is_known else "wrong"
 
 
 def main() -> int:
@@ -251,30 +252,30 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first trial, to go on with")
     parser.add_argument("--only", default="", help="these cases, with commas between them")
     parser.add_argument("--name", default="out", help="prefix of the hosts' names, where several run at once")
-    asked = parser.parse_args()
-    only = tuple(asked.only.split(",")) if asked.only else ()
+    requested = parser.parse_args()
+    only = tuple(requested.only.split(",")) if requested.only else ()
     results: list[Result] = []
-    fleet = Fleet.up(5, {"*": {"shows": shown()}}, name=asked.name)
+    fleet = Fleet.up(5, {"*": {"shows": visible_folders()}}, name=requested.name)
     try:
-        for number, trial in enumerate(trials(asked.count, asked.seed, only)):
-            if number < asked.first:
+        for number, trial in enumerate(trials(requested.count, requested.seed, only)):
+            if number < requested.first:
                 continue
-            rng = Random(asked.seed * 10_000 + number)
-            words = random_layouts(trial.hosts * trial.ranks, rng) if trial.case.name == "clean" else []
-            results.append(carry_out(fleet, trial, *words))
-            one = results[-1]
+            rng = Random(requested.seed * 10_000 + number)
+            arguments = random_layouts(trial.hosts * trial.ranks, rng) if trial.case.name == "clean" else []
+            results.append(carry_out(fleet, trial, *arguments))
+            result = results[-1]
             where = f"{trial.hosts}x{trial.ranks}, host {trial.guilty + 1}, rank {trial.local}, call {trial.call}"
-            text = f"{number:3} {one.verdict:10} {trial.case.name} ({where})"
-            warned = f" warnings {one.warnings}" if one.warnings else ""
-            print(f"{text}: {one.errors}{warned} exit {one.code}, {one.seconds:.0f} s", flush=True)
-            for message in one.messages if warned or one.verdict not in ("right", "not struck") else ():
+            text = f"{number:3} {result.verdict:10} {trial.case.name} ({where})"
+            warned = f" warnings {result.warnings}" if result.warnings else ""
+            print(f"{text}: {result.errors}{warned} exit {result.code}, {result.seconds:.0f} s", flush=True)
+            for message in result.messages if warned or result.verdict not in ("right", "not struck") else ():
                 print(f"      {message[:400]}", flush=True)
     finally:
         fleet.down()
-    for verdict, times in Counter(one.verdict for one in results).most_common():
+    for verdict, times in Counter(row.verdict for row in results).most_common():
         print(f"{verdict:10} {times}")
-    print(f"clean runs with a warning: {sum(bool(one.warnings) for one in results)}")
-    return 0 if all(one.verdict in ("right", "one of", "not struck") for one in results) else 1
+    print(f"clean runs with a warning: {sum(bool(row.warnings) for row in results)}")
+    return 0 if all(row.verdict in ("right", "one of", "not struck") for row in results) else 1
 
 
 if __name__ == "__main__":

@@ -24,21 +24,21 @@ def strike(fault: dict[str, Any]) -> None:
 
 
 def wrap(dist: Any, fault: dict[str, Any]) -> None:
-    plain, calls = dist.all_reduce, [0]
+    plain_all_reduce, calls = dist.all_reduce, [0]
 
     def all_reduce(tensor: Any, *rest: Any, **more: Any) -> Any:
         if dist.get_rank() not in fault["ranks"]:
-            return plain(tensor, *rest, **more)
+            return plain_all_reduce(tensor, *rest, **more)
         calls[0] += 1
         if calls[0] < fault["call"] or (calls[0] - fault["call"]) % fault["every"]:
-            return plain(tensor, *rest, **more)
+            return plain_all_reduce(tensor, *rest, **more)
         strike(fault)
-        return act(plain, fault, tensor, rest, more)
+        return act(plain_all_reduce, fault, tensor, rest, more)
 
     dist.all_reduce = all_reduce
 
 
-def act(plain: Any, fault: dict[str, Any], tensor: Any, rest: tuple[Any, ...], more: dict[str, Any]) -> Any:
+def act(baseline: Any, fault: dict[str, Any], tensor: Any, rest: tuple[Any, ...], more: dict[str, Any]) -> Any:
     kind = fault["kind"]
     if kind == "skip":
         return None
@@ -48,9 +48,9 @@ def act(plain: Any, fault: dict[str, Any], tensor: Any, rest: tuple[Any, ...], m
         subprocess.call(["sh", "-c", fault["command"].replace("PID", str(os.getpid()))])
     if kind == "late":
         time.sleep(fault["seconds"])
-    result = plain(tensor, *rest, **more)
+    result = baseline(tensor, *rest, **more)
     if kind == "twice":
-        plain(tensor.clone(), *rest, **more)
+        baseline(tensor.clone(), *rest, **more)
     if kind == "bitflip":
         flat = tensor.view(-1)
         place = 7 % flat.numel()

@@ -61,11 +61,11 @@ class Ranks:
         from_ranks, events = os.pipe()
         stdin, to_zygote = os.pipe()
         listening = socket.create_server(("127.0.0.1", 0))
-        own = [memory(f"{kind} {rank}") for kind in ("stacks", "errors") for rank in range(self.world)]
-        self.stacks = own[: self.world]
+        own_entries = [memory(f"{kind} {rank}") for kind in ("stacks", "errors") for rank in range(self.world)]
+        self.stacks = own_entries[: self.world]
         # The files' places in the list stand for their numbers, which only the process that gets them knows.
         orders = self.orders(listening.getsockname()[1])
-        zygote = begin(self.source, orders, [stdin, self.box, events, listening.fileno(), *own])
+        zygote = begin(self.source, orders, [stdin, self.box, events, listening.fileno(), *own_entries])
         listening.close()
         for file in (stdin, events):
             os.close(file)
@@ -75,8 +75,10 @@ class Ranks:
             os.close(to_zygote)
             if len(self.of("exit")) < self.world:
                 os.killpg(zygote, signal.SIGKILL)
-            self.said = "".join(os.pread(file, 1 << 20, 0).decode(errors="replace") for file in own[self.world :])
-            for file in (self.box, from_ranks, *own):
+            self.error_output = "".join(
+                os.pread(file, 1 << 20, 0).decode(errors="replace") for file in own_entries[self.world :]
+            )
+            for file in (self.box, from_ranks, *own_entries):
                 os.close(file)
 
     def orders(self, port: int) -> dict[str, Any]:

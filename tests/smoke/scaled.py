@@ -63,19 +63,19 @@ def draws(world: int, layer_count: int) -> list[list[dict[str, Any]]]:
 @cache
 def reference(world: int) -> tuple[RankEvent, ...]:
     """What rank 0 and rank 1 say of their reference runs."""
-    run, said = run_of(world), list[RankEvent]()
+    run, events = run_of(world), list[RankEvent]()
     for rank in (0, 1):
         ctx, emitted = lone_rank(run, rank)
         worker()["reference_run"](ctx)
-        said += emitted
-    return tuple(said)
+        events += emitted
+    return tuple(events)
 
 
 def events_of(run: SmokeRun) -> list[RankEvent]:
     """The training stage of all ranks."""
     world = run.plan.world
     by_kind: dict[Any, list[Any]] = {
-        kind: [one for one in reference(world) if isinstance(one, kind)] for kind in REFERENCE
+        kind: [entry for entry in reference(world) if isinstance(entry, kind)] for kind in REFERENCE
     }
     first, other = by_kind[ReferenceRun]
     references = [first, *(msgspec.structs.replace(other, rank=rank) for rank in range(1, world))]
@@ -94,7 +94,7 @@ def events_of(run: SmokeRun) -> list[RankEvent]:
             layout = run.plan.layouts[event.layout]
             index = place_in(layout, event.rank)[1]
             start, stop = share(world, layout.dp, index)
-            ids, masks = (one[start:stop][:60] for one in steps[event.step])
+            ids, masks = (row[start:stop][:60] for row in steps[event.step])
             event = msgspec.structs.replace(
                 event, ids=ids, masks=masks, blocks=tuple(range(start, stop))[:60],
                 rng=rng[event.step, layout.dp, index], **measured(first, event, layout, index),
@@ -118,12 +118,14 @@ def digests(blocks: Sequence[dict[str, Any]]) -> dict[str, int]:
 REFERENCE = (ReferenceRun, ReferenceBlocks, ReferenceUpdate)
 
 
-def step_data(said: Sequence[Any]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+def step_data(rows: Sequence[Any]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """By step: the digests of all blocks' tokens, and of their masks."""
     result = []
     for step in range(STEPS):
-        own = [one for one in said if one.step == step]
-        result.append((tuple(n for one in own for n in one.ids), tuple(n for one in own for n in one.masks)))
+        own_steps = [entry for entry in rows if entry.step == step]
+        result.append(
+            (tuple(n for entry in own_steps for n in entry.ids), tuple(n for entry in own_steps for n in entry.masks))
+        )
     return result
 
 
@@ -161,8 +163,10 @@ def ended(event: RankEvent, update: Any, layouts: Sequence[Layout]) -> RankEvent
         return event
     layout = layouts[event.layout]
     stage = place_in(layout, event.rank)[0]
-    own = {name: square / layout.tp for name, square in update.update.items() if stage_of(name, layout.pp) == stage}
-    return msgspec.structs.replace(event, update=own)
+    own_steps = {
+        name: square / layout.tp for name, square in update.update.items() if stage_of(name, layout.pp) == stage
+    }
+    return msgspec.structs.replace(event, update=own_steps)
 
 
 def stage_of(name: str, stages: int) -> int:

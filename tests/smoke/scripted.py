@@ -17,8 +17,15 @@ Line = Mapping[str, Any] | bytes | float | Exception | None
 
 
 def hello(host: str = "a", **more: Any) -> dict[str, Any]:
-    known = {"host": host, "pid": 7, "python": "3.9.2", "cpus": 2, "addresses": {"lo": ["127.0.0.1"]}, "port": 29400}
-    return {"hello": {**known, **more}}
+    known_values = {
+        "host": host,
+        "pid": 7,
+        "python": "3.9.2",
+        "cpus": 2,
+        "addresses": {"lo": ["127.0.0.1"]},
+        "port": 29400,
+    }
+    return {"hello": {**known_values, **more}}
 
 
 REQUIRED: dict[str, dict[str, Any]] = {
@@ -37,10 +44,10 @@ def event(rank: int, ev: str, **values: Any) -> dict[str, Any]:
 
 def life(ranks: Sequence[int], stages: Sequence[str] = ("start", "rendezvous", "training")) -> list[Line]:
     """What a host says of ranks that do well."""
-    said: list[Line] = [event(-1, "imported", seconds=1.5)]
-    said += [event(rank, "joined") for rank in ranks]
-    said += [event(rank, "stage", stage=stage) for stage in stages for rank in ranks]
-    return said
+    rows: list[Line] = [event(-1, "imported", seconds=1.5)]
+    rows += [event(rank, "joined") for rank in ranks]
+    rows += [event(rank, "stage", stage=stage) for stage in stages for rank in ranks]
+    return rows
 
 
 def done(ranks: Sequence[int]) -> list[Line]:
@@ -61,7 +68,7 @@ class Agent:
             "stacks": [{"stacks": {}}],
             "pressure": [{"pressure": {}}],
         }
-        self.say: queue.SimpleQueue[list[Line]] = queue.SimpleQueue()
+        self.report: queue.SimpleQueue[list[Line]] = queue.SimpleQueue()
         self.marker = b""
         self.greeted = threading.Event()
         """Set when whoever listens has taken the first line, and comes for the next."""
@@ -71,11 +78,13 @@ class Agent:
             request = json.loads(data[data.rindex(b'{"marker"') :])
             self.marker = request["marker"].encode()
             self.orders.append(request)
-            self.say.put(list(self.greeting))
+            self.report.put(list(self.greeting))
             return
         order = json.loads(data)
         self.orders.append(order)
-        self.say.put(list(self.starts(order["mine"]) if order["do"] == "start" else self.answers.get(order["do"], ())))
+        self.report.put(
+            list(self.starts(order["mine"]) if order["do"] == "start" else self.answers.get(order["do"], ()))
+        )
 
     def __iter__(self) -> Iterator[bytes]:
         """Answers come before the rest of what was to be said."""
@@ -96,16 +105,16 @@ class Agent:
                     yield self.marker + b" " + json.dumps(line).encode()
                     self.greeted.set()
             with contextlib.suppress(queue.Empty):
-                more = self.say.get(timeout=pause) if lines or pause else self.say.get()
+                more = self.report.get(timeout=pause) if lines or pause else self.report.get()
                 lines.extendleft(reversed(more))
 
     def end(self) -> None:
-        self.say.put([None])
+        self.report.put([None])
 
     def close(self, grace: float = 1.0) -> None:
-        self.say.put([None])
+        self.report.put([None])
 
-    def told(self, do: str) -> list[dict[str, Any]]:
+    def orders_of(self, do: str) -> list[dict[str, Any]]:
         return [order for order in self.orders if order.get("do") == do]
 
 
@@ -123,10 +132,10 @@ class Stage:
         self.warnings: list[str] = []
 
     def open_session(self, host: str, command: str) -> RemoteSession:
-        found = self.agents[host]
-        if isinstance(found, TransportError):
-            raise found
-        return found
+        agent = self.agents[host]
+        if isinstance(agent, TransportError):
+            raise agent
+        return agent
 
     def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
         raise NotImplementedError

@@ -43,7 +43,7 @@ class Groups:
 
     def __init__(self, world: int, layouts: Sequence[Layout]) -> None:
         self.world = world
-        self.known: dict[tuple[int, ...], int] = {tuple(range(world)): 0}
+        self.numbers: dict[tuple[int, ...], int] = {tuple(range(world)): 0}
         self.names = {0: "world"}
         for layout in layouts:
             for rank in range(world):
@@ -51,9 +51,9 @@ class Groups:
                     self.add(axis, self.members(layout, rank, axis))
 
     def add(self, axis: str, members: tuple[int, ...]) -> None:
-        if len(members) > 1 and members not in self.known:
-            self.known[members] = len(self.known)
-            self.names[self.known[members]] = f"{axis} {members[0]}-{members[-1]}"
+        if len(members) > 1 and members not in self.numbers:
+            self.numbers[members] = len(self.numbers)
+            self.names[self.numbers[members]] = f"{axis} {members[0]}-{members[-1]}"
 
     @staticmethod
     def members(layout: Layout, rank: int, axis: str) -> tuple[int, ...]:
@@ -64,7 +64,7 @@ class Groups:
         return tuple(range(first, first + tp * dp, tp))
 
     def number(self, layout: Layout, rank: int, axis: str) -> int:
-        return self.known[self.members(layout, rank, axis)]
+        return self.numbers[self.members(layout, rank, axis)]
 
 
 def training(
@@ -166,7 +166,7 @@ class Simulation:
         self.ranks = [Runner(rank, program) for rank, program in enumerate(programs)]
         self.per_host, self.delay, self.loss, self.longest = per_host, delay, loss, transfer
         self.breaks, self.silent = breaks, silent
-        self.members = {number: members for members, number in groups.known.items()}
+        self.members = {number: members for members, number in groups.numbers.items()}
         self.now = 0.0
         self.events: list[tuple[float, int, int, int]] = []
         self.places: dict[tuple[int, int], dict[int, Act]] = {}
@@ -216,8 +216,8 @@ class Simulation:
         self.show(runner, act.do, act)
         self.wake(runner, act.seconds / (1 - act.share))
 
-    def end(self, runner: Runner, how: str, error: str, secondary: bool) -> None:
-        runner.dead, runner.error, runner.secondary = how, error, secondary
+    def end(self, runner: Runner, method: str, error: str, secondary: bool) -> None:
+        runner.dead, runner.error, runner.secondary = method, error, secondary
         runner.stamp, runner.wakes = runner.stamp + 1, runner.wakes + 1
         if not self.breaks or runner.state == "done":
             return
@@ -251,16 +251,16 @@ class Simulation:
             self.release(place, members, runner)
         return None
 
-    def release(self, place: Mapping[int, Act], members: Sequence[int], came: Runner) -> None:
+    def release(self, place: Mapping[int, Act], members: Sequence[int], received: Runner) -> None:
         """Lets those go that have all they need, now that one more came."""
         took = self.rng.uniform(0.1, 1.0) * self.longest
         for rank, act in place.items():
             free = len(place) == len(members)
             if act.op == "broadcast":
-                mine, now = act.root == rank, came.rank in (rank, act.root)
-                free = (mine and came.rank == rank) or (not mine and act.root in place and now)
+                mine, now = act.root == rank, received.rank in (rank, act.root)
+                free = (mine and received.rank == rank) or (not mine and act.root in place and now)
             elif act.op == "send":
-                free = came.rank == rank
+                free = received.rank == rank
             elif act.op == "recv":
                 free = len(place) == 2
             if free:
@@ -311,8 +311,8 @@ class Simulation:
             for host in hosts:
                 if self.rng.random() >= self.loss:
                     arrived[host] = max(arrived[host], self.now + self.rng.uniform(0, self.delay))
-                    own = self.ranks[host * self.per_host : (host + 1) * self.per_host]
-                    heapq.heappush(on_the_way, (arrived[host], next(self.count), [self.snapshot(r) for r in own]))
+                    runners = self.ranks[host * self.per_host : (host + 1) * self.per_host]
+                    heapq.heappush(on_the_way, (arrived[host], next(self.count), [self.snapshot(r) for r in runners]))
             pending: dict[int, Snapshot] = {}
             while on_the_way and on_the_way[0][0] <= self.now:
                 for snap in heapq.heappop(on_the_way)[2]:
@@ -436,7 +436,7 @@ def struck(acts: Sequence[Act], fault: Fault, nth: int, others: Sequence[int], r
 
 def leaves(program: Program, step: int) -> Program:
     """Leaves the loop of the first layout at this step."""
-    stage, at, gone, layouts = "", -1, False, 0
+    stage, at, removed, layouts = "", -1, False, 0
     for act in program:
         if act.do == "stage":
             stage, at = act.text, -1
@@ -444,9 +444,9 @@ def leaves(program: Program, step: int) -> Program:
             layouts += act.seconds == 0 and at != 0
             at = int(act.seconds)
         inside = stage == "training" and layouts == 1 and at >= step
-        if inside and not gone:
+        if inside and not removed:
             yield Act("mark")
-            gone = True
+            removed = True
         if not inside or (act.do == "call" and act.op == "barrier"):
             yield act
 
@@ -464,7 +464,7 @@ def wearied(program: Program, rng: Random, longest: float) -> Program:
 
 def layouts_of(world: int) -> dict[str, Layout]:
     """The ways to split this many ranks."""
-    known = {
+    layouts = {
         "dp": Layout(dp=world),
         "tp": Layout(tp=world),
         "zero1": Layout(dp=world, zero=True),
@@ -472,7 +472,7 @@ def layouts_of(world: int) -> dict[str, Layout]:
         "dpxtp": Layout(dp=world // 2, tp=2),
         "3d": Layout(dp=world // 4, tp=2, pp=2),
     }
-    return {name: layout for name, layout in known.items() if layout.world == world}
+    return {name: layout for name, layout in layouts.items() if layout.world == world}
 
 
 def fleet(world: int, layouts: Sequence[Layout], seed: int, **more: Any) -> tuple[Groups, list[Program]]:

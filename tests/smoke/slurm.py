@@ -19,7 +19,7 @@ def program(name: str) -> str:
     return shutil.which(name) or shutil.which(f"{name}-wlm") or shutil.which(name, path="/usr/sbin") or ""
 
 
-MISSING = [name for name in ("munged", "slurmctld", "slurmd", "srun") if not program(name)]
+ABSENT_PROGRAMS = [name for name in ("munged", "slurmctld", "slurmd", "srun") if not program(name)]
 
 
 class Slurm:
@@ -85,8 +85,8 @@ class Slurm:
             [*lines, *self._settings, "PartitionName=p Nodes=ALL Default=YES State=UP OverSubscribe=YES", ""]
         )
 
-    def _start(self, name: str, *words: str) -> None:
-        subprocess.run([program(name), *words], env={**os.environ, **self.environ}, check=True, timeout=20)
+    def _start(self, name: str, *arguments: str) -> None:
+        subprocess.run([program(name), *arguments], env={**os.environ, **self.environ}, check=True, timeout=20)
 
     def _wait(self) -> None:
         deadline = time.monotonic() + 20

@@ -114,7 +114,7 @@ class Client:
         self.process = subprocess.Popen([*shell, command], stdin=pipe, stdout=pipe, start_new_session=True)
         assert self.process.stdin and self.process.stdout
         self.lines: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self.heard: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
         self.rest: deque[tuple[str, Any]] = deque()
         self.noise: list[bytes] = []
         self.heed = threading.Event()
@@ -150,40 +150,42 @@ class Client:
             else:
                 self.noise.append(line)
 
-    def tell(self, do: str, **values: Any) -> None:
+    def order(self, do: str, **values: Any) -> None:
         assert self.process.stdin
         self.process.stdin.write(json.dumps({"do": do, **values}).encode() + b"\n")
         self.process.stdin.flush()
 
     def start(self, live: str, world: int = 2, **orders: Any) -> None:
-        given = {"mine": list(range(world)), "worker": WORKER + live, "master": ["127.0.0.1", 1], **orders}
-        self.tell("start", **{"plan": plan_as_dict(plan(world)), **given})
+        parameters = {"mine": list(range(world)), "worker": WORKER + live, "master": ["127.0.0.1", 1], **orders}
+        self.order("start", **{"plan": plan_as_dict(plan(world)), **parameters})
 
-    def until(self, key: str, seconds: float = 15.0, **wanted: Any) -> Any:
+    def until(self, key: str, seconds: float = 15.0, **expected: Any) -> Any:
         """The next line of this kind; of events and snapshots the next with these values."""
         deadline = time.monotonic() + seconds
         while True:
             while self.rest:
-                kind, said = self.rest.popleft()
-                if kind == key and (not wanted or all(said.get(name) == value for name, value in wanted.items())):
-                    return said
+                kind, response = self.rest.popleft()
+                if kind == key and (
+                    not expected or all(response.get(name) == value for name, value in expected.items())
+                ):
+                    return response
             line = self.lines.get(timeout=max(0.01, deadline - time.monotonic()))
-            self.heard.append(line)
+            self.received.append(line)
             self.rest.extend(line.items())
             self.rest.extend(("snap", snap) for snap in line.get("snaps", ()))
 
     def pids(self) -> list[int]:
         """Everything that this agent started and that is still there."""
         mark = f"DOCTOR_SMOKE={self.marker}".encode()
-        found = []
+        result = []
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if mark in (process / "environ").read_bytes().split(b"\0"):
-                    found.append(int(process.name))
-        return found
+                    result.append(int(process.name))
+        return result
 
 
-def gone(client: Client, seconds: float = 3.0) -> bool:
+def has_ended(client: Client, seconds: float = 3.0) -> bool:
     """Whether all that the agent started ends in time."""
     deadline = time.monotonic() + seconds
     while client.pids() and time.monotonic() < deadline:

@@ -42,7 +42,7 @@ from doctor.smoke.programs.recorder_page import (
     TIMES_AT,
 )
 from doctor.smoke.protocol import parse_message
-from tests.smoke.stub import ENDS, WAITS, Client, gone
+from tests.smoke.stub import ENDS, WAITS, Client, has_ended
 from tests.test_collector import PYTHONS
 
 UNIFIED = Path("/sys/fs/cgroup/unified")
@@ -62,8 +62,8 @@ def any_python(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    with Client() as one:
-        yield one
+    with Client() as sample_client:
+        yield sample_client
 
 
 def running(client: Client, live: str = WAITS, world: int = 2) -> None:
@@ -86,13 +86,13 @@ def test_every_python_runs_it(any_python: str) -> None:
         assert hello["port"] > 0
         assert "127.0.0.1" in hello["addresses"]["lo"]
         running(client)
-        client.tell("stacks")
+        client.order("stacks")
         assert set(client.until("stacks")) == {"0", "1"}
-        client.tell("sockets")
+        client.order("sockets")
         assert client.until("sockets") == []
-        client.tell("probe", targets=[["127.0.0.1", 1]], seconds=0.2)
+        client.order("probe", targets=[["127.0.0.1", 1]], seconds=0.2)
         assert client.until("probes")[0][:3] == ["127.0.0.1", 1, "refused"]
-        client.tell("end")
+        client.order("end")
         assert client.until("bye")["left"] == []
         assert client.process.wait(5) == 0
         assert not client.pids()
@@ -107,9 +107,9 @@ def test_a_login_shell_may_say_what_it_likes() -> None:
 
 def test_lines_are_what_the_controller_expects(client: Client) -> None:
     running(client)
-    client.tell("end")
+    client.order("end")
     client.until("bye")
-    for line in client.heard:
+    for line in client.received:
         parse_message(json.dumps(line).encode())
 
 
@@ -122,15 +122,15 @@ def test_bytes_that_are_not_utf_8_are_replaced(monkeypatch: pytest.MonkeyPatch) 
             "def live(rank, box, say, orders):\n    raise OSError(os.fsdecode(b'no file /x\\xff') + '\\ud800')\n", 1
         )
         assert client.until("event", ev="error")["text"] == "no file /x??"
-        for line in client.heard:
+        for line in client.received:
             parse_message(json.dumps(line).encode())
 
 
 def test_a_snapshot_of_a_rank_in_a_collective(client: Client) -> None:
     client.start("def live(rank, box, say, orders):\n    box.enter(2, 1, 4, 77, 3, 1)\n    time.sleep(1000)\n", 1)
-    seen = client.until("snap", state="collective")
-    assert seen["calls"] == [[2, 1, "broadcast", "bfloat16", 77, 1, 3, STAGES[4]]]
-    assert {name: seen[name] for name in ("group", "seq", "op", "dtype", "numel", "root", "step", "stage")} == {
+    observed = client.until("snap", state="collective")
+    assert observed["calls"] == [[2, 1, "broadcast", "bfloat16", 77, 1, 3, STAGES[4]]]
+    assert {name: observed[name] for name in ("group", "seq", "op", "dtype", "numel", "root", "step", "stage")} == {
         "group": 2,
         "seq": 1,
         "op": "broadcast",
@@ -140,10 +140,10 @@ def test_a_snapshot_of_a_rank_in_a_collective(client: Client) -> None:
         "step": 3,
         "stage": STAGES[4],
     }
-    assert seen["entered"] == {"2": 1}
+    assert observed["entered"] == {"2": 1}
     again = client.until("snap", rank=0)
     assert "calls" not in again
-    assert again["age"] > seen["age"]
+    assert again["age"] > observed["age"]
     assert 0 < again["effective"] <= again["age"]
 
 
@@ -159,7 +159,7 @@ def live(rank, box, say, orders):
     )
     client.until("event", ev="exit", seconds=20)
     client.until("snap", dead="exit status 0")
-    seqs = [call[1] for line in client.heard for snap in line.get("snaps", ()) for call in snap.get("calls", ())]
+    seqs = [call[1] for line in client.received for snap in line.get("snaps", ()) for call in snap.get("calls", ())]
     assert seqs == list(range(1, 3001))
 
 
@@ -216,7 +216,7 @@ def live(rank, box, say, orders):
     assert [ends[rank]["state"] for rank in range(4)] == ["compute", "compute", "compute", "done"]
     assert ends[0]["error"] == "by design"
     assert not any(end.get("oom") for end in ends.values())
-    exits = {e["rank"]: e for line in client.heard if (e := line.get("event", {})).get("ev") == "exit"}
+    exits = {e["rank"]: e for line in client.received if (e := line.get("event", {})).get("ev") == "exit"}
     assert exits[1]["tail"] == "my last words\n"
     assert [exits[rank]["status"] for rank in (0, 1, 2, 3)] == [13 << 8, 9, 7 << 8, 0]
 
@@ -225,7 +225,7 @@ def test_a_stopped_rank(client: Client) -> None:
     running(client, "def live(rank, box, say, orders):\n    box.enter()\n    os.kill(os.getpid(), signal.SIGSTOP)\n", 1)
     while client.until("snap").get("process") != "T":
         pass
-    client.tell("end")
+    client.order("end")
     assert client.until("bye")["left"] == []
 
 
@@ -327,13 +327,13 @@ def live(rank, box, say, orders):
     time.sleep(1000)
 """
     running(client, live)
-    client.tell("stacks")
+    client.order("stacks")
     stacks = client.until("stacks")
     assert "in live" in stacks["0"]
     assert "loader worker" in stacks["0"]
     assert "in fetching_a_sample" in stacks["0"]
     assert "in fetching_a_sample" not in stacks["1"]
-    client.tell("stacks")
+    client.order("stacks")
     assert client.until("stacks")["1"].count("in live") == 1
 
 
@@ -343,7 +343,7 @@ def test_what_has_no_handler_is_not_signalled(client: Client) -> None:
         "def live(rank, box, say, orders):\n    faulthandler.unregister(signal.SIGUSR1)\n" + WAITS.partition("\n")[2],
         1,
     )
-    client.tell("stacks")
+    client.order("stacks")
     assert client.until("stacks") == {"0": ""}
     time.sleep(0.1)
     assert "dead" not in client.until("snap", rank=0)
@@ -372,7 +372,7 @@ def test_an_interpreter_that_reads_nothing(client: Client) -> None:
     """The worker's text is more than a pipe holds: the agent must not wait for it to be read."""
     client.start("#" * 2_000_000 + "\n" + ENDS, 1, python="sh -c 'sleep 1000' -")
     client.until("snaps")
-    client.tell("end")
+    client.order("end")
     assert client.until("bye", 3)["left"] == []
 
 
@@ -389,11 +389,11 @@ def test_the_end_of_the_one_that_ranks_come_from(client: Client) -> None:
     os.kill(min(client.pids()), 9)
     ends = [client.until("event", ev="exit") for _ in range(3)]
     assert {(end["rank"], end["status"]) for end in ends} == {(-1, 9), (0, 9), (1, 9)}
-    assert gone(client)
+    assert has_ended(client)
 
 
-@pytest.mark.parametrize("how", ["eof", "sigterm", "sighup", "sigkill", "end"])
-def test_nothing_is_left_behind(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["eof", "sigterm", "sighup", "sigkill", "end"])
+def test_nothing_is_left_behind(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other workers' agents have folders and semaphores of their own at the same time."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     strays = """
@@ -407,20 +407,20 @@ def live(rank, box, say, orders):
             open("/dev/shm/" + name % os.getpid(), "w").close()
         time.sleep(1000)
     time.sleep(1000)
-""".replace("KEEPS", str(how != "sigkill"))
+""".replace("KEEPS", str(method != "sigkill"))
     with Client(listen=True) as client:
         port = client.until("hello")["port"]
         running(client, strays)
         assert within(3, lambda: len(client.pids()) == 5)
         pids = client.pids()
-        if how == "eof":
+        if method == "eof":
             assert client.process.stdin
             client.process.stdin.close()
-        elif how == "end":
-            client.tell("end")
+        elif method == "end":
+            client.order("end")
         else:
-            os.kill(client.process.pid, getattr(signal, how.upper()))
-        assert gone(client)
+            os.kill(client.process.pid, getattr(signal, method.upper()))
+        assert has_ended(client)
         client.process.wait(5)
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
@@ -439,7 +439,7 @@ def test_it_ends_by_itself_when_its_time_is_up(client: Client) -> None:
     client.start(WAITS, 1, seconds=1.0)
     client.until("snap")
     assert client.process.wait(5) == 3
-    assert gone(client)
+    assert has_ended(client)
 
 
 def test_a_controller_that_takes_nothing_in_loses_no_call() -> None:
@@ -459,9 +459,9 @@ def live(rank, box, say, orders):
         time.sleep(1.0)
         client.heed.set()
         client.until("event", ev="through")
-        while {"0": 1500} not in [snap.get("entered") for line in client.heard for snap in line.get("snaps", ())]:
+        while {"0": 1500} not in [snap.get("entered") for line in client.received for snap in line.get("snaps", ())]:
             client.until("snaps")
-        assert sum(line.get("event", {}).get("ev") == "note" for line in client.heard) == 1500
+        assert sum(line.get("event", {}).get("ev") == "note" for line in client.received) == 1500
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -479,12 +479,12 @@ def test_a_frozen_rank_cannot_hold_up_the_end(client: Client, version: int) -> N
         (folder / file).write_text(frozen)
         while client.until("snap").get("process") != "F":
             pass
-        client.tell("end")
+        client.order("end")
         # Version 2 lets a frozen process be killed, version 1 does not.
-        assert [left[0] for left in client.until("bye", 3)["left"]] == [pid] * (version == 1)
+        assert [remaining[0] for remaining in client.until("bye", 3)["left"]] == [pid] * (version == 1)
     finally:
         (folder / file).write_text(thawed)
-        assert gone(client)
+        assert has_ended(client)
         remove(folder)
 
 
@@ -505,7 +505,7 @@ def test_a_rank_killed_for_memory(client: Client) -> None:
         # The kernel's log is short, and some containers may not read it: then the control group's count stands there.
         assert re.search(r"Killed process|killed a process of its control group", ended["log"])
     finally:
-        client.tell("end")
+        client.order("end")
         client.process.wait(5)
         remove(folder)
 
@@ -572,8 +572,8 @@ def test_limits_are_read_from_both_kinds_of_control_groups(tmp_path: Path) -> No
         limits.folders, limits.killed, limits.refused = {name: str(folder)}, 0, 3
         assert limits.sentences() == []
         (folder / file).write_text(value)
-        said = "The kernel killed 2 processes of its control group for memory; the limit is 1048576 bytes."
-        assert limits.sentences() == [said]
+        output = "The kernel killed 2 processes of its control group for memory; the limit is 1048576 bytes."
+        assert limits.sentences() == [output]
 
 
 def remove(folder: Path) -> None:
@@ -600,11 +600,11 @@ def live(rank, box, say, orders):
     time.sleep(1000)
 """
         running(client, live, 1)
-        client.tell("sockets")
+        client.order("sockets")
         client.until("sockets")
-        said = client.heard[-1]
-        assert said["sockets"] == [[0, "127.0.0.1", port, 0, 0]]
-        assert [door[:2] for door in said["listening"]] == [[0, "127.0.0.1"]]
+        responses = client.received[-1]
+        assert responses["sockets"] == [[0, "127.0.0.1", port, 0, 0]]
+        assert [door[:2] for door in responses["listening"]] == [[0, "127.0.0.1"]]
 
 
 def test_a_broken_event_is_a_fault_and_not_the_end(client: Client) -> None:
@@ -615,9 +615,9 @@ def test_a_broken_event_is_a_fault_and_not_the_end(client: Client) -> None:
 
 
 def test_an_order_that_is_none_is_a_fault_and_not_the_end(client: Client) -> None:
-    client.tell("dance")
+    client.order("dance")
     assert "KeyError: 'dance'" in client.until("fault")
-    client.tell("probe", targets=[], seconds=0.1)
+    client.order("probe", targets=[], seconds=0.1)
     assert client.until("probes") == []
 
 
@@ -651,11 +651,11 @@ def test_a_code_out_of_range_is_no_crash(code: int) -> None:
 def test_settings_are_for_the_children_alone() -> None:
     plan = {"backend": "hccl", "timeout": 60, "interface": "", "places": [{"host": "a"}, {"host": "b"}]}
     before = dict(os.environ)
-    found = rank_environment(plan, ["127.0.0.1", 1], "mark")
+    result = rank_environment(plan, ["127.0.0.1", 1], "mark")
     assert dict(os.environ) == before
-    assert (found["HCCL_CONNECT_TIMEOUT"], found["HCCL_EXEC_TIMEOUT"]) == ("120", "68")
-    assert "HCCL_SOCKET_IFNAME" not in found  # the loopback is nothing that another host could reach
-    assert found["DOCTOR_SMOKE"] == "mark"
+    assert (result["HCCL_CONNECT_TIMEOUT"], result["HCCL_EXEC_TIMEOUT"]) == ("120", "68")
+    assert "HCCL_SOCKET_IFNAME" not in result  # the loopback is nothing that another host could reach
+    assert result["DOCTOR_SMOKE"] == "mark"
 
 
 def test_the_interface_of_one_host_is_the_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -670,17 +670,17 @@ def test_the_interface_of_one_host_is_the_loopback(monkeypatch: pytest.MonkeyPat
 def test_huge_pages_are_asked_for_where_they_are_small_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = {"backend": "gloo", "interface": "lo", "places": [{"host": "a"}]}
 
-    def asked(backend: str = "gloo") -> str:
+    def tunables(backend: str = "gloo") -> str:
         return str(rank_environment(dict(plan, backend=backend), ["127.0.0.1", 1], "m").get("GLIBC_TUNABLES"))
 
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     monkeypatch.setattr(os, "sysconf", lambda name: 4096)
-    assert (asked(), asked("nccl")) == ("glibc.malloc.hugetlb=1", "None")
+    assert (tunables(), tunables("nccl")) == ("glibc.malloc.hugetlb=1", "None")
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=3")
-    assert asked() == "glibc.malloc.check=3"
+    assert tunables() == "glibc.malloc.check=3"
     monkeypatch.delenv("GLIBC_TUNABLES")
     monkeypatch.setattr(os, "sysconf", lambda name: 65536)
-    assert asked() == "None"
+    assert tunables() == "None"
 
 
 def test_the_jobs_variables_are_in_force_all_some_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -692,12 +692,12 @@ def test_the_jobs_variables_are_in_force_all_some_or_none(monkeypatch: pytest.Mo
         "variables": {"NCCL_DEBUG": "INFO"},
     }
 
-    def known(**more: object) -> tuple[str | None, str | None]:
+    def variables_in_force(**more: object) -> tuple[str | None, str | None]:
         environ = rank_environment({**plan, "environment": "job", **more}, ["127.0.0.1", 1], "m")
         return environ.get("GLOO_SOCKET_IFNAME"), environ.get("NCCL_DEBUG")
 
-    assert known() == ("eth7", "INFO")
-    assert known(keep=["NCCL_DEBUG", "interface"]) == (None, "INFO")
-    assert known(keep=["GLOO_SOCKET_IFNAME"]) == ("eth7", None)
-    assert known(environment="clean")[1] is None
-    assert known(interface="eth1")[0] == "eth1"
+    assert variables_in_force() == ("eth7", "INFO")
+    assert variables_in_force(keep=["NCCL_DEBUG", "interface"]) == (None, "INFO")
+    assert variables_in_force(keep=["GLOO_SOCKET_IFNAME"]) == ("eth7", None)
+    assert variables_in_force(environment="clean")[1] is None
+    assert variables_in_force(interface="eth1")[0] == "eth1"

@@ -19,7 +19,7 @@ from doctor.cli import smoke
 from doctor.cli.host_options import JobOptions
 from doctor.engine.errors import CommandError
 from doctor.report.formats.json import SCHEMA_FILE
-from tests.smoke.interpreter import shown
+from tests.smoke.interpreter import visible_folders
 from tests.test_cli import CLEAN, ROOT, doctor
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
@@ -31,11 +31,11 @@ needs_torch = pytest.mark.skipif(
 
 
 def outcome(report: dict[str, Any], name: str) -> dict[str, Any]:
-    return next(one for one in report["outcomes"] if one["check"] == name)
+    return next(entry for entry in report["outcomes"] if entry["check"] == name)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[bytes]]:
+def saved_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[bytes]]:
     """One run on two ranks, saved."""
     path = tmp_path_factory.mktemp("smoke") / "run"
     return path, doctor(*TWO, "--layout", "dp=2", "--layout", "tp=2", "--json", "--save", str(path))
@@ -43,28 +43,32 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Com
 
 @needs_torch
 class TestTwoRanksOnThisMachine:
-    def test_all_is_well(self, made: Any) -> None:
-        _, done = made
+    def test_all_is_well(self, saved_run: Any) -> None:
+        _, done = saved_run
         report = json.loads(done.stdout)
-        failed = [one["check"] for one in report["outcomes"] if one["status"] not in ("passed", "skipped")]
+        failed = [entry["check"] for entry in report["outcomes"] if entry["status"] not in ("passed", "skipped")]
         assert (done.returncode, [name for name in failed if outcome(report, name)["severity"] == "error"]) == (0, [])
-        assert {one["area"] for one in report["outcomes"]} == {"connectivity", "smoke"}
+        assert {entry["area"] for entry in report["outcomes"]} == {"connectivity", "smoke"}
 
-    def test_the_figures_fit_the_schema_and_tell_what_ran(self, made: Any) -> None:
-        report = json.loads(made[1].stdout)
+    def test_the_figures_fit_the_schema_and_tell_what_ran(self, saved_run: Any) -> None:
+        report = json.loads(saved_run[1].stdout)
         SCHEMA.validate(report)
         run = report["smoke"]
         assert (run["backend"], run["ended"]) == ("gloo", "complete")
         assert run["hosts"] == [{"host": "localhost", "ranks": 2}]
-        assert [(one["layout"], one["steps"]) for one in run["layouts"]] == [("dp2", 3), ("tp2", 3)]
-        assert all(one["error"] < 1e-5 for one in run["layouts"])
-        assert [one["name"] for one in run["stages"]][:3] == ["start", "rendezvous", "collectives"]
+        assert [(layout["layout"], layout["steps"]) for layout in run["layouts"]] == [("dp2", 3), ("tp2", 3)]
+        assert all(layout["error"] < 1e-5 for layout in run["layouts"])
+        assert [stage["name"] for stage in run["stages"]][:3] == ["start", "rendezvous", "collectives"]
         assert run["unfinished_stages"] == run["failures"] == []
         assert run["environments"][0]["ranks"] == [0, 1]
-        assert {one["op"] for one in run["collective_speeds"]} >= {"all_reduce", "all_gather", "reduce_scatter"}
+        assert {collective_speed["op"] for collective_speed in run["collective_speeds"]} >= {
+            "all_reduce",
+            "all_gather",
+            "reduce_scatter",
+        }
 
-    def test_the_saved_run_gives_the_identical_report(self, made: Any) -> None:
-        path, live = made
+    def test_the_saved_run_gives_the_identical_report(self, saved_run: Any) -> None:
+        path, live = saved_run
         again = doctor("smoke", "--json", "--from", str(path))
         assert (again.returncode, again.stdout) == (live.returncode, live.stdout)
 
@@ -82,40 +86,40 @@ class TestTwoRanksOnThisMachine:
         assert refused.returncode == 78
         assert b"expected a file of --save-baseline" in refused.stderr
 
-    def test_the_report_for_a_pipe(self, made: Any) -> None:
-        said = doctor("smoke", "--from", str(made[0])).stdout.decode()
-        assert "smoke   ran: gloo, 2 ranks on 1 host, " in said
-        assert "smoke   layouts: dp2 " in said
-        assert "\x1b" not in said
+    def test_the_report_for_a_pipe(self, saved_run: Any) -> None:
+        output = doctor("smoke", "--from", str(saved_run[0])).stdout.decode()
+        assert "smoke   ran: gloo, 2 ranks on 1 host, " in output
+        assert "smoke   layouts: dp2 " in output
+        assert "\x1b" not in output
 
-    def test_a_run_of_everything_judges_it_too_and_only_then(self, made: Any) -> None:
-        report = json.loads(doctor("check", "--json", "--from", str(made[0])).stdout)
-        assert "smoke" in {one["area"] for one in report["outcomes"]}
+    def test_a_run_of_everything_judges_it_too_and_only_then(self, saved_run: Any) -> None:
+        report = json.loads(doctor("check", "--json", "--from", str(saved_run[0])).stdout)
+        assert "smoke" in {entry["area"] for entry in report["outcomes"]}
         assert outcome(report, "smoke-rank-died")["status"] == "passed"
 
     def test_check_makes_one_after_its_rounds(self) -> None:
-        words = ("--select", "connectivity", "--ranks-per-host", "2", "--json")
-        report = json.loads(doctor("check", "--smoke", *words).stdout)
+        arguments = ("--select", "connectivity", "--ranks-per-host", "2", "--json")
+        report = json.loads(doctor("check", "--smoke", *arguments).stdout)
         assert report["smoke"]["ended"] == "complete"
         assert outcome(report, "smoke-rank-died")["status"] == "passed"
         assert outcome(report, "clocks-differ")["status"] == "skipped"
 
 
 def test_what_it_judges_needs_no_visit_but_that_of_the_runs_agents() -> None:
-    kinds = {fact.probe.kind for one in smoke.IncrementalLoader().smoke_checks() for fact in one.facts}
+    kinds = {fact.probe.kind for smoke_check in smoke.IncrementalLoader().smoke_checks() for fact in smoke_check.facts}
     assert kinds == {"smoke", "visit"}
 
 
 def test_a_check_without_a_smoke_run_does_not_speak_of_it() -> None:
-    words = ("check", "--no-hosts", "--rank-table", "/etc/hostname", "--json")
-    report = json.loads(doctor(*words).stdout)
+    arguments = ("check", "--no-hosts", "--rank-table", "/etc/hostname", "--json")
+    report = json.loads(doctor(*arguments).stdout)
     assert report["smoke"] is None
-    assert "smoke" not in {one["area"] for one in report["outcomes"]}
+    assert "smoke" not in {entry["area"] for entry in report["outcomes"]}
 
 
 def test_unless_its_checks_are_selected() -> None:
     report = json.loads(doctor("check", "--select", "smoke", "--json").stdout)
-    reasons = {gap["reason"] for one in report["outcomes"] if one["area"] == "smoke" for gap in one["skipped"]}
+    reasons = {gap["reason"] for entry in report["outcomes"] if entry["area"] == "smoke" for gap in entry["skipped"]}
     assert reasons == {"no smoke run; run doctor smoke for one", "only one host: nothing to compare"}
 
 
@@ -125,8 +129,8 @@ def test_an_interpreter_without_torch_is_one_clear_finding(tmp_path: Path) -> No
     report = json.loads(done.stdout)
     SCHEMA.validate(report)
     assert done.returncode == 10
-    failed = [one for one in report["outcomes"] if one["findings"]]
-    assert [one["check"] for one in failed] == ["smoke-rank-not-started"]
+    failed = [entry for entry in report["outcomes"] if entry["findings"]]
+    assert [entry["check"] for entry in failed] == ["smoke-rank-not-started"]
     (finding,) = failed[0]["findings"]
     assert "No module named 'torch'" in finding["message"]
     text = doctor(*TWO, "--python", str(tmp_path / "bare/bin/python")).stdout.decode()
@@ -138,11 +142,11 @@ def test_an_interpreter_that_is_not_there_is_one_too() -> None:
     done = doctor(*TWO, "--json", "--python", "/nowhere/python")
     report = json.loads(done.stdout)
     assert done.returncode == 10
-    assert [one["check"] for one in report["outcomes"] if one["findings"]] == ["smoke-rank-not-started"]
+    assert [entry["check"] for entry in report["outcomes"] if entry["findings"]] == ["smoke-rank-not-started"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "output"),
     [
         (("--layout", "dp=3"), "expected 2, the number of ranks"),
         (("--layout", "dp"), "expected a whole number"),
@@ -159,16 +163,16 @@ def test_an_interpreter_that_is_not_there_is_one_too() -> None:
         (("--color", "pink"), "--color"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_exit_2(words: tuple[str, ...], said: str) -> None:
-    done = doctor(*TWO, *words)
+def test_what_cannot_be_is_one_line_and_exit_2(arguments: tuple[str, ...], output: str) -> None:
+    done = doctor(*TWO, *arguments)
     err = done.stderr.decode()
     assert (done.returncode, done.stdout, err.count("\n")) == (2, b"", 1)
-    assert said in err
+    assert output in err
 
 
 def test_sizes_and_lists() -> None:
-    def wish(**words: Any) -> Any:
-        return smoke.parse_smoke_options(smoke.TrainingOptions(**words), JobOptions(python="p", master_port=5))
+    def wish(**fields: Any) -> Any:
+        return smoke.parse_smoke_options(smoke.TrainingOptions(**fields), JobOptions(python="p", master_port=5))
 
     assert [wish(max_bytes=text).max_bytes for text in ("4", "64K", "64kib", "4M", "2G")] == [
         4,
@@ -187,16 +191,16 @@ def test_sizes_and_lists() -> None:
 @needs_torch
 @pytest.mark.hosts
 def test_a_check_trains_on_the_hosts_that_it_reached_and_says_on_which_not(make_fleet: Any) -> None:
-    fleet = make_fleet(3, {"*": {"shows": shown()}, "cli0002": {"fault": "refuse"}}, name="cli")
-    words = ["--select", "connectivity", "--ranks-per-host", "1", "--python", sys.executable, "--json"]
+    fleet = make_fleet(3, {"*": {"shows": visible_folders()}, "cli0002": {"fault": "refuse"}}, name="cli")
+    arguments = ["--select", "connectivity", "--ranks-per-host", "1", "--python", sys.executable, "--json"]
     argv = [sys.executable, "-m", "doctor", "check", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--smoke"]
-    done = fleet.run([*argv, *words], env=CLEAN, cwd=ROOT, timeout=100)
+    done = fleet.run([*argv, *arguments], env=CLEAN, cwd=ROOT, timeout=100)
     report = json.loads(done.stdout)
     SCHEMA.validate(report)
     assert done.returncode == 10
-    assert [one["check"] for one in report["outcomes"] if one["findings"]] == ["host-unreachable"]
+    assert [entry["check"] for entry in report["outcomes"] if entry["findings"]] == ["host-unreachable"]
     assert report["smoke"]["ended"] == "complete"
-    assert [one["host"] for one in report["smoke"]["hosts"]] == ["cli0001", "cli0003"]
+    assert [host["host"] for host in report["smoke"]["hosts"]] == ["cli0001", "cli0003"]
     assert "the smoke run excluded 1 of 3 hosts, which could not be reached" in report["notes"]
     losses = outcome(report, "smoke-loss-differs")
     assert losses["evaluated_hosts"] == ["cli0001", "cli0003"]
@@ -205,23 +209,23 @@ def test_a_check_trains_on_the_hosts_that_it_reached_and_says_on_which_not(make_
 
 def relatives(mark: str) -> dict[int, str]:
     """Processes that have this mark in their environment, with their command lines."""
-    found = {}
+    result = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             try:
                 if mark.encode() in (entry / "environ").read_bytes():
-                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
+                    result[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
             except OSError:
                 continue
-    return found
+    return result
 
 
-def wait_for(what: Any, seconds: float = 30.0) -> Any:
+def wait_for(condition: Any, seconds: float = 30.0) -> Any:
     deadline = time.monotonic() + seconds
-    while not (seen := what()):
+    while not (observed := condition()):
         assert time.monotonic() < deadline, "it did not come to that in time"
         time.sleep(0.01)
-    return seen
+    return observed
 
 
 def ranks_of(mark: str) -> list[int]:
@@ -238,8 +242,8 @@ def ranks_of(mark: str) -> list[int]:
 
 @pytest.mark.parametrize("option", ["--python", "--interface", "--master-addr"])
 def test_an_option_that_is_not_utf_8_is_refused_in_one_line(option: str) -> None:
-    words = [sys.executable, "-m", "doctor", *TWO, option, os.fsdecode(b"/x\xff")]
-    done = subprocess.run(words, cwd=ROOT, env=CLEAN, capture_output=True, text=True)
+    arguments = [sys.executable, "-m", "doctor", *TWO, option, os.fsdecode(b"/x\xff")]
+    done = subprocess.run(arguments, cwd=ROOT, env=CLEAN, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"doctor: {option} '/x\\udcff': expected UTF-8\n"
 
@@ -260,8 +264,8 @@ def test_a_signal_leaves_nothing_behind(number: int, code: int, tmp_path: Path) 
     mark = f"DOCTOR_TEST_MARK={os.getpid()}-{number}"
     env = {**CLEAN, **dict([mark.split("=")]), "TMPDIR": str(tmp_path)}
     shared = set(os.listdir("/dev/shm"))
-    words = [sys.executable, "-m", "doctor", *TWO, "--steps", "100", "--json"]
-    process = subprocess.Popen(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    arguments = [sys.executable, "-m", "doctor", *TWO, "--steps", "100", "--json"]
+    process = subprocess.Popen(arguments, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     wait_for(lambda: len(ranks_of(mark)) > 2)  # the interpreter, and the ranks that it became
     process.send_signal(number)
     out, err = process.communicate(timeout=50)

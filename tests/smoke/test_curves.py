@@ -13,9 +13,9 @@ pytestmark = pytest.mark.torch
 
 
 def test_the_rule_separates_learning_from_stuck_losses() -> None:
-    told = list(levels(range(5000, 5004)))
-    assert {kind for kind, _, _ in told} == {*LEARNING, *STUCK}
-    assert not mistakes(told)
+    events = list(levels(range(5000, 5004)))
+    assert {kind for kind, _, _ in events} == {*LEARNING, *STUCK}
+    assert not mistakes(events)
 
 
 def test_more_steps_show_a_model_that_ignores_the_context() -> None:

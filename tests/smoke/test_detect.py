@@ -77,7 +77,7 @@ def test_names_the_rank_and_what_it_did(
     world, layouts, seed = run
     guilty = data.draw(st.integers(0, world - 1), "guilty")
     groups, programs = fleet(world, layouts, seed)
-    others = [number for members, number in groups.known.items() if guilty in members]
+    others = [number for members, number in groups.numbers.items() if guilty in members]
     step, nth = data.draw(st.integers(1, 3), "step"), data.draw(st.integers(0, 30), "call")
     programs[guilty] = faulty(programs[guilty], fault, step, nth, others, Random(seed))
     sim = Simulation(world, groups, programs, Random(seed), delay=lines[0], loss=lines[1])
@@ -133,7 +133,7 @@ def test_soon_after_the_fault(fault: simulation.Fault) -> None:
     for seed in range(20):
         groups, programs = fleet(8, [Layout(dp=2, tp=2, pp=2)], seed)
         guilty = seed % 8
-        others = [number for members, number in groups.known.items() if guilty in members]
+        others = [number for members, number in groups.numbers.items() if guilty in members]
         programs[guilty] = faulty(programs[guilty], fault, 2, seed, others, Random(seed))
         sim = Simulation(8, groups, programs, Random(seed))
         trouble = sim.watch(Detector(8), 30, tick=0.02)
@@ -154,7 +154,7 @@ def test_bytes_that_do_not_arrive(name: str, evidence: bool) -> None:
     def silent(group: int, now: float) -> bool:
         return now > cut and {1, 3} <= set(divmod(group - simulation.CHANNELS, 4) if group >= 10**6 else members[group])
 
-    members = {number: ranks for ranks, number in groups.known.items()}
+    members = {number: ranks for ranks, number in groups.numbers.items()}
     programs = [endless(groups, layouts_of(4)[name], rank) for rank in range(4)]
     sim = Simulation(4, groups, programs, Random(1), per_host=1, silent=silent)
     resends = [Resend(1, "d", 4096, 3)]
@@ -182,7 +182,7 @@ def test_512_ranks_at_20_looks_a_second() -> None:
     for fault in (None, simulation.sleep):
         groups, programs = fleet(512, layouts, 7, steps=2)
         if fault:
-            others = [number for members, number in groups.known.items() if 77 in members]
+            others = [number for members, number in groups.numbers.items() if 77 in members]
             programs[77] = faulty(programs[77], fault, 1, 5, others, Random(1))
         detector = Timed(512)
         trouble = Simulation(512, groups, programs, Random(1), per_host=8, delay=0.05).watch(detector, 60)
@@ -214,7 +214,7 @@ class Table:
         for number, ranks in groups.items():
             self.detector.learn_group(number, f"group{number}", ranks)
         self.snaps: dict[int, Snapshot] = {}
-        self.told: dict[str, Any] = {}
+        self.reported: dict[str, Any] = {}
         for rank in range(world):
             self.put(rank)
 
@@ -236,7 +236,7 @@ class Table:
         )
 
     def feed(self) -> Failure | None:
-        return self.detector.feed(dict(self.snaps), self.now, **self.told)
+        return self.detector.feed(dict(self.snaps), self.now, **self.reported)
 
     def wait(self, seconds: float, starved: tuple[int, ...] = (), tick: float = 0.05) -> Failure | None:
         """Nothing changes for so long, but that the starved ranks wait for a CPU meanwhile."""
@@ -634,7 +634,7 @@ class TestAbsent:
 
     def test_what_we_are_late_is_added(self) -> None:
         table = Table(2)
-        table.told = {"late": 2.0}
+        table.reported = {"late": 2.0}
         table.call(0, "all_reduce")
         assert table.wait(2.9) is None
         assert kind(table.wait(0.2)) == ("blocked", (1,))
@@ -710,7 +710,7 @@ class TestNetwork:
         table.call(1, "all_reduce")
         assert table.wait(0.45) is None
         assert table.detector.suspects == (0, 1)
-        table.told = {"evidence": [Resend(0, "h1", 4096, 3)]}
+        table.reported = {"evidence": [Resend(0, "h1", 4096, 3)]}
         trouble = table.wait(0.2)
         assert kind(trouble) == ("network", (0,))
         assert trouble is not None
@@ -721,7 +721,7 @@ class TestNetwork:
         table = Table(2)
         table.call(0, "all_reduce")
         table.call(1, "all_reduce")
-        table.told = {"evidence": [Resend(0, "h1", 4096, 1), Resend(1, "h0", 0, 5)]}
+        table.reported = {"evidence": [Resend(0, "h1", 4096, 1), Resend(1, "h0", 0, 5)]}
         assert table.wait(1.4) is None
 
     def test_the_time_counts_from_when_the_last_one_came_in(self) -> None:

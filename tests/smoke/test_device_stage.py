@@ -57,7 +57,7 @@ STAGE_FUNCTIONS["devices"] = stage_held_back
 
 def devices_of(faults: str = "", hosts: list[str] = HOSTS, seconds: float = 20.0) -> Ranks:
     ranks = Ranks(len(hosts), ["devices"], faults, hosts=hosts, device_seconds=seconds, seconds=200.0)
-    assert len(ranks.of("done")) == len(hosts), (ranks.events[-5:], ranks.said[-500:])
+    assert len(ranks.of("done")) == len(hosts), (ranks.events[-5:], ranks.error_output[-500:])
     return ranks
 
 
@@ -90,17 +90,17 @@ def test_sound_ranks_do_all_work_and_nothing_is_said_of_them(sound: Ranks) -> No
 @pytest.mark.proves("smoke-device-miscomputes")
 def test_a_torch_that_computes_and_copies_wrongly() -> None:
     ranks = devices_of(PATCHED_TORCH)
-    found = {
+    results = {
         (finding.hosts[0], finding.values["test"], str(finding))
         for finding in findings(ranks, "smoke-device-miscomputes")
     }
-    assert {host for host, _, _ in found} == {"h1", "h2"}
-    exact = next(text for _, test, text in found if test == "product float32")
+    assert {host for host, _, _ in results} == {"h1", "h2"}
+    exact = next(text for _, test, text in results if test == "product float32")
     assert (
         "rank 1, product float32: 3 of 3 products of whole numbers are not the exact product: row 5, column 7" in exact
     )
-    assert any("repeats of the same product differ" in text for _, test, text in found if test == "product bfloat16")
-    assert {test for host, test, _ in found if host == "h2"} == {"memory", "host to device", "device to host"}
+    assert any("repeats of the same product differ" in text for _, test, text in results if test == "product bfloat16")
+    assert {test for host, test, _ in results if host == "h2"} == {"memory", "host to device", "device to host"}
     assert not findings(ranks, "smoke-device-slow")
 
 
@@ -142,6 +142,6 @@ def test_a_rank_that_a_real_quota_holds_back_is_slow(quota: Path) -> None:
 def test_a_memory_below_what_its_vendor_expects() -> None:
     """A CPU in the place of a GPU that is a hundred times as quick."""
     faults = 'def device_model(ctx):\n    return "NVIDIA H100 80GB HBM3"\n'
-    found = findings(devices_of(faults, hosts=["h0"]), "smoke-device-below-floor", ["h0"])
-    assert [finding.hosts for finding in found] == [("h0",)]
-    assert "expected at least 1.91 TB/s" in str(found[0])
+    results = findings(devices_of(faults, hosts=["h0"]), "smoke-device-below-floor", ["h0"])
+    assert [finding.hosts for finding in results] == [("h0",)]
+    assert "expected at least 1.91 TB/s" in str(results[0])

@@ -22,7 +22,7 @@ from doctor.cli.app import application
 from doctor.smoke.plan import plan_as_dict
 from doctor.smoke.protocol import ExpectedRanks
 from doctor.smoke.run import channels, early_start
-from tests.smoke.stub import ENDS, WAITS, Client, gone, plan
+from tests.smoke.stub import ENDS, WAITS, Client, has_ended, plan
 
 SAY_PARENT = "def live(rank, box, say, orders):\n    say('joined', parent=os.getppid(), early=repr(early_import))\n"
 
@@ -67,20 +67,20 @@ def test_the_interpreter_becomes_the_ranks_that_were_expected(torch: FakeTorch) 
         assert [event["parent"] for event in events] == [early, early]
         assert all(re.fullmatch(r"\(\d+\.\d+(e-\d+)?, None\)", event["early"]) for event in events)
         assert torch.pids() == [early]
-        client.tell("end")
+        client.order("end")
         assert client.until("bye")["left"] == []
-    assert gone(client)
+    assert has_ended(client)
 
 
 def test_it_has_the_files_that_any_other_interpreter_has(torch: FakeTorch) -> None:
     """Else it could not report, or the agent would wait for the end of a pipe."""
-    seen = []
+    observed = []
     for early in (expected(torch.python), None):
         with Client(listen=True, expected=early) as client:
             client.until("hello")
             client.start(ENDS, python=torch.python, hosts_store=True)
-            seen.append(client.until("event", ev="imported")["fds"])
-    assert len(seen[0]) == len(seen[1])
+            observed.append(client.until("event", ev="imported")["fds"])
+    assert len(observed[0]) == len(observed[1])
 
 
 OTHERS: dict[str, Callable[[FakeTorch], dict[str, Any]]] = {
@@ -103,9 +103,9 @@ def test_where_the_order_is_another_one_it_is_ended(torch: FakeTorch, name: str)
             client.until("snap", rank=rank, state="collective")
         while Path(f"/proc/{early}").exists():  # until it is reaped
             client.until("snap")
-        client.tell("end")
+        client.order("end")
         assert client.until("bye")["left"] == []
-    assert gone(client)
+    assert has_ended(client)
 
 
 def test_one_that_has_died_is_replaced(tmp_path: Path) -> None:
@@ -167,17 +167,17 @@ def test_the_agent_ends_it_where_no_order_comes(torch: FakeTorch) -> None:
     with Client(listen=True, expected=expected(torch.python)) as client:
         client.until("hello")
         torch.pids()
-        client.tell("end")
+        client.order("end")
         assert client.until("bye")["left"] == []
-    assert gone(client)
+    assert has_ended(client)
     with Client(listen=True, expected=expected(torch.python)) as client:
         client.until("hello")
         torch.pids(2)
-    assert gone(client)
+    assert has_ended(client)
 
 
-def run_smoke(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "doctor", "smoke", "--no-history", "--steps", "1", *words]
+def run_smoke(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "doctor", "smoke", "--no-history", "--steps", "1", *arguments]
     return subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **environ}, timeout=60)
 
 
@@ -192,13 +192,13 @@ def run_smoke(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
 )
 def test_an_import_that_fails_is_reported_as_without_the_early_start(tmp_path: Path, text: str) -> None:
     torch = FakeTorch(tmp_path, text)
-    words = ["--ranks-per-host", "2", "--python", torch.python, "--json"]
-    with_early, without = run_smoke(*words), run_smoke(*words, "--scope", "local")
+    arguments = ["--ranks-per-host", "2", "--python", torch.python, "--json"]
+    with_early, without = run_smoke(*arguments), run_smoke(*arguments, "--scope", "local")
     assert with_early.returncode == without.returncode == 10
-    told = [
+    messages = [
         re.sub(r'.*"(?:started|seconds|began|at)": .*\n|\d+\.\d+ s', "", done.stdout) for done in (with_early, without)
     ]
-    assert findings(told[0]) == findings(told[1]) != []
+    assert findings(messages[0]) == findings(messages[1]) != []
 
 
 def findings(text: str) -> list[str]:
@@ -233,7 +233,7 @@ class TestTheCommandLine:
         assert not any(by_name[name].is_flag for name in early_start.OPTIONS)
 
     @pytest.mark.parametrize(
-        "words",
+        "message",
         [
             "node1", "--json node1", "--ranks-per-host 2 node1", "--hosts node1", "--hostfile f", "--rank-table t",
             "--master-port 7", "--env clean", "--backend nccl", "--devices 0", "--interface lo", "--select smoke",
@@ -242,12 +242,12 @@ class TestTheCommandLine:
             "--ranks-per-host ２", "--stepz 3", "--python /\udcff", "--steps=\x1b[31m",
         ],
     )  # fmt: skip
-    def test_whatever_else_there_is_starts_nothing(self, words: str, started: list[ExpectedRanks]) -> None:
-        early_start.start_early(words.split(), {})
+    def test_whatever_else_there_is_starts_nothing(self, message: str, started: list[ExpectedRanks]) -> None:
+        early_start.start_early(message.split(), {})
         assert started == []
 
     @pytest.mark.parametrize(
-        ("words", "ranks"),
+        ("message", "ranks"),
         [
             ("", 4),
             ("--json --steps 2", 4),
@@ -256,11 +256,12 @@ class TestTheCommandLine:
             ("--layout dp=2 --ranks-per-host 0", 4),
         ],
     )
-    def test_how_many_ranks_are_expected(self, words: str, ranks: int, started: list[ExpectedRanks]) -> None:
-        early_start.start_early(words.split(), {"GLOO_SOCKET_IFNAME": "lo", "OTHER": "1"})
-        assert [(one.mine, len(one.plan["places"]), one.plan["variables"]) for one in started] == [
-            (tuple(range(ranks)), ranks, {"GLOO_SOCKET_IFNAME": "lo"})
-        ]
+    def test_how_many_ranks_are_expected(self, message: str, ranks: int, started: list[ExpectedRanks]) -> None:
+        early_start.start_early(message.split(), {"GLOO_SOCKET_IFNAME": "lo", "OTHER": "1"})
+        assert [
+            (expected_ranks.mine, len(expected_ranks.plan["places"]), expected_ranks.plan["variables"])
+            for expected_ranks in started
+        ] == [(tuple(range(ranks)), ranks, {"GLOO_SOCKET_IFNAME": "lo"})]
 
     def test_a_usage_error_leaves_no_process(self) -> None:
         done = run_smoke("--steps", "1000", DOCTOR_TEST_MARK="usage")

@@ -23,15 +23,15 @@ from doctor.facts.smoke import CollectiveTimes, PairTimes, RankDevice, RankJoine
 from doctor.facts.smoke.collectives import SoakCounts
 from doctor.smoke.model import STAGES, Failure, Layout, SmokeRun
 from doctor.smoke.results.figures import pair_speeds, summarise
-from tests.checks.looked import Facts
+from tests.checks.run_check import Facts
 from tests.checks.smoke import BY_HOST, alter, collectives, ran, start_events, started, training, training_events
 
 
 def summed(run: SmokeRun, *facts: BY_HOST) -> SmokeSummary:
     hosts: dict[str, list[Any]] = {place.host: [] for place in run.plan.places}
     for fact in facts:
-        for host, own in fact.items():
-            hosts[host].append(own)
+        for host, own_value in fact.items():
+            hosts[host].append(own_value)
     book = Facts(hosts)
     book.records = dict.fromkeys(hosts, HostRecord(Visit()))
     return summarise(run, book)
@@ -44,16 +44,16 @@ def test_the_ranks_of_each_host_in_plan_order() -> None:
 
 def test_a_stage_lasts_from_the_end_of_the_one_before() -> None:
     run = ran(reached={"start": 1.0, "rendezvous": 1.5}, stages=("start", "rendezvous", "training"))
-    seen = summed(run)
-    assert seen.stages == (StageTime("start", 1.0), StageTime("rendezvous", 0.5))
-    assert seen.unfinished_stages == ("training",)
+    smoke_summary = summed(run)
+    assert smoke_summary.stages == (StageTime("start", 1.0), StageTime("rendezvous", 0.5))
+    assert smoke_summary.unfinished_stages == ("training",)
 
 
 def test_without_one_word_of_the_ranks_there_are_no_figures() -> None:
-    seen = summed(ran(4, 2, Failure("not-started", (0,), stage="start")))
-    assert (seen.environments, seen.collective_speeds, seen.stages) == ((), (), ())
-    assert seen.layouts == (LayoutResult("dp4", 0, None),)
-    assert seen.unfinished_stages == STAGES
+    smoke_summary = summed(ran(4, 2, Failure("not-started", (0,), stage="start")))
+    assert (smoke_summary.environments, smoke_summary.collective_speeds, smoke_summary.stages) == ((), (), ())
+    assert smoke_summary.layouts == (LayoutResult("dp4", 0, None),)
+    assert smoke_summary.unfinished_stages == STAGES
 
 
 def test_errors_of_a_soak_are_counted_by_rank_collective_and_pair_of_ranks() -> None:
@@ -76,8 +76,8 @@ def test_ranks_that_run_on_the_same_stand_together() -> None:
     )
     cpu = ran(2, 1)
     assert [seat.device for seat in summed(cpu, started(cpu)).environments] == ["CPU"]
-    odd = alter(start_events(cpu), 1, RankJoined, device=RankDevice(0, "NPU", "0"))
-    assert [seat.device for seat in summed(cpu, started(cpu, odd)).environments] == ["CPU", "NPU"]
+    outlier = alter(start_events(cpu), 1, RankJoined, device=RankDevice(0, "NPU", "0"))
+    assert [seat.device for seat in summed(cpu, started(cpu, outlier)).environments] == ["CPU", "NPU"]
 
 
 def test_the_speed_of_a_pair_is_the_lower_quartile_of_both_sides_without_the_first_exchange() -> None:
@@ -98,25 +98,27 @@ class TestLayouts:
 
     def test_equal_to_the_reference_run(self) -> None:
         trained = self.trained()
-        assert [(one.layout, one.steps, one.error) for one in trained] == [
+        assert [(layout_result.layout, layout_result.steps, layout_result.error) for layout_result in trained] == [
             ("dp4", 4, pytest.approx(0)),
             ("dp2 tp2", 4, pytest.approx(0)),
         ]
-        seen = summed(self.run, training(self.run, None))
-        assert [one.losses for one in trained] == [pytest.approx(seen.reference_losses)] * 2
+        smoke_summary = summed(self.run, training(self.run, None))
+        assert [layout_result.losses for layout_result in trained] == [
+            pytest.approx(smoke_summary.reference_losses)
+        ] * 2
 
     def test_the_loss_of_the_batch_is_the_mean_of_the_shares(self) -> None:
         """Each data-parallel rank has a loss of its own; that they differ is no error."""
         events = training_events(self.run)
         for rank, more in ((0, 0.5), (1, -0.5), (2, 0.25), (3, -0.25)):
             events = alter(events, rank, TrainingStep, loss=4.0 + more, where=("step", 2))
-        assert [one.error for one in self.trained(*events)] == [pytest.approx(0), pytest.approx(0)]
+        assert [layout_result.error for layout_result in self.trained(*events)] == [pytest.approx(0), pytest.approx(0)]
 
     def test_the_largest_difference_of_any_step(self) -> None:
         events = training_events(self.run)
-        wrong = [one for one in events if not (isinstance(one, TrainingStep) and one.layout == 0)]
+        wrong = [event for event in events if not (isinstance(event, TrainingStep) and event.layout == 0)]
         wrong += alter(
-            [one for one in events if isinstance(one, TrainingStep) and one.layout == 0],
+            [event for event in events if isinstance(event, TrainingStep) and event.layout == 0],
             range(4),
             TrainingStep,
             loss=4.4,
@@ -128,16 +130,19 @@ class TestLayouts:
 
     def test_a_loss_that_is_not_finite_is_infinitely_wrong(self) -> None:
         events = alter(training_events(self.run), 3, TrainingStep, loss=None, bad="loss", where=("step", 1))
-        assert [one.error for one in self.trained(*events)] == [float("inf")] * 2
-        assert [one.losses[1] for one in self.trained(*events)] == [None, None]
+        assert [layout_result.error for layout_result in self.trained(*events)] == [float("inf")] * 2
+        assert [layout_result.losses[1] for layout_result in self.trained(*events)] == [None, None]
 
     def test_a_step_that_some_rank_did_not_end_is_not_compared(self) -> None:
         events = [
-            one
-            for one in training_events(self.run)
-            if not (isinstance(one, TrainingStep) and (one.step > 2 or (one.step, one.rank) == (2, 3)))
+            training_event
+            for training_event in training_events(self.run)
+            if not (
+                isinstance(training_event, TrainingStep)
+                and (training_event.step > 2 or (training_event.step, training_event.rank) == (2, 3))
+            )
         ]
-        assert [one.steps for one in self.trained(*events)] == [2, 2]
+        assert [layout_result.steps for layout_result in self.trained(*events)] == [2, 2]
 
     def test_a_layout_that_was_not_begun_was_not_compared(self) -> None:
         assert self.trained(*training_events(self.run, [0]))[1] == LayoutResult("dp2 tp2", 0, None)
@@ -159,12 +164,22 @@ class TestSpeeds:
         )
 
     def test_the_slowest_rank_counts(self) -> None:
-        (seen,) = self.figures(
+        (collective_speed,) = self.figures(
             CollectiveTimes(0, 1, "all_reduce", 1000, (0.1,)), CollectiveTimes(1, 1, "all_reduce", 1000, (0.2,))
         )
-        assert (seen.group, seen.ranks, seen.seconds, seen.busbw) == ("dp2", 2, 0.2, 5000.0)
+        assert (collective_speed.group, collective_speed.ranks, collective_speed.seconds, collective_speed.busbw) == (
+            "dp2",
+            2,
+            0.2,
+            5000.0,
+        )
 
     def test_no_time_and_an_unknown_group_are_no_error(self) -> None:
         assert self.figures(CollectiveTimes(0, 0, "all_reduce", 8, ())) == ()
-        (seen,) = self.figures(CollectiveTimes(0, 9, "all_reduce", 8, (0.0,)))
-        assert (seen.group, seen.ranks, seen.algbw, seen.busbw) == ("group 9", 0, 0.0, 0.0)
+        (collective_speed,) = self.figures(CollectiveTimes(0, 9, "all_reduce", 8, (0.0,)))
+        assert (collective_speed.group, collective_speed.ranks, collective_speed.algbw, collective_speed.busbw) == (
+            "group 9",
+            0,
+            0.0,
+            0.0,
+        )

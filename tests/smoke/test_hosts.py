@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.hosts.fleet import Fleet
-from tests.smoke.interpreter import shown
+from tests.smoke.interpreter import visible_folders
 
 pytestmark = [pytest.mark.torch, pytest.mark.hosts, pytest.mark.timeout(180)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +44,7 @@ TracedComm.run_traced = _call
 
 @pytest.fixture(scope="module")
 def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
-    return make_fleet(4, {"*": {"shows": shown()}}, name="smk")
+    return make_fleet(4, {"*": {"shows": visible_folders()}}, name="smk")
 
 
 @pytest.fixture
@@ -54,14 +54,23 @@ def smoke(fleet: Fleet) -> Iterator[Callable[..., tuple[int, dict[str, Any]]]]:
     struck: list[str] = []
 
     def run(
-        *words: str, at: tuple[int, str] | None = None, hosts: tuple[str, ...] = (), **variables: str
+        *arguments: str, at: tuple[int, str] | None = None, hosts: tuple[str, ...] = (), **variables: str
     ) -> tuple[int, dict[str, Any]]:
         struck.extend([fleet.hosts[at[0]]] if at else [])
         with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
             file.write(AT_A_CALL.format(rank=at[0], command=at[1]) if at else "")
             file.flush()
             argv = [sys.executable, "-m", "tests.smoke.faulty", file.name, "smoke", ",".join(hosts or fleet.hosts)]
-            argv += ["-F", str(fleet.ssh_config), "--python", sys.executable, "--ranks-per-host", "1", "--json", *words]
+            argv += [
+                "-F",
+                str(fleet.ssh_config),
+                "--python",
+                sys.executable,
+                "--ranks-per-host",
+                "1",
+                "--json",
+                *arguments,
+            ]
             done = fleet.run(argv, env={**CLEAN, **variables}, cwd=ROOT, timeout=150)
         assert "Traceback" not in done.stderr
         assert done.stdout, done.stderr
@@ -78,19 +87,19 @@ def smoke(fleet: Fleet) -> Iterator[Callable[..., tuple[int, dict[str, Any]]]]:
 def failed(report: dict[str, Any]) -> dict[str, list[str]]:
     """The hosts that each failed check blames."""
     return {
-        one["check"]: sorted({host for found in one["findings"] for host in found["hosts"]})
-        for one in report["outcomes"]
-        if one["status"] == "failed"
+        outcome["check"]: sorted({host for finding in outcome["findings"] for host in finding["hosts"]})
+        for outcome in report["outcomes"]
+        if outcome["status"] == "failed"
     }
 
 
 def messages(report: dict[str, Any]) -> list[str]:
     """Of all findings, with their figures."""
-    return [found["message"] for one in report["outcomes"] for found in one["findings"]]
+    return [finding["message"] for outcome in report["outcomes"] for finding in outcome["findings"]]
 
 
-def said(report: dict[str, Any], check: str) -> str:
-    return json.dumps([one["findings"] for one in report["outcomes"] if one["check"] == check])
+def findings_text(report: dict[str, Any], check: str) -> str:
+    return json.dumps([outcome["findings"] for outcome in report["outcomes"] if outcome["check"] == check])
 
 
 def left_behind(fleet: Fleet) -> list[str]:
@@ -115,8 +124,8 @@ def drop(*rules: str) -> str:
 @pytest.mark.proves("smoke-network-silent")
 @pytest.mark.parametrize("ways", [pytest.param("both", marks=pytest.mark.full), "one"])
 def test_a_link_between_two_hosts_that_drops_everything(smoke: Callable[..., Any], fleet: Fleet, ways: str) -> None:
-    one, two = fleet.hosts[1], fleet.hosts[2]
-    address = fleet.addresses[two]
+    first, second = fleet.hosts[1], fleet.hosts[2]
+    address = fleet.addresses[second]
     rules = drop(f"ip saddr {address} drop")
     if ways == "both":
         rules += (
@@ -124,16 +133,16 @@ def test_a_link_between_two_hosts_that_drops_everything(smoke: Callable[..., Any
         )
     code, report = smoke("--layout", "dp=3", at=(1, rules), hosts=fleet.hosts[:3])
     assert code == 10
-    assert failed(report) == {"smoke-network-silent": sorted([one, two])}
+    assert failed(report) == {"smoke-network-silent": sorted([first, second])}
 
 
 @pytest.mark.full
 def test_a_link_that_drops_large_packets_alone(smoke: Callable[..., Any], fleet: Fleet) -> None:
-    one, two = fleet.hosts[1], fleet.hosts[2]
-    code, report = smoke(at=(1, drop(f"ip saddr {fleet.addresses[two]} meta length 1000-65535 drop")))
+    first, second = fleet.hosts[1], fleet.hosts[2]
+    code, report = smoke(at=(1, drop(f"ip saddr {fleet.addresses[second]} meta length 1000-65535 drop")))
     assert code == 10
-    assert failed(report) == {"smoke-network-silent": sorted([one, two])}
-    assert "MTU" in said(report, "smoke-network-silent")
+    assert failed(report) == {"smoke-network-silent": sorted([first, second])}
+    assert "MTU" in findings_text(report, "smoke-network-silent")
 
 
 @pytest.mark.full
@@ -181,7 +190,7 @@ def test_the_port_that_the_ranks_meet_at_is_taken(smoke: Callable[..., Any], fle
         code, report = smoke("--master-port", "29500", hosts=fleet.hosts[:2])
     assert code == 10
     assert failed(report) == {"smoke-rank-never-joined": [fleet.hosts[0]]}
-    assert "29500" in said(report, "smoke-rank-never-joined")
+    assert "29500" in findings_text(report, "smoke-rank-never-joined")
 
 
 @pytest.mark.full
@@ -192,7 +201,7 @@ def test_a_master_address_that_one_host_resolves_wrongly(smoke: Callable[..., An
     code, report = smoke("--master-addr", "head", "--master-port", "29500", hosts=fleet.hosts[:3])
     assert code == 10
     assert failed(report) == {"smoke-rank-never-joined": [fleet.hosts[2]]}
-    assert "127.0.0.9" in said(report, "smoke-rank-never-joined")
+    assert "127.0.0.9" in findings_text(report, "smoke-rank-never-joined")
 
 
 @pytest.mark.sample
@@ -202,7 +211,7 @@ def test_a_firewall_before_the_port_that_the_ranks_meet_at(smoke: Callable[..., 
     code, report = smoke("--master-port", "29500", hosts=fleet.hosts[:3])
     assert code == 10
     assert failed(report) == {"smoke-rank-never-joined": [fleet.hosts[2]]}
-    assert "does not answer" in said(report, "smoke-rank-never-joined")
+    assert "does not answer" in findings_text(report, "smoke-rank-never-joined")
 
 
 @pytest.mark.proves("smoke-rank-not-started")
@@ -210,7 +219,7 @@ def test_a_host_without_torch(smoke: Callable[..., Any], fleet: Fleet) -> None:
     code, report = smoke("--python", "/usr/bin/python3", hosts=fleet.hosts[:2])
     assert code == 10
     assert failed(report) == {"smoke-rank-not-started": sorted(fleet.hosts[:2])}
-    assert "torch" in said(report, "smoke-rank-not-started")
+    assert "torch" in findings_text(report, "smoke-rank-not-started")
 
 
 WITHOUT_NUMPY = """import sys
@@ -248,7 +257,7 @@ def test_a_host_with_one_megabyte_of_shared_memory(smoke: Callable[..., Any], fl
     code, report = smoke()
     assert code == 10
     assert failed(report) == {"smoke-loader-failed": [fleet.hosts[3]]}
-    assert "/dev/shm" in said(report, "smoke-loader-failed")
+    assert "/dev/shm" in findings_text(report, "smoke-loader-failed")
 
 
 SHAPED = "tc qdisc add dev eth0 root {}tbf rate 40mbit burst 64kb latency 400ms"
@@ -266,17 +275,17 @@ def test_a_host_whose_network_is_slow(smoke: Callable[..., Any], fleet: Fleet) -
 @pytest.mark.full
 def test_a_link_that_is_slow(smoke: Callable[..., Any], fleet: Fleet) -> None:
     """Only what goes from one host to one other is held back."""
-    one, two = fleet.hosts[1], fleet.hosts[2]
+    first, second = fleet.hosts[1], fleet.hosts[2]
     shape = [
         "tc qdisc add dev eth0 root handle 1: htb",
         "tc class add dev eth0 parent 1: classid 1:2 htb rate 40mbit quantum 1514",
         "nft 'add table inet shape; add chain inet shape out { type filter hook output priority 0; }'",
-        f"nft add rule inet shape out ip daddr {fleet.addresses[two]} meta priority set 0x10002",
+        f"nft add rule inet shape out ip daddr {fleet.addresses[second]} meta priority set 0x10002",
     ]
-    fleet.enter(one, " && ".join(shape))
+    fleet.enter(first, " && ".join(shape))
     code, report = smoke()
-    fleet.renew(one)
-    assert failed(report) == {"smoke-link-slow": sorted([one, two])}
+    fleet.renew(first)
+    assert failed(report) == {"smoke-link-slow": sorted([first, second])}
     assert code in (0, 10)
 
 
@@ -294,7 +303,7 @@ def test_an_interface_of_the_jobs_that_nobody_else_reaches(smoke: Callable[..., 
     clean = smoke("--env", "clean", hosts=some, GLOO_SOCKET_IFNAME="docker0")
     fleet.renew(*some)
     assert failed(report) == {"smoke-environment-fails": []}
-    assert "GLOO_SOCKET_IFNAME=docker0" in said(report, "smoke-environment-fails")
+    assert "GLOO_SOCKET_IFNAME=docker0" in findings_text(report, "smoke-environment-fails")
     assert code == 10
     assert clean[0] == 0
 
@@ -307,5 +316,5 @@ def test_a_host_whose_own_name_is_a_loopback_address(smoke: Callable[..., Any], 
         fleet.write(host, "/etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {host}\n{others}")
     code, report = smoke(hosts=some)
     assert failed(report) == {"smoke-environment-fails": []}
-    assert "GLOO_SOCKET_IFNAME is not set" in said(report, "smoke-environment-fails")
+    assert "GLOO_SOCKET_IFNAME is not set" in findings_text(report, "smoke-environment-fails")
     assert code == 10

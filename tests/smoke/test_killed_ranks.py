@@ -29,11 +29,11 @@ class Kernel:
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
-    shown = Kernel()
-    monkeypatch.setattr(rank_monitor, "cgroup_folders", lambda pid: shown.folders)
-    monkeypatch.setattr(rank_monitor, "is_exiting", lambda pid: shown.exiting)
-    monkeypatch.setattr(rank_monitor, "oom_kills", lambda folders: shown.counts[folders["memory"]])
-    yield shown
+    displayed = Kernel()
+    monkeypatch.setattr(rank_monitor, "cgroup_folders", lambda pid: displayed.folders)
+    monkeypatch.setattr(rank_monitor, "is_exiting", lambda pid: displayed.exiting)
+    monkeypatch.setattr(rank_monitor, "oom_kills", lambda folders: displayed.counts[folders["memory"]])
+    yield displayed
 
 
 @pytest.fixture

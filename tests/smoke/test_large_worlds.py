@@ -28,5 +28,7 @@ def test_a_healthy_run(world: int) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, timeout=690)
     report = json.loads(done.stdout)
     assert report["smoke"]["ended"] == "complete", report["smoke"]["failures"]
-    errors = [one["check"] for one in report["outcomes"] if one["findings"] and one["severity"] == "error"]
+    errors = [
+        outcome["check"] for outcome in report["outcomes"] if outcome["findings"] and outcome["severity"] == "error"
+    ]
     assert not errors

@@ -58,8 +58,8 @@ def play(
 
 def trouble(smoked: SmokeResult) -> Failure:
     assert smoked.run.ended == "trouble"
-    (found,) = smoked.run.failures
-    return found
+    (failure,) = smoked.run.failures
+    return failure
 
 
 def facts(smoked: SmokeResult, host: str) -> dict[str, dict[str, Any]]:
@@ -70,24 +70,24 @@ def facts(smoked: SmokeResult, host: str) -> dict[str, dict[str, Any]]:
 
 
 def test_a_run_that_comes_to_its_end() -> None:
-    heard: list[str] = []
+    received: list[str] = []
     b = agent("b")
-    smoked, a, seconds = play(b, agent("a"), on_stage=lambda stage, seconds: heard.append(stage))
+    smoked, a, seconds = play(b, agent("a"), on_stage=lambda stage, seconds: received.append(stage))
     assert smoked.run.ended == "complete"
     assert smoked.run.failures == ()
-    assert tuple(heard) == (*STAGES, "teardown")
+    assert tuple(received) == (*STAGES, "teardown")
     assert tuple(smoked.run.reached) == (*STAGES, "teardown")
     assert smoked.run.import_seconds == 1.5
     assert seconds < 3.0  # nobody has waited for a silence to end, even on a busy machine
-    assert a.told("end") and b.told("end")
-    assert [order["mine"] for order in a.told("start") + b.told("start")] == [[0, 1], [2, 3]]
-    assert [order["hosts_store"] for order in a.told("start") + b.told("start")] == [True, False]
-    assert a.told("start")[0]["master"] == b.told("start")[0]["master"]
+    assert a.orders_of("end") and b.orders_of("end")
+    assert [order["mine"] for order in a.orders_of("start") + b.orders_of("start")] == [[0, 1], [2, 3]]
+    assert [order["hosts_store"] for order in a.orders_of("start") + b.orders_of("start")] == [True, False]
+    assert a.orders_of("start")[0]["master"] == b.orders_of("start")[0]["master"]
     for host, ranks in (("a", {0, 1}), ("b", {2, 3})):
-        said = facts(smoked, host)
-        assert all(fact["reached"] for name, fact in said.items() if name not in ("SmokeNative", "SmokeDevices"))
-        assert said["SmokeNative"]["why"] == "the native stage was not asked for"
-        assert {one["rank"] for one in said["SmokeStart"]["events"]} - {-1} == ranks
+        responses = facts(smoked, host)
+        assert all(fact["reached"] for name, fact in responses.items() if name not in ("SmokeNative", "SmokeDevices"))
+        assert responses["SmokeNative"]["why"] == "the native stage was not asked for"
+        assert {entry["rank"] for entry in responses["SmokeStart"]["events"]} - {-1} == ranks
 
 
 def test_noise_and_empty_lines_are_nothing() -> None:
@@ -100,12 +100,12 @@ def test_agents_that_were_there_already() -> None:
         {"a": PlanHost(slots=1), "b": PlanHost(slots=1)}, SmokeOptions(backend="gloo", master_addr="10.0.0.9")
     )
     agents = [Agent(host, [hello(host)], well) for host in ("a", "b")]
-    ready = [ReadyAgent(one.host, (rank,), one, "10.0.0.1") for rank, one in enumerate(agents)]
+    ready = [ReadyAgent(entry.host, (rank,), entry, "10.0.0.1") for rank, entry in enumerate(agents)]
     smoked = run_on_launched(plan, ready, SmokeOptions())
     assert smoked.run.ended == "complete"
-    assert [one.orders[0]["prepare"]["listen"] for one in agents] == [True, False]
-    assert {order["start"] for one in agents for order in one.told("start")} == {"exec"}
-    assert agents[1].told("start")[0]["master"] == ["10.0.0.9", 29400]
+    assert [entry.orders[0]["prepare"]["listen"] for entry in agents] == [True, False]
+    assert {order["start"] for entry in agents for order in entry.orders_of("start")} == {"exec"}
+    assert agents[1].orders_of("start")[0]["master"] == ["10.0.0.9", 29400]
 
 
 # ---- hosts that fail
@@ -127,9 +127,9 @@ class Ordered(Stage):
 
 def refused(smoked: SmokeResult) -> None:
     """The failure names b, and b alone."""
-    found = trouble(smoked)
-    assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("not-started", (2, 3), (0, 1))
-    assert found.text == "b: port 22 refuses connections"
+    failure = trouble(smoked)
+    assert (failure.kind, failure.culprit_ranks, failure.waiting_ranks) == ("not-started", (2, 3), (0, 1))
+    assert failure.text == "b: port 22 refuses connections"
     visit = smoked.records["b"].visit
     assert (visit.failure, visit.text, visit.hint) == ("refused", "port 22 refuses connections", "start sshd")
     assert smoked.records["b"].outputs == {}
@@ -139,7 +139,7 @@ def test_a_host_that_cannot_be_reached() -> None:
     a = agent("a", lambda ranks: [*life(ranks), *alive(ranks)])
     smoked = smoke({"a": 0, "b": 0}, Ordered(a=a, b=REFUSED), WISH)
     refused(smoked)
-    assert not a.told("start") and a.told("end")
+    assert not a.orders_of("start") and a.orders_of("end")
     assert smoked.records["a"].visit.failure == ""
     why = facts(smoked, "a")["SmokeStart"]
     assert (why["reached"], why["because"]) == (False, "smoke-rank-not-started")
@@ -158,13 +158,13 @@ class Visits:
     """A run whose agents' visit is the only one: a is sound, b is as it is."""
 
     def __init__(self, a: Agent | TransportError, b: Agent | TransportError, wish: SmokeOptions = WISH) -> None:
-        self.met: dict[str, str] = {}
+        self.failures: dict[str, str] = {}
         self.worked = 0
         called = start_agents({"a": 0, "b": 0}, Stage(a=a, b=b), wish.master_port)
         self.third = run_single_round(called, wish, on_stage=lambda *_: None, on_host=self.meets, meanwhile=self.work())
 
     def meets(self, host: str, record: HostRecord) -> None:
-        self.met[host] = record.visit.failure
+        self.failures[host] = record.visit.failure
 
     def work(self) -> Iterator[None]:
         for self.worked in range(1, 2001):
@@ -181,35 +181,35 @@ class Visits:
 
 class TestTheOnlyVisit:
     def test_all_answer(self) -> None:
-        seen = Visits(agent("a"), agent("b", uid=7, now=12.0))
-        assert (seen.met, seen.worked) == ({"a": "", "b": ""}, 2000)
-        assert (seen.run.ended, seen.third.notes) == ("complete", ())
-        visit = seen.third.records["b"].visit
+        visits = Visits(agent("a"), agent("b", uid=7, now=12.0))
+        assert (visits.failures, visits.worked) == ({"a": "", "b": ""}, 2000)
+        assert (visits.run.ended, visits.third.notes) == ("complete", ())
+        visit = visits.third.records["b"].visit
         assert (visit.failure, visit.python, visit.uid, visit.began) == ("", "3.9.2", 7, 12.0)
         assert 0 < visit.sent <= visit.received
 
     def test_a_host_that_cannot_be_reached_is_left_out(self) -> None:
-        seen = Visits(agent("a"), TransportError("refused", "port 22 refuses connections", "start sshd"))
-        assert seen.met == {"a": "", "b": "refused"}
-        assert seen.run.ended == "complete"
-        assert seen.ranks == ["a", "a"]
-        visit = seen.third.records["b"].visit
+        visits = Visits(agent("a"), TransportError("refused", "port 22 refuses connections", "start sshd"))
+        assert visits.failures == {"a": "", "b": "refused"}
+        assert visits.run.ended == "complete"
+        assert visits.ranks == ["a", "a"]
+        visit = visits.third.records["b"].visit
         assert (visit.failure, visit.text, visit.hint) == ("refused", "port 22 refuses connections", "start sshd")
-        assert seen.third.records["b"].outputs == {}
-        assert seen.third.notes == ("the smoke run excluded 1 of 2 hosts, which could not be reached",)
-        assert list(seen.third.records) == ["a", "b"]
+        assert visits.third.records["b"].outputs == {}
+        assert visits.third.notes == ("the smoke run excluded 1 of 2 hosts, which could not be reached",)
+        assert list(visits.third.records) == ["a", "b"]
 
     def test_where_the_first_is_left_out_the_ranks_meet_at_another(self) -> None:
         b = agent("b", port=0)
         b.answers = {**b.answers, "prepare": [hello("b", port=2222)]}
-        seen = Visits(
+        visits = Visits(
             TransportError("dropped", "no answer"), b, SmokeOptions(backend="gloo", ranks_per_host=2, master_port=2222)
         )
-        assert seen.run.ended == "complete"
-        assert seen.ranks == ["b", "b"]
-        assert b.told("prepare") == [{"do": "prepare", "listen": True, "port": 2222}]
-        assert b.told("start")[0]["master"] == ["127.0.0.1", 2222]
-        assert b.told("start")[0]["hosts_store"] is True
+        assert visits.run.ended == "complete"
+        assert visits.ranks == ["b", "b"]
+        assert b.orders_of("prepare") == [{"do": "prepare", "listen": True, "port": 2222}]
+        assert b.orders_of("start")[0]["master"] == ["127.0.0.1", 2222]
+        assert b.orders_of("start")[0]["hosts_store"] is True
 
     def test_the_words_are_those_of_any_other_visit(self) -> None:
         b = Agent("b", [b"This account is closed.", None], lambda ranks: [])
@@ -218,16 +218,19 @@ class TestTheOnlyVisit:
         assert (visit.failure, visit.text) == ("shell", text)
 
     def test_nobody_answers(self) -> None:
-        seen = Visits(TransportError("dropped", "no answer"), TransportError("auth", "no key"))
-        assert seen.third.smoke == {"not_started": "no host could be reached"}
-        assert {host: one.visit.failure for host, one in seen.third.records.items()} == {"a": "dropped", "b": "auth"}
-        assert seen.worked == 2000
+        visits = Visits(TransportError("dropped", "no answer"), TransportError("auth", "no key"))
+        assert visits.third.smoke == {"not_started": "no host could be reached"}
+        assert {host: record.visit.failure for host, record in visits.third.records.items()} == {
+            "a": "dropped",
+            "b": "auth",
+        }
+        assert visits.worked == 2000
 
     def test_what_the_hosts_do_not_allow_is_refused(self) -> None:
         a, b = agent("a"), agent("b")
-        seen = Visits(a, b, SmokeOptions(backend="gloo", ranks_per_host=2, layouts=("dp=3",)))
-        assert "expected 4, the number of ranks" in seen.third.rejection
-        assert a.told("end") and b.told("end")
+        visits = Visits(a, b, SmokeOptions(backend="gloo", ranks_per_host=2, layouts=("dp=3",)))
+        assert "expected 4, the number of ranks" in visits.third.rejection
+        assert a.orders_of("end") and b.orders_of("end")
 
 
 def test_a_host_whose_agent_does_not_start() -> None:
@@ -240,15 +243,17 @@ def test_a_host_whose_agent_does_not_start() -> None:
 
 
 def test_an_agent_that_ends_midway() -> None:
-    found = trouble(play(agent("b", lambda ranks: [*life(ranks), None]))[0])
-    assert (found.kind, found.culprit_ranks, found.certainty) == ("silent", (2, 3), "certain")
-    assert found.text == "b: its agent ended (exit status 0)"
-    assert found.stage in ("start", "collectives")  # as far as the slower of the two had come
+    failure = trouble(play(agent("b", lambda ranks: [*life(ranks), None]))[0])
+    assert (failure.kind, failure.culprit_ranks, failure.certainty) == ("silent", (2, 3), "certain")
+    assert failure.text == "b: its agent ended (exit status 0)"
+    assert failure.stage in ("start", "collectives")  # as far as the slower of the two had come
 
 
 def test_a_connection_that_breaks() -> None:
-    found = trouble(play(agent("b", lambda ranks: [*life(ranks), TransportError("lost", "the connection was cut")]))[0])
-    assert (found.kind, found.culprit_ranks, found.text) == ("silent", (2, 3), "b: the connection was cut")
+    failure = trouble(
+        play(agent("b", lambda ranks: [*life(ranks), TransportError("lost", "the connection was cut")]))[0]
+    )
+    assert (failure.kind, failure.culprit_ranks, failure.text) == ("silent", (2, 3), "b: the connection was cut")
 
 
 def test_who_waited_for_a_late_host_was_not_silent() -> None:
@@ -258,21 +263,21 @@ def test_who_waited_for_a_late_host_was_not_silent() -> None:
 
 
 def test_a_supervisor_that_sleeps_accuses_nobody() -> None:
-    def told(stage: str, seconds: float) -> None:
+    def on_progress(stage: str, seconds: float) -> None:
         if stage == "start":
             time.sleep(1.6)
 
     late = agent(
         "b", lambda ranks: [*life(ranks), *alive(ranks)[:30], *life(ranks, STAGES), *done(ranks), *alive(ranks)]
     )
-    assert play(late, agent("a"), on_stage=told)[0].run.ended == "complete"
+    assert play(late, agent("a"), on_stage=on_progress)[0].run.ended == "complete"
 
 
 def test_agents_hear_that_we_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "STAY", 0.1)
     b = agent("b", lambda ranks: [*life(ranks, STAGES), *alive(ranks)[:8], *done(ranks), *alive(ranks)])
     play(b, agent("a"))
-    assert len(b.told("stay")) > 1
+    assert len(b.orders_of("stay")) > 1
 
 
 # ---- what hosts say is not trusted
@@ -297,9 +302,9 @@ FOREIGN: dict[str, Line] = {
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_a_line_that_cannot_be_understood(name: str) -> None:
-    found = trouble(play(agent("b", lambda ranks: [*life(ranks), FOREIGN[name], *alive(ranks)]))[0])
-    assert (found.kind, found.culprit_ranks) == ("silent", (2, 3))
-    assert found.text.startswith("b: its agent sent an invalid message: ")
+    failure = trouble(play(agent("b", lambda ranks: [*life(ranks), FOREIGN[name], *alive(ranks)]))[0])
+    assert (failure.kind, failure.culprit_ranks) == ("silent", (2, 3))
+    assert failure.text.startswith("b: its agent sent an invalid message: ")
 
 
 @given(st.binary(max_size=200))
@@ -308,10 +313,10 @@ def test_any_bytes_are_a_line_or_not_understood(data: bytes) -> None:
         parse_message(data)
 
 
-WORDS = st.sampled_from(["event", "snaps", "rank", "ev", "hello", "stacks", "late"])
+EVENT_NAMES = st.sampled_from(["event", "snaps", "rank", "ev", "hello", "stacks", "late"])
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(WORDS, inner),
+    lambda inner: st.lists(inner) | st.dictionaries(EVENT_NAMES, inner),
     max_leaves=20,
 )
 
@@ -344,64 +349,64 @@ def waits(ranks: Sequence[int]) -> list[Line]:
 
 def test_an_import_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "START", 0.5)
-    found = trouble(play(agent("b", alive))[0])
-    assert (found.kind, found.culprit_ranks, found.stage, found.certainty) == (
+    failure = trouble(play(agent("b", alive))[0])
+    assert (failure.kind, failure.culprit_ranks, failure.stage, failure.certainty) == (
         "not-started",
         (2, 3),
         "start",
         "timeout",
     )
-    assert found.text == "torch was not imported within 0.5 s"
+    assert failure.text == "torch was not imported within 0.5 s"
 
 
 def test_an_import_that_fails_on_some_hosts() -> None:
     def fails(ranks: Sequence[int]) -> list[Line]:
-        words = {"kind": "ModuleNotFoundError", "text": "No module named 'torch'", "stage": "start"}
-        return [event(-1, "error", **words), event(-1, "exit", status=4 << 8), *alive(ranks)]
+        fields = {"kind": "ModuleNotFoundError", "text": "No module named 'torch'", "stage": "start"}
+        return [event(-1, "error", **fields), event(-1, "exit", status=4 << 8), *alive(ranks)]
 
     smoked, _, _ = play(agent("b", fails), agent("a", fails))
-    found = trouble(smoked)
-    assert (found.kind, found.culprit_ranks) == ("not-started", (0, 1, 2, 3))
-    assert found.text == "ModuleNotFoundError: No module named 'torch'"
+    failure = trouble(smoked)
+    assert (failure.kind, failure.culprit_ranks) == ("not-started", (0, 1, 2, 3))
+    assert failure.text == "ModuleNotFoundError: No module named 'torch'"
 
 
 def test_an_interpreter_that_is_not_there() -> None:
     ends = event(-1, "exit", status=127 << 8, tail="/opt/python: No such file or directory\n")
-    found = trouble(play(agent("b", lambda ranks: [ends, *alive(ranks)]))[0])
-    assert (found.kind, found.text) == ("not-started", "/opt/python: No such file or directory")
+    failure = trouble(play(agent("b", lambda ranks: [ends, *alive(ranks)]))[0])
+    assert (failure.kind, failure.text) == ("not-started", "/opt/python: No such file or directory")
 
 
 def test_the_process_that_ranks_come_from_is_killed() -> None:
     b = agent("b", lambda ranks: [*life(ranks), event(-1, "exit", status=9), *alive(ranks)])
-    found = trouble(play(b)[0])
-    assert (found.kind, found.culprit_ranks) == ("dead", (2, 3))
-    assert found.text == "the parent process of its ranks: killed by signal 9"
+    failure = trouble(play(b)[0])
+    assert (failure.kind, failure.culprit_ranks) == ("dead", (2, 3))
+    assert failure.text == "the parent process of its ranks: killed by signal 9"
 
 
 def test_a_rank_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "TRY", 0.2)
     monkeypatch.setattr(progress, "SETTLE", 0.2)
     tries = event(3, "try", problem="refused", text="10.0.0.1 port 9 refuses connections", address="10.0.0.1:9")
-    found = trouble(play(agent("b", lambda ranks: [waits(ranks)[0], tries, *alive(ranks)]), agent("a", waits))[0])
-    assert (found.kind, found.culprit_ranks, found.stage) == ("never-joined", (3,), "rendezvous")
-    assert found.text == "10.0.0.1 port 9 refuses connections"
+    failure = trouble(play(agent("b", lambda ranks: [waits(ranks)[0], tries, *alive(ranks)]), agent("a", waits))[0])
+    assert (failure.kind, failure.culprit_ranks, failure.stage) == ("never-joined", (3,), "rendezvous")
+    assert failure.text == "10.0.0.1 port 9 refuses connections"
 
 
 def test_a_rank_that_does_not_join(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "JOIN", 0.5)
     monkeypatch.setattr(progress, "CONNECTION", 0.0)
     half = agent("b", lambda ranks: [waits(ranks)[0], event(2, "joined"), *alive(ranks)])
-    found = trouble(play(half)[0])
-    assert (found.kind, found.culprit_ranks, found.limit) == ("never-joined", (3,), 0.5)
-    assert found.text == "it did not join within 0.5 s after the last import"
+    failure = trouble(play(half)[0])
+    assert (failure.kind, failure.culprit_ranks, failure.limit) == ("never-joined", (3,), 0.5)
+    assert failure.text == "it did not join within 0.5 s after the last import"
 
 
 def test_the_port_to_meet_at_is_taken() -> None:
     a = agent("a", port=0, port_error="port 29500: Address already in use")
-    found = trouble(play(agent("b"), a)[0])
-    assert (found.kind, found.culprit_ranks) == ("never-joined", (0,))
-    assert found.text == "the rendezvous port cannot be opened: port 29500: Address already in use"
-    assert not a.told("start")
+    failure = trouble(play(agent("b"), a)[0])
+    assert (failure.kind, failure.culprit_ranks) == ("never-joined", (0,))
+    assert failure.text == "the rendezvous port cannot be opened: port 29500: Address already in use"
+    assert not a.orders_of("start")
 
 
 @pytest.mark.proves("smoke-budget-spent")
@@ -409,13 +414,13 @@ def test_the_budget_is_spent() -> None:
     wish = SmokeOptions(backend="gloo", ranks_per_host=2, budget=0.5)
     smoked, a, _ = play(agent("b", lambda ranks: [*life(ranks, STAGES[:3]), *alive(ranks)]), wish=wish)
     assert smoked.run.ended == "budget"
-    (found,) = smoked.run.failures
-    assert (found.kind, found.stage, found.culprit_ranks) == ("budget", "collectives", (0, 1))
-    assert a.told("end")
+    (failure,) = smoked.run.failures
+    assert (failure.kind, failure.stage, failure.culprit_ranks) == ("budget", "collectives", (0, 1))
+    assert a.orders_of("end")
 
 
 def test_an_interrupt_ends_all_and_keeps_what_came() -> None:
-    def told(stage: str, seconds: float) -> None:
+    def on_progress(stage: str, seconds: float) -> None:
         if stage == "rendezvous":
             raise KeyboardInterrupt
 
@@ -423,11 +428,11 @@ def test_an_interrupt_ends_all_and_keeps_what_came() -> None:
         return [*life(ranks), *alive(ranks)]
 
     b = agent("b", halfway)
-    smoked, a, _ = play(b, agent("a", halfway), on_stage=told)
+    smoked, a, _ = play(b, agent("a", halfway), on_stage=on_progress)
     assert smoked.run.ended == "interrupted"
     assert smoked.run.failures == ()
     assert "rendezvous" in smoked.run.reached
-    assert a.told("end") and b.told("end")
+    assert a.orders_of("end") and b.orders_of("end")
     assert facts(smoked, "a")["SmokePairs"]["why"] == "the smoke run was interrupted before"
 
 
@@ -435,7 +440,7 @@ def test_a_wish_that_cannot_be_is_an_error_and_everything_is_ended() -> None:
     a, b = agent("a"), agent("b")
     with pytest.raises(ValueError, match="expected 4, the number of ranks"):
         play(b, a, SmokeOptions(backend="gloo", ranks_per_host=2, layouts=("dp=3",)))
-    assert a.told("end") and b.told("end")
+    assert a.orders_of("end") and b.orders_of("end")
 
 
 def test_what_could_not_be_ended_is_told() -> None:
@@ -463,9 +468,9 @@ def test_stacks_of_a_trouble() -> None:
 
     a = agent("a", lambda ranks: [*life(ranks), *alive(ranks)])
     a.answers["stacks"] = [{"stacks": {"0": text, "1": ""}}]
-    found = trouble(play(agent("b", dies), a)[0])
-    assert (found.kind, found.culprit_ranks) == ("dead", (2,))
-    assert found.stacks == {0: "Current thread 0x2 (most recent call first):\n  File x in y"}
+    failure = trouble(play(agent("b", dies), a)[0])
+    assert (failure.kind, failure.culprit_ranks) == ("dead", (2,))
+    assert failure.stacks == {0: "Current thread 0x2 (most recent call first):\n  File x in y"}
 
 
 # ---- for real
@@ -483,12 +488,12 @@ def marker(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def processes(marker: str) -> list[int]:
     """What a run started and has not ended."""
-    found = []
+    result = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if f"DOCTOR_SMOKE={marker}".encode() in (process / "environ").read_bytes().split(b"\0"):
-                found.append(int(process.name))
-    return found
+                result.append(int(process.name))
+    return result
 
 
 def fault(rank: int, code: str) -> str:
@@ -541,13 +546,13 @@ def test_two_ranks_train(marker: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_guilty_rank_is_named_with_its_stack(
     marker: str, monkeypatch: pytest.MonkeyPatch, code: str, kind: str
 ) -> None:
-    found = trouble(real(monkeypatch, fault(1, code)))
-    assert (found.kind, found.culprit_ranks, found.waiting_ranks) == (kind, (1,), (0,))
-    assert (found.stage, found.layout, found.step) == ("training", "dp2", 2)
+    failure = trouble(real(monkeypatch, fault(1, code)))
+    assert (failure.kind, failure.culprit_ranks, failure.waiting_ranks) == (kind, (1,), (0,))
+    assert (failure.stage, failure.layout, failure.step) == ("training", "dp2", 2)
     if kind == "blocked":
-        assert "in call" in found.stacks[1]
+        assert "in call" in failure.stacks[1]
     if kind == "dead" and "ValueError" in code:
-        assert "of my own" in found.text
+        assert "of my own" in failure.text
 
 
 WRAPPERS = {
@@ -577,9 +582,9 @@ def test_an_interpreter_in_a_wrapper_trains(marker: str, tmp_path: Path, name: s
 
 def test_a_wrapper_that_closes_what_should_be_inherited_is_told(marker: str, tmp_path: Path) -> None:
     wish = SmokeOptions(backend="gloo", python=wrapped(tmp_path, "one that closes files"), layouts=("dp=2",))
-    found = trouble(smoke({"localhost": 2}, Local(), wish, local=True))
-    assert (found.kind, found.culprit_ranks) == ("not-started", (0, 1))
-    assert f"as conda run does: name {sys.executable} itself" in " ".join((found.text, *found.evidence))
+    failure = trouble(smoke({"localhost": 2}, Local(), wish, local=True))
+    assert (failure.kind, failure.culprit_ranks) == ("not-started", (0, 1))
+    assert f"as conda run does: name {sys.executable} itself" in " ".join((failure.text, *failure.evidence))
 
 
 SUPERVISOR = """
@@ -601,22 +606,22 @@ print(smoked.run.ended, flush=True)
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_outlives_the_supervisor(marker: str, how: signal.Signals) -> None:
+@pytest.mark.parametrize("method", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_outlives_the_supervisor(marker: str, method: signal.Signals) -> None:
     argv = [sys.executable, "-c", SUPERVISOR, marker, ""]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as supervisor:
         assert supervisor.stdout
         while supervisor.stdout.readline() != "rendezvous\n":
             assert supervisor.poll() is None
         assert len(processes(marker)) == 3
-        supervisor.send_signal(how)
+        supervisor.send_signal(method)
         began = time.monotonic()
         while processes(marker) and time.monotonic() - began < 5:
             time.sleep(0.01)
         assert not processes(marker)
         assert time.monotonic() - began < 2.5
         rest = supervisor.stdout.read()
-    assert rest == ("" if how == signal.SIGKILL else "interrupted\n")
+    assert rest == ("" if method == signal.SIGKILL else "interrupted\n")
 
 
 def test_nothing_outlives_the_agent_behind_two_wrappers(marker: str, tmp_path: Path) -> None:
@@ -673,10 +678,10 @@ def test_the_error_of_the_process_that_ranks_come_from_is_told_with_its_tracebac
         ends = event(-1, "exit", status=1 << 8, tail=TRACEBACK)
         return [event(-1, "imported", seconds=1.0), ends, *alive(ranks)]
 
-    found = trouble(play(agent("b", start))[0])
-    assert (found.kind, found.culprit_ranks) == ("dead", (2, 3))
-    assert found.text == "the parent process of its ranks: exit status 1: NotImplementedError: no store here"
-    assert found.stacks == {
+    failure = trouble(play(agent("b", start))[0])
+    assert (failure.kind, failure.culprit_ranks) == ("dead", (2, 3))
+    assert failure.text == "the parent process of its ranks: exit status 1: NotImplementedError: no store here"
+    assert failure.stacks == {
         2: 'File "worker/rendezvous.py", line 98 in start_store\nFile "worker/main.py", line 111 in fork_ranks'
     }
 
@@ -688,5 +693,5 @@ def test_the_error_of_a_rank_is_told_with_its_traceback() -> None:
         fallen = {**snap, "dead": "exit status 13", "error": "bad"}
         return [*life(ranks), error, {"snaps": [fallen]}, *alive(ranks)]
 
-    found = trouble(play(agent("b", start))[0])
-    assert (found.culprit_ranks, found.stacks[3]) == ((3,), 'File "train.py", line 7 in step')
+    failure = trouble(play(agent("b", start))[0])
+    assert (failure.culprit_ranks, failure.stacks[3]) == ((3,), 'File "train.py", line 7 in step')

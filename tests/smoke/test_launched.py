@@ -54,13 +54,13 @@ class TestWhereRank0Is:
             [{"device_id": "0", "device_ip": f"10.9.0.{number}", "rank_id": str(rank)}]
             for number, rank in ((1, 1), (2, 0))
         ]
-        servers = [{"server_id": f"10.0.0.{number}", "device": one} for number, one in enumerate(devices, 1)]
+        servers = [{"server_id": f"10.0.0.{number}", "device": device} for number, device in enumerate(devices, 1)]
         path.write_text(
             json.dumps({"version": "1.0", "status": "completed", "server_count": "2", "server_list": servers})
         )
         environ = {**LOOP, "RANK_TABLE_FILE": str(path)}
-        found = with_leader_address(taken(environ), environ)
-        assert (found.leader_addresses, found.leader_address_source) == (("10.0.0.2",), "RANK_TABLE_FILE")
+        job_context = with_leader_address(taken(environ), environ)
+        assert (job_context.leader_addresses, job_context.leader_address_source) == (("10.0.0.2",), "RANK_TABLE_FILE")
         named = {**environ, "MASTER_ADDR": "w1"}
         assert with_leader_address(taken(named), named).leader_addresses == ("w1",)
 

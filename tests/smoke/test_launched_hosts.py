@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.hosts.fleet import INSIDE, Fleet
-from tests.smoke.interpreter import shown
+from tests.smoke.interpreter import visible_folders
 
 pytestmark = [pytest.mark.torch, pytest.mark.hosts, pytest.mark.timeout(180)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,17 +24,17 @@ NOBODY = "10.66.255.250"
 
 @pytest.fixture(scope="module")
 def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
-    return make_fleet(2, {"*": {"shows": shown()}}, name="lnc", subnet="10.66.0.0/16")
+    return make_fleet(2, {"*": {"shows": visible_folders()}}, name="lnc", subnet="10.66.0.0/16")
 
 
-def job(fleet: Fleet, ranks: list[tuple[str, Mapping[str, Any]]], *words: str) -> list[Done]:
+def job(fleet: Fleet, ranks: list[tuple[str, Mapping[str, Any]]], *arguments: str) -> list[Done]:
     """Runs a process for each (host, variables), and says how each ended."""
-    argv = [sys.executable, "-m", "doctor.smoke", "--steps", "2", "--json", *words]
+    argv = [sys.executable, "-m", "doctor.smoke", "--steps", "2", "--json", *arguments]
 
     def run(number: int) -> Done:
-        host, own = ranks[number]
+        host, own_values = ranks[number]
         shared = {"RANK": number, "WORLD_SIZE": len(ranks), "MASTER_ADDR": fleet.addresses[fleet.hosts[0]]}
-        values = {"PYTHONPATH": ROOT, "MASTER_PORT": PORT, **shared, **own}
+        values = {"PYTHONPATH": ROOT, "MASTER_PORT": PORT, **shared, **own_values}
         env = INSIDE | {name: str(value) for name, value in values.items()}
         return fleet.enter(host, argv, check=False, env=env, timeout=120)
 
@@ -44,14 +44,14 @@ def job(fleet: Fleet, ranks: list[tuple[str, Mapping[str, Any]]], *words: str) -
 
 def trouble(done: list[Done]) -> dict[str, Any]:
     assert done[0].stdout, done[0].stderr
-    found: dict[str, Any] = json.loads(done[0].stdout)["smoke"]["failures"][0]
-    assert found["kind"] == "never-joined"
-    return found
+    failure: dict[str, Any] = json.loads(done[0].stdout)["smoke"]["failures"][0]
+    assert failure["kind"] == "never-joined"
+    return failure
 
 
 def test_ranks_of_two_hosts_train_together(fleet: Fleet) -> None:
     done = job(fleet, [(host, {}) for host in fleet.hosts], "--layout", "dp=2")
-    assert [(one.returncode, one.stderr) for one in done] == [(0, "")] * 2
+    assert [(completed.returncode, completed.stderr) for completed in done] == [(0, "")] * 2
     report = json.loads(done[0].stdout)
     assert report["smoke"]["hosts"] == [{"host": host, "ranks": 1} for host in fleet.hosts]
     assert done[1].stdout == ""
@@ -61,19 +61,19 @@ def test_the_way_round_leads_by_a_sound_rank_of_the_same_host(fleet: Fleet) -> N
     """The lost rank's host is not the leader's."""
     first, second = fleet.hosts
     done = job(fleet, [(first, {}), (second, {}), (second, {"MASTER_ADDR": NOBODY})])
-    found = trouble(done)
-    assert (found["culprit_ranks"], found["certainty"]) == ([2], "evidence")
-    assert found["text"].startswith(f"MASTER_ADDR={NOBODY} ")
-    assert found["seconds"] < 15
-    assert len({one.returncode for one in done}) == 1
+    results = trouble(done)
+    assert (results["culprit_ranks"], results["certainty"]) == ([2], "evidence")
+    assert results["text"].startswith(f"MASTER_ADDR={NOBODY} ")
+    assert results["seconds"] < 15
+    assert len({completed.returncode for completed in done}) == 1
 
 
 def test_a_host_that_is_led_elsewhere_says_so_itself_and_is_missed(fleet: Fleet) -> None:
     first, second = fleet.hosts
     done = job(fleet, [(first, {}), (second, {"MASTER_ADDR": NOBODY})], "--budget", "5")
-    found = trouble(done)
-    assert (found["culprit_ranks"], found["certainty"], found["limit"]) == ([1], "timeout", 5.0)
-    assert "no connection within 5 s" in found["text"]
+    results = trouble(done)
+    assert (results["culprit_ranks"], results["certainty"], results["limit"]) == ([1], "timeout", 5.0)
+    assert "no connection within 5 s" in results["text"]
     assert done[1].stderr.startswith(f"doctor: rank 1 cannot reach rank 0: MASTER_ADDR={NOBODY} ")
     assert done[1].returncode == 10
 
@@ -91,9 +91,9 @@ def test_packets_that_are_dropped_are_told_from_a_host_that_refuses(fleet: Fleet
 
 def blamed(done: list[Done]) -> dict[str, Any]:
     """The finding of the check of the job's environment, the only one."""
-    assert len({one.returncode for one in done}) == 1 and done[0].stdout, done[0].stderr
+    assert len({completed.returncode for completed in done}) == 1 and done[0].stdout, done[0].stderr
     outcomes = json.loads(done[0].stdout)["outcomes"]
-    failed = {one["check"]: one["findings"] for one in outcomes if one["status"] == "failed"}
+    failed = {outcome["check"]: outcome["findings"] for outcome in outcomes if outcome["status"] == "failed"}
     assert list(failed) == ["smoke-environment-fails"]
     (finding,) = failed["smoke-environment-fails"]
     return dict(finding)
@@ -134,6 +134,6 @@ def test_the_port_of_the_rendezvous_is_one_of_the_variables(fleet: Fleet) -> Non
 def test_why_no_run_is_made_without_master_addr(fleet: Fleet) -> None:
     first, second = fleet.hosts
     done = job(fleet, [(first, {}), (second, {"MASTER_ADDR": NOBODY})], "--budget", "5")
-    outcomes = {one["check"]: one for one in json.loads(done[0].stdout)["outcomes"]}
+    outcomes = {outcome["check"]: outcome for outcome in json.loads(done[0].stdout)["outcomes"]}
     (unknown,) = outcomes["smoke-environment-fails"]["unknown"]
     assert "did not find each other by MASTER_ADDR and MASTER_PORT" in unknown["reason"]

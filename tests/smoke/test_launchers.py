@@ -69,8 +69,8 @@ class Ended(NamedTuple):
     @property
     def report(self) -> dict[str, Any]:
         assert self.out, self.err
-        found: dict[str, Any] = json.loads(self.out)
-        return found
+        document: dict[str, Any] = json.loads(self.out)
+        return document
 
 
 JOBS: list[Job] = []
@@ -79,12 +79,12 @@ JOBS: list[Job] = []
 class Job:
     """The processes of one job, each with variables of its own."""
 
-    def __init__(self, ranks: Sequence[dict[str, Any]], *words: str) -> None:
+    def __init__(self, ranks: Sequence[dict[str, Any]], *arguments: str) -> None:
         JOBS.append(self)
         self.began = time.monotonic()
         self.processes = [
             subprocess.Popen(
-                [*RUN, *(words or SHORT)],
+                [*RUN, *(arguments or SHORT)],
                 env=environment(**rank),
                 cwd="/",
                 stdout=subprocess.PIPE,
@@ -111,19 +111,19 @@ class Job:
 
 def shell(rank: int, world: int, port: int, address: str = "127.0.0.1", **more: Any) -> dict[str, Any]:
     """As a loop in a shell sets them for torch."""
-    own = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "MASTER_ADDR": address, "MASTER_PORT": port}
-    return {**own, **more}
+    own_values = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "MASTER_ADDR": address, "MASTER_PORT": port}
+    return {**own_values, **more}
 
 
 def ascend(rank: int, world: int, port: int) -> dict[str, Any]:
     """As a loop in a shell sets them for Ascend."""
-    own = {"RANK_ID": rank, "RANK_SIZE": world, "DEVICE_ID": rank}
-    return {**own, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    own_values = {"RANK_ID": rank, "RANK_SIZE": world, "DEVICE_ID": rank}
+    return {**own_values, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
 
 
 def ours() -> set[str]:
     """Processes of this test run's jobs that live: whatever they start has their environment."""
-    found = set()
+    result = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             marked = f"DOCTORS_TEST={os.getpid()}".encode() in (folder / "environ").read_bytes().split(b"\0")
@@ -131,20 +131,20 @@ def ours() -> set[str]:
         except OSError:
             continue
         if marked and state != "Z":
-            found.add((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-    return found
+            result.add((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return result
 
 
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
     yield
     deadline = time.monotonic() + 5
-    while (left := ours()) and time.monotonic() < deadline:
+    while (remaining := ours()) and time.monotonic() < deadline:
         time.sleep(0.02)
     for job in JOBS:
         job.kill()
     JOBS.clear()
-    assert not left
+    assert not remaining
 
 
 def healthy(report: dict[str, Any], launcher: str, world: int = 2) -> None:
@@ -211,7 +211,7 @@ class TestHealthy:
         variables = dict([binding.split("=")]) if binding.startswith("GOMP") else {}
         done = launched(*command.split(), *SHORT, **variables)
         assert done.code == 0, done.err
-        (outcome,) = [one for one in done.report["outcomes"] if one["check"] == "smoke-ranks-share-cpu"]
+        (outcome,) = [entry for entry in done.report["outcomes"] if entry["check"] == "smoke-ranks-share-cpu"]
         assert [finding["values"]["ranks"] for finding in outcome["findings"]] == [[0, 1]] * sharing
         assert not outcome["unknown"]
 
@@ -226,8 +226,8 @@ class TestHealthy:
         scheduler = {**shared, "MS_ROLE": "MS_SCHED", "MS_NODE_ID": "sched", "RANK_ID": 0}
         ended = Job([scheduler, *workers]).ends(100)
         healthy(ended[0].report, "msrun")
-        assert [(one.code, one.err) for one in ended] == [(0, "")] * 3
-        assert [one.out for one in ended[1:]] == ["", ""]
+        assert [(row.code, row.err) for row in ended] == [(0, "")] * 3
+        assert [row.out for row in ended[1:]] == ["", ""]
 
     def test_without_a_launcher_it_is_doctor_smoke(self) -> None:
         done = launched(*RUN, "--help")
@@ -236,8 +236,8 @@ class TestHealthy:
 
 
 needs_slurm = pytest.mark.skipif(
-    bool(slurm.MISSING) or os.geteuid() != 0,
-    reason=f"needs root, and {', '.join(slurm.MISSING)} (Debian packages: slurm-wlm, munge)",
+    bool(slurm.ABSENT_PROGRAMS) or os.geteuid() != 0,
+    reason=f"needs root, and {', '.join(slurm.ABSENT_PROGRAMS)} (Debian packages: slurm-wlm, munge)",
 )
 
 
@@ -245,11 +245,11 @@ needs_slurm = pytest.mark.skipif(
 def cluster() -> Iterator[dict[str, str]]:
     """The variables that a client of a Slurm of our own needs."""
     with tempfile.TemporaryDirectory(prefix="doctor-slurm-") as folder:
-        made = slurm.Slurm(Path(folder))
+        created_slurm = slurm.Slurm(Path(folder))
         try:
-            yield made.environ
+            yield created_slurm.environ
         finally:
-            made.end()
+            created_slurm.end()
 
 
 @needs_slurm
@@ -258,7 +258,7 @@ class TestSlurm:
         done = launched("srun", "-N2", "-n2", *RUN, *SHORT, **cluster)
         assert done.code == 0, done.err
         healthy(done.report, "srun")
-        assert [one["host"] for one in done.report["smoke"]["hosts"]] == ["n0", "n1"]
+        assert [host["host"] for host in done.report["smoke"]["hosts"]] == ["n0", "n1"]
 
     @pytest.mark.full
     def test_torchrun_inside_of_srun(self, cluster: dict[str, str]) -> None:
@@ -273,22 +273,22 @@ class TestSlurm:
         wrapper = 'test "$SLURM_PROCID" = 1 && export MASTER_ADDR=nosuch.invalid; exec "$@"'
         done = launched("srun", "-N2", "-n3", "sh", "-c", wrapper, "sh", *RUN, *SHORT, **cluster)
         assert done.code == 10
-        found = cause(json.loads(done.out))
-        assert (found["culprit_ranks"], found["text"][:42]) == ([1], "MASTER_ADDR=nosuch.invalid does not resolv")
+        results = cause(json.loads(done.out))
+        assert (results["culprit_ranks"], results["text"][:42]) == ([1], "MASTER_ADDR=nosuch.invalid does not resolv")
 
 
 def cause(report: dict[str, Any]) -> dict[str, Any]:
     """The trouble that the report names."""
-    found: dict[str, Any] = report["smoke"]["failures"][0]
-    assert found["kind"] == "never-joined"
-    return found
+    failure: dict[str, Any] = report["smoke"]["failures"][0]
+    assert failure["kind"] == "never-joined"
+    return failure
 
 
 def refused(job: Job, leader: int = 0) -> tuple[dict[str, Any], list[Ended]]:
     """The trouble, and the ends of all processes, which agree that the run has failed."""
     ended = job.ends()
     report = ended[leader].report
-    assert {one.code for one in ended} == {report["exit"]}
+    assert {row.code for row in ended} == {report["exit"]}
     assert report["exit"] == 10
     assert job.seconds < 25
     return cause(report), ended
@@ -299,64 +299,64 @@ class TestLaunchedWrongly:
         """The rank itself says it on stderr; rank 0 hears of it by way of a sound rank of the same host."""
         port = free_port()
         job = Job([shell(0, 3, port), shell(1, 3, port), shell(2, 3, port, "nosuch.invalid")])
-        found, ended = refused(job)
-        assert found["culprit_ranks"] == [2]
-        assert found["text"].startswith("MASTER_ADDR=nosuch.invalid does not resolve: ")
+        results, ended = refused(job)
+        assert results["culprit_ranks"] == [2]
+        assert results["text"].startswith("MASTER_ADDR=nosuch.invalid does not resolve: ")
         assert ended[1].err == ""
 
     def test_another_world_size_on_one_rank(self) -> None:
         port = free_port()
-        found, _ = refused(Job([shell(0, 3, port), shell(1, 3, port), shell(2, 4, port)]))
-        assert found["culprit_ranks"] == [2]
-        assert found["text"] == "the world size differs: rank 2 of a world of 4; ranks 0-1 of a world of 3"
+        results, _ = refused(Job([shell(0, 3, port), shell(1, 3, port), shell(2, 4, port)]))
+        assert results["culprit_ranks"] == [2]
+        assert results["text"] == "the world size differs: rank 2 of a world of 4; ranks 0-1 of a world of 3"
 
     def test_another_world_size_on_rank_0(self) -> None:
         port = free_port()
-        found, _ = refused(Job([shell(0, 2, port), shell(1, 3, port), shell(2, 3, port)]))
-        assert found["culprit_ranks"] == [0]
+        results, _ = refused(Job([shell(0, 2, port), shell(1, 3, port), shell(2, 3, port)]))
+        assert results["culprit_ranks"] == [0]
 
     def test_one_rank_twice(self) -> None:
         port = free_port()
         job = Job([shell(0, 3, port), shell(1, 3, port), shell(1, 3, port)])
-        found, _ = refused(job)
+        results, _ = refused(job)
         first, second = sorted(process.pid for process in job.processes[1:])
         host = os.uname().nodename
-        assert found["culprit_ranks"] == [1]
+        assert results["culprit_ranks"] == [1]
         twins = f"process {first} on {host} and process {second} on {host}"
-        assert found["text"] == f"rank 1 exists 2 times: {twins}; no process is rank 2"
+        assert results["text"] == f"rank 1 exists 2 times: {twins}; no process is rank 2"
 
     def test_a_rank_that_is_no_number(self) -> None:
         port = free_port()
-        found, ended = refused(Job([shell(0, 2, port), shell(1, 2, port, RANK="one")]))
-        assert found["culprit_ranks"] == [1]
-        assert "RANK='one', expected a whole number from 0 to 1" in found["text"]
+        results, ended = refused(Job([shell(0, 2, port), shell(1, 2, port, RANK="one")]))
+        assert results["culprit_ranks"] == [1]
+        assert "RANK='one', expected a whole number from 0 to 1" in results["text"]
         assert ended[1].err == "doctor: RANK='one', expected a whole number from 0 to 1\n"
 
     def test_master_port_is_taken(self) -> None:
         with socket.create_server(("", 0)) as server:
             port = int(server.getsockname()[1])
-            found, _ = refused(Job([shell(rank, 2, port) for rank in range(2)]))
-        assert found["culprit_ranks"] == [0]
-        assert f"port {port}: Address already in use" in found["text"]
+            results, _ = refused(Job([shell(rank, 2, port) for rank in range(2)]))
+        assert results["culprit_ranks"] == [0]
+        assert f"port {port}: Address already in use" in results["text"]
 
     def test_master_addr_that_leads_rank_0_elsewhere(self) -> None:
         port = free_port()
-        found, _ = refused(Job([shell(0, 2, port, "nosuch.invalid"), shell(1, 2, port)]))
-        assert found["culprit_ranks"] == [0]
-        assert found["text"].startswith("MASTER_ADDR=nosuch.invalid does not resolve: ")
+        results, _ = refused(Job([shell(0, 2, port, "nosuch.invalid"), shell(1, 2, port)]))
+        assert results["culprit_ranks"] == [0]
+        assert results["text"].startswith("MASTER_ADDR=nosuch.invalid does not resolve: ")
 
     def test_a_layout_that_does_not_fit_is_a_mistake_of_usage_everywhere(self) -> None:
         port = free_port()
         ended = Job([shell(rank, 2, port) for rank in range(2)], "--layout", "dp=3").ends()
-        assert [one.code for one in ended] == [2, 2]
+        assert [row.code for row in ended] == [2, 2]
         assert "expected 2, the number of ranks" in ended[0].err
         assert ended[1].err == ""
 
     def test_a_rank_that_never_comes(self) -> None:
         port = free_port()
-        found, _ = refused(Job([shell(rank, 3, port) for rank in (0, 2)], "--budget", "3", "--json"))
-        assert (found["culprit_ranks"], found["certainty"]) == ([1], "timeout")
-        assert found["text"].startswith("no connection within 3 s: not started, directed elsewhere by MASTER_ADDR")
+        results, _ = refused(Job([shell(rank, 3, port) for rank in (0, 2)], "--budget", "3", "--json"))
+        assert (results["culprit_ranks"], results["certainty"]) == ([1], "timeout")
+        assert results["text"].startswith("no connection within 3 s: not started, directed elsewhere by MASTER_ADDR")
 
     def test_no_port_is_left_for_the_others_to_come_to(self) -> None:
         port = free_port()
@@ -399,10 +399,10 @@ class TestTrust:
         ]
         links["lines"].sendall(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
         links["lines"].settimeout(60)
-        with links["lines"].makefile("rb") as said:
-            heard = [next(line for line in said if word in line) for word in (b"fault", b"imported")]
-        assert b"rank 1 runs here, not [0]" in heard[0]
-        assert b'"backend_ok":true' in heard[1]
+        with links["lines"].makefile("rb") as response:
+            received = [next(line for line in response if word in line) for word in (b"fault", b"imported")]
+        assert b"rank 1 runs here, not [0]" in received[0]
+        assert b'"backend_ok":true' in received[1]
         assert not Path("/tmp/doctors-test-evil").exists()
         links["wait"].sendall(b'{"verdict":0}\n')
         assert job.ends()[0].code == 0
@@ -418,7 +418,7 @@ class TestEnds:
         wait_for_guests(job)
         job.processes[0].kill()
         ended = job.ends()
-        assert [one.code for one in ended] == [-9, 12]
+        assert [row.code for row in ended] == [-9, 12]
         assert ended[1].err == "doctor: rank 1 lost its connection to rank 0, which has ended\n"
 
     def test_the_launchers_signal_ends_rank_0_with_a_report(self) -> None:
@@ -427,7 +427,7 @@ class TestEnds:
         wait_for_guests(job)
         job.processes[0].send_signal(signal.SIGTERM)
         ended = job.ends()
-        assert [one.code for one in ended] == [143, 143]
+        assert [row.code for row in ended] == [143, 143]
 
 
 def wait_for_guests(job: Job) -> None:

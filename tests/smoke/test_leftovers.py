@@ -37,8 +37,8 @@ def left_by(pids: set[int]) -> list[str]:
 def test_a_worker_that_is_killed_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed: no loader can fail")
     noted = tmp_path / "pids"
-    whole = programs.worker
-    monkeypatch.setattr(programs, "worker", lambda: whole() + FAILS.format(path=str(noted)))
+    full = programs.worker
+    monkeypatch.setattr(programs, "worker", lambda: full() + FAILS.format(path=str(noted)))
     options = SmokeOptions(backend="gloo", ranks_per_host=2, python=sys.executable, layouts=("dp=2",))
     result = smoke({"here": 0}, Local(), options, local=True)
     assert "DataLoader worker (pid" in result.records["here"].outputs["SmokeLoader"][""].out

@@ -78,15 +78,15 @@ class Reception:
 
 @pytest.fixture
 def reception() -> Iterator[Reception]:
-    made = Reception()
-    yield made
-    made.close()
+    created_reception = Reception()
+    yield created_reception
+    created_reception.close()
 
 
 def unmet(context: JobContext, key: bytes = KEY) -> RendezvousError:
-    found = attempt_connection(context, key, CARD)
-    assert isinstance(found, RendezvousError)
-    return found
+    result = attempt_connection(context, key, CARD)
+    assert isinstance(result, RendezvousError)
+    return result
 
 
 class TestWhereTheLeaderListens:
@@ -150,14 +150,14 @@ class TestTheDoor:
 
     def test_takes_another_port_when_one_is_taken(self) -> None:
         with socket.create_server(("", leader_ports(KEY)[0])):
-            made = Reception()
+            created_reception = Reception()
             try:
-                assert made.door.port == leader_ports(KEY)[1]
+                assert created_reception.door.port == leader_ports(KEY)[1]
                 link = attempt_connection(job(), KEY, CARD)
                 assert isinstance(link, socket.socket)
                 link.close()
             finally:
-                made.close()
+                created_reception.close()
 
     def test_says_so_when_all_are_taken(self) -> None:
         with contextlib.ExitStack() as stack:
@@ -167,7 +167,7 @@ class TestTheDoor:
                 Reception()
 
     @pytest.mark.parametrize(
-        "words",
+        "arguments",
         [
             b"GET / HTTP/1.1\r\n\r\n",
             b"\n",
@@ -177,11 +177,11 @@ class TestTheDoor:
             msgspec.json.encode(module.SignedHello("00", "00" * 32, CARD)) + b"\n",
         ],
     )
-    def test_lets_in_nobody_else(self, reception: Reception, words: bytes) -> None:
+    def test_lets_in_nobody_else(self, reception: Reception, arguments: bytes) -> None:
         with socket.create_connection(("127.0.0.1", reception.door.port)) as stranger:
             stranger.settimeout(5)
             assert b"doctor smoke 1" in stranger.recv(1000)
-            stranger.sendall(words)
+            stranger.sendall(arguments)
             with contextlib.suppress(ConnectionResetError):
                 assert stranger.recv(1000) == b""
         assert reception.guests.empty()
@@ -210,8 +210,8 @@ class TestTheDoor:
         silent = [socket.create_connection(("127.0.0.1", reception.door.port)) for _ in range(20)]
         link = attempt_connection(job(), KEY, CARD)
         assert isinstance(link, socket.socket)
-        for one in [link, *silent]:
-            one.close()
+        for sock in [link, *silent]:
+            sock.close()
 
 
 class TestTheEnd:
@@ -252,17 +252,17 @@ class TestTheEnd:
 
 class TestWhyNot:
     def test_nothing_listens(self) -> None:
-        found = unmet(job())
-        assert found.reason == "refused"
-        assert found.text.startswith("MASTER_ADDR=127.0.0.1 refuses connections: nothing of this job listens there")
+        error = unmet(job())
+        assert error.reason == "refused"
+        assert error.text.startswith("MASTER_ADDR=127.0.0.1 refuses connections: nothing of this job listens there")
 
     def test_a_name_that_does_not_resolve(self) -> None:
-        found = unmet(job(leader_addresses=("nosuch.invalid",)))
-        assert (found.reason, found.text[:45]) == ("name", "MASTER_ADDR=nosuch.invalid does not resolve: ")
+        error = unmet(job(leader_addresses=("nosuch.invalid",)))
+        assert (error.reason, error.text[:45]) == ("name", "MASTER_ADDR=nosuch.invalid does not resolve: ")
 
     def test_no_address_at_all(self) -> None:
-        found = unmet(job(leader_addresses=(), leader_address_source="MASTER_ADDR"))
-        assert (found.reason, "MASTER_ADDR is unset" in found.text) == ("name", True)
+        error = unmet(job(leader_addresses=(), leader_address_source="MASTER_ADDR"))
+        assert (error.reason, "MASTER_ADDR is unset" in error.text) == ("name", True)
 
     def test_another_program_listens_there(self) -> None:
         def answer(server: socket.socket) -> None:
@@ -275,16 +275,16 @@ class TestWhyNot:
             for number in leader_ports(KEY):
                 server = stack.enter_context(socket.create_server(("127.0.0.1", number)))
                 threading.Thread(target=answer, args=(server,), daemon=True).start()
-            found = unmet(job())
-        assert (found.reason, "does not belong to this job" in found.text) == ("stranger", True)
+            error = unmet(job())
+        assert (error.reason, "does not belong to this job" in error.text) == ("stranger", True)
 
     def test_another_jobs_leader_listens_there(self) -> None:
-        made = Reception(job_token(job(launch_id="another"), 0))
+        created_reception = Reception(job_token(job(launch_id="another"), 0))
         try:
             assert unmet(job()).reason in ("stranger", "refused")
-            assert made.guests.empty()
+            assert created_reception.guests.empty()
         finally:
-            made.close()
+            created_reception.close()
 
     @pytest.mark.parametrize(
         ("code", "reason"), [(errno.EHOSTUNREACH, "no-route"), (errno.ENETUNREACH, "no-route"), (errno.EACCES, "other")]
@@ -307,9 +307,9 @@ class TestWhyNot:
                     filler = stack.enter_context(socket.socket())
                     filler.setblocking(False)
                     filler.connect_ex(server.getsockname())
-            found = unmet(job())
-        assert found.reason == "dropped"
-        assert found.text.startswith("MASTER_ADDR=127.0.0.1 does not answer: packets are dropped, or the host is down")
+            error = unmet(job())
+        assert error.reason == "dropped"
+        assert error.text.startswith("MASTER_ADDR=127.0.0.1 does not answer: packets are dropped, or the host is down")
 
     def test_one_of_several_addresses_is_enough(self, reception: Reception) -> None:
         link = attempt_connection(job(leader_addresses=("nosuch.invalid", "127.0.0.1")), KEY, CARD)
@@ -318,20 +318,20 @@ class TestWhyNot:
 
 
 def test_a_leader_that_comes_late_is_reached() -> None:
-    heard: list[RendezvousError] = []
+    errors: list[RendezvousError] = []
 
-    def told(why: RendezvousError) -> bool:
-        heard.append(why)
-        if len(heard) == 2:
-            made.append(Reception())
+    def on_error(why: RendezvousError) -> bool:
+        errors.append(why)
+        if len(errors) == 2:
+            receptions.append(Reception())
         return False
 
-    made: list[Reception] = []
-    link = connect_to_leader(job(), KEY, CARD, time.monotonic() + 10, told)
+    receptions: list[Reception] = []
+    link = connect_to_leader(job(), KEY, CARD, time.monotonic() + 10, on_error)
     assert isinstance(link, socket.socket)
-    assert [why.reason for why in heard] == ["refused", "refused"]
+    assert [why.reason for why in errors] == ["refused", "refused"]
     link.close()
-    made[0].close()
+    receptions[0].close()
 
 
 def test_reaching_is_given_up_in_time() -> None:
@@ -379,10 +379,10 @@ class TestTheMailbox:
 
     def test_takes_no_rubbish(self) -> None:
         box = RelayInbox(KEY)
-        for words in (b"rubbish\n", b"{}\n", b"[" * 5000 + b"\n"):
+        for arguments in (b"rubbish\n", b"{}\n", b"[" * 5000 + b"\n"):
             with socket.socket(socket.AF_UNIX) as stranger:
                 stranger.connect(f"\0doctor-smoke-{KEY.hex()[:24]}")
-                stranger.sendall(words)
+                stranger.sendall(arguments)
                 assert box.receive() is None
         box.close(None)
 

@@ -31,10 +31,10 @@ class Exchange(NamedTuple):
     turn: int = 0
 
 
-def outliers_among(told: Iterable[Exchange]) -> tuple[PathOutlier, ...]:
+def outliers_among(exchanges: Iterable[Exchange]) -> tuple[PathOutlier, ...]:
     """What the rule makes of the events of both ends."""
     events, ends = [], Counter[tuple[object, ...]]()
-    for exchange in told:
+    for exchange in exchanges:
         key = (exchange.pair, *exchange[2:])
         rank, peer = exchange.pair if ends[key] % 2 == 0 else exchange.pair[::-1]
         ends[key] += 1
@@ -48,8 +48,8 @@ COLD = 3.0
 
 def turns(count: int, most: int = 0) -> Iterator[list[Pair]]:
     """The worker's own rounds."""
-    made = list(worker()["round_robin"](count))
-    yield from made[:most] if most else made
+    created = list(worker()["round_robin"](count))
+    yield from created[:most] if most else created
 
 
 def heavy(dice: random.Random) -> float:
@@ -83,26 +83,26 @@ def tournament(
         end: [min((min(first[pair]) for pair in pairs if end in pair), default=0.0) for pairs in schedule]
         for end in range(ends)
     }
-    told = [Exchange(pair, times) for pair, times in first.items() for _ in "both"]
+    exchanges = [Exchange(pair, times) for pair, times in first.items() for _ in "both"]
     suspected = worker()["slow_pairs"](schedule, fastest)
     normal = [pair for pair in first if pair not in {suspect for suspect, _ in suspected}]
     for attempt in (1, 2, 3):
         quickest, measured = [], Counter[Pair]()
         for number, (pair, _) in enumerate(suspected):
             again, beside = measure(pair, 6), tuple[float, ...]()
-            told += [Exchange(pair, again, True, False, attempt) for _ in "both"]
+            exchanges += [Exchange(pair, again, True, False, attempt) for _ in "both"]
             if normal:
                 other = normal[number % len(normal)]
                 beside = measure(other, 6)
-                told += [Exchange(other, beside, True, True, attempt, measured[other]) for _ in "both"]
+                exchanges += [Exchange(other, beside, True, True, attempt, measured[other]) for _ in "both"]
                 measured[other] += 1
             quickest.append([min(again), min(beside, default=0.0)])
         suspected = worker()["still_slow"](suspected, [quickest]) if suspected else []
-    return told
+    return exchanges
 
 
-def ends_of(told: list[Exchange]) -> tuple[set[int], set[Pair]]:
-    outliers = outliers_among(told)
+def ends_of(exchanges: list[Exchange]) -> tuple[set[int], set[Pair]]:
+    outliers = outliers_among(exchanges)
     hosts = {outlier.hosts[0] for outlier in outliers if outlier.kind == "host"}
     return hosts, {(outlier.hosts[0], outlier.hosts[1]) for outlier in outliers if outlier.kind == "link"}
 
@@ -173,47 +173,51 @@ def test_on_busy_machines_a_far_slower_host_is_named_and_no_link_of_it(ends: int
 
 def test_an_end_whose_pairs_were_slow_once_and_not_slower_than_others_when_measured_again() -> None:
     """The machine was busier then: pairs that nobody suspects, measured by turns with them, took as long."""
-    told = [Exchange(pair, (0.002,) * 4) for pair in [(0, 1), (0, 2), (1, 2)]]
-    told += [Exchange((end, 3), (0.02,) * 4) for end in range(3)]
+    exchanges = [Exchange(pair, (0.002,) * 4) for pair in [(0, 1), (0, 2), (1, 2)]]
+    exchanges += [Exchange((end, 3), (0.02,) * 4) for end in range(3)]
     again = [Exchange((end, 3), (0.02,) * 6, True) for end in range(3)]
-    assert ends_of(told + again) == ({3}, set())
+    assert ends_of(exchanges + again) == ({3}, set())
     busy = [Exchange(pair, (0.02,) * 6, True, True) for pair in [(0, 1), (1, 2)]]
-    assert ends_of(told + again + busy) == (set(), set())
+    assert ends_of(exchanges + again + busy) == (set(), set())
     idle = [Exchange(pair, (0.002,) * 6, True, True) for pair in [(0, 1), (1, 2)]]
-    assert ends_of(told + again + idle) == ({3}, set())
+    assert ends_of(exchanges + again + idle) == ({3}, set())
 
 
 @pytest.mark.parametrize(("quiet", "named"), [(1, set()), (2, set()), (3, set()), (4, {3})])
 def test_an_end_that_is_as_quick_as_others_in_any_confirmation_is_not_slow(quiet: int, named: set[int]) -> None:
     """``quiet``: the confirmation by which what kept the host busy was over; of three, the fourth is none."""
     slow, others = [(end, 3) for end in range(3)], [(0, 1), (0, 2), (1, 2)]
-    told = [Exchange(pair, (0.002,) * 5) for pair in others] + [Exchange(pair, (0.02,) * 5) for pair in slow]
+    exchanges = [Exchange(pair, (0.002,) * 5) for pair in others] + [Exchange(pair, (0.02,) * 5) for pair in slow]
     for attempt in (1, 2, 3):
         times = (0.002 if attempt >= quiet else 0.02,) * 6
-        told += [Exchange(pair, times, True, False, attempt) for pair in slow]
-        told += [Exchange(pair, (0.002,) * 6, True, True, attempt) for pair in others]
-    assert ends_of(told) == (named, set())
+        exchanges += [Exchange(pair, times, True, False, attempt) for pair in slow]
+        exchanges += [Exchange(pair, (0.002,) * 6, True, True, attempt) for pair in others]
+    assert ends_of(exchanges) == (named, set())
 
 
 @pytest.mark.parametrize(("quiet", "named"), [(1, set()), (2, set()), (3, set()), (4, {(1, 4)})])
 def test_a_link_that_is_as_quick_as_others_in_any_confirmation_is_not_slow(
     quiet: int, named: set[tuple[int, int]]
 ) -> None:
-    told = [one for one in tournament(random.Random(7), 6, sigma=0.03) if not one.confirm and one.pair != (1, 4)]
-    told.append(Exchange((1, 4), (0.02,) * 5))
+    exchanges = [
+        exchange
+        for exchange in tournament(random.Random(7), 6, sigma=0.03)
+        if not exchange.confirm and exchange.pair != (1, 4)
+    ]
+    exchanges.append(Exchange((1, 4), (0.02,) * 5))
     for attempt in (1, 2, 3):
-        told.append(Exchange((1, 4), (0.002 if attempt >= quiet else 0.02,) * 6, True, False, attempt))
-        told.append(Exchange((0, 5), (0.002,) * 6, True, True, attempt))
-    assert ends_of(told) == (set(), named)
+        exchanges.append(Exchange((1, 4), (0.002 if attempt >= quiet else 0.02,) * 6, True, False, attempt))
+        exchanges.append(Exchange((0, 5), (0.002,) * 6, True, True, attempt))
+    assert ends_of(exchanges) == (set(), named)
 
 
 @pytest.mark.parametrize("times", [1.4, 10.0])
 def test_an_end_that_was_not_measured_again_is_not_named(times: float) -> None:
-    told = [Exchange(pair, (0.002,) * 8) for pair in [(0, 1), (0, 2), (1, 2)]]
-    told += [Exchange((end, 3), (times * 0.002,) * 8) for end in range(3)]
-    assert ends_of(told) == (set(), set())
+    exchanges = [Exchange(pair, (0.002,) * 8) for pair in [(0, 1), (0, 2), (1, 2)]]
+    exchanges += [Exchange((end, 3), (times * 0.002,) * 8) for end in range(3)]
+    assert ends_of(exchanges) == (set(), set())
     again = [Exchange((end, 3), (times * 0.002,) * 6, True) for end in range(3)]
-    assert ends_of(told + again) == ({3}, set())
+    assert ends_of(exchanges + again) == ({3}, set())
 
 
 def test_of_thousands_of_healthy_fleets_on_very_busy_machines_none_has_a_slow_host() -> None:
@@ -225,10 +229,10 @@ def test_of_thousands_of_healthy_fleets_on_very_busy_machines_none_has_a_slow_ho
 
 
 def test_an_end_that_was_ever_as_quick_as_the_others_is_not_slow() -> None:
-    told = [Exchange(pair, (0.002,) * 8) for pair in [(0, 1), (0, 2), (1, 2)]]
-    told += [Exchange((end, 3), (0.02,) * 6, True) for end in range(3)]
-    assert ends_of(told + [Exchange((end, 3), (0.02,) * 8) for end in range(3)]) == ({3}, set())
-    assert ends_of(told + [Exchange((end, 3), (0.02,) * 5 + (0.002,) * 1 + (0.02,) * 2) for end in range(3)]) == (
+    exchanges = [Exchange(pair, (0.002,) * 8) for pair in [(0, 1), (0, 2), (1, 2)]]
+    exchanges += [Exchange((end, 3), (0.02,) * 6, True) for end in range(3)]
+    assert ends_of(exchanges + [Exchange((end, 3), (0.02,) * 8) for end in range(3)]) == ({3}, set())
+    assert ends_of(exchanges + [Exchange((end, 3), (0.02,) * 5 + (0.002,) * 1 + (0.02,) * 2) for end in range(3)]) == (
         set(),
         set(),
     )
@@ -250,11 +254,13 @@ def test_many_hosts_meet_only_some_of_the_others() -> None:
 
 
 def test_what_was_slow_once_and_not_again_alone_is_no_slow_link() -> None:
-    told = tournament(random.Random(7), 6, sigma=0.03)
-    told = [Exchange(one.pair, (0.02, 0.02, 0.02)) if one.pair == (1, 4) else one for one in told]
-    assert ends_of(told) == (set(), set())
-    assert ends_of([*told, Exchange((1, 4), (0.002,) * 6, True)]) == (set(), set())
-    assert ends_of([*told, Exchange((1, 4), (0.02,) * 6, True)]) == (set(), {(1, 4)})
+    exchanges = tournament(random.Random(7), 6, sigma=0.03)
+    exchanges = [
+        Exchange(exchange.pair, (0.02, 0.02, 0.02)) if exchange.pair == (1, 4) else exchange for exchange in exchanges
+    ]
+    assert ends_of(exchanges) == (set(), set())
+    assert ends_of([*exchanges, Exchange((1, 4), (0.002,) * 6, True)]) == (set(), set())
+    assert ends_of([*exchanges, Exchange((1, 4), (0.02,) * 6, True)]) == (set(), {(1, 4)})
 
 
 def test_two_ends_have_nothing_to_be_compared_with() -> None:
@@ -263,11 +269,11 @@ def test_two_ends_have_nothing_to_be_compared_with() -> None:
 
 
 def test_the_ratio_and_the_partners_are_told() -> None:
-    (one,) = outliers_among(tournament(random.Random(8), 8, {3: 2.0}, sigma=0.03))
-    assert one.ratio == pytest.approx(2, rel=0.1)
-    assert one.peer_seconds == pytest.approx(0.002, rel=0.1)
-    assert (one.slow_paths, len(one.paths)) == (7, 7)
-    assert one.sigmas > 5
+    (path_outlier,) = outliers_among(tournament(random.Random(8), 8, {3: 2.0}, sigma=0.03))
+    assert path_outlier.ratio == pytest.approx(2, rel=0.1)
+    assert path_outlier.peer_seconds == pytest.approx(0.002, rel=0.1)
+    assert (path_outlier.slow_paths, len(path_outlier.paths)) == (7, 7)
+    assert path_outlier.sigmas > 5
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -276,8 +282,10 @@ def test_the_ratio_and_the_partners_are_told() -> None:
         st.tuples(st.integers(0, 5), st.integers(0, 5), st.lists(st.floats(), max_size=5), st.booleans()), max_size=30
     )
 )
-def test_nothing_that_a_rank_tells_breaks_the_rule(told: list[tuple[int, int, list[float], bool]]) -> None:
-    outliers_among(Exchange((one, other), tuple(times), again) for one, other, times, again in told if one != other)
+def test_nothing_that_a_rank_tells_breaks_the_rule(events: list[tuple[int, int, list[float], bool]]) -> None:
+    outliers_among(
+        Exchange((first, other), tuple(times), again) for first, other, times, again in events if first != other
+    )
 
 
 def test_of_a_very_slow_host_two_exchanges_are_enough_though_one_end_leaves_its_messages_in_a_buffer() -> None:
@@ -295,10 +303,10 @@ def test_of_a_very_slow_host_two_exchanges_are_enough_though_one_end_leaves_its_
         (2, 4): ((1.0875955, 1.1088542), (1.0878737, 1.1094203)),
         (3, 4): ((1.1094431, 1.111762), (1.1097615, 0.000865)),
     }
-    told = [Exchange(pair, seconds) for pair, seconds in quick.items() for _ in "both"]
-    told += [Exchange(pair, end) for pair, ends in slow.items() for end in ends]
-    told += [Exchange(pair, end, True) for pair, ends in again.items() for end in ends]
-    assert ends_of(told) == ({4}, set())
+    exchanges = [Exchange(pair, seconds) for pair, seconds in quick.items() for _ in "both"]
+    exchanges += [Exchange(pair, end) for pair, ends in slow.items() for end in ends]
+    exchanges += [Exchange(pair, end, True) for pair, ends in again.items() for end in ends]
+    assert ends_of(exchanges) == ({4}, set())
 
 
 BUFFERED: dict[tuple[Pair, int], tuple[tuple[float, ...], ...]] = {
@@ -342,22 +350,22 @@ def test_of_three_hosts_a_slow_one_is_named_though_some_of_its_messages_lie_in_a
         low, high = ((end + guilty) % 3 for end in pair)
         return min(low, high), max(low, high)
 
-    told = [
+    exchanges = [
         Exchange(renumbered(pair), end, attempt > 0, attempt > 0 and pair == (1, 2), attempt)
         for (pair, attempt), ends in BUFFERED.items()
         for end in ends
     ]
-    assert ends_of(told) == ({guilty}, set())
+    assert ends_of(exchanges) == ({guilty}, set())
 
 
 def test_of_three_hosts_the_slow_one_is_named_though_one_end_of_a_pair_beside_leaves_its_message_in_a_buffer() -> None:
     """Times of a real run, the second host behind 2 Mbit/s: one exchange of each pair, and (0, 1) was not suspected."""
-    told = [Exchange((0, 1), seconds) for seconds in ((2.2149,), (0.0011,))]
-    told += [Exchange((1, 2), seconds) for seconds in ((1.0049,), (2.2162,))]
-    told += [Exchange((0, 2), (0.0028, 0.001, 0.001, 0.0008, 0.0017)) for _ in "both"]
-    told += [Exchange((1, 2), seconds, True, False, 1) for seconds in ((2.2036,), (2.2027,))]
-    told += [Exchange((0, 1), seconds, True, True, 1) for seconds in ((2.2114,), (0.0015,))]
-    assert ends_of(told) == ({1}, set())
+    exchanges = [Exchange((0, 1), seconds) for seconds in ((2.2149,), (0.0011,))]
+    exchanges += [Exchange((1, 2), seconds) for seconds in ((1.0049,), (2.2162,))]
+    exchanges += [Exchange((0, 2), (0.0028, 0.001, 0.001, 0.0008, 0.0017)) for _ in "both"]
+    exchanges += [Exchange((1, 2), seconds, True, False, 1) for seconds in ((2.2036,), (2.2027,))]
+    exchanges += [Exchange((0, 1), seconds, True, True, 1) for seconds in ((2.2114,), (0.0015,))]
+    assert ends_of(exchanges) == ({1}, set())
 
 
 @pytest.mark.parametrize("times", [3.0, 10.0, 200.0])

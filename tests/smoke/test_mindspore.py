@@ -54,15 +54,17 @@ def lacking_torch(world: int = 2, waiting: tuple[int, ...] = ()) -> SmokeResult:
 
 class TestWhatIsSaid:
     def test_hosts_without_torch_run_again_with_mindspore(self) -> None:
-        asked: list[SmokeOptions] = []
+        requested: list[SmokeOptions] = []
 
         def repeat(options: SmokeOptions) -> SmokeResult:
-            asked.append(options)
+            requested.append(options)
             return SmokeResult(ran(2, 1), {})
 
         result, options = repeat_with_mindspore(lacking_torch(), SmokeOptions(), repeat)
-        assert [(one.library, one.stages) for one in asked] == [("mindspore", MINDSPORE_STAGES)]
-        assert options == asked[0]
+        assert [(smoke_options.library, smoke_options.stages) for smoke_options in requested] == [
+            ("mindspore", MINDSPORE_STAGES)
+        ]
+        assert options == requested[0]
         assert "MindSpore" in result.run.notes[0] and result.run.ended == "complete"
 
     def test_not_where_only_some_hosts_lack_torch(self) -> None:
@@ -93,10 +95,10 @@ class TestWhatIsSaid:
         assert "--backend gloo" in reason_not_run(lacking_torch())
 
 
-def smoke(*words: str, folder: Path | None = None) -> dict[str, Any]:
+def smoke(*arguments: str, folder: Path | None = None) -> dict[str, Any]:
     """A run of the command on this machine."""
     environ = {**os.environ, **({"PYTHONPATH": str(folder)} if folder else {})}
-    argv = [sys.executable, "-m", "doctor", "smoke", "--python", PYTHON, "--json", *words]
+    argv = [sys.executable, "-m", "doctor", "smoke", "--python", PYTHON, "--json", *arguments]
     done = subprocess.run(argv, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=280, check=False)
     assert done.stdout, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
@@ -105,7 +107,11 @@ def smoke(*words: str, folder: Path | None = None) -> dict[str, Any]:
 
 def failed(report: dict[str, Any]) -> dict[str, str]:
     """The message of the first finding of each failed check."""
-    return {one["check"]: one["findings"][0]["message"] for one in report["outcomes"] if one["status"] == "failed"}
+    return {
+        outcome["check"]: outcome["findings"][0]["message"]
+        for outcome in report["outcomes"]
+        if outcome["status"] == "failed"
+    }
 
 
 @with_mindspore
@@ -129,10 +135,10 @@ class TestRanks:
     def test_a_rank_with_a_fault(self, tmp_path: Path, act: str, check: str) -> None:
         (tmp_path / "sitecustomize.py").write_text(HOOK.replace("{act}", act))
         report = smoke("--ranks-per-host", "3", folder=tmp_path)
-        found = failed(report)
+        results = failed(report)
         # A rank that skips a call may end with an error of its next one before the others are seen to wait.
-        name = "smoke-rank-died" if check == "smoke-rank-left" and check not in found else check
-        assert "rank 1" in found[name], report["smoke"]["failures"]
+        name = "smoke-rank-died" if check == "smoke-rank-left" and check not in results else check
+        assert "rank 1" in results[name], report["smoke"]["failures"]
 
     def test_msrun(self, tmp_path: Path) -> None:
         msrun = Path(PYTHON).with_name("msrun")

@@ -7,15 +7,15 @@ import random
 import pytest
 
 from doctor.smoke.plan import default_layouts
-from tests.smoke.mutants import MUTANTS, OURS, Mutant, applies, errors, fits, found, outcomes, problems, run
+from tests.smoke.mutants import MUTANTS, OURS, Mutant, applies, errors, findings_by_check, fits, outcomes, problems, run
 
 pytestmark = pytest.mark.torch
 
-SAMPLE = [one for one in MUTANTS if one.sample]
+SAMPLE = [mutant for mutant in MUTANTS if mutant.sample]
 
 
 @pytest.mark.sample
-@pytest.mark.parametrize("mutant", SAMPLE, ids=lambda one: one.name)
+@pytest.mark.parametrize("mutant", SAMPLE, ids=lambda mutant: mutant.name)
 def test_a_wrong_program_is_told_by_its_check_alone(mutant: Mutant) -> None:
     """On the fewest ranks that it is wrong on, with a guilty rank that the name decides."""
     world = next(world for world in (2, 4) if fits(mutant, world))
@@ -26,27 +26,27 @@ def test_a_wrong_program_is_told_by_its_check_alone(mutant: Mutant) -> None:
 @pytest.mark.sample
 @pytest.mark.parametrize("name", ["mask: numpy alone", "bit flip in a reduced gradient", "loader worker"])
 def test_of_four_ranks_the_guilty_one_is_named_without_a_tie(name: str) -> None:
-    [mutant] = [one for one in MUTANTS if one.name == name]
+    [mutant] = [entry for entry in MUTANTS if entry.name == name]
     assert not list(problems(mutant, run(mutant, 4, 2), 2)), mutant.why
 
 
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_the_right_program_has_no_finding_and_is_the_reference_run(world: int) -> None:
     ranks = run(None, world, 0)
-    assert not found(ranks)
-    told = outcomes(ranks)
-    assert not [name for name, one in told.items() if one.unknown]
-    assert {name for name, one in told.items() if not one.complete} <= {"smoke-native-differs"}
+    assert not findings_by_check(ranks)
+    observed_outcomes = outcomes(ranks)
+    assert not [name for name, outcome in observed_outcomes.items() if outcome.unknown]
+    assert {name for name, outcome in observed_outcomes.items() if not outcome.complete} <= {"smoke-native-differs"}
     off = errors(ranks)
     assert off.keys() == {layout.name for layout in default_layouts(world)}
     assert max(off.values()) <= 1e-6
 
 
 def test_every_check_has_a_wrong_program_and_every_wrong_program_a_reason() -> None:
-    assert {one.check for one in MUTANTS} == OURS
-    assert {one.check for one in SAMPLE} == OURS
-    assert all(one.why and one.text for one in MUTANTS)
-    assert len({one.name for one in MUTANTS}) == len(MUTANTS)
+    assert {mutant.check for mutant in MUTANTS} == OURS
+    assert {mutant.check for mutant in SAMPLE} == OURS
+    assert all(mutant.why and mutant.text for mutant in MUTANTS)
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
 
 
 def test_every_wrong_program_is_wrong_somewhere() -> None:

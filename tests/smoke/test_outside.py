@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.hosts.fleet import Fleet
-from tests.smoke.interpreter import shown
+from tests.smoke.interpreter import visible_folders
 from tests.smoke.outside import CASES, Trial, carry_out, judge, trials
 
 pytestmark = [pytest.mark.torch, pytest.mark.hosts, pytest.mark.timeout(180)]
@@ -21,7 +21,7 @@ def test_a_fault_from_outside_is_laid_at_the_right_host(
     make_fleet: Callable[..., Fleet], name: str, ranks: int
 ) -> None:
     case = next(case for case in CASES if case.name == name)
-    result = carry_out(make_fleet(3, {"*": {"shows": shown()}}, name="out"), Trial(case, 3, ranks, 1, 0, 17))
+    result = carry_out(make_fleet(3, {"*": {"shows": visible_folders()}}, name="out"), Trial(case, 3, ranks, 1, 0, 17))
     assert result.verdict in ("right", "one of"), result
     assert result.verdict == "right" or name == "send-flip", result
 

@@ -64,64 +64,64 @@ def test_a_slow_rank_is_found_and_no_other(noise: Noise, slow: float, least: flo
     dice, hits, runs = random.Random(2), 0, 0
     for ranks in (2, 4, 8):
         for _ in range(60):
-            found = find_stragglers(fleet(dice, ranks, noise, slow))
-            assert set(found) <= {ranks - 1}
-            hits, runs = hits + bool(found), runs + 1
+            stragglers = find_stragglers(fleet(dice, ranks, noise, slow))
+            assert set(stragglers) <= {ranks - 1}
+            hits, runs = hits + bool(stragglers), runs + 1
     assert hits >= least * runs, f"{hits} of {runs}"
 
 
 def test_the_ratio_and_the_confidence_are_told() -> None:
-    found = find_stragglers(fleet(random.Random(3), 8, lognormal(0.05), 1.3))
-    assert list(found) == [7]
-    assert math.isclose(found[7].ratio, 1.3, rel_tol=0.05)
-    assert math.isclose(found[7].peer_seconds, 0.002, rel_tol=0.05)
-    assert found[7].seconds / found[7].peer_seconds == pytest.approx(found[7].ratio)
-    assert 0.9999 <= found[7].confidence <= 1
-    assert found[7].peers == 7
+    stragglers = find_stragglers(fleet(random.Random(3), 8, lognormal(0.05), 1.3))
+    assert list(stragglers) == [7]
+    assert math.isclose(stragglers[7].ratio, 1.3, rel_tol=0.05)
+    assert math.isclose(stragglers[7].peer_seconds, 0.002, rel_tol=0.05)
+    assert stragglers[7].seconds / stragglers[7].peer_seconds == pytest.approx(stragglers[7].ratio)
+    assert 0.9999 <= stragglers[7].confidence <= 1
+    assert stragglers[7].peers == 7
 
 
 def test_several_slow_ranks_the_slowest_first() -> None:
-    one = fleet(random.Random(4), 8, lognormal(0.03))
-    one[2] = [[time * 1.2 for time in one[2][0]]]
-    one[5] = [[time * 1.5 for time in one[5][0]]]
-    assert list(find_stragglers(one)) == [5, 2]
+    record = fleet(random.Random(4), 8, lognormal(0.03))
+    record[2] = [[time * 1.2 for time in record[2][0]]]
+    record[5] = [[time * 1.5 for time in record[5][0]]]
+    assert list(find_stragglers(record)) == [5, 2]
 
 
 def test_half_of_the_ranks_may_be_slow() -> None:
-    one = fleet(random.Random(5), 8, lognormal(0.03))
+    record = fleet(random.Random(5), 8, lognormal(0.03))
     for rank in range(4):
-        one[rank] = [[time * 1.3 for time in one[rank][0]]]
-    assert set(find_stragglers(one)) == {0, 1, 2, 3}
+        record[rank] = [[time * 1.3 for time in record[rank][0]]]
+    assert set(find_stragglers(record)) == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize(("ranks", "slower"), [(3, 2), (4, 3), (5, 3), (7, 4), (7, 6), (8, 5)])
 def test_where_most_take_longer_than_the_rest_nobody_is_slow(ranks: int, slower: int) -> None:
     """In a user's program the odd one may have less to do: one that skips its update, or is short of rows."""
-    one = fleet(random.Random(7), ranks, lognormal(0.03))
+    record = fleet(random.Random(7), ranks, lognormal(0.03))
     for rank in range(slower):
-        one[rank] = [[time * 1.8 for time in one[rank][0]]]
-    assert not find_stragglers(one)
+        record[rank] = [[time * 1.8 for time in record[rank][0]]]
+    assert not find_stragglers(record)
 
 
 def test_one_that_is_slower_than_most_is_found_beside_a_quick_one() -> None:
-    one = fleet(random.Random(8), 3, lognormal(0.03))
-    one[0] = [[time * 1.8 for time in one[0][0]]]
-    one[1] = [[time * 3 for time in one[1][0]]]
-    assert list(find_stragglers(one)) == [1]
+    record = fleet(random.Random(8), 3, lognormal(0.03))
+    record[0] = [[time * 1.8 for time in record[0][0]]]
+    record[1] = [[time * 3 for time in record[1][0]]]
+    assert list(find_stragglers(record)) == [1]
 
 
 def test_ranks_that_all_differ_have_no_slow_one() -> None:
     """What is usual between ranks is no fault of one of them."""
-    one = {rank: [[0.002 * 1.1**rank] * 60] for rank in range(8)}
-    assert 0 not in find_stragglers(one)
+    record = {rank: [[0.002 * 1.1**rank] * 60] for rank in range(8)}
+    assert 0 not in find_stragglers(record)
     spread = {rank: [[0.002 * (1 + 0.05 * (rank % 4))] * 60] for rank in range(16)}
     assert not find_stragglers(spread)
 
 
 def test_who_runs_at_full_speed_now_and_then_is_disturbed_not_slow() -> None:
-    one = fleet(random.Random(6), 4, lognormal(0.03))
-    one[1] = [[time * (1.4 if number % 5 else 1) for number, time in enumerate(one[1][0])]]
-    assert not find_stragglers(one)
+    record = fleet(random.Random(6), 4, lognormal(0.03))
+    record[1] = [[time * (1.4 if number % 5 else 1) for number, time in enumerate(record[1][0])]]
+    assert not find_stragglers(record)
 
 
 def test_too_few_times_say_nothing() -> None:
@@ -131,17 +131,17 @@ def test_too_few_times_say_nothing() -> None:
 
 
 def test_bursts_may_come_as_events_of_their_own() -> None:
-    one = fleet(random.Random(7), 4, lognormal(0.03), 1.3)
-    parts = {rank: [bursts[0][first : first + 6] for first in range(0, 60, 6)] for rank, bursts in one.items()}
+    record = fleet(random.Random(7), 4, lognormal(0.03), 1.3)
+    parts = {rank: [bursts[0][first : first + 6] for first in range(0, 60, 6)] for rank, bursts in record.items()}
     assert list(find_stragglers(parts)) == [3]
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.dictionaries(st.integers(0, 9), st.lists(st.lists(st.floats(), max_size=30), max_size=8), max_size=6))
-def test_nothing_that_a_rank_tells_breaks_the_rule(told: Fleet) -> None:
-    assert set(find_stragglers(told)) <= set(told)
-    attempts = by_attempt({rank: dict(enumerate(bursts)) for rank, bursts in told.items()})
-    assert set(find_confirmed_stragglers(attempts)) <= set(told)
+def test_nothing_that_a_rank_tells_breaks_the_rule(reports: Fleet) -> None:
+    assert set(find_stragglers(reports)) <= set(reports)
+    attempts = by_attempt({rank: dict(enumerate(bursts)) for rank, bursts in reports.items()})
+    assert set(find_confirmed_stragglers(attempts)) <= set(reports)
 
 
 @pytest.mark.parametrize("huge", [1e300, 1e-300])

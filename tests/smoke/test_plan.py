@@ -26,7 +26,7 @@ from doctor.smoke.rendezvous.placement import build_launched_plan
 
 NPUS = PlanHost(devices={"npu": (0, 1, 2, 3), "gpu": ()})
 GPUS = PlanHost(devices={"npu": (), "gpu": (0, 1)})
-ONE = {"localhost": PlanHost()}
+ONE_HOST = {"localhost": PlanHost()}
 
 
 def ranks(plan: SmokePlan) -> list[tuple[int, str, int, int]]:
@@ -34,7 +34,7 @@ def ranks(plan: SmokePlan) -> list[tuple[int, str, int, int]]:
 
 
 def test_this_machine_alone_has_four_ranks_on_its_cpus() -> None:
-    plan = build_plan(ONE, SmokeOptions())
+    plan = build_plan(ONE_HOST, SmokeOptions())
     assert plan.backend == "gloo"
     assert ranks(plan) == [
         (0, "localhost", 0, -1),
@@ -48,12 +48,12 @@ def test_this_machine_alone_has_four_ranks_on_its_cpus() -> None:
 
 
 def test_native_is_asked_for() -> None:
-    stages = build_plan(ONE, SmokeOptions(native=True)).stages
+    stages = build_plan(ONE_HOST, SmokeOptions(native=True)).stages
     assert stages == tuple(stage for stage in STAGES if stage not in ("soak", "devices"))
 
 
 def test_the_device_test_is_asked_for_and_has_its_time_beyond_the_budget() -> None:
-    plan = build_plan(ONE, SmokeOptions(device_seconds=20.0))
+    plan = build_plan(ONE_HOST, SmokeOptions(device_seconds=20.0))
     assert plan.stages[:4] == ("start", "rendezvous", "devices", "collectives")
     assert (plan.device_seconds, plan.budget) == (20.0, 140.0)
 
@@ -137,15 +137,15 @@ def test_eight_ranks_have_three_dimensions_at_once() -> None:
 
 @given(st.integers(1, 512))
 def test_every_layout_fits_the_world_and_the_model(world: int) -> None:
-    found = default_layouts(world)
-    assert len(set(found)) == len(found)
-    for layout in found:
+    layouts = default_layouts(world)
+    assert len(set(layouts)) == len(layouts)
+    for layout in layouts:
         assert layout.world == world
         assert HEADS % layout.tp == 0
         assert layout.pp <= LAYERS
-    assert any(layout.dp == world and not layout.zero for layout in found)
-    assert any(layout.accumulate > 1 for layout in found)
-    assert any(layout.recompute for layout in found)
+    assert any(layout.dp == world and not layout.zero for layout in layouts)
+    assert any(layout.accumulate > 1 for layout in layouts)
+    assert any(layout.recompute for layout in layouts)
 
 
 def test_a_layout_in_words() -> None:
@@ -192,10 +192,10 @@ def test_any_text_is_a_layout_or_a_value_error(text: str) -> None:
 @given(st.integers(1, 16), st.booleans())
 def test_what_hosts_are_told_has_every_field(count: int, native: bool) -> None:
     plan = build_plan({"a": PlanHost(slots=count)}, SmokeOptions(native=native))
-    told = json.loads(json.dumps(plan_as_dict(plan)))
-    assert set(told) == set(SmokePlan.__struct_fields__)
-    assert all(set(layout) == set(Layout.__struct_fields__) for layout in told["layouts"])
-    assert msgspec.convert(told, SmokePlan) == plan
+    document = json.loads(json.dumps(plan_as_dict(plan)))
+    assert set(document) == set(SmokePlan.__struct_fields__)
+    assert all(set(layout) == set(Layout.__struct_fields__) for layout in document["layouts"])
+    assert msgspec.convert(document, SmokePlan) == plan
 
 
 def test_options_count_for_ranks_of_a_launcher_as_for_those_of_doctor() -> None:
@@ -203,9 +203,9 @@ def test_options_count_for_ranks_of_a_launcher_as_for_those_of_doctor() -> None:
     context = detect(environ, as_rank=True)
     options = SmokeOptions(soak=60.0, environment="clean", native=True, library="mindspore")
     launched = build_launched_plan(context, [Hello(0, 1, "w1", 7)], (), options)
-    own = build_plan({"w1": PlanHost(slots=1)}, options)
+    smoke_plan = build_plan({"w1": PlanHost(slots=1)}, options)
     for name in ("soak", "budget", "environment", "stages", "library", "keep", "timeout"):
-        assert getattr(launched, name) == getattr(own, name), name
+        assert getattr(launched, name) == getattr(smoke_plan, name), name
     assert launched.master_port == 29500
     trial = msgspec.structs.replace(options, keep=())
     assert build_launched_plan(context, [Hello(0, 1, "w1", 7)], (), trial).master_port == 0

@@ -46,9 +46,9 @@ def test_every_kind_of_pressure_is_a_sentence() -> None:
 def test_a_spent_budget_is_laid_at_the_rank_that_may_not_run() -> None:
     b = agent("b", lambda ranks: [*life(ranks), *alive(ranks)])
     b.answers["pressure"] = [{"pressure": STARVED}]
-    found = play(b, wish=msgspec.structs.replace(WISH, budget=3.0))[0].run.failures[0]
-    assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("budget", (2,), (0, 1, 3))
-    assert "98% of its periods" in found.text
+    failure = play(b, wish=msgspec.structs.replace(WISH, budget=3.0))[0].run.failures[0]
+    assert (failure.kind, failure.culprit_ranks, failure.waiting_ranks) == ("budget", (2,), (0, 1, 3))
+    assert "98% of its periods" in failure.text
 
 
 def test_what_a_whole_run_says_of_pressure_is_kept() -> None:
@@ -65,17 +65,20 @@ def test_what_a_whole_run_says_of_pressure_is_kept() -> None:
 def test_a_host_tells_of_the_quotas_of_its_own_ranks_only() -> None:
     run = ran(4, 2)
     used = (40, 38, 3.0, 1.0, 0.0)
-    told = {"w1": HostPressure({0: used, 1: (0, 0, 0.0, 1.0, 0.0), 3: used, 99: used}), "w9": HostPressure({2: used})}
-    assert quota_use(of_own_ranks(told, run.plan)) == {0: QuotaUse(40, 38, 3.0), 1: QuotaUse()}
-    assert starved_ranks(of_own_ranks(told, run.plan)).keys() == {0}
+    host_pressures = {
+        "w1": HostPressure({0: used, 1: (0, 0, 0.0, 1.0, 0.0), 3: used, 99: used}),
+        "w9": HostPressure({2: used}),
+    }
+    assert quota_use(of_own_ranks(host_pressures, run.plan)) == {0: QuotaUse(40, 38, 3.0), 1: QuotaUse()}
+    assert starved_ranks(of_own_ranks(host_pressures, run.plan)).keys() == {0}
     assert QuotaUse(40, 10**9, 3.0).share == 1.0
 
 
 def test_all_agents_of_a_host_are_heard() -> None:
     """A launcher starts one for each task: each tells of its own ranks."""
-    told = {"a0": {0: (40, 38, 3.0, 1.0, 0.0)}, "a1": {1: (40, 0, 0.0, 1.0, 0.0)}, "b0": {2: (0, 0, 0.0, 1.0, 0.0)}}
-    answers = {name: SimpleNamespace(pressure=HostPressure(ranks)) for name, ranks in told.items()}
-    endpoints = {name: SimpleNamespace(host=name[0]) for name in told}
+    reports = {"a0": {0: (40, 38, 3.0, 1.0, 0.0)}, "a1": {1: (40, 0, 0.0, 1.0, 0.0)}, "b0": {2: (0, 0, 0.0, 1.0, 0.0)}}
+    answers = {name: SimpleNamespace(pressure=HostPressure(ranks)) for name, ranks in reports.items()}
+    endpoints = {name: SimpleNamespace(host=name[0]) for name in reports}
     channels: Any = SimpleNamespace(endpoints=endpoints, query=lambda *request: answers)
     pressure = read_pressure(channels)
     assert {host: set(each.ranks) for host, each in pressure.items()} == {"a": {0, 1}, "b": {2}}
@@ -118,8 +121,8 @@ def test_an_import_that_other_work_delays_accuses_nobody(monkeypatch: pytest.Mon
     monkeypatch.setattr(progress, "START", 0.3)
     b = agent("b", alive)
     b.answers["pressure"] = [{"pressure": {"stalls": {"cpu": 97.0}}}]
-    found = play(b, wish=msgspec.structs.replace(WISH, budget=2.0))[0].run.failures[0]
-    assert (found.kind, found.limit) == ("budget", 2.0)
+    failure = play(b, wish=msgspec.structs.replace(WISH, budget=2.0))[0].run.failures[0]
+    assert (failure.kind, failure.limit) == ("budget", 2.0)
 
 
 def test_of_two_late_hosts_the_one_that_is_not_busy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,6 +130,6 @@ def test_of_two_late_hosts_the_one_that_is_not_busy_is_named(monkeypatch: pytest
     a, b = agent("a", alive), agent("b", alive)
     a.answers["pressure"] = [{"pressure": {"stalls": {"io": 99.0}}}]
     b.answers["pressure"] = [{"pressure": {"stalls": {"cpu": 30.0}}}]
-    found = play(b, a)[0].run.failures[0]
-    assert (found.kind, found.culprit_ranks) == ("not-started", (2, 3))
-    assert found.text == "torch was not imported within 0.3 s"
+    failure = play(b, a)[0].run.failures[0]
+    assert (failure.kind, failure.culprit_ranks) == ("not-started", (2, 3))
+    assert failure.text == "torch was not imported within 0.3 s"

@@ -25,14 +25,14 @@ def joining(hosts: int, errors: dict[int, tuple[str, str]], seconds: float = 10.
 def test_who_reports_an_error_of_its_own_is_named_and_nobody_else() -> None:
     stale = dict.fromkeys((2, 3), ("no-route", "head (10.9.9.9) port 29500: No route to host"))
     for seconds in (10.0, 2.0 + JOIN):
-        found = joining(3, stale, seconds)
-        assert found and (found.kind, found.culprit_ranks) == ("never-joined", (2, 3))
+        failure = joining(3, stale, seconds)
+        assert failure and (failure.kind, failure.culprit_ranks) == ("never-joined", (2, 3))
 
 
 def test_the_masters_host_when_all_others_report_the_same() -> None:
-    found = joining(5, dict.fromkeys(range(2, 10), ("dropped", NO_ANSWER)), 12.0)
-    assert found and found.culprit_ranks == (0, 1)
-    assert found.text == f"none of the 4 other hosts reaches it: {NO_ANSWER}"
+    failure = joining(5, dict.fromkeys(range(2, 10), ("dropped", NO_ANSWER)), 12.0)
+    assert failure and failure.culprit_ranks == (0, 1)
+    assert failure.text == f"none of the 4 other hosts reaches it: {NO_ANSWER}"
 
 
 def test_nobody_is_named_before_all_have_tried() -> None:
@@ -40,9 +40,9 @@ def test_nobody_is_named_before_all_have_tried() -> None:
 
 
 def test_of_two_hosts_it_may_be_either() -> None:
-    found = joining(2, {2: ("dropped", NO_ANSWER), 3: ("dropped", NO_ANSWER)}, 12.0)
-    assert found and found.culprit_ranks == (0, 1, 2, 3)
-    assert "which of the two" in found.text
+    failure = joining(2, {2: ("dropped", NO_ANSWER), 3: ("dropped", NO_ANSWER)}, 12.0)
+    assert failure and failure.culprit_ranks == (0, 1, 2, 3)
+    assert "which of the two" in failure.text
 
 
 @pytest.mark.parametrize("problem", ["name", "refused"])
@@ -51,11 +51,11 @@ def test_a_fault_of_each_host_is_not_the_masters(problem: str) -> None:
         rank: (problem, "head does not resolve" if problem == "name" else f"10.9.9.{rank // 2} refuses")
         for rank in (2, 3, 4, 5)
     }
-    found = joining(3, texts, 12.0)
-    assert found and found.culprit_ranks == (2, 3, 4, 5)
+    failure = joining(3, texts, 12.0)
+    assert failure and failure.culprit_ranks == (2, 3, 4, 5)
 
 
 def test_everybody_is_not_to_blame() -> None:
-    found = joining(3, {}, 2.0 + JOIN)
-    assert found and found.culprit_ranks == ()
-    assert len(found.waiting_ranks) == 6
+    failure = joining(3, {}, 2.0 + JOIN)
+    assert failure and failure.culprit_ranks == ()
+    assert len(failure.waiting_ranks) == 6

@@ -36,7 +36,7 @@ def tag(kind: type[Any]) -> str:
 def differences(value: Any, kind: Any, where: str = "") -> Iterator[str]:
     """Fields that are sent and not defined, or defined and not sent, down to the last struct."""
     kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    struct = next((one for one in kinds if isinstance(one, type) and issubclass(one, msgspec.Struct)), None)
+    struct = next((entry for entry in kinds if isinstance(entry, type) and issubclass(entry, msgspec.Struct)), None)
     if struct is None or not isinstance(value, Mapping):
         return
     config = struct.__struct_config__
@@ -150,15 +150,15 @@ def test_what_an_agent_sends_is_what_is_defined() -> None:
         for rank in range(2):
             client.until("snap", rank=rank, state="collective")
         for order, answer in (("stacks", "stacks"), ("sockets", "sockets"), ("pressure", "pressure")):
-            client.tell(order)
+            client.order(order)
             client.until(answer)
-        client.tell("probe", targets=[["127.0.0.1", 1]], seconds=0.2)
+        client.order("probe", targets=[["127.0.0.1", 1]], seconds=0.2)
         client.until("probes")
-        client.tell("nothing that it knows")
+        client.order("nothing that it knows")
         assert "nothing that it knows" in client.until("fault")
-        client.tell("end")
+        client.order("end")
         client.until("bye")
-        lines = list(client.heard)
+        lines = list(client.received)
     for line in lines:
         parse_message(json.dumps(line).encode())
     sent = {key for line in lines for key in line}

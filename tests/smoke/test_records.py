@@ -31,14 +31,14 @@ def test_a_stage_is_reached_when_all_ranks_of_the_host_have_finished_it() -> Non
     checked = CollectiveChecked(0, 0, "reduce", ("float32",), 3)
     events = [*passed("collectives", 0, 1), *passed("training", 0), checked]
     run = SmokeRun(PLAN, (Failure("dead", (3,), stage="training", text="signal 9"),), "trouble")
-    said = facts(run, "a", events)
-    assert (said["SmokeCollectives"]["reached"], said["SmokeCollectives"]["why"]) == (True, "")
-    assert said["SmokeCollectives"]["events"] == [json.loads(msgspec.json.encode(checked))]
-    assert said["SmokeTraining"]["reached"] is False
-    assert said["SmokeTraining"]["why"] == "the smoke run ended before: rank 3 (b) dead in training, signal 9"
-    assert said["SmokeTraining"]["because"] == "smoke-rank-died"
-    assert said["SmokePairs"]["why"] == "the pairs stage was not asked for"
-    assert said["SmokePairs"]["because"] == ""
+    responses = facts(run, "a", events)
+    assert (responses["SmokeCollectives"]["reached"], responses["SmokeCollectives"]["why"]) == (True, "")
+    assert responses["SmokeCollectives"]["events"] == [json.loads(msgspec.json.encode(checked))]
+    assert responses["SmokeTraining"]["reached"] is False
+    assert responses["SmokeTraining"]["why"] == "the smoke run ended before: rank 3 (b) dead in training, signal 9"
+    assert responses["SmokeTraining"]["because"] == "smoke-rank-died"
+    assert responses["SmokePairs"]["why"] == "the pairs stage was not asked for"
+    assert responses["SmokePairs"]["because"] == ""
 
 
 def test_of_the_start_everything_counts() -> None:
@@ -49,15 +49,15 @@ def test_of_the_start_everything_counts() -> None:
 
 def test_many_ranks_in_words() -> None:
     plan = SmokePlan("gloo", tuple(RankPlacement(rank, "a") for rank in range(8)), ())
-    said = describe_failure(SmokeRun(plan), Failure("blocked", tuple(range(7))))
-    assert said == "ranks 0 (a), 1 (a), 2 (a), 3 (a) and 3 more blocked"
+    failure = describe_failure(SmokeRun(plan), Failure("blocked", tuple(range(7))))
+    assert failure == "ranks 0 (a), 1 (a), 2 (a), 3 (a) and 3 more blocked"
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(9, "killed by signal 9"), (11 | 0x80, "killed by signal 11"), (4 << 8, "exit status 4")]
+    ("status", "message"), [(9, "killed by signal 9"), (11 | 0x80, "killed by signal 11"), (4 << 8, "exit status 4")]
 )
-def test_wait_statuses(status: int, words: str) -> None:
-    assert describe_wait_status(status) == words
+def test_wait_statuses(status: int, message: str) -> None:
+    assert describe_wait_status(status) == message
 
 
 def test_last_words() -> None:
@@ -73,8 +73,8 @@ def test_cpus_of_one_host_have_no_links_to_measure() -> None:
     events = passed("pairs", *range(4))
     stages = (*PLAN.stages, "pairs")
     alone = SmokePlan("gloo", tuple(RankPlacement(rank, "a") for rank in range(4)), PLAN.layouts, stages=stages)
-    said = facts(SmokeRun(alone), "a", events)["SmokePairs"]
-    assert (said["planned"], said["why"]) == (
+    pairs = facts(SmokeRun(alone), "a", events)["SmokePairs"]
+    assert (pairs["planned"], pairs["why"]) == (
         False,
         "the ranks run on the CPUs of one host: there is no link between them",
     )

@@ -53,10 +53,10 @@ def trained(world: int) -> tuple[SmokeRun, tuple[RankEvent, ...]]:
     return run, tuple(events_of(run))
 
 
-def found(run: SmokeRun, events: Sequence[RankEvent]) -> dict[str, tuple[Finding, ...]]:
+def findings_by_check(run: SmokeRun, events: Sequence[RankEvent]) -> dict[str, tuple[Finding, ...]]:
     """By check: what the checks of training find."""
     facts = judge.training(run, events)
-    outcomes = {name: judge.judged(name, run, facts) for name in TRAINED}
+    outcomes = {name: judge.run_check(name, run, facts) for name in TRAINED}
     assert not [outcome.crashed for outcome in outcomes.values() if outcome.crashed]
     return {name: outcome.findings for name, outcome in outcomes.items() if outcome.findings}
 
@@ -64,7 +64,8 @@ def found(run: SmokeRun, events: Sequence[RankEvent]) -> dict[str, tuple[Finding
 def altered(world: int, kind: type[RankEvent], change: Callable[[Any], dict[str, Any] | None]) -> tuple[Any, list[Any]]:
     run, events = trained(world)
     return run, [
-        msgspec.structs.replace(one, **(change(one) or {})) if isinstance(one, kind) else one for one in events
+        msgspec.structs.replace(event, **(change(event) or {})) if isinstance(event, kind) else event
+        for event in events
     ]
 
 
@@ -72,10 +73,12 @@ def test_the_events_have_the_form_that_real_workers_give_them() -> None:
     """Of eight real ranks: as many events of each kind and rank, with fields of the same form, and the same data."""
     run, events = trained(8)
     real = Ranks(8, ("training",), layouts=run.plan.layouts, steps=3, seconds=90)
-    said = [parse_event(msgspec.json.encode(one)) for one in real.events if one["ev"] in KINDS]
-    assert sorted(map(form, said)) == sorted(map(form, events))
-    assert data(said) == data(events)
-    (mine, _), (first, *_) = ([one for one in some if isinstance(one, ReferenceRun)][:2] for some in (events, said))
+    observed_events = [parse_event(msgspec.json.encode(event)) for event in real.events if event["ev"] in KINDS]
+    assert sorted(map(form, observed_events)) == sorted(map(form, events))
+    assert data(observed_events) == data(events)
+    (mine, _), (first, *_) = (
+        [event for event in some if isinstance(event, ReferenceRun)][:2] for some in (events, observed_events)
+    )
     assert (first.init, first.params_step, first.losses) == (mine.init, mine.params_step, pytest.approx(mine.losses))
 
 
@@ -85,7 +88,7 @@ KINDS = {"reference", "reference-blocks", "reference-update", "begin", "step", "
 def data(events: Sequence[RankEvent]) -> dict[tuple[int, int, int], Any]:
     """Of each step of each rank in each layout: the data, the masks and the random numbers."""
     steps = [event for event in events if isinstance(event, TrainingStep)]
-    return {(one.layout, one.rank, one.step): (one.ids, one.masks, one.rng) for one in steps}
+    return {(step.layout, step.rank, step.step): (step.ids, step.masks, step.rng) for step in steps}
 
 
 def form(event: RankEvent) -> tuple[Any, ...]:
@@ -107,7 +110,7 @@ def shape(value: Any) -> str:
 @WORLDS
 def test_a_healthy_training(world: int) -> None:
     run, events = trained(world)
-    assert not found(run, events)
+    assert not findings_by_check(run, events)
 
 
 def culprits(findings: Sequence[Finding]) -> set[int]:
@@ -117,8 +120,10 @@ def culprits(findings: Sequence[Finding]) -> set[int]:
 @WORLDS
 def test_one_wrong_device(world: int) -> None:
     for guilty in (0, world // 2 + 1):
-        run, events = altered(world, ReferenceRun, lambda one, rank=guilty: {"params": 1} if one.rank == rank else None)
-        findings = found(run, events)
+        run, events = altered(
+            world, ReferenceRun, lambda entry, rank=guilty: {"params": 1} if entry.rank == rank else None
+        )
+        findings = findings_by_check(run, events)
         assert set(findings) == {"smoke_reference_differs"}
         assert culprits(findings["smoke_reference_differs"]) == {guilty}
 
@@ -129,13 +134,13 @@ def test_one_gradient_that_is_not_synchronised(world: int) -> None:
     run, events = altered(
         world,
         TrainingStep,
-        lambda one: (
-            {"grad_digest": 1, "grad_error": 0.3, "params": 10 + one.step}
-            if (one.rank, one.layout) == (guilty, 0)
+        lambda entry: (
+            {"grad_digest": 1, "grad_error": 0.3, "params": 10 + entry.step}
+            if (entry.rank, entry.layout) == (guilty, 0)
             else None
         ),
     )
-    findings = found(run, events)
+    findings = findings_by_check(run, events)
     assert set(findings) == {"smoke_gradient_not_synchronised"}
     assert culprits(findings["smoke_gradient_not_synchronised"]) == {guilty}
 
@@ -144,9 +149,11 @@ def test_one_gradient_that_is_not_synchronised(world: int) -> None:
 def test_one_rank_whose_parameters_drift_away(world: int) -> None:
     guilty = world - 1
     run, events = altered(
-        world, TrainingStep, lambda one: {"params": 10 + one.step} if (one.rank, one.layout) == (guilty, 0) else None
+        world,
+        TrainingStep,
+        lambda entry: {"params": 10 + entry.step} if (entry.rank, entry.layout) == (guilty, 0) else None,
     )
-    findings = found(run, events)
+    findings = findings_by_check(run, events)
     assert set(findings) == {"smoke_parameters_diverge"}
     assert culprits(findings["smoke_parameters_diverge"]) == {guilty}
 
@@ -155,15 +162,15 @@ def test_one_rank_whose_parameters_drift_away(world: int) -> None:
 def test_one_rank_that_computes_nan(world: int) -> None:
     guilty = world // 2 + 1
 
-    def broken(one: Any) -> dict[str, Any] | None:
-        if one.layout or one.step == 0:
+    def broken(entry: Any) -> dict[str, Any] | None:
+        if entry.layout or entry.step == 0:
             return None
-        if one.rank == guilty and one.step == 1:
+        if entry.rank == guilty and entry.step == 1:
             return {"bad": "activations", "loss": None, "grad": None, "grad_local": None, "grad_digest": 1, "params": 2}
-        return {"bad": "parameters" if one.step == 1 else "input", "loss": None, "grad": None}
+        return {"bad": "parameters" if entry.step == 1 else "input", "loss": None, "grad": None}
 
     run, events = altered(world, TrainingStep, broken)
-    findings = found(run, events)
+    findings = findings_by_check(run, events)
     assert set(findings) == {"smoke_not_finite"}
     assert culprits(findings["smoke_not_finite"]) == {guilty}
 
@@ -173,13 +180,13 @@ def test_one_rank_that_draws_other_numbers(world: int) -> None:
     """In the layout with the largest tensor-parallel groups, whose ranks must draw alike."""
     guilty, number = world // 2 + 1, max(range(5), key=lambda index: run_of(world).plan.layouts[index].tp)
 
-    def other(one: Any) -> dict[str, Any] | None:
-        if (one.rank, one.layout) != (guilty, number):
+    def other(entry: Any) -> dict[str, Any] | None:
+        if (entry.rank, entry.layout) != (guilty, number):
             return None
-        return {"masks": tuple(mask ^ 1 for mask in one.masks), "rng": {**one.rng, "python": 1}}
+        return {"masks": tuple(mask ^ 1 for mask in entry.masks), "rng": {**entry.rng, "python": 1}}
 
     run, events = altered(world, TrainingStep, other)
-    findings = found(run, events)
+    findings = findings_by_check(run, events)
     assert set(findings) == {"smoke_mask_differs"}
     assert culprits(findings["smoke_mask_differs"]) == {guilty}
 
@@ -191,8 +198,8 @@ def test_one_rank_that_draws_other_numbers(world: int) -> None:
 def test_one_wrong_element_of_a_collective(world: int) -> None:
     run = run_of(world)
     wrong = CollectiveWrong(world - 1, 0, "broadcast", "float32", 1021, 0, 5, 3.0, 4.0, 1)
-    assert not judge.found("smoke_collective_wrong", run, judge.collectives(run))
-    (finding,) = judge.found("smoke_collective_wrong", run, judge.collectives(run, wrong))
+    assert not judge.findings_of("smoke_collective_wrong", run, judge.collectives(run))
+    (finding,) = judge.findings_of("smoke_collective_wrong", run, judge.collectives(run, wrong))
     assert run.plan.host_of(world - 1) in finding.hosts
 
 
@@ -205,8 +212,8 @@ def times(ratio: float, seed: int) -> tuple[float, ...]:
 def test_one_slow_rank(world: int) -> None:
     run, guilty = run_of(world), world // 2 + 1
     healthy = {rank: times(1.0, rank) for rank in range(world)}
-    assert not judge.found("smoke_rank_slow", run, judge.pace(run, healthy))
-    (finding,) = judge.found("smoke_rank_slow", run, judge.pace(run, {**healthy, guilty: times(1.5, guilty)}))
+    assert not judge.findings_of("smoke_rank_slow", run, judge.pace(run, healthy))
+    (finding,) = judge.findings_of("smoke_rank_slow", run, judge.pace(run, {**healthy, guilty: times(1.5, guilty)}))
     assert finding.values["ranks"] == [guilty]
 
 
@@ -229,8 +236,8 @@ def test_one_slow_host(world: int) -> None:
     if world == 8:
         pytest.skip("one host has no link to another")
     for name in ("smoke_host_slow", "smoke_link_slow"):
-        assert not judge.found(name, run, judge.pairs(run, exchanges(run)))
-    (finding,) = judge.found("smoke_host_slow", run, judge.pairs(run, exchanges(run, 3)))
+        assert not judge.findings_of(name, run, judge.pairs(run, exchanges(run)))
+    (finding,) = judge.findings_of("smoke_host_slow", run, judge.pairs(run, exchanges(run, 3)))
     assert finding.hosts == (run.plan.host_of(24),)
 
 
@@ -239,9 +246,9 @@ def test_one_failed_loader(world: int) -> None:
     run, guilty = run_of(world), world // 2 + 1
     events = judge.loader_events(run)
     for name in ("smoke_loader_failed", "smoke_loader_seed_differs"):
-        assert not judge.found(name, run, judge.loader(run, events))
+        assert not judge.findings_of(name, run, judge.loader(run, events))
     failed = judge.alter(events, guilty, LoaderResult, text="No space left on device", digests={}, seeds=())
-    (finding,) = judge.found("smoke_loader_failed", run, judge.loader(run, failed))
+    (finding,) = judge.findings_of("smoke_loader_failed", run, judge.loader(run, failed))
     assert finding.hosts == (run.plan.host_of(guilty),)
 
 
@@ -288,7 +295,7 @@ def cost(world: int) -> tuple[float, float]:
     started = time.process_time()
     facts = judge.training(run, events)
     for name in TRAINED:
-        judge.judged(name, run, facts)
+        judge.run_check(name, run, facts)
     seconds, (_, peak) = time.process_time() - started, tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return seconds / world, peak / world
@@ -310,7 +317,7 @@ def calls(world: int) -> float:
     with profile:
         facts = judge.training(run, events)
         for name in TRAINED:
-            judge.judged(name, run, facts)
+            judge.run_check(name, run, facts)
     total: int = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
     return total / world
 

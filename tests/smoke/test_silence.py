@@ -10,7 +10,7 @@ from doctor.smoke.run import silence
 from tests.smoke.scripted import Agent, Line, life
 from tests.smoke.test_launch import agent, play, trouble
 
-HEARD = 0.1
+EVENT_AGE = 0.1
 
 
 @pytest.fixture(autouse=True)
@@ -36,17 +36,17 @@ def snap(rank: int, number: int, age: float) -> dict[str, object]:
 def peers(moving: bool, result: str = "") -> Agent:
     """The host that is heard of: ranks 0 and 1 go through collectives with the silent ones, or wait in the first."""
 
-    def said(ranks: Sequence[int]) -> Iterator[Line]:
+    def live_lines(ranks: Sequence[int]) -> Iterator[Line]:
         yield from life(ranks)
         for turn in range(60):
             number = 1 + turn * moving
-            yield {"snaps": [{**snap(rank, number, 0.0 if moving else turn * HEARD)} for rank in ranks]}
-            yield HEARD
+            yield {"snaps": [{**snap(rank, number, 0.0 if moving else turn * EVENT_AGE)} for rank in ranks]}
+            yield EVENT_AGE
 
-    found = agent("a", lambda ranks: list(said(ranks)))
-    found.answers["sockets"] = [{"sockets": [[0, "10.0.0.2", 4000, 0, 0]], "listening": []}]
-    found.answers["probe"] = [{"probes": [["10.0.0.2", 4000, result, 0.1]]}] if result else []
-    return found
+    observed_agent = agent("a", lambda ranks: list(live_lines(ranks)))
+    observed_agent.answers["sockets"] = [{"sockets": [[0, "10.0.0.2", 4000, 0, 0]], "listening": []}]
+    observed_agent.answers["probe"] = [{"probes": [["10.0.0.2", 4000, result, 0.1]]}] if result else []
+    return observed_agent
 
 
 def silent() -> Agent:
@@ -55,31 +55,31 @@ def silent() -> Agent:
 
 def test_a_host_that_gives_nobody_an_answer_is_lost() -> None:
     smoked, a, seconds = play(silent(), peers(moving=False, result="dropped"))
-    found = trouble(smoked)
-    assert (found.kind, found.culprit_ranks, found.limit) == ("silent", (2, 3), 1.0)
-    assert "no other host gets an answer" in found.text
-    assert a.told("probe")[0]["targets"] == [["10.0.0.2", 4000]]
+    failure = trouble(smoked)
+    assert (failure.kind, failure.culprit_ranks, failure.limit) == ("silent", (2, 3), 1.0)
+    assert "no other host gets an answer" in failure.text
+    assert a.orders_of("probe")[0]["targets"] == [["10.0.0.2", 4000]]
     assert seconds < 2.5
 
 
 def test_a_host_whose_kernel_alone_answers_is_lost_too() -> None:
-    found = trouble(play(silent(), peers(moving=False, result="refused"))[0])
-    assert (found.kind, found.culprit_ranks, found.limit) == ("silent", (2, 3), 2.0)
-    assert "its kernel answers" in found.text
+    failure = trouble(play(silent(), peers(moving=False, result="refused"))[0])
+    assert (failure.kind, failure.culprit_ranks, failure.limit) == ("silent", (2, 3), 2.0)
+    assert "its kernel answers" in failure.text
 
 
 def test_a_host_that_trains_on_is_not_accused() -> None:
-    found = trouble(play(silent(), peers(moving=True, result="dropped"))[0])
-    assert (found.kind, found.culprit_ranks) == ("unobserved", (2, 3))
-    assert "completed collectives with the other hosts" in found.text
+    failure = trouble(play(silent(), peers(moving=True, result="dropped"))[0])
+    assert (failure.kind, failure.culprit_ranks) == ("unobserved", (2, 3))
+    assert "completed collectives with the other hosts" in failure.text
 
 
 def test_nobody_can_tell_why_all_others_are_silent() -> None:
-    found = trouble(play(silent(), agent("a", lambda ranks: [*life(ranks), 30.0]))[0])
-    assert (found.kind, found.culprit_ranks) == ("unobserved", (0, 1, 2, 3))
+    failure = trouble(play(silent(), agent("a", lambda ranks: [*life(ranks), 30.0]))[0])
+    assert (failure.kind, failure.culprit_ranks) == ("unobserved", (0, 1, 2, 3))
 
 
 def test_a_host_that_is_heard_of_again() -> None:
-    back = agent("b", lambda ranks: [*life(ranks), 1.5, *[{"snaps": []}, HEARD] * 5, None])
-    found = trouble(play(back, peers(moving=True))[0])
-    assert (found.kind, found.certainty) == ("silent", "certain"), "its agent has ended; the pause was none"
+    back = agent("b", lambda ranks: [*life(ranks), 1.5, *[{"snaps": []}, EVENT_AGE] * 5, None])
+    failure = trouble(play(back, peers(moving=True))[0])
+    assert (failure.kind, failure.certainty) == ("silent", "certain"), "its agent has ended; the pause was none"

@@ -102,7 +102,7 @@ def run_rank(orders, rank, events, recorder):
 """
 
 
-def said(
+def findings_with(
     name: str,
     faults: str,
     stages: Sequence[str],
@@ -131,10 +131,10 @@ def said(
 def test_a_slow_rank_is_told_by_what_it_is_slow_in(work: str) -> None:
     faults = SLOW_WORK.format(work=f"{work}_work")
     names = {"compute": "smoke_rank_slow", "input": "smoke_input_slow"}
-    (finding,) = said(names.pop(work), faults, ["pace"])
+    (finding,) = findings_with(names.pop(work), faults, ["pace"])
     assert finding.values["ranks"] == [GUILTY]
     assert finding.values["ratio"] > 1.5
-    assert not said(names.popitem()[1], faults, ["pace"])
+    assert not findings_with(names.popitem()[1], faults, ["pace"])
 
 
 @pytest.mark.sample
@@ -151,31 +151,31 @@ def test_a_slow_rank_is_told_by_what_it_is_slow_in(work: str) -> None:
 )
 def test_ranks_that_are_bound_to_one_cpu(cpus: str, sharing: list[int]) -> None:
     """The pace stage moves unbound ranks from CPU to CPU, which is no binding."""
-    findings = said("smoke_ranks_share_cpu", BOUND.replace("CPUS", cpus), ["start", "pace"], world=2)
+    findings = findings_with("smoke_ranks_share_cpu", BOUND.replace("CPUS", cpus), ["start", "pace"], world=2)
     assert [finding.values["ranks"] for finding in findings] == [sharing] * bool(sharing)
 
 
 @pytest.mark.proves("smoke-host-slow")
 def test_a_rank_whose_exchanges_are_all_slow() -> None:
     faults = SLOW_EXCHANGE.replace("WHEN", "2 in (self.rank, peer)")
-    (finding,) = said("smoke_host_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
+    (finding,) = findings_with("smoke_host_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
     assert finding.values["rank"] == GUILTY
-    assert not said("smoke_link_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
+    assert not findings_with("smoke_link_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
 
 
 @pytest.mark.sample
 @pytest.mark.proves("smoke-link-slow")
 def test_a_pair_of_ranks_whose_exchanges_are_slow() -> None:
     faults = SLOW_EXCHANGE.replace("WHEN", "{self.rank, peer} == {2, 4}")
-    (finding,) = said("smoke_link_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
+    (finding,) = findings_with("smoke_link_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
     assert finding.values["ranks"] == [GUILTY, 4]
-    assert not said("smoke_host_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
+    assert not findings_with("smoke_host_slow", faults, ["pairs"], 6, apart=True, seconds=110.0)
 
 
 @pytest.mark.sample
 @pytest.mark.proves("smoke-collective-wrong")
 def test_a_wrong_sum_on_one_rank() -> None:
-    (finding,) = said("smoke_collective_wrong", WRONG_SUM, ["collectives"])
+    (finding,) = findings_with("smoke_collective_wrong", WRONG_SUM, ["collectives"])
     assert finding.values["ranks"] == [GUILTY]
     assert finding.values["index"] == 100
     assert finding.values["observed"] == finding.values["expected"] + 1
@@ -184,7 +184,7 @@ def test_a_wrong_sum_on_one_rank() -> None:
 
 @pytest.mark.sample
 @pytest.mark.parametrize(
-    ("when", "hosts", "words"),
+    ("when", "hosts", "message"),
     [
         ("3 in group.ranks", ("h1",), "the fault lies with rank 3:"),
         ("len(hosts) > 1 and 1 in hosts", ("h1",), "the fault lies with what h1 exchanges with other hosts"),
@@ -192,20 +192,22 @@ def test_a_wrong_sum_on_one_rank() -> None:
     ],
 )
 def test_a_sum_that_is_wrong_on_all_ranks_is_laid_at_its_cause_by_a_second_round(
-    when: str, hosts: tuple[str, ...], words: str
+    when: str, hosts: tuple[str, ...], message: str
 ) -> None:
     """All ranks have the same wrong sum, so that the first round alone names all six."""
     places = [f"h{rank // 2}" for rank in range(6)]
-    (finding,) = said("smoke_collective_wrong", SPOILT_GROUPS.replace("WHEN", when), ["collectives"], 6, places=places)
+    (finding,) = findings_with(
+        "smoke_collective_wrong", SPOILT_GROUPS.replace("WHEN", when), ["collectives"], 6, places=places
+    )
     assert finding.hosts == hosts
-    assert str(finding).startswith(words) and "found by a second round" in str(finding)
+    assert str(finding).startswith(message) and "found by a second round" in str(finding)
 
 
 @pytest.mark.sample
 def test_two_ranks_that_changed_places() -> None:
-    found = said("smoke_collective_wrong", SWAPPED, ["collectives"])
-    assert {rank for finding in found for rank in finding.values["ranks"]} == {1, 2}
-    assert any("ranks or devices are swapped" in str(finding) for finding in found)
+    findings = findings_with("smoke_collective_wrong", SWAPPED, ["collectives"])
+    assert {rank for finding in findings for rank in finding.values["ranks"]} == {1, 2}
+    assert any("ranks or devices are swapped" in str(finding) for finding in findings)
 
 
 @pytest.mark.sample
@@ -221,7 +223,9 @@ def test_a_rare_flip_is_found_and_laid_at_its_rank(every: int, soak: float) -> N
     """Wrong by four on one rank, in one result of many: a single run of the collectives does not show who it is."""
     stages = ["start", "rendezvous", "collectives", "soak"]
     faults = RARE_FLIP.replace("EVERY", str(every))
-    (finding,) = said("smoke-collective-wrong", faults, stages, world=3, soak=soak, seconds=200.0, max_bytes=4096)
+    (finding,) = findings_with(
+        "smoke-collective-wrong", faults, stages, world=3, soak=soak, seconds=200.0, max_bytes=4096
+    )
     assert finding.values["ranks"] == [GUILTY]
     assert "s of repeating: rank 2" in str(finding)
 
@@ -229,18 +233,18 @@ def test_a_rare_flip_is_found_and_laid_at_its_rank(every: int, soak: float) -> N
 @pytest.mark.sample
 @pytest.mark.proves("smoke-learning-differs")
 def test_a_wrong_sum_in_the_learning_stage_alone() -> None:
-    [one] = said("smoke-learning-differs", LATE_SUM, ["start", "rendezvous", "learning"])
-    assert one.values["ranks"] == [GUILTY]
+    [finding] = findings_with("smoke-learning-differs", LATE_SUM, ["start", "rendezvous", "learning"])
+    assert finding.values["ranks"] == [GUILTY]
 
 
 @pytest.mark.proves("smoke-device-wrong")
 @pytest.mark.parametrize(
-    ("faults", "words"),
+    ("faults", "message"),
     [(WRONG_DEVICE, "rank 2 has GPU 1; expected GPU 2"), (SHARED_DEVICE, "ranks 0 and 3 are all on GPU GPU-0")],
 )
-def test_a_rank_on_another_device_or_on_anothers(faults: str, words: str) -> None:
-    (finding,) = said("smoke_device_wrong", faults, ["start"], devices=True)
-    assert words in str(finding)
+def test_a_rank_on_another_device_or_on_anothers(faults: str, message: str) -> None:
+    (finding,) = findings_with("smoke_device_wrong", faults, ["start"], devices=True)
+    assert message in str(finding)
 
 
 @pytest.mark.parametrize(
@@ -254,4 +258,4 @@ def test_a_rank_on_another_device_or_on_anothers(faults: str, words: str) -> Non
     ],
 )
 def test_of_sound_ranks_nothing_is_said(name: str, stages: Any) -> None:
-    assert not said(name, "", stages, apart="pairs" in stages)
+    assert not findings_with(name, "", stages, apart="pairs" in stages)

@@ -22,39 +22,39 @@ def standstill(*blocked: int, stacks: dict[int, str] | None = None, op: str = "a
 
 
 def test_nobody_is_blamed_where_nothing_speaks_against_anybody() -> None:
-    found = explain_standstill(standstill(0, 1, 2, 3, stacks={0: IN_TORCH}), (), checked=True)
-    assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("network", (), (0, 1, 2, 3))
-    assert "every new connection is answered" in found.evidence[0]
-    assert blamed_hosts(ran(4, 2, found), found) == ()
+    failure = explain_standstill(standstill(0, 1, 2, 3, stacks={0: IN_TORCH}), (), checked=True)
+    assert (failure.kind, failure.culprit_ranks, failure.waiting_ranks) == ("network", (), (0, 1, 2, 3))
+    assert "every new connection is answered" in failure.evidence[0]
+    assert blamed_hosts(ran(4, 2, failure), failure) == ()
 
 
 def test_who_finished_what_the_others_cannot() -> None:
-    found = explain_standstill(standstill(0, 2, 3), (1,), checked=True)
-    assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("left", (1,), (0, 2, 3))
-    assert "finished all_reduce #28" in found.text
+    failure = explain_standstill(standstill(0, 2, 3), (1,), checked=True)
+    assert (failure.kind, failure.culprit_ranks, failure.waiting_ranks) == ("left", (1,), (0, 2, 3))
+    assert "finished all_reduce #28" in failure.text
 
 
 def test_who_cannot_finish_what_all_others_have() -> None:
-    found = explain_standstill(standstill(1), (0, 2, 3), checked=True)
-    assert (found.kind, found.culprit_ranks) == ("blocked", (1,))
+    failure = explain_standstill(standstill(1), (0, 2, 3), checked=True)
+    assert (failure.kind, failure.culprit_ranks) == ("blocked", (1,))
 
 
 def test_one_of_two_is_not_known() -> None:
-    found = explain_standstill(standstill(0, 1), (2, 3), checked=False)
-    assert (found.kind, found.culprit_ranks) == ("left", (0, 1, 2, 3))
-    assert "not known" in found.text
+    failure = explain_standstill(standstill(0, 1), (2, 3), checked=False)
+    assert (failure.kind, failure.culprit_ranks) == ("left", (0, 1, 2, 3))
+    assert "not known" in failure.text
 
 
 def test_some_collectives_may_be_finished_by_some_ranks_alone() -> None:
-    found = explain_standstill(standstill(1, op="broadcast"), (0, 2, 3), checked=True)
-    assert found.culprit_ranks == ()
+    failure = explain_standstill(standstill(1, op="broadcast"), (0, 2, 3), checked=True)
+    assert failure.culprit_ranks == ()
 
 
 def test_a_rank_that_is_in_another_file_than_torchs() -> None:
     stacks = {0: IN_TORCH, 1: IN_HOOK, 2: IN_TORCH, 3: IN_TORCH}
-    found = explain_standstill(standstill(0, 1, 2, 3, stacks=stacks), (), checked=True)
-    assert (found.kind, found.culprit_ranks) == ("blocked", (1,))
-    assert "sitecustomize.py:3 all_reduce" in found.text
+    failure = explain_standstill(standstill(0, 1, 2, 3, stacks=stacks), (), checked=True)
+    assert (failure.kind, failure.culprit_ranks) == ("blocked", (1,))
+    assert "sitecustomize.py:3 all_reduce" in failure.text
     assert foreign_frame(IN_TORCH) == "" == foreign_frame("")
 
 
@@ -75,8 +75,8 @@ def fed(seconds: float, **more: Any) -> Failure | None:
 
 def test_slow_is_not_silent() -> None:
     assert fed(30, idle=0.2) is None
-    found = fed(4, idle=4.0)
-    assert found and found.kind == "network"
+    failure = fed(4, idle=4.0)
+    assert failure and failure.kind == "network"
 
 
 WRONG_SIZE = "op.preamble.length <= op.nbytes. 820 vs 412. Received data size doesn't match expected size."
@@ -88,9 +88,9 @@ def aborted(rank: int) -> Failure:
 
 
 def test_a_rank_that_gloo_aborts_over_anothers_data_is_its_victim() -> None:
-    found = explain_wrong_size(aborted(2), (3,), WRONG_SIZE)
-    assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("left", (3,), (0, 1, 2))
-    assert any("820 vs 412" in sentence for sentence in found.evidence)
+    failure = explain_wrong_size(aborted(2), (3,), WRONG_SIZE)
+    assert (failure.kind, failure.culprit_ranks, failure.waiting_ranks) == ("left", (3,), (0, 1, 2))
+    assert any("820 vs 412" in sentence for sentence in failure.evidence)
 
 
 def test_any_other_abort_is_that_ranks_own() -> None:
@@ -98,15 +98,15 @@ def test_any_other_abort_is_that_ranks_own() -> None:
 
 
 def test_where_nobody_is_known_to_have_gone_on_an_abort_over_anothers_data_is_one_of_theirs() -> None:
-    found = explain_wrong_size(aborted(2), (), WRONG_SIZE, members=range(5))
-    assert (found.kind, found.culprit_ranks, found.certainty) == ("left", (0, 1, 2, 3, 4), "evidence")
-    assert found.text.startswith("rank 2 was sent data of another call")
-    assert "may be the victim" in found.evidence[-1]
+    failure = explain_wrong_size(aborted(2), (), WRONG_SIZE, members=range(5))
+    assert (failure.kind, failure.culprit_ranks, failure.certainty) == ("left", (0, 1, 2, 3, 4), "evidence")
+    assert failure.text.startswith("rank 2 was sent data of another call")
+    assert "may be the victim" in failure.evidence[-1]
 
 
 def test_several_links_of_one_host_are_laid_at_it() -> None:
     links = (("w1", "w3"), ("w2", "w3"))
-    found = Failure("network", (0, 1), (2,), certainty="evidence", stage="collectives", links=links)
-    assert blamed_hosts(ran(3, 1, found), found) == ("w3",)
-    one = Failure("network", (0, 1), (2,), certainty="evidence", stage="collectives", links=links[:1])
-    assert blamed_hosts(ran(3, 1, one), one) == ("w1", "w3")
+    failure = Failure("network", (0, 1), (2,), certainty="evidence", stage="collectives", links=links)
+    assert blamed_hosts(ran(3, 1, failure), failure) == ("w3",)
+    sample_failure = Failure("network", (0, 1), (2,), certainty="evidence", stage="collectives", links=links[:1])
+    assert blamed_hosts(ran(3, 1, sample_failure), sample_failure) == ("w1", "w3")

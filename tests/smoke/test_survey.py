@@ -8,23 +8,23 @@ from doctor.smoke.hang.network_evidence import AddressOwners, by_host, failed_li
 from doctor.smoke.run.failure_evidence import main_thread_stack
 
 HOSTS = {f"w{n}": [f"10.0.0.{n}", "127.0.0.1", "172.17.0.1"] for n in range(4)}
-KNOWN = AddressOwners(HOSTS)
+OWNERS = AddressOwners(HOSTS)
 
 
 def probes(cut: set[tuple[str, str]], result: str = "dropped") -> dict[str, list[tuple[str, int, str, float]]]:
     """All pairs tried; those in ``cut`` without an answer."""
-    said: dict[str, list[tuple[str, int, str, float]]] = {host: [] for host in HOSTS}
+    responses: dict[str, list[tuple[str, int, str, float]]] = {host: [] for host in HOSTS}
     for source, target in permutations(HOSTS, 2):
-        said[source].append((HOSTS[target][0], 4000, result if (source, target) in cut else "ok", 0.1))
-    return said
+        responses[source].append((HOSTS[target][0], 4000, result if (source, target) in cut else "ok", 0.1))
+    return responses
 
 
 def test_whose_address_it_is() -> None:
-    assert KNOWN.host("10.0.0.2", "w0") == "w2"
-    assert KNOWN.host("127.0.0.1", "w0") == "w0"
-    assert KNOWN.host("::1", "w3") == "w3"
-    assert KNOWN.host("172.17.0.1", "w0") == "172.17.0.1"  # every host's bridge has it: it tells nothing
-    assert KNOWN.host("8.8.8.8", "w0") == "8.8.8.8"
+    assert OWNERS.host("10.0.0.2", "w0") == "w2"
+    assert OWNERS.host("127.0.0.1", "w0") == "w0"
+    assert OWNERS.host("::1", "w3") == "w3"
+    assert OWNERS.host("172.17.0.1", "w0") == "172.17.0.1"  # every host's bridge has it: it tells nothing
+    assert OWNERS.host("8.8.8.8", "w0") == "8.8.8.8"
 
 
 def test_sockets_that_send_again() -> None:
@@ -37,19 +37,22 @@ def test_sockets_that_send_again() -> None:
         ],
         "w1": [(1, "10.0.0.1", 5, 900, 3), (1, "127.0.0.1", 5, 900, 3)],
     }
-    assert stuck_links(rows, KNOWN) == {("w0", "w1"): (900, 4)}
+    assert stuck_links(rows, OWNERS) == {("w0", "w1"): (900, 4)}
 
 
 def test_several_agents_of_one_host() -> None:
-    said = {"w0 rank 0": ([(0, "10.0.0.1", 5, 1, 2)], [(0, "10.0.0.0", 9)]), "w0 rank 1": ([], [(1, "10.0.0.0", 10)])}
-    rows, doors = by_host({"w0 rank 0": "w0", "w0 rank 1": "w0"}, said)
+    responses = {
+        "w0 rank 0": ([(0, "10.0.0.1", 5, 1, 2)], [(0, "10.0.0.0", 9)]),
+        "w0 rank 1": ([], [(1, "10.0.0.0", 10)]),
+    }
+    rows, doors = by_host({"w0 rank 0": "w0", "w0 rank 1": "w0"}, responses)
     assert rows == {"w0": [(0, "10.0.0.1", 5, 1, 2)]}
     assert doors == {"w0": [(0, "10.0.0.0", 9), (1, "10.0.0.0", 10)]}
 
 
 def test_every_host_tries_one_port_of_every_other() -> None:
     doors = {host: [(n, "0.0.0.0", 1), (n, f"10.0.0.{n}", 4000 + n)] for n, host in enumerate(HOSTS)}
-    aims = targets(doors, KNOWN, list(HOSTS))
+    aims = targets(doors, OWNERS, list(HOSTS))
     assert aims["w1"] == [("10.0.0.0", 4000), ("10.0.0.2", 4002), ("10.0.0.3", 4003)]
     assert set(aims) == set(HOSTS)
 
@@ -61,43 +64,43 @@ def test_of_many_hosts_only_those_concerned_try() -> None:
 
 
 def test_one_link() -> None:
-    assert failed_links(probes({("w1", "w2"), ("w2", "w1")}), KNOWN) == ((("w1", "w2"), ("w2", "w1")), ())
+    assert failed_links(probes({("w1", "w2"), ("w2", "w1")}), OWNERS) == ((("w1", "w2"), ("w2", "w1")), ())
 
 
 def test_one_host() -> None:
     cut = {pair for pair in permutations(HOSTS, 2) if "w2" in pair}
-    links, hosts = failed_links(probes(cut), KNOWN)
+    links, hosts = failed_links(probes(cut), OWNERS)
     assert set(links) == cut
     assert hosts == ("w2",)
 
 
 def test_two_hosts_of_two_do_not_tell_which() -> None:
-    said = {"w0": [("10.0.0.1", 4000, "dropped", 0.6)], "w1": [("10.0.0.0", 4000, "dropped", 0.6)]}
-    assert failed_links(said, KNOWN) == ((("w0", "w1"), ("w1", "w0")), ())
+    responses = {"w0": [("10.0.0.1", 4000, "dropped", 0.6)], "w1": [("10.0.0.0", 4000, "dropped", 0.6)]}
+    assert failed_links(responses, OWNERS) == ((("w0", "w1"), ("w1", "w0")), ())
 
 
 def test_two_links_of_one_host_are_links() -> None:
     cut = {("w1", "w2"), ("w2", "w1"), ("w2", "w3"), ("w3", "w2")}
-    links, hosts = failed_links(probes(cut), KNOWN)
+    links, hosts = failed_links(probes(cut), OWNERS)
     assert (set(links), hosts) == (cut, ())
 
 
 def test_refused_is_an_answer() -> None:
-    assert failed_links(probes({("w1", "w2")}, "refused"), KNOWN) == ((), ())
-    assert failed_links(probes({("w1", "w2")}, "no-route"), KNOWN) == ((("w1", "w2"),), ())
+    assert failed_links(probes({("w1", "w2")}, "refused"), OWNERS) == ((), ())
+    assert failed_links(probes({("w1", "w2")}, "no-route"), OWNERS) == ((("w1", "w2"),), ())
 
 
 def test_small_packets_pass_and_large_ones_do_not() -> None:
-    said = sentences({("w1", "w2"): (21000, 4)}, (), (), probed=True)
-    assert said[0] == "w1 to w2: 21000 bytes unacknowledged, sent again 4 times"
-    assert "MTU" in said[1]
+    lines = sentences({("w1", "w2"): (21000, 4)}, (), (), probed=True)
+    assert lines[0] == "w1 to w2: 21000 bytes unacknowledged, sent again 4 times"
+    assert "MTU" in lines[1]
     assert len(sentences({("w1", "w2"): (21000, 4)}, (), (), probed=False)) == 1
     assert len(sentences({}, (), (), probed=True)) == 0
 
 
 def test_a_cut_host_in_words() -> None:
-    said = sentences({}, (("w1", "w2"),), ("w2",), probed=True)
-    assert said == ("w1 to w2: a new connection gets no answer", "w2: no other host gets an answer from it")
+    lines = sentences({}, (("w1", "w2"),), ("w2",), probed=True)
+    assert lines == ("w1 to w2: a new connection gets no answer", "w2: no other host gets an answer from it")
 
 
 def test_the_main_threads_stack_and_the_loader_workers() -> None:

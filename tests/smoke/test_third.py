@@ -23,50 +23,52 @@ from doctor.smoke.run import round as smoke_round
 from doctor.transport.local import Local
 from tests.checks.smoke import ran
 
-SEEN = HostRecord(Visit(python="3.11.7"), {"Sysctls": {"": Output(out="1")}})
+VISITED = HostRecord(Visit(python="3.11.7"), {"Sysctls": {"": Output(out="1")}})
 LOST = HostRecord(Visit("refused", "port 22 refuses connections"))
-SAID = {"SmokeStart": {"": Output(out='{"reached": true, "events": []}')}}
+SMOKE_OUTPUTS = {"SmokeStart": {"": Output(out='{"reached": true, "events": []}')}}
 
 
 class Stage:
     """Stands for the launch: notes whom it was given, and returns what it was made with."""
 
-    def __init__(self, made: SmokeResult | Exception) -> None:
-        self.made, self.hosts = made, {}  # type: ignore[var-annotated]
+    def __init__(self, created: SmokeResult | Exception) -> None:
+        self.result, self.hosts = created, {}  # type: ignore[var-annotated]
 
-    def __call__(self, hosts: Mapping[str, int], *words: Any, **more: Any) -> SmokeResult:
+    def __call__(self, hosts: Mapping[str, int], *arguments: Any, **more: Any) -> SmokeResult:
         self.hosts = dict(hosts)
-        if isinstance(self.made, Exception):
-            raise self.made
-        return self.made
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
 
 
-def round3(monkeypatch: pytest.MonkeyPatch, made: SmokeResult | Exception, records: dict[str, HostRecord]) -> Any:
-    stage = Stage(made)
+def round3(monkeypatch: pytest.MonkeyPatch, created: SmokeResult | Exception, records: dict[str, HostRecord]) -> Any:
+    stage = Stage(created)
     monkeypatch.setattr(smoke_round, "smoke", stage)
     return smoke_round.run_smoke_round(records, {"w2": 3}, Local(), SmokeOptions()), stage
 
 
 def test_only_hosts_that_were_reached_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
     run = ran(4, 2)
-    made = SmokeResult(run, {host: HostRecord(Visit(), SAID) for host in ("w1", "w2")})
-    done, stage = round3(monkeypatch, made, {"w1": SEEN, "dead": LOST, "w2": SEEN})
+    smoke_result = SmokeResult(run, {host: HostRecord(Visit(), SMOKE_OUTPUTS) for host in ("w1", "w2")})
+    done, stage = round3(monkeypatch, smoke_result, {"w1": VISITED, "dead": LOST, "w2": VISITED})
     assert stage.hosts == {"w1": 0, "w2": 3}
     assert list(done.records) == ["w1", "dead", "w2"]
     assert done.records["dead"] == LOST
-    assert done.records["w1"] == HostRecord(SEEN.visit, {**SEEN.outputs, **SAID})
+    assert done.records["w1"] == HostRecord(VISITED.visit, {**VISITED.outputs, **SMOKE_OUTPUTS})
     assert done.notes == ("the smoke run excluded 1 of 3 hosts, which could not be reached",)
     assert msgspec.convert(done.smoke, SmokeRun, str_keys=True) == run
 
 
 def test_a_host_whose_agent_did_not_come_up_stays_reached_and_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
     run = ran(4, 2, Failure("not-started", (2, 3), stage="start", text="w2: no python3"))
-    made = SmokeResult(run, {"w1": HostRecord(Visit(), SAID), "w2": HostRecord(Visit("no-python", "no python3"))})
-    done, _ = round3(monkeypatch, made, {"w1": SEEN, "w2": SEEN})
-    assert done.records["w2"].visit == SEEN.visit
-    found = read_fact(done.records["w2"], SmokeStart)
-    assert isinstance(found, Unreadable)
-    assert found.root_cause == "smoke-rank-not-started"
+    smoke_result = SmokeResult(
+        run, {"w1": HostRecord(Visit(), SMOKE_OUTPUTS), "w2": HostRecord(Visit("no-python", "no python3"))}
+    )
+    done, _ = round3(monkeypatch, smoke_result, {"w1": VISITED, "w2": VISITED})
+    assert done.records["w2"].visit == VISITED.visit
+    fact = read_fact(done.records["w2"], SmokeStart)
+    assert isinstance(fact, Unreadable)
+    assert fact.root_cause == "smoke-rank-not-started"
 
 
 def test_no_host_at_all_is_unknown_never_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,16 +78,16 @@ def test_no_host_at_all_is_unknown_never_healthy(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_wish_that_cannot_be_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    done, _ = round3(monkeypatch, ValueError("w1: has no GPU"), {"w1": SEEN})
+    done, _ = round3(monkeypatch, ValueError("w1: has no GPU"), {"w1": VISITED})
     assert done.rejection == "w1: has no GPU"
-    assert done.records["w1"].visit == SEEN.visit
+    assert done.records["w1"].visit == VISITED.visit
     assert read_fact(done.records["w1"], SmokeStart) == Unreadable("the smoke run was not started: w1: has no GPU")
     assert smoke_run(done.smoke) == Unreadable("the smoke run was not started: w1: has no GPU")
 
 
 def test_an_interrupt_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = SystemExit(143)
-    done, _ = round3(monkeypatch, SmokeResult(ran(4, 2), {}, stop), {"w1": SEEN})
+    done, _ = round3(monkeypatch, SmokeResult(ran(4, 2), {}, stop), {"w1": VISITED})
     assert done.stopped is stop
 
 
@@ -109,7 +111,7 @@ def test_a_python_with_mindspore_and_no_torch_is_not_run_and_nobodys_fault(tmp_p
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     assert done.returncode == 12, done.stdout
     report = json.loads(done.stdout)
-    assert not [one for one in report["outcomes"] if one["findings"]]
+    assert not [outcome for outcome in report["outcomes"] if outcome["findings"]]
     assert "the smoke run was not started: " in done.stdout
-    whys = {str(reason) for one in report["outcomes"] for reason in one["unknown"]}
+    whys = {str(reason) for outcome in report["outcomes"] for reason in outcome["unknown"]}
     assert any("has MindSpore and no torch; a run with MindSpore works on CPUs" in why for why in whys), whys

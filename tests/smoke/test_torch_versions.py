@@ -113,8 +113,8 @@ VENVS = [path for path in os.environ.get("TORCH_VENVS", "").split(":") if path]
 """Interpreters, each with another torch."""
 
 
-def run_doctor(*words: str, **environment: str) -> dict[str, Any]:
-    argv = [sys.executable, "-m", "doctor", "smoke", "--json", *words]
+def run_doctor(*arguments: str, **environment: str) -> dict[str, Any]:
+    argv = [sys.executable, "-m", "doctor", "smoke", "--json", *arguments]
     done = subprocess.run(
         argv, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **environment}, timeout=600
     )

@@ -26,7 +26,9 @@ def test_what_was_not_told_accuses_nobody(lost: set[int], silent: int | None) ->
     """Any events may be missing, and all of a rank's."""
     trained = Trained(DP4, DP2TP2, steps=2)
     trained.events = [
-        one for number, one in enumerate(trained.events) if number not in lost and (one.rank != silent or number == 0)
+        event
+        for number, event in enumerate(trained.events)
+        if number not in lost and (event.rank != silent or number == 0)
     ]
     for name in TRAINED:
         outcome = trained.outcome(name)
@@ -42,7 +44,7 @@ def test_no_event_breaks_it(data: st.DataObject) -> None:
     number = st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.just(0.0)
     digest = st.integers(0, 3)
 
-    def change(one: TrainingStep) -> dict[str, Any] | None:
+    def change(step: TrainingStep) -> dict[str, Any] | None:
         if not data.draw(st.booleans()):
             return None
         return {
@@ -62,40 +64,40 @@ def test_no_event_breaks_it(data: st.DataObject) -> None:
     for name in TRAINED:
         outcome = trained.outcome(name)
         assert not outcome.crashed, outcome.crashed
-        assert all(str(one) for one in outcome.findings)
+        assert all(str(finding) for finding in outcome.findings)
 
 
 def test_of_two_faults_that_cannot_cause_each_other_both_are_told() -> None:
-    def change(one: TrainingStep) -> dict[str, Any] | None:
-        if one.rank != 3:
+    def change(step: TrainingStep) -> dict[str, Any] | None:
+        if step.rank != 3:
             return None
-        if trained.layout(one) == TP4:
-            return {"masks": off(one.masks)}
-        return {"ids": (1, *one.ids[1:])}
+        if trained.layout(step) == TP4:
+            return {"masks": off(step.masks)}
+        return {"ids": (1, *step.ids[1:])}
 
     trained = Trained(TP4, DP4)
     assert leading(trained.steps(change)) == {"smoke_mask_differs", "smoke_shards_wrong"}
 
 
 def test_in_time_the_first_one_is_the_cause() -> None:
-    trained = Trained(DP4).steps(lambda one: {"grad_digest": one.rank} if one.step >= 1 else None)
-    trained.steps(lambda one: {"params": one.rank} if one.step >= 1 else None)
-    trained.steps(lambda one: {"loss": one.loss + 1} if one.step >= 2 else None)
+    trained = Trained(DP4).steps(lambda event: {"grad_digest": event.rank} if event.step >= 1 else None)
+    trained.steps(lambda event: {"params": event.rank} if event.step >= 1 else None)
+    trained.steps(lambda event: {"loss": event.loss + 1} if event.step >= 2 else None)
     verdict = analyze_training(trained.run.plan, training(trained.run, trained.events))
-    assert [one.check for one in verdict.causes] == ["smoke-gradient-not-synchronised"]
-    assert {one.check for one, _ in verdict.consequences} == {"smoke-parameters-diverge", "smoke-loss-differs"}
+    assert [cause.check for cause in verdict.causes] == ["smoke-gradient-not-synchronised"]
+    assert {defect.check for defect, _ in verdict.consequences} == {"smoke-parameters-diverge", "smoke-loss-differs"}
     assert {cause for _, cause in verdict.consequences} == {"smoke-gradient-not-synchronised"}
 
 
 def test_layouts_are_named_up_to_three() -> None:
     trained = Trained(DP4, TP4, DP2TP2, Layout(pp=2, dp=2), Layout(dp=4, recompute=True))
-    trained.steps(lambda one: {"ids": (1, *one.ids[1:])} if one.rank == 3 and one.layout < 4 else None)
-    assert str(trained.one("smoke_shards_wrong")).endswith("(in dp4, tp4, dp2 tp2 and 1 more; 4 of 5 layouts)")
+    trained.steps(lambda event: {"ids": (1, *event.ids[1:])} if event.rank == 3 and event.layout < 4 else None)
+    assert str(trained.only_finding("smoke_shards_wrong")).endswith("(in dp4, tp4, dp2 tp2 and 1 more; 4 of 5 layouts)")
 
 
 def test_devices_are_named() -> None:
-    trained = Trained(DP4, devices=True).steps(lambda one: {"grad_digest": 1} if one.rank == 3 else None)
-    assert "rank 3 (w2, GPU 1; dp3)" in str(trained.one("smoke_gradient_not_synchronised"))
+    trained = Trained(DP4, devices=True).steps(lambda event: {"grad_digest": 1} if event.rank == 3 else None)
+    assert "rank 3 (w2, GPU 1; dp3)" in str(trained.only_finding("smoke_gradient_not_synchronised"))
 
 
 @pytest.mark.parametrize(
@@ -121,4 +123,4 @@ def test_runs_of_numbers() -> None:
 
 
 def test_every_event_of_the_builder_has_a_rank() -> None:
-    assert all(isinstance(one, RankEvent) and one.rank >= 0 for one in Trained(DP4).events)
+    assert all(isinstance(event, RankEvent) and event.rank >= 0 for event in Trained(DP4).events)

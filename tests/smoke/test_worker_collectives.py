@@ -102,7 +102,7 @@ class TracedComm(TracedComm):
 """
 
 # Element i of rank r is (7 i + 3 r) mod 11 + 1: the first of ranks 0 to 3 is 1, 4, 7, 10.
-TOLD = {
+EXPECTED_EVENTS = {
     "one element of a sum is wrong on one rank": {
         "rank": 2,
         "op": "all_reduce",
@@ -149,9 +149,9 @@ def spoilt() -> Ranks:
     return drilled(4, SPOILT)
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", EXPECTED_EVENTS)
 def test_a_wrong_value_is_told_with_its_place(spoilt: Ranks, name: str) -> None:
-    assert spoilt.of("wrong", **TOLD[name])
+    assert spoilt.of("wrong", **EXPECTED_EVENTS[name])
 
 
 def test_nothing_else_is_called_wrong(spoilt: Ranks) -> None:
@@ -229,8 +229,8 @@ def test_partitions_are_found_once_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "shown"),
+    ("ranks", "output"),
     [([0, 4], "0,4"), ([0, 1, 2, 3], "0-3"), ([1, 3, 5, 7], "1-7/2"), ([0, 1, 3], "0,1,3"), ([6], "6")],
 )
-def test_ranks_in_few_letters(ranks: list[int], shown: str) -> None:
-    assert worker()["format_ranks"](ranks) == shown
+def test_ranks_in_few_letters(ranks: list[int], output: str) -> None:
+    assert worker()["format_ranks"](ranks) == output

@@ -76,6 +76,6 @@ def test_a_long_run_of_training_is_reported_whole() -> None:
     """Two hundred losses do not fit into one write; above 64 steps, ranks do less of the reference run than rank 0."""
     pytest.importorskip("torch", reason="torch is not installed: no worker can train")
     run = Ranks(3, ("training",), layouts=[Layout(dp=3)], steps=200)
-    said = run.of("reference")
-    assert [len(event["losses"]) for event in said] == [200, 56, 56]
-    assert len({(event["params"], event["params_step"], tuple(event["losses"][:56])) for event in said}) == 1
+    rows = run.of("reference")
+    assert [len(event["losses"]) for event in rows] == [200, 56, 56]
+    assert len({(event["params"], event["params_step"], tuple(event["losses"][:56])) for event in rows}) == 1

@@ -20,18 +20,18 @@ HYBRID = [Layout(dp=4), Layout(dp=2, tp=2)]
 
 def test_ranks_that_read_the_same_data_draw_the_same() -> None:
     ranks = Ranks(4, ["loader"], layouts=HYBRID)
-    told = ranks.of("loader")
-    assert [(event["layout"], event["dp"], event["text"]) for event in told] == [
+    events = ranks.of("loader")
+    assert [(event["layout"], event["dp"], event["text"]) for event in events] == [
         (1, 0, ""),
         (1, 0, ""),
         (1, 1, ""),
         (1, 1, ""),
     ]
     for key in ("digests", "seeds"):
-        assert told[0][key] == told[1][key] != told[2][key] == told[3][key]
-    assert set(told[0]["digests"]) >= {"python", "torch"}
-    assert not set(told[0]["digests"].values()) & set(told[2]["digests"].values())
-    assert all(len(event["seeds"]) == event["workers"] == 2 for event in told)
+        assert events[0][key] == events[1][key] != events[2][key] == events[3][key]
+    assert set(events[0]["digests"]) >= {"python", "torch"}
+    assert not set(events[0]["digests"].values()) & set(events[2]["digests"].values())
+    assert all(len(event["seeds"]) == event["workers"] == 2 for event in events)
     assert len(ranks.of("done")) == 4
 
 
@@ -52,8 +52,8 @@ def test_a_worker_that_seeds_one_generator_by_itself_shows_in_that_generator_alo
             return worse
     """
     ranks = Ranks(2, ["loader"], faults, layouts=[Layout(tp=2)])
-    one, two = (event["digests"] for event in ranks.of("loader"))
-    assert [name for name in one if one[name] != two[name]] == ["python"]
+    first, second = (event["digests"] for event in ranks.of("loader"))
+    assert [name for name in first if first[name] != second[name]] == ["python"]
 
 
 SMALL_SHM = """
@@ -143,7 +143,7 @@ def test_semaphores_bear_the_number_of_their_rank() -> None:
     """
     ranks = Ranks(1, ["loader"], faults)
     assert ranks.of("loader")[0]["text"] == ""
-    names = [line for line in ranks.said.splitlines() if line.startswith("/")]
+    names = [line for line in ranks.error_output.splitlines() if line.startswith("/")]
     assert len(names) > 2
     assert len({name.partition("-")[0] for name in names if re.match(r"/torch_\d+_-", name)}) == 1
     assert not [name for name in names if not name.startswith("/torch_")]
@@ -168,7 +168,7 @@ def children(pid: int) -> list[int]:
 
 
 def test_a_stuck_worker_shows_its_stack_and_dies_with_its_rank(tmp_path: Path) -> None:
-    seen: dict[int, str] = {}
+    answer: dict[int, str] = {}
 
     def watch(ranks: Ranks) -> bool:
         if not ranks.of("stage", stage="rendezvous") or ranks.state(0) != "input":
@@ -178,13 +178,13 @@ def test_a_stuck_worker_shows_its_stack_and_dies_with_its_rank(tmp_path: Path) -
             os.kill(child, signal.SIGUSR1)
             while ranks.stack(0) == before:
                 time.sleep(0.01)
-            seen[child] = ranks.stack(0)[len(before) :]
-        return any("wait_for_the_disk" in text for text in seen.values())
+            answer[child] = ranks.stack(0)[len(before) :]
+        return any("wait_for_the_disk" in text for text in answer.values())
 
     folder_of_the_loader = f"import tempfile\ntempfile.tempdir = {str(tmp_path)!r}\n"  # there is no agent to remove it
     Ranks(1, ["loader"], folder_of_the_loader + STUCK, watch=watch)
-    assert sum("wait_for_the_disk" in text for text in seen.values()) == 1
+    assert sum("wait_for_the_disk" in text for text in answer.values()) == 1
     end = time.monotonic() + 30
-    while any(Path(f"/proc/{child}").exists() for child in seen) and time.monotonic() < end:
+    while any(Path(f"/proc/{child}").exists() for child in answer) and time.monotonic() < end:
         time.sleep(0.01)
-    assert not any(Path(f"/proc/{child}").exists() for child in seen)
+    assert not any(Path(f"/proc/{child}").exists() for child in answer)

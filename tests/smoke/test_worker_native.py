@@ -41,8 +41,8 @@ def test_every_layout_is_tried_with_every_wrapper() -> None:
     run = trained()
     assert set(default_layouts(4)) <= set(WAYS)
     tried: dict[Layout, set[str]] = {}
-    for said in run.of("native"):
-        tried.setdefault(run.plan.layouts[said["layout"]], set()).add(said["api"])
+    for responses in run.of("native"):
+        tried.setdefault(run.plan.layouts[responses["layout"]], set()).add(responses["api"])
     assert tried == WAYS
     assert len(run.of("native")) == 4 * sum(map(len, WAYS.values()))
 
@@ -50,16 +50,16 @@ def test_every_layout_is_tried_with_every_wrapper() -> None:
 def test_every_wrapper_has_the_losses_of_the_reference_run() -> None:
     run = trained()
     reference = run.of("reference")[0]["losses"]
-    ran = [said for said in run.of("native") if not said["text"]]
-    for said in ran:
-        assert said["losses"] == pytest.approx(reference, rel=1e-6), said["api"]
-        assert said["reference"] == pytest.approx(reference, rel=1e-6)
-    assert {said["api"] for said in ran} >= {"DistributedDataParallel", "DistributedDataParallel, no_sync"}
+    ran = [reports for reports in run.of("native") if not reports["text"]]
+    for responses in ran:
+        assert responses["losses"] == pytest.approx(reference, rel=1e-6), responses["api"]
+        assert responses["reference"] == pytest.approx(reference, rel=1e-6)
+    assert {reports["api"] for reports in ran} >= {"DistributedDataParallel", "DistributedDataParallel, no_sync"}
 
 
 def test_what_did_not_run_has_a_reason_and_no_losses() -> None:
-    for said in trained().of("native"):
-        assert bool(said["losses"]) != bool(said["text"]), said
+    for responses in trained().of("native"):
+        assert bool(responses["losses"]) != bool(responses["text"]), responses
 
 
 def test_a_missing_wrapper_is_reported_with_its_reason() -> None:
@@ -82,7 +82,7 @@ def test_no_rank_waits_for_a_wrapper_that_one_rank_lacks() -> None:
     Composed.wrap = wrap
     """
     run = Ranks(2, ("native",), WRAPPERS + dedent(lacks), layouts=(Layout(dp=2),), seconds=90)
-    texts = [said["text"] for said in run.of("native", api="fully_shard")]
+    texts = [responses["text"] for responses in run.of("native", api="fully_shard")]
     assert texts == ["another rank could not", f"torch {TORCH_VERSION}: NotImplementedError: not on this device"]
 
 
@@ -94,6 +94,6 @@ def test_a_wrapper_that_does_not_synchronise_is_not_the_reference_run() -> None:
     Replicated.gradient_sync = gradient_sync
     """
     run = Ranks(2, ("native",), WRAPPERS + dedent(wrong), layouts=(Layout(dp=2, accumulate=2),), seconds=90)
-    (said, _) = run.of("native")
-    assert said["losses"][0] == pytest.approx(said["reference"][0], rel=1e-6)
-    assert said["losses"][2] != pytest.approx(said["reference"][2], rel=1e-3)
+    (responses, _) = run.of("native")
+    assert responses["losses"][0] == pytest.approx(responses["reference"][0], rel=1e-6)
+    assert responses["losses"][2] != pytest.approx(responses["reference"][2], rel=1e-3)

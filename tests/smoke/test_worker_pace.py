@@ -74,21 +74,21 @@ def test_real_work_that_is_always_slow_is_named() -> None:
     assert finding.values["ranks"] == [1]
 
 
-def told(*usual: tuple[float, float] | None, models: str = "") -> list[dict[str, object]]:
+def pace_events(*usual: tuple[float, float] | None, models: str = "") -> list[dict[str, object]]:
     return [{"model": models[rank : rank + 1], "usual": {"compute": each}} for rank, each in enumerate(usual)]
 
 
 @pytest.mark.parametrize(
     ("ranks", "slow"),
     [
-        (told((1.0, 0.9), (1.2, 1.1)), {1}),
-        (told((1.0, 0.9), (1.2, 0.9)), set()),  # as quick as the other now and then: it was disturbed
-        (told((1.0, 0.9), (1.0, 1.1)), set()),
-        (told((1.0, 0.9), None, (1.3, 1.2)), {2}),  # of one the times are not known
-        (told((1.0, 0.9), (2.0, 1.9), models="ab"), set()),  # another device
-        (told((1.0, 0.9), (2.0, 1.9), (1.0, 0.9), (2.3, 2.2), models="abab"), {3}),
-        (told((1.0, 0.9), (1.0, 0.9), (1.3, 1.2), (1.3, 1.2)), {2, 3}),
-        (told((1.0, 0.9)), set()),
+        (pace_events((1.0, 0.9), (1.2, 1.1)), {1}),
+        (pace_events((1.0, 0.9), (1.2, 0.9)), set()),  # as quick as the other now and then: it was disturbed
+        (pace_events((1.0, 0.9), (1.0, 1.1)), set()),
+        (pace_events((1.0, 0.9), None, (1.3, 1.2)), {2}),  # of one the times are not known
+        (pace_events((1.0, 0.9), (2.0, 1.9), models="ab"), set()),  # another device
+        (pace_events((1.0, 0.9), (2.0, 1.9), (1.0, 0.9), (2.3, 2.2), models="abab"), {3}),
+        (pace_events((1.0, 0.9), (1.0, 0.9), (1.3, 1.2), (1.3, 1.2)), {2, 3}),
+        (pace_events((1.0, 0.9)), set()),
         ([], set()),
     ],
 )
@@ -106,7 +106,9 @@ def test_whom_the_checks_would_name_looks_slow_to_the_ranks() -> None:
             rank: [guilty.get(rank, 1.0) * dice.lognormvariate(0, noise) for _ in range(60)] for rank in range(world)
         }
         usual = [worker()["usual_and_quick"](seconds) for seconds in times.values()]
-        looks_slow = worker()["slow_by_work"](told(*usual), {"compute": worker()["LOOKS_SLOW"]}).get("compute", set())
+        looks_slow = worker()["slow_by_work"](pace_events(*usual), {"compute": worker()["LOOKS_SLOW"]}).get(
+            "compute", set()
+        )
         slow = set(find_confirmed_stragglers([times, times]))
         named += len(slow)
         assert slow <= looks_slow
@@ -151,7 +153,7 @@ def test_a_slow_rank_is_found_by_all_measurements_together(slow: float, noise: f
                         for rank in range(world)
                     }
                 )
-            found = find_confirmed_stragglers(measurements)
-            assert set(found) <= {world - 1}
-            hits.append(bool(found))
+            stragglers = find_confirmed_stragglers(measurements)
+            assert set(stragglers) <= {world - 1}
+            hits.append(bool(stragglers))
     assert statistics.fmean(hits) >= least

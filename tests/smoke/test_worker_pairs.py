@@ -16,11 +16,11 @@ pytestmark = pytest.mark.torch
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 31, 32])
 def test_up_to_32_all_meet_once(count: int) -> None:
     rounds = list(worker()["round_robin"](count))
-    met = [pair for pairs in rounds for pair in pairs]
-    assert sorted(met) == sorted(combinations(range(count), 2))
+    met_hosts = [pair for pairs in rounds for pair in pairs]
+    assert sorted(met_hosts) == sorted(combinations(range(count), 2))
     assert len(rounds) == (count - 1 if count % 2 == 0 else count if count > 1 else 1)
     for pairs in rounds:
-        assert len({one for pair in pairs for one in pair}) == 2 * len(pairs)
+        assert len({entry for pair in pairs for entry in pair}) == 2 * len(pairs)
         assert len(pairs) == count // 2
 
 
@@ -29,15 +29,15 @@ def test_more_meet_in_a_few_rounds(count: int) -> None:
     rounds = list(worker()["round_robin"](count, seed=5))
     assert len(rounds) == count.bit_length() + 2
     assert rounds == list(worker()["round_robin"](count, seed=5)), "all ranks must come to the same"
-    met = [pair for pairs in rounds for pair in pairs]
-    assert len(set(met)) == len(met) == (count // 2) * len(rounds)
+    met_hosts = [pair for pairs in rounds for pair in pairs]
+    assert len(set(met_hosts)) == len(met_hosts) == (count // 2) * len(rounds)
 
 
 def test_the_first_rank_of_each_host_meets_the_others() -> None:
     ranks = Ranks(5, ["pairs"], hosts=["a", "a", "b", "b", "c"])
-    met = {(event["rank"], event["peer"], event["round"]) for event in ranks.of("pair", confirm=False)}
-    assert {(rank, peer) for rank, peer, _ in met} == {(0, 2), (2, 0), (0, 4), (4, 0), (2, 4), (4, 2)}
-    assert len({turn for *_, turn in met}) == 3
+    met_hosts = {(event["rank"], event["peer"], event["round"]) for event in ranks.of("pair", confirm=False)}
+    assert {(rank, peer) for rank, peer, _ in met_hosts} == {(0, 2), (2, 0), (0, 4), (4, 0), (2, 4), (4, 2)}
+    assert len({turn for *_, turn in met_hosts}) == 3
     assert len(ranks.of("done")) == 5
     assert all(len(event["seconds"]) == 5 and event["bytes"] == 1 << 20 for event in ranks.of("pair", confirm=False))
 
@@ -158,9 +158,9 @@ def test_suspects_are_pairs_far_above_most_the_worst_first() -> None:
                 times[high][turn] = 2.6
             if (low, high) == (2, 3):
                 times[low][turn] = 1.4
-    found = worker()["slow_pairs"](schedule, times)
-    assert [pair for pair, _ in found] == [(0, 2), (1, 3)]
-    assert all(pair in schedule[turn] for pair, turn in found)
+    result = worker()["slow_pairs"](schedule, times)
+    assert [pair for pair, _ in result] == [(0, 2), (1, 3)]
+    assert all(pair in schedule[turn] for pair, turn in result)
 
 
 def test_alone_there_is_nobody_to_meet() -> None:

@@ -63,7 +63,9 @@ def test_every_layout_has_the_losses_of_the_reference_run(world: int) -> None:
     run = trained(world)
     reference = run.of("reference")[0]
     for layout, _, steps in courses(run):
-        losses = [mean([said["loss"] for said in steps[step] if said["loss"] is not None]) for step in steps]
+        losses = [
+            mean([responses["loss"] for responses in steps[step] if responses["loss"] is not None]) for step in steps
+        ]
         assert losses == pytest.approx(reference["losses"], rel=1e-6), layout.name
 
 
@@ -94,14 +96,14 @@ def test_so_do_the_updates_of_every_tensor(world: int) -> None:
 def test_replicas_are_equal_bit_for_bit_and_shards_are_not(world: int) -> None:
     run = trained(world)
     for layout, _, steps in courses(run):
-        for said in steps.values():
+        for step in steps.values():
             for group in alike(layout, "d"):
-                assert len({said[rank]["params"] for rank in group}) == 1, layout.name
-                digests = {said[rank]["grad_digest"] for rank in group}
+                assert len({step[rank]["params"] for rank in group}) == 1, layout.name
+                digests = {step[rank]["grad_digest"] for rank in group}
                 assert len(digests) == (layout.dp if layout.zero else 1), layout.name
             for group in alike(layout, "t"):
-                assert len({said[rank]["replicated"] for rank in group}) == 1, layout.name
-                assert len({said[rank]["params"] for rank in group}) == layout.tp, layout.name
+                assert len({step[rank]["replicated"] for rank in group}) == 1, layout.name
+                assert len({step[rank]["params"] for rank in group}) == layout.tp, layout.name
 
 
 @WORLDS
@@ -119,11 +121,11 @@ def test_every_block_is_read_by_one_data_parallel_index_with_the_twins_ids_and_m
     run = trained(world)
     blocks = run.of("reference-blocks")
     for layout, _, steps in courses(run):
-        for step, said in steps.items():
-            for event in said:
+        for step, rows in steps.items():
+            for event in rows:
                 assert event["ids"] == [blocks[step]["ids"][block] for block in event["blocks"]]
                 assert event["masks"] == [blocks[step]["masks"][block] for block in event["blocks"]]
-            firsts = [said[group[0]] for group in alike(layout, "pt")]
+            firsts = [rows[group[0]] for group in alike(layout, "pt")]
             assert sorted(block for event in firsts for block in event["blocks"]) == list(range(len(blocks[0]["ids"])))
 
 
@@ -131,9 +133,9 @@ def test_every_block_is_read_by_one_data_parallel_index_with_the_twins_ids_and_m
 def test_draws_are_equal_inside_a_model_and_differ_over_data_parallel_ranks(world: int) -> None:
     run = trained(world)
     for layout, _, steps in courses(run):
-        for said in steps.values():
-            for kind in said[0]["rng"]:
-                inside = [{said[rank]["rng"][kind] for rank in group} for group in alike(layout, "pt")]
+        for step in steps.values():
+            for kind in step[0]["rng"]:
+                inside = [{step[rank]["rng"][kind] for rank in group} for group in alike(layout, "pt")]
                 assert all(len(digests) == 1 for digests in inside), (layout.name, kind)
                 assert len(set.union(*inside)) == layout.dp, (layout.name, kind)
 
@@ -142,33 +144,33 @@ def test_draws_are_equal_inside_a_model_and_differ_over_data_parallel_ranks(worl
 def test_nothing_bad_is_seen_and_only_the_last_stage_tells_a_loss(world: int) -> None:
     run = trained(world)
     for layout, _, steps in courses(run):
-        for said in steps.values():
-            assert {event["bad"] for event in said} == {""}
+        for step in steps.values():
+            assert {event["bad"] for event in step} == {""}
             last = layout.dp * layout.tp * (layout.pp - 1)
-            assert [event["loss"] is None for event in said] == [rank < last for rank in range(world)]
+            assert [event["loss"] is None for event in step] == [rank < last for rank in range(world)]
 
 
 def test_all_ranks_compute_the_same_reference_run_whatever_the_world_is() -> None:
     # Two, four and eight ranks read the same eight blocks.
-    told = [{**said, "rank": 0} for world in (2, 4, 8) for said in trained(world).of("reference")]
-    assert len(told) == 14
-    assert all(said == told[0] for said in told)
-    assert trained(3).of("reference")[0]["losses"] != told[0]["losses"]
+    events = [{**responses, "rank": 0} for world in (2, 4, 8) for responses in trained(world).of("reference")]
+    assert len(events) == 14
+    assert all(responses == events[0] for responses in events)
+    assert trained(3).of("reference")[0]["losses"] != events[0]["losses"]
 
 
 def test_recomputing_changes_no_bit() -> None:
     run = trained(4)
-    plain = run.plan.layouts.index(Layout(tp=4))
+    baseline = run.plan.layouts.index(Layout(tp=4))
     again = run.plan.layouts.index(Layout(tp=4, recompute=True))
     for step in range(run.plan.steps):
-        told = run.of("step", layout=plain, step=step)
-        assert [{**said, "layout": again} for said in told] == run.of("step", layout=again, step=step)
+        events = run.of("step", layout=baseline, step=step)
+        assert [{**responses, "layout": again} for responses in events] == run.of("step", layout=again, step=step)
 
 
 @WORLDS
 def test_the_learning_stage_learns_within_ten_steps(world: int) -> None:
     run = trained(world)
-    losses = [mean([said["loss"] for said in run.of("learn", step=step)]) for step in range(10)]
+    losses = [mean([responses["loss"] for responses in run.of("learn", step=step)]) for step in range(10)]
     assert losses[0] > math.log(64) - 0.2
     assert mean(losses[-3:]) < math.log(64) - 0.5
 
@@ -186,8 +188,8 @@ Model.reduce_gradient = lambda self: mean(self) * self.mesh.dp
 
 def test_a_sum_for_a_mean_is_not_the_reference_run() -> None:
     run = Ranks(2, ("training",), MEAN_TO_SUM)
-    reference, said = run.of("reference")[0], run.of("step", step=1)
-    assert mean([one["loss"] for one in said]) != pytest.approx(reference["losses"][1], rel=1e-2)
+    reference, rows = run.of("reference")[0], run.of("step", step=1)
+    assert mean([record["loss"] for record in rows]) != pytest.approx(reference["losses"][1], rel=1e-2)
     assert run.of("step", step=0)[0]["grad"] == pytest.approx(2 * reference["grads"][0], rel=1e-5)
 
 
@@ -235,16 +237,16 @@ def test_the_rank_that_makes_a_number_bad_is_told_from_those_that_are_given_it(p
     for layout, number, steps in courses(run):
         if layout.pp > 1 and place in ("activations", "scores"):
             continue  # below, with the first stage as the guilty one
-        first = next(step for step, said in steps.items() if any(one["bad"] for one in said))
-        said = run.of("step", layout=number, step=first)
-        assert (first, said[1]["bad"]) == (2, kind), layout.name
-        assert said[0]["bad"] in ("", "input", "parameters"), layout.name
+        first = next(step for step, entries in steps.items() if any(record["bad"] for record in entries))
+        rows = run.of("step", layout=number, step=first)
+        assert (first, rows[1]["bad"]) == (2, kind), layout.name
+        assert rows[0]["bad"] in ("", "input", "parameters"), layout.name
 
 
 def test_a_stage_that_is_sent_a_bad_number_says_so() -> None:
     text = SPOIL.format(place="activations").replace("rank == 1", "rank == 0")
     run = Ranks(2, ("training",), text, layouts=(Layout(pp=2),))
-    assert [said["bad"] for said in run.of("step", step=2)] == ["activations", "input"]
+    assert [responses["bad"] for responses in run.of("step", step=2)] == ["activations", "input"]
 
 
 # What the data are made of.
@@ -270,10 +272,10 @@ def test_every_generator_has_a_say_in_the_mask() -> None:
 
 
 def test_a_draw_does_not_depend_on_the_draws_before_it() -> None:
-    one, other = (names()["CounterRng"](1, names()["torch"].device("cpu")) for _ in range(2))
+    first, other = (names()["CounterRng"](1, names()["torch"].device("cpu")) for _ in range(2))
     other.mask_scores(3, 5)
-    assert one.mask_scores(1, 2) == other.mask_scores(1, 2)
-    assert names()["torch"].equal(one.dropout_mask(1, 2, 2), other.dropout_mask(1, 2, 2))
+    assert first.mask_scores(1, 2) == other.mask_scores(1, 2)
+    assert names()["torch"].equal(first.dropout_mask(1, 2, 2), other.dropout_mask(1, 2, 2))
 
 
 def test_only_the_other_words_of_a_row_tell_its_topic() -> None:

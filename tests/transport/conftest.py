@@ -61,13 +61,13 @@ class Ground:
         return path
 
     def ssh(self, lines: str = "", config: dict[str, str] | None = None, **options: object) -> Ssh:
-        given = {"config": str(self.config(lines, **(config or {}))), "connect_timeout": 10.0, **options}
-        self._opened.append(Ssh(SshOptions(**given)))  # type: ignore[arg-type]
+        parameters = {"config": str(self.config(lines, **(config or {}))), "connect_timeout": 10.0, **options}
+        self._opened.append(Ssh(SshOptions(**parameters)))  # type: ignore[arg-type]
         return self._opened[-1]  # type: ignore[return-value]
 
     def openssh(self, lines: str = "", config: dict[str, str] | None = None, **options: object) -> OpenSsh:
-        given = {"config": str(self.config(lines, **(config or {}))), "connect_timeout": 10.0, **options}
-        self._opened.append(OpenSsh(SshOptions(**given)))  # type: ignore[arg-type]
+        parameters = {"config": str(self.config(lines, **(config or {}))), "connect_timeout": 10.0, **options}
+        self._opened.append(OpenSsh(SshOptions(**parameters)))  # type: ignore[arg-type]
         return self._opened[-1]  # type: ignore[return-value]
 
     def known_key(self, host: str) -> str:
@@ -75,7 +75,7 @@ class Ground:
         lines = self.fleet.known_hosts.read_text().splitlines()
         return next(line.split(None, 1)[1] for line in lines if line.startswith(f"{host},"))
 
-    def gone(self, host: str, pid: str) -> bool:
+    def has_ended(self, host: str, pid: str) -> bool:
         """Waits until a process on a host has ended."""
         script = f"for i in $(seq 100); do kill -0 {int(pid)} 2>/dev/null || exit 0; sleep .05; done; exit 1"
         return self.fleet.enter(host, script, check=False).returncode == 0
@@ -93,11 +93,11 @@ class Ground:
 @pytest.fixture
 def ground(faulty_fleet: Fleet, tmp_path: Path) -> Iterator[Ground]:
     home = f"/proc/{os.getpid()}/ns/net"
-    with open(home) as own:
+    with open(home) as stream:
         enter_network(f"/run/netns/{faulty_fleet.hub}")
-        found = Ground(faulty_fleet, tmp_path)
+        observed_ground = Ground(faulty_fleet, tmp_path)
         try:
-            yield found
+            yield observed_ground
         finally:
-            found.close()
-            enter_network(f"/proc/self/fd/{own.fileno()}")
+            observed_ground.close()
+            enter_network(f"/proc/self/fd/{stream.fileno()}")

@@ -133,7 +133,7 @@ class Client:
         """The error that a run against a server ends with."""
         with listening(handle) as port, self.to(port, **ssh) as transport:  # type: ignore[arg-type]
             try:
-                said = transport.run("fake", command, b"", timeout)
+                result = transport.run("fake", command, b"", timeout)
             except TransportError as error:
                 return error
-            raise AssertionError(f"it went well: {said}")
+            raise AssertionError(f"it went well: {result}")

@@ -20,7 +20,7 @@ from doctor.transport.launcher.mpi import MpiReader
 from doctor.transport.launcher.slurm_steps import SlurmReader
 
 
-def said(*frames: tuple[bytes, int, bytes]) -> bytes:
+def framed(*frames: tuple[bytes, int, bytes]) -> bytes:
     writer = FrameWriter()
     for frame in frames:
         writer.send(*frame)
@@ -36,22 +36,22 @@ def read(stream: bytes, cuts: list[int] | None = None) -> list[Frame]:
 class TestFrames:
     def test_wherever_they_are_cut_they_come_whole(self) -> None:
         large = os.urandom(40_000)
-        stream = said((b"o", 7, b"some words"), (b"e", 9, large), (b"x", 7, b"0"))
-        whole = [Frame("o", 7, b"some words"), Frame("e", 9, large), Frame("x", 7, b"0")]
+        stream = framed((b"o", 7, b"some words"), (b"e", 9, large), (b"x", 7, b"0"))
+        full = [Frame("o", 7, b"some words"), Frame("e", 9, large), Frame("x", 7, b"0")]
         chance = random.Random(1)
         for _ in range(20):
-            assert read(stream, [chance.randrange(len(stream)) for _ in range(30)]) == whole
+            assert read(stream, [chance.randrange(len(stream)) for _ in range(30)]) == full
 
     def test_no_line_is_longer_than_srun_leaves_whole(self) -> None:
-        assert max(map(len, said((b"o", 1, os.urandom(48_000))).split(b"\n"))) <= 1000
+        assert max(map(len, framed((b"o", 1, os.urandom(48_000))).split(b"\n"))) <= 1000
 
     def test_what_else_a_host_prints_between_them_is_skipped(self) -> None:
-        first, second = said((b"o", 1, b"a"), (b"o", 1, b"b")).splitlines(keepends=True)
+        first, second = framed((b"o", 1, b"a"), (b"o", 1, b"b")).splitlines(keepends=True)
         noise = b"Welcome (to node 7)\n(AAAA.00000000)\n" + os.urandom(500).replace(b"(", b"")
         assert [frame.data for frame in read(noise + first + b"\n" + noise + b"\n" + second)] == [b"a", b"b"]
 
     def test_a_frame_that_never_comes_is_told(self) -> None:
-        first, _, third = said((b"o", 1, b"a"), (b"o", 1, b"b"), (b"o", 1, b"c")).splitlines(keepends=True)
+        first, _, third = framed((b"o", 1, b"a"), (b"o", 1, b"b"), (b"o", 1, b"c")).splitlines(keepends=True)
         with pytest.raises(FrameError):
             read(first + third)
 
@@ -59,7 +59,7 @@ class TestFrames:
         reader = FrameReader()
         for _ in range(100):
             assert list(reader.read(b"(" + b"A" * 100_000)) == []
-        assert list(reader.read(said((b"o", 1, b"a")))) == [Frame("o", 1, b"a")]
+        assert list(reader.read(framed((b"o", 1, b"a")))) == [Frame("o", 1, b"a")]
 
     def test_one_that_unpacks_to_far_more_than_it_may_is_noise(self) -> None:
         body = HEAD.pack(0, b"o", 1, 1) + zlib.compress(bytes(100_000_000), 9)
@@ -68,7 +68,7 @@ class TestFrames:
 
 
 class TestOrders:
-    def told(self, lines: bytes, task: str) -> bytes:
+    def fed(self, lines: bytes, task: str) -> bytes:
         """What a carrier's commands are fed, by these lines."""
         carrier = Carrier.__new__(Carrier)
         carrier.bases, fed = {}, bytearray()
@@ -76,8 +76,8 @@ class TestOrders:
         for line in lines.splitlines():
             to, _, order = line.decode().partition(" ")
             if to in ("*", task):
-                name, *words = json.loads(order)
-                getattr(carrier, f"do_{name}")(*words)
+                name, *arguments = json.loads(order)
+                getattr(carrier, f"do_{name}")(*arguments)
         return bytes(fed)
 
     def test_each_host_is_fed_its_own(self) -> None:
@@ -85,13 +85,13 @@ class TestOrders:
         shared = os.urandom(30_000)
         sent = {task: shared + b"%d" % task * 9 + shared[::-1] for task in range(12)}
         lines = b"".join(orders.encode_data(task, 1, data) for task, data in sent.items())
-        assert all(self.told(lines, str(task)) == data for task, data in sent.items())
+        assert all(self.fed(lines, str(task)) == data for task, data in sent.items())
 
     def test_what_is_unlike_all_before_is_sent_whole(self) -> None:
         orders = RequestEncoder()
         sent = [os.urandom(5000) for _ in range(10)]
         lines = b"".join(orders.encode_data(0, 1, data) for data in sent)
-        assert self.told(lines, "0") == b"".join(sent)
+        assert self.fed(lines, "0") == b"".join(sent)
 
     def test_sixty_four_hosts_are_asked_for_little_more_than_one(self) -> None:
         """Requests that differ in a marker: every host reads all lines, so their sum is what counts."""
@@ -107,9 +107,9 @@ class TestOrders:
 class TestSlurmsWords:
     def test_a_task_cannot_speak_for_another(self) -> None:
         ears = SlurmReader()
-        heard = list(ears.read_stdout(b" 3: 1: forged\n12: x"))
-        heard += list(ears.read_stdout(b"y\nsrun: error: forged\n"))
-        assert [(one.task, one.data) for one in heard] == [(3, b"1: forged"), (12, b"xy")]
+        outputs = list(ears.read_stdout(b" 3: 1: forged\n12: x"))
+        outputs += list(ears.read_stdout(b"y\nsrun: error: forged\n"))
+        assert [(output.task, output.data) for output in outputs] == [(3, b"1: forged"), (12, b"xy")]
 
     def test_which_task_is_where_is_sruns_word(self) -> None:
         ears = SlurmReader()
@@ -146,8 +146,8 @@ class TestMpirunsWords:
     def test_a_task_cannot_speak_for_another(self) -> None:
         ears = MpiReader(["a", "b"])
         stream = b'<stdout rank="1">half &lt;stdout rank="0"&gt;x&#027;</stdout><stderr rank="0">e&#010;</stderr>\n'
-        heard = [tuple(one) for one in ears.read_stdout(stream)]
-        assert heard == [(1, False, b'half <stdout rank="0">x\x1b'), (0, True, b"e\n")]
+        received = [tuple(output) for output in ears.read_stdout(stream)]
+        assert received == [(1, False, b'half <stdout rank="0">x\x1b'), (0, True, b"e\n")]
 
     def test_which_task_is_where_is_the_first_maps_word(self) -> None:
         ears = MpiReader(["a", "b"])

@@ -27,8 +27,8 @@ DATA = b"what a host asks us to sign"
 def keygen(tmp_path: Path) -> Keygen:
     def make(name: str, *argv: str, kind: str = "ed25519", passphrase: str = "") -> Path:
         path = tmp_path / name
-        given = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", name, "-f", path, *argv]
-        subprocess.run(given, check=True)
+        arguments = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", name, "-f", path, *argv]
+        subprocess.run(arguments, check=True)
         return path
 
     return make
@@ -46,8 +46,8 @@ def ssh_agent(tmp_path: Path) -> Iterator[Path]:
 
 
 def certify(ca: Path, key: Path, principal: str = "root") -> Path:
-    given = ["ssh-keygen", "-q", "-s", ca, "-I", "test", "-n", principal, f"{key}.pub"]
-    subprocess.run(given, check=True)
+    arguments = ["ssh-keygen", "-q", "-s", ca, "-I", "test", "-n", principal, f"{key}.pub"]
+    subprocess.run(arguments, check=True)
     return Path(f"{key}-cert.pub")
 
 
@@ -70,8 +70,8 @@ def settings(
     )
 
 
-def labels(found: tuple[Identity, ...]) -> list[str]:
-    return [Path(identity.label).name for identity in found]
+def labels(identities: tuple[Identity, ...]) -> list[str]:
+    return [Path(identity.label).name for identity in identities]
 
 
 def signs(identity: Identity, key: Path, algorithm: str) -> bool:
@@ -109,10 +109,10 @@ def test_an_agent_signs(keygen: Keygen, ssh_agent: Path, made_as: str, algorithm
 
 def test_the_order_is_that_of_ssh(keygen: Keygen, ssh_agent: Path) -> None:
     """Certificates, configured keys that the agent holds, the agent's others, then files."""
-    ca, certified, held, other, plain = (keygen(name) for name in ("ca", "certified", "held", "other", "plain"))
+    ca, certified, held, other, path = (keygen(name) for name in ("ca", "certified", "held", "other", "plain"))
     add(ssh_agent, other, held)
     certify(ca, certified)
-    keys = Keyring().keys(settings(plain, held, certified, agent=ssh_agent))
+    keys = Keyring().keys(settings(path, held, certified, agent=ssh_agent))
     assert labels(keys.identities) == ["certified-cert.pub", "held (agent)", "other (agent)", "plain", "certified"]
 
 

@@ -106,15 +106,15 @@ def test_ssh_keygen_agrees(tmp_path: Path) -> None:
     key = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", key], check=True)
     kind, base64 = (tmp_path / "key.pub").read_text().split()[:2]
-    known = tmp_path / "known_hosts"
-    known.write_text(f"node1,[node2]:2222 {kind} {base64}\n{hashed_name('node3')} {kind} {base64}\n")
-    subprocess.run(["ssh-keygen", "-H", "-f", known], check=True, capture_output=True)
-    assert "node1" not in known.read_text()
+    path = tmp_path / "known_hosts"
+    path.write_text(f"node1,[node2]:2222 {kind} {base64}\n{hashed_name('node3')} {kind} {base64}\n")
+    subprocess.run(["ssh-keygen", "-H", "-f", path], check=True, capture_output=True)
+    assert "node1" not in path.read_text()
     for name in ("node1", "[node2]:2222", "node3"):
-        assert verdict(known.read_text(), name, base64) == "known"
-        subprocess.run(["ssh-keygen", "-F", name, "-f", known], check=True, capture_output=True)
-    shown = subprocess.run(["ssh-keygen", "-lf", key], check=True, capture_output=True, text=True).stdout
-    assert key_fingerprint(base64) == shown.split()[1]
+        assert verdict(path.read_text(), name, base64) == "known"
+        subprocess.run(["ssh-keygen", "-F", name, "-f", path], check=True, capture_output=True)
+    output = subprocess.run(["ssh-keygen", "-lf", key], check=True, capture_output=True, text=True).stdout
+    assert key_fingerprint(base64) == output.split()[1]
 
 
 class TestRemembering:

@@ -72,8 +72,8 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., LauncherTransport]]:
         return opened[-1]
 
     yield open_
-    for one in opened:
-        one.close()
+    for launcher_transport in opened:
+        launcher_transport.close()
 
 
 def outcomes(transport: LauncherTransport, hosts: Sequence[str]) -> dict[str, str]:
@@ -119,6 +119,6 @@ def test_in_a_large_launch_a_named_host_gets_a_launch_of_few(launch: Callable[..
     """There srun reaches nodes through others, and names those behind a dead one: they may be healthy."""
     hosts = [f"h{number}" for number in range(18)]
     transport = launch(hosts, dead="h3,h4")
-    said = outcomes(transport, hosts)
-    assert {host for host, what in said.items() if what == "dropped"} == {"h3", "h4"}
-    assert {host for host, what in said.items() if what == "fine"} == set(hosts) - {"h3", "h4"}
+    responses = outcomes(transport, hosts)
+    assert {host for host, description in responses.items() if description == "dropped"} == {"h3", "h4"}
+    assert {host for host, description in responses.items() if description == "fine"} == set(hosts) - {"h3", "h4"}

@@ -21,7 +21,7 @@ def local() -> Iterator[Local]:
     transport.close()
 
 
-def gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Waits for a killed process that is not our child to be reaped."""
     end = time.monotonic() + 5
     while time.monotonic() < end:
@@ -36,9 +36,9 @@ def gone(pid: int) -> bool:
 
 def test_it_says_how_a_command_went(local: Local) -> None:
     before = time.time()
-    said = local.run("here", "echo out; echo err >&2; exit 3", b"", 5)
-    assert (said.code, said.out, said.err) == (3, b"out\n", b"err\n")
-    assert before <= said.sent <= said.received <= time.time()
+    result = local.run("here", "echo out; echo err >&2; exit 3", b"", 5)
+    assert (result.code, result.out, result.err) == (3, b"out\n", b"err\n")
+    assert before <= result.sent <= result.received <= time.time()
 
 
 def test_death_by_a_signal_is_negative(local: Local) -> None:
@@ -47,8 +47,8 @@ def test_death_by_a_signal_is_negative(local: Local) -> None:
 
 def test_stdin_is_sent_whole_while_output_is_read(local: Local) -> None:
     """More each way than pipes hold."""
-    said = Local(10**7).run("here", "yes 0123456789 | head -c 300000; head -c 300000", b"x" * 300_000, 10)
-    assert (len(said.out), said.out[-300_000:]) == (600_000, b"x" * 300_000)
+    result = Local(10**7).run("here", "yes 0123456789 | head -c 300000; head -c 300000", b"x" * 300_000, 10)
+    assert (len(result.out), result.out[-300_000:]) == (600_000, b"x" * 300_000)
 
 
 def test_stdin_stays_open_until_the_command_ends(local: Local) -> None:
@@ -68,7 +68,7 @@ def test_a_late_command_is_ended_with_all_that_it_started(local: Local) -> None:
         local.run("here", "trap '' TERM HUP; sleep 1000 & echo $! $$; wait", b"", 0.3)
     assert (stop.value.kind, stop.value.text) == ("timeout", "the command did not end within 0.3 s")
     assert stop.value.partial_result is not None
-    assert all(gone(int(pid)) for pid in stop.value.partial_result.out.split())
+    assert all(has_ended(int(pid)) for pid in stop.value.partial_result.out.split())
 
 
 def test_what_holds_the_output_open_is_not_waited_for_longer(local: Local) -> None:
@@ -77,12 +77,12 @@ def test_what_holds_the_output_open_is_not_waited_for_longer(local: Local) -> No
         local.run("here", "sleep 1000 & echo $!", b"", 0.3)
     assert time.monotonic() - began < 2
     assert stop.value.partial_result is not None
-    assert gone(int(stop.value.partial_result.out))
+    assert has_ended(int(stop.value.partial_result.out))
 
 
 def test_what_a_command_left_running_by_intent_stays(local: Local) -> None:
-    said = local.run("here", "sleep 1000 >/dev/null 2>&1 & echo $!", b"", 5)
-    os.kill(int(said.out), 9)
+    result = local.run("here", "sleep 1000 >/dev/null 2>&1 & echo $!", b"", 5)
+    os.kill(int(result.out), 9)
 
 
 def test_a_flood_is_cut(local: Local) -> None:
@@ -110,7 +110,7 @@ def test_close_ends_what_runs(local: Local, tmp_path: Path) -> None:
     local.close()
     thread.join(5)
     assert [stop.kind for stop in stops] == ["budget"]
-    assert gone(pid)
+    assert has_ended(pid)
     with pytest.raises(TransportError) as stop:
         local.run("here", "true", b"", 5)
     assert stop.value.kind == "budget"

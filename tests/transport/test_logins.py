@@ -130,13 +130,13 @@ class TestManyKeys:
         keys = [keygen(f"key{number}") for number in range(4)]
         add(agent, *keys)
         other = ground.good[5]
-        for one in (host, other):
-            authorize(ground, one, keys[-1])
+        for name in (host, other):
+            authorize(ground, name, keys[-1])
         ssh = ground.ssh(config={"IdentityFile": "none", "IdentitiesOnly": "no", "IdentityAgent": str(agent)})
-        for one in (host, other):
-            ground.fleet.change(one, files={"/var/log/sshd.log": ""})
-            ssh.run(one, "true", b"", 10)
-        tried = [ground.fleet.read(one, "/var/log/sshd.log").count("Failed publickey") for one in (host, other)]
+        for name in (host, other):
+            ground.fleet.change(name, files={"/var/log/sshd.log": ""})
+            ssh.run(name, "true", b"", 10)
+        tried = [ground.fleet.read(text, "/var/log/sshd.log").count("Failed publickey") for text in (host, other)]
         assert tried == [0, 0] or tried[1] == 0
 
     def test_too_many_are_told_in_the_hosts_words(self, ground: Ground, host: str, keygen: Keygen, agent: Path) -> None:
@@ -153,14 +153,14 @@ class TestPasswords:
     @pytest.fixture
     def asking(self, ground: Ground, host: str) -> Iterator[str]:
         setup = "echo root:open-sesame | chpasswd"
-        given = ["PasswordAuthentication yes", "PermitRootLogin yes"]
-        with ground.fleet.broken(host, setup=setup, sshd=given, files={"/root/.ssh/authorized_keys": ""}):
+        options = ["PasswordAuthentication yes", "PermitRootLogin yes"]
+        with ground.fleet.broken(host, setup=setup, sshd=options, files={"/root/.ssh/authorized_keys": ""}):
             yield host
 
     def test_the_right_one(self, ground: Ground, asking: str) -> None:
         for make in (ground.ssh, ground.openssh):
-            said = make(password="open-sesame").run(asking, "id -un", b"", 10)
-            assert said.out == b"root\n"
+            result = make(password="open-sesame").run(asking, "id -un", b"", 10)
+            assert result.out == b"root\n"
 
     def test_a_wrong_one(self, ground: Ground, asking: str) -> None:
         error = stop(ground, asking, {}, password="open-pepper")
@@ -172,8 +172,8 @@ class TestPasswords:
         assert stopped.value.kind == "auth"
 
     def test_a_key_and_a_password(self, ground: Ground, host: str) -> None:
-        given = ["PasswordAuthentication yes", "PermitRootLogin yes", "AuthenticationMethods publickey,password"]
-        with ground.fleet.broken(host, setup="echo root:open-sesame | chpasswd", sshd=given):
+        options = ["PasswordAuthentication yes", "PermitRootLogin yes", "AuthenticationMethods publickey,password"]
+        with ground.fleet.broken(host, setup="echo root:open-sesame | chpasswd", sshd=options):
             assert ground.ssh(password="open-sesame").run(host, "id -un", b"", 10).out == b"root\n"
             error = stop(ground, host, {})
             assert (error.kind, "it accepts password" in error.text) == ("auth", True)

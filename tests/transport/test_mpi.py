@@ -21,7 +21,7 @@ from doctor.transport.launcher.mpi import Mpi, own_hosts, require_supported
 from tests.hosts.fleet import INSIDE, Fleet
 from tests.jobs.site import Site
 from tests.transport.conftest import enter_network
-from tests.transport.test_talk import Heard
+from tests.transport.test_talk import Listener
 
 pytestmark = [pytest.mark.hosts, pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")]
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,33 +50,33 @@ def carry(fleet: Fleet, environ: dict[str, str]) -> Iterator[Callable[..., Launc
         opened.append(LauncherTransport(Mpi(environ), hosts, None, 1 << 20))
         return opened[-1]
 
-    with open(f"/proc/{os.getpid()}/ns/net") as own:
+    with open(f"/proc/{os.getpid()}/ns/net") as stream:
         enter_network(f"/run/netns/{fleet.hub}")
         try:
             yield open_
         finally:
-            for one in opened:
-                one.close()
-            enter_network(f"/proc/self/fd/{own.fileno()}")
-    assert left(fleet) == ""
+            for launcher_transport in opened:
+                launcher_transport.close()
+            enter_network(f"/proc/self/fd/{stream.fileno()}")
+    assert leftovers(fleet) == ""
 
 
-def left(fleet: Fleet) -> str:
+def leftovers(fleet: Fleet) -> str:
     """What of us still runs on the hosts, once it has had its time to end."""
-    words = f"{FOREVER[:-1]}[8]|zlib.decompres[s]|orte[d]"
-    script = f"for i in $(seq 100); do pgrep -f '{words}' >/dev/null || exit 0; sleep .05; done; pgrep -f '{words}'"
+    message = f"{FOREVER[:-1]}[8]|zlib.decompres[s]|orte[d]"
+    script = f"for i in $(seq 100); do pgrep -f '{message}' >/dev/null || exit 0; sleep .05; done; pgrep -f '{message}'"
     return "".join(str(fleet.enter(host, script, check=False).stdout) for host in fleet.hosts)
 
 
-def report(fleet: Fleet, environ: dict[str, str], *words: str) -> dict[str, Any]:
+def report(fleet: Fleet, environ: dict[str, str], *arguments: str) -> dict[str, Any]:
     """Without what differs between any two runs."""
-    argv = [sys.executable, "-m", "doctor", "check", ",".join(fleet.hosts[:3]), "--json", *words]
+    argv = [sys.executable, "-m", "doctor", "check", ",".join(fleet.hosts[:3]), "--json", *arguments]
     done: subprocess.CompletedProcess[str] = fleet.run(
         argv, env={**environ, "PYTHONPATH": str(ROOT), "DOCTOR_HISTORY": "off"}, cwd=ROOT
     )
     assert done.stdout, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return {name: value for name, value in found.items() if name not in ("seconds", "started")}
+    document: dict[str, Any] = json.loads(done.stdout)
+    return {name: value for name, value in document.items() if name not in ("seconds", "started")}
 
 
 def test_the_report_is_the_same_as_over_ssh(fleet: Fleet, environ: dict[str, str]) -> None:
@@ -84,9 +84,11 @@ def test_the_report_is_the_same_as_over_ssh(fleet: Fleet, environ: dict[str, str
     fleet.enter(fleet.hosts[1], "sysctl -qw net.core.somaxconn=64")
     carried = report(fleet, environ, "--transport", "mpi")
     assert carried == report(fleet, environ, "-F", str(fleet.ssh_config))
-    (found,) = next(one for one in carried["outcomes"] if one["check"] == "listen-queue-short")["findings"]
-    assert found["hosts"] == [fleet.hosts[1]]
-    assert left(fleet) == ""
+    (finding,) = next(outcome for outcome in carried["outcomes"] if outcome["check"] == "listen-queue-short")[
+        "findings"
+    ]
+    assert finding["hosts"] == [fleet.hosts[1]]
+    assert leftovers(fleet) == ""
 
 
 def test_a_host_that_is_not_reached_keeps_no_other_from_its_answer(
@@ -97,9 +99,9 @@ def test_a_host_that_is_not_reached_keeps_no_other_from_its_answer(
     *good, bad = fleet.hosts
     with ThreadPoolExecutor(4) as pool:
         late = pool.submit(transport.run, bad, "hostname", b"", 10)
-        said = list(pool.map(lambda host: transport.run(host, "hostname; head -c 5", b"12345", 20), good))
+        results = list(pool.map(lambda host: transport.run(host, "hostname; head -c 5", b"12345", 20), good))
         stop = late.exception(30)
-    assert [one.out.split()[0] for one in said] == [host.encode() for host in good]
+    assert [result.out.split()[0] for result in results] == [host.encode() for host in good]
     assert isinstance(stop, TransportError)
     assert stop.kind == "refused"
     assert "Connection refused" in stop.text
@@ -108,12 +110,12 @@ def test_a_host_that_is_not_reached_keeps_no_other_from_its_answer(
 def test_mpirun_that_is_killed_leaves_nothing(fleet: Fleet, carry: Callable[..., LauncherTransport]) -> None:
     transport = carry(*fleet.hosts[:2])
     talk = transport.open_session(fleet.hosts[1], f"echo on; exec {FOREVER}")
-    heard = Heard(talk)
-    assert heard.line() == b"on"
+    listener = Listener(talk)
+    assert listener.line() == b"on"
     kill_mpirun()
-    heard.rest()
-    assert heard.error is not None
-    assert heard.error.kind == "lost"
+    listener.rest()
+    assert listener.error is not None
+    assert listener.error.kind == "lost"
 
 
 def kill_mpirun() -> None:
@@ -130,11 +132,11 @@ def kill_mpirun() -> None:
 @pytest.fixture(scope="module")
 def site(make_fleet: Callable[..., Fleet]) -> Iterator[Site]:
     """Hosts on which doctor and mpirun run as they do in a job's script."""
-    made = Site(make_fleet, 3, name="mpin", subnet="10.98.0.0/16")
+    created_site = Site(make_fleet, 3, name="mpin", subnet="10.98.0.0/16")
     try:
-        yield made
+        yield created_site
     finally:
-        made.end()
+        created_site.end()
 
 
 def test_mpirun_on_one_of_the_hosts_reaches_itself_and_the_others(site: Site) -> None:
@@ -145,20 +147,20 @@ def test_mpirun_on_one_of_the_hosts_reaches_itself_and_the_others(site: Site) ->
     assert done.stdout, done.stderr
     outcomes = {outcome["check"]: outcome for outcome in json.loads(done.stdout)["outcomes"]}
     assert outcomes["host-unreachable"]["findings"] == []
-    (found,) = outcomes["listen-queue-short"]["findings"]
-    assert found["hosts"] == [site.hosts[0]]
+    (finding,) = outcomes["listen-queue-short"]["findings"]
+    assert finding["hosts"] == [site.hosts[0]]
     assert json.loads(done.stdout)["hosts"] == list(site.hosts)
 
 
 def test_which_of_the_hosts_is_mpiruns_own() -> None:
-    own = os.uname().nodename
-    assert own_hosts(["192.0.2.1", own]) == (own,)
+    nodename = os.uname().nodename
+    assert own_hosts(["192.0.2.1", nodename]) == (nodename,)
     assert own_hosts(["192.0.2.1", "127.0.0.1", "no such host.invalid"]) == ("127.0.0.1",)
-    assert Mpi({}).groups(["192.0.2.1", own, "192.0.2.2"]) == [(own,), ("192.0.2.1", "192.0.2.2")]
+    assert Mpi({}).groups(["192.0.2.1", nodename, "192.0.2.2"]) == [(nodename,), ("192.0.2.1", "192.0.2.2")]
 
 
 @pytest.mark.parametrize(
-    ("said", "what"),
+    ("output", "description"),
     [
         ("mpirun (Open MPI) 5.0.3\n", "Open MPI 5"),
         ("HYDRA build details:\n  Version: 4.0\n", "HYDRA build details:"),
@@ -166,12 +168,12 @@ def test_which_of_the_hosts_is_mpiruns_own() -> None:
         ("", "of an unknown kind"),
     ],
 )
-def test_an_mpirun_that_cannot_carry_is_said_to_be_one(said: str, what: str) -> None:
+def test_an_mpirun_that_cannot_carry_is_said_to_be_one(output: str, description: str) -> None:
     with pytest.raises(TransportError) as stop:
-        require_supported(said)
+        require_supported(output)
     assert (stop.value.kind, stop.value.text) == (
         "unsupported",
-        f"mpirun is {what}; expected Open MPI 3 or 4",
+        f"mpirun is {description}; expected Open MPI 3 or 4",
     )
 
 

@@ -32,12 +32,12 @@ def children() -> set[int]:
 
 class TestAGoodHost:
     def test_says_how_a_command_went(self, ground: Ground) -> None:
-        said = ground.openssh().run(ground.good[0], "hostname; head -c 60000 | wc -c >&2; exit 3", b"x" * 60_000, 10)
-        assert (said.code, said.out, said.err) == (3, f"{ground.good[0]}\n".encode(), b"60000\n")
+        result = ground.openssh().run(ground.good[0], "hostname; head -c 60000 | wc -c >&2; exit 3", b"x" * 60_000, 10)
+        assert (result.code, result.out, result.err) == (3, f"{ground.good[0]}\n".encode(), b"60000\n")
 
     def test_exit_status_255_is_the_commands_own(self, ground: Ground) -> None:
-        said = ground.openssh().run(ground.good[0], "echo Permission denied >&2; exit 255", b"", 10)
-        assert (said.code, said.err) == (255, b"Permission denied\n")
+        result = ground.openssh().run(ground.good[0], "echo Permission denied >&2; exit 255", b"", 10)
+        assert (result.code, result.err) == (255, b"Permission denied\n")
 
     def test_a_command_ended_by_a_signal_did_not_go_well(self, ground: Ground) -> None:
         error = stop(ground, ground.good[0], "kill -9 $$")
@@ -53,15 +53,15 @@ class TestAGoodHost:
         first, second, host = ground.good[:3]
         lines = f"Host {host}\n ProxyJump {first},{second}\n RemoteCommand false\n RequestTTY force\n"
         lines += " ControlMaster auto\n ControlPath ~/.ssh/should-not-be-%C\n ControlPersist yes\n"
-        said = ground.openssh(lines).run(host, "echo ${SSH_CONNECTION%% *}; tty", b"", 10)
-        assert said.out.decode().split("\n")[0] == ground.fleet.addresses[second]
-        assert b"not a tty" in said.out
+        result = ground.openssh(lines).run(host, "echo ${SSH_CONNECTION%% *}; tty", b"", 10)
+        assert result.out.decode().split("\n")[0] == ground.fleet.addresses[second]
+        assert b"not a tty" in result.out
         assert not list(Path("~/.ssh").expanduser().glob("should-not-be*"))
 
 
 class TestFaults:
     @pytest.mark.parametrize(
-        ("fault", "kind", "words"),
+        ("fault", "kind", "message"),
         [
             ("refuse", "refused", "port 22 of 10.78.1.9 refuses connections: nothing listens there"),
             ("drop", "dropped", "no answer from port 22 of 10.78.1.10"),
@@ -73,14 +73,14 @@ class TestFaults:
             ("cut", "lost", "the connection was cut before the command ended"),
         ],
     )
-    def test_each_has_its_kind(self, ground: Ground, fault: str, kind: str, words: str) -> None:
+    def test_each_has_its_kind(self, ground: Ground, fault: str, kind: str, message: str) -> None:
         before, began = children(), time.monotonic()
         connect_timeout = (
             1.0 if fault in ("drop", "silent") else 4.0
         )  # the others get through to sshd, when it has a CPU
         timeout = 0.5 if fault == "hang" else 20
         error = stop(ground, ground.faulty[fault], timeout=timeout, connect_timeout=connect_timeout)
-        assert (error.kind, error.text[: len(words)]) == (kind, words)
+        assert (error.kind, error.text[: len(message)]) == (kind, message)
         assert time.monotonic() - began < 12
         assert children() <= before
 
@@ -90,32 +90,32 @@ class TestFaults:
         assert stop(ground, host).hint == hint
 
     def test_an_unknown_key(self, ground: Ground, tmp_path: Path) -> None:
-        known = tmp_path / "known"
-        config = {"UserKnownHostsFile": str(known)}
+        path = tmp_path / "known"
+        config = {"UserKnownHostsFile": str(path)}
         error = stop(ground, ground.good[0], config=config)
         address = ground.fleet.addresses[ground.good[0]]
-        assert (error.kind, error.hint) == ("key-unknown", f"ssh-keyscan -p 22 -t ed25519 {address} >> {known}")
+        assert (error.kind, error.hint) == ("key-unknown", f"ssh-keyscan -p 22 -t ed25519 {address} >> {path}")
         assert ground.openssh(config=config, accept_new=True).run(ground.good[0], "true", b"", 10).code == 0
-        assert known.read_text().startswith(address)
+        assert path.read_text().startswith(address)
 
     def test_a_name_that_does_not_resolve(self, ground: Ground) -> None:
         error = stop(ground, "far", lines="Host far\n HostName far.invalid\n")
         assert (error.kind, error.text) == ("name", "the name far.invalid does not resolve")
 
     @pytest.mark.parametrize(
-        ("fault", "words"), [("refuse", "Connection refused"), ("wrong-key", "Host key verification failed")]
+        ("fault", "message"), [("refuse", "Connection refused"), ("wrong-key", "Host key verification failed")]
     )
-    def test_a_jump_host_that_fails_is_named(self, ground: Ground, fault: str, words: str) -> None:
+    def test_a_jump_host_that_fails_is_named(self, ground: Ground, fault: str, message: str) -> None:
         gate = ground.faulty[fault]
         error = stop(ground, ground.good[0], lines=f"Host {ground.good[0]}\n ProxyJump {gate}\n")
         assert error.kind == "jump"
         assert error.text.startswith(f"its jump host {gate} did not connect to it: ")
-        assert words in error.text
+        assert message in error.text
 
     def test_a_late_command_ends_on_the_host_too(self, ground: Ground) -> None:
         error = stop(ground, ground.good[1], "echo $$; cat >/dev/null", timeout=3.0, connect_timeout=4.0)
         assert error.partial_result is not None
-        assert ground.gone(ground.good[1], error.partial_result.out.decode())
+        assert ground.has_ended(ground.good[1], error.partial_result.out.decode())
         assert ground.sessions(ground.good[1]) == 0
 
 
@@ -134,13 +134,13 @@ def test_a_fleet_with_faults_ends_in_time_and_every_good_host_is_complete(ground
     openssh.run(ground.good[0], "true", b"", 10)
     alone, began = time.monotonic() - began, time.monotonic()
     with ThreadPoolExecutor(16) as pool:
-        found = dict(zip(ground.fleet.hosts, pool.map(run, ground.fleet.hosts), strict=True))
+        results = dict(zip(ground.fleet.hosts, pool.map(run, ground.fleet.hosts), strict=True))
     assert time.monotonic() - began < connect_timeout + 5 + 16 * alone
     complete = "".join(f"{number}\n" for number in range(1, 1001))
-    assert {host: getattr(found[host], "out", None) for host in ground.good} == {
+    assert {host: getattr(results[host], "out", None) for host in ground.good} == {
         host: f"{host}\n{complete}".encode() for host in ground.good
     }
-    assert [getattr(found[host], "kind", "reached") for host in ground.faulty.values()] == [
+    assert [getattr(results[host], "kind", "reached") for host in ground.faulty.values()] == [
         "refused",
         "dropped",
         "silent",

@@ -75,8 +75,8 @@ def test_debug_lines_are_no_signs() -> None:
 
 def test_a_jump_host_complains_on_stderr() -> None:
     log = "kex_exchange_identification: Connection closed by remote host\nConnection closed by UNKNOWN port 65535"
-    said = b"bob@login: Permission denied (publickey).\r\n"
-    error = error_from_log(log, said, BEHIND)
+    output = b"bob@login: Permission denied (publickey).\r\n"
+    error = error_from_log(log, output, BEHIND)
     assert (error.kind, error.text) == (
         "jump",
         "its jump host rack7 did not connect to it: bob@login: Permission denied (publickey).",
@@ -89,7 +89,7 @@ def test_behind_a_jump_host_the_hosts_own_troubles_are_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "told"),
+    ("log", "is_reported"),
     [
         ("debug1: Exit status 255", True),
         ("debug1: Exit status 0", True),
@@ -98,12 +98,12 @@ def test_behind_a_jump_host_the_hosts_own_troubles_are_its_own() -> None:
         ("x debug1: Exit status 3", False),
     ],
 )
-def test_an_exit_status_counts_when_the_host_has_told_it(log: str, told: bool) -> None:
-    assert has_exit_status(log) is told
+def test_an_exit_status_counts_when_the_host_has_told_it(log: str, is_reported: bool) -> None:
+    assert has_exit_status(log) is is_reported
 
 
 @pytest.mark.parametrize(
-    ("log", "kind", "words"),
+    ("log", "kind", "message"),
     [
         ("", "dropped", "no answer from port 22 of 10.0.0.7 within 10 s"),
         ("debug1: Connection established.", "silent", "sent no SSH banner within 10 s"),
@@ -111,7 +111,7 @@ def test_an_exit_status_counts_when_the_host_has_told_it(log: str, told: bool) -
         ("debug1: Sending command: x", "timeout", "the command did not end within 7 s"),
     ],
 )
-def test_a_late_ssh_is_told_by_how_far_it_had_come(log: str, kind: str, words: str) -> None:
+def test_a_late_ssh_is_told_by_how_far_it_had_come(log: str, kind: str, message: str) -> None:
     error = late_error(log, HOST, 7.0)
     assert error.kind == kind
-    assert words in error.text
+    assert message in error.text

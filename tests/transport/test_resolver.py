@@ -39,8 +39,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
     def resolver(config: str, warnings: list[str] | None = None, **options: object) -> Resolver:
         (tmp_path / "config").write_text(config)
-        given = SshOptions(config=str(tmp_path / "config"), **options)  # type: ignore[arg-type]
-        return Resolver(given, children, [] if warnings is None else warnings)
+        ssh_options = SshOptions(config=str(tmp_path / "config"), **options)  # type: ignore[arg-type]
+        return Resolver(ssh_options, children, [] if warnings is None else warnings)
 
     yield resolver
     children.close()
@@ -51,16 +51,16 @@ class TestOnceForAll:
     def test_hosts_of_one_pattern_are_asked_for_twice(self, make: Make, calls: Path) -> None:
         resolver = make("Host node*\n User alice\n Port 2222\n ProxyCommand nc %h %p\nHost *\n User bob\n")
         with ThreadPoolExecutor(16) as pool:
-            found = list(pool.map(resolver.resolve, [f"node{n}" for n in range(64)]))
-        assert [one.name for one in found] == [f"node{n}" for n in range(64)]
-        assert {(one.user, one.port) for one in found} == {("alice", 2222)}
-        assert found[9].proxy == "nc node9 2222"
+            host_configs = list(pool.map(resolver.resolve, [f"node{n}" for n in range(64)]))
+        assert [host_config.name for host_config in host_configs] == [f"node{n}" for n in range(64)]
+        assert {(host_config.user, host_config.port) for host_config in host_configs} == {("alice", 2222)}
+        assert host_configs[9].proxy == "nc node9 2222"
         assert len(calls.read_text().splitlines()) == 2
 
     def test_a_host_with_lines_of_its_own_is_asked_for_itself(self, make: Make, calls: Path) -> None:
         resolver = make("Host node2\n HostName 10.0.0.2\nHost node3\n Port 3\nHost *\n User bob\n")
-        found = {name: resolver.resolve(name) for name in ("node1", "node2", "node3", "node4", "node5")}
-        assert [(one.name, one.port) for one in found.values()] == [
+        host_configs = {name: resolver.resolve(name) for name in ("node1", "node2", "node3", "node4", "node5")}
+        assert [(host_config.name, host_config.port) for host_config in host_configs.values()] == [
             ("node1", 22),
             ("10.0.0.2", 22),
             ("node3", 3),
@@ -80,13 +80,13 @@ class TestOnceForAll:
     )
     def test_where_the_name_makes_a_difference_each_is_asked_for(self, make: Make, calls: Path, config: str) -> None:
         resolver = make(config)
-        found = [resolver.resolve(f"node{n}") for n in range(5)]
+        host_configs = [resolver.resolve(f"node{n}") for n in range(5)]
         assert len(calls.read_text().splitlines()) == 5
-        assert len({(one.name, one.known_hosts, one.port) for one in found}) > 1
+        assert len({(host_config.name, host_config.known_hosts, host_config.port) for host_config in host_configs}) > 1
 
     def test_users_are_kept_apart(self, make: Make) -> None:
         resolver = make("Match user zoe\n Port 7\nHost *\n User bob\n")
-        assert [(one.user, one.port) for one in map(resolver.resolve, ("a", "zoe@b", "c"))] == [
+        assert [(host_config.user, host_config.port) for host_config in map(resolver.resolve, ("a", "zoe@b", "c"))] == [
             ("bob", 22),
             ("zoe", 7),
             ("bob", 22),
@@ -97,17 +97,17 @@ class TestOnceForAll:
 class TestOptions:
     def test_they_go_before_the_configuration(self, make: Make) -> None:
         resolver = make("User bob\nPort 2\nIdentityFile /a\n", user="eve", port=3, identity=("/b",))
-        found = resolver.resolve("node1")
-        assert (found.user, found.port, found.identities[0]) == ("eve", 3, "/b")
+        host_config = resolver.resolve("node1")
+        assert (host_config.user, host_config.port, host_config.identities[0]) == ("eve", 3, "/b")
 
     def test_what_stands_with_the_host_goes_before_them(self, make: Make) -> None:
-        found = make("User bob\n", user="eve", port=3).resolve("ssh://ann@node1:4")
-        assert (found.user, found.port) == ("ann", 4)
+        host_config = make("User bob\n", user="eve", port=3).resolve("ssh://ann@node1:4")
+        assert (host_config.user, host_config.port) == ("ann", 4)
 
     def test_they_are_not_for_jump_hosts(self, make: Make) -> None:
-        found = make("User bob\n", user="eve", port=3, identity=("/b",)).resolve_hop("gate:77")
-        assert (found.user, found.port) == ("bob", 77)
-        assert "/b" not in found.identities
+        host_config = make("User bob\n", user="eve", port=3, identity=("/b",)).resolve_hop("gate:77")
+        assert (host_config.user, host_config.port) == ("bob", 77)
+        assert "/b" not in host_config.identities
 
     def test_settings_are_like_ssh_o(self, make: Make) -> None:
         assert make("ConnectTimeout 3\n", settings=("ConnectTimeout=9", "HostKeyAlias=x")).resolve("a").alias == "x"
@@ -141,15 +141,21 @@ class TestWithoutSsh:
     def test_paramiko_reads_the_configuration_and_we_say_so(self, make: Make) -> None:
         warnings: list[str] = []
         config = "Host node*\n User alice\n HostName %h.lan\n Port 2222\n ProxyJump gate\n ConnectTimeout 4\n"
-        found = make(config, warnings).resolve("node1")
-        assert (found.user, found.name, found.port, found.jumps, found.connect_timeout) == (
+        host_config = make(config, warnings).resolve("node1")
+        assert (
+            host_config.user,
+            host_config.name,
+            host_config.port,
+            host_config.jumps,
+            host_config.connect_timeout,
+        ) == (
             "alice",
             "node1.lan",
             2222,
             ("gate",),
             4.0,
         )
-        assert found.known_hosts[0].endswith("/.ssh/known_hosts")
+        assert host_config.known_hosts[0].endswith("/.ssh/known_hosts")
         assert "ssh is not installed" in warnings[0]
 
     def test_match_exec_has_what_it_needs(self, make: Make) -> None:
@@ -159,8 +165,8 @@ class TestWithoutSsh:
 
     def test_options_go_before_it(self, make: Make) -> None:
         resolver = make("User bob\n", user="eve", identity=("/a", "/b"), settings=("Port=5",))
-        found = resolver.resolve("node1")
-        assert (found.user, found.port, found.identities) == ("eve", 5, ("/a", "/b"))
+        host_config = resolver.resolve("node1")
+        assert (host_config.user, host_config.port, host_config.identities) == ("eve", 5, ("/a", "/b"))
         assert resolver.resolve_hop("gate").user == "bob"
 
 

@@ -20,14 +20,14 @@ from doctor.transport import TransportError
 from doctor.transport.launcher.launcher_transport import LauncherTransport
 from doctor.transport.launcher.slurm_steps import Slurm
 from tests.hosts.fleet import INSIDE, Fleet
-from tests.hosts.slurm import MISSING, Cluster
-from tests.smoke.interpreter import shown
+from tests.hosts.slurm import ABSENT_PROGRAMS, Cluster
+from tests.smoke.interpreter import visible_folders
 from tests.transport.conftest import enter_network
-from tests.transport.test_talk import Heard
+from tests.transport.test_talk import Listener
 
 pytestmark = [
     pytest.mark.hosts,
-    pytest.mark.skipif(bool(MISSING), reason=f"needs Slurm and munge: no {', '.join(MISSING)}"),
+    pytest.mark.skipif(bool(ABSENT_PROGRAMS), reason=f"needs Slurm and munge: no {', '.join(ABSENT_PROGRAMS)}"),
 ]
 ROOT = Path(__file__).resolve().parents[2]
 FOREVER = "sleep 4567"
@@ -35,7 +35,7 @@ FOREVER = "sleep 4567"
 
 @pytest.fixture(scope="module")
 def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
-    return make_fleet(4, {"*": {"shows": shown()}}, name="car", subnet="10.81.0.0/16", shm="4g")
+    return make_fleet(4, {"*": {"shows": visible_folders()}}, name="car", subnet="10.81.0.0/16", shm="4g")
 
 
 @pytest.fixture(scope="module")
@@ -60,25 +60,25 @@ def carry(fleet: Fleet, job: dict[str, str]) -> Iterator[Callable[..., LauncherT
         opened.append(LauncherTransport(Slurm(job), fleet.hosts, patience, 1 << 20))
         return opened[-1]
 
-    with open(f"/proc/{os.getpid()}/ns/net") as own:
+    with open(f"/proc/{os.getpid()}/ns/net") as stream:
         enter_network(f"/run/netns/{fleet.hub}")
         try:
             yield open_
         finally:
-            for one in opened:
-                one.close()
-            enter_network(f"/proc/self/fd/{own.fileno()}")
-    assert left(fleet) == ""
+            for launcher_transport in opened:
+                launcher_transport.close()
+            enter_network(f"/proc/self/fd/{stream.fileno()}")
+    assert leftovers(fleet) == ""
 
 
-def left(fleet: Fleet, words: str = f"{FOREVER[:-1]}[7]|zlib.decompres[s]") -> str:
+def leftovers(fleet: Fleet, message: str = f"{FOREVER[:-1]}[7]|zlib.decompres[s]") -> str:
     """What of us still runs on the hosts, once it has had its time to end."""
-    script = f"for i in $(seq 100); do pgrep -f '{words}' >/dev/null || exit 0; sleep .05; done; pgrep -f '{words}'"
+    script = f"for i in $(seq 100); do pgrep -f '{message}' >/dev/null || exit 0; sleep .05; done; pgrep -f '{message}'"
     return "".join(str(fleet.enter(host, script, check=False).stdout) for host in fleet.hosts)
 
 
-def doctor(fleet: Fleet, job: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "doctor", *words]
+def doctor(fleet: Fleet, job: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "doctor", *arguments]
     env = {**job, "PYTHONPATH": str(ROOT), "DOCTOR_HISTORY": "off"}  # a later run tells since when
     return fleet.run(argv, env=env, cwd=ROOT, timeout=100)
 
@@ -97,29 +97,29 @@ def test_the_report_is_the_same_as_over_ssh(fleet: Fleet, job: dict[str, str]) -
     report = judged(done)
     assert report == judged(doctor(fleet, job, "check", "-F", str(fleet.ssh_config), "--json"))
     assert "4 hosts from SLURM_JOB_NODELIST" in done.stdout
-    (found,) = next(one for one in report["outcomes"] if one["check"] == "listen-queue-short")["findings"]
-    assert found["hosts"] == [fleet.hosts[1]]
-    assert left(fleet) == ""
+    (finding,) = next(outcome for outcome in report["outcomes"] if outcome["check"] == "listen-queue-short")["findings"]
+    assert finding["hosts"] == [fleet.hosts[1]]
+    assert leftovers(fleet) == ""
 
 
 def test_ranks_train(fleet: Fleet, job: dict[str, str]) -> None:
     pytest.importorskip("torch")
-    words = ["--python", sys.executable, "--ranks-per-host", "1", "--steps", "1", "--layout", "dp=2", "--json"]
-    done = doctor(fleet, job, "smoke", ",".join(fleet.hosts[:2]), "--transport", "slurm", *words)
+    arguments = ["--python", sys.executable, "--ranks-per-host", "1", "--steps", "1", "--layout", "dp=2", "--json"]
+    done = doctor(fleet, job, "smoke", ",".join(fleet.hosts[:2]), "--transport", "slurm", *arguments)
     smoke = json.loads(done.stdout)["smoke"]
-    assert (smoke["ended"], [one["ranks"] for one in smoke["hosts"]]) == ("complete", [1, 1])
+    assert (smoke["ended"], [host["ranks"] for host in smoke["hosts"]]) == ("complete", [1, 1])
     assert done.returncode == 0
 
 
 def test_each_host_answers_for_itself(fleet: Fleet, carry: Callable[..., LauncherTransport]) -> None:
     transport = carry()
     with ThreadPoolExecutor(4) as pool:
-        said = list(
+        results = list(
             pool.map(
                 lambda host: transport.run(host, "hostname; head -c 70000 | wc -c", b"x" * 70_000, 20), fleet.hosts
             )
         )
-    assert [one.out.split() for one in said] == [[host.encode(), b"70000"] for host in fleet.hosts]
+    assert [result.out.split() for result in results] == [[host.encode(), b"70000"] for host in fleet.hosts]
     assert transport.warnings == []
 
 
@@ -141,13 +141,13 @@ def test_srun_that_is_killed_is_started_again(
     """What was going on is lost, and nothing of it stays; a check that was only reading is asked once more."""
     transport = carry()
     talk = transport.open_session(fleet.hosts[0], f"echo on; exec {FOREVER}")
-    heard = Heard(talk)
-    assert heard.line() == b"on"
+    listener = Listener(talk)
+    assert listener.line() == b"on"
     kill_srun()
-    heard.rest()
-    assert heard.error is not None
-    assert (heard.error.kind, heard.error.text) == ("lost", "srun, which carried its commands, ended: signal 9")
-    assert left(fleet, f"{FOREVER[:-1]}[7]") == ""
+    listener.rest()
+    assert listener.error is not None
+    assert (listener.error.kind, listener.error.text) == ("lost", "srun, which carried its commands, ended: signal 9")
+    assert leftovers(fleet, f"{FOREVER[:-1]}[7]") == ""
     assert transport.run(fleet.hosts[0], "echo again", b"", 10).out == b"again\n"
 
 
@@ -172,25 +172,25 @@ def test_nothing_stays_of_a_doctor_that_is_killed(fleet: Fleet, job: dict[str, s
     )
     done = fleet.run([sys.executable, "-c", script], env={**job, "PYTHONPATH": str(ROOT)})
     assert (done.stdout, done.returncode) == ("b'on'\n", -signal.SIGKILL)
-    assert left(fleet) == ""
+    assert leftovers(fleet) == ""
 
 
 @pytest.mark.parametrize(
-    ("hosts", "kind", "words"),
+    ("hosts", "kind", "message"),
     [
         (["nosuch"], "refused", "Requested node configuration is not available"),
         (["nosuch", "car0001"], "refused", "Requested node configuration is not available"),
     ],
 )
 def test_a_host_that_the_job_has_not_is_told_alone(
-    fleet: Fleet, carry: Callable[..., LauncherTransport], hosts: list[str], kind: str, words: str
+    fleet: Fleet, carry: Callable[..., LauncherTransport], hosts: list[str], kind: str, message: str
 ) -> None:
     transport = carry()
     transport._hosts = tuple(hosts)
     with pytest.raises(TransportError) as stop:
         transport.run("nosuch", "true", b"", 10)
     assert stop.value.kind == kind
-    assert words in stop.value.text
+    assert message in stop.value.text
     for host in hosts[1:]:
         assert transport.run(host, "hostname", b"", 10).out == host.encode() + b"\n"
 
@@ -216,11 +216,11 @@ def test_hosts_whose_slurmd_hangs_or_is_dead_hold_up_no_other(
         transport, began = carry(3.0), time.monotonic()
         with ThreadPoolExecutor(4) as pool:
             late = [pool.submit(transport.run, host, "hostname", b"", 5) for host in (hangs, dead)]
-            for host, said in zip(good, pool.map(lambda h: transport.run(h, "hostname", b"", 10), good), strict=True):
-                assert said.out == host.encode() + b"\n"
+            for host, result in zip(good, pool.map(lambda h: transport.run(h, "hostname", b"", 10), good), strict=True):
+                assert result.out == host.encode() + b"\n"
             assert time.monotonic() - began < 6
-            for one in late:
-                stop = one.exception(40)
+            for entry in late:
+                stop = entry.exception(40)
                 assert isinstance(stop, TransportError)
                 assert (stop.kind, stop.text) == ("dropped", "srun had no answer from it within 3 s")
         assert transport.warnings == ["srun was started again: 2 hosts delayed the rest"]
@@ -240,9 +240,9 @@ def test_a_node_that_died_before_slurmctld_noticed_is_named(
         transport = carry()
         with ThreadPoolExecutor(4) as pool:
             late = pool.submit(transport.run, dead, "hostname", b"", 5)
-            said = list(pool.map(lambda host: transport.run(host, "hostname", b"", 30), good))
+            results = list(pool.map(lambda host: transport.run(host, "hostname", b"", 30), good))
             stop = late.exception(60)
-        assert [one.out for one in said] == [host.encode() + b"\n" for host in good]
+        assert [result.out for result in results] == [host.encode() + b"\n" for host in good]
         assert isinstance(stop, TransportError)
         assert stop.kind == "dropped"
     finally:

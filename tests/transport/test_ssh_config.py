@@ -36,12 +36,12 @@ identityagent none
 """
 
 
-def made(text: str) -> SshHostConfig:
+def parsed(text: str) -> SshHostConfig:
     return host_config("gpu7", parse_values(text))
 
 
 def test_the_settings_are_those_that_ssh_would_follow() -> None:
-    assert made(ANSWER) == SshHostConfig(
+    assert parsed(ANSWER) == SshHostConfig(
         host="gpu7",
         name="10.1.2.7",
         port=2222,
@@ -61,10 +61,14 @@ def test_the_settings_are_those_that_ssh_would_follow() -> None:
 
 
 def test_an_empty_answer_gives_the_host_itself() -> None:
-    found = made("")
-    assert (found.name, found.port, found.user) == ("gpu7", 22, pwd.getpwuid(os.getuid()).pw_name)
-    assert found.use_keys
-    assert found.use_password
+    observed_host_config = parsed("")
+    assert (observed_host_config.name, observed_host_config.port, observed_host_config.user) == (
+        "gpu7",
+        22,
+        pwd.getpwuid(os.getuid()).pw_name,
+    )
+    assert observed_host_config.use_keys
+    assert observed_host_config.use_password
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,7 @@ def test_an_empty_answer_gives_the_host_itself() -> None:
     ],
 )
 def test_jump_hosts_are_in_order(line: str, jumps: tuple[str, ...]) -> None:
-    assert made(line).jumps == jumps
+    assert parsed(line).jumps == jumps
 
 
 @pytest.mark.parametrize(
@@ -93,18 +97,18 @@ def test_jump_hosts_are_in_order(line: str, jumps: tuple[str, ...]) -> None:
 def test_the_agent_is_the_one_that_is_meant(monkeypatch: pytest.MonkeyPatch, line: str, expected: str) -> None:
     monkeypatch.setenv("SSH_AUTH_SOCK", "/run/env")
     monkeypatch.setenv("OTHER", "/run/other")
-    assert made(line).agent == expected
+    assert parsed(line).agent == expected
 
 
 @pytest.mark.parametrize("line", ["port ssh", "connecttimeout soon"])
 def test_nonsense_is_an_error_of_the_host(line: str) -> None:
     with pytest.raises(TransportError) as stop:
-        made(line)
+        parsed(line)
     assert stop.value.kind == "error"
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("message", "expected"),
     [
         ("gpu7", Target("gpu7")),
         ("alice@gpu7", Target("gpu7", "alice")),
@@ -117,22 +121,22 @@ def test_nonsense_is_an_error_of_the_host(line: str) -> None:
         ("ssh://[::1]:2222", Target("::1", "", 2222)),
     ],
 )
-def test_targets(words: str, expected: Target) -> None:
-    assert parse_target(words) == expected
+def test_targets(message: str, expected: Target) -> None:
+    assert parse_target(message) == expected
 
 
 @pytest.mark.parametrize(
-    "words",
+    "message",
     ["", "-oProxyCommand=reboot", "a b", "a;b", "$(reboot)", "`reboot`", "a\nb", "-l@a", "x y@a", "'@a", "a@-b"],
 )
-def test_what_cannot_be_a_host_never_gets_to_a_command_line(words: str) -> None:
+def test_what_cannot_be_a_host_never_gets_to_a_command_line(message: str) -> None:
     with pytest.raises(TransportError) as stop:
-        parse_target(words)
+        parse_target(message)
     assert stop.value.kind == "name"
 
 
 def test_hops_may_have_user_and_port() -> None:
-    assert [parse_hop(words) for words in ("a", "u@a", "a:2222", "u@[::1]:2222")] == [
+    assert [parse_hop(name) for name in ("a", "u@a", "a:2222", "u@[::1]:2222")] == [
         Target("a"),
         Target("a", "u"),
         Target("a", "", 2222),

@@ -35,17 +35,17 @@ def stop(ground: Ground, fault: str, command: str = "true", timeout: float = 5.0
 class TestAGoodHost:
     def test_says_how_a_command_went(self, ground: Ground) -> None:
         before = time.time()
-        said = ground.ssh().run(ground.good[0], "hostname; echo err >&2; exit 3", b"", 10)
-        assert (said.code, said.out, said.err) == (3, f"{ground.good[0]}\n".encode(), b"err\n")
-        assert before <= said.sent <= said.received <= time.time()
+        result = ground.ssh().run(ground.good[0], "hostname; echo err >&2; exit 3", b"", 10)
+        assert (result.code, result.out, result.err) == (3, f"{ground.good[0]}\n".encode(), b"err\n")
+        assert before <= result.sent <= result.received <= time.time()
 
     def test_death_by_a_signal_is_negative(self, ground: Ground) -> None:
         assert ground.ssh().run(ground.good[0], "kill -TERM $$", b"", 10).code == -15
 
     def test_takes_in_all_of_stdin(self, ground: Ground) -> None:
         content = os.urandom(3_000_000)
-        said = ground.ssh().run(ground.good[0], f"head -c {len(content)} | md5sum", content, 20)
-        assert said.out.split()[0].decode() == hashlib.md5(content).hexdigest()
+        result = ground.ssh().run(ground.good[0], f"head -c {len(content)} | md5sum", content, 20)
+        assert result.out.split()[0].decode() == hashlib.md5(content).hexdigest()
 
     def test_sees_no_end_of_stdin_before_the_command_has_ended(self, ground: Ground) -> None:
         with pytest.raises(TransportError) as error:
@@ -87,8 +87,8 @@ class TestAGoodHost:
 
     def test_with_a_full_disk_is_reached_all_the_same(self, ground: Ground) -> None:
         with ground.fleet.broken(ground.good[7], full_disk=True):
-            said = ground.ssh().run(ground.good[7], "echo here; echo x >/tmp/x", b"", 10)
-        assert (said.out, b"No space left" in said.err) == (b"here\n", True)
+            result = ground.ssh().run(ground.good[7], "echo here; echo x >/tmp/x", b"", 10)
+        assert (result.out, b"No space left" in result.err) == (b"here\n", True)
 
     @pytest.mark.parametrize("shell", ["/bin/csh", "/usr/bin/fish"])
     def test_with_another_login_shell(self, ground: Ground, shell: str) -> None:
@@ -104,16 +104,16 @@ class TestFaults:
         assert error.text == f"port 22 of {address} refuses connections: nothing listens there"
 
     @pytest.mark.parametrize(
-        ("fault", "kind", "words"),
+        ("fault", "kind", "message"),
         [
             ("drop", "dropped", "no answer from port 22 of "),
             ("silent", "silent", "accepts connections, and sent no SSH banner within 0.7 s"),
         ],
     )
-    def test_no_answer(self, ground: Ground, fault: str, kind: str, words: str) -> None:
+    def test_no_answer(self, ground: Ground, fault: str, kind: str, message: str) -> None:
         began = time.monotonic()
         error = stop(ground, fault, connect_timeout=0.7)
-        assert (error.kind, words in error.text) == (kind, True)
+        assert (error.kind, message in error.text) == (kind, True)
         assert 0.6 < time.monotonic() - began < 2.5
 
     def test_the_configuration_has_a_time_of_its_own_for_a_host(self, ground: Ground) -> None:
@@ -145,7 +145,7 @@ class TestFaults:
             ground.ssh().run(ground.good[1], REACHES_FOR_STDIN, b"x" * 60_000, 0.5)
         assert error.value.kind == "timeout"
         assert error.value.partial_result is not None
-        assert ground.gone(ground.good[1], error.value.partial_result.out.decode())
+        assert ground.has_ended(ground.good[1], error.value.partial_result.out.decode())
         assert ground.sessions(ground.good[1]) == 0
 
     def test_a_flood(self, ground: Ground) -> None:
@@ -197,16 +197,16 @@ def test_a_fleet_with_faults_ends_in_time_and_every_good_host_is_complete(ground
 
     began = time.monotonic()
     with ThreadPoolExecutor(16) as pool:
-        found = dict(zip(ground.fleet.hosts, pool.map(run, ground.fleet.hosts), strict=True))
+        results = dict(zip(ground.fleet.hosts, pool.map(run, ground.fleet.hosts), strict=True))
         took = time.monotonic() - began
         again = dict(zip(ground.good, pool.map(run, ground.good), strict=True))
     ssh.close()
     complete = "".join(f"{number}\n" for number in range(1, 1001))
-    for round_ in (found, again):
+    for round_ in (results, again):
         assert {host: getattr(round_[host], "out", None) for host in ground.good} == {
             host: f"{host}\n{complete}".encode() for host in ground.good
         }
-    kinds = {fault: getattr(found[host], "kind", "reached") for fault, host in ground.faulty.items()}
+    kinds = {fault: getattr(results[host], "kind", "reached") for fault, host in ground.faulty.items()}
     assert kinds == {
         "refuse": "refused",
         "drop": "dropped",

@@ -80,9 +80,9 @@ class TestBeforeTheBanner:
         assert "sent no SSH banner within 0.4 s" in stop.text
         assert time.monotonic() - began < 2
 
-    @pytest.mark.parametrize("words", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"* OK IMAP4rev1 ready\r\n", b"\0\1\2"])
-    def test_another_protocol(self, hasty: Client, words: bytes) -> None:
-        stop = hasty.stop(lambda link: (link.sendall(words), wait(link)))
+    @pytest.mark.parametrize("arguments", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"* OK IMAP4rev1 ready\r\n", b"\0\1\2"])
+    def test_another_protocol(self, hasty: Client, arguments: bytes) -> None:
+        stop = hasty.stop(lambda link: (link.sendall(arguments), wait(link)))
         assert stop.kind == "not-ssh"
         assert "does not speak SSH" in stop.text
 
@@ -310,8 +310,8 @@ class TestACommand:
                 channel.close()
 
         with listening(lambda link: Narrow().serve(link)) as port, client.to(port) as transport:
-            said = transport.run("fake", "true", b"y" * 500_000, 10)
-        assert (said.code, len(said.out), said.err) == (0, 1_000_000, b"all of it")
+            result = transport.run("fake", "true", b"y" * 500_000, 10)
+        assert (result.code, len(result.out), result.err) == (0, 1_000_000, b"all of it")
 
     def test_that_ignores_its_input(self, client: Client) -> None:
         class Deaf(Server):
@@ -350,12 +350,12 @@ class TestRounds:
 class TestClosing:
     """`close` from another thread ends whatever a run waits for."""
 
-    @pytest.mark.parametrize("words", [b"", BANNER])
-    def test_while_connecting(self, client: Client, words: bytes) -> None:
+    @pytest.mark.parametrize("arguments", [b"", BANNER])
+    def test_while_connecting(self, client: Client, arguments: bytes) -> None:
         reached = threading.Event()
 
         def stall(link: socket.socket) -> None:
-            link.sendall(words)
+            link.sendall(arguments)
             reached.set()
             wait(link)
 

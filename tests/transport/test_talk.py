@@ -40,7 +40,7 @@ def python(source: str, interpreter: str = sys.executable) -> str:
     return f"exec {interpreter} -c {shlex.quote(source)}"
 
 
-class Heard:
+class Listener:
     """What a conversation says, read by a thread of its own as the supervisor does."""
 
     def __init__(self, conversation: RemoteSession) -> None:
@@ -71,7 +71,7 @@ def files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def gone(pid: int, seconds: float = 5.0) -> bool:
+def has_ended(pid: int, seconds: float = 5.0) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
@@ -96,15 +96,15 @@ def local() -> Iterator[Local]:
 class TestHere:
     def test_lines_go_both_ways_until_the_input_ends(self, local: Local) -> None:
         talk = local.open_session("here", python(ECHO))
-        heard = Heard(talk)
-        assert int(heard.line()) > 1
+        listener = Listener(talk)
+        assert int(listener.line()) > 1
         talk.send(b"one\n\ntw")
         talk.send(b"o\n")
-        assert [heard.line() for _ in range(3)] == [b"one", b"", b"two"]
+        assert [listener.line() for _ in range(3)] == [b"one", b"", b"two"]
         assert talk.code is None
         talk.end()
-        assert heard.rest() == [b"bye"]
-        assert (talk.host, talk.code, heard.error) == ("here", 3, None)
+        assert listener.rest() == [b"bye"]
+        assert (talk.host, talk.code, listener.error) == ("here", 3, None)
 
     def test_what_is_sent_before_anybody_reads_is_sent_then(self, local: Local) -> None:
         talk = local.open_session("here", python(ECHO))
@@ -114,7 +114,7 @@ class TestHere:
 
     def test_from_many_threads_no_two_are_mixed(self, local: Local) -> None:
         talk = local.open_session("here", python(ECHO))
-        heard = Heard(talk)
+        listener = Listener(talk)
         sent = [bytes([65 + who]) * 50_000 for who in range(8)]
         threads = [
             threading.Thread(target=lambda line=line: [talk.send(line + b"\n") for _ in range(5)]) for line in sent
@@ -124,28 +124,28 @@ class TestHere:
         for thread in threads:
             thread.join()
         talk.end()
-        assert sorted(heard.rest()[1:-1]) == sorted(sent * 5)
+        assert sorted(listener.rest()[1:-1]) == sorted(sent * 5)
 
     def test_a_large_line_comes_whole(self, local: Local) -> None:
         talk = local.open_session("here", python(ECHO))
-        heard = Heard(talk)
+        listener = Listener(talk)
         line = os.urandom(1_500_000).replace(b"\n", b" ") * 2
         talk.send(line + b"\n")
-        heard.line()
-        assert heard.line() == line
+        listener.line()
+        assert listener.line() == line
         talk.close()
 
     def test_a_line_without_an_end_is_a_flood(self, local: Local) -> None:
         talk = local.open_session("here", "echo $$; exec head -c 5000000 /dev/zero")
-        heard = Heard(talk)
-        pid = int(heard.line())
-        assert heard.rest() == []
-        assert heard.error is not None
-        assert (heard.error.kind, heard.error.text) == (
+        listener = Listener(talk)
+        pid = int(listener.line())
+        assert listener.rest() == []
+        assert listener.error is not None
+        assert (listener.error.kind, listener.error.text) == (
             "flood",
             "it printed a line of more than 4 MiB, and was closed",
         )
-        assert gone(pid)
+        assert has_ended(pid)
 
     @pytest.mark.parametrize("where", ["", " >&2"])
     def test_more_than_the_rate_for_long_is_a_flood(
@@ -169,14 +169,14 @@ class TestHere:
 
     def test_a_program_that_takes_nothing_in_holds_nobody_up(self, local: Local) -> None:
         talk = local.open_session("here", "exec sleep 60")
-        heard, began = Heard(talk), time.monotonic()
+        listener, began = Listener(talk), time.monotonic()
         with pytest.raises(TransportError) as stop:
             for _ in range(20):
                 talk.send(b"x" * (1 << 20))
         assert (stop.value.kind, "wait to be sent" in stop.value.text) == ("timeout", True)
         talk.close(0.1)
         assert time.monotonic() - began < 3
-        assert heard.rest() == []
+        assert listener.rest() == []
 
     def test_the_end_of_a_killed_program_is_seen_at_once(self, local: Local) -> None:
         """Even when what it started holds its output open; and that goes with it."""
@@ -187,12 +187,12 @@ class TestHere:
                 "print(started.pid, os.getpid(), flush=True); input()"
             ),
         )
-        heard = Heard(talk)
-        child, leader = map(int, heard.line().split())
+        listener = Listener(talk)
+        child, leader = map(int, listener.line().split())
         os.kill(leader, 9)
-        assert heard.rest(2) == []
-        assert (talk.code, heard.error) == (-9, None)
-        assert gone(child)
+        assert listener.rest(2) == []
+        assert (talk.code, listener.error) == (-9, None)
+        assert has_ended(child)
         with pytest.raises(TransportError) as stop:
             talk.send(b"x\n")
         assert stop.value.kind == "lost"
@@ -210,25 +210,25 @@ class TestHere:
 
     def test_close_ends_a_program_that_listens_to_its_input(self, local: Local) -> None:
         talk = local.open_session("here", python(ECHO))
-        heard = Heard(talk)
-        pid = int(heard.line())
+        listener = Listener(talk)
+        pid = int(listener.line())
         began = time.monotonic()
         talk.close(5)
         assert time.monotonic() - began < 2
         assert talk.code == 3
-        assert gone(pid, 0.1)
-        heard.rest()
+        assert has_ended(pid, 0.1)
+        listener.rest()
         talk.close()
 
     def test_close_kills_one_that_does_not(self, local: Local) -> None:
         talk = local.open_session("here", "trap '' TERM; echo $$; while :; do sleep 60; done")
-        heard = Heard(talk)
-        pid = int(heard.line())
+        listener = Listener(talk)
+        pid = int(listener.line())
         talk.close(0.1)
         assert talk.code == -9
-        assert gone(pid, 0.1)
-        assert heard.rest() == []
-        assert heard.error is None
+        assert has_ended(pid, 0.1)
+        assert listener.rest() == []
+        assert listener.error is None
 
     def test_close_needs_no_reader(self, local: Local) -> None:
         talk = local.open_session("here", "yes | head -c 1000000; read line; exit 7")
@@ -244,21 +244,21 @@ class TestHere:
 
     def test_a_program_that_reads_no_more_is_still_heard(self, local: Local) -> None:
         talk = local.open_session("here", "exec <&-; echo closed; sleep 0.3; echo more")
-        heard = Heard(talk)
-        assert heard.line() == b"closed"
+        listener = Listener(talk)
+        assert listener.line() == b"closed"
         talk.send(b"x\n")
-        assert heard.rest() == [b"more"]
+        assert listener.rest() == [b"more"]
         assert talk.code == 0
 
     def test_closing_the_transport_is_told_to_who_reads(self, local: Local) -> None:
         talk = local.open_session("here", python(ECHO))
-        heard = Heard(talk)
-        pid = int(heard.line())
+        listener = Listener(talk)
+        pid = int(listener.line())
         local.close()
-        assert heard.rest() == []
-        assert heard.error is not None
-        assert heard.error.kind == "budget"
-        assert gone(pid, 0.1)
+        assert listener.rest() == []
+        assert listener.error is not None
+        assert listener.error.kind == "budget"
+        assert has_ended(pid, 0.1)
         with pytest.raises(TransportError) as stop:
             local.open_session("here", "true")
         assert stop.value.kind == "budget"
@@ -266,12 +266,12 @@ class TestHere:
     def test_many_end_with_one_grace(self, local: Local) -> None:
         talks = [local.open_session("here", "trap '' TERM; exec sleep 60") for _ in range(4)]
         talks += [local.open_session("here", "cat >/dev/null") for _ in range(12)]
-        heard, began = [Heard(talk) for talk in talks[::2]], time.monotonic()
+        listeners, began = [Listener(talk) for talk in talks[::2]], time.monotonic()
         close_all(talks, 0.3)
         assert time.monotonic() - began < 0.3 + 2
         assert [talk.code for talk in talks] == [-9] * 4 + [0] * 12
-        for one in heard:
-            assert one.rest() == []
+        for listener in listeners:
+            assert listener.rest() == []
 
 
 class TestSockets:
@@ -279,25 +279,25 @@ class TestSockets:
         before = files()
         ours, theirs = socket.socketpair()
         talk = LineSession("far", SocketChannel(ours))
-        heard = Heard(talk)
+        listener = Listener(talk)
         talk.send(b"hello\n")
         assert theirs.recv(100) == b"hello\n"
         theirs.sendall(b"one\ntwo")
         theirs.close()
-        assert heard.rest() == [b"one", b"two"]
+        assert listener.rest() == [b"one", b"two"]
         assert files() == before
 
     def test_end_closes_our_direction_alone(self) -> None:
         ours, theirs = socket.socketpair()
         talk = LineSession("far", SocketChannel(ours))
         talk.send(b"x" * 1_000_000)
-        heard = Heard(talk)
+        listener = Listener(talk)
         talk.end()
         with theirs.makefile("rb") as file:
             assert len(file.read()) == 1_000_000
         theirs.sendall(b"bye\n")
         theirs.close()
-        assert heard.rest() == [b"bye"]
+        assert listener.rest() == [b"bye"]
 
     def test_a_reset_is_a_cut(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -319,8 +319,8 @@ def open_ssh(request: pytest.FixtureRequest, ground: Ground) -> Open:
     way = getattr(ground, request.param)
 
     def make(*args: object, **options: object) -> Transport:
-        made: Transport = way(*args, **options)
-        return made
+        transport: Transport = way(*args, **options)
+        return transport
 
     return make
 
@@ -329,25 +329,25 @@ def open_ssh(request: pytest.FixtureRequest, ground: Ground) -> Open:
 class TestHosts:
     def test_lines_go_both_ways(self, ground: Ground, open_ssh: Open) -> None:
         talk = open_ssh().open_session(ground.good[0], python(ECHO, "python3"))
-        heard = Heard(talk)
-        pid = heard.line()
+        listener = Listener(talk)
+        pid = listener.line()
         line = os.urandom(1_500_000).replace(b"\n", b" ") * 2
         talk.send(line + b"\nshort\n")
-        assert heard.line() == line
-        assert heard.line() == b"short"
+        assert listener.line() == line
+        assert listener.line() == b"short"
         talk.end()
-        assert heard.rest() == [b"bye"]
-        assert (talk.code, heard.error) == (3, None)
-        assert ground.gone(ground.good[0], pid.decode())
+        assert listener.rest() == [b"bye"]
+        assert (talk.code, listener.error) == (3, None)
+        assert ground.has_ended(ground.good[0], pid.decode())
 
     def test_an_answer_takes_no_time(self, ground: Ground, open_ssh: Open) -> None:
         talk = open_ssh().open_session(ground.good[0], python(ECHO, "python3"))
-        heard = Heard(talk)
-        heard.line()
+        listener = Listener(talk)
+        listener.line()
         began = time.monotonic()
         for number in range(50):
             talk.send(b"%d\n" % number)
-            assert heard.line() == b"%d" % number
+            assert listener.line() == b"%d" % number
         assert (time.monotonic() - began) / 50 < 0.1
         talk.close()
 
@@ -377,21 +377,21 @@ class TestHosts:
 
     def test_the_end_of_a_killed_program_is_seen(self, ground: Ground, open_ssh: Open) -> None:
         talk = open_ssh().open_session(ground.good[0], "echo $$; exec cat")
-        heard = Heard(talk)
-        ground.fleet.enter(ground.good[0], ["kill", "-9", heard.line().decode()])
-        assert heard.rest(3) == []
-        if heard.error:  # ssh does not tell which signal it was
-            assert (heard.error.kind, heard.error.text) == ("error", "the command was killed by a signal")
+        listener = Listener(talk)
+        ground.fleet.enter(ground.good[0], ["kill", "-9", listener.line().decode()])
+        assert listener.rest(3) == []
+        if listener.error:  # ssh does not tell which signal it was
+            assert (listener.error.kind, listener.error.text) == ("error", "the command was killed by a signal")
         else:
             assert talk.code == -9
 
     def test_a_connection_that_is_cut_is_lost(self, ground: Ground, open_ssh: Open) -> None:
         talk = open_ssh().open_session(ground.good[0], "echo $PPID; cat")
-        heard = Heard(talk)
-        ground.fleet.enter(ground.good[0], ["kill", "-9", heard.line().decode()])
-        assert heard.rest(3) == []
-        assert heard.error is not None
-        assert heard.error.kind == "lost"
+        listener = Listener(talk)
+        ground.fleet.enter(ground.good[0], ["kill", "-9", listener.line().decode()])
+        assert listener.rest(3) == []
+        assert listener.error is not None
+        assert listener.error.kind == "lost"
 
     def test_packets_that_stop_are_noticed(
         self, ground: Ground, open_ssh: Open, monkeypatch: pytest.MonkeyPatch
@@ -405,52 +405,52 @@ class TestHosts:
         transport, (quiet, busy) = open_ssh(), ground.good[:2]
         with ground.fleet.broken([quiet, busy]):
             talks = [transport.open_session(host, "echo here; cat") for host in (quiet, busy)]
-            heard = [Heard(talk) for talk in talks]
-            assert [one.line() for one in heard] == [b"here"] * 2
+            listeners = [Listener(talk) for talk in talks]
+            assert [entry.line() for entry in listeners] == [b"here"] * 2
             for host in (quiet, busy):
                 chain = "table inet cut {\n chain in {\n type filter hook input priority 0\n drop\n }\n}\n"
                 ground.fleet.enter(host, ["nft", "-f", "-"], input=chain)
             talks[1].send(b"x" * 4_000_000)
-            for one in heard:
-                assert one.rest(10) == []
-                assert one.error is not None
-                assert one.error.kind == "lost"
+            for listener in listeners:
+                assert listener.rest(10) == []
+                assert listener.error is not None
+                assert listener.error.kind == "lost"
 
     def test_close_ends_the_program_there_at_once(self, ground: Ground, open_ssh: Open) -> None:
         transport = open_ssh()
         talk = transport.open_session(ground.good[0], python(ECHO, "python3"))
-        heard = Heard(talk)
-        pid = heard.line()
+        listener = Listener(talk)
+        pid = listener.line()
         began = time.monotonic()
         talk.close(5)
         assert time.monotonic() - began < 2
         assert talk.code == 3
-        assert heard.rest() == []
-        assert ground.gone(ground.good[0], pid.decode())
+        assert listener.rest() == []
+        assert ground.has_ended(ground.good[0], pid.decode())
         transport.close()
         assert ground.sessions(ground.good[0]) == 0
 
     def test_close_does_not_wait_for_one_that_stays(self, ground: Ground, open_ssh: Open) -> None:
         talk = open_ssh().open_session(ground.good[0], "trap '' TERM HUP; echo $$; exec sleep 30")
-        heard = Heard(talk)
-        pid, began = heard.line(), time.monotonic()
+        listener = Listener(talk)
+        pid, began = listener.line(), time.monotonic()
         talk.close(0.2)
         assert time.monotonic() - began < 3
-        assert heard.rest() == []
-        assert heard.error is None or heard.error.kind in ("timeout", "lost")
+        assert listener.rest() == []
+        assert listener.error is None or listener.error.kind in ("timeout", "lost")
         ground.fleet.enter(ground.good[0], ["kill", "-9", pid.decode()])
 
     def test_closing_the_transport_ends_all(self, ground: Ground, open_ssh: Open) -> None:
         transport = open_ssh()
         talks = [transport.open_session(host, "echo $$; exec cat") for host in ground.good]
-        heard = [Heard(talk) for talk in talks]
-        pids = [one.line().decode() for one in heard]
+        listeners = [Listener(talk) for talk in talks]
+        pids = [entry.line().decode() for entry in listeners]
         transport.close()
-        for one in heard:
-            assert one.rest() == []
-            assert one.error is not None
-            assert one.error.kind == "budget"
-        assert all(ground.gone(host, pid) for host, pid in zip(ground.good, pids, strict=True))
+        for listener in listeners:
+            assert listener.rest() == []
+            assert listener.error is not None
+            assert listener.error.kind == "budget"
+        assert all(ground.has_ended(host, pid) for host, pid in zip(ground.good, pids, strict=True))
         assert [ground.sessions(host) for host in ground.good] == [0] * len(ground.good)
 
 
@@ -458,8 +458,8 @@ class TestHosts:
 def test_a_connection_serves_the_next_round_too(ground: Ground) -> None:
     ssh = ground.ssh()
     talk = ssh.open_session(ground.good[0], "echo $PPID; cat")
-    heard = Heard(talk)
-    parent = heard.line()
+    listener = Listener(talk)
+    parent = listener.line()
     talk.close()
-    heard.rest()
+    listener.rest()
     assert ssh.run(ground.good[0], "echo $PPID", b"", 10).out.strip() == parent

@@ -33,8 +33,8 @@ class TestJumpHosts:
         first, second, host = ground.good[:3]
         ssh = ground.ssh(f"Host {host}\n ProxyJump {first},{second}\n")
         assert ssh.run(host, FROM, b"", 10).out.decode().strip() == ground.fleet.addresses[second]
-        came = ground.fleet.enter(second, "ss -Htn state established '( sport = :22 )'").stdout
-        assert ground.fleet.addresses[first] in came
+        output = ground.fleet.enter(second, "ss -Htn state established '( sport = :22 )'").stdout
+        assert ground.fleet.addresses[first] in output
 
     def test_a_jump_host_may_have_one_itself(self, ground: Ground) -> None:
         first, second, host = ground.good[:3]
@@ -52,10 +52,10 @@ class TestJumpHosts:
         gate, hosts, before = ground.good[0], ground.good[1:], threading.active_count()
         ssh = ground.ssh(f"Host {' '.join(hosts)}\n ProxyJump {gate}\n")
         with ThreadPoolExecutor(len(hosts)) as pool:
-            found = list(pool.map(lambda host: ssh.run(host, "hostname", b"x" * 60_000, 10).out, hosts))
-        assert found == [f"{host}\n".encode() for host in hosts]
-        came = ground.fleet.enter(gate, "ss -Htn state established '( sport = :22 )'").stdout
-        assert len(came.splitlines()) == 1
+            results = list(pool.map(lambda host: ssh.run(host, "hostname", b"x" * 60_000, 10).out, hosts))
+        assert results == [f"{host}\n".encode() for host in hosts]
+        output = ground.fleet.enter(gate, "ss -Htn state established '( sport = :22 )'").stdout
+        assert len(output.splitlines()) == 1
         ssh.close()
         assert threading.active_count() == before
         assert [ground.sessions(host) for host in ground.good] == [0] * len(ground.good)
@@ -67,7 +67,7 @@ class TestJumpHosts:
         assert error.hint.startswith("ssh-keygen -R")
 
     @pytest.mark.parametrize(
-        ("fault", "words"),
+        ("fault", "message"),
         [
             ("refuse", "refuses connections"),
             ("drop", "no answer from port 22"),
@@ -75,7 +75,7 @@ class TestJumpHosts:
             ("deny", "the login as root was refused"),
         ],
     )
-    def test_one_that_cannot_be_reached_is_named(self, ground: Ground, fault: str, words: str) -> None:
+    def test_one_that_cannot_be_reached_is_named(self, ground: Ground, fault: str, message: str) -> None:
         hosts, gate = ground.good[:4], ground.faulty[fault]
         ssh = ground.ssh(f"Host {' '.join(hosts)}\n ProxyJump {gate}\n", connect_timeout=1.0)
 
@@ -86,9 +86,11 @@ class TestJumpHosts:
 
         began = time.monotonic()
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(run, hosts))
-        assert {error.kind for error in found} == {"jump"}
-        assert all(error.text.startswith(f"its jump host {gate}: ") and words in error.text for error in found)
+            transport_errors = list(pool.map(run, hosts))
+        assert {error.kind for error in transport_errors} == {"jump"}
+        assert all(
+            error.text.startswith(f"its jump host {gate}: ") and message in error.text for error in transport_errors
+        )
         assert time.monotonic() - began < 4
 
     @pytest.mark.parametrize(("fault", "kind"), [("refuse", "refused"), ("drop", "dropped"), ("silent", "silent")])
@@ -139,8 +141,8 @@ class TestProxyCommand:
 
     def test_it_is_the_way(self, ground: Ground) -> None:
         ssh = ground.ssh(self.proxied(ground, self.via(ground)))
-        said = ssh.run(ground.good[0], f"{FROM}; head -c 60000 | wc -c", b"x" * 60_000, 10)
-        assert said.out.decode().split() == [ground.fleet.addresses[ground.good[1]], "60000"]
+        result = ssh.run(ground.good[0], f"{FROM}; head -c 60000 | wc -c", b"x" * 60_000, 10)
+        assert result.out.decode().split() == [ground.fleet.addresses[ground.good[1]], "60000"]
 
     def test_nothing_of_it_stays(self, ground: Ground) -> None:
         ssh = ground.ssh(self.proxied(ground, f"sh -c 'echo $$ >{ground.folder}/pid; {self.via(ground)}'"))
@@ -152,7 +154,7 @@ class TestProxyCommand:
             os.kill(pid, 0)
 
     @pytest.mark.parametrize(
-        ("command", "words"),
+        ("command", "message"),
         [
             ("sh -c 'echo no way through >&2; exit 1'", "its ProxyCommand could not connect to it: no way through"),
             ("/no/such/program", "No such file|not found"),
@@ -160,10 +162,10 @@ class TestProxyCommand:
             ("sleep 1000", "no SSH banner within 1 s"),
         ],
     )
-    def test_one_that_fails_is_named(self, ground: Ground, command: str, words: str) -> None:
+    def test_one_that_fails_is_named(self, ground: Ground, command: str, message: str) -> None:
         error = stop(ground, ground.good[0], self.proxied(ground, command), connect_timeout=1.0)
         assert error.kind == "jump"
-        assert any(word in error.text for word in words.split("|"))
+        assert any(word in error.text for word in message.split("|"))
 
     def test_a_host_key_is_checked_through_it(self, ground: Ground) -> None:
         host = ground.faulty["wrong-key"]
@@ -174,9 +176,9 @@ class TestProxyCommand:
 def test_the_port_of_the_configuration(ground: Ground) -> None:
     with ground.fleet.broken(ground.good[7], sshd=["Port 2222"]):
         kind, key = ground.known_key(ground.good[7]).split()
-        known = ground.folder / "known"
-        known.write_text(f"[{ground.fleet.addresses[ground.good[7]]}]:2222 {kind} {key}\n")
-        ssh = ground.ssh(f"Host {ground.good[7]}\n Port 2222\n UserKnownHostsFile {known}\n")
+        path = ground.folder / "known"
+        path.write_text(f"[{ground.fleet.addresses[ground.good[7]]}]:2222 {kind} {key}\n")
+        ssh = ground.ssh(f"Host {ground.good[7]}\n Port 2222\n UserKnownHostsFile {path}\n")
         assert ssh.run(ground.good[7], "echo ${SSH_CONNECTION##* }", b"", 10).out == b"2222\n"
 
 

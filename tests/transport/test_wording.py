@@ -13,7 +13,7 @@ from doctor.transport import format_seconds, format_size, transport_error
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("arguments", "output"),
     [
         ("a\nb\tc", "a b c"),
         ("\x1b[2J\x1b[31mred", "red"),
@@ -23,15 +23,15 @@ from doctor.transport import format_seconds, format_size, transport_error
         ("", ""),
     ],
 )
-def test_control_characters_are_gone(words: str | bytes, shown: str) -> None:
-    assert strip_control_chars(words) == shown
+def test_control_characters_are_gone(arguments: str | bytes, output: str) -> None:
+    assert strip_control_chars(arguments) == output
 
 
 @given(st.text() | st.binary())
-def test_nothing_that_a_terminal_obeys_is_left(words: str | bytes) -> None:
-    shown = strip_control_chars(words)
-    assert len(shown) <= 200
-    assert all(letter == " " or unicodedata.category(letter)[0] not in "CZ" for letter in shown)
+def test_nothing_that_a_terminal_obeys_is_left(arguments: str | bytes) -> None:
+    output = strip_control_chars(arguments)
+    assert len(output) <= 200
+    assert all(letter == " " or unicodedata.category(letter)[0] not in "CZ" for letter in output)
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:

@@ -105,9 +105,9 @@ def program_with(program: str, fault: str, healthy: bool, bad: int, at: int) -> 
             f"    import time\n    {STRUCK}    time.sleep(1000)"
         )
         return with_patch(source_of(program), "# item", patch, bad=bad, pair=0, at=at)
-    what = (HEALTHY if healthy else HANGS)[fault].replace("{bad}", str(bad))
+    description = (HEALTHY if healthy else HANGS)[fault].replace("{bad}", str(bad))
     who = f"step == {at}" if healthy else f"rank == {bad} and step == {at}"
-    patch = f"{IMPORTS}if {who}:\n    {STRUCK}    {what}"
+    patch = f"{IMPORTS}if {who}:\n    {STRUCK}    {description}"
     return with_patch(source_of(program), "# step", patch, bad=bad, pair=0, at=at)
 
 
@@ -134,9 +134,9 @@ def conduct(program: str, fault: str, seed: int, *, healthy: bool, stacks: bool)
         ranks = []
         for rank in range(world):
             with Path(folder, f"{rank}.log").open("wb") as log:
-                own = {**base, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+                own_values = {**base, "RANK": str(rank), "LOCAL_RANK": str(rank)}
                 ranks.append(
-                    subprocess.Popen([python, str(path)], env=own, cwd=folder, stdin=subprocess.PIPE, stdout=log,
+                    subprocess.Popen([python, str(path)], env=own_values, cwd=folder, stdin=subprocess.PIPE, stdout=log,
                                      stderr=log, start_new_session=True)
                 )  # fmt: skip
         try:
@@ -184,7 +184,7 @@ def planned(count: int, healthy: int, only: str, seed: int) -> list[tuple[str, s
     programs = programs_here()
     pairs = [(program, fault, False) for fault in HANGS for program in programs]
     pairs += [(program, WORKER, False) for program in programs if "# item" in source_of(program)]
-    sound = [(program, how, True) for how in HEALTHY for program in programs if program != "hf_trainer"]
+    sound = [(program, method, True) for method in HEALTHY for program in programs if program != "hf_trainer"]
     pairs, sound = ([pair for pair in some if only in " ".join(pair[:2])] for some in (pairs, sound))
     random.Random(seed).shuffle(pairs)
     random.Random(seed).shuffle(sound)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-BLOCKED, DIED, LEFT = "smoke-rank-blocked", "smoke-rank-died", "smoke-rank-left"
+BLOCKED, DIED, LEFT_EARLY = "smoke-rank-blocked", "smoke-rank-died", "smoke-rank-left"
 INPUT, STOPPED = "smoke-input-stalled", "smoke-rank-stopped"
 MISMATCH, ORDER = "smoke-collective-mismatched", "smoke-collective-order"
 DATA, MASK, UPDATE = "smoke-shards-wrong", "smoke-mask-differs", "smoke-update-missing"
@@ -82,7 +82,7 @@ FAULTS = {
     "killed": JobFault("# step", _here("import os; os.kill(os.getpid(), 9)"), (DIED,)),
     "os._exit": JobFault("# step", _here("import os; os._exit(3)"), (DIED,)),
     "segfault": JobFault("# step", _here("import os; os.kill(os.getpid(), 11)"), (DIED,)),
-    "leaves": JobFault("# step", _here("raise SystemExit(0)"), (LEFT, DIED)),
+    "leaves": JobFault("# step", _here("raise SystemExit(0)"), (LEFT_EARLY, DIED)),
     # other collectives
     "shape": JobFault("# step", RAGGED + "dist.all_reduce(torch.ones(3 + (rank == {bad})))", (MISMATCH,)),
     "dtype": JobFault(

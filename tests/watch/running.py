@@ -49,6 +49,6 @@ def doctor_watch(*command: str, options: tuple[str, ...] = (), folder: Path, **e
     return Watched(done.returncode, done.stdout, done.stderr, report)
 
 
-def training(*words: object) -> tuple[str, ...]:
+def training(*arguments: object) -> tuple[str, ...]:
     """The command of the tests' own program; see `tests.watch.program`."""
-    return (sys.executable, str(PROGRAM), *map(str, words))
+    return (sys.executable, str(PROGRAM), *map(str, arguments))

@@ -153,13 +153,13 @@ def _await_answer(
     while True:
         began = _began(lines)
         after = [(at - began, line) for at, line in list(lines) if began and at > began]
-        found = [f"{seconds:.0f} s: {line.strip()[:150]}" for seconds, line in after if re.search(tool.answer, line)]
+        names = [f"{seconds:.0f} s: {line.strip()[:150]}" for seconds, line in after if re.search(tool.answer, line)]
         now = time.monotonic()
         ended = process.poll() is not None or dumped()
-        if ended or (found and now - began > float(found[0].split()[0]) + 3) or now - (began or start + LIMIT) > LIMIT:
+        if ended or (names and now - began > float(names[0].split()[0]) + 3) or now - (began or start + LIMIT) > LIMIT:
             if not began:
                 return "did not get to the fault: " + " | ".join(line for _, line in lines[-3:])[-400:]
-            return "\n    ".join(found[:4]) or f"nothing in {now - began:.0f} s{' (ended)' * ended}"
+            return "\n    ".join(names[:4]) or f"nothing in {now - began:.0f} s{' (ended)' * ended}"
         time.sleep(0.1)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.hosts.fleet import Fleet
-from tests.hosts.slurm import MISSING
+from tests.hosts.slurm import ABSENT_PROGRAMS
 from tests.jobs.site import Site
 from tests.smoke.interpreter import ROOT
 
@@ -25,7 +25,9 @@ pytestmark = [
     pytest.mark.hosts,
     pytest.mark.full,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(bool(MISSING) and os.environ.get("CI") != "true", reason=f"not installed: {', '.join(MISSING)}"),
+    pytest.mark.skipif(
+        bool(ABSENT_PROGRAMS) and os.environ.get("CI") != "true", reason=f"not installed: {', '.join(ABSENT_PROGRAMS)}"
+    ),
 ]
 RANK = """
 import os, signal, subprocess, threading
@@ -49,9 +51,9 @@ class SlurmRanks(NamedTuple):
     site: Site
     number: str
 
-    def attach(self, *words: str) -> tuple[int, dict[str, Any], str]:
+    def attach(self, *arguments: str) -> tuple[int, dict[str, Any], str]:
         command = [sys.executable, "-m", "doctor", "watch", "--attach", "--job", f"slurm:{self.number}", "--json"]
-        command += ["--py-spy", "off", "-F", str(self.site.fleet.ssh_config), "--interval", "2", *words]
+        command += ["--py-spy", "off", "-F", str(self.site.fleet.ssh_config), "--interval", "2", *arguments]
         environ = {**self.site.environ, "PYTHONPATH": str(ROOT)}
         done = self.site.fleet.run(command, env=environ, cwd=self.site.folder, timeout=120)
         assert "Traceback" not in done.stderr
@@ -60,9 +62,9 @@ class SlurmRanks(NamedTuple):
     def finding(self) -> tuple[str, list[int], list[str], str]:
         """Check, ranks, hosts and text of the only finding."""
         code, report, errors = self.attach()
-        found = [(outcome["check"], finding) for outcome in report["outcomes"] for finding in outcome["findings"]]
-        assert (code, len(found)) == (10, 1), (report, errors)
-        [(check, finding)] = found
+        results = [(outcome["check"], finding) for outcome in report["outcomes"] for finding in outcome["findings"]]
+        assert (code, len(results)) == (10, 1), (report, errors)
+        [(check, finding)] = results
         return check, finding["values"]["ranks"], finding["hosts"], finding["message"]
 
     @property
@@ -92,8 +94,8 @@ def job(make_fleet: Callable[..., Fleet]) -> Iterator[SlurmRanks]:
         number = site.run("sbatch", "--parsable", "-N2", "-n4", "--ntasks-per-node=2", str(script))
         site.wait(number, re.compile(r"\bJobState=RUNNING\b"))
         for host, ranks in zip(site.hosts, ("0 1", "2 3"), strict=True):
-            there = " && ".join(f"test -s /tmp/rank.{rank}" for rank in ranks.split())
-            site.fleet.enter(host, f"for n in $(seq 300); do {there} && exit 0; sleep 0.1; done; exit 1")
+            present = " && ".join(f"test -s /tmp/rank.{rank}" for rank in ranks.split())
+            site.fleet.enter(host, f"for n in $(seq 300); do {present} && exit 0; sleep 0.1; done; exit 1")
         yield SlurmRanks(site, number)
     finally:
         site.end()

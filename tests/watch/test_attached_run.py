@@ -48,7 +48,7 @@ def three_wait() -> list[ProcessReport]:
 
 
 @pytest.mark.parametrize(
-    ("seen", "stack", "check", "text"),
+    ("observed_looks", "stack", "check", "text"),
     [
         (looks("futex", "T"), WAITS, "smoke-rank-stopped", "rank 2 is stopped: kill -CONT 102"),
         (looks("running", "R", ran=2.0), COMPUTES, "smoke-rank-blocked", "rank 2 holds up ranks 0, 1 and 3: it comp"),
@@ -59,12 +59,12 @@ def three_wait() -> list[ProcessReport]:
     ],
 )
 def test_an_odd_rank_is_a_finding_of_the_check_of_its_kind(
-    seen: list[Look], stack: Stack, check: str, text: str
+    observed_looks: list[Look], stack: Stack, check: str, text: str
 ) -> None:
-    code, report = judged(*three_wait(), rank(2, seen, stack))
-    [found] = findings(report)
+    code, report = judged(*three_wait(), rank(2, observed_looks, stack))
+    [finding] = findings(report)
     assert code == 10
-    assert found.startswith(check + ": ") and text in found
+    assert finding.startswith(check + ": ") and text in finding
     [failure] = report.smoke.failures if report.smoke else ()
     assert (failure.culprit_ranks, failure.waiting_ranks) == ((2,), (0, 1, 3))
     assert "line 7 in main" in failure.stacks[0]
@@ -80,9 +80,9 @@ def test_ranks_that_are_odd_in_two_ways_are_two_findings() -> None:
 
 def test_a_rank_that_has_gone_is_said_to_have_left() -> None:
     code, report = judged(*three_wait())
-    [found] = findings(report)
-    assert (code, found.partition(":")[0]) == (10, "smoke-rank-left")
-    assert "rank 2 left" in found and "how it ended" in found
+    [finding] = findings(report)
+    assert (code, finding.partition(":")[0]) == (10, "smoke-rank-left")
+    assert "rank 2 left" in finding and "how it ended" in finding
 
 
 def test_a_job_that_moves_passes_the_checks_of_its_ranks() -> None:
@@ -125,7 +125,7 @@ def test_the_job_with_the_odd_rank_is_reported_and_the_others_are_noted() -> Non
     code, report = judged(*well, *three_wait(), rank(2, looks("sleep"), COMPUTES))
     assert code == 10 and len(findings(report)) == 1
     assert report.smoke and any(
-        "another job, master port 1, 4 ranks: The ranks move" in one for one in report.smoke.notes
+        "another job, master port 1, 4 ranks: The ranks move" in note for note in report.smoke.notes
     )
 
 
@@ -139,8 +139,8 @@ def test_processes_that_do_not_tell_their_ranks_apart_are_counted(numbers: tuple
     ]
     ranks[2] = msgspec.structs.replace(ranks[2], looks=looks("futex", "T"))
     _, report = judged(*(msgspec.structs.replace(entry, rank=None) if None in numbers else entry for entry in ranks))
-    [found] = findings(report)
-    assert "pid 502" in found
+    [finding] = findings(report)
+    assert "pid 502" in finding
     assert report.smoke and any("rank 2 is pid 502 on node1" in note for note in report.smoke.notes)
 
 
@@ -161,8 +161,8 @@ def test_a_device_that_is_named_is_the_rank_that_holds_it() -> None:
     ranks = [rank(number, devices=[f"/dev/davinci{number}"]) for number in range(4)]
     named = RecordedCause("HCCL: HCCL's heartbeat names host 127.10.0.1, device 3: LOST", places=(("127.10.0.1", 3),))
     _, report = judged(*ranks, recorded=[named])
-    [found] = findings(report)
-    assert "rank 3 (NPU 3) holds up ranks 0, 1 and 2: HCCL" in found
+    [finding] = findings(report)
+    assert "rank 3 (NPU 3) holds up ranks 0, 1 and 2: HCCL" in finding
 
 
 @pytest.mark.parametrize(

@@ -64,15 +64,15 @@ def test_nothing_to_watch_is_a_usage_error() -> None:
 
 def test_the_users_own_sitecustomize_runs_and_sees_its_own_name(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.own = (__name__, __file__)\n")
-    words = [sys.executable, "-c", "import sys, sitecustomize; print(*sys.own, sitecustomize.__file__)"]
-    watched = doctor_watch(*words, folder=tmp_path, PYTHONPATH=str(tmp_path))
-    own = str(tmp_path / "sitecustomize.py")
-    assert watched.stdout.split() == ["sitecustomize", own, own]
+    arguments = [sys.executable, "-c", "import sys, sitecustomize; print(*sys.own, sitecustomize.__file__)"]
+    watched = doctor_watch(*arguments, folder=tmp_path, PYTHONPATH=str(tmp_path))
+    own_name = str(tmp_path / "sitecustomize.py")
+    assert watched.stdout.split() == ["sitecustomize", own_name, own_name]
 
 
 def test_nothing_of_torch_is_imported_where_the_program_imports_none(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", "import sys; print('torch' in sys.modules, 'doctor_watch_hook' in sys.modules)"]
-    assert doctor_watch(*words, folder=tmp_path).stdout == "False True\n"
+    arguments = [sys.executable, "-c", "import sys; print('torch' in sys.modules, 'doctor_watch_hook' in sys.modules)"]
+    assert doctor_watch(*arguments, folder=tmp_path).stdout == "False True\n"
 
 
 def test_the_folder_of_the_ranks_is_gone_afterwards(tmp_path: Path) -> None:

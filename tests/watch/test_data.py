@@ -289,11 +289,11 @@ def test_the_workers_of_a_real_loader_tell_their_generators(tmp_path: Path) -> N
     )
     environ = {"DOCTOR_WATCH_PROBES": str(tmp_path), "DOCTOR_WATCH_DATA": "4", "RANK": "3"}
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300, env={**os.environ, **environ})
-    told = [json.loads(line) for path in tmp_path.glob("*.probe") for line in path.read_text().splitlines()]
-    workers = {record["w"]: record for record in told if record["k"] == "worker"}
+    documents = [json.loads(line) for path in tmp_path.glob("*.probe") for line in path.read_text().splitlines()]
+    workers = {record["w"]: record for record in documents if record["k"] == "worker"}
     assert sorted(workers) == [0, 1] and {record["r"] for record in workers.values()} == {3}
     assert workers[0]["g"]["torch"] != workers[1]["g"]["torch"]
-    assert not [record for record in told if record["k"] == "failed"]
+    assert not [record for record in documents if record["k"] == "failed"]
 
 
 def test_of_several_faults_each_is_a_cause_that_no_other_can_bring_about() -> None:

@@ -57,7 +57,7 @@ class Job:
         self._stack.callback(follower.close)
         return follower
 
-    def heard(self) -> list[tuple[str, RankNews]]:
+    def take_news(self) -> list[tuple[str, RankNews]]:
         self.news += [(host.name, news) for host, news in self.post.take_news(time.monotonic(), [0, 1])]
         return self.news
 
@@ -79,16 +79,16 @@ def job() -> Iterator[Job]:
 def test_news_come_in_order_and_the_verdict_goes_back(job: Job) -> None:
     follower = job.follower()
     follower.outbox.add(2, [{"ev": "rank", "rank": 2, "world": 4}], None, [])
-    until(job.heard)
+    until(job.take_news)
     follower.outbox.add(2, [], ROWS, [Entry(0, 1, 3, 55)])
-    until(lambda: len(job.heard()) > 1)
-    told = [(host, news.events) for host, news in job.news]
-    assert told == [("w1", ({"ev": "rank", "rank": 2, "world": 4},)), ("w1", ())]
+    until(lambda: len(job.take_news()) > 1)
+    events = [(host, news.events) for host, news in job.news]
+    assert events == [("w1", ({"ev": "rank", "rank": 2, "world": 4},)), ("w1", ())]
     moment = job.news[1][1].moment
     assert moment and (moment.stamp, moment.step, job.news[1][1].entries) == (7, 3, (Entry(0, 1, 3, 55),))
     assert job.post.anyone_lives and follower.connected and not follower.leaderless
     follower.finish()
-    until(lambda: job.heard() and not job.post.anyone_lives)
+    until(lambda: job.take_news() and not job.post.anyone_lives)
     job.post.announce(FleetVerdict(10, "smoke-rank-blocked: rank 2 on w1\x1b[31m", "w0: stdout", True))
     verdict = until(lambda: follower.verdict)
     assert (verdict.code, verdict.headline, verdict.hang) == (10, "smoke-rank-blocked: rank 2 on w1", True)
@@ -96,22 +96,22 @@ def test_news_come_in_order_and_the_verdict_goes_back(job: Job) -> None:
 
 def test_the_clock_of_the_other_host_is_measured(job: Job) -> None:
     job.follower()
-    host = until(lambda: job.heard() or next(iter(job.post.hosts.values()), None))
-    until(lambda: job.heard() or host.clock.offset(time.monotonic()) is not None)
+    host = until(lambda: job.take_news() or next(iter(job.post.hosts.values()), None))
+    until(lambda: job.take_news() or host.clock.offset(time.monotonic()) is not None)
     assert abs(host.clock.offset(time.monotonic())) <= host.clock.error(time.monotonic()) < LIMIT
 
 
 def test_stacks_are_asked_for_and_answered(job: Job) -> None:
     follower = job.follower()
     follower.outbox.add(2, [{"ev": "rank"}], None, [])
-    until(job.heard)
+    until(job.take_news)
     with pytest.raises(StackPending):
         job.post.take_stack(2)
     assert until(lambda: follower.orders and follower.orders.popleft()) == (2,)
     follower.answer({2: "File train.py", 0: "of a rank that is not its own"})
 
     def stack() -> str | None:
-        job.heard()
+        job.take_news()
         with contextlib.suppress(StackPending):
             return job.post.take_stack(2)
         return None
@@ -122,19 +122,19 @@ def test_stacks_are_asked_for_and_answered(job: Job) -> None:
 def test_a_host_speaks_for_its_own_ranks_alone(job: Job) -> None:
     first, second = job.follower("w1"), job.follower("w2")
     first.outbox.add(2, [{"ev": "rank"}], None, [])
-    until(job.heard)
+    until(job.take_news)
     second.outbox.add(2, [{"ev": "error", "text": "I am rank 2"}], None, [])
     second.outbox.add(0, [{"ev": "error", "text": "I am the leader's"}], None, [])
     second.outbox.add(99, [{"ev": "rank"}], None, [])
     second.outbox.add(3, [{"ev": "rank"}], None, [])
-    until(lambda: len(job.heard()) > 1)
+    until(lambda: len(job.take_news()) > 1)
     assert [(host, news.rank) for host, news in job.news] == [("w1", 2), ("w2", 3)]
     assert "Rank 2 was reported by w2 too, which was not taken in" in job.post.sentences()
 
 
 def test_a_stranger_is_not_let_in(job: Job) -> None:
     assert job.raw(key=bytes(32)).reason in ("refused", "stranger")
-    job.heard()
+    job.take_news()
     assert not job.post.hosts
 
 
@@ -143,7 +143,7 @@ def test_a_stranger_is_not_let_in(job: Job) -> None:
 )
 def test_a_host_of_another_job_or_version_is_refused_and_told_why(job: Job, values: dict[str, Any], why: str) -> None:
     link = job.raw(**values)
-    until(lambda: job.heard() or job.post.notes)
+    until(lambda: job.take_news() or job.post.notes)
     assert why in link.recv(1000).decode() and not job.post.hosts
     assert why in job.post.sentences()[0]
 
@@ -155,7 +155,7 @@ def test_a_host_of_another_job_or_version_is_refused_and_told_why(job: Job, valu
 def test_a_host_that_sends_what_no_watch_sends_is_heard_no_more(job: Job, line: bytes) -> None:
     link = job.raw()
     link.sendall(line + b"\n")
-    until(lambda: job.heard() or job.post.notes)
+    until(lambda: job.take_news() or job.post.notes)
     assert "it sent what no watch sends" in next(iter(job.post.notes))
     assert not job.news and not job.post.anyone_lives
 
@@ -164,7 +164,7 @@ def test_a_host_that_floods_is_heard_no_more(job: Job, monkeypatch: pytest.Monke
     """What waits to be looked at is bounded in bytes too, not in lines alone."""
     monkeypatch.setattr(sockets, "MOST_WAITING_BYTES", 10_000)
     link = job.raw()
-    until(lambda: job.heard() or job.post.hosts)
+    until(lambda: job.take_news() or job.post.hosts)
     with contextlib.suppress(OSError):  # the leader closes it
         for _ in range(1000):
             link.sendall(b'{"over": false}' + b" " * 1000 + b"\n")
@@ -174,9 +174,9 @@ def test_a_host_that_floods_is_heard_no_more(job: Job, monkeypatch: pytest.Monke
 def test_a_host_whose_watch_ends_is_not_known_from_then_on_and_not_cut(job: Job) -> None:
     follower = job.follower()
     follower.outbox.add(2, [{"ev": "rank"}], None, [])
-    until(job.heard)
+    until(job.take_news)
     follower.close()
-    until(lambda: job.heard() and job.post.hosts["w1"].state == "closed")
+    until(lambda: job.take_news() and job.post.hosts["w1"].state == "closed")
     assert job.post.cut_ranks(time.monotonic() + 100) == {}
     assert job.post.sentences() == ["w1: its watch has ended; from then on nothing is known of rank 2."]
 
@@ -184,9 +184,9 @@ def test_a_host_whose_watch_ends_is_not_known_from_then_on_and_not_cut(job: Job)
 def test_a_host_that_comes_again_tells_all_once_more(job: Job) -> None:
     follower = job.follower()
     follower.outbox.add(2, [{"ev": "rank"}], ROWS, [])
-    until(job.heard)
+    until(job.take_news)
     job.post.hosts["w1"].link.wake_and_close(0.0)
-    until(lambda: len(job.heard()) > 1)
+    until(lambda: len(job.take_news()) > 1)
     assert [news.events for _, news in job.news] == [({"ev": "rank"},)] * 2
     assert job.news[1][1].moment is not None and list(job.post.hosts) == ["w1"]
 
@@ -206,7 +206,7 @@ def test_what_a_rank_tells_before_its_host_has_met_the_leader_is_heard_too(
     context = msgspec.structs.replace(HERE, launcher_host_name="w1", rank=2, world_size=4, local_world_size=2)
     training.meet(job.meeting._replace(context=context), now)
     try:
-        until(job.heard)
+        until(job.take_news)
     finally:
         training.close()
     assert job.news[0] == ("w1", RankNews(2, ({"ev": "rank", "rank": 2},)))

@@ -111,17 +111,17 @@ def test_many_ranks_and_names_are_bounded() -> None:
 def test_a_verdict_is_told_while_the_log_grows(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("".join(f"step {step} loss: {9 - step / 50:.4f}\n" for step in range(100)))
-    told: list[LossVerdict] = []
+    loss_verdicts: list[LossVerdict] = []
     times = iter(range(0, 100_000, 3))
 
     def pause(seconds: float) -> None:
         with path.open("a") as more:
             more.write("step 100 loss: nan\nstep 101 loss: nan\nstep 102 loss: nan\n")
 
-    follower = Follower(on_verdict=told.append, clock=lambda: float(next(times)), pause=pause)
+    follower = Follower(on_verdict=loss_verdicts.append, clock=lambda: float(next(times)), pause=pause)
     watch, file = LogWatch([str(path)]), FollowedFile(str(path))
     follow([file], watch, follower, stop_on_error=True)
-    assert [(verdict.kind, verdict.step) for verdict in told] == [("not-finite", 100)]
+    assert [(verdict.kind, verdict.step) for verdict in loss_verdicts] == [("not-finite", 100)]
     file.close()
 
 

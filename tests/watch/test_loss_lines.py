@@ -16,12 +16,12 @@ from tests.watch.loss_samples import LINES
     ("line", "value", "step", "rank"), [line[1:] for line in LINES], ids=[line[0] for line in LINES]
 )
 def test_a_line_of_the_field(line: str, value: float | None, step: int | None, rank: int | None) -> None:
-    told = read_loss(line)
+    loss_line = read_loss(line)
     if value is None:
-        assert told is None
+        assert loss_line is None
     else:
-        assert told is not None
-        assert (told.value, told.step, told.rank) == (value, step, rank)
+        assert loss_line is not None
+        assert (loss_line.value, loss_line.step, loss_line.rank) == (value, step, rank)
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_what_is_no_rank_of_a_process(prefix: str) -> None:
 
 @pytest.mark.parametrize("text", ["nan", "NaN", "inf", "-inf"])
 def test_what_is_not_finite_is_a_loss(text: str) -> None:
-    told = read_loss(f"step 3 loss: {text}")
-    assert told is not None
-    assert not math.isfinite(told.value)
+    loss_line = read_loss(f"step 3 loss: {text}")
+    assert loss_line is not None
+    assert not math.isfinite(loss_line.value)
 
 
 def test_a_step_that_the_loss_scaler_left_out() -> None:

@@ -36,9 +36,9 @@ def test_healthy_trainings_have_no_error() -> None:
 @pytest.mark.full
 def test_the_rate_of_false_alarms() -> None:
     """The figures of docs/watch-log.md: of 10,000 healthy trainings."""
-    told = [kind for seed in range(10_000) for kind in kinds(healthy_curve(seed))]
-    assert not set(told) & set(ERRORS)
-    assert told.count("spiked") <= 10
+    numbers = [kind for seed in range(10_000) for kind in kinds(healthy_curve(seed))]
+    assert not set(numbers) & set(ERRORS)
+    assert numbers.count("spiked") <= 10
 
 
 def lines(values: list[float], **fields: object) -> Curve:
@@ -108,15 +108,15 @@ def told_by(*losses: list[float], must: bool = False, digits: int = 6) -> RankAg
 def test_ranks_that_agreed_and_no_longer_do() -> None:
     same = falling(LEARNED + 20)
     other = [*same[: LEARNED + 5], *[value * 1.01 for value in same[LEARNED + 5 :]]]
-    found = told_by(same, same, other, same).differing
-    assert found is not None
-    assert (found.step, found.outliers) == (LEARNED + 5, (2,))
+    difference = told_by(same, same, other, same).differing
+    assert difference is not None
+    assert (difference.step, difference.outliers) == (LEARNED + 5, (2,))
 
 
 def test_data_parallel_ranks_may_differ() -> None:
-    one, other = falling(100), [value + 0.02 for value in falling(100)]
-    assert told_by(one, other).differing is None
-    assert told_by(one, other, must=True).differing is not None
+    first, other = falling(100), [value + 0.02 for value in falling(100)]
+    assert told_by(first, other).differing is None
+    assert told_by(first, other, must=True).differing is not None
 
 
 def test_losses_that_are_equal_by_their_few_digits_have_not_agreed() -> None:
@@ -125,8 +125,8 @@ def test_losses_that_are_equal_by_their_few_digits_have_not_agreed() -> None:
 
 
 def test_the_last_digit_may_differ() -> None:
-    one = falling(100)
-    assert told_by(one, [*one[:50], *[value * (1 + 1e-5) for value in one[50:]]]).differing is None
+    row = falling(100)
+    assert told_by(row, [*row[:50], *[value * (1 + 1e-5) for value in row[50:]]]).differing is None
 
 
 def test_ranks_by_the_names_of_their_files() -> None:

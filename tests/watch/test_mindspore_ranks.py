@@ -188,8 +188,8 @@ class TestRealJobs:
         program.write_text(job.replace("FAULT", fault))
         (port,) = free_ports(1)
         folders = f"{Path(PYTHON).parent}:{os.environ['PATH']}"
-        words = ["--worker_num", "3", "--local_worker_num", "3", "--master_port", str(port), "--join", "True"]
-        msrun = [str(Path(PYTHON).with_name("msrun")), *words, "--log_dir", str(folder / "log"), str(program)]
+        arguments = ["--worker_num", "3", "--local_worker_num", "3", "--master_port", str(port), "--join", "True"]
+        msrun = [str(Path(PYTHON).with_name("msrun")), *arguments, "--log_dir", str(folder / "log"), str(program)]
         return doctor_watch(*msrun, options=("--on-hang", "end"), folder=folder, PATH=folders, GLOG_v="3")
 
     def test_a_healthy_job_has_no_finding(self, tmp_path: Path) -> None:

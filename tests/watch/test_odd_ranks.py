@@ -17,7 +17,10 @@ def looks(call: str = "futex", state: str = "S", *, file: str = "", ran: float =
 
 
 def rank(
-    number: int, seen: list[Look] | None = None, stack: list[tuple[str, str, int]] | None = None, **fields: object
+    number: int,
+    observed_looks: list[Look] | None = None,
+    stack: list[tuple[str, str, int]] | None = None,
+    **fields: object,
 ) -> ProcessReport:
     report = ProcessReport(
         pid=100 + number,
@@ -32,7 +35,7 @@ def rank(
         tracer=0,
         frozen=False,
         children=[],
-        looks=list(seen if seen is not None else looks()),
+        looks=list(observed_looks if observed_looks is not None else looks()),
         tcp=[5000, 5000, 5000],
         stacks=[stack, stack] if stack else [],
         problem="",
@@ -45,17 +48,17 @@ def host(*ranks: ProcessReport, py_spy: bool = True, local: bool = True) -> Host
 
 
 def judged(*ranks: ProcessReport, local: bool = True) -> JobFinding:
-    [found] = find_odd({"node1": host(*ranks, local=local)})
-    return found
+    [finding] = find_odd({"node1": host(*ranks, local=local)})
+    return finding
 
 
-def odd(found: JobFinding) -> list[int | None]:
-    return [one.rank for one in found.odd_ranks]
+def odd_rank_numbers(finding: JobFinding) -> list[int | None]:
+    return [odd_rank.rank for odd_rank in finding.odd_ranks]
 
 
 @pytest.mark.parametrize("stack", [None, WAITS], ids=["proc", "stacks"])
 @pytest.mark.parametrize(
-    ("seen", "own", "text"),
+    ("observed_looks", "own_entries", "text"),
     [
         (looks("futex", "T"), WAITS, "is stopped: kill -CONT 102"),
         (looks("running", "R", ran=2.0), COMPUTES, "computes"),
@@ -66,108 +69,114 @@ def odd(found: JobFinding) -> list[int | None]:
     ],
 )
 def test_the_rank_that_the_others_wait_for(
-    seen: list[Look], own: list[tuple[str, str, int]], text: str, stack: list[tuple[str, str, int]] | None
+    observed_looks: list[Look],
+    own_entries: list[tuple[str, str, int]],
+    text: str,
+    stack: list[tuple[str, str, int]] | None,
 ) -> None:
-    found = judged(
-        rank(0, None, stack), rank(1, None, stack), rank(2, seen, own if stack else None), rank(3, None, stack)
+    finding = judged(
+        rank(0, None, stack),
+        rank(1, None, stack),
+        rank(2, observed_looks, own_entries if stack else None),
+        rank(3, None, stack),
     )
-    assert (found.result, odd(found)) == ("odd", [2])
-    assert text in found.text
-    assert "ranks 0-1,3 wait" in found.text
+    assert (finding.result, odd_rank_numbers(finding)) == ("odd", [2])
+    assert text in finding.text
+    assert "ranks 0-1,3 wait" in finding.text
 
 
 def test_a_rank_that_waits_for_its_loader() -> None:
-    found = judged(rank(0, looks("poll"), LOADER), *(rank(n, None, WAITS) for n in (1, 2, 3)))
-    assert odd(found) == [0]
-    assert "data loader" in found.text
+    finding = judged(rank(0, looks("poll"), LOADER), *(rank(n, None, WAITS) for n in (1, 2, 3)))
+    assert odd_rank_numbers(finding) == [0]
+    assert "data loader" in finding.text
 
 
 def test_a_rank_in_another_collective() -> None:
-    found = judged(rank(0, None, WAITS), rank(1, None, OTHER), rank(2, None, WAITS), rank(3, None, WAITS))
-    assert odd(found) == [1]
-    assert "waits in broadcast (main at train.py:5)" in found.text
+    finding = judged(rank(0, None, WAITS), rank(1, None, OTHER), rank(2, None, WAITS), rank(3, None, WAITS))
+    assert odd_rank_numbers(finding) == [1]
+    assert "waits in broadcast (main at train.py:5)" in finding.text
 
 
 def test_without_stacks_all_that_wait_look_alike() -> None:
-    found = judged(*(rank(n) for n in range(4)))
-    assert (found.result, odd(found)) == ("undecided", [])
-    assert "py-spy" in found.text
+    finding = judged(*(rank(n) for n in range(4)))
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
+    assert "py-spy" in finding.text
 
 
 def test_all_wait_in_one_place() -> None:
-    found = judged(*(rank(n, None, WAITS) for n in range(4)))
-    assert (found.result, odd(found)) == ("undecided", [])
+    finding = judged(*(rank(n, None, WAITS) for n in range(4)))
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
 
 
 def test_two_against_two_is_no_majority() -> None:
-    found = judged(*(rank(n, None, WAITS if n < 2 else OTHER) for n in range(4)))
-    assert (found.result, odd(found)) == ("undecided", [])
+    finding = judged(*(rank(n, None, WAITS if n < 2 else OTHER) for n in range(4)))
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
 
 
 def test_a_rank_that_has_gone() -> None:
-    found = judged(*(rank(n, None, WAITS) for n in (0, 1, 3)))
-    assert odd(found) == [2]
-    assert "rank 2 of 4 has no process any more; ranks 0-1,3 wait" in found.text
+    finding = judged(*(rank(n, None, WAITS) for n in (0, 1, 3)))
+    assert odd_rank_numbers(finding) == [2]
+    assert "rank 2 of 4 has no process any more; ranks 0-1,3 wait" in finding.text
 
 
 def test_ranks_on_hosts_that_were_not_asked_have_not_gone() -> None:
-    found = judged(*(rank(n, None, WAITS) for n in (0, 1)), local=False)
-    assert (found.result, odd(found)) == ("undecided", [])
-    assert "2 of 4 ranks were seen" in found.notes[0]
+    finding = judged(*(rank(n, None, WAITS) for n in (0, 1)), local=False)
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
+    assert "2 of 4 ranks were seen" in finding.notes[0]
 
 
 def test_ranks_in_containers_of_their_own_have_not_gone() -> None:
     """From inside one of them, only one rank is seen."""
-    assert not odd(judged(rank(3, None, WAITS)))
+    assert not odd_rank_numbers(judged(rank(3, None, WAITS)))
 
 
 def test_the_launcher_says_how_many_ranks_a_host_has() -> None:
     here = {"LOCAL_WORLD_SIZE": "2"}
-    found = judged(rank(2, None, WAITS, variables={"LOCAL_RANK": "0", **here}), local=False)
-    assert odd(found) == [3]
+    finding = judged(rank(2, None, WAITS, variables={"LOCAL_RANK": "0", **here}), local=False)
+    assert odd_rank_numbers(finding) == [3]
 
 
 def test_a_job_whose_bytes_move_has_no_odd_rank() -> None:
     """Whatever its ranks do at the moments of the looks."""
     moving = [0, 90_000, 180_000]
     ranks = [rank(n, looks("running", "R", ran=2.0) if n == 2 else None, None, tcp=moving) for n in range(4)]
-    assert (judged(*ranks).result, odd(judged(*ranks))) == ("moves", [])
+    assert (judged(*ranks).result, odd_rank_numbers(judged(*ranks))) == ("moves", [])
 
 
 def test_ranks_that_all_compute_have_no_odd_one() -> None:
     ranks = [rank(n, looks("running", "R", ran=2.0), COMPUTES) for n in range(4)]
-    assert (judged(*ranks).result, odd(judged(*ranks))) == ("moves", [])
+    assert (judged(*ranks).result, odd_rank_numbers(judged(*ranks))) == ("moves", [])
 
 
 def test_a_job_whose_ranks_do_not_stand_still_has_no_odd_rank() -> None:
     ranks = [rank(n, looks(switches=500)) for n in range(4)]
-    assert (judged(*ranks).result, odd(judged(*ranks))) == ("moves", [])
+    assert (judged(*ranks).result, odd_rank_numbers(judged(*ranks))) == ("moves", [])
 
 
 def test_a_rank_that_writes_a_checkpoint_is_not_accused() -> None:
     writes = [Look("R", "", "running", "", n * 1.9, 0, n * 1.9, n * 90_000_000) for n in range(3)]
-    found = judged(rank(0, writes, COMPUTES), *(rank(n, None, WAITS) for n in (1, 2, 3)))
-    assert (found.result, odd(found)) == ("undecided", [])
-    assert "look again" in found.text
+    finding = judged(rank(0, writes, COMPUTES), *(rank(n, None, WAITS) for n in (1, 2, 3)))
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", [])
+    assert "look again" in finding.text
 
 
 def test_a_job_that_ends_well_loses_its_ranks() -> None:
-    gone: list[Look | None] = [*looks()[:2], None]
-    ended = msgspec.structs.replace(rank(0), looks=gone)
+    removed: list[Look | None] = [*looks()[:2], None]
+    ended = msgspec.structs.replace(rank(0), looks=removed)
     moving = [rank(n, looks(switches=500), None, tcp=[0, 90_000, 180_000]) for n in (1, 2, 3)]
-    assert (judged(ended, *moving).result, odd(judged(ended, *moving))) == ("moves", [])
+    assert (judged(ended, *moving).result, odd_rank_numbers(judged(ended, *moving))) == ("moves", [])
 
 
 def test_the_last_rank_of_a_job_that_falls_apart_is_not_accused() -> None:
     """The first to go has no process any more, and nobody is left who waits for it."""
-    gone: list[Look | None] = [*looks()[:2], None]
-    ended = msgspec.structs.replace(rank(0), looks=gone)
-    assert (judged(ended).result, odd(judged(ended))) == ("undecided", [])
+    removed: list[Look | None] = [*looks()[:2], None]
+    ended = msgspec.structs.replace(rank(0), looks=removed)
+    assert (judged(ended).result, odd_rank_numbers(judged(ended))) == ("undecided", [])
     waits = judged(ended, *(rank(n, None, WAITS) for n in (1, 2, 3)))
-    assert odd(waits) == [0]
+    assert odd_rank_numbers(waits) == [0]
 
 
 def test_ranks_that_cannot_be_read_are_unknown() -> None:
-    found = judged(*(rank(n, looks("?", switches=500)) for n in range(4)))
-    assert found.result == "undecided"
-    assert "--sudo" in found.text
+    finding = judged(*(rank(n, looks("?", switches=500)) for n in range(4)))
+    assert finding.result == "undecided"
+    assert "--sudo" in finding.text

@@ -28,7 +28,7 @@ def job(value: str, line: str = LINE, steps: int = 400, code: int = 0) -> tuple[
     return (sys.executable, "-c", program)
 
 
-def found(watched: Watched) -> list[str]:
+def failed_checks(watched: Watched) -> list[str]:
     return [outcome["check"] for outcome in watched.report["outcomes"] if outcome["findings"]]
 
 
@@ -45,7 +45,7 @@ def found(watched: Watched) -> list[str]:
 )
 def test_what_is_wrong_with_the_loss_is_a_finding(value: str, check: str, tmp_path: Path) -> None:
     watched = doctor_watch(*job(value), folder=tmp_path)
-    assert check in found(watched)
+    assert check in failed_checks(watched)
     assert watched.code == (0 if check == "loss-spiked" or "random" in value else 10)
     assert f"({check})" in watched.stderr
     assert watched.report["losses"][0]["last_step"] == 399
@@ -53,7 +53,7 @@ def test_what_is_wrong_with_the_loss_is_a_finding(value: str, check: str, tmp_pa
 
 def test_a_healthy_loss_leaves_the_exit_code_to_the_command(tmp_path: Path) -> None:
     watched = doctor_watch(*job(HEALTHY, code=7), folder=tmp_path)
-    assert watched.code == 7 and not found(watched)
+    assert watched.code == 7 and not failed_checks(watched)
     assert watched.report["losses"][0]["losses"] == 400
     assert all(outcome["status"] == "passed" for outcome in watched.report["outcomes"])
     (tmp_path / "few").mkdir()
@@ -65,7 +65,7 @@ def test_ranks_of_one_launch_are_compared(tmp_path: Path) -> None:
     """As torchrun puts its prefix in front of each rank's lines."""
     line = "[print(f'[default{r}]:step {step} loss: {loss + (r == 2 and step > 200) * 0.5:.4f}') for r in range(4)]"
     watched = doctor_watch(*job(HEALTHY, line), folder=tmp_path)
-    assert watched.code == 10 and found(watched) == ["loss-differs-by-rank"]
+    assert watched.code == 10 and failed_checks(watched) == ["loss-differs-by-rank"]
     assert watched.found_ranks == {"loss-differs-by-rank": [2]}
 
 
@@ -73,19 +73,19 @@ def test_ranks_that_print_into_one_stream_without_a_prefix_do_not_hide_a_nan(tmp
     """Ranks are some steps apart, so that the steps of the stream go to and fro."""
     line = "[print(f'step {max(step - r, 0)} loss: {loss:.4f}') for r in range(4)]"
     watched = doctor_watch(*job(NAN, line), folder=tmp_path)
-    assert found(watched) == ["smoke-not-finite"]
+    assert failed_checks(watched) == ["smoke-not-finite"]
 
 
 def test_a_program_that_falls_silent(tmp_path: Path) -> None:
     line = f"{LINE}; sys.stdout.flush(); step < 90 or __import__('time').sleep(1000)"
     watched = doctor_watch(*job(HEALTHY, line), options=("--silent", "1", "--exit-on", "fault"), folder=tmp_path)
-    assert watched.code == 10 and found(watched) == ["loss-silent"]
+    assert watched.code == 10 and failed_checks(watched) == ["loss-silent"]
 
 
 def test_a_pattern_of_the_user(tmp_path: Path) -> None:
     options = ("--loss-regex", r"(?P<step>\d+) kosten (?P<loss>[\d.a-z]+)")
     watched = doctor_watch(*job(NAN, "print(step, 'kosten', loss)"), options=options, folder=tmp_path)
-    assert found(watched) == ["smoke-not-finite"]
+    assert failed_checks(watched) == ["smoke-not-finite"]
 
 
 def test_what_the_program_states_counts_before_what_it_prints(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_what_the_program_states_counts_before_what_it_prints(tmp_path: Path) ->
     program = job(NAN, line)
     source = program[2].replace("import random", "from doctor.watch import probe; import random", 1)
     watched = doctor_watch(program[0], "-c", source, folder=tmp_path)
-    assert found(watched) == ["smoke-not-finite"]
+    assert failed_checks(watched) == ["smoke-not-finite"]
     assert watched.report["losses"][0]["first"] == 9.0
 
 
@@ -103,13 +103,13 @@ def test_checks_are_chosen_and_waived_like_all_others(tmp_path: Path) -> None:
     waivers = tmp_path / "doctor.toml"
     waivers.write_text('[[waive]]\ncheck = "smoke-not-finite"\nreason = "known"\nuntil = 2999-01-01\n')
     waived = doctor_watch(*job(NAN), options=("--config", str(waivers)), folder=tmp_path)
-    assert waived.code == 0 and not found(waived)
+    assert waived.code == 0 and not failed_checks(waived)
 
 
 def test_a_fault_ends_the_job_where_that_is_wanted(tmp_path: Path) -> None:
     endless = job(NAN, f"{LINE}; sys.stdout.flush(); __import__('time').sleep(0.01)", steps=10**6)
     watched = doctor_watch(*endless, options=("--exit-on", "fault"), folder=tmp_path)
-    assert watched.code == 10 and found(watched) == ["smoke-not-finite"]
+    assert watched.code == 10 and failed_checks(watched) == ["smoke-not-finite"]
 
 
 def test_a_saved_run_is_reported_again_with_its_curve(tmp_path: Path) -> None:
@@ -124,14 +124,14 @@ def test_a_saved_run_is_reported_again_with_its_curve(tmp_path: Path) -> None:
     assert report["losses"] == watched.report["losses"]
     assert report["outcomes"] == watched.report["outcomes"]
     (tmp_path / "report").write_text(again.stdout)
-    shown = preloaded.run(
+    completed = preloaded.run(
         [sys.executable, "-m", "doctor", "report", str(tmp_path / "report"), "-f", "plain"],
         capture_output=True,
         text=True,
         timeout=LIMIT,
         env={**os.environ, "LC_ALL": "C"},
     )
-    assert "steps 0 to 399, 400 losses, 250 not finite" in shown.stdout
+    assert "steps 0 to 399, 400 losses, 250 not finite" in completed.stdout
     broken = json.loads(run.read_text())
     broken["watch"]["curves"] = 5
     run.write_text(json.dumps(broken))

@@ -91,7 +91,7 @@ def test_processes_that_may_not_be_read_are_said_to_be_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "starts", "is_none"),
+    ("arguments", "starts", "is_none"),
     [
         (["/usr/bin/srun", "python3", "t.py"], True, True),
         (["python3", "-m", "torch.distributed.run", "t.py"], True, True),
@@ -103,5 +103,5 @@ def test_processes_that_may_not_be_read_are_said_to_be_there() -> None:
         (["python3", "train.py"], False, False),
     ],
 )
-def test_what_only_starts_ranks(words: list[str], starts: bool, is_none: bool) -> None:
-    assert (starts_ranks(words), is_launcher(words)) == (starts, is_none)
+def test_what_only_starts_ranks(arguments: list[str], starts: bool, is_none: bool) -> None:
+    assert (starts_ranks(arguments), is_launcher(arguments)) == (starts, is_none)

@@ -112,9 +112,9 @@ def test_what_hccl_s_heartbeat_says_in_the_logs_of_a_rank(tmp_path: Path, place:
         other = tmp_path / f"ascend/log/run/plog/plog-{process.pid}1_20251023075259191.log"
         other.parent.mkdir(parents=True, exist_ok=True)
         other.write_text(LOST)
-        found = heartbeat_logs(process.pid, {"HOME": str(tmp_path)})
-        assert found == [str(path)]
-        [cause] = recorded_causes({"node1": host(rank(0, heartbeat_logs=found))}, None)
+        result = heartbeat_logs(process.pid, {"HOME": str(tmp_path)})
+        assert result == [str(path)]
+        [cause] = recorded_causes({"node1": host(rank(0, heartbeat_logs=result))}, None)
         assert cause.text.startswith("HCCL's heartbeat names ") and "lost" in cause.text
         assert cause.places == (("127.10.0.2", 2),) and not cause.may_pass
     finally:

@@ -29,21 +29,21 @@ def totals(step: int, computed: float, got: float, sizes: tuple[int, int] = (100
     return {"k": "totals", "s": step, "v": [computed, got], "n": sizes}
 
 
-def backward(step: int, factor: float, how: str = "mean") -> dict[str, Any]:
-    return {"k": "backward", "s": step, "v": 1.0, "how": how, "f": factor}
+def backward(step: int, factor: float, method: str = "mean") -> dict[str, Any]:
+    return {"k": "backward", "s": step, "v": 1.0, "how": method, "f": factor}
 
 
-def reduced_by(ratio: float, *losses: float, how: str = "mean", clip: dict[int, float] | None = None) -> DataReport:
+def reduced_by(ratio: float, *losses: float, method: str = "mean", clip: dict[int, float] | None = None) -> DataReport:
     """Two ranks with a half of the model each, whose gradients are ``ratio`` times the sum of their own."""
     files = []
     for rank in range(2):
-        own: list[dict[str, Any]] = []
+        own_entries: list[dict[str, Any]] = []
         for step in STEPS:
             both = [1.0 + step, -3.0 * step - 0.5]
             share = (0.7, 0.3)[rank]
-            own.append(totals(step, both[rank], sum(both) * ratio * share * (clip or {}).get(step, 1.0)))
-            own += [backward(step, factor, how) for factor in losses]
-        files.append(records(rank, *own))
+            own_entries.append(totals(step, both[rank], sum(both) * ratio * share * (clip or {}).get(step, 1.0)))
+            own_entries += [backward(step, factor, method) for factor in losses]
+        files.append(records(rank, *own_entries))
     return analyze_records(files)
 
 
@@ -78,7 +78,7 @@ def test_a_program_that_scales_its_loss_is_not_accused(losses: tuple[float, ...]
 
 
 def test_a_loss_that_is_a_sum_makes_it_a_note() -> None:
-    assert levels(reduced_by(1.0, 0.0, how="sum")) == [(SUMMED, "note")]
+    assert levels(reduced_by(1.0, 0.0, method="sum")) == [(SUMMED, "note")]
 
 
 def test_sums_that_were_clipped_are_told_by_the_steps_that_were_not() -> None:

@@ -125,16 +125,16 @@ def test_a_rank_that_never_writes_its_stack_is_named_all_the_same() -> None:
 
 
 def test_a_long_checkpoint_is_seldom_interrupted_for_its_stack() -> None:
-    ranks, asked = three_after_two_steps(), []
+    ranks, requested = three_after_two_steps(), []
 
     def stack(rank: int) -> str:
-        asked.append(rank)
+        requested.append(rank)
         return "File t.py, line 7 in save_checkpoint"
 
     for tick in range(1000):
         all_but_one_wait(ranks, 10 * PATIENCE + tick / 30)
         assert ranks.watch.judge(100.0 + tick / 30, 0.0, stack) is None
-    assert 1 <= len(asked) < 10
+    assert 1 <= len(requested) < 10
 
 
 def test_the_first_step_has_more_time() -> None:
@@ -190,15 +190,15 @@ def test_a_rank_that_a_launcher_ends_after_another_is_not_named() -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 2, 1), (2, 0, 1), (1, 0, 2)])
-@pytest.mark.parametrize("how", [{"dead": "signal 9"}, {"dead": "exit status 1", "error": "ValueError: bad batch"}])
+@pytest.mark.parametrize("method", [{"dead": "signal 9"}, {"dead": "exit status 1", "error": "ValueError: bad batch"}])
 @pytest.mark.parametrize("ended", ["signal 15", UNKNOWN_END])
 def test_the_rank_that_failed_is_named_however_late_it_is_looked_at(
-    order: tuple[int, ...], how: dict[str, str], ended: str
+    order: tuple[int, ...], method: dict[str, str], ended: str
 ) -> None:
     """On a busy host a launcher may have ended the others before doctor comes round to the first."""
     ranks = three_after_two_steps()
     for place, rank in enumerate(order):
-        ranks.show(rank, "compute", 2, 2.1, died_at=2.1 + 0.2 * place, **(how if rank == 1 else {"dead": ended}))
+        ranks.show(rank, "compute", 2, 2.1, died_at=2.1 + 0.2 * place, **(method if rank == 1 else {"dead": ended}))
     ranks.verdict(2.1)
     failure = ranks.verdict(9.0)
     assert failure and (failure.kind, failure.culprit_ranks) == ("dead", (1,))
@@ -249,11 +249,11 @@ def test_a_rank_that_was_done_while_another_waited_for_it_has_left() -> None:
     assert failure and (failure.kind, failure.culprit_ranks) == ("left", (2,))
 
 
-@pytest.mark.parametrize("left", [{"state": "done"}, {"state": "compute"}])
-def test_a_rank_has_left_also_where_the_others_call_and_its_end_are_found_at_once(left: dict[str, str]) -> None:
+@pytest.mark.parametrize("remaining", [{"state": "done"}, {"state": "compute"}])
+def test_a_rank_has_left_also_where_the_others_call_and_its_end_are_found_at_once(remaining: dict[str, str]) -> None:
     """On a busy host the call, the broken connection and the end of a rank lie between two looks at it."""
     ranks = three_after_two_steps()
-    ranks.show(2, **left, step=2, age=0.0, dead="exit status 0")
+    ranks.show(2, **remaining, step=2, age=0.0, dead="exit status 0")
     broken = {"dead": "exit status 1", "error": "RuntimeError: Connection reset by peer"}
     for rank in (0, 1):
         call = [0, 3, "all_reduce", "float32", 8, -1, 2, "training"]
@@ -442,8 +442,8 @@ def test_the_rank_that_others_gave_up_waiting_for_is_named_where_all_ends_are_fo
     for rank in (0, 1, 2):
         ranks.show(rank, "compute" if rank == 2 else "enqueued", 2, 4.9)
     for rank in (2, 0, 1) if found_first else (0, 1, 2):
-        how = {"dead": end} if rank == 2 else {"dead": "exit status 1", "error": GAVE_UP}
-        ranks.show(rank, "compute" if rank == 2 else "enqueued", 2, 5.0, died_at=5.0, **how)
+        method = {"dead": end} if rank == 2 else {"dead": "exit status 1", "error": GAVE_UP}
+        ranks.show(rank, "compute" if rank == 2 else "enqueued", 2, 5.0, died_at=5.0, **method)
     ranks.verdict(5.0)
     failure = ranks.verdict(9.0)
     assert failure and (failure.kind, failure.culprit_ranks) == ("blocked", (2,))
@@ -488,7 +488,7 @@ def test_a_rank_that_is_killed_before_the_others_give_up_has_died() -> None:
 
 def test_a_rank_that_waits_with_its_cpu_at_work_waits_all_the_same() -> None:
     """Those of MindSpore turn in a loop until their result is there; of others, it is a sign of work."""
-    for library, found in (("mindspore", (2,)), ("torch", ())):
+    for library, results in (("mindspore", (2,)), ("torch", ())):
         ranks = three_after_two_steps()
         for rank in range(3):
             ranks.watch.take_event(rank, {"ev": "joined", "backend": "hccl", "library": library}, 2.0)
@@ -496,4 +496,4 @@ def test_a_rank_that_waits_with_its_cpu_at_work_waits_all_the_same() -> None:
         for rank in (0, 1):
             ranks.show(rank, "enqueued", 2, 2 * PATIENCE, cpu=2 * PATIENCE)
         failure = ranks.verdict(30.0)
-        assert (failure.culprit_ranks if failure else ()) == found
+        assert (failure.culprit_ranks if failure else ()) == results

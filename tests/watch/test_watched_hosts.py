@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.hosts.fleet import INSIDE, Fleet
-from tests.hosts.slurm import MISSING, Cluster
-from tests.smoke.interpreter import shown
+from tests.hosts.slurm import ABSENT_PROGRAMS, Cluster
+from tests.smoke.interpreter import visible_folders
 
 LIMIT = 280
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(2 * LIMIT)]
@@ -33,7 +33,7 @@ CUT = "table inet cut { chain in { type filter hook input priority 0; policy dro
 
 @pytest.fixture(scope="module")
 def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
-    return make_fleet(3, {"*": {"shows": shown()}}, name="wh", subnet="10.92.0.0/16", shm="256m")
+    return make_fleet(3, {"*": {"shows": visible_folders()}}, name="wh", subnet="10.92.0.0/16", shm="256m")
 
 
 class Host(NamedTuple):
@@ -94,18 +94,18 @@ class Job:
     def run(self, commands: Sequence[Sequence[str]], **more: str) -> list[Host]:
         return [future.result(LIMIT + 20) for future in self.start(commands, **more)]
 
-    def forked(self, *words: object, options: Sequence[str] = HANG, **more: str) -> list[Future[Host]]:
+    def forked(self, *arguments: object, options: Sequence[str] = HANG, **more: str) -> list[Future[Host]]:
         """A training of torch, whose ranks one process of each host forks."""
-        command = [*WATCH, *options, "--", sys.executable, str(TRAINING), *map(str, words)]
+        command = [*WATCH, *options, "--", sys.executable, str(TRAINING), *map(str, arguments)]
         return self.start([command] * len(self.hosts), **more)
 
     def torchrun(
-        self, *words: object, options: Sequence[str] = HANG, launch: Sequence[str] = (), **more: str
+        self, *arguments: object, options: Sequence[str] = HANG, launch: Sequence[str] = (), **more: str
     ) -> list[Host]:
         address = self.fleet.addresses[self.hosts[0]]
         launcher = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={len(self.hosts)}"]
         launcher += [f"--nproc-per-node={self.ranks}", f"--master-addr={address}", "--master-port=29500", *launch]
-        program = [str(TRAINING), *map(str, words)]
+        program = [str(TRAINING), *map(str, arguments)]
         commands = [
             [*WATCH, *options, "--", *launcher, f"--node-rank={number}", *program] for number in range(len(self.hosts))
         ]
@@ -152,8 +152,8 @@ def test_a_rank_that_hangs_on_another_host_is_named_in_one_report(fleet: Fleet) 
 def test_a_host_that_finds_no_leader_reports_for_itself_and_says_so(fleet: Fleet) -> None:
     """On the host with rank 0 nobody watches."""
     one_a_host = Job(fleet, fleet.hosts[:2], 1)
-    plain = [sys.executable, str(RANK), "100", "-1", "-1"]
-    _, alone = one_a_host.run([plain, [*WATCH, "--", "sh", "-c", f"{' '.join(plain)}; sleep 25"]])
+    baseline = [sys.executable, str(RANK), "100", "-1", "-1"]
+    _, alone = one_a_host.run([baseline, [*WATCH, "--", "sh", "-c", f"{' '.join(baseline)}; sleep 25"]])
     assert alone.code == 0 and f"{alone.name} reports for itself: MASTER_ADDR=" in alone.stderr
     assert "Nothing is known of rank 0" in alone.stderr
     assert any("reports for itself" in note for note in alone.report["smoke"]["notes"])
@@ -232,7 +232,7 @@ def cluster(fleet: Fleet) -> Iterator[Cluster]:
 
 @pytest.mark.full
 @pytest.mark.torch
-@pytest.mark.skipif(bool(MISSING), reason=f"needs Slurm and munge: no {', '.join(MISSING)}")
+@pytest.mark.skipif(bool(ABSENT_PROGRAMS), reason=f"needs Slurm and munge: no {', '.join(ABSENT_PROGRAMS)}")
 def test_under_srun_the_hosts_find_each_other_by_what_slurm_says(fleet: Fleet, cluster: Cluster) -> None:
     """Three tasks on three hosts."""
     address = fleet.addresses[fleet.hosts[0]]

@@ -23,8 +23,18 @@ pytestmark = pytest.mark.timeout(LIMIT)
 @pytest.fixture
 def container() -> Iterator[int]:
     """A process alone in namespaces of its own for processes and mounts; it shares /dev/shm with this host."""
-    words = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "sh", "-c", "echo up; sleep 1000"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as outside:
+    arguments = [
+        "unshare",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount",
+        "--mount-proc",
+        "sh",
+        "-c",
+        "echo up; sleep 1000",
+    ]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as outside:
         assert outside.stdout and outside.stdout.readline() == "up\n"
         yield psutil.Process(outside.pid).children()[0].pid
         outside.kill()

@@ -46,13 +46,13 @@ losses = []
 step = 0
 for epoch in range(2):
     model.train()
-    for number, (rows, wanted) in enumerate(loader):
+    for number, (rows, labels) in enumerate(loader):
         if number == 8:
             break
         # step
         # rows
         with accelerator.accumulate(model):
-            loss = torch.nn.functional.cross_entropy(model(rows), wanted)
+            loss = torch.nn.functional.cross_entropy(model(rows), labels)
             # loss
             accelerator.backward(loss)
             # reduced
@@ -62,9 +62,9 @@ for epoch in range(2):
         step += 1
     model.eval()
     with torch.no_grad():
-        for rows, wanted in validation:
-            found = model(rows).argmax(1)
-            accelerator.gather_for_metrics((found, wanted))
+        for rows, labels in validation:
+            predictions = model(rows).argmax(1)
+            accelerator.gather_for_metrics((predictions, labels))
 result = torch.cat([tensor.detach().reshape(-1) for tensor in model.parameters()])
 accelerator.wait_for_everyone()
 dist.destroy_process_group()

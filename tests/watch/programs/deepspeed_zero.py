@@ -50,12 +50,12 @@ losses = []
 step = 0
 for epoch in range(2):
     sampler.set_epoch(epoch)
-    for number, (rows, wanted) in enumerate(loader):
+    for number, (rows, labels) in enumerate(loader):
         if number == 8 and "FULL" not in os.environ:
             break
         # step
         # rows
-        loss = torch.nn.functional.cross_entropy(engine(rows), wanted)
+        loss = torch.nn.functional.cross_entropy(engine(rows), labels)
         # loss
         engine.backward(loss)
         # reduced

@@ -33,10 +33,10 @@ for step in range(6):
     copy.grad /= world  # the parameters keep the gradients of this rank alone
     optimizer.step()
     dist.all_gather(shards, copy.detach())
-    whole, start = torch.cat(shards), 0
+    flattened, start = torch.cat(shards), 0
     with torch.no_grad():
         for tensor in parameters:
-            tensor.copy_(whole[start : start + tensor.numel()].view_as(tensor))
+            tensor.copy_(flattened[start : start + tensor.numel()].view_as(tensor))
             start += tensor.numel()
             tensor.grad = None
     losses.append(loss.item())

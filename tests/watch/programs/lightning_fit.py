@@ -39,11 +39,11 @@ class Classifier(lightning.LightningModule):
         )
 
     def training_step(self, batch, number):
-        rows, wanted = batch
+        rows, labels = batch
         step, model = self.global_step, self
         # step
         # rows
-        loss = torch.nn.functional.cross_entropy(self.layers(rows), wanted)
+        loss = torch.nn.functional.cross_entropy(self.layers(rows), labels)
         # loss
         losses.append(loss.item())
         self.log("loss", loss, sync_dist=True)
@@ -54,8 +54,8 @@ class Classifier(lightning.LightningModule):
         # reduced
 
     def validation_step(self, batch, number):
-        rows, wanted = batch
-        self.log("val", torch.nn.functional.cross_entropy(self.layers(rows), wanted), sync_dist=True)
+        rows, labels = batch
+        self.log("val", torch.nn.functional.cross_entropy(self.layers(rows), labels), sync_dist=True)
 
     def configure_optimizers(self):
         return torch.optim.AdamW(self.parameters(), lr=0.01)

@@ -12,7 +12,7 @@ from doctor.engine.result import Outcome
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
-Seen = Mapping[str, Sequence[Fact]]
+FactsByHost = Mapping[str, Sequence[Fact]]
 """The facts of each host, by its name."""
 
 REACHED = Reachability(failure="", text="", hint="")
@@ -21,7 +21,7 @@ REACHED = Reachability(failure="", text="", hint="")
 class Facts(FactCache):
     """A book of facts that were never read: one that a host lacks is Absent."""
 
-    def __init__(self, hosts: Seen) -> None:
+    def __init__(self, hosts: FactsByHost) -> None:
         super().__init__({})
         self._facts = {(host, type(fact)): fact for host, facts in hosts.items() for fact in (REACHED, *facts)}
 
@@ -33,7 +33,7 @@ def check(name: str) -> Check:
     return load_check(bundled_folder("checks") / f"{name.replace('-', '_')}.py")
 
 
-def judged(name: str, hosts: Seen, launch: LaunchConfig | None = None) -> Outcome:
+def run_check(name: str, hosts: FactsByHost, launch: LaunchConfig | None = None) -> Outcome:
     """What the check makes of the hosts' facts."""
     return evaluate_check(
         check(name), tuple(hosts), Facts(hosts), {LaunchConfig: launch or LaunchConfig.from_environment({})}
@@ -50,7 +50,7 @@ def job(**environ: str) -> LaunchConfig:
     return LaunchConfig.from_environment(environ)
 
 
-def said(outcome: Outcome) -> list[tuple[str, str]]:
+def messages(outcome: Outcome) -> list[tuple[str, str]]:
     """Host and sentence of each finding."""
     return [(" ".join(finding.hosts), str(finding)) for finding in outcome.findings]
 

@@ -44,12 +44,12 @@ def {stem}(reach: Reachability) -> Iterator[Finding]:
 TEST = '''\
 import pytest
 
-from tests.checks.run_check import judged, said
+from tests.checks.run_check import messages, run_check
 
 
 def test_a_healthy_host_has_no_finding() -> None:
     """TODO {name}: give the host the facts of a healthy one."""
-    assert said(judged("{name}", {{"w1": []}})) == []
+    assert messages(run_check("{name}", {{"w1": []}})) == []
 
 
 def test_the_fault_is_found() -> None:
@@ -86,14 +86,14 @@ def {stem}(run: SmokeRun, starts: PerHost[SmokeStart]) -> Iterator[Finding]:
 SMOKE_TEST = '''\
 import pytest
 
-from tests.checks.smoke import found, judged, ran, started
+from tests.checks.smoke import findings_of, ran, run_check, started
 
 
 def test_a_healthy_run_has_no_finding() -> None:
     """TODO {name}: give the hosts the facts of a healthy run."""
     run = ran(4, 2)
-    assert judged("{stem}", run, started(run)).complete
-    assert not found("{stem}", run, started(run))
+    assert run_check("{stem}", run, started(run)).complete
+    assert not findings_of("{stem}", run, started(run))
 
 
 def test_the_fault_is_found() -> None:

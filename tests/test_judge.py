@@ -229,7 +229,7 @@ def test_a_parameter_that_is_no_fact_is_refused_when_the_check_is_read() -> None
         """Fine."""
         yield from ()
 
-    with pytest.raises(BadCheck, match=r"odd\(queue\): expected a fact"):
+    with pytest.raises(BadCheck, match=r"malformed_check\(queue\): expected a fact"):
         _ = Check(malformed_check).needs
 
 

@@ -6,8 +6,6 @@ import re
 from functools import cache, lru_cache
 from typing import Any
 
-import msgspec
-
 HIDDEN = "[hidden]"
 
 _ANYWHERE = r"pass(?:word|wd|phrase)|secret|credential|api[_-]?key|access[_-]?key"
@@ -101,6 +99,8 @@ def hide_in_output(text: str) -> str:
     hidden = hide_secrets(text)
     if hidden == text or text[:1] not in ("{", "["):
         return hidden
+    import msgspec  # every command prints; few have outputs of commands in JSON
+
     try:
         return msgspec.json.encode(hide_in(msgspec.json.decode(text))).decode()
     except (msgspec.DecodeError, UnicodeError, RecursionError):

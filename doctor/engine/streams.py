@@ -15,7 +15,7 @@ _unwritten: list[str] = []
 _ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~]?)"
 _CONTROL = r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 _COLOUR = r"\x1b\[[\d;]*m"
-_ANNOTATION = r"(?m)^(?P<before>(?:\s|\x1b\[[\d;]*m)*):(?=:[A-Za-z][\w-]*(?:[ \t][^\n]*?)?::)|##(?=(?:vso)?\[)"
+_ANNOTATION = r"(?m)^(?P<before>(?:[^\S\n]|\x1b\[[\d;]*m)*):(?=:[A-Za-z][\w-]*(?:[ \t][^\n]*?)?::)|##(?=(?:vso)?\[)"
 
 
 def harmless(text: str) -> str:

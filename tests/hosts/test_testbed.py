@@ -479,9 +479,9 @@ def test_the_command_line(tmp_path: pathlib.Path, make_fleet: MakeFleet) -> None
     overrides.write_text('{"lab0002": {"fault": "refuse"}, "*": {"files": {"/etc/x": "one\\n"}}}')
     directory, hub = str(tmp_path / "tb"), f"cli-{os.getpid()}"
 
-    def run(*argv: str, output: str | None = None) -> subprocess.CompletedProcess[str]:
+    def run(*argv: str, text_input: str | None = None) -> subprocess.CompletedProcess[str]:
         program = [sys.executable, testbed.__file__, "--dir", directory, *argv]
-        return subprocess.run(program, input=output, capture_output=True, text=True)
+        return subprocess.run(program, input=text_input, capture_output=True, text=True)
 
     completed = run("up", "2", "--name", "lab", "--hub", hub, "--overrides", str(overrides), "--subnet", "10.99.0.0/16")
     try:
@@ -494,9 +494,9 @@ def test_the_command_line(tmp_path: pathlib.Path, make_fleet: MakeFleet) -> None
         config = f"{directory}/ssh_config"
         assert run("exec", "--", "ssh", "-F", config, "lab0001", "cat /etc/x").stdout == "one\n"
         assert run("enter", "lab0001", "--", "hostname").stdout == "lab0001\n"
-        assert run("change", "lab0001", said='{"files": {"/etc/x": "two\\n"}}').returncode == 0
+        assert run("change", "lab0001", text_input='{"files": {"/etc/x": "two\\n"}}').returncode == 0
         assert run("enter", "lab0001", "--", "cat", "/etc/x").stdout == "two\n"
-        assert run("renew", "lab0001", said="{}").returncode == 0
+        assert run("renew", "lab0001", text_input="{}").returncode == 0
         assert run("enter", "lab0001", "--", "cat", "/etc/x").stdout == "one\n"
         assert "exists: run `down` first" in run("up", "1").stderr
         assert run("enter", "lab0009", "--", "true").stderr == "testbed: lab0009 is not up\n"

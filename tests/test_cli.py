@@ -262,6 +262,12 @@ class TestOutput:
             done = doctor(*message.split(), capture_output=False, stdout=full, stderr=-1)
         assert (done.returncode, done.stderr) == (78, b"doctor: stdout: No space left on device\n")
 
+    @pytest.mark.parametrize("message", ["--version", "list", "explain listen-queue-short"])
+    def test_a_closed_stdout_is_no_success(self, message: str) -> None:
+        command = ["sh", "-c", f"'{sys.executable}' -m doctor {message} >&-"]
+        done = subprocess.run(command, cwd=ROOT, env=CLEAN, capture_output=True)
+        assert (done.returncode, done.stderr) == (78, b"doctor: stdout: Bad file descriptor\n")
+
     def test_a_healthy_report_that_is_lost_is_no_success(self, site: Any) -> None:
         with open("/dev/full", "wb") as full:
             done = doctor("check", *site("echo yes"), capture_output=False, stdout=full, stderr=-1)

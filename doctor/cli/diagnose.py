@@ -132,7 +132,7 @@ def _report(
 
     ``hosts``: all that were asked. ``seconds``: that the diagnosis took.
     """
-    from doctor.diagnose.render.diagnosis_report import diagnosis_report
+    from doctor.diagnose.render.diagnosis_report import diagnosis_report, waived_causes
     from doctor.diagnose.render.document import document
     from doctor.diagnose.render.views import DiagnosisViews
     from doctor.engine.language import english
@@ -152,7 +152,8 @@ def _report(
     if history is not None:
         judged = remember(judged, checks, history)
     names = hosts | _hosts(diagnosis)
-    views = DiagnosisViews(diagnosis, catalogue, text_redactor(names) if output.redact else str).by_format()
+    redact = text_redactor(names) if output.redact else str
+    views = DiagnosisViews(diagnosis, catalogue, redact, waived_causes(judged)).by_format()
     return write_report(judged, checks, code, output, aliases=tuple(names), views=views, command="diagnose")
 
 

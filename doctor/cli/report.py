@@ -94,8 +94,7 @@ def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedRep
     try:
         document = parse_document(data, name)
         if document.get("schema") == DIAGNOSIS_SCHEMA:
-            diagnosis = diagnosis_report(read_diagnosis(document, name))
-            return _LoadedReport(apply_policy(diagnosis, output.config, catalog))
+            return _LoadedReport(diagnosis_report(read_diagnosis(document, name)))
         if document.get("schema") not in (SCHEMA, EARLIER_SCHEMA):
             return _LoadedReport(report_from_document(document, name))
         run = load(data, name)

@@ -126,7 +126,7 @@ def _run(command_line: list[str], options: WatchOptions, choice: ChoiceOptions, 
         from doctor.watch.evaluate_watch import evaluate_watch
 
         selected = [check for check in left if check.name in outcome.checks]
-        if not selected:
+        if not selected and not (outcome.data and outcome.data.concerns(left)):
             return Exit.HEALTHY
         evaluated = evaluate_watch(outcome.run, selected, left, outcome.data)
         return save_and_report(Examination(outcome.run, evaluated), catalog, _with_free_paths(output, files))

@@ -41,6 +41,9 @@ def write_stdout(text: str) -> None:
     """
     from doctor.engine.output_encoding import encoded
 
+    if sys.stdout is None:  # it was closed before the start: its number may belong to a file of ours by now
+        _note_unwritten(OSError(errno.EBADF, os.strerror(errno.EBADF)))
+        return
     data = harmless(text if text.endswith("\n") else text + "\n")
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
@@ -52,15 +55,17 @@ def write_stdout(text: str) -> None:
     except OSError as error:
         _note_unwritten(error)
     except (AttributeError, ValueError):  # a stdout without bytes (tests), or none at all
-        if sys.stdout is not None and not sys.stdout.closed:
+        if not sys.stdout.closed:
             sys.stdout.write(data)
 
 
 def _note_unwritten(error: OSError) -> None:
     """Tells on stderr, in one line, that stdout cannot be written; what follows is dropped."""
-    print_stderr(f"doctor: stdout: {error.strerror}")
+    if not _unwritten:
+        print_stderr(f"doctor: stdout: {error.strerror}")
     _unwritten.append(str(error.strerror))
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def note_full_output(error: Exception) -> bool:

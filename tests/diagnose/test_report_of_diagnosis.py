@@ -94,10 +94,7 @@ def test_a_waived_cause_is_no_failure_and_is_still_told(tmp_path: Path) -> None:
     assert "waived until 2999-01-01" in run(*CHAIN, "--config", waivers(tmp_path), "-f", "junit").stdout
 
 
-def test_waivers_of_signatures_hold_for_every_command_and_names_that_are_none_are_refused(tmp_path: Path) -> None:
-    saved = tmp_path / "diagnosis.json"
-    saved.write_text(run(*CHAIN, "--json").stdout)
-    assert report(str(saved), "--config", waivers(tmp_path)).exit_code == 0
+def test_a_waiver_of_no_signature_is_refused(tmp_path: Path) -> None:
     refused = run(*CHAIN, "--config", waivers(tmp_path, "ei0002-notify-timeou"))
     assert refused.exception.exit_code == 78 and NAME in str(refused.exception)
 
@@ -142,3 +139,35 @@ def test_a_signature_that_is_no_name_is_refused() -> None:
     document["causes"][0]["signature"] = "\x1b[31m"
     with pytest.raises(InputError, match="not a diagnosis"):
         read_diagnosis(document, "x.json")
+
+
+def test_a_waived_cause_is_waived_in_its_document_too(tmp_path: Path) -> None:
+    waived = run(*CHAIN, "--json", "--config", waivers(tmp_path))
+    document = json.loads(waived.stdout)
+    assert waived.exit_code == document["exit_code"] == 0
+    assert [(item["signature"], item["until"]) for item in document["waived"]] == [(NAME, "2999-01-01")]
+    shown = report("-", "-f", "plain", text=waived.stdout)
+    assert shown.exit_code == 0 and "being repaired" in shown.stdout
+
+
+def test_settings_of_today_change_no_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = run(*CHAIN, "--json").stdout
+    assert report("-", "--config", waivers(tmp_path), text=failed).exit_code == 10
+    monkeypatch.setenv("DOCTOR_SKIP", "disk-full")
+    assert report("-", text=failed).exit_code == 10
+
+
+def test_hosts_with_logs_are_counted_and_only_the_named_one_is_not_healthy() -> None:
+    families = text_string_to_metric_families(run(*CHAIN, "-f", "prometheus").stdout)
+    healthy = {
+        sample.labels["host"]: sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == "doctor_host_healthy"
+    }
+    assert healthy.pop(HOST) == 0 and set(healthy.values()) <= {1.0}
+
+
+def test_markdown_offers_no_check_that_would_not_read_the_logs() -> None:
+    text = run(*CHAIN, "-f", "md").stdout
+    assert f"doctor explain {NAME}" in text and "\ndoctor check" not in text.partition("To check again")[2]

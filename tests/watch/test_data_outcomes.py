@@ -32,3 +32,10 @@ def test_a_consequence_is_unknown_beside_its_cause() -> None:
 def test_what_is_left_of_one_fault_is_reported_as_an_error(ignored: str) -> None:
     (status,) = statuses(ignored).values()
     assert status is Status.FAILED
+
+
+def test_a_defect_is_of_the_check_of_a_consequence_too() -> None:
+    data = DataReport((BEGIN,), ((LATER, BEGIN.check),), (), (), (), 3)
+    by_name = {check.name: check for check in CATALOG}
+    assert data.concerns([by_name[LATER.check]]) and data.concerns([by_name[BEGIN.check]])
+    assert not data.concerns([by_name["disk-full"]])

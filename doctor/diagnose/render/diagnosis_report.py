@@ -15,10 +15,11 @@ from doctor.diagnose.render.document import (
     CauseDocument,
     DiagnosisDocument,
     WaitingDocument,
+    WaivedDocument,
     checked_lines,
 )
 from doctor.engine.errors import InputError
-from doctor.engine.result import Finding, Outcome, Reason, Report, Severity
+from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, Waived
 from doctor.engine.sanitize import count_noun, strip_control_chars
 
 RUN_ENDED_WELL = "run-ended-well"
@@ -50,11 +51,15 @@ def diagnosis_report(diagnosis: DiagnosisDocument, started: str = "", seconds: f
     hosts = [host for cause in diagnosis.causes for host in cause.hosts]
     hosts += [host for item in diagnosis.waiting for host in item.hosts]
     hosts += [file.host for file in diagnosis.files if file.host]
+    evaluated = tuple(dict.fromkeys(hosts))
     return Report(
         diagnosis.source or count_noun(len(diagnosis.files), "log file"),
-        tuple(dict.fromkeys(hosts)),
+        evaluated,
         (
-            *(_outcome(signature, findings) for signature, findings in by_signature.items()),
+            *(
+                _outcome(signature, findings, evaluated, diagnosis.waived)
+                for signature, findings in by_signature.items()
+            ),
             *(() if diagnosis.causes else (_run_outcome(diagnosis),)),
         ),
         started,
@@ -63,9 +68,29 @@ def diagnosis_report(diagnosis: DiagnosisDocument, started: str = "", seconds: f
     )
 
 
-def _outcome(signature: str, findings: Sequence[Finding]) -> Outcome:
+def waived_causes(report: Report) -> tuple[WaivedDocument, ...]:
+    """What the waivers have set apart of a report of a diagnosis."""
+    return tuple(
+        WaivedDocument(outcome.check, item.finding.hosts, item.reason, item.until)
+        for outcome in report.outcomes
+        for item in outcome.waived
+    )
+
+
+def _outcome(
+    signature: str, findings: Sequence[Finding], hosts: tuple[str, ...], waivers: Iterable[WaivedDocument]
+) -> Outcome:
     claim = f"The logs do not show: {findings[0].values['means']}"
-    return Outcome(signature, Severity.ERROR, LOGS, claim, tuple(findings), complete=True)
+    accepted = {(waiver.signature, waiver.hosts): waiver for waiver in waivers}
+    waived = tuple(
+        Waived(finding, waiver.reason, waiver.until)
+        for finding in findings
+        if (waiver := accepted.get((signature, finding.hosts)))
+    )
+    standing = tuple(finding for finding in findings if (signature, finding.hosts) not in accepted)
+    return Outcome(
+        signature, Severity.ERROR, LOGS, claim, standing, evaluated_hosts=hosts, complete=True, waived=waived
+    )
 
 
 def _reported(advice: Advice, waiting: Iterable[WaitingDocument]) -> CauseDocument:
@@ -90,8 +115,9 @@ def _finding(cause: CauseDocument) -> Finding:
     lines = (f"{line.file}:{line.line}{f' {line.time}' if line.time else ''}: {line.text}" for line in cause.evidence)
     subject, colon, rest = cause.summary.rpartition(f": {cause.title}")
     ends_with_title = bool(colon) and not rest
+    template = "{means}" if cause.summary == cause.title else "{subject}: {means}" if ends_with_title else "{subject}"
     return Finding(
-        "{subject}: {means}" if ends_with_title else "{subject}",
+        template,
         hosts=cause.hosts,
         subject=subject if ends_with_title else cause.summary,
         ranks=list(cause.ranks),
@@ -154,4 +180,5 @@ def _notes(diagnosis: DiagnosisDocument) -> Iterator[str]:
     for file in diagnosis.files[:MAX_FILES]:
         span = f", {file.first_time} to {file.last_time}" if file.first_time and file.last_time else ""
         notes = "".join(f"; {note}" for note in file.notes)
-        yield f"read {file.name}: {file.lines} lines{span}{'' if file.complete else ' (not complete)'}{notes}"
+        cut = "" if file.complete else " (not complete)"
+        yield f"read {file.name}: {count_noun(file.lines, 'line')}{span}{cut}{notes}"

@@ -117,6 +117,15 @@ class AttemptDocument(msgspec.Struct, frozen=True):
     diagnosis: DiagnosisDocument
 
 
+class WaivedDocument(msgspec.Struct, frozen=True):
+    """A cause that a waiver accepts: of which signature and hosts, why and until which day."""
+
+    signature: str
+    hosts: tuple[str, ...]
+    reason: str
+    until: str
+
+
 class DiagnosisDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict over all files."""
 
@@ -135,9 +144,13 @@ class DiagnosisDocument(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[FileDocument, ...]
     attempts: tuple[AttemptDocument, ...] = ()
     earlier_jobs: tuple[DiagnosisDocument, ...] = ()
+    waived: tuple[WaivedDocument, ...] = ()
+    """Of the causes."""
 
 
-def document(diagnosis: Diagnosis, catalogue: SignatureCatalog, code: int) -> DiagnosisDocument:
+def document(
+    diagnosis: Diagnosis, catalogue: SignatureCatalog, code: int, waived: tuple[WaivedDocument, ...] = ()
+) -> DiagnosisDocument:
     """The document; ``code`` is the exit code that it comes with."""
     builder = _DocumentBuilder(diagnosis, catalogue)
     return DiagnosisDocument(
@@ -155,6 +168,7 @@ def document(diagnosis: Diagnosis, catalogue: SignatureCatalog, code: int) -> Di
         files=tuple(map(_file, diagnosis.files)),
         attempts=tuple(_attempt(attempt, catalogue, code) for attempt in diagnosis.attempts),
         earlier_jobs=tuple(document(job, catalogue, code) for job in diagnosis.earlier),
+        waived=waived,
     )
 
 

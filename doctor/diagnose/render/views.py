@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.diagnose.diagnosis import Diagnosis
-from doctor.diagnose.render.document import SignatureCatalog, document
+from doctor.diagnose.render.document import SignatureCatalog, WaivedDocument, document
 from doctor.engine.secrets import hide_in, hide_secrets
 
 if TYPE_CHECKING:
@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 class DiagnosisViews:
     """Each format as a method; ``redact`` is applied to every text of the diagnosis."""
 
-    def __init__(self, diagnosis: Diagnosis, catalogue: SignatureCatalog, redact: Callable[[str], str] = str) -> None:
-        self.diagnosis, self.catalogue, self.redact = diagnosis, catalogue, redact
+    def __init__(
+        self,
+        diagnosis: Diagnosis,
+        catalogue: SignatureCatalog,
+        redact: Callable[[str], str] = str,
+        waived: tuple[WaivedDocument, ...] = (),
+    ) -> None:
+        self.diagnosis, self.catalogue, self.redact, self.waived = diagnosis, catalogue, redact, waived
 
     def by_format(self) -> dict[str, Callable[[RenderContext], str]]:
         """The views by the name that ``-f`` takes."""
@@ -39,5 +45,5 @@ class DiagnosisViews:
         return self.redact(hide_secrets(text))
 
     def json(self, context: RenderContext, indent: int | None = None) -> str:
-        content = hide_in(msgspec.to_builtins(document(self.diagnosis, self.catalogue, context.code)))
+        content = hide_in(msgspec.to_builtins(document(self.diagnosis, self.catalogue, context.code, self.waived)))
         return self.redact(json.dumps(content, indent=indent, ensure_ascii=False) + "\n")

@@ -187,7 +187,9 @@ def _follow_up_commands(report: Report, failures: Sequence[CheckFailure], pages:
     hosts = shlex.quote(clean(",".join(_hosts_to_check(report, failures)), 4000)) if report.hosts and not alone else ""
     chosen = "".join(f" --select {shlex.quote(clean(name))}" for name in names if name in pages)
     explain = [f"doctor explain {shlex.quote(clean(name))}" for name in names]
-    yield from fenced([*explain, f"doctor check{chosen}{' ' if hosts else ''}{hosts}"])
+    # What logs show, no check of hosts evaluates again.
+    again = [f"doctor check{chosen}{' ' if hosts else ''}{hosts}"] if any(name in pages for name in names) else []
+    yield from fenced([*explain, *again])
 
 
 def _hosts_to_check(report: Report, failures: Sequence[CheckFailure]) -> list[str]:

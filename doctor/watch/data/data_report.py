@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.analysis.values.cause_order import separate_causes
 from doctor.analysis.values.value_defect import ValueDefect
+from doctor.engine.check import Check
 from doctor.engine.sanitize import count_noun
 from doctor.watch.data.group_roles import group_roles
 from doctor.watch.data.input_rules import input_defects
@@ -35,6 +36,11 @@ class DataReport(msgspec.Struct, frozen=True):
     """What could not be looked at, in words: it counts as unknown, not as healthy."""
     steps: int
     """Steps that were digested on some rank."""
+
+    def concerns(self, checks: Iterable[Check]) -> bool:
+        """Whether a defect is of one of these checks."""
+        defects = (*self.causes, *(defect for defect, _ in self.consequences))
+        return not {defect.check for defect in defects}.isdisjoint(check.name for check in checks)
 
 
 def analyze_records(files: Iterable[bytes]) -> DataReport:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from doctor.analysis.values.splits import MajoritySplit, first_makers, format_ranges, majority_split, split_by_name
-from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP, ValueDefect
+from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP, ValueDefect, describe
 from doctor.watch.data.group_roles import GroupRole, GroupRoles, name_tensors
 from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, text_list, text_map
 from doctor.watch.data.shard_rules import replica_tables, summed_shards
@@ -266,7 +266,7 @@ def _not_finite(job: JobRecords) -> Iterator[ValueDefect]:
     ranks, victims = first_makers(orders)
     *_, text = min(entries)
     template = "{who} made the first NaN or Inf in step {step}: {place}{follow}"
-    follow = f"; ranks {format_ranges(victims)} had it after" if victims else ""
+    follow = f"; {describe(victims)} had it after" if victims else ""
     everybody = len(ranks) == len(job.ranks)
     kind = "values" if orders[ranks[0]][0] else "activations"
     values = {"place": text, "follow": follow}

@@ -566,3 +566,15 @@ class TestTheCommand:
         done = subprocess.run(argv, cwd=tmp_path, env=CLEAN, capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (code, "")
         assert done.stderr.startswith(output) and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("excluded", "code", "hosts"), [("a", 0, ["b"]), ("a,b", 78, None)])
+def test_hosts_can_be_left_out_where_only_the_files_tell_of_them(
+    tmp_path: Path, excluded: str, code: int, hosts: list[str] | None
+) -> None:
+    for name in ("a", "b"):
+        leave(tmp_path, run_of(name))
+    result = doctor("merge", str(tmp_path), "-x", excluded, "--select", "python3-missing", "-f", "json")
+    assert result.returncode == code
+    if hosts is not None:
+        assert json.loads(result.stdout)["hosts"] == hosts

@@ -10,6 +10,7 @@ from doctor.cli.host_options import ExcludeOption
 from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
+    from doctor.engine.record import Run
     from doctor.environment.inventory import Inventory
 
 
@@ -34,3 +35,18 @@ def expected_inventory(options: ExpectedHostOptions) -> Inventory | None:
     selection = HostSelection(options.expect, options.hostfile, options.rank_table, options.exclude)
     fleet = select_inventory(selection)
     return None if fleet.local else fleet
+
+
+def without_excluded(run: Run, where: str, exclude: str | None) -> Run:
+    """The run less the hosts that ``-x`` names, of a fleet that is known by its files alone. Raises: CommandError."""
+    import msgspec
+
+    from doctor.engine.errors import InputError
+    from doctor.environment.inventory import Inventory, without
+    from doctor.hosts.nodeset import InventoryError
+
+    try:
+        left = without(Inventory(tuple(run.hosts), f"{len(run.hosts)} from {where}"), exclude)
+    except InventoryError as error:
+        raise InputError(str(error)) from None
+    return msgspec.structs.replace(run, hosts={host: run.hosts[host] for host in left.hosts})

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory
+from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory, without_excluded
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
@@ -65,4 +65,6 @@ def command(
         for entry in node_files.unusable:
             raise InputError(f"{entry.location}: {entry.reason}")
         raise InputError(f"{where}: no file of doctor node, and no host list; expected --expect NODES")
+    if named is None:
+        run = without_excluded(run, where, fleet.exclude)
     raise typer.Exit(replay_and_report(run, selected, catalog, output))

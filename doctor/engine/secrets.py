@@ -21,6 +21,8 @@ _ASSIGNED = rf"""(?ix)
     {_VALUE}
     """
 _URL_SECRET = r"(://[^/\s:@]*:)[^@\s/]+@"
+_URL_SIGNATURE = r"(?i)([?&](?:x-(?:amz|goog)-)?sig(?:nature)?=)[^&\s\"'<>\\]+"
+"""Of an address that anybody who has it may open: Azure's SAS, presigned addresses of S3 and GCS."""
 _AUTHORIZATION = r"(?i)(\bauthorization:\s*(?:bearer|basic)\s+)\S+"
 
 _SHAPES = {
@@ -57,7 +59,10 @@ def hide_tokens(text: str) -> str:
             text = _compiled(f"(?<![A-Za-z0-9]){shape}").sub(HIDDEN, text)
     if "PRIVATE KEY-----" in text:
         text = _compiled(_PRIVATE_KEY).sub(HIDDEN, text)
-    return _compiled(_URL_SECRET).sub(rf"\1{HIDDEN}@", text) if "://" in text else text
+    if "://" in text:
+        text = _compiled(_URL_SECRET).sub(rf"\1{HIDDEN}@", text)
+        text = _compiled(_URL_SIGNATURE).sub(rf"\1{HIDDEN}", text)
+    return text
 
 
 def hide_secrets(text: str) -> str:

@@ -59,7 +59,9 @@ def command(
     loaded = _read(file, catalog, output)
     code = report_exit_code(loaded.report, output)
     if diff is None:
-        raise typer.Exit(write_report(loaded.report, catalog, code, output, aliases=loaded.aliases))
+        raise typer.Exit(
+            write_report(loaded.report, catalog, code, output, aliases=loaded.aliases, command=loaded.command)
+        )
     old = _read(diff, catalog, output)
     raise typer.Exit(_write_difference(old, loaded, code, output))
 
@@ -68,6 +70,8 @@ class _LoadedReport(NamedTuple):
     report: Report
     aliases: tuple[str, ...] = ()
     """Host names as reported by the hosts, where known."""
+    command: str = "check"
+    """Of which it is the report, as far as that is known."""
 
 
 def _validate_formats(output: OutputOptions, diff: bool) -> None:
@@ -94,14 +98,15 @@ def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedRep
     try:
         document = parse_document(data, name)
         if document.get("schema") == DIAGNOSIS_SCHEMA:
-            return _LoadedReport(diagnosis_report(read_diagnosis(document, name)))
+            return _LoadedReport(diagnosis_report(read_diagnosis(document, name)), command="diagnose")
         if document.get("schema") not in (SCHEMA, EARLIER_SCHEMA):
             return _LoadedReport(report_from_document(document, name))
         run = load(data, name)
     except (BadReport, BadRun) as error:
         raise InputError(str(error)) from None
     aliases = tuple(record.visit.name for record in run.hosts.values())
-    return _LoadedReport(apply_policy(_evaluate_saved_run(run, catalog), output.config, catalog), aliases)
+    report = apply_policy(_evaluate_saved_run(run, catalog), output.config, catalog)
+    return _LoadedReport(report, aliases, "watch" if run.watch else "check")
 
 
 def _bytes(path: Path, name: str) -> bytes:

@@ -173,7 +173,8 @@ def save_and_report(
     aliases = [record.visit.name for record in examination.run.hosts.values()] if output.redact else []
     if not saved and code == Exit.HEALTHY:
         code = Exit.NOTHING
-    code = write_report(report, catalog, int(code), output, events, aliases)
+    command = "watch" if examination.run.watch else "check"
+    code = write_report(report, catalog, int(code), output, events, aliases, command=command)
     if examination.closing is not None:
         examination.closing.join(CLOSING_SECONDS)
     return code

@@ -87,13 +87,14 @@ class _Stream:
             with contextlib.suppress(OSError):
                 self._start()
         elif self.thread is None:  # the job must not stand still, whatever is wrong
-            self.thread = threading.Thread(target=self._carry_here, args=(self.source,), daemon=True)
+            assert self.control
+            control = self.control.dup()  # before the thread: the end of the watch may close ours meanwhile
+            self.thread = threading.Thread(target=self._carry_here, args=(self.source, control), daemon=True)
             self.thread.start()
 
-    def _carry_here(self, source: int) -> None:
-        assert self.control
+    def _carry_here(self, source: int, control: socket.socket) -> None:
         copy = output_pump.LineCopy(str(self.copy), self.every_line)
-        with self.control.dup() as control:
+        with control:
             output_pump.carry(source, self.target, control.fileno(), copy)
         self.source = -1
         os.close(source)

@@ -38,6 +38,8 @@ SUSPICIOUS = 0.2
 """Chance by noise alone, of one figure, below which a host or link is measured again."""
 SUSPICIOUS_RATIO = 2.0
 """A link that is slower by so much is measured again in any case."""
+CLEAR_RATIO = 2.0
+"""Times as long as others at the same time that show a slow path whatever disturbed all of them."""
 HOST_SPREADS = 4.0
 """Times the usual difference between hosts by which a slow host differs."""
 MOST_SIGMAS, MOST_LOG = 37.0, 700.0
@@ -270,10 +272,15 @@ class PathJudge:
     def _excess_again(self, path: Path, norm: float, usual_beside: Callable[[int], float]) -> list[list[float]]:
         """By how much the path was slower each time it was measured again than both the norm and others at that time.
 
-        ``usual_beside``: what others took then.
+        ``usual_beside``: what others took then. Where it took `CLEAR_RATIO` times as long as they did, that they were
+        disturbed, too, takes nothing away.
         """
+
+        def excess(log: float, beside: float) -> float:
+            return log - (norm if log - beside >= math.log(CLEAR_RATIO) else max(norm, beside))
+
         times = sorted(self.again.get(path, {}).items())
-        return [[log - max(norm, usual_beside(number)) for log in logs] for number, logs in times]
+        return [[excess(log, usual_beside(number)) for log in logs] for number, logs in times]
 
     def _effects(self, hosts: Sequence[PathOutlier]) -> dict[Path, float]:
         """What each path's measurements hold of the slow hosts it leads to or from, as logarithms."""

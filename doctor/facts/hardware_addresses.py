@@ -28,11 +28,12 @@ _HARDWARE = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5,31}")
 def find_hardware_addresses(arguments: dict) -> dict:  # type: ignore[type-arg]
     """Runs on the host: sends an empty datagram to each target, and reads what the kernel has learned by it."""
     task = arguments[arguments["asked"]]
-    for address in task["targets"]:
-        _send_to(address)
     neighbours: dict = {}  # type: ignore[type-arg]
     end = time.monotonic() + task["seconds"]
     while True:
+        for address in task["targets"]:
+            if address not in neighbours:  # again: an own address that is still being checked sends nothing
+                _send_to(address)
         for entry, values in netlink_entries(30, socket.AF_UNSPEC, 12):
             family, state = struct.unpack("=B7xH", entry[:10])
             target, hardware = values.get(1, b""), _format_hardware(values.get(2, b""))
@@ -40,7 +41,7 @@ def find_hardware_addresses(arguments: dict) -> dict:  # type: ignore[type-arg]
                 neighbours[socket.inet_ntop(family, target)] = hardware
         if time.monotonic() >= end or all(address in neighbours for address in task["targets"]):
             break
-        time.sleep(0.05)
+        time.sleep(0.1)
     links = netlink_entries(18, socket.AF_UNSPEC, 16)
     return {
         "local": sorted({_format_hardware(values.get(1, b"")) for _, values in links} - {""}),

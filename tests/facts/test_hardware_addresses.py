@@ -77,7 +77,7 @@ def test_the_witness_is_another_host_and_the_card_has_one_owner() -> None:
 def test_two_network_namespaces_find_each_other() -> None:
     """The kernel's own tables, over a pair of virtual cards; an address that nobody has is not found."""
     script = Path(__file__).with_name("hardware_addresses.sh")
-    task = {"targets": ["10.7.7.2", "10.7.7.3", "fd07::2"], "seconds": 1.0}
+    task = {"targets": ["10.7.7.2", "10.7.7.3", "fd07::2"], "seconds": 6.0}
     code = (
         "import json; from doctor.facts.hardware_addresses import find_hardware_addresses as find\n"
         f"print(json.dumps(find({{'asked': 'x', 'x': {task!r}}})))"

@@ -58,7 +58,7 @@ def test_a_host_that_gives_nobody_an_answer_is_lost() -> None:
     failure = trouble(smoked)
     assert (failure.kind, failure.culprit_ranks, failure.limit) == ("silent", (2, 3), 1.0)
     assert "no other host gets an answer" in failure.text
-    assert a.orders_of("probe")[0]["targets"] == [["10.0.0.2", 4000]]
+    assert [["10.0.0.2", 4000]] in [order["targets"] for order in a.orders_of("probe")]  # beside that of the store
     assert seconds < 2.5
 
 

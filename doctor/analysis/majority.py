@@ -15,27 +15,32 @@ Value = TypeVar("Value", bound=Hashable)
 Item = TypeVar("Item")
 
 
-def winner(votes: Mapping[Value, int], casting: Value | None = None) -> Value | None:
-    """The value with most votes; ``casting`` decides a tie that it is part of. None for other ties, and without votes.
+def leader(votes: Mapping[Value, int], *casting: Value) -> tuple[Value, ...]:
+    """The value with most votes, alone in a tuple, since it may be None; empty at a tie, and without votes.
 
-    >>> winner({"a": 2, "b": 1}), winner({"a": 1, "b": 1}), winner({"a": 1, "b": 1}, "b"), winner({})
-    ('a', None, 'b', None)
+    ``casting``: a value that decides a tie that it is part of.
+
+    >>> leader({"a": 2, "b": 1}), leader({"a": 1, "b": 1}), leader({"a": 1, "b": 1}, "b"), leader({None: 2, "b": 1})
+    (('a',), (), ('b',), (None,))
     """
     most = max(votes.values(), default=0)
     top = [value for value, count in votes.items() if count == most]
-    return top[0] if len(top) == 1 else casting if casting in top else None
+    return tuple(top) if len(top) == 1 else tuple(value for value in casting if value in top)
 
 
 class Split(msgspec.Struct, Generic[Item], frozen=True):
     """Items with two or more values, divided by the value that most of them have."""
 
-    common: Hashable
-    """The value of most; None at a tie: which is wrong cannot be decided."""
-    agreeing: tuple[Item, ...]
     differing: tuple[Item, ...]
-    """All others."""
-    kinds: int
+    """Those that have another value; all of them at a tie: which is wrong cannot be decided."""
+    agreeing: tuple[Item, ...]
+    """Those that have the value of most; empty at a tie."""
+    common: Hashable = None
+    """The value of most; of no meaning at a tie."""
+    kinds: int = 2
     """How many values there are."""
+    names: tuple[str, ...] = ()
+    """Of values that have names: those that differ."""
 
     @property
     def tie(self) -> bool:
@@ -47,9 +52,21 @@ class Split(msgspec.Struct, Generic[Item], frozen=True):
         """More than half agree."""
         return len(self.agreeing) > len(self.differing)
 
+    @property
+    def norm(self) -> Item:
+        """An item that has the value which the others lack; at a tie the first one."""
+        return (self.agreeing or self.differing)[0]
 
-def split(items: Iterable[Item], value: Callable[[Item], Hashable]) -> Split[Item] | None:
-    """Who differs from most others; None where all have one value.
+
+def split(
+    items: Iterable[Item],
+    value: Callable[[Item], Hashable],
+    *casting: Hashable,
+    voter: Callable[[Item], Hashable] | None = None,
+) -> Split[Item] | None:
+    """Who differs from most others; None where all have one value. ``casting``: a value that decides a tie.
+
+    ``voter``: of several items with one voter and one value one counts, unless all items have one voter.
 
     >>> split([1, 3, 4, 5], lambda number: number % 2).differing
     (4,)
@@ -60,11 +77,15 @@ def split(items: Iterable[Item], value: Callable[[Item], Hashable]) -> Split[Ite
     """
     rows = [(value(item), item) for item in items]
     votes = Counter(key for key, _ in rows)
-    if len(votes) < 2:
+    kinds = len(votes)
+    if kinds < 2:
         return None
-    common = winner(votes)
-    agreeing = tuple(item for key, item in rows if key == common) if common is not None else ()
-    return Split(common, agreeing, tuple(item for key, item in rows if not agreeing or key != common), len(votes))
+    if voter and len({voter(item) for _, item in rows}) > 1:
+        votes = Counter(key for key, _ in {(key, voter(item)) for key, item in rows})
+    leading = leader(votes, *casting)
+    agreeing = tuple(item for key, item in rows if key in leading)
+    others = tuple(item for key, item in rows if key not in leading)
+    return Split(others, agreeing, leading[0] if leading else None, kinds)
 
 
 def differing(values: Mapping[str, Any], template: str, **more: Any) -> Iterator[Finding]:

@@ -79,11 +79,11 @@ def test_a_majority_names_those_that_differ_from_it_and_a_tie_names_all(values: 
     if split is None:
         assert len(set(values.values())) == 1
     elif split.tie:
-        assert set(split.deviating) == set(values)
+        assert set(split.differing) == set(values)
     else:
         assert {values[rank] for rank in split.agreeing} == {values[split.norm]}
-        assert all(values[rank] != values[split.norm] for rank in split.deviating)
-        assert {*split.agreeing, *split.deviating} == set(values)
+        assert all(values[rank] != values[split.norm] for rank in split.differing)
+        assert {*split.agreeing, *split.differing} == set(values)
 
 
 @given(VALUES)
@@ -96,7 +96,7 @@ def test_holders_of_one_value_are_named_together(values: dict[int, int]) -> None
 def test_hosts_vote_where_there_are_several() -> None:
     hosts = {0: "a", 1: "a", 2: "a", 3: "b", 4: "c"}
     split = majority_split({0: 9, 1: 9, 2: 9, 3: 1, 4: 1}, hosts=hosts)
-    assert split is not None and split.deviating == (0, 1, 2)
+    assert split is not None and split.differing == (0, 1, 2)
 
 
 def test_tables_are_compared_by_the_names_that_all_have() -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.analysis.values.splits import MajoritySplit, format_ranges, majority_split
+from doctor.analysis.majority import Split
+from doctor.analysis.values.splits import format_ranges, majority_split
 from doctor.facts.smoke import TrainingStep
 from doctor.facts.smoke.events import RankEvent
 from doctor.smoke.model import Layout
@@ -104,16 +105,14 @@ def test_devices_are_named() -> None:
     ("values", "casting", "expected"),
     [
         ({0: 1, 1: 1}, None, None),
-        ({0: 1, 1: 1, 2: 2}, None, MajoritySplit((2,), (0, 1))),
-        ({0: 1, 1: 2}, None, MajoritySplit((0, 1), ())),
-        ({0: 1, 1: 2}, 2, MajoritySplit((0,), (1,))),
-        ({0: 1, 1: 2}, 3, MajoritySplit((0, 1), ())),
-        ({0: 1, 1: 1, 2: 2}, 2, MajoritySplit((2,), (0, 1))),
+        ({0: 1, 1: 1, 2: 2}, None, Split((2,), (0, 1), 1)),
+        ({0: 1, 1: 2}, None, Split((0, 1), ())),
+        ({0: 1, 1: 2}, 2, Split((0,), (1,), 2)),
+        ({0: 1, 1: 2}, 3, Split((0, 1), ())),
+        ({0: 1, 1: 1, 2: 2}, 2, Split((2,), (0, 1), 1)),
     ],
 )
-def test_who_stands_against_the_rest(
-    values: dict[int, int], casting: int | None, expected: MajoritySplit | None
-) -> None:
+def test_who_stands_against_the_rest(values: dict[int, int], casting: int | None, expected: Split[int] | None) -> None:
     assert majority_split(values, casting) == expected
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import TypeVar
 
-from doctor.analysis.majority import winner
+from doctor.analysis.majority import leader
 
 Node = TypeVar("Node", bound=Hashable)
 Edges = Mapping[Node, Collection[Node]]
@@ -93,11 +93,7 @@ def most_awaited(targets: Iterable[Node], least: int = 1, times: int = 1) -> Nod
     (2, None, None)
     """
     counts = Counter(targets)
-    best = winner(counts)
-    if (
-        best is None
-        or counts[best] < least
-        or any(times * counts[node] >= counts[best] for node in counts.keys() - {best})
-    ):
-        return None
-    return best
+    for best in leader(counts):
+        if counts[best] >= least and all(times * counts[node] < counts[best] for node in counts.keys() - {best}):
+            return best
+    return None

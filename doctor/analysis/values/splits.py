@@ -2,78 +2,47 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from doctor.analysis.majority import winner
+from doctor.analysis.majority import Split, split
 from doctor.engine.sanitize import number_ranges
 
 Value = TypeVar("Value", bound=Hashable)
 Order = TypeVar("Order", int, tuple[int, int])
 
 
-class MajoritySplit(msgspec.Struct, frozen=True):
-    """Ranks that should agree and do not."""
-
-    deviating: tuple[int, ...]
-    """Those that stand against the rest; all of them when no value has most of the votes."""
-    agreeing: tuple[int, ...]
-    """Those that hold the commonest value; empty for a tie."""
-    names: tuple[str, ...] = ()
-    """Of values that have names: those that differ."""
-
-    @property
-    def tie(self) -> bool:
-        return not self.agreeing
-
-    @property
-    def norm(self) -> int:
-        """A rank that has the value which the deviating ones lack; of a tie, the first one."""
-        return (self.agreeing or self.deviating)[0]
-
-
 def majority_split(
-    values: Mapping[int, Value], casting: Value | None = None, hosts: Mapping[int, str] | None = None
-) -> MajoritySplit | None:
-    """Who differs from most; ``casting`` decides a tie. None when all agree.
+    values: Mapping[int, Value], *casting: Value, hosts: Mapping[int, str] | None = None
+) -> Split[int] | None:
+    """Which ranks differ from most, in their order; ``casting`` decides a tie. None when all agree.
 
     ``hosts``, by rank: where there are several, hosts vote and not ranks: all ranks of a host may be wrong alike.
 
-    >>> majority_split({0: "a", 1: "b", 2: "a"})
-    MajoritySplit(deviating=(1,), agreeing=(0, 2), names=())
+    >>> majority_split({0: "a", 1: "b", 2: "a"}).differing
+    (1,)
     """
-    votes = Counter(values.values())
-    if len(votes) < 2:
-        return None
-    if hosts and len({hosts[rank] for rank in values}) > 1:
-        votes = Counter(value for value, _ in {(value, hosts[rank]) for rank, value in values.items()})
-    norm = winner(votes, casting)
-    if norm is None:
-        return MajoritySplit(tuple(sorted(values)), ())
-    return MajoritySplit(
-        tuple(sorted(rank for rank in values if values[rank] != norm)),
-        tuple(sorted(rank for rank in values if values[rank] == norm)),
-    )
+    return split(sorted(values), values.__getitem__, *casting, voter=hosts.__getitem__ if hosts else None)
 
 
-def split_by_name(tables: Mapping[int, Mapping[str, Any]], ranks: Sequence[int]) -> MajoritySplit | None:
+def split_by_name(tables: Mapping[int, Mapping[str, Any]], ranks: Sequence[int]) -> Split[int] | None:
     """Who holds other values than most, of those names that all ``ranks`` have; None where a rank has no table.
 
-    >>> split_by_name({0: {"w": 1, "b": 2}, 1: {"w": 1, "b": 3}, 2: {"w": 1, "b": 2}}, [0, 1, 2])
-    MajoritySplit(deviating=(1,), agreeing=(0, 2), names=('b',))
+    >>> parts = split_by_name({0: {"w": 1, "b": 2}, 1: {"w": 1, "b": 3}, 2: {"w": 1, "b": 2}}, [0, 1, 2])
+    >>> parts.differing, parts.names
+    ((1,), ('b',))
     """
     if any(rank not in tables for rank in ranks):
         return None
     shared = [name for name in tables[ranks[0]] if all(tables[rank].get(name) for rank in ranks)]
-    split = majority_split({rank: tuple(str(tables[rank][name]) for name in shared) for rank in ranks})
-    if split is None:
+    parts = majority_split({rank: tuple(str(tables[rank][name]) for name in shared) for rank in ranks})
+    if parts is None:
         return None
-    usual = tables[split.norm]
-    names = [name for name in shared if any(tables[rank][name] != usual[name] for rank in split.deviating)]
-    return msgspec.structs.replace(split, names=tuple(names))
+    usual = tables[parts.norm]
+    names = [name for name in shared if any(tables[rank][name] != usual[name] for rank in parts.differing)]
+    return msgspec.structs.replace(parts, names=tuple(names))
 
 
 def holders_of_same(values: Mapping[int, Value]) -> list[tuple[int, ...]]:

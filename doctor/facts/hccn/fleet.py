@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
-from doctor.analysis.majority import winner
+from doctor.analysis.majority import leader
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
@@ -35,7 +35,7 @@ def flatten_by_npu(facts: Mapping[str, HasNpus[T]]) -> dict[Npu, T]:
 
 def most_common_value(values: Iterable[T]) -> T | None:
     """The commonest value; None when two are equally common, or there is none."""
-    return winner(Counter(values))
+    return next(iter(leader(Counter(values))), None)
 
 
 def group_by_host(values: Mapping[Npu, T]) -> Iterator[tuple[str, T, list[int]]]:

@@ -60,9 +60,9 @@ def _not_synchronised(
     for group in trace.replicas:
         split = majority_split(field_values(events, group, "grad_digest"), hosts=trace.hosts)
         if split:
-            against += split.deviating
+            against += split.differing
             tie = tie or split.tie
-            unreduced += [rank for rank in split.deviating if _is_unreduced(events[rank])]
+            unreduced += [rank for rank in split.differing if _is_unreduced(events[rank])]
     if not against:
         return
     if unreduced:

@@ -30,9 +30,9 @@ def loader_findings(plan: SmokePlan, loaded: Mapping[int, LoaderResult]) -> Iter
                 )
             norm = drawn[(split.agreeing or (min(group),))[0]]
             differ = [
-                name for name in sorted(shared) if any(drawn[rank][name] != norm[name] for rank in split.deviating)
+                name for name in sorted(shared) if any(drawn[rank][name] != norm[name] for rank in split.differing)
             ]
-            yield _finding(trace, split.deviating, template + "; expected the same", differ, group, split.tie)
+            yield _finding(trace, split.differing, template + "; expected the same", differ, group, split.tie)
     yield from _repeated(trace, drawn)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from doctor.analysis.values.splits import MajoritySplit, format_ranges, majority_split
+from doctor.analysis.majority import Split
+from doctor.analysis.values.splits import format_ranges, majority_split
 from doctor.facts.smoke import TrainingStep
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace
@@ -40,7 +41,7 @@ def _disagree(
     """Ranks of one model that should have drawn the same."""
     masks = {rank: event.masks for rank, event in events.items() if event.masks}
     ours = reference.data(step, blocks_of(trace, min(events), reference.blocks)) if events and reference.sound else None
-    against = majority_split(masks, ours[1] if ours else None)
+    against = majority_split(masks, *([ours[1]] if ours else ()))
     draws = {
         name: split
         for name in used_generators(events.values())
@@ -60,9 +61,9 @@ def _disagree(
         yield _differs(trace, step, f"draws {name}", split, events, template, [name])
 
 
-def _explaining_generators(draws: dict[str, MajoritySplit], against: MajoritySplit) -> list[str]:
+def _explaining_generators(draws: dict[str, Split[int]], against: Split[int]) -> list[str]:
     """The generators that explain the masks: those in which the same ranks stand apart."""
-    same = [name for name, split in draws.items() if split.tie or set(split.deviating) & set(against.deviating)]
+    same = [name for name, split in draws.items() if split.tie or set(split.differing) & set(against.differing)]
     return [name for name in same if name != "dropout"] or same
 
 
@@ -70,7 +71,7 @@ def _differs(
     trace: LayoutTrace,
     step: int,
     kind: str,
-    split: MajoritySplit,
+    split: Split[int],
     events: dict[int, TrainingStep],
     template: str,
     generators: list[str],
@@ -79,7 +80,7 @@ def _differs(
         DIFFERS,
         kind,
         step,
-        split.deviating,
+        split.differing,
         template,
         {
             "group": format_ranges(events),

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from doctor.analysis.values.splits import MajoritySplit, majority_split
+from doctor.analysis.majority import Split
+from doctor.analysis.values.splits import majority_split
 from doctor.facts.smoke import ReferenceRun
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, largest_difference, median_rank
@@ -84,12 +85,12 @@ def _kind(plan: SmokePlan, rank: int, names: Mapping[int, str]) -> str:
     return names.get(rank, plan.backend) if place.device >= 0 else f"the CPUs of {place.host}"
 
 
-def _outlier(kind: str, group: Mapping[int, ReferenceRun], split: MajoritySplit | None) -> list[Outlier]:
+def _outlier(kind: str, group: Mapping[int, ReferenceRun], split: Split[int] | None) -> list[Outlier]:
     if not split:
         return []
     norm = group[split.agreeing[0] if split.agreeing else min(group)]
-    others = [group[rank] for rank in split.deviating]
+    others = [group[rank] for rank in split.differing]
     share = max(largest_difference(event.losses, norm.losses) for event in others)
     rough = (max(event.precision or 0.0 for event in others), norm.precision or 0.0)
     init = any(event.init != norm.init for event in others)
-    return [Outlier(kind, split.deviating, split.agreeing, init, share, rough)]
+    return [Outlier(kind, split.differing, split.agreeing, init, share, rough)]

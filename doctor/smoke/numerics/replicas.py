@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from doctor.analysis.values.splits import MajoritySplit, format_ranges, majority_split
+from doctor.analysis.majority import Split
+from doctor.analysis.values.splits import format_ranges, majority_split
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
@@ -104,27 +105,25 @@ def _first_divergence(trace: LayoutTrace) -> Iterator[Defect]:
 
 
 def _divergence(
-    trace: LayoutTrace, step: int, kind: str, parted: dict[tuple[int, ...], MajoritySplit], everywhere: bool
+    trace: LayoutTrace, step: int, kind: str, parted: dict[tuple[int, ...], Split[int]], everywhere: bool
 ) -> Defect:
     """Replicas that no longer agree. From the first step on, in every group and without a majority: the program."""
     clear = {group: split for group, split in parted.items() if not split.tie}
     if everywhere and not clear and not step:
-        return _divergence_defect(
-            trace, step, f"{kind} all", MajoritySplit((), ()), EVERYWHERE[kind], next(iter(parted))
-        )
+        return _divergence_defect(trace, step, f"{kind} all", Split((), ()), EVERYWHERE[kind], next(iter(parted)))
     blamed = clear or parted
     group = next(iter(blamed))
-    against = tuple(sorted(rank for split in blamed.values() for rank in split.deviating))
+    against = tuple(sorted(rank for split in blamed.values() for rank in split.differing))
     agree = tuple(rank for split in clear.values() for rank in split.agreeing)
     template = (OTHER if clear else TIED)[kind]
-    return _divergence_defect(trace, step, kind, MajoritySplit(against, agree), template, group)
+    return _divergence_defect(trace, step, kind, Split(against, agree), template, group)
 
 
 def _divergence_defect(
     trace: LayoutTrace,
     step: int,
     kind: str,
-    split: MajoritySplit,
+    split: Split[int],
     template: str,
     group: tuple[int, ...],
     root: bool = False,
@@ -133,11 +132,11 @@ def _divergence_defect(
         DIVERGE,
         kind,
         step,
-        split.deviating,
+        split.differing,
         template + "{likely}",
         {"group": format_ranges(group), "agree": len(split.agreeing), "likely": _likely(trace, kind)},
         root=root,
-        tie=split.tie and bool(split.deviating),
+        tie=split.tie and bool(split.differing),
         trace=trace,
     )
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from doctor.analysis.values.splits import MajoritySplit, format_ranges
+from doctor.analysis.majority import Split
+from doctor.analysis.values.splits import format_ranges
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.sanitize import printable as clean
 from doctor.watch.data.records import JobRecords
@@ -36,12 +37,12 @@ class GroupRole(msgspec.Struct, frozen=True):
         return "" if self.certain else self.reason
 
     def difference(
-        self, check: str, kind: str, step: int, split: MajoritySplit, template: str, **values: Any
+        self, check: str, kind: str, step: int, split: Split[int], template: str, **values: Any
     ) -> ValueDefect:
         """A defect of the ranks that differ from the rest of the group, in the words of ``template``."""
         others = format_ranges(split.agreeing or self.ranks)
         values = {"group": others, "agree": len(split.agreeing), "tensors": name_tensors(split.names), **values}
-        return ValueDefect(check, kind, step, split.deviating, template, values, tie=split.tie, inferred=self.inferred)
+        return ValueDefect(check, kind, step, split.differing, template, values, tie=split.tie, inferred=self.inferred)
 
 
 class GroupRoles(msgspec.Struct, frozen=True):

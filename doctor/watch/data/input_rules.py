@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from doctor.analysis.values.splits import MajoritySplit, format_ranges, holders_of_same, majority_split
+from doctor.analysis.majority import Split
+from doctor.analysis.values.splits import format_ranges, holders_of_same, majority_split
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
 from doctor.watch.data.records import JobRecords, RankValues, RecordTable, by_rank, text_map
@@ -53,7 +54,7 @@ def _inside_model(
                 name
                 for name in _GENERATORS
                 if (drawn := _state_split(states.get((step, number), {}), name, group.ranks))
-                and set(drawn.deviating) & set(split.deviating)
+                and set(drawn.differing) & set(split.differing)
             ]
             share = _alike(tensors, split)
             masked = share >= ALIKE
@@ -78,18 +79,18 @@ def _is_input(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 4 and isinstance(value[0], str) and isinstance(value[3], list)
 
 
-def _alike(tensors: dict[int, list[Any]], split: MajoritySplit) -> float:
+def _alike(tensors: dict[int, list[Any]], split: Split[int]) -> float:
     """The share of sampled elements that ranks which differ have in common; of the pair most unlike."""
     first = split.norm
     shares = []
-    for rank in split.deviating:
+    for rank in split.differing:
         ours, theirs = tensors[rank][3], tensors[first][3]
         if rank != first and ours and len(ours) == len(theirs):
             shares.append(sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours))
     return min(shares, default=0.0)
 
 
-def _state_split(states: RankValues, name: str, ranks: tuple[int, ...]) -> MajoritySplit | None:
+def _state_split(states: RankValues, name: str, ranks: tuple[int, ...]) -> Split[int] | None:
     values = {rank: str(text_map(states[rank].get("g")).get(name, "")) for rank in ranks if rank in states}
     return majority_split({rank: value for rank, value in values.items() if value})
 
@@ -151,7 +152,7 @@ def _over_data(inputs: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
 
 
 def _batch_sizes(inputs: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
-    differing: list[tuple[int, MajoritySplit, dict[int, int]]] = []
+    differing: list[tuple[int, Split[int], dict[int, int]]] = []
     for (step, number), records in sorted(inputs.items()):
         sizes = {}
         for rank in group.ranks:

@@ -35,7 +35,7 @@ def stated_defects(job: JobRecords) -> Iterator[ValueDefect]:
                 template = "call {number} of probe.{kind}: {who} holds other {what} than ranks {group}"
                 values = {"number": number, "kind": kind, "what": quantity, "agree": len(split.agreeing)}
                 values["group"] = format_ranges(split.agreeing or group)
-                yield _stated(check, "stated", number, split.deviating, template, values, split.tie)
+                yield _stated(check, "stated", number, split.differing, template, values, split.tie)
     for (number, group), records in _calls(job, "shard").items():
         if ("shard", group) not in reported and all(rank in records for rank in group):
             defect = _shard(number, group, records)
@@ -66,7 +66,7 @@ def _value(kind: str, name: str, number: int, group: tuple[int, ...], records: R
             return None
         template = 'call {number} of probe.same("{name}"): {who} has another value than the rest of ranks {group}'
         values["agree"] = len(split.agreeing)
-        return _stated("smoke-mask-differs", "stated", number, split.deviating, template, values, split.tie)
+        return _stated("smoke-mask-differs", "stated", number, split.differing, template, values, split.tie)
     alike = sorted(rank for ranks in holders_of_same(digests) for rank in ranks)
     if not alike:
         return None

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from doctor.analysis.values.splits import MajoritySplit, first_makers, format_ranges, majority_split, split_by_name
+from doctor.analysis.majority import Split
+from doctor.analysis.values.splits import first_makers, format_ranges, majority_split, split_by_name
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP, ValueDefect, describe
 from doctor.watch.data.group_roles import GroupRole, GroupRoles, name_tensors
 from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, text_list, text_map
@@ -88,7 +89,7 @@ def _state_not_loaded(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect
     # An optimizer that divides its states among the ranks keeps other ones on each of them.
     holders, empty = {held for held in names.values() if held}, [rank for rank, held in names.items() if not held]
     if empty and len(holders) == 1 and len({name.rpartition(" of ")[2] for name in next(iter(holders))}) > 1:
-        split = MajoritySplit(tuple(empty), tuple(rank for rank in group.ranks if rank not in empty))
+        split = Split(tuple(empty), tuple(rank for rank in group.ranks if rank not in empty))
         template = "before its first update {who} holds no optimizer state, data-parallel ranks {group} hold one"
         check = "smoke-parameters-not-broadcast"
         yield group.difference(check, "state", BEFORE_FIRST_STEP, split, template, root=min(group.ranks))
@@ -111,7 +112,7 @@ def _gradients(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
 
 
 def _not_synchronised(
-    group: GroupRole, step: int, split: MajoritySplit, parts: dict[int, tuple[list[float], list[float]]]
+    group: GroupRole, step: int, split: Split[int], parts: dict[int, tuple[list[float], list[float]]]
 ) -> ValueDefect:
     unreduced = tuple(rank for rank, (local, after) in parts.items() if local and local == after)
     ranks = format_ranges(group.ranks)
@@ -121,7 +122,7 @@ def _not_synchronised(
     template = (
         "the gradient of {who} in step {step} is the one that it computed itself: it was not reduced over ranks {group}"
     )
-    blamed = MajoritySplit(() if set(unreduced) == set(group.ranks) else unreduced, group.ranks, split.names)
+    blamed = Split(() if set(unreduced) == set(group.ranks) else unreduced, group.ranks, split.names)
     return group.difference("smoke-gradient-not-synchronised", "own", step, blamed, template, group=ranks)
 
 
@@ -203,7 +204,7 @@ def _frozen(job: JobRecords, updates: RecordTable) -> Iterator[ValueDefect]:
         split = majority_split(frozen) if len(frozen) == len(job.ranks) else None
         if split:
             usual = set(frozen[split.norm])
-            names = sorted({name for rank in split.deviating for name in usual.symmetric_difference(frozen[rank])})
+            names = sorted({name for rank in split.differing for name in usual.symmetric_difference(frozen[rank])})
             template = "{who} does not train the same tensors as ranks {group} from step {step} on: {tensors}"
             everyone = GroupRole(tuple(sorted(frozen)), "data", "", True)
             tensors = name_tensors(names)

@@ -43,7 +43,7 @@ def _inside_model(workers: RecordTable, group: GroupRole, masked: dict[int, int]
             continue
         split = next(iter(differing.values()))
         assert split
-        steps = [masked[rank] for rank in split.deviating if rank in masked]
+        steps = [masked[rank] for rank in split.differing if rank in masked]
         names = [GENERATORS[name] for name in differing]
         template = (
             "worker {worker} of loader {loader} on {who} draws other {generators} numbers than on the rest of its "

@@ -1,13 +1,13 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.network_test import NetworkAnswer
-from doctor.net.findings import measured_slow_paths, slow_hosts, slow_path_values
+from doctor.net.findings import measured_slow_paths, slow_path_finding
 
 ONE_HOST = "only one host: there is no other to connect to"
 
 
-@check(severity=WARNING, area="network", single_host=ONE_HOST)
+@check(severity=ERROR, area="network", single_host=ONE_HOST)
 def net_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     """No host, link or direction of the hosts' network loses many more packets than the others.
 
@@ -24,15 +24,15 @@ def net_packets_lost(answers: PerHost[NetworkAnswer]) -> Iterator[Finding]:
     The kernel counts the segments that it sent again (TCP_INFO, tcpi_total_retrans) while each pair measures its
     throughput alone. A host or path is named that loses at least five times as much as the others and 0.5 % of its
     segments, by the same statistics as in `doctor explain net-path-slow`. Losses come in bursts: what looks lossy is
-    measured up to seven times more, alone, and each time must show it.
+    measured up to seven times more, alone, and each time must show it. It is an error from 16 times as much as the
+    others on, where TCP sends a quarter of what it does elsewhere (its throughput falls with the square root of the
+    losses), else a warning.
     """
     for path in measured_slow_paths(answers):
         if path.figure == "retransmissions":
-            values = slow_path_values(path, answers)
-            hosts = slow_hosts(path, answers)
-            yield Finding(
+            yield slow_path_finding(
+                path,
+                answers,
                 "packets are lost {place}: {value} of the segments were sent again, elsewhere {norm} (confidence "
                 "{confidence}, {measured} measurements)",
-                hosts=hosts,
-                **values,
             )

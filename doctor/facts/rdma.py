@@ -115,6 +115,7 @@ def read_rdma(arguments: dict[str, Any]) -> list[dict[str, Any]]:
         device = {
             "name": name,
             "type": _read(TOP, name, "hca_type"),
+            "node": _read(TOP, name, "node_type"),
             "board": _read(TOP, name, "board_id"),
             "firmware": _read(TOP, name, "fw_ver"),
             "virtual": os.path.exists(os.path.join(TOP, name, "device", "physfn")),
@@ -196,6 +197,19 @@ class RdmaDevice(msgspec.Struct, frozen=True):
     ports: tuple[RdmaPort, ...]
     virtual: bool = False
     """A virtual function (SR-IOV) of another adapter."""
+    node: str = ""
+    """``1: CA``, ``4: RNIC`` (iWARP), ``7: <unknown>`` (EFA); empty in older records.
+
+    Source: Linux, drivers/infiniband/core/sysfs.c, node_type_show.
+    """
+
+    @property
+    def has_connections(self) -> bool:
+        """Whether two programs of verbs can connect a pair of queues (RC) by themselves.
+
+        EFA has none, and iWARP connects by its connection manager alone.
+        """
+        return self.node in ("", "1: CA") and all(port.layer in ("InfiniBand", "Ethernet") for port in self.ports)
 
 
 class RdmaPorts(Fact, frozen=True):

@@ -111,9 +111,6 @@ def _masks(groups: Sequence[HostGroup], hosts: int) -> list[tuple[HostGroup, int
 
 
 def _group_boxes(everyone: int, rows: Sequence[int], masks: Sequence[tuple[HostGroup, int]]) -> Iterator[Box]:
-    reached = {group.hosts: _union(rows[host] for host in group.hosts) for group, _ in masks}
-    blocks = sum(bool(reached[group.hosts] & mask) for group, _ in masks for _, mask in masks)
-    few = blocks <= MOST_GROUP_PAIRS
     for group, mask in masks:
         rest = everyone & ~mask
         outward, inward = Rectangle(mask, rest), Rectangle(rest, mask)
@@ -121,7 +118,19 @@ def _group_boxes(everyone: int, rows: Sequence[int], masks: Sequence[tuple[HostG
         yield Box("border", (outward,), (), (group,), "outbound")
         yield Box("border", (inward,), (), (group,), "inbound")
         yield Box("group", (Rectangle(mask, mask),), (), (group,))
-        for other, other_mask in masks if few else ():
+    yield from _pair_boxes(rows, masks)
+
+
+def group_pair_boxes(cells: CellMap, remaining: Grid, groups: Sequence[HostGroup]) -> Iterator[Box]:
+    """Every box of two groups in which a failure remains."""
+    yield from _pair_boxes(_any_port(remaining.rows, cells.hosts), _masks(groups, cells.hosts))
+
+
+def _pair_boxes(rows: Sequence[int], masks: Sequence[tuple[HostGroup, int]]) -> Iterator[Box]:
+    reached = {group.hosts: _union(rows[host] for host in group.hosts) for group, _ in masks}
+    blocks = sum(bool(reached[group.hosts] & mask) for group, _ in masks for _, mask in masks)
+    for group, mask in masks if blocks <= MOST_GROUP_PAIRS else ():
+        for other, other_mask in masks:
             if other_mask & mask or not reached[group.hosts] & other_mask:
                 continue
             forth, back = Rectangle(mask, other_mask), Rectangle(other_mask, mask)

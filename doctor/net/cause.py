@@ -44,6 +44,9 @@ class NetworkCause(msgspec.Struct, frozen=True):
     """How many of them had which `AttemptOutcome`, most first."""
     candidates: tuple[NetworkCause, ...] = ()
     """Other causes that explain the same failures as well: it cannot be told which. Empty: it is certain."""
+    blamed: tuple[int, ...] = ()
+    """Of a border, or of two parts of a fleet that is cut: the side with at most half as many hosts as the other one;
+    else both, of which none is worse."""
 
     @property
     def certain(self) -> bool:
@@ -55,9 +58,14 @@ class NetworkCause(msgspec.Struct, frozen=True):
         return not self.opened
 
     @property
-    def accused(self) -> frozenset[int]:
+    def members(self) -> frozenset[int]:
         """All hosts that this cause names, by itself or in a group."""
         return frozenset(self.hosts).union(*(group.hosts for group in self.groups))
+
+    @property
+    def accused(self) -> frozenset[int]:
+        """The hosts to blame: empty for the whole fleet."""
+        return frozenset(self.blamed) or self.members
 
 
 def describe(cause: NetworkCause, matrix: Matrix) -> str:

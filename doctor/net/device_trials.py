@@ -48,6 +48,8 @@ class HostDevices(msgspec.Struct, frozen=True):
     """By adapter and port, such as ``mlx5_0:1``: the GID index that the program is given; None: its own choice."""
     rdma_addresses: Mapping[str, str] = {}
     """IPv4 address of such a port, where one of its GIDs holds it."""
+    untried: tuple[str, ...] = ()
+    """Adapters that `RDMA_PROGRAMS` cannot try: EFA and iWARP."""
     answered: frozenset[tuple[int, str]] = frozenset()
     """Number of an NPU and address of another that answered all of its packets in the second round."""
 
@@ -77,14 +79,17 @@ def devices_of(
     pings: those of the second round, where it had any.
     """
     npus = {npu: str(address.ip) for npu, address in addresses.by_npu.items()} if addresses else {}
-    ports = adapters.ports if adapters else {}
+    others = tuple(device.name for device in adapters.devices if not device.has_connections) if adapters else ()
+    ports = {
+        name: port for name, port in (adapters.ports if adapters else {}).items() if name.split(":")[0] not in others
+    }
     index = environ.get("NCCL_IB_GID_INDEX", "")[:4]
     of_job = int(index) if index.isascii() and index.isdigit() else None
     active = {name: port for name, port in ports.items() if port.is_active}
     held = {name: address for name, port in active.items() if (address := _ipv4_address(port))}
     answered = {(ping.npu, ping.address) for ping in (pings.pings if pings else ()) if 0 < ping.sent == ping.received}
     indices = {name: _gid_index(port, of_job) for name, port in active.items()}
-    return HostDevices(npus, indices, held, frozenset(answered))
+    return HostDevices(npus, indices, held, answered=frozenset(answered), untried=others)
 
 
 def _ipv4_address(port: RdmaPort) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from doctor.engine.check import Skip
 from doctor.engine.fact import PerHost
 from doctor.engine.per_fleet import once_per_fleet
+from doctor.engine.result import Finding
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import assemble_matrix, groups_of
 from doctor.net.cause import NetworkCause, place, port_text
@@ -157,7 +158,7 @@ def _belongs(attempt: Attempt, cause: NetworkCause) -> bool:
         return (attempt.source, attempt.target) == cause.hosts
     if cause.kind in ("link", "address"):
         return ends <= set(cause.hosts) if cause.kind == "link" else bool(ends & set(cause.hosts))
-    return bool(ends & cause.accused) or not cause.accused
+    return bool(ends & cause.members) or not cause.members
 
 
 @once_per_fleet
@@ -169,9 +170,16 @@ def measured_slow_paths(answers: PerHost[NetworkAnswer]) -> tuple[SlowPath, ...]
     return slow_paths(speeds)
 
 
-def slow_path_values(path: SlowPath, answers: PerHost[NetworkAnswer]) -> dict[str, Any]:
-    """Where a slow path lies, in words, and its figures, for `Finding`."""
+def slow_path_finding(path: SlowPath, answers: PerHost[NetworkAnswer], template: str) -> Finding:
+    """The finding of a slow path: an error where it would slow the whole job down severely, else a warning."""
     hosts = assemble_matrix(answers).hosts
+    blamed = [hosts[host] for host in path.hosts]
+    finding = Finding(template, hosts=blamed, **_slow_path_values(path, hosts))
+    return finding.as_warning(not path.is_severe(len(hosts)))
+
+
+def _slow_path_values(path: SlowPath, hosts: Sequence[str]) -> dict[str, Any]:
+    """Where a slow path lies, in words, and its figures."""
     names = [hosts[host] for host in path.hosts]
     ways = {"both": "to and from", "inbound": "to", "outbound": "from"}
     kind_text = {"host": f"{ways[path.way]} {names[0]}", "link": f"between {' and '.join(names)}"}
@@ -198,9 +206,3 @@ _FIGURE_TEXT: dict[str, Callable[[float], str]] = {
     "latency": lambda value: f"{value * 1e6:.4g} us",
     "retransmissions": lambda value: f"{100 * value:.2g} %",
 }
-
-
-def slow_hosts(path: SlowPath, answers: PerHost[NetworkAnswer]) -> tuple[str, ...]:
-    """The hosts to blame, by name."""
-    hosts = assemble_matrix(answers).hosts
-    return tuple(hosts[host] for host in path.hosts)

@@ -1,7 +1,8 @@
 """Groups of hosts that share a part of the network: a switch, a rack, a subnet, a plane. Pure.
 
-Groups are given as data: what each host's LLDP neighbour is, its subnet, or Slurm's topology.conf. They decide nothing
-by themselves; they let many failures between two of them be one cause.
+Groups are given as data: what each host's LLDP neighbour is, its subnet, or Slurm's topology.conf; or they are read
+from the matrix itself, the parts of a fleet that is cut. They decide nothing by themselves; they let many failures
+between two of them be one cause.
 """
 
 from __future__ import annotations
@@ -12,9 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from doctor.engine.sanitize import printable, strip_control_chars
+from doctor.net.grid import Grid, mask_of, members
 
 MAX_GROUPS = 512
 MAX_CONF_BYTES = 1 << 20
+PART = "hosts"
+"""The kind of a part that the matrix itself shows: its hosts reach each other, and nobody else."""
+MOST_PARTS, MOST_PATTERNS = 16, 16
+"""Parts of one port, and ports that connect the hosts differently: what is cut into more pieces is no cut."""
 _EXPANSION_LIMIT = 10_000
 
 
@@ -22,7 +28,7 @@ class HostGroup(msgspec.Struct, frozen=True):
     """Hosts that share something."""
 
     kind: str
-    """``switch``, ``rack``, ``subnet``, ``plane``."""
+    """``switch``, ``rack``, ``subnet``, ``plane``, `PART`."""
     name: str
     hosts: tuple[int, ...]
     """By their place in the matrix, in order."""
@@ -92,6 +98,57 @@ def _expanded(text: str) -> list[str]:
         return [str(node) for node in nodes] if len(nodes) <= _EXPANSION_LIMIT else []
     except NodeSetException:
         return []
+
+
+def connected_parts(opened: Grid, ports: Iterable[int], hosts: Sequence[str]) -> tuple[HostGroup, ...]:
+    """The parts of a fleet that is cut, on any of ``ports``: the largest sets whose hosts all reach each other.
+
+    Two hosts are in one part where attempts that worked lead from each of them to the other, be it by way of others
+    (the strongly connected components); so a part is seen where a sample of the pairs was tried, and where the cut lets
+    one direction through. A host for itself is no part, nor is what holds all hosts.
+
+    >>> rows = [0b0010, 0b0001, 0b1000, 0b0100]  # 0 and 1 reach each other, and so do 2 and 3
+    >>> [part.label for part in connected_parts(Grid([rows], [rows]), [0], ["n1", "n2", "n3", "n4"])]
+    ['hosts n[1-2]', 'hosts n[3-4]']
+    """
+    patterns = {tuple(opened.rows[port]): port for port in ports}
+    parts: dict[int, None] = {}
+    for port in list(patterns.values())[:MOST_PATTERNS]:
+        masks = [mask for mask in _components(opened.rows[port], opened.by_target[port]) if mask.bit_count() > 1]
+        if 1 < len(masks) <= MOST_PARTS:
+            parts.update(dict.fromkeys(masks))
+    return tuple(HostGroup(PART, _folded(hosts, mask), tuple(members(mask))) for mask in parts)
+
+
+def _components(rows: Sequence[int], by_target: Sequence[int]) -> Iterator[int]:
+    """The strongly connected components of a graph, as masks; rows and columns are masks of neighbours."""
+    waiting = mask_of(range(len(rows)))
+    while waiting:
+        start = waiting & -waiting
+        mask = _reached(start, rows, waiting) & _reached(start, by_target, waiting)
+        waiting &= ~mask
+        yield mask
+
+
+def _reached(start: int, rows: Sequence[int], within: int) -> int:
+    reached = frontier = start
+    while frontier:
+        ahead = 0
+        for host in members(frontier):
+            ahead |= rows[host]
+        frontier = ahead & within & ~reached
+        reached |= frontier
+    return reached
+
+
+def _folded(hosts: Sequence[str], mask: int) -> str:
+    from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+    names = [hosts[host] for host in members(mask)]
+    try:
+        return printable(str(NodeSet.fromlist(names)), 60)
+    except NodeSetException:
+        return printable(f"{names[0]} to {names[-1]}", 60)
 
 
 def _members(name: str, direct: Mapping[str, set[int]], below: Mapping[str, Iterable[str]]) -> set[int]:

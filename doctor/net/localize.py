@@ -19,6 +19,7 @@ from doctor.net.boxes import (
     Box,
     direction_box,
     fleet_boxes,
+    group_pair_boxes,
     host_and_group_boxes,
     host_box,
     link_box,
@@ -28,7 +29,7 @@ from doctor.net.boxes import (
 )
 from doctor.net.cause import NetworkCause
 from doctor.net.grid import CellMap, Grid, Rectangle, mask_of, members
-from doctor.net.host_groups import HostGroup
+from doctor.net.host_groups import PART, HostGroup, connected_parts
 from doctor.net.matrix import FAILING, LETTERS, OUTCOMES, AttemptOutcome, Matrix
 
 MOST_CAUSES = 200
@@ -98,7 +99,10 @@ class _Search:
         boxes = list(host_and_group_boxes(self.cells, self.remaining, self.groups))
         self._constant(boxes)
         self._constant(list(one_to_group_boxes(self.cells, self.remaining, self.groups)))
-        self._partial([*boxes, *fleet])
+        parts = connected_parts(self.cells.open, self.cells.failing_ports, self.matrix.hosts)
+        cuts = list(group_pair_boxes(self.cells, self.remaining, parts))
+        self._constant(cuts)
+        self._partial([*boxes, *cuts, *fleet])
         self._more_of_hosts()
         self._pairs()
         self._join_ports()
@@ -344,7 +348,18 @@ class _Search:
             opened,
             dict(sorted(outcomes.items(), key=lambda item: -item[1])),
             tuple(self._candidates(box, exclusive)),
+            self._blamed(box),
         )
+
+    def _blamed(self, box: Box) -> tuple[int, ...]:
+        """Of a border, or a cut between two parts of the fleet: see `NetworkCause.blamed`."""
+        sides = [mask_of(group.hosts) for group in box.groups]
+        if box.kind == "border":
+            sides.append(self.cells.everyone & ~sides[0])
+        elif not sides or any(group.kind != PART for group in box.groups):
+            return ()
+        small, large = sorted(sides, key=lambda mask: (mask.bit_count(), mask))
+        return tuple(members(small if 2 * small.bit_count() <= large.bit_count() else small | large))
 
     def _candidates(self, box: Box, exclusive: Sequence[tuple[int, int, int]]) -> Iterator[NetworkCause]:
         """What else explains the same, when too few hosts were tried to tell."""

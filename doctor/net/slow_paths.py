@@ -33,6 +33,12 @@ CERTAIN: dict[SpeedFigure, SpeedFigure] = {"throughput": "arrival rate", "latenc
 """The figure that says the same, and that a busy host does not change."""
 MOST_WAITED = 0.1
 """The share of its time that a program may have waited for a CPU, for throughput and usual latency to count."""
+SEVERE_RATIO = 4.0
+"""Times slower than elsewhere from which on a path is an error: a collective is as slow as its slowest path, so a job
+that spends a third of its time in communication takes twice as long (1 + (4 - 1) / 3)."""
+SEVERE_SECONDS = 0.1
+"""What a path's latency adds to one collective at least, to be an error: of 2 log2(hosts) messages, one after another,
+as a tree of so many hosts sends them. A step has some dozens of collectives."""
 LEAST_LOSS = 5e-3
 """Segments sent again, as a share of all, below which nobody is accused of losing packets."""
 SEGMENT_BYTES = 1448
@@ -50,6 +56,18 @@ class SlowPath(PathOutlier, frozen=True, kw_only=True):
     def confidence(self) -> float:
         """1 less the chance: 0.999 at least."""
         return 1 - self.chance
+
+    def is_severe(self, hosts: int) -> bool:
+        """Whether a job on so many hosts would be slowed down so much that it is better not started there.
+
+        By figures alone that a busy host does not change. Losses count by what they do to TCP's throughput, which falls
+        with their square root (Mathis, Semke, Mahdavi, Ott: The macroscopic behavior of the TCP congestion avoidance
+        algorithm, 1997).
+        """
+        if self.figure == "least latency":
+            return 2 * math.log2(hosts) * (self.value - self.peer_value) >= SEVERE_SECONDS
+        ratio = math.sqrt(self.ratio) if self.figure == "retransmissions" else self.ratio
+        return self.figure not in CERTAIN and ratio >= SEVERE_RATIO
 
 
 class _Figure:

@@ -21,3 +21,12 @@ def test_a_host_whose_packets_are_lost() -> None:
 
 def test_losses_below_one_in_a_thousand_accuse_nobody() -> None:
     assert messages(run_check(NAME, measured({}, {(4, target): 90 for target in range(HOSTS) if target != 4}))) == []
+
+
+def test_losses_are_an_error_where_tcp_sends_a_quarter_of_what_it_does_elsewhere() -> None:
+    """Its throughput falls with their square root: 4 times less from 16 times the losses on."""
+    elsewhere = {(one, other): 1000 for one in range(HOSTS) for other in range(HOSTS) if one != other}
+    for ratio, severe in ((9, False), (20, True)):
+        lost = {pair: ratio * 1000 for pair in elsewhere if 4 in pair}
+        (finding,) = run_check(NAME, measured({}, {**elsewhere, **lost})).findings
+        assert finding.is_warning is not severe

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
+import pytest
 
 from doctor.engine.fact import Fact
 from doctor.facts.network_test import NetworkAnswer
+from doctor.net.slow_paths import SlowPath
 from tests.checks.net_answers import answers
 from tests.checks.run_check import advice, messages, run_check, skipped
 
@@ -15,7 +18,7 @@ ROWS = ["".join("-" if source == target else "o" for target in range(HOSTS)) for
 
 
 def measured(
-    slow: dict[tuple[int, int], float], again: dict[tuple[int, int], int] | None = None
+    slow: dict[tuple[int, int], float], again: dict[tuple[int, int], int] | None = None, *, arrivals: bool = False
 ) -> dict[str, list[Fact]]:
     """Eight hosts with the speeds of all pairs, some of them so many times slower, and segments sent again."""
     facts: dict[str, list[Fact]] = {}
@@ -33,7 +36,9 @@ def measured(
                 "retransmissions": lost,
                 "bytes": 1 << 28,
             }
-            speeds += [speed] * (3 if ratio > 2 or lost else 1)
+            if arrivals:
+                speed |= {"arrival_single": 1e9 / ratio, "arrival_multi": 1.1e9 / ratio}
+            speeds += [speed] * (3 if ratio > 1.5 or lost else 1)
         facts[name] = [msgspec.structs.replace(answer, answer={**answer.answer, "speeds": speeds})]
     return facts
 
@@ -62,3 +67,21 @@ def test_without_speeds_it_does_not_apply() -> None:
     assert skipped(run_check(NAME, answers([ROWS] * 2))) == {
         "no speeds were measured; doctor net --net full measures them"
     }
+
+
+def test_a_path_that_halves_the_jobs_pace_is_an_error_by_what_a_busy_host_does_not_change() -> None:
+    """The throughput of programs that may have waited for a CPU stays a warning, however low it is."""
+    (usual,) = run_check(NAME, measured({(2, target): 8.0 for target in range(HOSTS) if target != 2})).findings
+    assert usual.is_warning
+    for ratio, severe in ((2.0, False), (8.0, True)):
+        slow = measured({(2, target): ratio for target in range(HOSTS) if target != 2}, arrivals=True)
+        (finding,) = run_check(NAME, slow).findings
+        assert (finding.values["figure"], finding.is_warning) == ("arrival rate", not severe)
+
+
+@pytest.mark.parametrize(("hosts", "seconds", "severe"), [(8, 0.05, True), (8, 0.001, False), (1024, 0.006, True)])
+def test_latency_is_an_error_by_what_it_adds_to_a_collective_of_so_many_hosts(
+    hosts: int, seconds: float, severe: bool
+) -> None:
+    outlier = ("host", (2,), "both", math.log(seconds), math.log(1e-4), 1e-6, 20, (), 7)
+    assert SlowPath(*outlier, figure="least latency", value=seconds, peer_value=1e-4).is_severe(hosts) is severe

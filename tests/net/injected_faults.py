@@ -249,6 +249,13 @@ def _loss_of_a_host(kind: str, draw: Draw) -> InjectedFault:
     return InjectedFault(kind, _expect("net-packets-lost", draw.a), {draw.a: rule}, speeds=True)
 
 
+@_makes("limit of a host")
+def _limit_of_a_host(kind: str, draw: Draw) -> InjectedFault:
+    """A switch port that was set to 100 or 200 Mbit/s: what is more is dropped."""
+    rule = rules(*SSH_PASSES, f"limit rate over {draw.random.choice([12, 25])} mbytes/second burst 256 kbytes drop")
+    return InjectedFault(kind, _expect("net-packets-lost net-path-slow", draw.a), {draw.a: rule}, speeds=True)
+
+
 @_makes("delay")
 def _delay(kind: str, draw: Draw) -> InjectedFault:
     message = f"{draw.random.choice([0.005, 0.02])} {draw.address(draw.b)} {draw.address(draw.a)}"

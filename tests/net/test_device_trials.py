@@ -193,6 +193,15 @@ def test_active_ports_are_tried_with_an_address_that_fits() -> None:
     assert devices_of(None, adapters, {}).rdma == {"mlx5_0:1": 3, "mlx5_1:1": None}
     assert devices_of(None, adapters, {"NCCL_IB_GID_INDEX": "1"}).rdma == {"mlx5_0:1": 1, "mlx5_1:1": None}
     assert devices_of(None, adapters, {}).rdma_addresses == {"mlx5_0:1": "10.0.0.1"}
+
+
+@pytest.mark.parametrize(("node", "layer"), [("7: <unknown>", "Unknown"), ("4: RNIC", "Ethernet"), ("", "Unspecified")])
+def test_adapters_that_cannot_connect_queues_by_themselves_are_counted_and_not_tried(node: str, layer: str) -> None:
+    """EFA ends ib_write_bw with "Failed to create QP", and iWARP connects by its connection manager alone."""
+    port = RdmaPort(1, "4: ACTIVE", "5: LinkUp", "100 Gb/sec (4X EDR)", layer)
+    usable = RdmaDevice("mlx5_0", "", "", "", (RdmaPort(1, "4: ACTIVE", "5: LinkUp", "", "InfiniBand"),), node="1: CA")
+    devices = devices_of(None, RdmaPorts((RdmaDevice("rdmap0s6", "", "", "", (port,), node=node), usable)), {})
+    assert (devices.rdma, devices.untried) == ({"mlx5_0:1": None}, ("rdmap0s6",))
     assert " ".join(rping_command(18516, "10.0.0.2")) == "rping -s -a 10.0.0.2 -p 18516 -C 10 -v -V"
     assert rping_command(18516, "10.0.0.2", "10.0.0.1")[:5] == ["rping", "-c", "-I", "10.0.0.1", "-a"]
     serving = rdma_command("ib_write_bw", "mlx5_0:1", 3, 18515)

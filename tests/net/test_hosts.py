@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -70,6 +71,22 @@ def test_one_direction_between_two_hosts(fleet_cpu: Any) -> None:
     ((check, hosts, message),) = findings(report)
     assert (code, check, hosts) == (10, "net-unreachable", [first, last])
     assert f"from {first} to {last} fail on all ports" in message
+
+
+def test_a_fleet_that_is_cut_in_two_halves_names_both_and_no_single_host(fleet_cpu: Any) -> None:
+    """A dead spine: each half works, and neither is worse than the other."""
+    upper, lower = fleet_cpu.hosts[:2], fleet_cpu.hosts[2:]
+    ours, theirs = (", ".join(fleet_cpu.addresses[host] for host in half) for half in (upper, lower))
+    both = f"ip saddr {{ {ours} }} ip daddr {{ {theirs} }} drop\n  ip saddr {{ {theirs} }} ip daddr {{ {ours} }} drop"
+    table = f"table bridge doctor_fault {{\n chain c {{\n  type filter hook forward priority 0\n  {both}\n }}\n}}\n"
+    fleet_cpu.run(["nft", "-f", "-"], input=table, check=True)
+    try:
+        code, report = net(fleet_cpu)
+    finally:
+        fleet_cpu.run(["nft", "delete", "table", "bridge", "doctor_fault"], check=True)
+    ((check, hosts, message),) = findings(report)
+    assert (code, check, hosts) == (10, "net-unreachable", list(fleet_cpu.hosts))
+    assert re.search(r"between hosts \S+ and hosts \S+ fail on all ports", message)
 
 
 @pytest.mark.full

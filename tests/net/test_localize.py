@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from random import Random
 
 import msgspec
@@ -295,3 +296,69 @@ def test_one_more_direction_beside_the_failures_of_a_host_is_its_own_cause() -> 
         ("host", (0,)),
         ("direction", (3, 0)),
     }
+
+
+def cut(parts: Sequence[range], way: str = "both", ports: tuple[int, ...] | None = None) -> PlacedFault:
+    """Nothing passes between the parts of a fleet; of two parts, perhaps, in one direction alone."""
+    part_of = {host: number for number, part in enumerate(parts) for host in part}
+    return PlacedFault(
+        "border",
+        lambda s, t, p: part_of[s] != part_of[t] and (way == "both" or part_of[s] == 0) and (p in (ports or (p,))),
+    )
+
+
+@pytest.mark.parametrize("schedule", [False, True], ids=["full", "quick"])
+@pytest.mark.parametrize("hosts", [8, 16, 64])
+def test_a_fleet_that_is_cut_in_two_halves_is_one_cause_and_no_host_of_it(hosts: int, schedule: bool) -> None:
+    """A spine that is dead: no half is worse than the other."""
+    half = hosts // 2
+    for seed in range(5):
+        plan = quick(hosts, 3, seed) if schedule else None
+        matrix = attempts(hosts, 3, [cut((range(half), range(half, hosts)))], plan)
+        (cause,) = localize(matrix).causes
+        assert (cause.kind, cause.way, cause.certain, cause.constant) == ("groups", "both", True, True)
+        assert cause.accused == frozenset(range(hosts))
+        assert describe(cause, matrix).startswith(f"between hosts n[0-{half - 1}] and hosts n[{half}-{hosts - 1}]: ")
+
+
+def test_of_a_cut_fleet_the_part_that_is_clearly_smaller_is_named() -> None:
+    for small in (2, 3, 5):
+        (cause,) = localize(attempts(16, 2, [cut((range(16 - small), range(16 - small, 16)))])).causes
+        assert (cause.kind, cause.accused) == ("groups", frozenset(range(16 - small, 16)))
+    (cause,) = localize(attempts(16, 2, [cut((range(6), range(6, 16)))])).causes
+    assert len(cause.accused) == 16
+
+
+def test_a_switch_with_half_of_the_hosts_is_not_to_blame_alone() -> None:
+    (cause,) = localize(attempts(8, 2, [cut((range(4), range(4, 8)))]), racks(8, 4)).causes
+    assert (cause.kind, cause.groups[0].label, len(cause.accused)) == ("groups", "switch s0", 8)
+    (cause,) = localize(attempts(16, 2, [cut((range(4), range(4, 16)))]), racks(16, 4)).causes
+    assert cause.accused == frozenset(range(4))
+
+
+def test_a_cut_into_three_parts_names_parts_and_no_single_host() -> None:
+    causes = localize(attempts(15, 2, [cut((range(5), range(5, 10), range(10, 15)))])).causes
+    assert [cause.kind for cause in causes] == ["groups"] * 3
+
+
+def test_a_cut_of_one_direction_or_of_one_port_names_its_two_parts() -> None:
+    (cause,) = localize(attempts(12, 3, [cut((range(6), range(6, 12)), "outbound")])).causes
+    assert (cause.kind, cause.way, [group.label for group in cause.groups]) == (
+        "groups",
+        "outbound",
+        ["hosts n[0-5]", "hosts n[6-11]"],
+    )
+    (cause,) = localize(attempts(12, 3, [cut((range(6), range(6, 12)), ports=(1,))])).causes
+    assert (cause.kind, cause.ports, cause.all_ports) == ("groups", (1,), False)
+
+
+def test_a_host_a_link_and_a_liar_beside_a_cut_are_told_apart_from_it() -> None:
+    halves = cut((range(8), range(8, 16)))
+    dead = PlacedFault("host", lambda s, t, _: 3 in (s, t), (3,))
+    link = PlacedFault("link", lambda s, t, _: {s, t} == {9, 12}, (9, 12))
+    for fault in (dead, link):
+        causes = localize(attempts(16, 2, [halves, fault])).causes
+        assert {(cause.kind, cause.hosts) for cause in causes} == {("groups", ()), (fault.kind, fault.hosts)}
+    hidden = PlacedFault("border", lambda s, t, p: halves.breaks(s, t, p) and s != 2)
+    causes = localize(attempts(16, 2, [hidden])).causes
+    assert [(cause.kind, cause.way, len(cause.accused)) for cause in causes] == [("groups", "outbound", 16)] * 2

@@ -35,11 +35,15 @@ def try_devices(
 ) -> list[str]:
     """Pings between NPUs, and, where ``load`` is allowed, writes between RDMA adapters. Returns notes on coverage."""
     rounds = _DeviceRounds(plan, results, probers, end)
-    having = [devices for devices in (endpoint.devices for endpoint in plan.endpoints) if devices.npus or devices.rdma]
-    if len(having) < 2:
-        return []
+    every = [endpoint.devices for endpoint in plan.endpoints]
+    untried = sum(len(devices.untried) for devices in every)
+    notes = (
+        [f"RDMA adapters of EFA or iWARP: {untried} not tried, since the programs cannot"] if untried and load else []
+    )
+    if sum(bool(devices.npus or devices.rdma) for devices in every) < 2:
+        return notes
     rounds.list_programs()
-    return [*rounds.ping(), *(rounds.write() if load else ())]
+    return [*rounds.ping(), *(rounds.write() if load else ()), *notes]
 
 
 class _DeviceRounds:

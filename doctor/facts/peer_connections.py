@@ -24,6 +24,8 @@ SECONDS = 5
 """The kernel sends the first packet of a connection three times in it: at once, after 1 s and after 3 s."""
 EVERY_PAIR = 9
 """Hosts of a fleet of which each tries all others; in a larger one each tries those 1, 2, 4, 8, ... places on."""
+LONGEST_TURN = 1.0
+"""Seconds at a stretch that a program did not run, from which on its host is busy. It takes 0.25 s by itself."""
 MAX_ADDRESSES = 4
 """Of one host, that another one tries."""
 
@@ -34,43 +36,59 @@ def _words(code: int) -> str:
     return "refused" if code == errno.ECONNREFUSED else os.strerror(code)
 
 
-def open_connections(arguments: dict) -> list:  # type: ignore[type-arg]
-    """Runs on the host: begins all connections at once, and reports each one's end after at most some seconds."""
-    task = arguments[arguments["asked"]]
-    results: list = []  # type: ignore[type-arg]
+def _begin(address: str, port: int, results: list, waiting: dict, poll: Any) -> None:  # type: ignore[type-arg]
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    tried = None
+    try:
+        tried = socket.socket(family, socket.SOCK_STREAM)
+        tried.setblocking(False)
+        code = tried.connect_ex((address, port))
+    except OSError as error:
+        if tried:
+            tried.close()
+        results.append([address, port, "not tried: " + str(error.strerror or error)])
+        return
+    if code == errno.EINPROGRESS:
+        waiting[tried.fileno()] = (tried, address, port)
+        poll.register(tried, select.POLLOUT)
+    else:
+        # The host's own kernel has refused before any packet was sent: a route or a rule of its own.
+        results.append([address, port, _words(code), code not in (0, errno.ECONNREFUSED)])
+        tried.close()
+
+
+def _connect(targets: list, seconds: float, results: list) -> tuple:  # type: ignore[type-arg]
+    """Those without an answer, and the longest time that this program did not run for meanwhile."""
     waiting: dict = {}  # type: ignore[type-arg]
     poll = select.poll()
-
-    for address, port in task["targets"]:
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        tried = None
-        try:
-            tried = socket.socket(family, socket.SOCK_STREAM)
-            tried.setblocking(False)
-            code = tried.connect_ex((address, port))
-        except OSError as error:
-            if tried:
-                tried.close()
-            results.append([address, port, "not tried: " + str(error.strerror or error)])
-            continue
-        if code == errno.EINPROGRESS:
-            waiting[tried.fileno()] = (tried, address, port)
-            poll.register(tried, select.POLLOUT)
-        else:
-            # The host's own kernel has refused before any packet was sent: a route or a rule of its own.
-            results.append([address, port, _words(code), code not in (0, errno.ECONNREFUSED)])
-            tried.close()
-    end = time.monotonic() + task["seconds"]
-    while waiting and time.monotonic() < end:
-        for number, _ in poll.poll(max(1, int(1000 * (end - time.monotonic())))):
+    for address, port in targets:
+        _begin(address, port, results, waiting, poll)
+    longest = 0.0
+    turn = time.monotonic()
+    end = turn + seconds
+    while waiting and turn < end:
+        for number, _ in poll.poll(max(1, int(1000 * min(0.25, end - turn)))):
             tried, address, port = waiting.pop(number)
             poll.unregister(number)
             results.append([address, port, _words(tried.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))])
             tried.close()
-    for tried, address, port in waiting.values():
-        results.append([address, port, "no answer"])
+        longest = max(longest, time.monotonic() - turn)
+        turn = time.monotonic()
+    for tried, _, _ in waiting.values():
         tried.close()
-    return results
+    return [[address, port] for _, address, port in waiting.values()], longest
+
+
+def open_connections(arguments: dict) -> dict:  # type: ignore[type-arg]
+    """Runs on the host: begins all connections at once, those without an answer once more, and reports how they end."""
+    task = arguments[arguments["asked"]]
+    results: list = []  # type: ignore[type-arg]
+    silent, longest = _connect(task["targets"], task["seconds"], results)
+    if silent:
+        silent, again = _connect(silent, task["seconds"], results)
+        longest = max(longest, again)
+    results += [[address, port, "no answer"] for address, port in silent]
+    return {"connections": results, "longest": round(longest, 3)}
 
 
 class PeerConnection(msgspec.Struct, frozen=True, array_like=True):
@@ -94,16 +112,24 @@ class PeerConnections(Fact, frozen=True):
 
     Nothing has to listen there: a refusal shows that packets go both ways.
 
-    Raw output, as JSON::
+    Raw output, as JSON; older ones are the list of connections alone::
 
-        [["10.0.0.2", 38213, "refused"], ["10.0.0.3", 55011, "no answer"],
-         ["10.0.0.4", 41802, "Network is unreachable", true]]
+        {"connections": [["10.0.0.2", 38213, "refused"], ["10.0.0.3", 55011, "no answer"],
+                         ["10.0.0.4", 41802, "Network is unreachable", true]],
+         "longest": 0.251}
     """
 
-    probe = ask(open_connections, job=True, timeout=SECONDS + 15)
+    probe = ask(open_connections, job=True, timeout=2 * SECONDS + 15)
     needs = (Interfaces, ReservedPorts, HostNames, Reachability)
 
     connections: tuple[PeerConnection, ...]
+    longest: float = 0.0
+    """Seconds for which the program did not run while it waited, at a stretch."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the host stood still for so long that what had no answer says nothing of the network."""
+        return self.longest >= LONGEST_TURN
 
     @classmethod
     def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
@@ -125,8 +151,9 @@ class PeerConnections(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> PeerConnections:
+        value = answer.json()
         try:
-            return cls(connections=tuple(msgspec.convert(answer.json(), list[PeerConnection])))
+            return msgspec.convert(value if isinstance(value, dict) else {"connections": value}, cls)
         except msgspec.ValidationError as error:
             raise Unreadable(f"no list of connections: {error}") from None
 

@@ -170,3 +170,27 @@ def test_a_prefix_that_leaves_out_the_others_is_named_with_both() -> None:
     )
     (finding,) = look({2: {3: "Network is unreachable"}}, count=4, own_kernel=2).findings
     assert finding.values["remedy"] == ""
+
+
+def standing_still(facts_by_host: dict[str, list[Fact]], *names: str) -> dict[str, list[Fact]]:
+    """The same facts of hosts of which some did not run for a while."""
+    for name in names:
+        fact = facts_by_host[name][2]
+        assert isinstance(fact, PeerConnections)
+        facts_by_host[name][2] = PeerConnections(connections=fact.connections, longest=2.5)
+    return facts_by_host
+
+
+@pytest.mark.parametrize("busy", ["w1", "w3"])
+def test_what_has_no_answer_while_one_of_the_two_stood_still_accuses_nobody(busy: str) -> None:
+    silence = hosts({1: {3: "no answer"}, 3: {1: "no answer"}})
+    outcome = run_check("peer-unreachable", standing_still(silence, busy), job())
+    assert not outcome.findings
+    assert outcome.status is Status.UNKNOWN
+
+
+def test_an_error_of_the_kernel_counts_on_a_host_that_stood_still_and_so_does_silence_between_others() -> None:
+    no_route = hosts({1: {3: "No route to host"}, 3: {1: "No route to host"}})
+    assert run_check("peer-unreachable", standing_still(no_route, "w1", "w2", "w3"), job()).findings
+    silence = hosts({1: {2: "no answer"}, 2: {1: "no answer"}}, 4)
+    assert run_check("peer-unreachable", standing_still(silence, "w4"), job()).findings

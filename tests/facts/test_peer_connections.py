@@ -40,6 +40,13 @@ def test_the_answer_is_read() -> None:
     assert [connection.answered for connection in fact.connections] == [True, False]
 
 
+def test_a_host_that_stood_still_is_busy_and_an_older_answer_says_nothing_of_it() -> None:
+    rows = [["10.0.0.2", 40000, "no answer"]]
+    assert answered(PeerConnections, {"connections": rows, "longest": 1.7}).is_busy
+    assert not answered(PeerConnections, {"connections": rows, "longest": 0.4}).is_busy
+    assert not answered(PeerConnections, rows).is_busy
+
+
 @given(JSON)
 def test_an_answer_that_makes_no_sense_is_unreadable(value: Any) -> None:
     value_of(PeerConnections, as_answer(value))
@@ -56,7 +63,7 @@ def test_connected_refused_and_not_tried() -> None:
         closed.bind(("127.0.0.1", 0))
         targets = [["127.0.0.1", server.getsockname()[1]], ["127.0.0.1", closed.getsockname()[1]], ["10.0.0.999", 1]]
         done = open_connections({"asked": "PeerConnections", "PeerConnections": {"targets": targets, "seconds": 5}})
-    ends = {(address, port): end for address, port, end, *_ in done}
+    ends = {(address, port): end for address, port, end, *_ in done["connections"]}
     assert ends[tuple(targets[0])] == "connected"
     assert ends[tuple(targets[1])] == "refused"
     assert PeerConnection("10.0.0.999", 1, ends["10.0.0.999", 1]).answered is None

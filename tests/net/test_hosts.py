@@ -186,3 +186,28 @@ def measured(fleet: Any, *more: str) -> tuple[int, str]:
     report = json.loads(done.stdout)
     notes = [note for note in report["notes"] if "not measured" in note]
     return sum(bool(speed["bytes"]) for speed in report["net"]["speeds"]), "".join(notes)
+
+
+@pytest.mark.full
+def test_a_host_that_dies_during_the_test_is_named_and_no_other(make_fleet: Any) -> None:
+    """Its cable is pulled once its prober listens, while others wait for answers; it answered all questions before."""
+    fleet = make_fleet(4, name="td", subnet="10.88.0.0/16")
+    victim = fleet.hosts[2]
+    with fleet.broken(fleet.hosts[1], nft=drop(fleet.addresses[fleet.hosts[0]])):
+        controller = subprocess.Popen(
+            fleet.argv(net_command(fleet, "--json")), cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True
+        )
+        deadline = time.monotonic() + 60
+        while ":733C 0A" not in leftovers(fleet, victim)[victim]:  # until it listens on port 29500
+            assert time.monotonic() < deadline
+            assert controller.poll() is None
+        fleet.enter(victim, ["ip", "link", "set", "eth0", "down"])
+        printed, _ = controller.communicate(timeout=200)
+    report = json.loads(printed)
+    assert (controller.returncode, [check for check, hosts, _ in findings(report) if victim in hosts]) == (
+        10,
+        ["host-unreachable"],
+    )
+    assert "it answered until the network test" in next(
+        text for _, hosts, text in findings(report) if hosts == [victim]
+    )

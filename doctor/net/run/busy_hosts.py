@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.facts.peer_connections import LONGEST_TURN
 from doctor.net.run.host_trial import HostTrial
 from doctor.net.run.sessions import AttemptReport, PaceReport
 
@@ -15,8 +16,6 @@ PROGRAM_LATE = TIMED_OUT - {"dropped"}
 """Those that a kernel had answered, and a program did not; unless a size was found from which on packets are lost."""
 CLOSED = "cut"
 """The outcome of one that the other side closed before a word was said."""
-LONGEST_TURN = 1.0
-"""Seconds that a prober did not run at a stretch, from which on its host is busy. It takes 0.1 s by itself."""
 WAITED_SHARE = 0.5
 """Of its time a prober waited for a CPU."""
 STOLEN_SHARE = 0.3

@@ -22,7 +22,8 @@ from doctor.net.run.flow_trial import FlowTrial, flow_trials, has_arrived, is_op
 from doctor.net.run.host_trial import DECIDED, UNANSWERED, HostTrial
 from doctor.net.run.repeats import speed_values
 from doctor.net.run.sessions import AttemptReport, ListenerReport
-from doctor.transport import Transport
+from doctor.transport import Transport, TransportError
+from doctor.transport.program import visit_hosts
 
 _LETTERS = {
     "open": "o",
@@ -52,6 +53,10 @@ _DETAILS = {
     "receives-stall": LARGE_LOST_BACK,
 }
 _BUSY = "no answer, and {host} was too busy to give one: {busy}"
+NOT_REACHED = ("name", "refused", "no-route", "dropped", "silent", "lost", "timeout")
+"""Of a second visit: nothing of the host answers any more. What is refused for another reason says nothing."""
+AGAIN_SECONDS = 10.0
+AGAIN_WORKERS = 32
 _COMES_AND_GOES = "failed at first, and was answered later: it comes and goes"
 _OF_ANOTHER = "no answer, and the host has the address of another one, {address}"
 _ARRIVED = "its packet arrives, the answer does not come back"
@@ -82,8 +87,35 @@ def run_net_round(
         return NetRoundResult(without_net_answers(records, "fewer than two hosts could be reached"))
     test = Conductor(plan, options, transport, within=within, on_phase=on_phase).run()
     merged = with_net_answers(records, test, options)
+    merged.update(gone_hosts(merged, test, transport))
     faults = [f"{host}: {result.faults[0]}" for host, result in test.results.items() if result.faults]
     return NetRoundResult(merged, (*coverage_notes(merged, options), *test.notes, *faults[:8]), test.stopped)
+
+
+def gone_hosts(records: Mapping[str, HostRecord], test: NetTest, transport: Transport) -> dict[str, HostRecord]:
+    """The records of hosts that took part, were lost, and cannot be reached any more: as of those never reached."""
+    gone: dict[str, HostRecord] = {}
+
+    def visit(host: str) -> TransportError | None:
+        try:
+            transport.run(host, "true", b"", AGAIN_SECONDS)
+        except TransportError as error:
+            return error
+        return None
+
+    def take(host: str, error: TransportError | None) -> None:
+        if error is not None and error.kind in NOT_REACHED:
+            failed = {
+                "failure": error.kind,
+                "text": f"it answered until the network test, and no longer after it: {error.text}",
+                "hint": error.hint,
+            }
+            gone[host] = HostRecord(msgspec.structs.replace(records[host].visit, **failed))
+
+    lost = [host for host in test.lost if test.results[host].hello is not None]
+    if lost and test.stopped is None:
+        visit_hosts(lost, transport, visit, AGAIN_WORKERS, take)
+    return gone
 
 
 def coverage_notes(records: Mapping[str, HostRecord], options: NetOptions) -> tuple[str, ...]:

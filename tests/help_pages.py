@@ -13,6 +13,7 @@ from typing import Any
 from typer.main import get_command
 
 from doctor.cli.app import COMMANDS, application
+from doctor.cli.help_groups import OWN, example_lines, shown_options
 from doctor.engine.display_cells import display_width, padded
 from doctor.report.explain.topics import localized_page, title, topics
 from doctor.report.layout.formatting import wrapped
@@ -21,7 +22,7 @@ from tests.translations import SOURCES, english_texts, translated
 FOLDER = SOURCES / "help"
 README = FOLDER.parents[2] / "docs" / "zh" / "README.md"
 WIDTH = 80
-HELP_OPTION = "显示本帮助并退出。"
+HELP_ROW = ("-h, --help", "显示本帮助并退出。")
 
 
 def pages() -> Iterator[tuple[Path, str]]:
@@ -30,6 +31,8 @@ def pages() -> Iterator[tuple[Path, str]]:
     yield FOLDER / "doctor.txt", _page("", texts)
     for name in COMMANDS:
         yield FOLDER / f"{name}.txt", _page(name, texts)
+        if any("--help-all" in option.opts for option in _command(name).params):
+            yield FOLDER / f"{name}-all.txt", _page(name, texts, every=True)
 
 
 def with_report(report: str) -> str:
@@ -47,9 +50,13 @@ def _texts() -> dict[str, str]:
     return {english[key]: text for key, text in translated("help").items()}
 
 
-def _page(name: str, texts: dict[str, str]) -> str:
+def _command(name: str) -> Any:
     group: Any = get_command(application([name] if name else []))
-    command = group.commands[name] if name else group
+    return group.commands[name] if name else group
+
+
+def _page(name: str, texts: dict[str, str], *, every: bool = False) -> str:
+    command = _command(name)
     usage = " ".join(_metavars(command)) if name else "[OPTIONS] COMMAND [ARGS]..."
     lines = [f"用法：doctor {name} {usage}" if name else f"用法：doctor {usage}", ""]
     for paragraph in (command.help or "").split("\n\n"):
@@ -65,12 +72,13 @@ def _page(name: str, texts: dict[str, str]) -> str:
     ]
     if arguments:
         lines += ["参数：", *_rows(arguments), ""]
-    options = [
-        (_option(parameter), _explained(parameter, texts))
-        for parameter in command.params
-        if parameter.param_type_name == "option"
-    ]
-    lines += ["选项：", *_rows([*options, ("-h, --help", HELP_OPTION)])]
+    options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
+    for group, members in shown_options(options, every) if name else [(OWN, options)]:
+        rows = [(_option(member), _explained(member, texts)) for member in members]
+        lines += [f"{texts.get(group, group)}：", *_rows([*rows, *([HELP_ROW] if group == OWN else [])]), ""]
+    lines[-1:] = (
+        ["", f"{texts.get('Examples', 'Examples')}：", *examples] if (examples := example_lines(name, texts)) else []
+    )
     if not name:
         lines += ["", "命令：", *_rows([(word, texts.get(text, text)) for word, text in COMMANDS.items()])]
     return "\n".join(lines) + "\n"

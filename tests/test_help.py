@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from typer.main import get_command
 
 from doctor.cli.app import COMMANDS, application
+from doctor.cli.help_groups import help_table, long_names
+from doctor.cli.launch_source import take_launch_line
 from doctor.cli.main import HELP, run_fast_path
 from tests.regen import help_text
 
@@ -52,3 +56,52 @@ def test_a_zero_that_stands_for_none_is_not_shown_as_a_default(name: str) -> Non
         and "0" not in (option.help or "")
     ]
     assert riddles == []
+
+
+COMMANDS_WITH_ALL = [name for name in COMMANDS if "--help-all" in help_text(name, "--help")]
+
+
+def options_of(text: str) -> set[str]:
+    """The options that a help text explains, by their long names."""
+    return set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.M))
+
+
+def test_the_help_of_check_fits_a_screen_and_says_where_the_rest_is() -> None:
+    lines = help_text("check", "--help", width=80).splitlines()
+    assert len(lines) <= 45
+    assert max(map(len, lines)) <= 80
+    assert any(line.split() == ["--help-all", "Show", "all", "options."] for line in lines)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_in_one_group_of_the_whole_help(name: str) -> None:
+    group: Any = get_command(application([name]))
+    options = [one for one in group.commands[name].params if one.param_type_name == "option"]
+    whole = help_text(name, "--help-all" if name in COMMANDS_WITH_ALL else "--help")
+    assert {f"--{long}" for one in options for long in sorted(long_names(one))[:1]} <= {
+        found for line in whole.splitlines() for found in re.findall(r"--[\w-]+", line)
+    }
+    assert options_of(help_text(name, "--help")) <= options_of(whole)
+
+
+def test_the_table_names_options_and_commands_that_there_are() -> None:
+    known: set[str] = set()
+    for name in COMMANDS:
+        group: Any = get_command(application([name]))
+        known.update(*(long_names(one) for one in group.commands[name].params if one.param_type_name == "option"))
+    table = help_table()
+    assert set().union(*table.groups.values()) <= known
+    assert table.rare <= known
+    assert set(table.examples) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "line", [pytest.param(line, id=line) for lines in help_table().examples.values() for line, _ in lines]
+)
+def test_each_example_is_a_command_line_that_the_parser_takes(line: str, tmp_path: Path) -> None:
+    _, name, *words = shlex.split(line.partition("||")[0])
+    words = take_launch_line([name, *words])[1:]
+    group: Any = get_command(application([name]))
+    for word in ("PLAN", "run.json", "old.json", "train.sh", "train.log", "logs/", "hosts"):
+        words = [str(tmp_path / word) if other == word else other for other in words]
+    assert group.commands[name].make_context(name, words)

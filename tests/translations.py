@@ -218,8 +218,10 @@ def help_texts() -> list[str]:
     from typer.main import get_command
 
     from doctor.cli.app import COMMANDS, application
+    from doctor.cli.help_groups import help_table
 
-    texts: list[str] = [*COMMANDS.values()]
+    texts: list[str] = [*COMMANDS.values(), *help_table().groups, "Examples"]
+    texts += [comment for examples in help_table().examples.values() for _, comment in examples]
     for options in ([], *([name] for name in COMMANDS)):
         command: Any = get_command(application(options))
         if options:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from doctor.cli.help_groups import GroupedCommand
+
 COMMANDS = {
     "check": "Check hosts over SSH and report what is wrong.",
     "net": "Have the hosts try their network, and name what fails.",
@@ -45,7 +47,7 @@ def application(argv: Sequence[str]) -> typer.Typer:
     app.callback()(root)
     for name, summary in COMMANDS.items():
         function = import_module(f"doctor.cli.{name.replace('-', '_')}").command if name == command_name else _unloaded
-        app.command(name, help=None if name == command_name else summary)(function)
+        app.command(name, cls=GroupedCommand, help=None if name == command_name else summary)(function)
     return app
 
 

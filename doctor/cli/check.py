@@ -72,8 +72,6 @@ def command(
     Hosts come from the first of: HOSTS, --hostfile, --rank-table, DOCTOR_HOSTS, DOCTOR_HOSTFILE, SLURM_JOB_NODELIST,
     RANK_TABLE_FILE; else this host alone. Where the job has hosts that none of these lists, the run is unknown.
 
-    `doctor check HOSTS -- torchrun --nnodes 2 train.py` checks for the environment that this launch line gives the job.
-
     Exit codes: 0 healthy, 10 failed, 11 warnings (--strict), 12 unknown, 2 usage, 70 a bug of doctor, 78 nothing to
     check or unreadable input, 130 and 143 interrupted.
     """

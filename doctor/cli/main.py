@@ -24,8 +24,11 @@ def help_page(argv: list[str]) -> str:
     if argv in (["--help"], ["-h"]):
         return HELP if is_english() else localized_help("doctor")
     before = argv[: argv.index("--")] if "--" in argv else argv
-    is_help = not is_english() and bool({"--help", "-h"}.intersection(before))
-    return localized_help(argv[0]) if is_help and os.path.basename(argv[0]) == argv[0] else ""
+    if is_english() or not before or os.path.basename(argv[0]) != argv[0]:
+        return ""
+    if "--help-all" in before:
+        return localized_help(f"{argv[0]}-all")
+    return localized_help(argv[0]) if {"--help", "-h"}.intersection(before) else ""
 
 
 def localized_help(command: str) -> str:

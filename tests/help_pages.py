@@ -13,7 +13,7 @@ from typing import Any
 from typer.main import get_command
 
 from doctor.cli.app import COMMANDS, application
-from doctor.cli.help_groups import OWN, example_lines, shown_options
+from doctor.cli.help_groups import COMMAND_GROUP, example_lines, grouped_options
 from doctor.engine.display_cells import display_width, padded
 from doctor.report.explain.topics import localized_page, title, topics
 from doctor.report.layout.formatting import wrapped
@@ -73,9 +73,9 @@ def _page(name: str, texts: dict[str, str], *, every: bool = False) -> str:
     if arguments:
         lines += ["参数：", *_rows(arguments), ""]
     options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
-    for group, members in shown_options(options, every) if name else [(OWN, options)]:
+    for group, members in grouped_options(options, every) if name else [(COMMAND_GROUP, options)]:
         rows = [(_option(member), _explained(member, texts)) for member in members]
-        lines += [f"{texts.get(group, group)}：", *_rows([*rows, *([HELP_ROW] if group == OWN else [])]), ""]
+        lines += [f"{texts.get(group, group)}：", *_rows([*rows, *([HELP_ROW] if group == COMMAND_GROUP else [])]), ""]
     lines[-1:] = (
         ["", f"{texts.get('Examples', 'Examples')}：", *examples] if (examples := example_lines(name, texts)) else []
     )

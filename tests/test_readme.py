@@ -102,7 +102,9 @@ def test_the_check_of_your_own_works_as_printed(tmp_path: Path) -> None:
 
 
 def test_every_option_that_a_page_names_exists() -> None:
-    options = help_text("--help") + "".join(help_text(command, "--help") for command in COMMANDS)
+    options = help_text("--help") + "".join(
+        help_text(command, words) for command in COMMANDS for words in ("--help", "--help-all")
+    )
     named: set[str] = set()
     for page in PAGES:
         if page in (MAP, CONTRIBUTING):

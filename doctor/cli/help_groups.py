@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperOption
 
 from doctor.engine.toml_compat import loads
 
-OWN = "Options"
+COMMAND_GROUP = "Options"
 """The group of the options that one command alone has."""
 MOST_OPTIONS = 12
 """So many are all shown by the short help."""
@@ -36,8 +36,11 @@ def help_table() -> HelpTable:
     table = loads(FILE.read_text("utf-8"))
     groups = {title: text.split() for title, text in table["groups"].items()}
     return HelpTable(
-        {OWN: frozenset(), **{title: frozenset(word.rstrip("*") for word in words) for title, words in groups.items()}},
-        frozenset(word.rstrip("*") for words in groups.values() for word in words if word.endswith("*")),
+        {
+            COMMAND_GROUP: frozenset(),
+            **{title: frozenset(word.rstrip("*") for word in flags) for title, flags in groups.items()},
+        },
+        frozenset(word.rstrip("*") for flags in groups.values() for word in flags if word.endswith("*")),
         frozenset(table["own"]["rare"].split()),
         {command: [(line, text) for line, text in lines] for command, lines in table["examples"].items()},
     )
@@ -46,7 +49,7 @@ def help_table() -> HelpTable:
 def group_of(option: Any) -> str:
     """The title of an option's group."""
     names = long_names(option)
-    return next((title for title, members in help_table().groups.items() if names & members), OWN)
+    return next((title for title, members in help_table().groups.items() if names & members), COMMAND_GROUP)
 
 
 def long_names(option: Any) -> set[str]:
@@ -57,13 +60,13 @@ def long_names(option: Any) -> set[str]:
 def is_common(option: Any) -> bool:
     """Whether the short help shows an option."""
     names, table = long_names(option), help_table()
-    return bool(names & table.common) or (group_of(option) == OWN and not names & table.rare)
+    return bool(names & table.common) or (group_of(option) == COMMAND_GROUP and not names & table.rare)
 
 
-def shown_options(options: Sequence[Any], every: bool) -> Iterator[tuple[str, list[Any]]]:
+def grouped_options(options: Sequence[Any], every: bool) -> Iterator[tuple[str, list[Any]]]:
     """The titles of the groups with their options: all, or the common ones under one title."""
     if not every:
-        yield OWN, [option for option in options if is_common(option) or len(options) <= MOST_OPTIONS]
+        yield COMMAND_GROUP, [option for option in options if is_common(option) or len(options) <= MOST_OPTIONS]
         return
     for title in help_table().groups:
         if members := [option for option in options if group_of(option) == title]:
@@ -103,14 +106,12 @@ class GroupedCommand(TyperCommand):
         arguments = [
             parameter.get_help_record(ctx) for parameter in parameters if parameter.param_type_name == "argument"
         ]
-        options = [
-            parameter for parameter in parameters if parameter.param_type_name == "option" and not parameter.hidden
-        ]
+        options = [parameter for parameter in parameters if parameter.param_type_name == "option"]
         every = bool(ctx.meta.get(__name__))
         if any(arguments):
             with formatter.section("Arguments"):
                 formatter.write_dl([record for record in arguments if record])
-        for title, members in shown_options(options, every):
+        for title, members in grouped_options(options, every):
             with formatter.section(title):
                 formatter.write_dl([record for parameter in members if (record := parameter.get_help_record(ctx))])
         if lines := example_lines(self.name or ""):

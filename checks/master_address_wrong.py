@@ -22,6 +22,7 @@ def _not_on_one_host(settings: Mapping[type, object]) -> str:
 
 
 SINGLE = _not_on_one_host
+BY_LINE: dict[str, tuple[str, ...]] = {"master-address-local": ()}
 
 BY_NAME = (
     "torchrun goes by the hosts' own names: `getent ahosts $(hostname)` must print the endpoint's address on its host, "
@@ -30,7 +31,7 @@ BY_NAME = (
 )
 
 
-@check(severity=ERROR, area="connectivity", single_host=SINGLE)
+@check(severity=ERROR, area="connectivity", single_host=SINGLE, follows_from=BY_LINE)
 def master_address_wrong(
     names: PerHost[HostNames], interfaces: PerHost[Interfaces], launch: LaunchConfig
 ) -> Iterator[Finding]:

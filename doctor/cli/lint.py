@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,11 +12,14 @@ from doctor.cli.host_options import ProductOption, validate_product
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
-from doctor.engine.errors import UsageError
+from doctor.engine.errors import InputError, UsageError
 from doctor.engine.language import localized_filled, phrase
 from doctor.engine.streams import print_stderr
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
-from doctor.session.select_checks import choose_checks, load_catalog
+from doctor.session.select_checks import choose_checks, load_catalog, of_launch_alone
+
+if TYPE_CHECKING:
+    from doctor.environment.job_environment import JobEnvironment
 
 
 @expand_option_groups
@@ -52,9 +55,13 @@ def command(
     """
     validate_product(product)
     validate_output(output, checks)
+    from doctor.job import LaunchConfig
+    from doctor.job.training import TrainingLaunch
+
     catalog = load_catalog(checks)
-    selected = choose_checks(catalog, select or ["training"], ignore)
+    rules = of_launch_alone(catalog, (TrainingLaunch, LaunchConfig))
     if output.from_file:
+        selected = choose_checks(catalog, select or rules, ignore)
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
     paths, launch_line = _split(files or [])
     if not paths and not launch_line:
@@ -68,10 +75,32 @@ def command(
     counts = {name: number for name, number in (("nodes", nodes), ("ranks_per_node", ranks_per_host)) if number}
     leave_out = _leave_out if output.on_unknown == "ok" else None
     training = read_training(paths, launch_line, os.environ, counts, leave_out)
+    launch = LaunchOptions(ranks_per_host=ranks_per_host or None, product=product)
+    environment = _environment(paths, launch_line)
+    if environment is None:
+        rules = of_launch_alone(catalog, (TrainingLaunch,))
+    else:
+        launch = environment.complete(launch)
+    selected = choose_checks(catalog, select or rules, ignore)
     inventory = Inventory((), NO_HOST)
     events = start_events(output, (), selected, inventory.source)
-    options = ExamineOptions(launch=LaunchOptions(product=product), training=training)
+    options = ExamineOptions(launch=launch, training=training)
     raise typer.Exit(save_and_report(examine(inventory, selected, options, {}), catalog, output, events))
+
+
+def _environment(paths: list[str], launch_line: list[str]) -> JobEnvironment | None:
+    """That of the command, else of the one job script; None where there is none, or where there are several."""
+    from doctor.environment.job_environment import of_job_script, of_launch_line
+
+    if launch_line:
+        return of_launch_line(launch_line, os.environ)
+    scripts = [path for path in paths if not path.endswith((".py", ".json", ".yaml", ".yml", ".toml"))]
+    if len(scripts) != 1:
+        return None
+    try:
+        return of_job_script(scripts[0], os.environ)
+    except InputError:
+        return None  # no launch line: what reads the training says so
 
 
 def _leave_out(why: str) -> None:

@@ -41,6 +41,8 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_nodes: RankCount | None = None
     outer_nodes: RankCount | None = None
     """Hosts on which an outer launcher starts the one that numbers the ranks."""
+    node_rank: RankCount | None = None
+    """Number of the host that the launch line is for, where it says one."""
     starts_here: bool = False
     """The launcher was given no hosts, by the line or by a scheduler: all its ranks are on the host that calls it."""
     store_by_name: bool = False
@@ -58,7 +60,9 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     def of_one_host(self) -> LaunchOptions:
         """The same where one host of the job is checked by itself: the job's number of hosts cannot be compared."""
-        return msgspec.structs.replace(self, nodes=None, max_nodes=None, outer_nodes=None, starts_here=False)
+        return msgspec.structs.replace(
+            self, nodes=None, max_nodes=None, outer_nodes=None, node_rank=None, starts_here=False
+        )
 
 
 class ProbeInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -112,6 +112,7 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             nodes=line.nodes if call else None,
             max_nodes=_most_nodes(line) if call else None,
             outer_nodes=_outer_nodes(line),
+            node_rank=call.node_rank if call else None,
             starts_here=self.starts_here,
             store_by_name=_store_by_name(call),
             announces_name=_store_by_name(call, "local-addr"),

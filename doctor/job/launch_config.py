@@ -72,6 +72,7 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     nodes: int | None = None
     max_nodes: int | None = None
     outer_nodes: int | None = None
+    node_rank: int | None = None
     starts_here: bool = False
     store_by_name: bool = False
     announces_name: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,6 +70,16 @@ def choose_checks(
     if not selected:
         raise InputError("--select and --ignore leave no check to run")
     return with_root_cause_checks(selected, catalog, ignore) if roots else selected
+
+
+def of_launch_alone(catalog: Sequence[Check], intents: Collection[type]) -> list[str]:
+    """The names of checks that need nothing of a host, and of the job one of ``intents`` and no more."""
+    return [
+        check.name
+        for check in catalog
+        if all(need.optional if need.is_fact else need.type in intents for need in check.needs)
+        and any(need.type in intents for need in check.needs)
+    ]
 
 
 def made_rounds(smoke: bool, network: bool, watch: bool = False) -> list[str]:

@@ -290,6 +290,7 @@ ROWS = [
     ),
     Row("rank-numbers-wrong", "", fleet="cpu", prepare=told_ranks, blamed=[0, 1], values={"variable": "RANK"}),
     line("launch-size-wrong", "torchrun --nnodes 4 --nproc-per-node 8 t.py", "torchrun --nnodes 5 t.py"),
+    line("master-address-local", "torchrun --nnodes 4 --master-addr n1 t.py", "torchrun --nnodes 4 t.py"),
     line("launch-option-refused", "torchrun --nnodes 4 t.py", "torchrun --nnodes four t.py"),
     setting(
         "hccl-dfs-config-unsuitable",

@@ -69,12 +69,15 @@ def _started(
 
     ``argv``: None: what follows the options. ``decided``: the other fields of `LaunchCall`.
     """
+    node_rank, most = options.number(row.node_rank), decided.get("max_nodes") or decided.get("nodes")
+    if node_rank is not None and most and node_rank >= most:
+        options.refuse([row.node_rank], f"a number from 0 to {most - 1}: the line is for {most} hosts")
     call = LaunchCall(
         launcher=row.name,
         command=command,
         environ=exports[0],
         passed=exports[1],
-        node_rank=options.number(row.node_rank),
+        node_rank=node_rank,
         master_addr=options.text(row.master_addr),
         master_port=options.number(row.master_port, least=row.least_port, most=65535),
         rdzv_backend=options.text(row.rdzv_backend),

@@ -13,6 +13,8 @@ from doctor.job.launch_line.model import OptionProblem
 from doctor.job.shell.word import Word
 
 _MOST_VALUES = 1024
+_LEAST_LENGTH = 6
+"""Of a name that may be another one, misspelt."""
 
 
 class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +60,29 @@ class OptionTable(msgspec.Struct, frozen=True, dict=True, kw_only=True, forbid_u
             return ""
         every = [long for long in self.word_counts if long.startswith(name)]
         return every[0] if len(every) == 1 else ""
+
+    def nearest(self, name: str) -> str:
+        """The one long option that a word was meant to be; empty where there is none, or another word is possible.
+
+        >>> table = OptionTable(values="nproc-per-node mem-per-cpu")
+        >>> table.nearest("nproc-pernode"), table.nearest("nproc_per_ndoe"), table.nearest("mem-per-gpu")
+        ('nproc-per-node', 'nproc-per-node', '')
+        """
+        if len(name) < _LEAST_LENGTH:
+            return ""
+        close = [long for long in self.word_counts if is_misspelt(name, long)]
+        return close[0] if len(close) == 1 else ""
+
+
+def is_misspelt(name: str, meant: str) -> bool:
+    """Whether a name differs from another in its dashes, in one letter too many or too few, or in their order.
+
+    Another letter in place of one makes another name, as in ``mem-per-cpu`` and ``mem-per-gpu``.
+    """
+    short, long = sorted((name.replace("_", "").replace("-", ""), meant.replace("-", "")), key=len)
+    if len(short) == len(long):
+        return short == long or sorted(short) == sorted(long)
+    return len(long) - len(short) == 1 and any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
 
 
 class Options:
@@ -136,7 +161,8 @@ def _dashed(name: str) -> str:
 def split_options(command: str, argv: tuple[Word, ...], table: OptionTable) -> Options:
     """The options before the first word that is none. What is not one of the table's is noted.
 
-    An unresolved word in the place of an option may be several options: it is noted, and taken for no program.
+    An unresolved word in the place of an option may be several options: it is noted, and taken for no program, unless
+    only the folder of a program is not resolved.
     """
     result = Options(command)
     position = 0
@@ -146,7 +172,7 @@ def split_options(command: str, argv: tuple[Word, ...], table: OptionTable) -> O
         if text == "--" and not word.unresolved:
             position += 1
             break
-        if word.may_be_several and not text.startswith("-"):
+        if word.may_be_several and not text.startswith("-") and not text.endswith(".py"):
             result.unresolved[f"options {len(result.unresolved)}" if result.unresolved else "options"] = word.unresolved
             position += 1
             continue
@@ -172,6 +198,13 @@ def _take(result: Options, argv: tuple[Word, ...], position: int, table: OptionT
         return _take_letters(result, argv, position, table)
     spelled, equals, value = body.partition("=")
     name = table.canonical(spelled)
+    if not name and is_long and (near := table.nearest(spelled)):
+        value_text = value or (argv[position + 1].text if position + 1 < len(argv) else "")
+        refused = printable(value_text, 80) if table.word_counts[near] else ""
+        result.problems.append(
+            OptionProblem(result.command, f"--{printable(spelled, 80)}", refused, f"{_dashed(near)}")
+        )
+        name = near
     if not name:
         return _unrecognised(result, argv, position)
     if equals:
@@ -207,13 +240,13 @@ def _take_letters(result: Options, argv: tuple[Word, ...], position: int, table:
 
 def _unrecognised(result: Options, argv: tuple[Word, ...], position: int) -> int:
     """Notes an option that is not in the table. Where the next word may be its value, nothing after it is read."""
-    text = argv[position].text
+    text, before = argv[position].text, result.unresolved.get("options")
     result.unrecognised = result.unrecognised or text
     result.unresolved.setdefault("options", f"{printable(text, 80)} is not among the options that doctor reads")
     following = argv[position + 1].text if position + 1 < len(argv) else "-"
     if "=" in text or following.startswith("-"):
         return 1
-    result.unresolved.setdefault("program", f"stands after {printable(text, 80)}, which doctor does not read")
+    result.unresolved.setdefault("program", before or f"stands after {printable(text, 80)}, which doctor does not read")
     return len(argv) - position
 
 

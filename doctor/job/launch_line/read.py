@@ -103,7 +103,7 @@ class _Reader:
                 )
                 return
             if argv[0].unresolved:
-                self.unresolved.setdefault("program", argv[0].unresolved)
+                self._unresolved_program(argv, "python3" if python else "", is_module)
                 return
             name = argv[0].text.rpartition("/")[2]
             started = None if python else self._launcher(name, argv)
@@ -269,9 +269,16 @@ class _Reader:
             self.unresolved.setdefault("condition", "the command stands in a branch or a loop")
         self.read(command.argv, depth)
 
+    def _unresolved_program(self, argv: tuple[Word, ...], interpreter: str, is_module: bool) -> None:
+        if argv[0].text.endswith(".py"):  # its folder alone is not known
+            self.unresolved.setdefault("folder of the program", argv[0].unresolved)
+            self._program(argv, interpreter, is_module)
+        else:
+            self.unresolved.setdefault("program", argv[0].unresolved)
+
     def _program(self, argv: tuple[Word, ...], interpreter: str, is_module: bool) -> None:
-        if argv[0].unresolved or not argv[0].text:
-            self.unresolved.setdefault("program", argv[0].unresolved or "an empty word")
+        if not argv[0].text:
+            self.unresolved.setdefault("program", "an empty word")
         self.fields["program"] = argv[0].text
         if interpreter:
             self.fields.setdefault("interpreter", interpreter)

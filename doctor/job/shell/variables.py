@@ -54,15 +54,15 @@ class ShellVariables:
             return (Word(source, f"{source}: the text expands to too much", may_be_several=True),)
         texts: list[str] = []
         unresolved = ""
-        several = quoted = False
+        several = quoted = is_ended = False
         result: list[Word] = []
 
         def finish() -> None:
-            nonlocal texts, unresolved, several, quoted
+            nonlocal texts, unresolved, several, quoted, is_ended
             text = "".join(texts)
             if text or quoted or unresolved:
                 result.append(self._bounded(Word(text, unresolved, several)))
-            texts, unresolved, several, quoted = [], "", False, False
+            texts, unresolved, several, quoted, is_ended = [], "", False, False, False
 
         for part in parts:
             argv = self._part(part)
@@ -70,28 +70,33 @@ class ShellVariables:
             for number, word in enumerate(argv):
                 if number:
                     finish()
-                pieces = [word.text] if part.quoted or word.unresolved or part.kind == "text" else word.text.split()
-                if not (part.quoted or part.kind == "text") and word.text[:1].isspace() and texts:
-                    finish()
-                for index, piece in enumerate(pieces):
-                    if index:
+                is_split = not part.quoted and part.kind != "text"
+                for piece in (word.pieces or (word,)) if is_split else (word,):
+                    splits = is_split and not piece.unresolved
+                    if is_ended or (splits and piece.text[:1].isspace()):
                         finish()
-                    texts.append(piece)
-                if word.unresolved:
-                    unresolved = unresolved or word.unresolved
-                    several |= part.kind == "array" or (not part.quoted and word.may_be_several)
+                    for index, text in enumerate(piece.text.split() if splits else [piece.text]):
+                        if index:
+                            finish()
+                        texts.append(text)
+                    is_ended = splits and piece.text[-1:].isspace()
+                    if piece.unresolved:
+                        unresolved = unresolved or piece.unresolved
+                        several |= part.kind == "array" or (not part.quoted and piece.may_be_several)
         finish()
         return tuple(result[:MAX_ELEMENTS])
 
     def single(self, parts: tuple[Part, ...]) -> Word:
         """The value of an assignment, which is not split into words."""
-        texts: list[str] = []
-        unresolved = ""
+        pieces: list[Word] = []
         for part in parts:
-            argv = self._part(part)
-            texts.append(" ".join(word.text for word in argv))
-            unresolved = unresolved or next((word.unresolved for word in argv if word.unresolved), "")
-        return self._bounded(Word("".join(texts), unresolved, bool(unresolved)))
+            for number, word in enumerate(self._part(part)):
+                pieces += [Word(" ")] if number else []
+                pieces += word.pieces or (word,)
+        text = "".join(piece.text for piece in pieces)
+        unresolved = next((piece.unresolved for piece in pieces if piece.unresolved), "")
+        is_split = unresolved and 1 < len(pieces) <= MAX_ELEMENTS
+        return self._bounded(Word(text, unresolved, bool(unresolved), tuple(pieces) if is_split else ()))
 
     def _bounded(self, word: Word) -> Word:
         self._budget -= len(word.text) + 16

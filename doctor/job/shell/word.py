@@ -19,6 +19,8 @@ class Word(NamedTuple):
     """The part that only a shell can compute, such as ``$(hostname)``; empty: the text is exact."""
     may_be_several: bool = False
     """An unresolved part outside of quotes: none, one or several words."""
+    pieces: tuple[Word, ...] = ()
+    """Of a value with an unresolved part: the texts and such parts that it consists of, to be split into words."""
 
     def after(self, separator: str) -> Word:
         """What follows the first separator, with the same unresolved part."""
@@ -44,6 +46,6 @@ def literal_words(argv: Sequence[str | Word]) -> tuple[Word, ...]:
     """Each as a `Word`.
 
     >>> literal_words(["torchrun", Word("$X", "$X")])[0]
-    Word(text='torchrun', unresolved='', may_be_several=False)
+    Word(text='torchrun', unresolved='', may_be_several=False, pieces=())
     """
     return tuple(word if isinstance(word, Word) else Word(word) for word in argv)

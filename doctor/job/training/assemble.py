@@ -138,7 +138,13 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
     launch.update(_launch_of_accelerate(used, launch))
     launch.update(counts)
     _multiply(launch)
-    return TrainingJob(launch, tuple(used), tuple(scripts))
+    return TrainingJob(launch, tuple(used), tuple(scripts), _unread(entry))
+
+
+def _unread(entry: LaunchText) -> str:
+    """Why it is not known what the ranks run; text after ``python -c`` is a helper of the script, no training."""
+    reason = entry.line.unresolved.get("program", "")
+    return f"the program: {reason}" if reason and entry.line.program != "-c" else ""
 
 
 def _torchtitan_options(arguments: Arguments) -> dict[str, Setting]:

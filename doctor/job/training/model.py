@@ -85,6 +85,13 @@ class TrainingJob(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     seconds, by their variables."""
     configurations: tuple[Configuration, ...] = ()
     scripts: tuple[TrainingScript, ...] = ()
+    unread: str = ""
+    """Why the program of the launch line is not known; empty: it is, or there is no launch line."""
+
+    @property
+    def where(self) -> str:
+        """File and line of the launch line; empty without one."""
+        return next((setting.where for setting in self.launch.values()), "")
 
 
 class TrainingLaunch(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

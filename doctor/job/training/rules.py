@@ -104,6 +104,8 @@ ScriptRule = Callable[[TrainingJob, TrainingScript], Iterator[Finding]]
 class _Reasons:
     def __init__(self) -> None:
         self.undecided: dict[str, None] = {}
+        self.unread: dict[str, None] = {}
+        """Launch lines that were not understood: a rule that none of the others gives anything to is not decided."""
         self.applied = False
 
     def run(self, rule: Callable[[], Iterator[Finding]], reported: set[Finding]) -> Iterator[Finding]:
@@ -121,8 +123,8 @@ class _Reasons:
 
     def finish(self, skipped: str) -> None:
         """Raises: Unreadable with what was not decided; Skip where no rule applied."""
-        if self.undecided:
-            reasons = list(self.undecided)
+        reasons = list(self.undecided) or ([] if self.applied else list(self.unread))
+        if reasons:
             more = f"; and {len(reasons) - _MOST_REASONS} more" if len(reasons) > _MOST_REASONS else ""
             raise Unreadable(f"not decided: {'; '.join(reasons[:_MOST_REASONS])}{more}")
         if not self.applied:
@@ -167,9 +169,9 @@ def _on_configurations(
     reasons: _Reasons,
     reported: set[Finding],
 ) -> Iterator[Finding]:
+    reasons.unread.update((f"{job.unread} ({job.where})", None) for job in training.jobs if job.unread)
     for job in training.jobs:
-        where = next((setting.where for setting in job.launch.values()), "")
-        for configuration in job.configurations or (Configuration("", where),):
+        for configuration in job.configurations or (Configuration("", job.where, incomplete=job.unread),):
             if frameworks and configuration.framework not in frameworks:
                 continue
             view = View(job, configuration)
@@ -180,6 +182,7 @@ def _on_configurations(
 def _on_scripts(
     training: TrainingLaunch, rules: tuple[ScriptRule, ...], reasons: _Reasons, reported: set[Finding]
 ) -> Iterator[Finding]:
+    reasons.unread.update((f"{job.unread} ({job.where})", None) for job in training.jobs if job.unread)
     for job in training.jobs:
         for script in job.scripts:
             for rule in rules:

@@ -1,0 +1,52 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.engine.addresses import means_own_host
+from doctor.job import LaunchConfig
+
+
+@check(severity=ERROR, area="ranks")
+def master_address_local(launch: LaunchConfig) -> Iterator[Finding]:
+    """A job of several hosts meets at an address that is not each host's own.
+
+    ## Why it matters
+    Rank 0 waits at MASTER_ADDR for all others. At localhost or 127.0.0.1 every host waits for ranks of its own, and the
+    job ends after minutes: "Timed out waiting for clients", or "Not all nodes are joined".
+
+    ## What to do
+    Give the launch line an address of the host with rank 0 that the others reach: {option}. torchrun and msrun take
+    127.0.0.1 where the line gives none; torchrun does not read the variable MASTER_ADDR.
+
+    ## Source
+    PyTorch, torch/distributed/run.py (`--master-addr`: default 127.0.0.1) and environment variable initialization
+    (MASTER_ADDR: "address of rank 0 node"); MindSpore, msrun (`--master_addr`: default 127.0.0.1). The launch line says
+    for how many hosts it is; a line with `--node-rank 0` is that of rank 0's host, which may name itself so, and is not
+    judged. It can be wrong where hosts are started by the same line and each has its own /etc/hosts with another
+    address of localhost.
+    """
+    if launch.nodes is None or launch.nodes < 2:
+        raise Skip("the launch line is for one host, or does not say for how many")
+    if not launch.master_addr:
+        raise Skip(launch.unresolved_master() or "MASTER_ADDR is not given")
+    if launch.node_rank == 0:
+        raise Skip("the launch line is that of rank 0's host")
+    if means_own_host(launch.master_addr):
+        launcher = launch.launchers[-1] if launch.launchers else ""
+        yield Finding(
+            "{nodes} hosts meet at {master}, which every host takes for itself",
+            nodes=launch.nodes,
+            master=launch.master_addr,
+            option=OPTIONS.get(launcher, "`export MASTER_ADDR=<address>`"),
+            observed=launch.master_addr,
+            expected="an address of the host with rank 0",
+        )
+
+
+OPTIONS = {
+    "torchrun": "`--master-addr <address>`, or `--rdzv-backend c10d --rdzv-endpoint <address>:29400`",
+    "msrun": "`--master_addr <address>`",
+    "accelerate": "`--main_process_ip <address>`",
+    "deepspeed": "`--master_addr <address>`",
+    "colossalai": "`--master_addr <address>`",
+}
+"""By launcher: what gives the address."""

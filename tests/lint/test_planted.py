@@ -1,0 +1,87 @@
+"""Mistakes that need no host to be seen, planted in launches as people write them: each is told, and it alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SOUND = {
+    "nproc_per_node": "8", "nnodes": "4", "node_rank": "$NODE_RANK", "master_addr": "n1", "master_port": "6000",
+}  # fmt: skip
+MODEL = {
+    "tensor-model-parallel-size": "4", "pipeline-model-parallel-size": "2", "num-layers": "32", "hidden-size": "4096",
+    "num-attention-heads": "32", "micro-batch-size": "1", "global-batch-size": "32",
+}  # fmt: skip
+STYLES = ("line", "string", "array", "command", "command array", "srun", "positional")
+"""How the launch is kept: options in the line, in a string or an array; the whole launcher in a variable; in the text
+of a shell under srun; with the master as an argument of the script."""
+PLANTED: dict[str, tuple[str, dict[str, str | None], dict[str, str], str]] = {
+    "layers": ("launch-model-not-divisible", {}, {"pipeline-model-parallel-size": "4", "num-layers": "30"}, ""),
+    "heads": ("launch-model-not-divisible", {}, {"num-attention-heads": "30"}, ""),
+    "batch": ("launch-batch-not-divisible", {}, {"global-batch-size": "33"}, ""),
+    "ranks": ("launch-ranks-not-divisible", {}, {"tensor-model-parallel-size": "8", "pipeline-model-parallel-size": "3",
+              "num-layers": "36"}, ""),
+    "master": ("master-address-local", {"master_addr": "localhost"}, {}, ""),
+    "no master": ("master-address-local", {"master_addr": None}, {}, ""),
+    "node rank": ("launch-option-refused", {"node_rank": "4"}, {}, ""),
+    "option": ("launch-option-refused", {"nproc_per_node": None, "nproc-pernode": "8"}, {}, ""),
+    "port": ("launch-option-refused", {"master_port": "66000"}, {}, ""),
+    "count": ("launch-option-refused", {"nnodes": "four"}, {}, ""),
+    "misspelt": ("launch-variable-misspelt", {}, {}, "export HCCL_CONECT_TIMEOUT=1800"),
+    "base port": ("launch-settings-invalid", {}, {}, "export HCCL_IF_BASE_PORT=65530"),
+    "devices": ("launch-settings-invalid", {}, {}, "export ASCEND_RT_VISIBLE_DEVICES=0,0,1,2,3,4,5,6"),
+    "table": ("rank-table-path-relative", {}, {}, "export RANK_TABLE_FILE=conf/hccl.json"),
+}  # fmt: skip
+
+
+def script(style: str, changes: dict[str, str | None], model: dict[str, str], export: str) -> str:
+    """A job script of Megatron's kind."""
+    launch = {name: value for name, value in {**SOUND, **changes}.items() if value is not None}
+    if style == "positional" and "master_addr" not in changes:
+        launch["master_addr"] = "$1"
+    options = " ".join(f"--{name} {value}" for name, value in launch.items())
+    program = "pretrain_gpt.py " + " ".join(f"--{name} {value}" for name, value in {**MODEL, **model}.items())
+    lines = {
+        "line": f"torchrun {options} {program}",
+        "string": f'DISTRIBUTED_ARGS="{options}"\ntorchrun $DISTRIBUTED_ARGS {program}',
+        "array": f'DISTRIBUTED_ARGS=({options})\ntorchrun "${{DISTRIBUTED_ARGS[@]}}" {program}',
+        "command": f'LAUNCHER="python -m torch.distributed.run {options}"\n$LAUNCHER {program}',
+        "command array": f'CMD=(torchrun {options})\n"${{CMD[@]}}" {program}',
+        "srun": f'LAUNCHER="torchrun {options}"\nsrun bash -c "$LAUNCHER {program}"',
+        "positional": f"torchrun {options} {program}",
+    }
+    return f"#!/bin/bash\n{export}\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n{lines[style]}\n"
+
+
+def lint(path: Path) -> tuple[int, set[str], dict[str, Any]]:
+    """Exit code and the checks with findings."""
+    command = [sys.executable, "-m", "doctor", "lint", str(path), "--json"]
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(path.parent), "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=path.parent, timeout=100)
+    report = json.loads(done.stdout)
+    return done.returncode, {one["check"] for one in report["outcomes"] if one["findings"]}, report
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_sound_launch_has_no_finding(style: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(script(style, {}, {}, ""))
+    code, findings, report = lint(path)
+    assert (code in (0, 12), findings) == (True, set()), report
+
+
+@pytest.mark.sample
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_mistake_is_told_in_every_style(name: str, style: str, tmp_path: Path) -> None:
+    finds, changes, model, export = PLANTED[name]
+    path = tmp_path / "run.sh"
+    path.write_text(script(style, changes, model, export))
+    code, findings, _ = lint(path)
+    assert findings == {finds}
+    assert code in (0, 10, 12)

@@ -257,7 +257,7 @@ def marks(row: Row) -> list[pytest.MarkDecorator]:
     indirect=["fleet"],
 )
 def test_the_fault_is_found(fleet: Any, row: Row, tmp_path: Path) -> None:
-    arguments = ["--select", row.check, *row.options]
+    arguments = ["--select", ",".join((row.check, *row.also)), *row.options]
     if row.healthy_first:
         code, report = healthy(fleet, row, tmp_path)
         assert outcome(report, row.check)["status"] == "passed", outcome(report, row.check)
@@ -267,7 +267,10 @@ def test_the_fault_is_found(fleet: Any, row: Row, tmp_path: Path) -> None:
     with fleet.broken(host, row.fault) if row.fault else nullcontext():
         code, report = check(fleet, *arguments, *prepared.arguments, environ={**row.environ, **prepared.environ})
     found_by(fleet, row, report)
-    findings = outcome(report, row.check)["findings"]
+    for other in report["outcomes"]:
+        if other["findings"] and row.check in CATALOGUE[other["check"]].follows_from:
+            assert row.check in {finding["follows_from"] for finding in other["findings"]}, other
+    findings = [finding for other in report["outcomes"] for finding in other["findings"]]
     assert code == (10 if any(finding["severity"] == "error" for finding in findings) else 0)
 
 

@@ -169,13 +169,13 @@ def setting(check: str, healthy: Mapping[str, str], spoilt: Mapping[str, str], *
     return Row(check, "", prepare=choose, **{"blamed": (), **more})
 
 
-def line(check: str, healthy: str, spoilt: str) -> Row:
+def line(check: str, healthy: str, spoilt: str, also: tuple[str, ...] = ()) -> Row:
     """A row about the launch line."""
 
     def choose(fleet: Any, folder: Path, is_healthy: bool) -> Prepared:
         return Prepared(["--hosts", ",".join(fleet.hosts), "--", *(healthy if is_healthy else spoilt).split()])
 
-    return Row(check, "", prepare=choose, blamed=())
+    return Row(check, "", prepare=choose, blamed=(), also=also)
 
 
 def told_ranks(fleet: Any, folder: Path, healthy: bool) -> Prepared:
@@ -290,7 +290,12 @@ ROWS = [
     ),
     Row("rank-numbers-wrong", "", fleet="cpu", prepare=told_ranks, blamed=[0, 1], values={"variable": "RANK"}),
     line("launch-size-wrong", "torchrun --nnodes 4 --nproc-per-node 8 t.py", "torchrun --nnodes 5 t.py"),
-    line("master-address-local", "torchrun --nnodes 4 --master-addr n1 t.py", "torchrun --nnodes 4 t.py"),
+    line(
+        "master-address-local",
+        "torchrun --nnodes 4 --master-addr sb0001 t.py",
+        "torchrun --nnodes 4 --master-addr localhost t.py",
+        also=("master-address-wrong",),
+    ),
     line("launch-option-refused", "torchrun --nnodes 4 t.py", "torchrun --nnodes four t.py"),
     setting(
         "hccl-dfs-config-unsuitable",

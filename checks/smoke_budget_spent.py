@@ -11,7 +11,8 @@ def smoke_budget_spent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     """The smoke run ends within its budget.
 
     ## Why it matters
-    The stages that were not reached are unknown. No hang was found: the run needed more time than its budget.
+    The stages that were not reached are unknown. No fault was found: the run needed more time than its budget, or ranks
+    gave up waiting for others that had not joined yet.
 
     ## What to do
     Give it more time (`--budget`), or less work (`--layout`, `--steps`). If `import torch` takes most of it, the
@@ -25,6 +26,6 @@ def smoke_budget_spent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     """
     yield from failure_findings(
         run,
-        "the time budget ended {where}: {text}",
+        "the run did not end in time {where}: {text}",
         "budget",
     )

@@ -5,6 +5,13 @@ from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import failure_findings
 
+REMEDIES = (
+    (
+        r"\bdoctor itself stood still\b",
+        "Run `doctor smoke` again. Its process was stopped (Ctrl-Z, `kill -STOP`), or this machine was suspended.",
+    ),
+)
+
 
 @check(severity=WARNING, area="smoke")
 def smoke_host_unobserved(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
@@ -15,6 +22,8 @@ def smoke_host_unobserved(run: SmokeRun, started: PerHost[SmokeStart] | None) ->
     not observed: the stages that the run did not reach are unknown.
 
     ## What to do
+    {remedy}
+
     Check the way from the controller to {host}, which may be another network than the one that the job trains on: a
     jump host, a VPN, a firewall that forgets connections, an sshd or an agent that was stopped. `ping` and
     `ssh {host} uptime` from here; `journalctl -u ssh` there. Then run `doctor smoke` again, from a machine that is
@@ -23,10 +32,12 @@ def smoke_host_unobserved(run: SmokeRun, started: PerHost[SmokeStart] | None) ->
     ## Source
     No message of the host's agent for 14 s, while its ranks completed collectives with other hosts, or nobody waited
     for them, or no other host was there to try. The agent ends its ranks after 15 s without a controller, so that the
-    run cannot go on. This verdict can be wrong where a host crashes while no other rank waits for it.
+    run cannot go on. Where doctor itself was stopped or suspended for so long, no host is named. This verdict can be
+    wrong where a host crashes while no other rank waits for it.
     """
     yield from failure_findings(
         run,
-        "no reports from {who} {where}: {text}",
+        lambda failure: "no reports from {who} {where}: {text}" if failure.culprit_ranks else "{text}",
         "unobserved",
+        remedies=REMEDIES,
     )

@@ -20,7 +20,9 @@ def smoke_rank_stopped(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     `cgroup.freeze`. Slurm suspends jobs that it preempts: `scontrol resume`.
 
     ## Source
-    The process state of /proc/PID/stat (T, or D in the freezer) for more than a quarter of a second.
+    The process state of /proc/PID/stat (T, or in the freezer) for more than a second, of a rank, of one of its threads,
+    or of the interpreter that is to become the ranks. This verdict can be wrong about a debugger that would have let it
+    go on a moment later.
     """
     yield from failure_findings(
         run,

@@ -351,7 +351,7 @@ LABELS = (
     ),
     *("from", "of", "incoming connections to", "outgoing connections to", EVERYONE),
     *(kind.report_text for kind in FAILURE_KINDS.values()),
-    *(kind.differing_text for kind in FAILURE_KINDS.values() if kind.differing_text),
+    *(text for kind in FAILURE_KINDS.values() for text in (kind.differing_text, kind.unnamed_text) if text),
     *(
         "{0} from {1}",
         "{0} host from {1}",

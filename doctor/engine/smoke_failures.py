@@ -41,6 +41,8 @@ class FailureKindInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Stands in reports behind the ranks: ``rank 5 died``."""
     differing_text: str = ""
     """The same where the ranks differ among themselves; empty where that makes no difference."""
+    unnamed_text: str = ""
+    """The same where no rank is named; empty where that makes no difference."""
     implies_stage: bool = False
     """The kind implies its stage."""
     implies_text: bool = False
@@ -136,12 +138,14 @@ _ROWS = (
         meaning="the controller's connection to a host carries nothing, and the host may be sound",
         check="smoke-host-unobserved",
         report_text="on a host that the controller lost its connection to",
+        unnamed_text="ended without a verdict",
     ),
     FailureKindInfo(
         name="budget",
         meaning="the time for the run was up",
         check="smoke-budget-spent",
-        report_text="not done when the time budget ended",
+        report_text="not done when the time ended",
+        unnamed_text="ended without a verdict",
     ),
 )
 

@@ -99,6 +99,19 @@ class HostPressure(msgspec.Struct, frozen=True):
     """By resource: percent of the last 10 s in which some task waited for it (PSI)."""
 
 
+class StartingInterpreter(msgspec.Struct, frozen=True, array_like=True):
+    """An interpreter that is to become a rank, or all ranks of its host."""
+
+    rank: int
+    """-1 for the process that all ranks of the host come from."""
+    state: str
+    """The letter of /proc; ``F`` where a control group is frozen."""
+    idle: float
+    """Seconds for which neither it nor a process of it ran, could run, or read anything."""
+    waits_for: str = ""
+    """The function of the kernel that it sleeps in."""
+
+
 class AgentMessage(msgspec.Struct, frozen=True):
     """One of these; the time is in ``late``."""
 
@@ -108,6 +121,8 @@ class AgentMessage(msgspec.Struct, frozen=True):
     snaps: tuple[Snapshot, ...] | None = None
     late: float = 0.0
     """Seconds that the agent waited for a CPU."""
+    starting: tuple[StartingInterpreter, ...] = ()
+    """With ``snaps``: interpreters that have not imported everything yet and do nothing at the moment."""
     evidence: tuple[tuple[int, str, int, int, int], ...] = ()
     """Rank, its peer's address and port, unacknowledged bytes, retransmits."""
     stacks: dict[int, str] | None = None

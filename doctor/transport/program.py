@@ -23,6 +23,7 @@ from doctor.engine.bounded_inflate import StreamTooLarge, inflate
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remote.bootstrap import assemble, python_problem, stdin_command
 from doctor.remote.request import Request, marked_text
+from doctor.remote.runtime.controller import LEFT_STATUS
 from doctor.transport import CommandResult, RemoteSession, Transport, TransportError
 from doctor.transport.conversation import close_all
 
@@ -154,6 +155,19 @@ def decode_message(decoder: msgspec.json.Decoder[MessageT], data: bytes | msgspe
         raise InvalidMessage(str(error)) from None
 
 
+NO_ORDERS = "no-orders"
+"""`ProgramLost.kind` of a program that ended itself as no message reached it."""
+CUT_SECONDS = 0.5
+"""Seconds after an invalid message in which its program may turn out to have ended in the middle of it."""
+STOOD_STILL = 5.0
+"""Seconds without a turn of its loop that this process cannot have been busy for."""
+
+
+def _elapsed() -> float:
+    """Seconds by a clock that goes on while this machine is suspended, where the system has one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class ProgramLost(msgspec.Struct, frozen=True):
     """No more lines will come from a program, or none that can be trusted."""
 
@@ -188,6 +202,11 @@ class ProgramSessions:
         self._inbox: queue.SimpleQueue[tuple[str, bytes | RemoteSession | ProgramLost]] = queue.SimpleQueue()
         self._sessions: dict[str, RemoteSession] = {}
         self._stayed = time.monotonic()
+        self._turned = _elapsed()
+        self._invalid: dict[str, tuple[ProgramLost, float]] = {}
+        """Of programs that sent an invalid message: why they are lost, and from when on; it may be a cut last one."""
+        self.stood_still = 0.0
+        """The longest time, in seconds, for which this process did not take in what came: suspended, or stopped."""
         for name, reach in connect.items():
             threading.Thread(target=self._listen, args=(name, reach), daemon=True).start()
 
@@ -223,10 +242,15 @@ class ProgramSessions:
 
     def pump(self, seconds: float | None = None) -> None:
         """Takes in what has come, and waits no longer than this for it; keeps the programs alive."""
+        gap, self._turned = _elapsed() - self._turned, _elapsed()
+        self.stood_still = max(self.stood_still, gap)
         with contextlib.suppress(queue.Empty):
             self._handle(*self._inbox.get(timeout=self.poll_seconds if seconds is None else seconds))
             while True:
                 self._handle(*self._inbox.get_nowait())
+        for name, (lost, until) in self._invalid.items():
+            if self._turned > until:
+                self.lost.setdefault(name, lost)
         now = time.monotonic()
         if self._stay_order and now > self._stayed + self.stay_seconds:
             self._stayed = now
@@ -243,17 +267,25 @@ class ProgramSessions:
 
     def _handle(self, name: str, received: bytes | RemoteSession | ProgramLost) -> None:
         if isinstance(received, ProgramLost):
-            self.lost.setdefault(name, received)
+            invalid, _ = self._invalid.get(name, (received, 0.0))
+            self.lost.setdefault(name, self._without_orders(received) if received.code == LEFT_STATUS else invalid)
         elif not isinstance(received, bytes):
             self._sessions[name] = received
         elif (text := marked_text(received, self._marker)) is None:
             self.take_noise(name, received)
-        elif name not in self.lost:
+        elif name not in self.lost and name not in self._invalid:
             try:
                 self.take_message(name, text)
             except InvalidMessage as error:
                 problem = f"its {self._program} sent an invalid message: {strip_control_chars(str(error))}"
-                self.lost[name] = ProgramLost(problem, "error")
+                self._invalid[name] = ProgramLost(problem, "error"), _elapsed() + CUT_SECONDS
+
+    def _without_orders(self, lost: ProgramLost) -> ProgramLost:
+        """The reason of a program that no order came to, which says nothing against its host."""
+        text = f"its {self._program} got no message from doctor for too long, and ended itself"
+        if self.stood_still > STOOD_STILL:
+            text = f"doctor itself stood still for {self.stood_still:.0f} s: {text}"
+        return msgspec.structs.replace(lost, text=text, kind=NO_ORDERS)
 
     def send_line(self, name: str, line: bytes) -> None:
         """Does nothing where the program is gone; the inbox reports that."""

@@ -376,6 +376,38 @@ def test_an_interpreter_that_reads_nothing(client: Client) -> None:
     assert client.until("bye", 3)["left"] == []
 
 
+def test_an_interpreter_that_ends_well_at_once(client: Client) -> None:
+    client.start(ENDS, 2, python="sh -c 'exit 0' -")
+    assert client.until("event", ev="exit", rank=-1)["status"] == 0
+
+
+def test_a_wrapper_that_ends_before_its_interpreter_is_not_its_end(client: Client) -> None:
+    """What holds the pipe of the events goes on."""
+    client.start(ENDS, 1, python="sh -c 'sleep 1000 & exit 0' -")
+    client.until("snaps")
+    while [Path(f"/proc/{pid}/comm").read_text() for pid in client.pids()] != ["sleep\n"]:
+        client.until("snaps")
+    for _ in range(3):
+        client.until("snaps")
+    assert not [line for line in client.received if line.get("event", {}).get("ev") == "exit"]
+    os.kill(*client.pids(), 9)
+    assert client.until("event", ev="exit", rank=-1)["status"] == 0
+
+
+@pytest.mark.parametrize(("command", "state"), [("kill -STOP $$", "T"), ("sleep 1000", "S")])
+def test_an_interpreter_that_does_nothing_at_its_start(client: Client, command: str, state: str) -> None:
+    client.start(ENDS, 1, python=f"sh -c '{command}' -")
+    (row,) = client.until("starting")
+    assert row[:2] == [-1, state] and row[2] > 0.5
+
+
+def test_an_interpreter_that_computes_or_reads_is_not_idle(client: Client) -> None:
+    client.start(ENDS, 1, python="sh -c 'while :; do read -r line </proc/self/stat; done' -")
+    for _ in range(8):
+        client.until("snaps")
+    assert not [line for line in client.received if "starting" in line]
+
+
 def test_one_interpreter_a_rank(client: Client) -> None:
     client.start(WAITS, 2, start="exec")
     pids = {client.until("snap", rank=rank, state="collective")["rank"] for rank in (0, 1)}

@@ -438,7 +438,15 @@ class TestDeath:
         table.call(0, "all_reduce", dead="exit status 13", error="Connection reset by peer", secondary=True)
         table.call(1, "all_reduce", age=0.1)
         assert table.wait(0.9) is None
-        assert kind(table.wait(0.2)) == ("network", (0,))
+        assert kind(table.wait(0.2)) == ("network", ())
+
+    def test_who_gave_up_waiting_for_ranks_to_join_is_no_culprit(self) -> None:
+        table = Table(2)
+        error = "wait timeout after 60000ms, keys: /doctor/0//cpu//0/1"
+        table.put(0, state="start", stage="rendezvous", dead="exit status 13", error=error, secondary=True)
+        trouble = table.wait(1.4)
+        assert trouble is not None
+        assert (kind(trouble), trouble.certainty) == (("never-joined", ()), "timeout")
 
     def test_who_ends_well_before_the_others_has_left(self) -> None:
         table = Table(2)

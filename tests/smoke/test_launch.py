@@ -347,16 +347,39 @@ def waits(ranks: Sequence[int]) -> list[Line]:
     return [event(-1, "imported", seconds=0.5), *alive(ranks)]
 
 
-def test_an_import_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "START", 0.5)
-    failure = trouble(play(agent("b", alive))[0])
-    assert (failure.kind, failure.culprit_ranks, failure.stage, failure.certainty) == (
-        "not-started",
-        (2, 3),
-        "start",
-        "timeout",
+def idles(state: str, seconds: float, waits_for: str = "") -> list[Line]:
+    """An interpreter of all ranks of a host that does nothing."""
+    line: tuple[Line, ...] = ({"snaps": [], "starting": [[-1, state, seconds, waits_for]]}, 0.1)
+    return [*line] * 100
+
+
+def test_an_interpreter_that_does_nothing_for_too_long() -> None:
+    b = agent("b", lambda ranks: idles("S", 61.0, "hrtimer_nanosleep"))
+    failure = trouble(play(b)[0])
+    assert (failure.kind, failure.culprit_ranks, failure.stage, failure.limit) == ("not-started", (2, 3), "start", 60.0)
+    assert failure.text == (
+        "its interpreter did nothing for 60 s, before it had imported torch, sleeping in hrtimer_nanosleep"
     )
-    assert failure.text == "torch was not imported within 0.5 s"
+
+
+@pytest.mark.parametrize(("state", "kind"), [("T", "stopped"), ("t", "stopped"), ("F", "frozen")])
+def test_an_interpreter_that_is_stopped_at_its_start_is_named_at_once(state: str, kind: str) -> None:
+    b = agent("b", lambda ranks: idles(state, 1.4))
+    failure = trouble(play(b)[0])
+    assert (failure.kind, failure.culprit_ranks, failure.stage) == (kind, (2, 3), "start")
+
+
+def test_an_import_that_is_slow_has_time_until_the_budget_ends_which_accuses_nobody() -> None:
+    b = agent("b", lambda ranks: idles("D", 30.0))
+    smoked = play(b, wish=SmokeOptions(backend="gloo", ranks_per_host=2, budget=1.0))[0]
+    assert [failure.kind for failure in smoked.run.failures] == ["budget"]
+
+
+def test_an_interpreter_that_ends_well_before_it_has_imported_anything_has_not_started() -> None:
+    b = agent("b", lambda ranks: [event(-1, "exit", status=0), *alive(ranks)])
+    failure = trouble(play(b, agent("a", waits))[0])
+    assert (failure.kind, failure.culprit_ranks) == ("not-started", (2, 3))
+    assert failure.text == "the parent process of its ranks: exit status 0, before it had imported torch"
 
 
 def test_an_import_that_fails_on_some_hosts() -> None:
@@ -392,13 +415,58 @@ def test_a_rank_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failure.text == "10.0.0.1 port 9 refuses connections"
 
 
-def test_a_rank_that_does_not_join(monkeypatch: pytest.MonkeyPatch) -> None:
+def joining(ranks: Sequence[int], **effective: float) -> list[Line]:
+    """Ranks in the rendezvous, with the seconds of their own time there: 9, or ``r2=1.0``."""
+    snaps = [
+        {
+            "rank": rank, "stamp": 2, "state": "start", "stage": "rendezvous", "age": 9.0,
+            "effective": effective.get(f"r{rank}", 9.0),
+        }
+        for rank in ranks
+    ]  # fmt: skip
+    return [event(-1, "imported", seconds=0.5), {"snaps": snaps}, *alive(ranks)]
+
+
+LATE = SmokeOptions(backend="gloo", ranks_per_host=2, budget=2.5)
+
+
+def joined_late(monkeypatch: pytest.MonkeyPatch, a: Agent, b: Agent) -> Failure:
     monkeypatch.setattr(progress, "JOIN", 0.5)
     monkeypatch.setattr(progress, "CONNECTION", 0.0)
-    half = agent("b", lambda ranks: [waits(ranks)[0], event(2, "joined"), *alive(ranks)])
-    failure = trouble(play(half)[0])
-    assert (failure.kind, failure.culprit_ranks, failure.limit) == ("never-joined", (3,), 0.5)
-    assert failure.text == "it did not join within 0.5 s after the last import"
+    (failure,) = play(b, a, wish=LATE)[0].run.failures
+    return failure
+
+
+def test_ranks_that_are_late_to_join_without_an_error_of_their_own_accuse_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    a, b = agent("a", joining), agent("b", lambda ranks: [*joining(ranks)[:2], event(2, "joined"), *alive(ranks)])
+    failure = joined_late(monkeypatch, a, b)
+    assert (failure.kind, failure.text) == ("budget", "the budget of 2.5 s was spent")
+
+
+HOOK = 'Current thread 0x1 (most recent call first):\n  File "/opt/site/hook.py", line 9 in connect\n'
+
+
+def test_a_late_rank_that_is_in_a_call_of_the_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = agent("a", joining), agent("b", joining)
+    b.answers["stacks"] = [{"stacks": {"3": HOOK}}]
+    failure = joined_late(monkeypatch, a, b)
+    assert (failure.kind, failure.culprit_ranks, failure.certainty) == ("never-joined", (3,), "evidence")
+    assert failure.text.endswith("it is in /opt/site/hook.py:9 connect, which is not torch")
+
+
+def test_a_late_rank_that_still_imports_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = agent("a", joining), agent("b", joining)
+    imports = '  File "<frozen importlib._bootstrap>", line 1027 in _find_and_load\n'
+    b.answers["stacks"] = [{"stacks": {"3": HOOK + imports}}]
+    assert joined_late(monkeypatch, a, b).kind == "budget"
+
+
+def test_nobody_is_examined_while_one_rank_had_no_time_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = agent("a", joining), agent("b", lambda ranks: joining(ranks, r3=0.1))
+    b.answers["stacks"] = [{"stacks": {"2": HOOK}}]
+    assert joined_late(monkeypatch, a, b).kind == "budget"
 
 
 def test_the_port_to_meet_at_is_taken() -> None:

@@ -18,7 +18,6 @@ from doctor.smoke.hang.host_pressure import of_own_ranks, pressure_sentences, qu
 from doctor.smoke.model import QuotaUse
 from doctor.smoke.programs.agent.pressure import Pressure
 from doctor.smoke.protocol import HostPressure
-from doctor.smoke.run import progress
 from doctor.smoke.run.failure_evidence import read_pressure
 from tests.checks.smoke import ran
 from tests.smoke.scripted import Line, alive, done, life
@@ -115,21 +114,3 @@ def test_a_real_quota_is_seen(quota: Path) -> None:
         finally:
             spin.kill()
     assert throttled > periods / 2 > 5
-
-
-def test_an_import_that_other_work_delays_accuses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "START", 0.3)
-    b = agent("b", alive)
-    b.answers["pressure"] = [{"pressure": {"stalls": {"cpu": 97.0}}}]
-    failure = play(b, wish=msgspec.structs.replace(WISH, budget=2.0))[0].run.failures[0]
-    assert (failure.kind, failure.limit) == ("budget", 2.0)
-
-
-def test_of_two_late_hosts_the_one_that_is_not_busy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "START", 0.3)
-    a, b = agent("a", alive), agent("b", alive)
-    a.answers["pressure"] = [{"pressure": {"stalls": {"io": 99.0}}}]
-    b.answers["pressure"] = [{"pressure": {"stalls": {"cpu": 30.0}}}]
-    failure = play(b, a)[0].run.failures[0]
-    assert (failure.kind, failure.culprit_ranks) == ("not-started", (2, 3))
-    assert failure.text == "torch was not imported within 0.3 s"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from doctor.smoke.hang.detector import Detector
-from doctor.smoke.hang.standstill import explain_standstill, explain_wrong_size, foreign_frame
+from doctor.smoke.hang.standstill import explain_foreign_call, explain_standstill, explain_wrong_size, foreign_frame
 from doctor.smoke.model import Collective, Failure, Snapshot
 from doctor.smoke.results.trouble_findings import blamed_hosts
 from tests.checks.smoke import ran
@@ -52,7 +52,7 @@ def test_some_collectives_may_be_finished_by_some_ranks_alone() -> None:
 
 def test_a_rank_that_is_in_another_file_than_torchs() -> None:
     stacks = {0: IN_TORCH, 1: IN_HOOK, 2: IN_TORCH, 3: IN_TORCH}
-    failure = explain_standstill(standstill(0, 1, 2, 3, stacks=stacks), (), checked=True)
+    failure = explain_foreign_call(standstill(0, 1, 2, 3, stacks=stacks))
     assert (failure.kind, failure.culprit_ranks) == ("blocked", (1,))
     assert "sitecustomize.py:3 all_reduce" in failure.text
     assert foreign_frame(IN_TORCH) == "" == foreign_frame("")

@@ -215,7 +215,7 @@ class Prober(OrderedProgram):
     def quit(self, *_):
         """The kernel closes all sockets."""
         self.end_served()
-        os._exit(3)
+        os._exit(self.status)
 
 
 def network_identity():

@@ -11,6 +11,7 @@ from doctor.remote.runtime.lines import LineBuffer
 from doctor.remote.runtime.readable_json import strict_json
 from doctor.remote.runtime.signals import on_termination
 
+LEFT_STATUS = 8  # exit status of a program that no order came to: the controller, or the way from it, stood still
 BACKLOG = 4 << 20  # bytes that may wait for the controller before ranks are not reported
 
 
@@ -75,6 +76,7 @@ class OrderedProgram:
         self.poll = select.poll()
         self.controller = ControllerLine(request["marker"].encode("ascii"), self.poll, self.quit)
         self.ending = False
+        self.status = 3  # exit status of `quit`
         self.deadline = time.monotonic() + request.get("seconds", 3600)
 
     def begin(self):
@@ -123,7 +125,9 @@ class OrderedProgram:
 
     def quit_if_left(self, patience):
         """Ends it where its time is over, or no order has come for so many seconds."""
-        if time.monotonic() > min(self.deadline, self.controller.last_order + patience):
+        left = time.monotonic() > self.controller.last_order + patience
+        if left or time.monotonic() > self.deadline:
+            self.status = LEFT_STATUS if left else self.status
             self.quit()
 
     def stay(self):

@@ -52,6 +52,8 @@ def failure_text(failure: Failure) -> str:
     kind = FAILURE_KINDS[failure.kind]
     if failure.kind == "network" and not failure.op:
         return localized("waited in a collective that was not recorded")
+    if kind.unnamed_text and not failure.culprit_ranks:
+        return localized(kind.unnamed_text)
     return localized(kind.differing_text if kind.differing_text and failure.culprits_differ else kind.report_text)
 
 

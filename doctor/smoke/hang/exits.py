@@ -52,7 +52,9 @@ class ExitRule:
             self.finished = state.finished_members(first.group, first.seq)
             about = current_collective(first) if self.finished else about
         if first is None:
-            return state.build_failure("left", causes, about=about, text="ended with exit status 0 before the others")
+            kind = _kind(next(iter(causes.values())))
+            kind = "left" if kind == "dead" else kind
+            return state.build_failure(kind, causes, about=about, text="ended with exit status 0 before the others")
         text = f"{first.dead}: {first.error}" if first.error else first.dead
         evidence = tuple(f"Rank {rank} was killed for memory." for rank, snap in sorted(causes.items()) if snap.oom)
         return state.build_failure(_kind(first), causes, about=about, text=text, evidence=evidence)
@@ -91,12 +93,15 @@ def _causes(state: RunState, primary: Mapping[int, Snapshot], dead: Mapping[int,
 
 
 def _broken_connection(state: RunState, dead: Mapping[int, Snapshot]) -> Failure:
+    text = next((snap.error for _, snap in sorted(dead.items()) if snap.error), "")
+    if all(snap.stage in ("start", "rendezvous") for snap in dead.values()):
+        # They waited for a rank that is late, which is no fault: nobody is named by its victims.
+        return state.build_failure("never-joined", (), certainty="timeout", text=f"others gave up waiting: {text}")
     gave_up = next((snap.error for snap in dead.values() if gave_up_waiting(snap.error)), "")
     if gave_up and all(snap.state != "collective" for snap in dead.values()):
         return _unseen_collective(state, gave_up)
-    text = next((snap.error for _, snap in sorted(dead.items()) if snap.error), "")
     why = "Every error is of the kind that follows from another rank's end, and no such rank is known."
-    return state.build_failure("network", dead, certainty="evidence", text=text, evidence=(why,))
+    return state.build_failure("network", (), certainty="evidence", text=text, evidence=(why,))
 
 
 def _unseen_collective(state: RunState, error: str) -> Failure:

@@ -18,8 +18,6 @@ WAITED = 0.2
 MIN_RAN = 0.5
 """Seconds of running and waiting below which that share proves nothing."""
 STEAL = 0.05
-BUSY = 80.0
-"""Percent of the last 10 s; on a host that nearly always makes tasks wait, a slow start is no fault of its ranks."""
 STALLS = {"cpu": 40.0, "memory": 10.0, "io": 20.0}
 """Percent of the last 10 s."""
 
@@ -49,11 +47,6 @@ def of_own_ranks(hosts: Mapping[str, HostPressure], plan: SmokePlan) -> dict[str
 def quota_use(hosts: Mapping[str, HostPressure]) -> dict[int, QuotaUse]:
     """By rank: what its quota took."""
     return {rank: QuotaUse(*fields[:3]) for pressure in hosts.values() for rank, fields in pressure.ranks.items()}
-
-
-def starved_hosts(hosts: Mapping[str, HostPressure]) -> set[str]:
-    """The hosts on which nearly always some task waited for a CPU, for memory or for a disk."""
-    return {host for host, pressure in hosts.items() if max(pressure.stalls.values(), default=0.0) >= BUSY}
 
 
 def pressure_sentences(host: str, pressure: HostPressure) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ NOT_THE_PROGRAM = re.compile(
     r"|[/\\](threading|socket|selectors)\.py$"
 )
 """Files in which a rank that waits in a collective may be."""
+IMPORT = '"<frozen importlib._bootstrap'
+"""Of frames of an import: what hooks it, or runs in it, is slow at worst."""
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$')
 
 
@@ -25,12 +27,7 @@ def explain_standstill(failure: Failure, finished: Iterable[int], checked: bool)
 
     ``finished``: ranks that are out of the collective; ``checked``: whether new connections were tried between hosts.
     """
-    foreign = {rank: frame for rank in failure.culprit_ranks if (frame := foreign_frame(failure.stacks.get(rank, "")))}
     concerned = sorted({*failure.culprit_ranks, *failure.waiting_ranks})
-    if foreign and len(foreign) < len(concerned):
-        frame = next(iter(foreign.values()))
-        text = f"inside the call of {failure.op} it is in {frame}, which is not torch"
-        return _blame(failure, "blocked", tuple(foreign), text)
     early = tuple(sorted(finished))
     blocked = tuple(rank for rank in failure.culprit_ranks if rank not in early)
     if early and blocked and failure.op not in PAIRED | ROOTED:
@@ -43,6 +40,16 @@ def explain_standstill(failure: Failure, finished: Iterable[int], checked: bool)
         text="the cause is not known",
         evidence=(*failure.evidence, f"Nothing speaks against any host: {observed}."),
     )
+
+
+def explain_foreign_call(failure: Failure) -> Failure:
+    """A failure of kind ``network``, as that of ranks which are within a call that is not torch's; else unchanged."""
+    concerned = {*failure.culprit_ranks, *failure.waiting_ranks}
+    foreign = {rank: frame for rank in sorted(concerned) if (frame := foreign_frame(failure.stacks.get(rank, "")))}
+    if not foreign or len(foreign) == len(concerned):
+        return failure
+    call = f"inside the call of {failure.op} " if failure.op else ""
+    return blame(failure, "blocked", foreign, f"{call}it is in {next(iter(foreign.values()))}, which is not torch")
 
 
 def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str, members: Iterable[int] = ()) -> Failure:
@@ -63,7 +70,7 @@ def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str, me
         )
         concerned = tuple(sorted({*failure.culprit_ranks, *failure.waiting_ranks, *early, *members}))
         text = f"rank {ranks} was sent data of another call; which rank is at another call is not known"
-        return _blame(msgspec.structs.replace(failure, evidence=(*failure.evidence, why)), "left", concerned, text)
+        return blame(msgspec.structs.replace(failure, evidence=(*failure.evidence, why)), "left", concerned, text)
     why = f"Rank {ranks} aborted in it, as gloo does when data of another size comes than it expects: {error}"
     return _blame_fewest(msgspec.structs.replace(failure, evidence=(*failure.evidence, why)), early, blocked)
 
@@ -72,21 +79,23 @@ def _blame_fewest(failure: Failure, early: tuple[int, ...], blocked: tuple[int, 
     """Some ranks finished what others cannot: the side of which there are fewer did something else than the rest."""
     call = f"{failure.op} #{failure.seq}"
     if len(early) < len(blocked):
-        return _blame(failure, "left", early, f"finished {call}, which the others cannot: it took no full part in it")
+        return blame(failure, "left", early, f"finished {call}, which the others cannot: it took no full part in it")
     if len(blocked) < len(early):
         text = f"is still in {call}, which all others have finished: it may have made the call twice"
-        return _blame(failure, "blocked", blocked, text)
+        return blame(failure, "blocked", blocked, text)
     text = f"some ranks finished {call} and the others cannot; which of them are wrong is not known"
-    return _blame(failure, "left", tuple(sorted({*early, *blocked})), text)
+    return blame(failure, "left", tuple(sorted({*early, *blocked})), text)
 
 
-def _blame(failure: Failure, kind: FailureKind, ranks: tuple[int, ...], text: str) -> Failure:
+def blame(failure: Failure, kind: FailureKind, ranks: Iterable[int], text: str) -> Failure:
+    """The failure of this kind, with these ranks as its culprits and all others that it knows as waiting."""
+    culprits = tuple(sorted(ranks))
     everyone = {*failure.culprit_ranks, *failure.waiting_ranks}
     return msgspec.structs.replace(
         failure,
         kind=kind,
-        culprit_ranks=ranks,
-        waiting_ranks=tuple(sorted(everyone - set(ranks))),
+        culprit_ranks=culprits,
+        waiting_ranks=tuple(sorted(everyone - set(culprits))),
         certainty="evidence",
         text=text,
     )
@@ -98,6 +107,8 @@ def foreign_frame(stack: str) -> str:
     >>> foreign_frame('Current thread 0x1:\n  File "/usr/lib/sitecustomize.py", line 7 in all_reduce')
     '/usr/lib/sitecustomize.py:7 all_reduce'
     """
+    if IMPORT in stack:
+        return ""
     for line in stack.splitlines():
         if frame := FRAME.match(line):
             library = NOT_THE_PROGRAM.search(frame["file"])

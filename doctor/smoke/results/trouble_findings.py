@@ -54,9 +54,14 @@ def remedy_for(text: str, remedies: Remedies) -> str:
 def blamed_hosts(run: SmokeRun, failure: Failure) -> tuple[str, ...]:
     """Those of the culprit ranks; of a broken link both ends, unless one host explains several; else all.
 
-    None where a network failure or a rendezvous names nobody: that all wait is no reason to blame one of them.
+    None where a network failure, a rendezvous or a doctor that stood still names nobody: that all wait is no reason to
+    blame one of them.
     """
-    if failure.kind in ("network", "never-joined", "budget") and not failure.culprit_ranks and not failure.links:
+    if (
+        failure.kind in ("network", "never-joined", "budget", "unobserved")
+        and not failure.culprit_ranks
+        and not failure.links
+    ):
         return ()
     culprits = run.hosts(failure.culprit_ranks)
     ends = tuple(sorted({host for link in failure.links for host in link}))

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import TorchImported
 from doctor.smoke.hang import network_evidence
-from doctor.smoke.hang.host_pressure import of_own_ranks, pressure_sentences, quota_use, starved_hosts, starved_ranks
-from doctor.smoke.hang.standstill import explain_standstill, explain_wrong_size
+from doctor.smoke.hang.host_pressure import of_own_ranks, pressure_sentences, quota_use, starved_ranks
+from doctor.smoke.hang.standstill import (
+    blame,
+    explain_foreign_call,
+    explain_standstill,
+    explain_wrong_size,
+    foreign_frame,
+)
 from doctor.smoke.model import Failure, QuotaUse, SmokePlan
+from doctor.smoke.programs.secondary_errors import is_secondary, peer_addresses
 from doctor.smoke.protocol import DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
+from doctor.smoke.rank_names import rank_names
 from doctor.smoke.results.environments import minority_torch
 from doctor.smoke.run.channels import Channels
 from doctor.smoke.run.progress import StageProgress
@@ -55,6 +64,9 @@ def add_evidence(
     if failure.kind in PRESSED:
         failure = _with_pressure(failure, of_own_ranks(read_pressure(channels), plan))
     if failure.kind == "network":
+        failure = explain_foreign_call(failure)
+    if failure.kind == "network":
+        failure = _with_named_peers(failure, plan, progress, addresses)
         failure = _with_links(failure, plan, channels, addresses, finished)
         failure = _with_versions(failure, plan, progress)
     return _with_logs(failure, progress)
@@ -72,11 +84,30 @@ def read_pressure(channels: Channels, seconds: float = ANSWER) -> dict[str, Host
     return hosts
 
 
-def spare_starved(failure: Failure | None, progress: StageProgress, channels: Channels) -> Failure | None:
-    """The failure, without ranks that are late to start on hosts that other work keeps busy; None if none is left."""
-    if failure is None or failure.kind != "not-started" or failure.certainty != "timeout":
-        return failure
-    return progress.wait_for_starved(failure, starved_hosts(read_pressure(channels)))
+def explain_late(
+    failure: Failure, plan: SmokePlan, channels: Channels, addresses: network_evidence.AddressOwners
+) -> Failure | None:
+    """A failure of ranks that are late to join, with who causes it; None where nothing shows that.
+
+    A rank is named where it is within a call that is neither torch's nor an import, and a host or a link where new
+    connections between the hosts get no answer, twice.
+    """
+    failure = _with_stacks(failure, channels)
+    foreign = {rank: frame for rank in failure.waiting_ranks if (frame := foreign_frame(failure.stacks.get(rank, "")))}
+    if foreign:
+        text = f"{failure.text}: it is in {next(iter(foreign.values()))}, which is not torch"
+        return blame(failure, failure.kind, foreign, text)
+    first, again = _link_evidence(failure, channels, addresses), None
+    if first.failed:
+        again = _link_evidence(failure, channels, addresses)
+    if again is None or not set(first.failed) & set(again.failed):
+        return None
+    sentences = again.sentences()
+    ranks = [place.rank for place in plan.places if place.host in again.cut]
+    failure = blame(
+        failure, failure.kind, ranks, f"{failure.text}: {'; '.join(sentences[-len(again.cut) or None :][:3])}"
+    )
+    return msgspec.structs.replace(failure, links=again.failed, evidence=(*failure.evidence, *sentences))
 
 
 def describe_pressure(channels: Channels, plan: SmokePlan) -> tuple[dict[str, tuple[str, ...]], dict[int, QuotaUse]]:
@@ -119,14 +150,67 @@ def _with_stacks(failure: Failure, channels: Channels) -> Failure:
     )
 
 
-def _with_links(
+def _with_named_peers(
+    failure: Failure, plan: SmokePlan, progress: StageProgress, addresses: network_evidence.AddressOwners
+) -> Failure:
+    """Ranks whose errors follow from another one: who they name, and who has no error of its own, is the cause.
+
+    Two hosts have to name one, as no host's word decides about another; of what two ends say of each other nothing
+    follows.
+    """
+    errors = {rank: error for rank, error in progress.errors.items() if rank >= 0 and is_secondary(error)}
+    named: dict[str, set[str]] = {}
+    for rank, error in errors.items():
+        host_of_rank = plan.host_of(rank)
+        for address in peer_addresses(error):
+            if (host := addresses.host(address, host_of_rank)) != host_of_rank:
+                named.setdefault(host, set()).add(host_of_rank)
+    culprits = {
+        host: [rank for rank in plan.ranks_by_host[host] if rank not in progress.errors]
+        for host in named
+        if host in plan.ranks_by_host
+    }
+    silent = [host for host, ranks in culprits.items() if ranks and len(named[host]) > 1]
+    if failure.culprit_ranks or len(silent) != 1:
+        return failure
+    (host,) = silent
+    why = f"The errors of {len(named[host])} hosts name {host}, whose {rank_names(culprits[host])} has none."
+    return blame(
+        msgspec.structs.replace(failure, evidence=(*failure.evidence, why)), "network", culprits[host], failure.text
+    )
+
+
+def explain_gave_up(
     failure: Failure,
     plan: SmokePlan,
     channels: Channels,
+    progress: StageProgress,
     addresses: network_evidence.AddressOwners,
-    finished: Sequence[int],
 ) -> Failure:
-    """Which link, or which host: by what the sockets wait for, then by new connections between all hosts."""
+    """Ranks that gave up waiting for others to join: with who causes it; undecided where nothing shows it.
+
+    Any other failure is returned as it is.
+    """
+    if failure.kind != "never-joined" or failure.culprit_ranks:
+        return failure
+    waiting = tuple(sorted(set(range(plan.world)) - progress.joined))
+    failure = msgspec.structs.replace(failure, waiting_ranks=waiting)
+    return explain_late(failure, plan, channels, addresses) or msgspec.structs.replace(failure, kind="budget")
+
+
+class _LinkEvidence(NamedTuple):
+    """What the sockets of the ranks wait for, and what new connections between the hosts say."""
+
+    stuck: Mapping[network_evidence.Link, tuple[int, int]]
+    failed: tuple[network_evidence.Link, ...]
+    cut: tuple[str, ...]
+    tried: bool
+
+    def sentences(self) -> tuple[str, ...]:
+        return network_evidence.sentences(self.stuck, self.failed, self.cut, self.tried)
+
+
+def _link_evidence(failure: Failure, channels: Channels, addresses: network_evidence.AddressOwners) -> _LinkEvidence:
     hosts = {name: endpoint.host for name, endpoint in channels.endpoints.items()}
     answers = channels.query("sockets", {name: ListSockets() for name in hosts}, ANSWER)
     rows, ports = network_evidence.by_host(
@@ -140,17 +224,29 @@ def _with_links(
     probes = channels.query("probes", orders, PROBE + ANSWER) if orders else {}
     tried = {hosts[name]: line.probes or () for name, line in probes.items()}
     failed, cut = network_evidence.failed_links(tried, addresses)
-    if not (stuck or failed or cut or failure.links) and failure.certainty == "timeout":
-        return explain_standstill(failure, finished, bool(tried))
-    culprits = tuple(place.rank for place in plan.places if place.host in cut) or failure.culprit_ranks
+    return _LinkEvidence(stuck, failed, cut, bool(tried))
+
+
+def _with_links(
+    failure: Failure,
+    plan: SmokePlan,
+    channels: Channels,
+    addresses: network_evidence.AddressOwners,
+    finished: Sequence[int],
+) -> Failure:
+    """Which link, or which host: by what the sockets wait for, then by new connections between all hosts."""
+    links = _link_evidence(failure, channels, addresses)
+    if not (links.stuck or links.failed or links.cut or failure.links) and failure.certainty == "timeout":
+        return explain_standstill(failure, finished, links.tried)
+    culprits = tuple(place.rank for place in plan.places if place.host in links.cut) or failure.culprit_ranks
     return msgspec.structs.replace(
         failure,
         culprit_ranks=culprits,
         waiting_ranks=tuple(
             rank for rank in sorted({*failure.waiting_ranks, *failure.culprit_ranks}) if rank not in culprits
         ),
-        links=failed or tuple(sorted(stuck)) or failure.links,
-        evidence=failure.evidence + network_evidence.sentences(stuck, failed, cut, bool(tried)),
+        links=links.failed or tuple(sorted(links.stuck)) or failure.links,
+        evidence=failure.evidence + links.sentences(),
     )
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import ConnectFailed, LayoutBegun, RankExited, RankFailed, RankJoined, TorchImported
+from doctor.smoke.hang.exits import PAUSED, STOPPED
 from doctor.smoke.model import Failure, FailureKind, SmokePlan
-from doctor.smoke.protocol import GroupFormed, RankDone, RankEvent, StageFinished
+from doctor.smoke.protocol import GroupFormed, RankDone, RankEvent, StageFinished, StartingInterpreter
 from doctor.transport.program import InvalidMessage
 
 START = 60.0
-"""Seconds for interpreters to start and to import torch, which a slow file system can draw out."""
+"""Seconds for which an interpreter that is to import torch may do nothing at all. A slow import reads and computes: it
+has until the budget ends."""
 JOIN = 20.0
-"""Seconds from the last import until every rank has joined, in a small world."""
+"""Seconds of its own time that each rank has to join, in a small world, before its hosts are examined."""
 JOIN_MINDSPORE = 60.0
 """The same where the scheduler that they meet at has to import MindSpore first."""
 CONNECTION = 0.02
@@ -62,9 +65,12 @@ class StageProgress:
         self.events: dict[str, list[RankEvent]] = {host: [] for host in self.ranks}
         loads = [len(ranks) / max(1, cpus.get(host, len(ranks))) for host, ranks in self.ranks.items()]
         join = JOIN if plan.library == "torch" else JOIN_MINDSPORE
-        self.start_limit = min(START, plan.budget)
         self.join_limit = round(join + CONNECTION * plan.world * max(loads, default=0.0), 1)
-        """Seconds from the last import until every rank has joined."""
+        """Seconds of its own time that each rank has to join."""
+        self.examine_at = self.join_limit
+        """The same, after which the hosts of ranks that have not joined are examined the next time."""
+        self.starting: dict[str, tuple[StartingInterpreter, ...]] = {}
+        """Of each host: its interpreters that do nothing at the moment, and have not imported everything yet."""
         self._parent_keys = {host: -1 - number for number, host in enumerate(self.ranks)}
         self.imports: dict[str, float] = {}
         """Seconds that the import took, the slowest of each host."""
@@ -142,9 +148,10 @@ class StageProgress:
         if event.tail:
             self.errors.setdefault(key, last_line(event.tail))
             self.stacks[key] = self.stacks.get(key) or traceback_stack(event.tail)
-        if event.rank == -1 and event.status:
-            started = bool(self._loaded & set(self.ranks[host]))
+        started = bool(self._loaded & set(self.ranks[host]))
+        if event.rank == -1 and (event.status or not started):
             status_text = f"the parent process of its ranks: {describe_wait_status(event.status)}"
+            status_text += ", before it had imported torch" * (not event.status)
             text = ": ".join(filter(None, (status_text * started, self.errors.get(key, "")))) or status_text
             self.parent_exits.setdefault(host, ParentExit("dead" if started else "not-started", text, now))
 
@@ -157,34 +164,67 @@ class StageProgress:
         parents = dict.fromkeys(self._key(self.plan.host_of(rank), -1) for rank in known)
         return [*known, *parents]
 
-    def overdue(self, now: float) -> Failure | None:
-        """Ranks that did not start or join in time, or that reported that they could not."""
+    def overdue(self, now: float, own_time: Mapping[int, float], late: float = 0.0) -> Failure | None:
+        """Ranks that could not start or join by what they, or the kernels of their hosts, say; or the spent budget.
+
+        To be late is no fault. `late_to_join` are ranks to be examined.
+
+        Args:
+            now: by `time.monotonic`.
+            own_time: by rank: seconds of its own time in the rendezvous, without those in which it could not run.
+            late: seconds that agents waited for a CPU.
+        """
         if self.parent_exits:
             return self._parent_exit_failure(now)
         everyone = set(range(self.plan.world))
-        not_imported, limit = everyone - self._loaded, self.start_limit
-        if not_imported and now - self.began > limit:
-            text = f"torch was not imported within {limit:g} s"
-            return self._make_failure("not-started", not_imported, text, "start", limit=limit)
-        if not_imported:
-            return self._budget_failure() if now - self.began > self.plan.budget else None
+        if everyone - self._loaded:
+            return self._standstill_at_start(late) or self._budget_failure(now)
         waiting = everyone - self.joined
         refused = {rank for rank in waiting if rank in self.join_attempts}
         settled = refused and now - max(self.join_attempts[rank].since for rank in refused) > TRY
-        if (settled and now - self.last_import > SETTLE) or (waiting and now - self.last_import > self.join_limit):
-            return self._never_joined(refused, waiting, certain=bool(settled))
-        return self._budget_failure() if now - self.began > self.plan.budget else None
+        if (settled and now - self.last_import > SETTLE) or (refused and self._own_time(refused, own_time)):
+            return self._never_joined(refused, certain=bool(settled))
+        return self._budget_failure(now)
 
-    def wait_for_starved(self, failure: Failure, starved: Collection[str]) -> Failure | None:
-        """What is left of ranks that were late to start, without those of hosts that other work keeps busy.
+    def late_to_join(self, own_time: Mapping[int, float]) -> Failure | None:
+        """A failure without culprits, of ranks that have not joined after the limit; None before the next look is due.
 
-        None where no rank is left: these have time until the budget ends, which accuses nobody.
+        Where one of them could not run, all wait for it.
         """
-        late = [rank for rank in failure.culprit_ranks if self.plan.host_of(rank) not in starved]
-        if late:
-            return self._make_failure("not-started", late, failure.text, "start", limit=failure.limit)
-        self.start_limit = math.inf
-        return None
+        waiting = set(range(self.plan.world)) - self.joined
+        if not waiting or min(own_time.get(rank, 0.0) for rank in waiting) <= self.examine_at:
+            return None
+        self.examine_at += self.join_limit
+        text = f"it did not join within {self.join_limit:g} s of its own time"
+        failure = self._make_failure("never-joined", (), text, "rendezvous", limit=self.join_limit)
+        return msgspec.structs.replace(failure, waiting_ranks=tuple(sorted(waiting)))
+
+    def _own_time(self, ranks: Collection[int], own_time: Mapping[int, float]) -> bool:
+        return min(own_time.get(rank, 0.0) for rank in ranks) > self.join_limit
+
+    def _standstill_at_start(self, late: float) -> Failure | None:
+        """Interpreters that are stopped or frozen, or did nothing for too long."""
+        rows = [(host, row) for host, some in self.starting.items() for row in some]
+        paused = [(host, row) for host, row in rows if row.state in PAUSED and row.idle > STOPPED + late]
+        if paused:
+            frozen = all(row.state == "F" for _, row in paused)
+            text = "frozen by its cgroup" if frozen else "stopped by a signal or a debugger"
+            kind: FailureKind = "frozen" if frozen else "stopped"
+            failure = self._make_failure(kind, self._ranks_of(paused), text, "start", certain=True)
+            states = dict.fromkeys(failure.culprit_ranks, "an interpreter that had not imported torch yet")
+            return msgspec.structs.replace(failure, states=states)
+        idle = [(host, row) for host, row in rows if row.idle > START + late]
+        if not idle:
+            return None
+        text = f"its interpreter did nothing for {START:g} s, before it had imported torch"
+        functions = {strip_control_chars(row.waits_for, 64) for _, row in idle} - {""}
+        if functions:
+            text += f", sleeping in {', '.join(sorted(functions)[:4])}"
+        return self._make_failure("not-started", self._ranks_of(idle), text, "start", limit=START)
+
+    def _ranks_of(self, rows: Iterable[tuple[str, StartingInterpreter]]) -> list[int]:
+        ranks = [self.ranks[host] if row.rank < 0 else (row.rank,) for host, row in rows]
+        return [rank for some in ranks for rank in some if rank not in self._loaded]
 
     def _parent_exit_failure(self, now: float) -> Failure | None:
         """All that fall for the same reason do so at about the same time."""
@@ -201,7 +241,9 @@ class StageProgress:
         """The first that not every rank has finished."""
         return next((stage for stage in self.plan.stages if stage not in self.reached), "")
 
-    def _budget_failure(self) -> Failure:
+    def _budget_failure(self, now: float) -> Failure | None:
+        if now - self.began <= self.plan.budget:
+            return None
         stage = self.stage
         behind = set(range(self.plan.world)) - self.finished.get(stage, set())
         if len(behind) == self.plan.world:
@@ -209,14 +251,10 @@ class StageProgress:
         text = f"the budget of {self.plan.budget:g} s was spent"
         return self._make_failure("budget", behind, text, stage, limit=self.plan.budget)
 
-    def _never_joined(self, refused: set[int], waiting: set[int], certain: bool) -> Failure:
-        """Blames who reported an error of its own; the master's host when all others did; nobody when none did."""
+    def _never_joined(self, refused: set[int], certain: bool) -> Failure:
+        """Blames who reported an error of its own; the master's host when all others did."""
         limit = 0.0 if certain else self.join_limit
-        if not refused:
-            culprits = waiting if len(waiting) < self.plan.world else ()
-            text = self._join_failure_text(waiting)
-            return self._make_failure("never-joined", culprits, text, "rendezvous", limit=limit)
-        text = self._join_failure_text(refused)
+        text = "; ".join(dict.fromkeys(self.join_attempts[rank].text for rank in sorted(refused)))
         hosts = {self.plan.host_of(rank) for rank in refused}
         master = self.plan.host_of(0)
         unreached = all(self.join_attempts[rank].problem != "name" for rank in refused)
@@ -232,10 +270,6 @@ class StageProgress:
                 text = f"none of the {others} other hosts reaches it: {text}"
             return self._make_failure("never-joined", culprits, text, "rendezvous", limit=limit, certain=certain)
         return self._make_failure("never-joined", refused, text, "rendezvous", limit=limit, certain=certain)
-
-    def _join_failure_text(self, ranks: Iterable[int]) -> str:
-        texts = [self.join_attempts[rank].text for rank in sorted(ranks) if rank in self.join_attempts]
-        return "; ".join(dict.fromkeys(texts)) or f"it did not join within {self.join_limit:g} s after the last import"
 
     def _make_failure(
         self,

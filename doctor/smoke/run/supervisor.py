@@ -21,11 +21,11 @@ from doctor.smoke.protocol import AgentMessage, GroupFormed, Prepare, Start, par
 from doctor.smoke.results import to_facts as records
 from doctor.smoke.run import programs
 from doctor.smoke.run.channels import TICK, AgentEndpoint, AgentSession, prepare_request, start_agents
-from doctor.smoke.run.failure_evidence import add_evidence, describe_pressure, spare_starved
+from doctor.smoke.run.failure_evidence import add_evidence, describe_pressure, explain_gave_up, explain_late
 from doctor.smoke.run.progress import StageProgress
 from doctor.smoke.run.silence import SilenceWatch
 from doctor.transport import RemoteSession, Transport
-from doctor.transport.program import Connect, InvalidMessage
+from doctor.transport.program import NO_ORDERS, STOOD_STILL, Connect, InvalidMessage
 
 HELLO_TIMEOUT = 30.0
 """Seconds for a host to be reached and to start its agent."""
@@ -325,8 +325,7 @@ class _Supervisor:
         assert self.progress and self.detector and self.plan
         channels = self.channels
         if channels.lost:
-            texts = [f"{name}: {lost.text}" for name, lost in channels.lost.items()]
-            raise _RunStopped(self.make_failure("silent", list(channels.lost), "; ".join(texts[:4])))
+            raise _RunStopped(self.lost_failure())
         if self.pending_snapshots or now - self.last_feed >= FEED_INTERVAL:
             self.last_feed = now
             suspects = self.silence.suspects
@@ -335,16 +334,28 @@ class _Supervisor:
             self.pending_snapshots.clear()
             # Conclusions from time or the network wait until a silent host is either lost or back.
             if failure and not (suspects and (failure.kind == "network" or failure.certainty == "timeout")):
-                raise _RunStopped(failure)
+                raise _RunStopped(explain_gave_up(failure, self.plan, channels, self.progress, self.addresses))
         if self.progress.complete:
             raise _RunStopped(None)
         master = (self.plan.master_addr, self.plan.master_port)
         silent = self.silence.evaluate(now, self.snapshots, self.addresses, master)
         if silent:
             raise _RunStopped(self.make_failure(silent.kind, silent.names, silent.text, limit=silent.limit))
-        overdue = spare_starved(self.progress.overdue(now), self.progress, channels)
+        own_time = {rank: snap.effective for rank, snap in self.snapshots.items() if snap.stage == "rendezvous"}
+        overdue = self.progress.overdue(now, own_time, channels.cpu_wait)
+        if not overdue and (late := self.progress.late_to_join(own_time)):
+            overdue = explain_late(late, self.plan, channels, self.addresses)
         if overdue:
             raise _RunStopped(overdue)
+
+    def lost_failure(self) -> Failure:
+        """Of agents that no message comes from any more. One that got none from us says nothing against its host."""
+        lost = self.channels.lost
+        ended = [name for name in lost if lost[name].kind != NO_ORDERS]
+        if ended:
+            return self.make_failure("silent", ended, "; ".join(f"{name}: {lost[name].text}" for name in ended[:4]))
+        text = "; ".join(dict.fromkeys(why.text for why in lost.values()))
+        return self.make_failure("unobserved", () if self.channels.stood_still > STOOD_STILL else list(lost), text)
 
     def make_failure(
         self, kind: FailureKind, names: Sequence[str], text: str, stage: str = "", limit: float = 0.0
@@ -362,6 +373,8 @@ class _Supervisor:
         host = self.endpoints[name].host
         if line.event and self.progress:
             self.on_event(host, line.event)
+        if line.snaps is not None and self.progress:
+            self.progress.starting[host] = line.starting
         if line.snaps is not None:
             self.resends[name] = [
                 Resend(rank, self.addresses.host(peer, host), unacked, again)

@@ -24,6 +24,7 @@ MODULES = (
     "doctor.smoke.programs.agent.pressure",
     "doctor.smoke.programs.agent.flight_recorder",
     "doctor.smoke.programs.agent.rank_monitor",
+    "doctor.smoke.programs.agent.interpreter_monitor",
     "doctor.smoke.programs.agent.stacks",
     "doctor.smoke.programs.agent.cleanup",
     "doctor.smoke.programs.agent.interpreters",

@@ -199,7 +199,7 @@ class Agent(OrderedProgram):
         if self.ending:
             return
         self.kill_all()
-        os._exit(3)
+        os._exit(self.status)
 
     def kill_all(self):
         """Kills everything that came from us, and removes what it left behind."""

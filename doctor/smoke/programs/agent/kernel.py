@@ -121,12 +121,13 @@ def is_frozen(pid, state):
     """Whether a cgroup freezer holds a process of this state.
 
     Since Linux 6.1 a frozen process stays in the function that it slept in, and is shown as D (`TASK_FROZEN` in
-    include/linux/sched.h): that tells it also within a container that does not show its control group.
+    include/linux/sched.h): that tells it also within a container that does not show its control group. The freezer of
+    control groups v2 holds a process on its way to a signal (`do_freezer_trap` in kernel/signal.c), where none sleeps.
     """
     if state not in "DS":
         return False
     function = read_text("/proc/%d/wchan" % pid)
-    if "refrigerator" in function or "freezer" in function:
+    if "refrigerator" in function or "freezer" in function or function.startswith("get_signal"):
         return True
     if state == "D" and LIGHT_SLEEPS.match(function):
         return True

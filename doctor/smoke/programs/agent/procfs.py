@@ -42,6 +42,16 @@ def process_status(pid):
     return (fields[0], int(fields[1]), int(fields[3])) if len(fields) > 4 else None
 
 
+def thread_states(pid):
+    """The state letters of all its threads."""
+    try:
+        names = os.listdir("/proc/%d/task" % pid)
+    except OSError:
+        return []
+    stats = [read_text("/proc/%d/task/%s/stat" % (pid, name)) for name in names]
+    return [stat[stat.rfind(")") + 2 :][:1] for stat in stats]
+
+
 def is_descendant(pid):
     """Whether a process comes from this one. A number out of another PID namespace would be a stranger's here."""
     for _ in range(50):

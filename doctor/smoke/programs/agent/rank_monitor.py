@@ -6,7 +6,14 @@ import time
 
 from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
 from doctor.smoke.programs.agent.kernel import Limits, cgroup_folders, is_exiting, is_frozen, oom_kills
-from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, is_descendant, process_status, read_text
+from doctor.smoke.programs.agent.procfs import (
+    child_pids,
+    cpu_times,
+    is_descendant,
+    process_status,
+    read_text,
+    thread_states,
+)
 
 SEND = 0.05  # seconds between two lines about the ranks, at least
 OOM_SECONDS = 5.0  # from the kernel's choice of a process to its end, on a busy host
@@ -97,6 +104,9 @@ class RankMonitor:
         self.state = status[0] if status and status[0] != "Z" else "X"
         if age > STUCK and is_frozen(self.pid, self.state):
             self.state = "F"
+        elif self.state not in "TtX" and age > STUCK:
+            # A debugger may hold one thread, such as that of gloo which all data goes through.
+            self.state = next((state for state in thread_states(self.pid) if state in "Tt"), self.state)
         self.waits_for = read_text("/proc/%d/wchan" % self.pid, 64).strip("0")
 
     def read_cpu_times(self, clock, age, since):

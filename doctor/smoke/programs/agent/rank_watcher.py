@@ -7,6 +7,7 @@ import time
 
 from doctor.remote.runtime.controller import BACKLOG
 from doctor.remote.runtime.lines import LineBuffer
+from doctor.smoke.programs.agent.interpreter_monitor import IDLE, InterpreterMonitor
 from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe, worker_input
 from doctor.smoke.programs.agent.kernel import KernelMessages, Limits, process_limits
 from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
@@ -38,6 +39,8 @@ class RankWatcher:
         self.poll, self.controller, self.descendants = poll, controller, descendants
         self.monitors = {}
         self.ranks_by_pid = {}  # pid of an interpreter -> its ranks, None for the one process of all ranks
+        self.starting = {}  # pid -> InterpreterMonitor, of interpreters that have not imported everything yet
+        self.ended_well = False  # the one process of all ranks, before that: something of it may still be there
         self.stdin_data = {}  # fd -> what is still to be written to an interpreter's stdin
         self.events, self.event_lines = None, LineBuffer(65536)
         self.parts = {}  # rank -> the text so far of an event that comes in parts
@@ -70,6 +73,7 @@ class RankWatcher:
         self.outputs[output] = -1 if ranks is None else ranks[0]
         self.start_reading(output)
         self.ranks_by_pid[pid] = ranks
+        self.starting[pid] = InterpreterMonitor(pid, self.outputs[output])
         self.descendants.sessions.add(pid)
         return pid, stdin
 
@@ -116,6 +120,8 @@ class RankWatcher:
         if not piece:
             self.stop_reading(self.events)
             self.events = None
+            if self.ended_well:
+                self.report_end(-1, 0)
         for line in self.event_lines.split(piece):
             self.forward_event(line)
 
@@ -134,6 +140,8 @@ class RankWatcher:
             if isinstance(pid, int) and len(self.descendants.pids) < MOST_CHILDREN_KNOWN:
                 self.descendants.pids.add(pid)
             return
+        if kind == "imported":
+            self.starting = dict((pid, some) for pid, some in self.starting.items() if some.rank != rank)
         if kind == "exit":
             if rank in self.monitors:
                 self.monitors[rank].current_limits().set_process_limits(str(event.get("limits", "")))
@@ -230,6 +238,11 @@ class RankWatcher:
         evidence = self.find_retransmissions(clock)
         if snapshots or evidence or clock - self.reported_at > BEAT:
             message = {"snaps": snapshots, "late": round(self.late, 3)}
+            for interpreter in self.starting.values():
+                interpreter.observe(clock)
+            starting = [some.report() for some in self.starting.values() if some.idle > IDLE]
+            if starting:
+                message["starting"] = starting
             if evidence:
                 message["evidence"] = evidence
             self.controller.send(**message)
@@ -274,6 +287,10 @@ class RankWatcher:
             if pid in self.ranks_by_pid:
                 self.read_all_events()
                 ranks = self.ranks_by_pid.pop(pid)
+                if self.starting.pop(pid, None) and ranks is None and status == 0 and self.events is not None:
+                    # A wrapper may leave the interpreter behind, which keeps the pipe of the events open.
+                    self.ended_well = True
+                    continue
                 for rank in [-1] if ranks is None else ranks:
                     self.report_end(rank, status)
             else:

@@ -46,7 +46,8 @@ def mindspore_version() -> str:
 
 
 def load_libraries(orders: dict[str, Any], events: EventWriter) -> None:
-    """Imports torch and what the backend needs, and emits ``imported`` with the versions and the seconds it took.
+    """Imports torch, what the backend needs and `PRELOADED_MODULES`; then emits ``imported`` with the versions and the
+    seconds that all of it took.
 
     Ends the process with status 3 where this torch lacks the backend. Raises: whatever an import raises.
     """
@@ -72,6 +73,9 @@ def load_libraries(orders: dict[str, Any], events: EventWriter) -> None:
     if backend == "hccl":
         importlib.import_module("torch_npu")  # it registers itself with torch
     available = backend == "hccl" or dist.is_backend_available(backend)
+    for name in PRELOADED_MODULES * available:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     events.emit(
         "imported",
         seconds=round(time.monotonic() - started, 3),
@@ -83,9 +87,6 @@ def load_libraries(orders: dict[str, Any], events: EventWriter) -> None:
     )
     if not available:
         os._exit(3)
-    for name in PRELOADED_MODULES:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
     # The boot line disabled the collector: scanning what torch has just created costs a tenth of the import time.
     gc.freeze()
     gc.enable()

@@ -54,6 +54,7 @@ def run_rank(orders: dict[str, Any], rank: int, events: EventWriter, recorder: F
     device, identity, synchronize = select_device(plan, rank)
     events.emit("stage", stage="start", seconds=round(time.monotonic() - started, 3))
     recorder.stage, started = STAGES.index("rendezvous"), time.monotonic()
+    recorder.mark("start")
     store = init_process_group(orders, events, rank, device)
     timeout = timedelta(seconds=plan["timeout"])
     comm = TracedComm(rank, len(plan["places"]), recorder, events, timeout, synchronize)

@@ -1,0 +1,94 @@
+"""Errors that follow from another rank accuse that one, where two hosts name it, and never who reports them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from doctor.smoke.model import Failure
+from doctor.smoke.plan import SmokeOptions
+from doctor.smoke.programs.secondary_errors import gave_up_waiting, is_secondary, peer_addresses
+from doctor.smoke.run.supervisor import smoke
+from tests.smoke.scripted import Agent, Line, Stage, alive, event, hello
+
+# pytorch/torch/csrc/distributed/c10d/TCPStore.cpp, ProcessGroupNCCL.cpp; Ascend/pytorch ProcessGroupHCCL.cpp; CANN's
+# error codes; gloo/transport/tcp/pair.cc and address.cc.
+GIVES_UP = [
+    "wait timeout after 60000ms, keys: /doctor/0//cpu//0/4",
+    "Socket Timeout",
+    "[../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 60000ms for recv operation",
+    "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=60000) ran",
+    "WorkHCCL(SeqNum=3, OpType=ALLREDUCE, Timeout(ms)=60000) ran for 60231 milliseconds before timing out.",
+    "EI0002: [PID: 2969] 2025-10-11-15:09:34.713.335 The wait execution of the Notify register times out.",
+    "EI0006: [PID: 1292363] 2025-04-08-18:07:20.444.436 Getting socket times out. Reason: Remote Rank did not send",
+]
+BROKEN = [
+    "NCCL communicator was aborted on rank 1.",
+    "[../gloo/transport/tcp/pair.cc:534] Read error [10.77.1.2]:44749: Connection reset by peer",
+    "Connection closed by peer [10.77.1.2]:38212",
+    "Gloo connectFullMesh failed with timed out connecting: SO_ERROR: Connection timed out, remote=[10.77.1.2]:4242",
+]
+OWN = ["ValueError: bad batch", "CUDA out of memory", "HCCL function error: HcclGetRootInfo, error code is 4", ""]
+
+
+@pytest.mark.parametrize("text", GIVES_UP)
+def test_who_gave_up_waiting_has_no_error_of_its_own(text: str) -> None:
+    assert gave_up_waiting(text) and is_secondary(text)
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_who_lost_a_connection_has_no_error_of_its_own(text: str) -> None:
+    assert is_secondary(text) and not gave_up_waiting(text)
+
+
+@pytest.mark.parametrize("text", OWN)
+def test_an_error_of_its_own_is_none_of_these(text: str) -> None:
+    assert not is_secondary(text)
+
+
+def test_the_peer_is_read_and_not_the_ranks_own_address() -> None:
+    assert peer_addresses(BROKEN[1]) == ["10.77.1.2"] == peer_addresses(BROKEN[3])
+    assert peer_addresses("timed out connecting, local=[fe80::1]:5, remote=[fe80::2]:6") == ["fe80::2"]
+    assert peer_addresses("[rank1]:[W504] no address") == []
+
+
+THREE = SmokeOptions(backend="gloo", ranks_per_host=1, budget=20.0)
+
+
+def host(name: str, number: int, *names: str, error: str = "Read error [{}]:4: Connection reset by peer") -> Agent:
+    """A host of one rank, which ends with an error that names the address of each other, or goes on."""
+
+    def starts(ranks: Sequence[int]) -> list[Line]:
+        (rank,) = ranks
+        lines: list[Line] = [event(-1, "imported", seconds=0.1), event(rank, "joined")]
+        texts = "; ".join(error.format(f"10.77.1.{ord(other) - ord('a') + 1}") for other in names)
+        snap = {"rank": rank, "stamp": 9, "state": "collective", "stage": "training", "op": "all_reduce", "seq": 4}
+        if names:
+            lines += [event(rank, "error", kind="RuntimeError", text=texts, secondary=True, stage="training")]
+            snap |= {"dead": "exit status 13", "error": texts, "secondary": True, "age": 1.0}
+        calls = [[0, 4, "all_reduce", "float32", 8, -1, 1, "training"]]
+        return [*lines, {"snaps": [{**snap, "calls": calls}]}, *alive(ranks)]
+
+    addresses = {"lo": ["127.0.0.1"], "eth0": [f"10.77.1.{number}"]}
+    return Agent(name, [hello(name, addresses=addresses)], starts)
+
+
+def verdict(*agents: Agent) -> Failure:
+    stage = Stage(**{agent.host: agent for agent in agents})
+    (failure,) = smoke({agent.host: 0 for agent in agents}, stage, THREE).run.failures
+    return failure
+
+
+def test_whom_two_hosts_name_and_who_reported_nothing_is_the_cause() -> None:
+    failure = verdict(host("a", 1, "c"), host("b", 2, "c"), host("c", 3))
+    assert (failure.kind, failure.culprit_ranks) == ("network", (2,))
+    assert "The errors of 2 hosts name c, whose rank 2 has none." in failure.evidence
+
+
+def test_one_hosts_word_names_nobody() -> None:
+    assert verdict(host("a", 1, "c"), host("b", 2, "a"), host("c", 3)).culprit_ranks == ()
+
+
+def test_who_is_named_and_reports_an_error_too_may_be_a_victim() -> None:
+    assert verdict(host("a", 1, "c"), host("b", 2, "c"), host("c", 3, "a")).culprit_ranks == ()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 
-from doctor.smoke.model import EnvironmentTrial, SmokeResult
+import pytest
+
+from doctor.smoke.model import EnvironmentTrial, FailureKind, SmokeResult
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.run.environment_trial import CannotRepeat, explain_by_environment
 from tests.checks.broken_off import trouble
@@ -33,6 +36,26 @@ def test_a_failure_that_comes_and_goes_with_one_variable_is_laid_at_it() -> None
 
 def test_a_failure_that_does_not_come_back_is_laid_at_no_variable() -> None:
     assert explained(lambda kept: False) == (None, 2)
+
+
+@pytest.mark.parametrize("failing", [{0}, {1}, {1, 2}, {3}, {2, 3}])
+def test_a_failure_that_comes_and_goes_by_itself_is_laid_at_no_variable(failing: set[int]) -> None:
+    """Runs without and with all variables take turns, twice: a cable that is out for some seconds hits any of them."""
+    numbers = count()
+    trial, _ = explained(lambda kept: next(numbers) in failing)
+    assert trial is None or not trial.passes
+
+
+@pytest.mark.parametrize("kinds", [("dead", "network"), ("budget", "budget")], ids=["another way", "late"])
+def test_a_failure_of_another_kind_is_laid_at_no_variable(kinds: tuple[FailureKind, FailureKind]) -> None:
+    rest = list(kinds)
+
+    def repeat(options: SmokeOptions) -> SmokeResult:
+        return SmokeResult(ran(4, 2, trouble(rest.pop(0), 2)) if options.keep else ran(4, 2), {})
+
+    failed = SmokeResult(ran(4, 2, trouble("dead", 2, stage="collectives")), {})
+    result = explain_by_environment(failed, SmokeOptions(variables=VARIABLES), repeat)
+    assert result.run.environment_trial is None
 
 
 def test_a_failure_without_the_variables_is_not_theirs() -> None:

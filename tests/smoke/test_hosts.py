@@ -214,6 +214,47 @@ def test_a_firewall_before_the_port_that_the_ranks_meet_at(smoke: Callable[..., 
     assert "does not answer" in findings_text(report, "smoke-rank-never-joined")
 
 
+DATA_DROPPED = drop("ip saddr 10.0.0.0/8 tcp dport != {22, 29500} ct state new drop")
+FEW_CONNECTIONS = drop("ip saddr 10.0.0.0/8 tcp dport != {22, 29500} ct state new ct count over 1 drop")
+
+
+@pytest.mark.sample
+@pytest.mark.parametrize("rule", [DATA_DROPPED, FEW_CONNECTIONS], ids=["data", "connections"])
+def test_a_host_that_takes_no_new_connection_for_data_is_named_and_not_who_cannot_reach_it(
+    smoke: Callable[..., Any], fleet: Fleet, rule: str
+) -> None:
+    with fleet.broken(fleet.hosts[2], rule):
+        code, report = smoke("--master-port", "29500")
+    assert code == 10
+    # The first groups may have come about before the table was full.
+    assert failed(report) in (
+        {"smoke-rank-never-joined": [fleet.hosts[2]]},
+        {"smoke-network-silent": [fleet.hosts[2]]},
+    ), messages(report)
+
+
+@pytest.mark.sample
+@pytest.mark.parametrize(
+    ("wrapper", "check", "says"),
+    [
+        ("exit 0", "smoke-rank-not-started", "exit status 0, before it had imported torch"),
+        ("kill -STOP $$", "smoke-rank-stopped", "stopped by a signal or a debugger"),
+    ],
+    ids=["ends", "stops"],
+)
+def test_an_interpreter_that_does_not_get_to_its_import_is_named_on_its_host(
+    smoke: Callable[..., Any], fleet: Fleet, wrapper: str, check: str, says: str
+) -> None:
+    """On all hosts the same file starts the job's Python; on one it does something else."""
+    for host in fleet.hosts[:3]:
+        body = wrapper if host == fleet.hosts[1] else f'exec {sys.executable} "$@"'
+        fleet.write(host, "/usr/local/bin/job-python", f"#!/bin/sh\n{body}\n")
+        fleet.enter(host, ["chmod", "755", "/usr/local/bin/job-python"])
+    code, report = smoke("--python", "/usr/local/bin/job-python", hosts=fleet.hosts[:3])
+    assert (code, failed(report)) == (10, {check: [fleet.hosts[1]]}), messages(report)
+    assert says in findings_text(report, check)
+
+
 @pytest.mark.proves("smoke-rank-not-started")
 def test_a_host_without_torch(smoke: Callable[..., Any], fleet: Fleet) -> None:
     code, report = smoke("--python", "/usr/bin/python3", hosts=fleet.hosts[:2])

@@ -442,7 +442,8 @@ def test_ranks_that_are_late_to_join_without_an_error_of_their_own_accuse_nobody
 ) -> None:
     a, b = agent("a", joining), agent("b", lambda ranks: [*joining(ranks)[:2], event(2, "joined"), *alive(ranks)])
     failure = joined_late(monkeypatch, a, b)
-    assert (failure.kind, failure.text) == ("budget", "the budget of 2.5 s was spent")
+    assert (failure.kind, failure.culprit_ranks) == ("budget", ())
+    assert failure.text == "ranks 0-1, 3 had not joined after 0.5 s in which each could run"
 
 
 HOOK = 'Current thread 0x1 (most recent call first):\n  File "/opt/site/hook.py", line 9 in connect\n'

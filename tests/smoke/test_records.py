@@ -66,7 +66,7 @@ def test_last_words() -> None:
 
 
 def test_nobody_is_overdue_who_is_done() -> None:
-    assert StageProgress(PLAN, 0.0).overdue(1.0) is None
+    assert StageProgress(PLAN, 0.0).overdue(1.0, {}) is None
 
 
 def test_cpus_of_one_host_have_no_links_to_measure() -> None:

@@ -16,7 +16,7 @@ KINDS = ("not-started", "never-joined", "network", "dead", "blocked", "left", "b
 """Failures that a variable can bring about."""
 BUDGET = 45.0
 """Seconds for one trial."""
-MAX_RUNS = 9
+MAX_RUNS = 11
 """Trials of one failure; half as many identify one variable of sixteen."""
 MAX_VALUES = 4
 """Of one variable, that a report shows."""
@@ -67,16 +67,26 @@ class _Trials:
 
     def __init__(self, options: SmokeOptions, repeat: Repeat) -> None:
         self.count = 0
+        self.kind = ""
+        """Of the failure that all variables bring about."""
         self._repeat = repeat
         self._options = msgspec.structs.replace(options, stages=STAGES, budget=min(options.budget, BUDGET), soak=0.0)
 
-    def fails(self, keep: Sequence[str]) -> bool:
-        """Whether a run fails with these variables alone. Raises: CannotRepeat, ValueError."""
+    def failure(self, keep: Sequence[str]) -> str:
+        """The kind of failure of a run with these variables alone, or how it ended; empty: it passes.
+
+        Raises: CannotRepeat, ValueError.
+        """
         self.count += 1
         repeated = self._repeat(msgspec.structs.replace(self._options, keep=tuple(keep)))
         if repeated.stopped:
             raise _Interrupted(repeated.stopped)
-        return repeated.run.ended != "complete"
+        kind = next((failure.kind for failure in repeated.run.failures), repeated.run.ended)
+        return "" if repeated.run.ended == "complete" else kind
+
+    def fails(self, keep: Sequence[str]) -> bool:
+        """Whether a run with these variables alone fails in the way that ``kind`` says."""
+        return self.failure(keep) == self.kind
 
     def may(self) -> bool:
         """Whether there may be one more."""
@@ -86,11 +96,19 @@ class _Trials:
 def _outcome(
     result: SmokeResult, trials: _Trials, names: Sequence[str], shared: Mapping[str, str]
 ) -> EnvironmentTrial | None:
-    """What the trials show; None where the failure does not come back with all variables in force."""
-    if trials.fails(()):
-        return EnvironmentTrial(passes=False, runs=trials.count)
-    if not trials.fails(names):
-        return None
+    """What the trials show; None where the failure does not come back in two of two runs with all variables in force,
+    in one way and in none of two without: what comes and goes by itself is not theirs.
+
+    That a run is late is a failure of the same kind only where the first one was.
+    """
+    for _ in range(2):
+        if trials.failure(()):
+            return EnvironmentTrial(passes=False, runs=trials.count)
+        kind = trials.failure(names)
+        late = kind == "budget" != result.run.failures[0].kind
+        if not kind or late or kind != (trials.kind or kind):
+            return None
+        trials.kind = kind
     culprits = _smallest(names, trials)
     settings = _settings(shared, result.variables, culprits)
     if len(culprits) == 1 and len(settings) == 2:

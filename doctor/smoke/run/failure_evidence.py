@@ -180,6 +180,24 @@ def _with_named_peers(
     )
 
 
+def late_failure(
+    own_time: Mapping[int, float],
+    plan: SmokePlan,
+    channels: Channels,
+    progress: StageProgress,
+    addresses: network_evidence.AddressOwners,
+) -> Failure | None:
+    """Ranks that are late to join, where something shows why or where runs without the job's variables may show it."""
+    late = progress.late_to_join(own_time)
+    if late is None:
+        return None
+    explained = explain_late(late, plan, channels, addresses)
+    if explained or not progress.is_for_a_trial:
+        return explained
+    text = f"{rank_names(late.waiting_ranks)} had not joined after {late.limit:g} s in which each could run"
+    return msgspec.structs.replace(late, kind="budget", text=text)
+
+
 def explain_gave_up(
     failure: Failure,
     plan: SmokePlan,

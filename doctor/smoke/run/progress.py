@@ -24,6 +24,8 @@ JOIN_MINDSPORE = 60.0
 """The same where the scheduler that they meet at has to import MindSpore first."""
 CONNECTION = 0.02
 """Seconds more for each connection that one CPU has to make: every rank connects to all others, all at once."""
+LOOKS = 2
+"""Examinations of ranks that are late to join after which a run on several hosts ends without a verdict of its own."""
 TRY = 3.0
 """Seconds for which a rank may be refused by the master: its port was bound before any rank was started."""
 SETTLE = 5.5
@@ -69,6 +71,8 @@ class StageProgress:
         """Seconds of its own time that each rank has to join."""
         self.examine_at = self.join_limit
         """The same, after which the hosts of ranks that have not joined are examined the next time."""
+        self.looks = 0
+        """How often they were examined."""
         self.starting: dict[str, tuple[StartingInterpreter, ...]] = {}
         """Of each host: its interpreters that do nothing at the moment, and have not imported everything yet."""
         self._parent_keys = {host: -1 - number for number, host in enumerate(self.ranks)}
@@ -195,9 +199,16 @@ class StageProgress:
         if not waiting or min(own_time.get(rank, 0.0) for rank in waiting) <= self.examine_at:
             return None
         self.examine_at += self.join_limit
+        self.looks += 1
         text = f"it did not join within {self.join_limit:g} s of its own time"
         failure = self._make_failure("never-joined", (), text, "rendezvous", limit=self.join_limit)
         return msgspec.structs.replace(failure, waiting_ranks=tuple(sorted(waiting)))
+
+    @property
+    def is_for_a_trial(self) -> bool:
+        """Nothing showed why ranks are late, though they had time enough: runs without the job's variables may."""
+        several = len(self.ranks) > 1 or self.plan.keep is not None
+        return several and self.looks >= (LOOKS if self.plan.keep is None else 1)
 
     def _own_time(self, ranks: Collection[int], own_time: Mapping[int, float]) -> bool:
         return min(own_time.get(rank, 0.0) for rank in ranks) > self.join_limit

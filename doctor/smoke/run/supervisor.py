@@ -21,7 +21,7 @@ from doctor.smoke.protocol import AgentMessage, GroupFormed, Prepare, Start, par
 from doctor.smoke.results import to_facts as records
 from doctor.smoke.run import programs
 from doctor.smoke.run.channels import TICK, AgentEndpoint, AgentSession, prepare_request, start_agents
-from doctor.smoke.run.failure_evidence import add_evidence, describe_pressure, explain_gave_up, explain_late
+from doctor.smoke.run.failure_evidence import add_evidence, describe_pressure, explain_gave_up, late_failure
 from doctor.smoke.run.progress import StageProgress
 from doctor.smoke.run.silence import SilenceWatch
 from doctor.transport import RemoteSession, Transport
@@ -343,9 +343,7 @@ class _Supervisor:
             raise _RunStopped(self.make_failure(silent.kind, silent.names, silent.text, limit=silent.limit))
         own_time = {rank: snap.effective for rank, snap in self.snapshots.items() if snap.stage == "rendezvous"}
         overdue = self.progress.overdue(now, own_time, channels.cpu_wait)
-        if not overdue and (late := self.progress.late_to_join(own_time)):
-            overdue = explain_late(late, self.plan, channels, self.addresses)
-        if overdue:
+        if overdue or (overdue := late_failure(own_time, self.plan, channels, self.progress, self.addresses)):
             raise _RunStopped(overdue)
 
     def lost_failure(self) -> Failure:

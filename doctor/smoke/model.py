@@ -212,11 +212,14 @@ class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
     """Those of them at the end of which nothing of the quota remained."""
     seconds: float = 0.0
     """For which the group was held back, added up over its CPUs."""
+    waited: float = 0.0
+    """Share of its time that the rank waited for a CPU although CPUs of its host had nothing to do: its quota is not
+    shown, or it may use few CPUs."""
 
     @property
     def share(self) -> float:
-        """Of the periods, those in which the quota was used up; 0 where there were too few to tell."""
-        return min(1.0, self.used_up / self.periods) if self.periods >= MIN_PERIODS else 0.0
+        """Of the periods, those in which the quota was used up; ``waited`` where there were too few to tell."""
+        return min(1.0, self.used_up / self.periods) if self.periods >= MIN_PERIODS else self.waited
 
 
 class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -97,6 +97,8 @@ class HostPressure(msgspec.Struct, frozen=True):
     """Share of the CPU time that the hypervisor took."""
     stalls: dict[str, float] = {}
     """By resource: percent of the last 10 s in which some task waited for it (PSI)."""
+    idle: float = 0.0
+    """Share of the CPU time in which the CPUs had nothing to do."""
 
 
 class StartingInterpreter(msgspec.Struct, frozen=True, array_like=True):

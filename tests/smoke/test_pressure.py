@@ -14,11 +14,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from doctor.smoke.hang.host_pressure import of_own_ranks, pressure_sentences, quota_use, starved_ranks
+from doctor.smoke.hang.host_pressure import (
+    idle_cpu_sentences,
+    of_own_ranks,
+    pressure_sentences,
+    quota_use,
+    starved_ranks,
+)
 from doctor.smoke.model import QuotaUse
 from doctor.smoke.programs.agent.pressure import Pressure
 from doctor.smoke.protocol import HostPressure
 from doctor.smoke.run.failure_evidence import read_pressure
+from doctor.smoke.speed.cpu_quotas import held_back_ranks
 from tests.checks.smoke import ran
 from tests.smoke.scripted import Line, alive, done, life
 from tests.smoke.test_launch import WISH, agent, play
@@ -40,6 +47,16 @@ def test_every_kind_of_pressure_is_a_sentence() -> None:
     assert "Rank 1 waited for a CPU for 40%" in cpu
     assert "12% of its CPU time (steal)" in steal
     assert "waited for memory in 30 %" in memory
+
+
+def test_a_wait_for_a_cpu_beside_idle_ones_is_a_quota_that_is_not_shown() -> None:
+    """A container without cgroupfs: neither periods nor seconds, and the kernel counts the rank as waiting."""
+    waited = {0: (0, 0, 0.0, 1.0, 19.0), 1: (0, 0, 0.0, 9.0, 1.0)}
+    hidden, busy = HostPressure(waited, idle=0.7), HostPressure(waited, idle=0.1)
+    (sentence,) = idle_cpu_sentences("w1", hidden)
+    assert sentence.startswith("w1: rank 0 waited for a CPU most of the time, although CPUs had nothing to do for 70%")
+    assert held_back_ranks(quota_use({"w1": hidden})) == {0: 0.0}
+    assert idle_cpu_sentences("w1", busy) == [] and held_back_ranks(quota_use({"w1": busy})) == {}
 
 
 def test_a_spent_budget_is_laid_at_the_rank_that_may_not_run() -> None:

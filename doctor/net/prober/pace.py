@@ -3,7 +3,7 @@
 import os
 import time
 
-from doctor.smoke.programs.agent.procfs import cpu_times, stolen_ticks
+from doctor.smoke.programs.agent.procfs import cpu_ticks, cpu_times
 
 
 class Pace:
@@ -15,7 +15,7 @@ class Pace:
 
     def restart(self):
         self.began, self.longest = self.last, 0.0
-        self.waited, self.ticks = waited_for_cpu(), stolen_ticks()
+        self.waited, self.ticks = waited_for_cpu(), cpu_ticks()
 
     def turn(self):
         now = time.monotonic()
@@ -23,7 +23,7 @@ class Pace:
 
     def report(self):
         """Seconds in all, of the longest turn, of waiting for a CPU; the share that the hypervisor took."""
-        stolen, every = stolen_ticks()
+        stolen, _, every = cpu_ticks()
         stolen, every = stolen - self.ticks[0], every - self.ticks[1]
         return {
             "seconds": round(self.last - self.began, 3),

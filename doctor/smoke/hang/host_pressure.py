@@ -8,6 +8,7 @@ import msgspec
 
 from doctor.smoke.model import MIN_PERIODS, QuotaUse, SmokePlan
 from doctor.smoke.protocol import HostPressure
+from doctor.smoke.rank_names import rank_names
 
 THROTTLED = 0.05
 """Share of the periods of a CPU quota from which on it is worth a sentence."""
@@ -17,6 +18,10 @@ WAITED = 0.2
 """Share of its running and waiting that a rank waited for a CPU."""
 MIN_RAN = 0.5
 """Seconds of running and waiting below which that share proves nothing."""
+WAITED_BESIDE_IDLE = 0.8
+"""Share of its running and waiting, as of a quota of a fifth of a CPU."""
+IDLE = 0.25
+"""Share of a host's CPU time without work from which on no other work keeps a rank waiting."""
 STEAL = 0.05
 STALLS = {"cpu": 40.0, "memory": 10.0, "io": 20.0}
 """Percent of the last 10 s."""
@@ -45,8 +50,19 @@ def of_own_ranks(hosts: Mapping[str, HostPressure], plan: SmokePlan) -> dict[str
 
 
 def quota_use(hosts: Mapping[str, HostPressure]) -> dict[int, QuotaUse]:
-    """By rank: what its quota took."""
-    return {rank: QuotaUse(*fields[:3]) for pressure in hosts.values() for rank, fields in pressure.ranks.items()}
+    """By rank: what its quota took, or what kept it waiting beside idle CPUs."""
+    return {
+        rank: QuotaUse(*fields[:3], waited=_waited_beside_idle(pressure, rank))
+        for pressure in hosts.values()
+        for rank, fields in pressure.ranks.items()
+    }
+
+
+def _waited_beside_idle(pressure: HostPressure, rank: int) -> float:
+    """Share of its time that a rank waited for a CPU although CPUs of its host had nothing to do, in most of it."""
+    _, _, _, ran, waited = pressure.ranks[rank]
+    share = waited / (ran + waited) if ran + waited > MIN_RAN else 0.0
+    return share if share >= WAITED_BESIDE_IDLE and pressure.idle >= IDLE else 0.0
 
 
 def pressure_sentences(host: str, pressure: HostPressure) -> tuple[str, ...]:
@@ -57,12 +73,23 @@ def pressure_sentences(host: str, pressure: HostPressure) -> tuple[str, ...]:
             texts.append(_quota_sentence(rank, throttled / periods, seconds))
         elif ran + waited > MIN_RAN and waited > WAITED * (ran + waited):
             texts.append(f"Rank {rank} waited for a CPU for {waited / (ran + waited):.0%} of its time.")
+    texts += idle_cpu_sentences(host, pressure)
     if pressure.steal >= STEAL:
         texts.append(f"{host}: the hypervisor took {pressure.steal:.0%} of its CPU time (steal).")
     for name, least in STALLS.items():
         if (share := pressure.stalls.get(name, 0.0)) >= least:
             texts.append(f"{host}: tasks waited for {name} in {share:.0f} % of the last 10 s (PSI).")
     return tuple(texts)
+
+
+def idle_cpu_sentences(host: str, pressure: HostPressure) -> list[str]:
+    """Why ranks waited for a CPU although the host had some; empty where none did."""
+    waited = [rank for rank in pressure.ranks if _waited_beside_idle(pressure, rank)]
+    text = (
+        f"{host}: {rank_names(waited)} waited for a CPU most of the time, although CPUs had nothing to do for "
+        f"{pressure.idle:.0%} of it: they may use few CPUs, or a CPU quota that the host does not show holds them back"
+    )
+    return [text] * bool(waited)
 
 
 def _quota_sentence(rank: int, share: float, seconds: float) -> str:

@@ -10,7 +10,13 @@ import msgspec
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import TorchImported
 from doctor.smoke.hang import network_evidence
-from doctor.smoke.hang.host_pressure import of_own_ranks, pressure_sentences, quota_use, starved_ranks
+from doctor.smoke.hang.host_pressure import (
+    idle_cpu_sentences,
+    of_own_ranks,
+    pressure_sentences,
+    quota_use,
+    starved_ranks,
+)
 from doctor.smoke.hang.standstill import (
     blame,
     explain_foreign_call,
@@ -110,11 +116,17 @@ def explain_late(
     return msgspec.structs.replace(failure, links=again.failed, evidence=(*failure.evidence, *sentences))
 
 
-def describe_pressure(channels: Channels, plan: SmokePlan) -> tuple[dict[str, tuple[str, ...]], dict[int, QuotaUse]]:
-    """By host: sentences on what kept its ranks from running, where something did. By rank: what its CPU quota took."""
+def describe_pressure(
+    channels: Channels, plan: SmokePlan
+) -> tuple[dict[str, tuple[str, ...]], dict[int, QuotaUse], list[str]]:
+    """By host: sentences on what kept its ranks from running, where something did. By rank: what its CPU quota took.
+
+    The third are sentences that a healthy run shows as well.
+    """
     hosts = of_own_ranks(read_pressure(channels, LATE_ANSWER), plan)
     texts_by_host = {host: pressure_sentences(host, pressure) for host, pressure in hosts.items()}
-    return {host: texts for host, texts in texts_by_host.items() if texts}, quota_use(hosts)
+    notes = [text for host, pressure in hosts.items() for text in idle_cpu_sentences(host, pressure)]
+    return {host: texts for host, texts in texts_by_host.items() if texts}, quota_use(hosts), notes
 
 
 def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure]) -> Failure:

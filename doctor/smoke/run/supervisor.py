@@ -191,7 +191,8 @@ class _Supervisor:
                 self.check_health(time.monotonic())
         except _RunStopped as stop:
             if not stop.failure and self.plan:
-                self.pressure, self.cpu_quotas = describe_pressure(self.channels, self.plan)
+                self.pressure, self.cpu_quotas, notes = describe_pressure(self.channels, self.plan)
+                self.notes += notes
             if stop.failure:
                 self.ended = "budget" if stop.failure.kind == "budget" else "trouble"
                 self.failures = (stop.failure,)

@@ -2,7 +2,7 @@
 
 import re
 
-from doctor.smoke.programs.agent.procfs import read_text, stolen_ticks
+from doctor.smoke.programs.agent.procfs import cpu_ticks, read_text
 from doctor.smoke.programs.cpu_quota import quota_folders, throttling
 
 
@@ -20,11 +20,13 @@ class Pressure:
     """Compares with what was read when a rank, or the host, was first observed."""
 
     def __init__(self):
-        self.stolen = stolen_ticks()
+        self.ticks = cpu_ticks()
         self.before = {}  # rank -> folder -> throttling
 
     def observe(self, rank, pid):
         """Remembers the control groups that a rank is in, once for each."""
+        if not self.before:
+            self.ticks = cpu_ticks()
         before = self.before.setdefault(rank, {})
         for folder in quota_folders(pid):
             if folder not in before:
@@ -42,6 +44,7 @@ class Pressure:
             fields = read_text("/proc/%d/schedstat" % pid).split()
             ran, waited = (int(fields[0]) / 1e9, int(fields[1]) / 1e9) if len(fields) > 1 else (0.0, 0.0)
             ranks[str(rank)] = [worst[0], worst[1], round(worst[2], 3), round(ran, 3), round(waited, 3)]
-        now = stolen_ticks()
-        taken, ticks = now[0] - self.stolen[0], now[1] - self.stolen[1]
-        return {"ranks": ranks, "steal": round(taken / ticks, 4) if ticks > 0 else 0.0, "stalls": stalls()}
+        now = cpu_ticks()
+        stolen, idle, ticks = (now[i] - self.ticks[i] for i in range(3))
+        steal, idle = (round(part / ticks, 4) if ticks > 0 else 0.0 for part in (stolen, idle))
+        return {"ranks": ranks, "steal": steal, "idle": idle if self.before else 0.0, "stalls": stalls()}

@@ -94,10 +94,10 @@ def cpu_times(pid, all_threads):
     return ran, delay, total_delay
 
 
-def stolen_ticks():
-    """(ticks that the hypervisor took, all ticks) of this host's CPUs so far."""
+def cpu_ticks():
+    """(ticks that the hypervisor took, ticks in which a CPU had nothing to do, all ticks) of this host so far."""
     fields = [int(word) for word in read_text("/proc/stat").split("\n", 1)[0].split()[1:9]]
-    return (fields[7], sum(fields)) if len(fields) == 8 else (0, 0)
+    return (fields[7], fields[3], sum(fields)) if len(fields) == 8 else (0, 0, 0)
 
 
 def child_pids(pid):

@@ -111,7 +111,7 @@ def read_names(names: Sequence[str], origins: Sequence[str] = (), *, every_numbe
 
     >>> [hints.rank for hints in read_names(["worker_0.log", "worker_12.log"])], read_names(["lora_r16.log"])[0].rank
     ([0, 12], None)
-    >>> [hints.local_rank for hints in read_names([f"node{host}/rank_{rank}.log" for host in (0, 1) for rank in (0, 1)])]
+    >>> [hints.local_rank for hints in read_names([f"n{host}/rank_{rank}.log" for host in (0, 1) for rank in (0, 1)])]
     [0, 1, 0, 1]
     """
     origins = origins or [""] * len(names)

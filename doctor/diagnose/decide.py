@@ -89,15 +89,21 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     if explains_all(case, ended):
         return ended, None
     causes, undecidable = _of_waiting(case)
+    outlived = case.of_outlived()
     if causes:
-        return causes, None
+        return [_with_local_fault(outlived, cause) for cause in causes], None
     if ended or (ended := crashed_step(case)):
         return ended, None
     if undecidable:
         return [], undecidable
     if any(case.role(event) in _FAILED_ROLES for event in case.events) or _failed_reports(case):
         return [], _not_decided(case)
-    return [], None
+    return [_outlived(cause) for cause in local_faults(outlived)], None
+
+
+def _outlived(cause: Cause) -> Cause:
+    summary = f"{cause.summary}; the process went on after it"
+    return msgspec.structs.replace(cause, confidence="possible", summary=summary)
 
 
 def _of_waiting(case: Case) -> tuple[list[Cause], Undecidable | None]:

@@ -24,6 +24,7 @@ Role = Literal["root", "victim", "ambiguous", "link", "wrapper", "evidence", "be
 Phase = Literal["init", "connect", "compile", "data", "exec", "exit"]
 Trait = Literal[
     "about-others",
+    "after-failure-too",
     "agent-start",
     "between-hosts",
     "crash",
@@ -37,6 +38,8 @@ Trait = Literal[
     "launch-end",
     "less-specific",
     "peer-ended",
+    "printed-text",
+    "progress",
     "rank-heading",
     "restart",
     "same-moment",
@@ -45,6 +48,7 @@ Trait = Literal[
 """What the rules know of a line beside its role.
 
 - ``about-others``: a launcher or scheduler says it of a process that does not print it
+- ``after-failure-too``: a good end that is also printed where another error ended the program: it undoes none
 - ``agent-start``: a launcher's agent starts; one that ended before it in the same file was of an earlier job
 - ``between-hosts``: a fault only where several hosts print it, and something that it explains is there as well
 - ``crash``: a signal ended the process
@@ -58,6 +62,8 @@ Trait = Literal[
 - ``launch-end``: mpirun or srun says how ranks ended; a rank that does so twice in one file was started twice
 - ``less-specific``: says less than another fault of the same process
 - ``peer-ended``: the process of a peer had ended; the rank that prints it ends with an exception, never by a signal
+- ``printed-text``: what the program prints as its data, such as a model's sample: nothing in the line is its failure
+- ``progress``: a step of the program: it goes on. Read only behind an error, and never from a host
 - ``rank-heading``: the lines behind it are those of ``rank``
 - ``restart``: what stands before it belongs to an earlier attempt
 - ``same-moment``: all ranks of a communicator print it at one moment, by which clocks are compared

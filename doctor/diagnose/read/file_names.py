@@ -68,12 +68,12 @@ def _numbers(name: str) -> dict[str, _Number]:
         "host": hosts[-1] if hosts else None,
         "pid": _PID.search(path),
     }
-    found = {kind: match for kind, match in matches.items() if match}
+    present = {kind: match for kind, match in matches.items() if match}
     form = path
-    for start, end in sorted({match.span("value") for match in found.values()}, reverse=True):
+    for start, end in sorted({match.span("value") for match in present.values()}, reverse=True):
         form = f"{form[:start]}{'*' * (end - start)}{form[end:]}"
     numbers = {}
-    for kind, match in found.items():
+    for kind, match in present.items():
         first = max(form.rfind(separator, 0, match.start("value")) for separator in "/!") + 1
         part = re.split("[/!]", form[first:], maxsplit=1)[0]
         short = kind == "rank" and bool(match["short"])
@@ -115,12 +115,12 @@ def read_names(names: Sequence[str], origins: Sequence[str] = (), *, every_numbe
     [0, 1, 0, 1]
     """
     origins = origins or [""] * len(names)
-    found = [_numbers(name.removeprefix(f"{origin}:")) for name, origin in zip(names, origins, strict=True)]
+    by_name = [_numbers(name.removeprefix(f"{origin}:")) for name, origin in zip(names, origins, strict=True)]
     alike: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for number in (number for numbers in found for number in numbers.values()):
+    for number in (number for numbers in by_name for number in numbers.values()):
         alike[number.kind, number.form].add(number.value)
     all_hints = []
-    for name, numbers in zip(names, found, strict=True):
+    for name, numbers in zip(names, by_name, strict=True):
         counted = {
             number.kind: number.value
             for number in numbers.values()

@@ -94,13 +94,13 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
 
     Named groups of ``patterns`` become the values of an event. These names have a meaning for the rules:
 
-    - of the printing rank: ``rank``, ``local_rank``, ``group_rank``, ``device``, ``host``, ``address``, ``pid``,
+    - of the printing rank: ``rank``, ``local_rank``, ``device``, ``host``, ``address``, ``pid``,
       ``world_size``, ``group``, ``exit_code``
     - of the operation: ``op``, ``tag``, ``seq``, ``count``, ``timeout_s``, ``timeout_ms``, ``enqueued``, ``completed``
     - of the rank that it waits for: ``peer_rank``, ``peer_group_rank``, ``peer_host``, ``peer_device``,
-      ``peer_address``, ``peer_endpoint`` (``address<port>`` or ``host/device``), ``peer_port``
+      ``peer_address``, ``peer_endpoint`` (``address<port>`` or ``host/device``), ``host_name`` (with a port)
     - of the culprit, where the library itself names it: ``culprit_rank``, ``culprit_ranks`` (comma-separated),
-      ``culprit_host``, ``culprit_device``
+      ``culprit_host``, ``culprit_device``, ``culprit_nodes`` (of MindSpore's cluster)
     - of a row of Slurm's accounting: ``slurm_job``, ``slurm_step``
     """
 
@@ -132,6 +132,10 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     traits: tuple[Trait, ...] = ()
     about_others_if: tuple[str, ...] = ()
     """Texts: a line that contains one of them has the trait ``about-others``."""
+    decides: Literal["", "peer", "link", "job"] = ""
+    """The line shows why what it explains failed, and where that lies: with the host that it names, with the link between
+    that and the rank that prints it, or with the settings of the job. Such a row is a variant of what it explains.
+    """
     wrong_beside: tuple[str, ...] = ()
     """Signatures of the same process beside which this one is reported wrongly by the library."""
 

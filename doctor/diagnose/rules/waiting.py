@@ -9,7 +9,16 @@ from typing import NamedTuple
 from doctor.analysis.collectives.calls import Call, behind, differing, few_silent
 from doctor.analysis.collectives.waits import most_awaited
 from doctor.diagnose.case import Case, Process
-from doctor.diagnose.diagnosis import Cause, Confidence, Culprit, Undecidable, culprit_of, first_evidence, names_of
+from doctor.diagnose.diagnosis import (
+    Cause,
+    Confidence,
+    Culprit,
+    Undecidable,
+    culprit_of,
+    first_evidence,
+    names_of,
+    sorted_culprits,
+)
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks, others_wait
 from doctor.diagnose.rules.silent_ranks import known_ranks
@@ -228,8 +237,8 @@ def common_target(case: Case) -> list[Cause]:
         return []
     reporters: dict[Culprit, set[object]] = {}
     for event, item in links:
-        if _peer(event):
-            target = _process_with_address(case, _peer(event))
+        target = named_peer(case, event)
+        if target is not None:
             reporters.setdefault(target, set()).add(_reporter(item, target))
     events = first_evidence(event for event, _ in links)
     signature = links[0][0].signature
@@ -238,7 +247,7 @@ def common_target(case: Case) -> list[Cause]:
         summary = f"most link errors name {culprit.name}"
         return [Cause(signature, "common target", "likely", (culprit,), summary, events)]
     ends = {culprit_of(item) for _, item in links} | set(reporters)
-    culprits = tuple(sorted(ends, key=lambda end: (end.rank is None, end.rank or 0, end.host, end.device or 0)))[:8]
+    culprits = sorted_culprits(ends)
     if len(culprits) == 1:
         summary = f"a link failed; one end is {culprits[0].name}, and no line names the other"
     else:
@@ -253,10 +262,11 @@ def _reporter(process: Process, target: Culprit) -> object:
     return process.log, process.pid, process.rank, process.device
 
 
-def _peer(event: Event) -> str:
-    return event.values.get("peer_address") or event.values.get("peer_host") or event.values.get("peer_endpoint", "")
-
-
-def _process_with_address(case: Case, address: str) -> Culprit:
-    process = next((item for item in case.processes if address and address in (item.address, item.host)), None)
+def named_peer(case: Case, event: Event) -> Culprit | None:
+    """The other end of a link, as the line names it: the process with its address, else its host."""
+    names = ("peer_address", "peer_host", "peer_endpoint", "host_name")
+    address = next((event.values[name] for name in names if event.values.get(name)), "")
+    if not address:
+        return None
+    process = next((item for item in case.processes if address in (item.address, item.host)), None)
     return culprit_of(process) if process else Culprit(host=re.sub(r"<\d+>$", "", address))

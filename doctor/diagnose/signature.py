@@ -133,8 +133,8 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     about_others_if: tuple[str, ...] = ()
     """Texts: a line that contains one of them has the trait ``about-others``."""
     decides: Literal["", "peer", "link", "job"] = ""
-    """The line shows why what it explains failed, and where that lies: with the host that it names, with the link between
-    that and the rank that prints it, or with the settings of the job. Such a row is a variant of what it explains.
+    """The line shows why what it explains failed, and where that lies: with the host that it names, with the link
+    between that and the rank that prints it, or with the settings of the job. It is a variant of what it explains.
     """
     wrong_beside: tuple[str, ...] = ()
     """Signatures of the same process beside which this one is reported wrongly by the library."""

@@ -25,6 +25,7 @@ from doctor.diagnose.rules.waiting import named_peer
 
 _TRIED_AGAIN = re.compile(r"\[W\d{3,4} ")
 """The level at which c10d prints a connection that it tries again."""
+DECIDING_LINE = "deciding line"
 _NODES = "ms-node-timed-out"
 
 
@@ -46,7 +47,7 @@ def deciding_line(case: Case) -> list[Cause]:
     confidence: Confidence = "likely" if several_hosts or signature.decides != "job" else "possible"
     summary = f"{names_of(culprits)}: {signature.title}" if culprits else signature.title
     evidence = first_evidence(event for _, event in members)
-    return [Cause(chosen, "deciding line", confidence, culprits, summary, evidence)]
+    return [Cause(chosen, DECIDING_LINE, confidence, culprits, summary, evidence)]
 
 
 def _last_of(case: Case, process: Process) -> Iterator[Event]:

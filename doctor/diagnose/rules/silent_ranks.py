@@ -94,16 +94,16 @@ def silent_pair(case: Case) -> list[Cause]:
 
 
 def absent_ranks(case: Case) -> list[Cause]:
-    """Ranks start at 0: those below the largest that the logs show exist as well, and are fewer than those that wait."""
+    """Ranks start at 0: those below the largest that the logs show exist as well, and few may be silent."""
     waiting = _waiting(case)
     if waiting is None or case.world_size or case.unread or case.has_report("spawn-ended-others"):
         return []
-    known = known_ranks(case)
-    absent = sorted(set(range(max(known))) - known) if max(known) < 2 * len(known) else []
+    present = known_ranks(case)
+    absent = sorted(set(range(max(present))) - present) if max(present) < 2 * len(present) else []
     if len(waiting) < 2 or not few_silent(absent, len(waiting)):
         return []
     culprits = tuple(culprit_of_rank(case, rank) for rank in absent)
-    summary = f"{count_ranks(absent)} left no log, while {others_wait(len(waiting))}"
+    summary = f"the logs show nothing of {count_ranks(absent)}, while {others_wait(len(waiting))}"
     return [Cause(_SIGNATURE, "silence", "possible", culprits, summary, _proof(case, waiting))]
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from doctor.analysis.collectives.calls import few_silent
 from doctor.analysis.collectives.waits import most_awaited
 from doctor.diagnose.case import Case, Process
 from doctor.diagnose.diagnosis import (
     Cause,
-    Confidence,
     Culprit,
-    culprit_of,
     culprit_of_rank,
     first_evidence,
     names_of,
@@ -21,7 +19,7 @@ from doctor.diagnose.diagnosis import (
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks
 from doctor.diagnose.rules.silent_ranks import known_ranks
-from doctor.diagnose.rules.waiting import named_peer
+from doctor.diagnose.rules.waiting import Proof, link_ends, named_peer
 
 _TRIED_AGAIN = re.compile(r"\[W\d{3,4} ")
 """The level at which c10d prints a connection that it tries again."""
@@ -33,21 +31,26 @@ def deciding_line(case: Case) -> list[Cause]:
     """Why connections failed, as the last such line of most processes shows. A connection that was tried again, and
     did not fail in the end, shows nothing.
     """
-    lines = [(process, event) for process in case.processes for event in _last_of(case, process)]
+    lines = [Proof(process, event) for process in case.processes for event in _last_of(case, process)]
     chosen = most_awaited(event.signature for _, event in lines)
     if chosen is None:
         return []
     signature = case.signatures[chosen]
-    members = [(process, event) for process, event in lines if event.signature == chosen]
-    peers = {peer for _, event in members if (peer := named_peer(case, event)) is not None}
-    printers = {culprit_of(process) for process, _ in members}
-    ends: set[Culprit] = {"peer": peers, "link": printers | peers, "job": set[Culprit]()}[signature.decides]
-    culprits = sorted_culprits(ends)
-    several_hosts = len({process.host or process.origin for process, _ in members} - {""}) > 1
-    confidence: Confidence = "likely" if several_hosts or signature.decides != "job" else "possible"
+    members = [line for line in lines if line.event.signature == chosen]
+    culprits, is_sure = _culprits(case, signature.decides, members)
     summary = f"{names_of(culprits)}: {signature.title}" if culprits else signature.title
     evidence = first_evidence(event for _, event in members)
-    return [Cause(chosen, DECIDING_LINE, confidence, culprits, summary, evidence)]
+    return [Cause(chosen, DECIDING_LINE, "likely" if is_sure else "possible", culprits, summary, evidence)]
+
+
+def _culprits(case: Case, place: str, lines: Sequence[Proof]) -> tuple[tuple[Culprit, ...], bool]:
+    """Who is named, and whether that is likely. What is wrong with a whole job shows on several hosts only."""
+    if place == "link":
+        return link_ends(case, lines)
+    if place == "job":
+        return (), len({process.host or process.origin for process, _ in lines} - {""}) > 1
+    peers = {peer for _, event in lines if (peer := named_peer(case, event)) is not None}
+    return sorted_culprits(peers), True
 
 
 def _last_of(case: Case, process: Process) -> Iterator[Event]:

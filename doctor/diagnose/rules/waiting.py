@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from doctor.analysis.collectives.calls import Call, behind, differing, few_silent
@@ -230,24 +231,38 @@ def gave_up_last(case: Case) -> list[Cause]:
     return [Cause("gloo-conn-closed", "gave up last", confidence, (culprit,), summary, events)]
 
 
-def common_target(case: Case) -> list[Cause]:
-    """Link errors: the remote that most of them name; else both ends."""
-    links = [(event, item) for item in case.processes for event in case.with_role(item, "link")]
-    if not links:
-        return []
+class LinkEnds(NamedTuple):
+    """Who is named for links that failed."""
+
+    culprits: tuple[Culprit, ...]
+    common: bool
+    """The one remote that most of them name; else both ends."""
+
+
+def link_ends(case: Case, links: Sequence[Proof]) -> LinkEnds:
+    """The remote that most failed links name; else both ends."""
     reporters: dict[Culprit, set[object]] = {}
-    for event, item in links:
+    for item, event in links:
         target = named_peer(case, event)
         if target is not None:
             reporters.setdefault(target, set()).add(_reporter(item, target))
-    events = first_evidence(event for event, _ in links)
-    signature = links[0][0].signature
     culprit = most_awaited((target for target, members in reporters.items() for _ in members), least=2, times=2)
     if culprit:
-        summary = f"most link errors name {culprit.name}"
-        return [Cause(signature, "common target", "likely", (culprit,), summary, events)]
-    ends = {culprit_of(item) for _, item in links} | set(reporters)
-    culprits = sorted_culprits(ends)
+        return LinkEnds((culprit,), True)
+    return LinkEnds(sorted_culprits({culprit_of(item) for item, _ in links} | set(reporters)), False)
+
+
+def common_target(case: Case) -> list[Cause]:
+    """Link errors: the remote that most of them name; else both ends."""
+    links = [Proof(item, event) for item in case.processes for event in case.with_role(item, "link")]
+    if not links:
+        return []
+    culprits, common = link_ends(case, links)
+    events = first_evidence(event for _, event in links)
+    signature = links[0].event.signature
+    if common:
+        summary = f"most link errors name {culprits[0].name}"
+        return [Cause(signature, "common target", "likely", culprits, summary, events)]
     if len(culprits) == 1:
         summary = f"a link failed; one end is {culprits[0].name}, and no line names the other"
     else:

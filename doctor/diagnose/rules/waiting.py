@@ -21,6 +21,7 @@ from doctor.diagnose.diagnosis import (
     sorted_culprits,
 )
 from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.rules.collective_calls import collective_calls
 from doctor.diagnose.rules.named import count_ranks, others_wait
 from doctor.diagnose.rules.silent_ranks import known_ranks
 
@@ -212,7 +213,12 @@ def _late_entry(case: Case) -> list[Cause]:
 
 
 def gave_up_last(case: Case) -> list[Cause]:
-    """gloo: all others report a timeout, and one only that its peers closed: it was busy elsewhere."""
+    """gloo: all others report a timeout, and one only that its peers closed: it was busy elsewhere.
+
+    Not where tracebacks show different collectives: then any of them may be the one that nobody else was in.
+    """
+    if len({call.operation for call in collective_calls(case)}) > 1:
+        return []
     timed_out, closed = [], []
     for process in case.processes:
         names = {event.signature for event in process.events}

@@ -226,9 +226,8 @@ def _not_decided(case: Case) -> Undecidable:
         )
     elif any(_is_flight_recorded(case.signatures[event.signature]) for event in case.events):
         needed.append("TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 in the next run")
-    peers = {
-        peer.name for event in case.events if case.role(event) in _FAILED_ROLES and (peer := named_peer(case, event))
-    }
+    unreached = (event for event in case.events if case.role(event) in ("ambiguous", "link"))
+    peers = {peer.name for event in unreached if (peer := named_peer(case, event)) is not None}
     if len(peers) == 1:
         return Undecidable(f"the logs show that {peers.pop()} was not reached, and not why", tuple(needed))
     return Undecidable("the logs show who waited, and not for whom", tuple(needed))

@@ -112,6 +112,8 @@ class TestAddress:
     def test_a_host_that_was_not_reached_without_a_reason_is_named_in_what_is_not_decided(self) -> None:
         undecidable = logs(rank_0=GAVE_UP.format("n7"), rank_1=GAVE_UP.format("n7")).undecidable
         assert undecidable and "host n7 was not reached" in undecidable.reason
+        lost = logs(train=f"[rank0]: {CLOSED}\n[rank1]: {CLOSED}").undecidable  # it was reached, and ended
+        assert lost and "reached" not in lost.reason
 
 
 NODES = "[ERROR] ME(1,MainProcess):2025-03-10-09:40:38.722.000 [_api.py:431] Time out nodes are {0}\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from doctor.diagnose.accounting_rows import ends_of_rows
@@ -21,8 +21,8 @@ _MPIRUN = "mpirun"
 _ENDING_S = 120.0
 """Seconds that ranks take to end after they were told to; Slurm's KillWait is 30 (slurm.conf(5))."""
 _ATTEMPT = re.compile(r"^(?P<run>.*/)?attempt_(?P<number>\d{1,6})/")
-_OF_LIBRARY = ("HcclComm", "comm 0x")
-"""What libraries print while a process ends, after a failure too: no good end of the program."""
+_UNCAUGHT = re.compile(r"\[rank\d{1,6}\]: ")
+"""How torch begins each line of the traceback with which a process ends."""
 
 
 class AttemptEnd(NamedTuple):
@@ -188,7 +188,7 @@ def overcome(events: list[Event], catalog: Catalog) -> list[Event]:
     Not where a launcher reports in the same log that a rank failed: then the others may have ended well.
     """
     ends = [event for event in events if "good-end" in catalog[event.signature].traits]
-    last = max((event.line for event in ends if not any(word in event.text for word in _OF_LIBRARY)), default=0)
+    last = max((e.line for e in ends if "after-failure-too" not in catalog[e.signature].traits), default=0)
     if not last or any(
         "failure-report" in catalog[event.signature].traits for event in newest_attempt(events, catalog)
     ):
@@ -209,3 +209,23 @@ def overcome_beside(files: Mapping[int, str], events: list[Event], catalog: Cata
         return name.startswith("stderr") and event.file not in ending and folder in ended
 
     return [e for e in events if catalog[e.signature].role in ("evidence", "benign") or not went_on(e)]
+
+
+def outlived(events: Sequence[Event], catalog: Catalog, shared: Collection[int]) -> list[Event]:
+    """The faults of one process behind which the same process shows progress in the same file.
+
+    They need not have ended it. They may: what a process printed before stands behind its error where its output was
+    kept back until it ended. ``shared``: files of several processes, in which a label must tell whose both lines are.
+    """
+    steps = [event for event in events if "progress" in catalog[event.signature].traits]
+
+    def goes_on(fault: Event, step: Event) -> bool:
+        same = fault.file not in shared or (
+            (fault.rank is not None or bool(fault.pid)) and (fault.rank, fault.pid) == (step.rank, step.pid)
+        )
+        timed = not (fault.inferred_time or step.inferred_time)
+        earlier = timed and (step.time or 0.0) < (fault.time or 0.0)
+        return same and not earlier and step.file == fault.file and step.line > fault.line
+
+    faults = (e for e in events if catalog[e.signature].role == "root" and not _UNCAUGHT.match(e.text))
+    return [fault for fault in faults if any(goes_on(fault, step) for step in steps)]

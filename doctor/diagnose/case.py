@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from doctor.diagnose.attempts import older_attempts, overcome, overcome_beside
+from doctor.diagnose.attempts import older_attempts, outlived, overcome, overcome_beside
 from doctor.diagnose.events import Event, FileReading, FileSummary, small_number
-from doctor.diagnose.launcher_reports import failure_blocks, is_of_launcher, lone_failure, split
+from doctor.diagnose.launcher_reports import failure_blocks, is_of_launcher, lone_failure, may_have_failed, split
 from doctor.diagnose.origins import host_of, own_logs
 from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.recording import Recording
@@ -36,6 +36,8 @@ class Process(msgspec.Struct):
     files: set[int] = set()
     events: list[Event] = []
     """By time where all have one, else by file and line."""
+    outlived: list[Event] = []
+    """Its faults behind which it shows progress; they are not among its events."""
     group_ranks: dict[str, int] = {}
     """The rank in each communicator."""
     group_sizes: dict[str, int] = {}
@@ -100,6 +102,11 @@ class Case(msgspec.Struct):
     def waits(self, process: Process) -> list[Event]:
         """The errors with which a process says that it waited for another, or lost it."""
         return self.with_role(process, "victim", "ambiguous", "link")
+
+    def of_outlived(self) -> Case:
+        """The same processes with nothing but the faults behind which they show progress."""
+        processes = [msgspec.structs.replace(item, events=item.outlived) for item in self.processes]
+        return msgspec.structs.replace(self, processes=processes)
 
     @property
     def events(self) -> list[Event]:
@@ -167,10 +174,14 @@ def build_case(
     processes = _merge(processes)
     files = {index: summary.name for index, summary in enumerate(summaries)}
     failed = any("failure-report" in signatures[event.signature].traits for event in reports)
+    shared = _shared_files(processes, reports, summaries)
     for process in processes:
         if not failed:
             process.events = overcome_beside(files, process.events, signatures)
         process.events.sort(key=_order)
+        if not may_have_failed(process.rank, process.pid, reports, signatures):
+            process.outlived = outlived(process.events, signatures, shared)
+            process.events = [event for event in process.events if event not in process.outlived]
     processes.sort(key=lambda item: (item.rank is None, item.rank or 0, item.host, item.device or 0, item.pid))
     every = [event for process in processes for event in process.events]
     case = Case(
@@ -186,6 +197,13 @@ def build_case(
     )
     case.clocks_comparable = _clocks_comparable(case)
     return case
+
+
+def _shared_files(processes: list[Process], reports: list[Event], summaries: Sequence[FileSummary]) -> set[int]:
+    """The files that hold lines of several processes, or of a launcher."""
+    counts = Counter(index for process in processes for index in process.files)
+    labelled = (index for index, summary in enumerate(summaries) if len(summary.labels) > 1)
+    return {index for index, count in counts.items() if count > 1} | {e.file for e in reports} | {*labelled}
 
 
 def _drop_contradicted_ranks(processes: list[Process]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -10,15 +11,23 @@ from doctor.diagnose.case import Case, build_case
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
 from doctor.diagnose.events import Event, FileReading
 from doctor.diagnose.rules.collective_calls import different_calls, different_sizes, ring_neighbors
+from doctor.diagnose.rules.deciding_lines import deciding_line, timed_out_nodes
 from doctor.diagnose.rules.fingerprints import different_fingerprints
 from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults
 from doctor.diagnose.rules.named import exited_silently, named_by_launcher, named_by_library, processes_of, terminated
 from doctor.diagnose.rules.ras import ras_reports
 from doctor.diagnose.rules.recorder import recorded
 from doctor.diagnose.rules.scheduler import crashed_step, ended_from_outside, explains_all, named_by_scheduler
-from doctor.diagnose.rules.silent_ranks import silence, silent_pair, silent_server, spawned
+from doctor.diagnose.rules.silent_ranks import absent_ranks, silence, silent_pair, silent_server, spawned
 from doctor.diagnose.rules.wait_chain import wait_chain
-from doctor.diagnose.rules.waiting import common_target, could_not_connect, divergence, gave_up_last, lateness
+from doctor.diagnose.rules.waiting import (
+    common_target,
+    could_not_connect,
+    divergence,
+    gave_up_last,
+    lateness,
+    named_peer,
+)
 from doctor.diagnose.rules.whole_job import too_many_clients, truncated_messages
 from doctor.diagnose.signature import Signature
 
@@ -26,12 +35,14 @@ _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
     too_many_clients,
     ras_reports,
     recorded,
+    timed_out_nodes,
     terminated,
     different_sizes,
     could_not_connect,
     different_fingerprints,
     different_calls,
     silence,
+    deciding_line,
     divergence,
     lateness,
     wait_chain,
@@ -41,6 +52,7 @@ _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
     silent_server,
     spawned,
     silent_pair,
+    absent_ranks,
     truncated_messages,
 )
 """Over ranks that only waited; the first that names a cause counts."""
@@ -89,15 +101,21 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     if explains_all(case, ended):
         return ended, None
     causes, undecidable = _of_waiting(case)
+    outlived = case.of_outlived()
     if causes:
-        return causes, None
+        return [_with_local_fault(outlived, cause) for cause in causes], None
     if ended or (ended := crashed_step(case)):
         return ended, None
     if undecidable:
         return [], undecidable
     if any(case.role(event) in _FAILED_ROLES for event in case.events) or _failed_reports(case):
         return [], _not_decided(case)
-    return [], None
+    return [_outlived(cause) for cause in local_faults(outlived)], None
+
+
+def _outlived(cause: Cause) -> Cause:
+    summary = f"{cause.summary}; the process went on after it"
+    return msgspec.structs.replace(cause, confidence="possible", summary=summary)
 
 
 def _of_waiting(case: Case) -> tuple[list[Cause], Undecidable | None]:
@@ -195,11 +213,12 @@ def _not_decided(case: Case) -> Undecidable:
         return Undecidable("the scheduler shows that the job failed, and not why", ("the output of the job",))
     needed = list(case.unread[:8])
     logged_ranks = {process.rank for process in case.processes if process.rank is not None}
-    if case.world_size and len(logged_ranks) < case.world_size:
-        absent = [str(rank) for rank in range(min(case.world_size, 100_000)) if rank not in logged_ranks]
+    size = case.world_size or (0 if _shares_a_file(case) else max(logged_ranks, default=-1) + 1)
+    absent = [str(rank) for rank in range(min(size, 100_000)) if rank not in logged_ranks]
+    if absent:
         listed = ", ".join(absent[:8]) + (f" and {len(absent) - 8} more" if len(absent) > 8 else "")
         needed.append(f"the logs of ranks {listed}")
-    elif not case.world_size:
+    elif len(logged_ranks) < 2:
         needed.append("the logs of all other ranks")
     if any("hccl" in case.signatures[event.signature].components for event in case.events):
         needed.append(
@@ -207,7 +226,17 @@ def _not_decided(case: Case) -> Undecidable:
         )
     elif any(_is_flight_recorded(case.signatures[event.signature]) for event in case.events):
         needed.append("TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 in the next run")
+    unreached = (event for event in case.events if case.role(event) in ("ambiguous", "link"))
+    peers = {peer.name for event in unreached if (peer := named_peer(case, event)) is not None}
+    if len(peers) == 1:
+        return Undecidable(f"the logs show that {peers.pop()} was not reached, and not why", tuple(needed))
     return Undecidable("the logs show who waited, and not for whom", tuple(needed))
+
+
+def _shares_a_file(case: Case) -> bool:
+    """Several ranks write to one file: it may hold the output of those that print nothing as well."""
+    counts = Counter(index for process in case.processes if process.rank is not None for index in process.files)
+    return any(count > 1 for count in counts.values())
 
 
 def _is_flight_recorded(signature: Signature) -> bool:

@@ -15,6 +15,7 @@ Confidence = Literal["certain", "likely", "possible"]
 """``certain``: a library or launcher names the rank, or the fault stands in its own log. ``likely``: the other ranks'
 logs point at it. ``possible``: the best of several explanations."""
 MAX_EVIDENCE = 4
+MAX_CULPRITS = 8
 ONE_OF_TWO = "one of two"
 """The rule of a cause that names two ranks, one of which is the culprit: the logs would be the same for the other."""
 
@@ -54,6 +55,12 @@ def culprit_of_rank(case: Case, rank: int, host: str = "") -> Culprit:
     """A rank as a culprit, where its log shows it; ``host``: where the launcher says it was."""
     process = case.process_of_rank(rank)
     return Culprit(rank, host or (process.host if process else ""), process.device if process else None)
+
+
+def sorted_culprits(culprits: Iterable[Culprit]) -> tuple[Culprit, ...]:
+    """By rank and place, at most `MAX_CULPRITS`."""
+    ordered = sorted(culprits, key=lambda end: (end.rank is None, end.rank or 0, end.host, end.device or 0, end.log))
+    return tuple(ordered[:MAX_CULPRITS])
 
 
 def names_of(culprits: Sequence[Culprit]) -> str:

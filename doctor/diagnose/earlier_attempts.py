@@ -10,6 +10,7 @@ from doctor.diagnose.attempts import AttemptEnd, attempt_number, ends_in
 from doctor.diagnose.decide import diagnose
 from doctor.diagnose.diagnosis import MAX_EVIDENCE, Cause, Diagnosis, EarlierAttempt
 from doctor.diagnose.events import FileReading
+from doctor.diagnose.rules.deciding_lines import DECIDING_LINE
 from doctor.diagnose.signature import Signature
 
 MAX_ATTEMPTS = 20
@@ -65,7 +66,8 @@ def _restart_named(diagnosis: Diagnosis, before: EarlierAttempt) -> Diagnosis:
     connected = not any(waiting.signature in CONNECTS for waiting in earlier.waiting) and not any(
         cause.signature in CONNECTS for cause in earlier.causes
     )
-    if diagnosis.causes or before.is_job or not refused or not earlier.causes or not connected:
+    stronger = any(cause.rule != DECIDING_LINE for cause in diagnosis.causes)
+    if stronger or before.is_job or not refused or not earlier.causes or not connected:
         return diagnosis
     first = earlier.causes[0].summary
     summary = f"{first}; torchrun started the ranks again, and they connect to addresses of the failed attempt"

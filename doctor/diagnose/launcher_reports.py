@@ -80,6 +80,16 @@ def failure_blocks(reports: Sequence[Event], catalog: Catalog) -> list[FailureBl
     return blocks
 
 
+def may_have_failed(rank: int | None, pid: str, reports: Sequence[Event], catalog: Catalog) -> bool:
+    """Whether a launcher may mean this process where it says that one failed."""
+    if not any("failure-report" in catalog[event.signature].traits for event in reports):
+        return False
+    blocks = failure_blocks(reports, catalog)
+    ends = [block for block in blocks if block.exit_code != -15]
+    unknown = not blocks or (rank is None and not pid)
+    return unknown or any((rank is not None and block.rank == rank) or (pid and block.pid == pid) for block in ends)
+
+
 def lone_failure(reports: Sequence[Event], catalog: Catalog, file: int) -> int | None:
     """The only rank that the launcher of this log saw end with an exit code of its own; the others it ended itself.
 

@@ -56,11 +56,12 @@ def diagnose_jobs(
 
 def _not_opened(readings: Sequence[FileReading]) -> list[str]:
     """Logs of which nothing was read, where their names do not show whose they are."""
-    closed = [reading.summary for reading in readings if reading.summary.incomplete and not reading.summary.lines]
-    hints = read_names([summary.name for summary in closed], [summary.origin for summary in closed])
+    summaries = [reading.summary for reading in readings]
+    hints = read_names([summary.name for summary in summaries], [summary.origin for summary in summaries])
     return [
         f"{summary.name}: {summary.notes[-1] if summary.notes else 'not read'}"
-        for summary, of_file in zip(closed, hints, strict=True)
+        for summary, of_file in zip(summaries, hints, strict=True)
+        if summary.incomplete and not summary.lines
         if of_file.rank is None and of_file.local_rank is None and not summary.origin
     ]
 
@@ -68,7 +69,8 @@ def _not_opened(readings: Sequence[FileReading]) -> list[str]:
 def separate_jobs(readings: Sequence[FileReading]) -> list[list[FileReading]]:
     """The logs of each job, the newest job first. Logs without a time or a process of a job count for the newest."""
     summaries = [reading.summary for reading in readings]
-    names = read_names([summary.name for summary in summaries], [summary.origin for summary in summaries])
+    origins = [summary.origin for summary in summaries]
+    names = read_names([summary.name for summary in summaries], origins, every_number=True)
     logs = [_log(reading, hints) for reading, hints in zip(readings, names, strict=True)]
     placed = [log for log in logs if log.start is not None and log.identities]
     groups = [group for numbered in _by_number(placed) for group in _by_time(numbered)]

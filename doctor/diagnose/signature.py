@@ -24,6 +24,7 @@ Role = Literal["root", "victim", "ambiguous", "link", "wrapper", "evidence", "be
 Phase = Literal["init", "connect", "compile", "data", "exec", "exit"]
 Trait = Literal[
     "about-others",
+    "after-failure-too",
     "agent-start",
     "between-hosts",
     "crash",
@@ -37,6 +38,8 @@ Trait = Literal[
     "launch-end",
     "less-specific",
     "peer-ended",
+    "printed-text",
+    "progress",
     "rank-heading",
     "restart",
     "same-moment",
@@ -45,6 +48,7 @@ Trait = Literal[
 """What the rules know of a line beside its role.
 
 - ``about-others``: a launcher or scheduler says it of a process that does not print it
+- ``after-failure-too``: a good end that is also printed where another error ended the program: it undoes none
 - ``agent-start``: a launcher's agent starts; one that ended before it in the same file was of an earlier job
 - ``between-hosts``: a fault only where several hosts print it, and something that it explains is there as well
 - ``crash``: a signal ended the process
@@ -58,6 +62,8 @@ Trait = Literal[
 - ``launch-end``: mpirun or srun says how ranks ended; a rank that does so twice in one file was started twice
 - ``less-specific``: says less than another fault of the same process
 - ``peer-ended``: the process of a peer had ended; the rank that prints it ends with an exception, never by a signal
+- ``printed-text``: what the program prints as its data, such as a model's sample: nothing in the line is its failure
+- ``progress``: a step of the program: it goes on. Read only behind an error, and never from a host
 - ``rank-heading``: the lines behind it are those of ``rank``
 - ``restart``: what stands before it belongs to an earlier attempt
 - ``same-moment``: all ranks of a communicator print it at one moment, by which clocks are compared
@@ -88,13 +94,13 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
 
     Named groups of ``patterns`` become the values of an event. These names have a meaning for the rules:
 
-    - of the printing rank: ``rank``, ``local_rank``, ``group_rank``, ``device``, ``host``, ``address``, ``pid``,
+    - of the printing rank: ``rank``, ``local_rank``, ``device``, ``host``, ``address``, ``pid``,
       ``world_size``, ``group``, ``exit_code``
     - of the operation: ``op``, ``tag``, ``seq``, ``count``, ``timeout_s``, ``timeout_ms``, ``enqueued``, ``completed``
     - of the rank that it waits for: ``peer_rank``, ``peer_group_rank``, ``peer_host``, ``peer_device``,
-      ``peer_address``, ``peer_endpoint`` (``address<port>`` or ``host/device``), ``peer_port``
+      ``peer_address``, ``peer_endpoint`` (``address<port>`` or ``host/device``), ``host_name`` (with a port)
     - of the culprit, where the library itself names it: ``culprit_rank``, ``culprit_ranks`` (comma-separated),
-      ``culprit_host``, ``culprit_device``
+      ``culprit_host``, ``culprit_device``, ``culprit_nodes`` (of MindSpore's cluster)
     - of a row of Slurm's accounting: ``slurm_job``, ``slurm_step``
     """
 
@@ -126,6 +132,10 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     traits: tuple[Trait, ...] = ()
     about_others_if: tuple[str, ...] = ()
     """Texts: a line that contains one of them has the trait ``about-others``."""
+    decides: Literal["", "peer", "link", "job"] = ""
+    """The line shows why what it explains failed, and where that lies: with the host that it names, with the link
+    between that and the rank that prints it, or with the settings of the job. It is a variant of what it explains.
+    """
     wrong_beside: tuple[str, ...] = ()
     """Signatures of the same process beside which this one is reported wrongly by the library."""
 

@@ -54,6 +54,14 @@ def test_a_rank_that_left_a_broadcast_early_is_innocent() -> None:
     assert not logs(**texts).causes
 
 
+def test_who_gave_up_last_is_not_told_where_the_ranks_were_in_different_collectives() -> None:
+    """Rank 1 ran a broadcast of its own; rank 0 waited for it in all_reduce, and lost it."""
+    texts = {"rank_0": call("all_reduce", "closed"), "rank_1": call("broadcast"), "rank_2": call("all_reduce")}
+    assert not logs(**texts).causes
+    same = {name: text.replace("broadcast", "all_reduce") for name, text in texts.items()}
+    assert verdict(logs(**same)) == ("gave up last", [0], "likely")
+
+
 def test_ranks_that_only_lost_a_peer_in_different_collectives_accuse_nobody() -> None:
     texts = {f"rank_{rank}": call(name, "closed") for rank, name in enumerate(("all_reduce", "barrier", "barrier"))}
     assert not logs(**texts).causes

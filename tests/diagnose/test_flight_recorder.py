@@ -135,7 +135,8 @@ SIZE = "what():  [enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. 
 
 
 def test_the_rank_that_aborted_over_another_size_is_wrong_if_all_others_agree_else_its_sender(tmp_path: Path) -> None:
-    (tmp_path / "rank_1.log").write_text(SIZE)
+    for rank in range(3):
+        (tmp_path / f"rank_{rank}.log").write_text(SIZE if rank == 1 else "step 1\n")
     agreeing = {rank: dump(*SUM) for rank in (0, 2)}
     assert named(diagnosis(tmp_path, agreeing)) == [("flight-recorder", "minority", [1])]
     larger = {0: dump(*SUM), 2: dump(*SUM[:3], ("all_reduce", 32))}

@@ -5,6 +5,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import tarfile
 import time
 import zipfile
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from doctor.diagnose.decide import diagnose
 from doctor.diagnose.excerpter.excerpt import LogReader
 from doctor.diagnose.excerpter.line_choice import ShapeIndex, searched_texts
-from doctor.diagnose.read.file_names import read_name
+from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.readings import read_all
 from doctor.diagnose.read.scan import scan
@@ -254,9 +255,52 @@ def test_the_head_of_a_line(line: str, rank: int | None, pid: str, time: str | N
         ("train.log", None, None, "", None),
     ],
 )
-def test_what_a_file_name_shows(name: str, rank, local_rank, host: str, device) -> None:
-    hints = read_name(name)
+def test_what_a_file_name_shows_beside_others_of_its_form(name: str, rank, local_rank, host: str, device) -> None:
+    beside = re.sub(r"(node|worker_|worker-|rank_)(\d+)", lambda match: f"{match[1]}{int(match[2]) + 1:03}", name)
+    hints, _ = read_names([name, beside])
     assert (hints.rank, hints.local_rank, hints.host, hints.device) == (rank, local_rank, host, device)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("lora_r16.log",),
+        ("exp-r8-lr3.log",),
+        ("task_2.log",),
+        ("rank_7.log",),
+        ("npu_507035_device1_norank.log",),
+        ("gpu_4090/train.log", "gpu_4090/eval.log"),
+        ("train-20261121.log",),
+        ("lora_r8.log", "lora_r16.log", "lora_r64.log"),
+        ("task_5.log", "task_9.log"),
+        ("job_77/rank_0.log", "job_78/rank_0.log"),
+    ],
+    ids="+".join,
+)
+def test_a_number_in_which_no_names_differ_as_ranks_do_is_no_rank_host_or_device(names: tuple[str, ...]) -> None:
+    assert set(read_names(names)) == {NameHints()}
+
+
+@pytest.mark.parametrize(
+    ("names", "ranks"),
+    [
+        (("rank_1.log", "rank_2.log.gz", "rank_3.log.zst"), [1, 2, 3]),
+        (("n0/rank_0.log", "n1/rank_1.log"), [0, 1]),
+        (("r0.log", "r1.log", "r3.log"), [0, 1, 3]),
+        (("rank_0_20261121120000.log", "rank_1_20261121120007.log"), [0, 1]),
+        (("rank_17.log", "rank_301.log"), [17, 301]),
+        (("lora_r16_rank0.log", "lora_r16_rank1.log"), [0, 1]),
+    ],
+)
+def test_a_number_in_which_several_names_differ_is_a_rank(names: tuple[str, ...], ranks: list[int]) -> None:
+    assert [hints.rank for hints in read_names(names)] == ranks
+
+
+def test_a_name_alone_accuses_no_rank_and_no_host(tmp_path: Path) -> None:
+    (tmp_path / "npu_507035_lora_r16.log").write_text("OSError: [Errno 28] No space left on device\n")
+    (cause,) = diagnose(read_all(find_sources([str(tmp_path)]), SIGNATURES), SIGNATURES).causes
+    assert [(culprit.rank, culprit.host) for culprit in cause.culprits] == [(None, "")]
+    assert "npu_507035_lora_r16.log" in cause.summary
 
 
 @given(st.lists(st.text("ab[ ", min_size=3, max_size=12), max_size=8))

@@ -92,8 +92,8 @@ def ask_hosts(
 
 
 def _fixed_fields(request: LogRequest, signatures: Iterable[Signature]) -> dict[str, object]:
-    """What is asked, the same of every host; noise is no use to any rule."""
-    useful = [signature for signature in signatures if signature.role != "benign"]
+    """What is asked, the same of every host; noise is no use to any rule, and the last lines show progress."""
+    useful = [item for item in signatures if item.role != "benign" and "progress" not in item.traits]
     return {
         "patterns": request.places,
         "age": request.since,

@@ -1,27 +1,38 @@
-"""What the name of a log file shows: rank, device, host, process id.
+"""What the names of log files show: rank, device, host, process id.
 
 Sources of the names: MindSpore's msrun (``worker_3.log``, ``scheduler.log``), torchrun ``--log-dir``
 (``attempt_0/3/stderr.log``), CANN (``plog-PID_TIME.log``, ``device-3/``), Slurm (``slurm-77_3.out``, ``%t``), and
 what people write (``rank_3.log``, ``node003/train.log``).
+
+The folders of torchrun and CANN, and addresses, are what they are. Any other number may be one of an experiment, as in
+``lora_r16.log``: it counts only where names of several files differ in it.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-_RANK = re.compile(r"(?:^|[/._!-])(?:worker_|rank[_-]?|proc[_-]?|task[_-]?|r)(\d{1,6})(?=[._/!-]|$)", re.IGNORECASE)
+_RANK = re.compile(
+    r"(?:^|[/._!-])(?:worker_|rank[_-]?|(?P<short>proc[_-]?|task[_-]?|r))(?P<value>\d{1,6})(?=[._/!-]|$)", re.IGNORECASE
+)
 _TORCHRUN = re.compile(r"attempt_(\d+)/(\d{1,5})/(?:stdout|stderr|error)\b")
-_DEVICE = re.compile(r"(?:^|[/._!-])dev(?:ice)?[_-]?(\d{1,4})(?=[._/!-]|$)", re.IGNORECASE)
+_DEVICE = re.compile(r"(?:^|[/._!-])dev(?:ice)?[_-]?(?P<value>\d{1,4})(?=[._/!-]|$)", re.IGNORECASE)
+_DEVICE_FOLDER = re.compile(r"(?:^|/)device-(\d{1,4})/")
 _HOST = re.compile(
-    r"(?:^|[/!.])(?P<host>worker-?\d{1,6}|(?:node|host|server|npu|gpu|n)[-_]?\d{1,6}|\d{1,3}(?:\.\d{1,3}){3})"
+    r"(?:^|[/!.])(?P<value>worker-?\d{1,6}|(?:node|host|server|npu|gpu|n)[-_]?\d{1,6}|\d{1,3}(?:\.\d{1,3}){3})"
     r"(?=[/._!-]|$)"
 )
-_PID = re.compile(r"(?:plog|device-\d+|trace)[-_](\d{1,10})_\d{8,20}\.log|[._-](?:pid|p)?(\d{4,10})\.log$")
+_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+_PID = re.compile(r"[._-](?:pid|p)?(?P<value>\d{4,10})\.log$")
+_PID_OF_CANN = re.compile(r"(?:plog|device-\d+|trace)[-_](\d{1,10})_\d{8,20}\.log")
 _LAUNCHER = re.compile(r"(?:^|[/._!-])(?:slurm-|scheduler|msrun|torchrun|launch|mpirun|srun)", re.IGNORECASE)
+_PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|lz4)$")
+_STAMP = re.compile(r"\d{6,}")
+"""A time or a process id, which differs between any two files."""
 
 
 class NameHints(msgspec.Struct, frozen=True):
@@ -37,38 +48,85 @@ class NameHints(msgspec.Struct, frozen=True):
     launcher: bool = False
 
 
-def read_name(name: str) -> NameHints:
-    """Hints from a path.
+class _Number(msgspec.Struct, frozen=True):
+    """A number of a name that may be a rank, a device, a host or a process id."""
 
-    >>> read_name("logs/node003/worker_12.log").rank
-    12
+    kind: str
+    value: str
+    form: str
+    """The part of the path that contains it, without its numbers of these kinds, and without times."""
+    short: bool
+    """The word before it is a letter, or one that means other things as well."""
+
+
+def _numbers(name: str) -> dict[str, _Number]:
+    path = _PACKED.sub("", name[-300:])
+    ranks, hosts = list(_RANK.finditer(path)), list(_HOST.finditer(path))
+    matches = {
+        "rank": ranks[-1] if ranks else None,
+        "device": _DEVICE.search(path),
+        "host": hosts[-1] if hosts else None,
+        "pid": _PID.search(path),
+    }
+    present = {kind: match for kind, match in matches.items() if match}
+    form = path
+    for start, end in sorted({match.span("value") for match in present.values()}, reverse=True):
+        form = f"{form[:start]}{'*' * (end - start)}{form[end:]}"
+    numbers = {}
+    for kind, match in present.items():
+        first = max(form.rfind(separator, 0, match.start("value")) for separator in "/!") + 1
+        part = re.split("[/!]", form[first:], maxsplit=1)[0]
+        short = kind == "rank" and bool(match["short"])
+        numbers[kind] = _Number(kind, match["value"], re.sub(r"\*+", "*", _STAMP.sub("#", part)), short)
+    return numbers
+
+
+def _is_counted(number: _Number, alike: set[str]) -> bool:
+    """Whether names of one form differ in the number. After a short word, they must be most of those from 0 to the
+    largest as well, as ranks are, and the sizes that experiments compare are not.
     """
+    return len(alike) > 1 and not (number.short and max(map(int, alike)) + 1 >= 2 * len(alike))
+
+
+def _hints(name: str, numbers: Mapping[str, str], host: str) -> NameHints:
     path = name[-300:]
-    torchrun = _TORCHRUN.search(path)
-    ranks = _RANK.findall(path)
-    pid = _PID.search(path)
-    host = list(_HOST.finditer(path))
-    device = _DEVICE.findall(path)
+    torchrun, folder, pid = _TORCHRUN.search(path), _DEVICE_FOLDER.search(path), _PID_OF_CANN.search(path)
+    device = folder[1] if folder else numbers.get("device")
     return NameHints(
-        rank=None if torchrun or not ranks else int(ranks[-1]),
+        rank=None if torchrun or "rank" not in numbers else int(numbers["rank"]),
         local_rank=int(torchrun[2]) if torchrun else None,
-        device=int(device[0]) if device else None,
-        host=host[-1]["host"] if host else "",
-        pid=next((group for group in pid.groups() if group), "") if pid else "",
+        device=int(device) if device else None,
+        host=host if _ADDRESS.fullmatch(host) else numbers.get("host", ""),
+        pid=pid[1] if pid else numbers.get("pid", ""),
         folder=name.partition("attempt_")[0] if torchrun else "",
         launcher=bool(_LAUNCHER.search(path)),
     )
 
 
-def read_names(names: Sequence[str], origins: Sequence[str] = ()) -> list[NameHints]:
+def read_names(names: Sequence[str], origins: Sequence[str] = (), *, every_number: bool = False) -> list[NameHints]:
     """Hints from all paths of a job: a rank that files of several hosts have is a rank within its host.
 
     ``origins``: the host that each file was read on, as far as known; it outranks what the name shows.
+    ``every_number``: also those that only one name has: to compare names, whatever their numbers mean.
 
-    >>> [hints.local_rank for hints in read_names(["node0/rank_0.log", "node1/rank_0.log"])]
-    [0, 0]
+    >>> [hints.rank for hints in read_names(["worker_0.log", "worker_12.log"])], read_names(["lora_r16.log"])[0].rank
+    ([0, 12], None)
+    >>> [hints.local_rank for hints in read_names([f"n{host}/rank_{rank}.log" for host in (0, 1) for rank in (0, 1)])]
+    [0, 1, 0, 1]
     """
-    all_hints = [read_name(name) for name in names]
+    origins = origins or [""] * len(names)
+    by_name = [_numbers(name.removeprefix(f"{origin}:")) for name, origin in zip(names, origins, strict=True)]
+    alike: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for number in (number for numbers in by_name for number in numbers.values()):
+        alike[number.kind, number.form].add(number.value)
+    all_hints = []
+    for name, numbers in zip(names, by_name, strict=True):
+        counted = {
+            number.kind: number.value
+            for number in numbers.values()
+            if every_number or _is_counted(number, alike[number.kind, number.form])
+        }
+        all_hints.append(_hints(name, counted, numbers["host"].value if "host" in numbers else ""))
     for index, origin in enumerate(origins):
         if origin:
             all_hints[index] = msgspec.structs.replace(all_hints[index], host=origin)

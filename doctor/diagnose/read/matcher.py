@@ -21,6 +21,11 @@ class Matcher:
         ending = {"agent-start", "failure-heading", "launch-end", "restart"}
         self.attempt_ends = frozenset(item.id for item in signatures if ending & set(item.traits))
         """Signatures behind which another attempt, or another job, may follow in the same file."""
+        self.faults = frozenset(item.id for item in signatures if item.role == "root")
+        self.progress = frozenset(item.id for item in signatures if "progress" in item.traits)
+        """Signatures of which a few lines behind each error are read."""
+        self.printed = frozenset(item.id for item in signatures if "printed-text" in item.traits)
+        """Signatures beside which nothing in the same line counts."""
         patterns: list[Candidate] = [(item, pattern) for item in signatures for pattern in item.compiled]
         index = ShapeIndex([(pair[1].literal.encode(), pair) for pair in patterns])  # type: ignore[no-untyped-call]
         self.candidates: Callable[[bytes], tuple[Candidate, ...]] = index.candidates

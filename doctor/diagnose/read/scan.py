@@ -18,6 +18,8 @@ MAX_EVENTS = 4000
 """Events of one file."""
 MAX_REPEATS = 60
 """Events of one signature and one process in one file; the later ones only count."""
+MAX_PROGRESS = 200
+"""Lines that show progress, behind one error, that are looked at."""
 _LOOK_BACK = 200
 """Lines before an event in which its time is looked for."""
 _ESCAPES = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
@@ -56,6 +58,9 @@ class _Scanner:
         self.repeats: dict[tuple[str, str, int | None], int] = {}
         self.tracebacks = OpenTracebacks()  # type: ignore[no-untyped-call]
         self.long_lines = self.not_text = self.uncounted = 0
+        self.progress_left = 0
+        self.went_on: set[tuple[str, int | None]] = set()
+        """The processes, by their labels, that show progress behind the last error."""
 
     def read(self, blocks: Iterable[bytes]) -> FileReading:
         tail = b""
@@ -119,15 +124,25 @@ class _Scanner:
                 if head in line:
                     selected += self.matcher.numbered(line, heads)
                     break
+            if selected and self.matcher.progress:
+                selected = self._without_needless_progress(selected)
             if selected or self.tracebacks:
                 number += data.count(b"\n", counted, start)
                 counted = start
                 self._read_line(_Line(data, start, end, number + 1), line, selected)
 
+    def _without_needless_progress(self, selected: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+        if self.progress_left:
+            return selected
+        return tuple(candidate for candidate in selected if candidate[0].id not in self.matcher.progress)
+
     def _read_line(self, place: _Line, line: bytes, selected: tuple[Candidate, ...]) -> None:
         text = self._decode(line)
         matched = dict(_matches(text, selected, self.matcher.limit))
         opened = matched.pop(TRACEBACK, None)
+        if self.matcher.printed & matched.keys():
+            matched.clear()
+            opened = None
         if self.tracebacks:
             if self.tracebacks.is_source(text):  # type: ignore[no-untyped-call]
                 matched.clear()  # what the program may print, not what it printed
@@ -152,6 +167,14 @@ class _Scanner:
         if signature in self.matcher.attempt_ends or "failed (exitcode: " in text:
             self._begin_attempt()
         stamp = read_stamp(text, self.year)
+        if signature in self.matcher.progress:
+            self.progress_left -= 1
+            if (stamp.pid, stamp.rank) in self.went_on:
+                return
+            self.went_on.add((stamp.pid, stamp.rank))
+        elif signature in self.matcher.faults:
+            self.progress_left = MAX_PROGRESS
+            self.went_on.clear()
         key = (signature, stamp.pid, stamp.rank)
         self.repeats[key] = self.repeats.get(key, 0) + 1
         if self.repeats[key] > MAX_REPEATS or len(self.events) >= MAX_EVENTS:

@@ -18,7 +18,10 @@ _ROLES = {
     "wrapper": "text around another error",
     "evidence": "names a rank, a device or a setting; no fault",
     "benign": "noise; never a cause",
+    "peer": "the fault is with the host that the line names",
+    "job": "the fault is in the settings of the job",
 }
+"""By role, and by what a line decides."""
 
 
 def signature_page(signature: Signature, playbooks: Iterable[str], width: int) -> str:
@@ -31,7 +34,7 @@ def signature_page(signature: Signature, playbooks: Iterable[str], width: int) -
     lines += wrapped(
         phrase("Printed by: {components}; phase {phase}.", components=printers, phase=signature.phase), width
     )
-    meaning = localized(_ROLES[signature.role])
+    meaning = localized(_ROLES[signature.decides or signature.role])
     lines += wrapped(phrase("Role: {role}: {meaning}.", role=signature.role, meaning=meaning), width)
     if signature.note:
         lines += ["", *wrapped(localized(signature.note), width)]

@@ -56,15 +56,15 @@ def _fingerprints(case: Case) -> tuple[list[Call[int]], list[Event]]:
             if event.signature != SIGNATURE or rank is None or rank in by_itself:
                 continue
             proof.append(event)
-            by_itself[rank] = _call(rank, event, "")
+            by_itself[rank] = _call(rank, event, ("op", "seq", "shape"))
             other = small_number(event.values.get("other_rank", ""))
             if other is not None and event.values.get("other_whole"):
-                by_others[other] = _call(other, event, "other_")
+                by_others[other] = _call(other, event, ("other_op", "other_seq", "other_shape"))
     return [call for _, call in sorted({**by_others, **by_itself}.items())], proof
 
 
-def _call(rank: int, event: Event, prefix: str) -> Call[int]:
-    operation, sequence, shape = (event.values.get(f"{prefix}{name}") for name in ("op", "seq", "shape"))
+def _call(rank: int, event: Event, names: tuple[str, str, str]) -> Call[int]:
+    operation, sequence, shape = map(event.values.get, names)
     return Call(rank, small_number(sequence or "", 1 << 58), operation, shape)
 
 

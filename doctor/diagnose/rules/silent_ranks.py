@@ -93,6 +93,20 @@ def silent_pair(case: Case) -> list[Cause]:
     return [one_of_two(_SIGNATURE, _pair(case, silent), claim, _proof(case, waiting))]
 
 
+def absent_ranks(case: Case) -> list[Cause]:
+    """Ranks start at 0: those below the largest that the logs show exist as well, and few may be silent."""
+    waiting = _waiting(case)
+    if waiting is None or case.world_size or case.unread or case.has_report("spawn-ended-others"):
+        return []
+    present = known_ranks(case)
+    absent = sorted(set(range(max(present))) - present) if max(present) < 2 * len(present) else []
+    if len(waiting) < 2 or not few_silent(absent, len(waiting)):
+        return []
+    culprits = tuple(culprit_of_rank(case, rank) for rank in absent)
+    summary = f"the logs show nothing of {count_ranks(absent)}, while {others_wait(len(waiting))}"
+    return [Cause(_SIGNATURE, "silence", "possible", culprits, summary, _proof(case, waiting))]
+
+
 def spawned(case: Case) -> list[Cause]:
     """torch.multiprocessing prints the error of one process only, and names those that it ended by their pids.
 

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from doctor.analysis.collectives.calls import Call, behind, differing, few_silent
 from doctor.analysis.collectives.waits import most_awaited
 from doctor.diagnose.case import Case, Process
-from doctor.diagnose.diagnosis import Cause, Confidence, Culprit, Undecidable, culprit_of, first_evidence, names_of
+from doctor.diagnose.diagnosis import (
+    Cause,
+    Confidence,
+    Culprit,
+    Undecidable,
+    culprit_of,
+    first_evidence,
+    names_of,
+    sorted_culprits,
+)
 from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.rules.collective_calls import collective_calls
 from doctor.diagnose.rules.named import count_ranks, others_wait
 from doctor.diagnose.rules.silent_ranks import known_ranks
 
@@ -202,7 +213,12 @@ def _late_entry(case: Case) -> list[Cause]:
 
 
 def gave_up_last(case: Case) -> list[Cause]:
-    """gloo: all others report a timeout, and one only that its peers closed: it was busy elsewhere."""
+    """gloo: all others report a timeout, and one only that its peers closed: it was busy elsewhere.
+
+    Not where tracebacks show different collectives: then any of them may be the one that nobody else was in.
+    """
+    if len({call.operation for call in collective_calls(case)}) > 1:
+        return []
     timed_out, closed = [], []
     for process in case.processes:
         names = {event.signature for event in process.events}
@@ -221,24 +237,38 @@ def gave_up_last(case: Case) -> list[Cause]:
     return [Cause("gloo-conn-closed", "gave up last", confidence, (culprit,), summary, events)]
 
 
-def common_target(case: Case) -> list[Cause]:
-    """Link errors: the remote that most of them name; else both ends."""
-    links = [(event, item) for item in case.processes for event in case.with_role(item, "link")]
-    if not links:
-        return []
+class LinkEnds(NamedTuple):
+    """Who is named for links that failed."""
+
+    culprits: tuple[Culprit, ...]
+    common: bool
+    """The one remote that most of them name; else both ends."""
+
+
+def link_ends(case: Case, links: Sequence[Proof]) -> LinkEnds:
+    """The remote that most failed links name; else both ends."""
     reporters: dict[Culprit, set[object]] = {}
-    for event, item in links:
-        if _peer(event):
-            target = _process_with_address(case, _peer(event))
+    for item, event in links:
+        target = named_peer(case, event)
+        if target is not None:
             reporters.setdefault(target, set()).add(_reporter(item, target))
-    events = first_evidence(event for event, _ in links)
-    signature = links[0][0].signature
     culprit = most_awaited((target for target, members in reporters.items() for _ in members), least=2, times=2)
     if culprit:
-        summary = f"most link errors name {culprit.name}"
-        return [Cause(signature, "common target", "likely", (culprit,), summary, events)]
-    ends = {culprit_of(item) for _, item in links} | set(reporters)
-    culprits = tuple(sorted(ends, key=lambda end: (end.rank is None, end.rank or 0, end.host, end.device or 0)))[:8]
+        return LinkEnds((culprit,), True)
+    return LinkEnds(sorted_culprits({culprit_of(item) for item, _ in links} | set(reporters)), False)
+
+
+def common_target(case: Case) -> list[Cause]:
+    """Link errors: the remote that most of them name; else both ends."""
+    links = [Proof(item, event) for item in case.processes for event in case.with_role(item, "link")]
+    if not links:
+        return []
+    culprits, common = link_ends(case, links)
+    events = first_evidence(event for _, event in links)
+    signature = links[0].event.signature
+    if common:
+        summary = f"most link errors name {culprits[0].name}"
+        return [Cause(signature, "common target", "likely", culprits, summary, events)]
     if len(culprits) == 1:
         summary = f"a link failed; one end is {culprits[0].name}, and no line names the other"
     else:
@@ -253,10 +283,11 @@ def _reporter(process: Process, target: Culprit) -> object:
     return process.log, process.pid, process.rank, process.device
 
 
-def _peer(event: Event) -> str:
-    return event.values.get("peer_address") or event.values.get("peer_host") or event.values.get("peer_endpoint", "")
-
-
-def _process_with_address(case: Case, address: str) -> Culprit:
-    process = next((item for item in case.processes if address and address in (item.address, item.host)), None)
+def named_peer(case: Case, event: Event) -> Culprit | None:
+    """The other end of a link, as the line names it: the process with its address, else its host."""
+    names = ("peer_address", "peer_host", "peer_endpoint", "host_name")
+    address = next((event.values[name] for name in names if event.values.get(name)), "")
+    if not address:
+        return None
+    process = next((item for item in case.processes if address in (item.address, item.host)), None)
     return culprit_of(process) if process else Culprit(host=re.sub(r"<\d+>$", "", address))

@@ -125,9 +125,9 @@ class OrderedProgram:
 
     def quit_if_left(self, patience):
         """Ends it where its time is over, or no order has come for so many seconds."""
-        left = time.monotonic() > self.controller.last_order + patience
-        if left or time.monotonic() > self.deadline:
-            self.status = LEFT_STATUS if left else self.status
+        without_orders = time.monotonic() > self.controller.last_order + patience
+        if without_orders or time.monotonic() > self.deadline:
+            self.status = LEFT_STATUS if without_orders else self.status
             self.quit()
 
     def stay(self):

@@ -37,11 +37,11 @@ def quota_findings(run: SmokeRun, named: Collection[int]) -> Iterator[Finding]:
     held = {rank: share for rank, share in held_back_ranks(run.cpu_quotas).items() if rank not in named}
     for host, ranks, all_ranks in by_host(run, held):
         worst = max(ranks, key=lambda rank: run.cpu_quotas[rank].share)
-        shown = run.cpu_quotas[worst].periods > 0
+        has_periods = run.cpu_quotas[worst].periods > 0
         yield Finding(
             "{who}: the CPU quota of the control group was used up in {observed} of its periods, which held it back "
             "for {seconds}; expected no more than of the median rank, {norm}"
-            if shown
+            if has_periods
             else "{who} waited for a CPU for {observed} of its time, although CPUs had nothing to do: it may use few "
             "CPUs, or a CPU quota that the host does not show holds it back; the median rank: {norm}",
             hosts=[host],

@@ -1,0 +1,79 @@
+"""Rules over what a line itself shows: why a connection failed, or which nodes of a cluster timed out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from doctor.analysis.collectives.calls import few_silent
+from doctor.analysis.collectives.waits import most_awaited
+from doctor.diagnose.case import Case, Process
+from doctor.diagnose.diagnosis import (
+    Cause,
+    Culprit,
+    culprit_of_rank,
+    first_evidence,
+    names_of,
+    sorted_culprits,
+)
+from doctor.diagnose.events import Event, small_number
+from doctor.diagnose.rules.named import count_ranks
+from doctor.diagnose.rules.silent_ranks import known_ranks
+from doctor.diagnose.rules.waiting import Proof, link_ends, named_peer
+
+_TRIED_AGAIN = re.compile(r"\[W\d{3,4} ")
+"""The level at which c10d prints a connection that it tries again."""
+DECIDING_LINE = "deciding line"
+_NODES = "ms-node-timed-out"
+
+
+def deciding_line(case: Case) -> list[Cause]:
+    """Why connections failed, as the last such line of most processes shows. A connection that was tried again, and
+    did not fail in the end, shows nothing.
+    """
+    lines = [Proof(process, event) for process in case.processes for event in _last_of(case, process)]
+    chosen = most_awaited(event.signature for _, event in lines)
+    if chosen is None:
+        return []
+    signature = case.signatures[chosen]
+    members = [line for line in lines if line.event.signature == chosen]
+    culprits, is_sure = _culprits(case, signature.decides, members)
+    summary = f"{names_of(culprits)}: {signature.title}" if culprits else signature.title
+    evidence = first_evidence(event for _, event in members)
+    return [Cause(chosen, DECIDING_LINE, "likely" if is_sure else "possible", culprits, summary, evidence)]
+
+
+def _culprits(case: Case, place: str, lines: Sequence[Proof]) -> tuple[tuple[Culprit, ...], bool]:
+    """Who is named, and whether that is likely. What is wrong with a whole job shows on several hosts only."""
+    if place == "link":
+        return link_ends(case, lines)
+    if place == "job":
+        return (), len({process.host or process.origin for process, _ in lines} - {""}) > 1
+    peers = {peer for _, event in lines if (peer := named_peer(case, event)) is not None}
+    return sorted_culprits(peers), True
+
+
+def _last_of(case: Case, process: Process) -> Iterator[Event]:
+    """The last line that decides why the process failed to connect, if it did."""
+    failed = {event.signature for event in case.waits(process) if not _TRIED_AGAIN.search(event.text)}
+    deciding = [
+        event
+        for event in process.events
+        if case.signatures[event.signature].decides and failed & {*case.signatures[event.signature].explains}
+    ]
+    yield from deciding[-1:]
+
+
+def timed_out_nodes(case: Case) -> list[Cause]:
+    """The workers that MindSpore's scheduler no longer heard, where they are the smaller part.
+
+    Its "first one timed out" is the first key of a sorted map, and says nothing of time.
+    """
+    events = [event for event in case.reports if event.signature == _NODES and event.values.get("culprit_nodes")]
+    phrases = {word for event in events for word in re.findall(r"[\w.-]+", event.values["culprit_nodes"])}
+    ranks = sorted({rank for word in phrases if (rank := small_number(word)) is not None and rank >= 0})
+    if not few_silent(ranks, len(known_ranks(case) - {*ranks})):
+        return []
+    culprits = tuple(culprit_of_rank(case, rank) for rank in ranks)
+    summary = f"MindSpore's scheduler no longer heard {count_ranks(ranks)}"
+    return [Cause(_NODES, "named by the library", "likely", culprits, summary, first_evidence(events))]

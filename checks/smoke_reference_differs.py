@@ -11,7 +11,7 @@ from doctor.smoke.numerics.defect import ranks_on
 def smoke_reference_differs(
     run: SmokeRun, training: PerHost[SmokeTraining], started: PerHost[SmokeStart] | None
 ) -> Iterator[Finding]:
-    """The reference run gives the same bits on all devices of a kind.
+    """The reference run gives the same bits on all devices of a kind and a code path.
 
     ## Why it matters
     Every rank trains the same small model by itself, without any other rank. If the result of one differs from that of
@@ -25,7 +25,8 @@ def smoke_reference_differs(
 
     ## Source
     Losses of each step and digests of all parameters, before and after, of a training that uses one rank alone. Ranks
-    on one kind of accelerator, and on the CPUs of one host, are compared bit for bit; different ones to 1e-4.
+    on one kind of accelerator, and on the CPUs of one host, are compared bit for bit if their code path is one (device
+    model, instructions in use, oneDNN and MKL variables, torch); different ones to 1e-4.
     """
     for outlier, has_other_draws in device_outliers(run.plan, training, started):
         template = "{who}: the reference run ends with other numbers than on {agree}, on {kind}: {how}"

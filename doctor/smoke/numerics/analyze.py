@@ -135,7 +135,7 @@ def defects(traces: Sequence[LayoutTrace], reference: MajorityReference) -> list
         repeats = list(repeated_draws(trace, reference, steps))
         result += [*shard_defects(trace, reference, wrong), *repeats, *mask_defects(trace, reference, steps, repeats)]
         result += [*gradient_defects(trace, reference), *update_defects(trace, reference)]
-        result += [*replica_defects(trace), *not_finite_defects(trace)]
+        result += [*replica_defects(trace, reference.tolerance), *not_finite_defects(trace)]
     return result + list(loss_defects(traces, reference))
 
 

@@ -44,12 +44,12 @@ class Outlier(msgspec.Struct, frozen=True):
 def find_outliers(
     plan: SmokePlan, events: Mapping[int, ReferenceRun], names: Mapping[int, str] | None = None
 ) -> list[Outlier]:
-    """Reference runs not equal bit for bit on one kind of device, or not within `LOSS_TOLERANCE` between kinds."""
-    kinds: dict[str, dict[int, ReferenceRun]] = {}
+    """Reference runs not equal bit for bit on one kind of device and code path, or not to `LOSS_TOLERANCE` between."""
+    kinds: dict[tuple[str, str], dict[int, ReferenceRun]] = {}
     for rank, event in events.items():
-        kinds.setdefault(_kind(plan, rank, names or {}), {})[rank] = event
+        kinds.setdefault((_kind(plan, rank, names or {}), event.code_path), {})[rank] = event
     outliers = []
-    for kind, group in sorted(kinds.items()):
+    for (kind, _), group in sorted(kinds.items()):
         outliers += _outlier(kind, group, majority_split(_comparable_bits(group)))
     if not outliers and len(kinds) > 1:
         ours = events[median_rank({rank: event.losses for rank, event in events.items()})]
@@ -80,7 +80,7 @@ def _comparable_bits(group: Mapping[int, ReferenceRun]) -> dict[int, tuple[objec
 
 
 def _kind(plan: SmokePlan, rank: int, names: Mapping[int, str]) -> str:
-    """Ranks of which the same bits may be expected: on one kind of accelerator, or on the CPUs of one host."""
+    """Ranks of which, with one code path, the same bits may be expected: an accelerator, or the CPUs of one host."""
     place = plan.places[rank]
     return names.get(rank, plan.backend) if place.device >= 0 else f"the CPUs of {place.host}"
 

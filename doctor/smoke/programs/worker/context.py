@@ -28,6 +28,8 @@ class RankContext:
         self.emit = events.emit
         self.reference: list[dict[str, torch.Tensor]] = []
         """The gradient of each step of the reference run, by parameter."""
+        self.reference_weights: list[dict[str, torch.Tensor]] = []
+        """The parameters of the reference run: before its first step, and after each."""
         self.hosts = [placement["host"] for placement in plan["places"]]
         self.compared_results = self.wrong_results = 0
         """Results of collectives, and those of them that were wrong on this rank."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from doctor.smoke.programs.worker.batch import model_layer_count
@@ -150,11 +150,20 @@ class ShardedParameters:
         """This rank's share of the norm: over the ranks that make up one model, squares sum to the model's square."""
         return finite_or_none((gradient * gradient * self.norm_weights[part]).sum().sqrt())
 
-    def error_of(self, gradient: torch.Tensor, reference: dict[str, torch.Tensor]) -> float | None:
-        """How far the part that this rank updates is from the reference run's, as a share of its norm."""
-        expected = self.share_of(reference)[self.owned_slice]
+    def by_name(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
+        """A copy of a vector like `flat`, by parameter."""
+        return {name: flat[span].view(self.weights[name].shape).clone() for name, span in self.spans.items()}
+
+    def error_of(
+        self, values: torch.Tensor, reference: Sequence[dict[str, torch.Tensor]], part: slice = slice(None)
+    ) -> float | None:
+        """How far this part of `flat`, or of its gradient, is from the reference run's, as a share of its norm.
+
+        ``reference``: the whole model's tensors, or nothing where the rank has not computed them.
+        """
+        expected = self.share_of(reference[0])[part] if reference else values.new_zeros(())
         norm = float(expected.norm())
-        return finite_or_none((gradient - expected).norm() / norm) if norm else None
+        return finite_or_none((values - expected).norm() / norm) if norm else None
 
     def squared_norms(self, change: torch.Tensor) -> dict[str, float | None]:
         """The squared norm of each parameter's change, counted as in `norm_share`."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from doctor.smoke.programs.worker.batch import Batch, block_count
+from doctor.smoke.programs.worker.code_path import code_path
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
@@ -59,6 +60,7 @@ def reference_run(ctx: RankContext) -> None:
     model, rng = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device)
     params = 0
     first, start, losses, norms = digest(model.flat), model.flat.clone(), [], []
+    ctx.reference_weights.append(model.by_name(start))
     steps = ctx.plan["steps"]
     common_steps = min(steps, max(1, REFERENCE_BLOCKS // block_count(ctx.world_size)))
     for step in range(steps if ctx.is_first else common_steps):
@@ -66,17 +68,16 @@ def reference_run(ctx: RankContext) -> None:
         losses.append(finite_or_none(model.forward_backward(batch)))
         gradient = model.reduce_gradient()
         norms.append(model.norm_share(gradient))
-        ctx.reference.append(
-            {name: gradient[span].view(model.weights[name].shape).clone() for name, span in model.spans.items()}
-        )
+        ctx.reference.append(model.by_name(gradient))
         model.update(gradient, sgd)
+        ctx.reference_weights.append(model.by_name(model.flat))
         if step + 1 == common_steps:
             params = digest(model.flat)
         if ctx.is_first:
             emit_blocks(ctx, step, batch)
     ctx.emit(
         "reference", losses=losses, grads=norms, params=params, params_step=common_steps, init=first,
-        precision=matmul_error(ctx.device),
+        precision=matmul_error(ctx.device), code_path=code_path(ctx),
     )  # fmt: skip
     if ctx.is_first:
         ctx.emit("reference-update", update=model.squared_norms(model.flat - start))
@@ -105,34 +106,45 @@ def train_layout(ctx: RankContext, index: int, layout: dict[str, Any]) -> None:
     rng = CounterRng(ctx.plan["seed"], ctx.device)
     before = model.digests()["params"]
     model.broadcast_params()
-    ctx.emit("begin", layout=index, before=before, **model.digests())
+    error = model.error_of(model.flat, ctx.reference_weights[:1])
+    ctx.emit("begin", layout=index, before=before, error=error, **model.digests())
     start = model.flat.clone()
     for step in range(ctx.plan["steps"]):
         batch = make_batch(ctx, model, rng, step, True)
-        ctx.emit("step", layout=index, step=step, **train_step(model, batch, ctx.reference[step : step + 1]))
+        after = slice(step + 1, step + 2)
+        trained = train_step(model, batch, ctx.reference[step : step + 1], ctx.reference_weights[after])
+        ctx.emit("step", layout=index, step=step, **trained)
     seconds = round(time.monotonic() - started, 3)
     ctx.emit("end", layout=index, update=model.squared_norms(model.flat - start), seconds=seconds)
 
 
-def train_step(model: Model, batch: Batch, reference: Sequence[dict[str, torch.Tensor]] = ()) -> dict[str, Any]:
+def train_step(
+    model: Model,
+    batch: Batch,
+    gradients: Sequence[dict[str, torch.Tensor]] = (),
+    weights: Sequence[dict[str, torch.Tensor]] = (),
+) -> dict[str, Any]:
     """One step of training; returns what the ``step`` event says of it.
 
-    ``reference``: the gradient of the same step of the reference run, if this rank went so far.
+    ``gradients``, ``weights``: of the same step of the reference run, the parameters behind it, if this rank went so
+    far.
     """
     loss = model.forward_backward(batch)
     local_norm = model.norm_share(model.gradient)
     nonfinite = model.nonfinite.origin() or ("gradient" if local_norm is None else "")
     gradient = model.reduce_gradient()
     norm, gradient_digest = model.norm_share(gradient, model.owned_slice), digest(gradient)
-    error = model.error_of(gradient, reference[0]) if reference else None
+    error = model.error_of(gradient, gradients, model.owned_slice)
     model.update(gradient, sgd)
+    params_error = model.error_of(model.flat, weights)
     digests = model.digests()
     if not nonfinite and not math.isfinite(float(model.flat.sum())):
         nonfinite = "parameters"
     return dict(
         loss=None if loss is None else finite_or_none(loss), blocks=batch.blocks[:BLOCKS_PER_EVENT],
         ids=batch.ids[:BLOCKS_PER_EVENT], masks=batch.masks[:BLOCKS_PER_EVENT], rng=batch.rng_digests,
-        grad_local=local_norm, grad=norm, grad_digest=gradient_digest, grad_error=error, bad=nonfinite, **digests,
+        grad_local=local_norm, grad=norm, grad_digest=gradient_digest, grad_error=error, params_error=params_error,
+        bad=nonfinite, **digests,
     )  # fmt: skip
 
 
@@ -172,7 +184,7 @@ def compare_learned(ctx: RankContext, model: Model, gradient: torch.Tensor) -> N
             error = learned_error(ctx, model, gradient)
     ctx.emit(
         "learned", pp=mesh.pp_rank, tp=mesh.tp_rank, params=held[0], gradient=held[1], steps=ctx.plan["learn_steps"],
-        error=error,
+        error=error, code_path=code_path(ctx),
     )  # fmt: skip
 
 
@@ -188,14 +200,10 @@ def learned_error(ctx: RankContext, model: Model, gradient: torch.Tensor) -> flo
         last = serial.reduce_gradient()
         serial.update(last, adam)
 
-    def parameters_of(flat: torch.Tensor) -> dict[str, torch.Tensor]:
-        return {name: flat[span].view(serial.weights[name].shape) for name, span in serial.spans.items()}
-
-    expected = model.share_of(parameters_of(serial.flat))
-    changed = (expected - model.share_of(parameters_of(start))).norm()
-    return finite_or_none(
-        max(float((model.flat - expected).norm() / changed), model.error_of(gradient, parameters_of(last)) or 0)
-    )
+    expected = model.share_of(serial.by_name(serial.flat))
+    changed = (expected - model.share_of(serial.by_name(start))).norm()
+    of_gradient = model.error_of(gradient, [serial.by_name(last)], model.owned_slice) or 0
+    return finite_or_none(max(float((model.flat - expected).norm() / changed), of_gradient))
 
 
 def learning_preference(layout: dict[str, Any]) -> tuple[int, int]:

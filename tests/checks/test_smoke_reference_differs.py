@@ -99,3 +99,9 @@ def test_two_ranks_that_did_not_do_the_same_steps_hold_nothing_against_each_othe
     trained = Trained(Layout(dp=2), ranks=2, devices=True)
     trained.spoil(ReferenceRun, lambda event: {"losses": event.losses[:1], "params": 5} if event.rank else None)
     assert not trained.findings(NAME)
+
+
+def test_cpus_of_one_host_with_two_code_paths_are_not_compared_bit_for_bit() -> None:
+    trained = wrong(Trained(DP4), 3, params=1, code_path="CPU SSE4.1")
+    assert not trained.findings(NAME)
+    assert wrong(trained, 2, code_path="CPU SSE4.1").only_finding(NAME).values["ranks"] == [2, 3]

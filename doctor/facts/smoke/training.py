@@ -25,7 +25,9 @@ class ReferenceRun(RankEvent, frozen=True, tag="reference"):
     params_step: int = 0
     """Steps before ``params`` was taken; 0: all that it has losses of."""
     code_path: str = ""
-    """Device and torch. Equal bits are expected of ranks with one code path alone; empty where it was not told."""
+    """Device, its instructions in use, and torch: who has the same gives the same bits; empty where it was not told."""
+    repeated: tuple[float | None, ...] = ()
+    """Of each step that was computed twice: how far the second gradient is from the first, as a share of its norm."""
 
 
 class ReferenceBlocks(RankEvent, frozen=True, tag="reference-blocks"):
@@ -83,6 +85,8 @@ class TrainingStep(RankEvent, frozen=True, tag="step"):
     """The first thing that was not finite."""
     grad_error: float | None = None
     """From the reference run's reduced gradient, as a share of its norm; None where that is not known."""
+    loss_error: float | None = None
+    """From the reference run's loss of the same blocks, as a share of it; None where that is not known."""
     params_error: float | None = None
     """From the reference run's parameters behind the step, as a share of their norm; None where that is not known."""
 

@@ -27,6 +27,8 @@ class Outlier(msgspec.Struct, frozen=True):
     """The largest relative difference of a loss."""
     precision: tuple[float, float] = (0.0, 0.0)
     """Relative error of a product: on them, and on those that agree."""
+    repeats: bool = True
+    """False: steps that were computed twice differ, by that share of the gradient."""
 
     @property
     def explanation(self) -> str:
@@ -48,14 +50,39 @@ def find_outliers(
     kinds: dict[tuple[str, str], dict[int, ReferenceRun]] = {}
     for rank, event in events.items():
         kinds.setdefault((_kind(plan, rank, names or {}), event.code_path), {})[rank] = event
-    outliers = []
+    outliers = _not_repeated(events)
+    told = {rank for outlier in outliers for rank in outlier.ranks}
     for (kind, _), group in sorted(kinds.items()):
-        outliers += _outlier(kind, group, majority_split(_comparable_bits(group)))
+        split = majority_split(_comparable_bits(group))
+        if not split or not told.intersection(split.differing):
+            outliers += _outlier(kind, group, split)
     if not outliers and len(kinds) > 1:
         ours = events[median_rank({rank: event.losses for rank, event in events.items()})]
         far = {rank: largest_difference(event.losses, ours.losses) > LOSS_TOLERANCE for rank, event in events.items()}
         outliers += _outlier("all devices", events, majority_split(far))
     return outliers
+
+
+def _not_repeated(events: Mapping[int, ReferenceRun]) -> list[Outlier]:
+    """Ranks that came to another gradient when they computed a step of their own again, on the same input.
+
+    On a CPU it has the same bits; an accelerator may add in any order, within `LOSS_TOLERANCE`.
+    """
+    shares = {rank: share for rank, event in events.items() if (share := _repeat_error(event))}
+    if not shares:
+        return []
+    others = tuple(rank for rank in events if rank not in shares)
+    return [Outlier("repeat", tuple(shares), others, False, max(shares.values()), repeats=False)]
+
+
+def _repeat_error(event: ReferenceRun) -> float:
+    """The largest share by which a repeated step differs, where it may not; 1 where one alone was finite."""
+    limit = 0.0 if event.code_path.startswith("CPU ") else LOSS_TOLERANCE
+    shares = [
+        share if share is not None else float(norm is not None)
+        for share, norm in zip(event.repeated, event.grads, strict=False)
+    ]
+    return max((share for share in shares if share > limit), default=0.0)
 
 
 def _comparable_bits(group: Mapping[int, ReferenceRun]) -> dict[int, tuple[object, ...]]:

@@ -20,6 +20,8 @@ class Model(ShardedParameters):
     def __init__(self, ctx: RankContext, layout: dict[str, Any], seed: int, comm: TracedComm | None = None) -> None:
         super().__init__(ctx, layout, seed, comm)
         self.nonfinite = NonFiniteTracker()
+        self.row_losses: list[torch.Tensor] = []
+        """Of the rows of the last batch, by micro-batch; on the last pipeline stage."""
         self.recompute = layout.get("recompute", False)
         self.micro_batch_count = max(self.mesh.pp, layout.get("accumulate", 1))
 
@@ -112,7 +114,9 @@ class Model(ShardedParameters):
         h = self.tp_enter(torch.layer_norm(selectors @ x, (HIDDEN,), self.weights["norm"]))
         scores = self.tp_gather(h @ self.weights["head"].t())
         self.nonfinite.record_input(scores)
-        loss = -(scores.log_softmax(-1) * targets).sum(-1).mean()
+        losses = -(scores.log_softmax(-1) * targets).sum(-1)
+        self.row_losses.append(losses.detach().mean(-1))
+        loss = losses.mean()
         self.nonfinite.record_output("loss", loss)
         return loss
 
@@ -156,7 +160,7 @@ class Model(ShardedParameters):
         Returns the batch's loss on the last pipeline stage, None on the others.
         """
         self.gradient.zero_()
-        self.nonfinite = NonFiniteTracker()
+        self.nonfinite, self.row_losses = NonFiniteTracker(), []
         passes = [self.forward(batch, rows) for rows in batch.micro_batches(self.micro_batch_count)]
         for received, result in passes:
             self.backward(received, result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from doctor.smoke.programs.worker.batch import model_layer_count
@@ -11,7 +11,7 @@ from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.rng import HEADS, HIDDEN, MLP_HIDDEN, SEQUENCE_LENGTH, VOCABULARY
-from doctor.smoke.programs.worker.values import digest, finite_or_none
+from doctor.smoke.programs.worker.values import digest, finite_or_none, relative_distance
 
 LAYER_PARAMETERS = ("norm", "qkv", "out", "up", "down")
 TP_DIMENSION = {"qkv": 2, "out": 1, "up": 0, "down": 1, "head": 0}
@@ -155,15 +155,13 @@ class ShardedParameters:
         return {name: flat[span].view(self.weights[name].shape).clone() for name, span in self.spans.items()}
 
     def error_of(
-        self, values: torch.Tensor, reference: Sequence[dict[str, torch.Tensor]], part: slice = slice(None)
+        self, values: torch.Tensor, reference: dict[str, torch.Tensor] | None, part: slice = slice(None)
     ) -> float | None:
         """How far this part of `flat`, or of its gradient, is from the reference run's, as a share of its norm.
 
-        ``reference``: the whole model's tensors, or nothing where the rank has not computed them.
+        ``reference``: the whole model's tensors; None where the rank has not computed them.
         """
-        expected = self.share_of(reference[0])[part] if reference else values.new_zeros(())
-        norm = float(expected.norm())
-        return finite_or_none((values - expected).norm() / norm) if norm else None
+        return None if reference is None else relative_distance(values, self.share_of(reference)[part])
 
     def squared_norms(self, change: torch.Tensor) -> dict[str, float | None]:
         """The squared norm of each parameter's change, counted as in `norm_share`."""

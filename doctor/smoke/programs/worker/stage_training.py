@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from doctor.smoke.programs.worker.batch import Batch, block_count
 from doctor.smoke.programs.worker.code_path import code_path
-from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
+from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, ReferenceStep
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model
 from doctor.smoke.programs.worker.optimizers import Adam, sgd
-from doctor.smoke.programs.worker.rng import CounterRng
-from doctor.smoke.programs.worker.values import digest, finite_or_none
+from doctor.smoke.programs.worker.rng import BLOCK_ROWS, CounterRng
+from doctor.smoke.programs.worker.values import digest, finite_or_none, relative_distance
 
 BLOCKS_PER_EVENT = 60
 """An event must fit into one write to a pipe."""
@@ -54,13 +53,15 @@ def stage_training(ctx: RankContext) -> None:
 def reference_run(ctx: RankContext) -> None:
     """The same training in one process. Every rank does it, so that a device that computes differently shows.
 
+    The steps that all ranks do are computed twice, so that an error that does not repeat shows on a single rank.
+
     With very many blocks all ranks but rank 0 do only the first steps; the digest of the parameters is from behind the
     last step that all of them do.
     """
     model, rng = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device)
     params = 0
-    first, start, losses, norms = digest(model.flat), model.flat.clone(), [], []
-    ctx.reference_weights.append(model.by_name(start))
+    first, start, losses, norms, repeated = digest(model.flat), model.flat.clone(), [], [], []
+    ctx.initial_weights = model.by_name(start)
     steps = ctx.plan["steps"]
     common_steps = min(steps, max(1, REFERENCE_BLOCKS // block_count(ctx.world_size)))
     for step in range(steps if ctx.is_first else common_steps):
@@ -68,16 +69,20 @@ def reference_run(ctx: RankContext) -> None:
         losses.append(finite_or_none(model.forward_backward(batch)))
         gradient = model.reduce_gradient()
         norms.append(model.norm_share(gradient))
-        ctx.reference.append(model.by_name(gradient))
+        of_blocks = torch.cat(model.row_losses).view(-1, BLOCK_ROWS).mean(1)
+        if step < common_steps:
+            gradient = gradient.clone()
+            model.forward_backward(batch)
+            repeated.append(relative_distance(model.reduce_gradient(), gradient))
         model.update(gradient, sgd)
-        ctx.reference_weights.append(model.by_name(model.flat))
+        ctx.reference.append(ReferenceStep(model.by_name(gradient), model.by_name(model.flat), of_blocks))
         if step + 1 == common_steps:
             params = digest(model.flat)
         if ctx.is_first:
             emit_blocks(ctx, step, batch)
     ctx.emit(
         "reference", losses=losses, grads=norms, params=params, params_step=common_steps, init=first,
-        precision=matmul_error(ctx.device), code_path=code_path(ctx),
+        precision=matmul_error(ctx.device), code_path=code_path(ctx), repeated=repeated,
     )  # fmt: skip
     if ctx.is_first:
         ctx.emit("reference-update", update=model.squared_norms(model.flat - start))
@@ -106,45 +111,40 @@ def train_layout(ctx: RankContext, index: int, layout: dict[str, Any]) -> None:
     rng = CounterRng(ctx.plan["seed"], ctx.device)
     before = model.digests()["params"]
     model.broadcast_params()
-    error = model.error_of(model.flat, ctx.reference_weights[:1])
+    error = model.error_of(model.flat, ctx.initial_weights)
     ctx.emit("begin", layout=index, before=before, error=error, **model.digests())
     start = model.flat.clone()
     for step in range(ctx.plan["steps"]):
         batch = make_batch(ctx, model, rng, step, True)
-        after = slice(step + 1, step + 2)
-        trained = train_step(model, batch, ctx.reference[step : step + 1], ctx.reference_weights[after])
+        trained = train_step(model, batch, ctx.reference[step] if step < len(ctx.reference) else None)
         ctx.emit("step", layout=index, step=step, **trained)
     seconds = round(time.monotonic() - started, 3)
     ctx.emit("end", layout=index, update=model.squared_norms(model.flat - start), seconds=seconds)
 
 
-def train_step(
-    model: Model,
-    batch: Batch,
-    gradients: Sequence[dict[str, torch.Tensor]] = (),
-    weights: Sequence[dict[str, torch.Tensor]] = (),
-) -> dict[str, Any]:
+def train_step(model: Model, batch: Batch, reference: ReferenceStep | None = None) -> dict[str, Any]:
     """One step of training; returns what the ``step`` event says of it.
 
-    ``gradients``, ``weights``: of the same step of the reference run, the parameters behind it, if this rank went so
-    far.
+    ``reference``: the same step of the reference run, if this rank went so far.
     """
     loss = model.forward_backward(batch)
     local_norm = model.norm_share(model.gradient)
     nonfinite = model.nonfinite.origin() or ("gradient" if local_norm is None else "")
     gradient = model.reduce_gradient()
     norm, gradient_digest = model.norm_share(gradient, model.owned_slice), digest(gradient)
-    error = model.error_of(gradient, gradients, model.owned_slice)
+    error = model.error_of(gradient, reference and reference.gradient, model.owned_slice)
     model.update(gradient, sgd)
-    params_error = model.error_of(model.flat, weights)
+    params_error = model.error_of(model.flat, reference and reference.weights)
+    known = loss is not None and reference
+    loss_error = relative_distance(loss, reference.losses[batch.blocks].mean()) if known else None
     digests = model.digests()
     if not nonfinite and not math.isfinite(float(model.flat.sum())):
         nonfinite = "parameters"
     return dict(
         loss=None if loss is None else finite_or_none(loss), blocks=batch.blocks[:BLOCKS_PER_EVENT],
         ids=batch.ids[:BLOCKS_PER_EVENT], masks=batch.masks[:BLOCKS_PER_EVENT], rng=batch.rng_digests,
-        grad_local=local_norm, grad=norm, grad_digest=gradient_digest, grad_error=error, params_error=params_error,
-        bad=nonfinite, **digests,
+        grad_local=local_norm, grad=norm, grad_digest=gradient_digest, grad_error=error, bad=nonfinite,
+        params_error=params_error, loss_error=loss_error, **digests,
     )  # fmt: skip
 
 
@@ -202,7 +202,7 @@ def learned_error(ctx: RankContext, model: Model, gradient: torch.Tensor) -> flo
 
     expected = model.share_of(serial.by_name(serial.flat))
     changed = (expected - model.share_of(serial.by_name(start))).norm()
-    of_gradient = model.error_of(gradient, [serial.by_name(last)], model.owned_slice) or 0
+    of_gradient = model.error_of(gradient, serial.by_name(last), model.owned_slice) or 0
     return finite_or_none(max(float((model.flat - expected).norm() / changed), of_gradient))
 
 

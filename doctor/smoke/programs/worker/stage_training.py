@@ -169,19 +169,19 @@ def stage_learning(ctx: RankContext) -> None:
 
 
 def compare_learned(ctx: RankContext, model: Model, gradient: torch.Tensor) -> None:
-    """Compares the parameters and the last gradient with those of the ranks that must hold the same, bit for bit.
+    """Compares the parameters and the last gradient with those of the same training, done serially.
 
-    Only a rank that differs, or is differed from, does the same training serially, to see which of them is wrong: it
-    takes longer than the stage. That needs no other rank, so that wrong values cannot part the ranks.
+    Of data-parallel ranks that hold the same bits the first one does it for all. It needs no other rank, so that wrong
+    values cannot part the ranks.
     """
     held = digest(model.flat[: model.size]), 0 if model.zero else digest(gradient)
-    mesh, error = model.mesh, None
+    mesh, same = model.mesh, True
     if mesh.dp > 1:
         mine = torch.tensor([value - (1 << 63) for value in held], dtype=torch.int64, device=ctx.device)
         every = mine.new_empty(2 * mesh.dp)
         ctx.comm.all_gather(every, mine, mesh.dp_group)
-        if not torch.equal(every.view(mesh.dp, 2), mine.expand(mesh.dp, 2)):
-            error = learned_error(ctx, model, gradient)
+        same = torch.equal(every.view(mesh.dp, 2), mine.expand(mesh.dp, 2))
+    error = learned_error(ctx, model, gradient) if mesh.dp_rank == 0 or not same else None
     ctx.emit(
         "learned", pp=mesh.pp_rank, tp=mesh.tp_rank, params=held[0], gradient=held[1], steps=ctx.plan["learn_steps"],
         error=error, code_path=code_path(ctx),

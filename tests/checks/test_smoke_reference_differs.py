@@ -108,7 +108,7 @@ def test_cpus_of_one_host_with_two_code_paths_are_not_compared_bit_for_bit() -> 
 
 
 def test_a_reference_run_that_does_not_repeat_is_the_ranks_own_fault() -> None:
-    once = {"repeated": (0.0, 3e-2, 0.0, 0.0), "code_path": "CPU AVX2"}
+    once = {"repeated": 3e-2, "code_path": "CPU AVX2"}
     finding = wrong(Trained(DP4), 2, **once).only_finding(NAME)
     assert finding.values["ranks"] == [2] and "does not repeat" in str(finding)
     two = wrong(Trained(Layout(dp=2), ranks=2), 1, params=1, **once)
@@ -117,7 +117,7 @@ def test_a_reference_run_that_does_not_repeat_is_the_ranks_own_fault() -> None:
 
 
 def test_only_an_accelerator_may_add_in_another_order_when_it_repeats() -> None:
-    last_bits = {"repeated": (0.0, 1e-7)}
+    last_bits = {"repeated": 1e-7}
     assert not wrong(Trained(DP4, devices=True), 2, code_path="NVIDIA H100", **last_bits).findings(NAME)
     assert wrong(Trained(DP4), 2, code_path="CPU AVX2", **last_bits).findings(NAME)
-    assert wrong(Trained(DP4, devices=True), 2, repeated=(None, 0.0)).only_finding(NAME).values["share"] == 1.0
+    assert wrong(Trained(DP4, devices=True), 2, repeated=None).only_finding(NAME).values["share"] == 1.0

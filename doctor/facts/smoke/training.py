@@ -26,8 +26,8 @@ class ReferenceRun(RankEvent, frozen=True, tag="reference"):
     """Steps before ``params`` was taken; 0: all that it has losses of."""
     code_path: str = ""
     """Device, its instructions in use, and torch: who has the same gives the same bits; empty where it was not told."""
-    repeated: tuple[float | None, ...] = ()
-    """Of each step that was computed twice: how far the second gradient is from the first, as a share of its norm."""
+    repeated: float | None = 0.0
+    """How far the gradient of the first step is from itself, computed again, as a share of its norm."""
 
 
 class ReferenceBlocks(RankEvent, frozen=True, tag="reference-blocks"):

@@ -28,7 +28,7 @@ class Outlier(msgspec.Struct, frozen=True):
     precision: tuple[float, float] = (0.0, 0.0)
     """Relative error of a product: on them, and on those that agree."""
     repeats: bool = True
-    """False: steps that were computed twice differ, by that share of the gradient."""
+    """False: a step that was computed twice differs, by that share of the gradient."""
 
     @property
     def explanation(self) -> str:
@@ -64,7 +64,7 @@ def find_outliers(
 
 
 def _not_repeated(events: Mapping[int, ReferenceRun]) -> list[Outlier]:
-    """Ranks that came to another gradient when they computed a step of their own again, on the same input.
+    """Ranks that came to another gradient when they computed their first step again, on the same input.
 
     On a CPU it has the same bits; an accelerator may add in any order, within `LOSS_TOLERANCE`.
     """
@@ -76,13 +76,9 @@ def _not_repeated(events: Mapping[int, ReferenceRun]) -> list[Outlier]:
 
 
 def _repeat_error(event: ReferenceRun) -> float:
-    """The largest share by which a repeated step differs, where it may not; 1 where one alone was finite."""
-    limit = 0.0 if event.code_path.startswith("CPU ") else LOSS_TOLERANCE
-    shares = [
-        share if share is not None else float(norm is not None)
-        for share, norm in zip(event.repeated, event.grads, strict=False)
-    ]
-    return max((share for share in shares if share > limit), default=0.0)
+    """By how much the repeated step differs, where it may not; 1 where one of the two alone was finite."""
+    share = event.repeated if event.repeated is not None else float(event.grads[:1] != (None,))
+    return share if share > (0.0 if event.code_path.startswith("CPU ") else LOSS_TOLERANCE) else 0.0
 
 
 def _comparable_bits(group: Mapping[int, ReferenceRun]) -> dict[int, tuple[object, ...]]:

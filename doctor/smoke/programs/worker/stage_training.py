@@ -53,14 +53,14 @@ def stage_training(ctx: RankContext) -> None:
 def reference_run(ctx: RankContext) -> None:
     """The same training in one process. Every rank does it, so that a device that computes differently shows.
 
-    The steps that all ranks do are computed twice, so that an error that does not repeat shows on a single rank.
+    The first step is computed twice, so that an error that does not repeat shows on a single rank.
 
     With very many blocks all ranks but rank 0 do only the first steps; the digest of the parameters is from behind the
     last step that all of them do.
     """
     model, rng = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device)
     params = 0
-    first, start, losses, norms, repeated = digest(model.flat), model.flat.clone(), [], [], []
+    first, start, losses, norms, repeated = digest(model.flat), model.flat.clone(), [], [], None
     ctx.initial_weights = model.by_name(start)
     steps = ctx.plan["steps"]
     common_steps = min(steps, max(1, REFERENCE_BLOCKS // block_count(ctx.world_size)))
@@ -70,10 +70,10 @@ def reference_run(ctx: RankContext) -> None:
         gradient = model.reduce_gradient()
         norms.append(model.norm_share(gradient))
         of_blocks = torch.cat(model.row_losses).view(-1, BLOCK_ROWS).mean(1)
-        if step < common_steps:
+        if step == 0:
             gradient = gradient.clone()
             model.forward_backward(batch)
-            repeated.append(relative_distance(model.reduce_gradient(), gradient))
+            repeated = relative_distance(model.reduce_gradient(), gradient)
         model.update(gradient, sgd)
         ctx.reference.append(ReferenceStep(model.by_name(gradient), model.by_name(model.flat), of_blocks))
         if step + 1 == common_steps:

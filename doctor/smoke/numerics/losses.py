@@ -14,6 +14,15 @@ from doctor.smoke.numerics.reference_run import MajorityReference, relative_erro
 
 DIFFERS = "smoke-loss-differs"
 
+OF_ITS_OWN = (
+    "the loss of {who} in step {step} differs from the reference run's of the same blocks by {share}; that of the "
+    "other ranks does not"
+)
+OF_ITS_MODEL = (
+    "the loss of rank {wrong} in step {step} differs from the reference run's of the same blocks by {share}, and that "
+    "of the other ranks does not: one of the ranks of its model computes something else, {who}"
+)
+
 
 def loss_of(trace: LayoutTrace, events: dict[int, TrainingStep]) -> float | None:
     """The loss over all data of a step: the mean over data-parallel ranks, each with as many rows."""
@@ -111,13 +120,7 @@ def _own_defect(trace: LayoutTrace, reference: MajorityReference) -> Defect | No
         models = [model for model in trace.models if wrong & set(model)]
         whole = {rank for model in models if wrong.issuperset(set(model) & set(errors)) for rank in model}
         ranks = tuple(sorted(wrong | whole))
-        template = "the loss of {who} in step {step} differs from the reference run's of the same blocks by {share}"
-        if ranks != split.differing:
-            template = (
-                "the loss of rank {wrong} in step {step} differs from the reference run's of the same blocks by "
-                "{share}: one of the ranks of its model computes something else, {who}"
-            )
-        template += "; that of the other ranks does not"
+        template = OF_ITS_MODEL if ranks != split.differing else OF_ITS_OWN
         values = {"share": float(f"{max(map(errors.__getitem__, wrong)):.2g}"), "wrong": format_ranges(wrong)}
         values |= {"likely": "a rank computes something else now and then: its device or its memory"}
         return Defect(DIFFERS, "rank", step, ranks, template, values, trace=trace, tie=ranks != split.differing)

@@ -135,8 +135,9 @@ def train_step(model: Model, batch: Batch, reference: ReferenceStep | None = Non
     error = model.error_of(gradient, reference and reference.gradient, model.owned_slice)
     model.update(gradient, sgd)
     params_error = model.error_of(model.flat, reference and reference.weights)
-    known = loss is not None and reference
-    loss_error = relative_distance(loss, reference.losses[batch.blocks].mean()) if known else None
+    loss_error = None
+    if loss is not None and reference is not None:
+        loss_error = relative_distance(loss, reference.losses[batch.blocks].mean())
     digests = model.digests()
     if not nonfinite and not math.isfinite(float(model.flat.sum())):
         nonfinite = "parameters"

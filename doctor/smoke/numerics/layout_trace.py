@@ -104,8 +104,8 @@ def build_trace(
         for group, same in zip(groups, ((stage, part), (data,), (stage, data)), strict=True):
             group.setdefault(same, []).append(rank)
     replicas, models, slices = (tuple(map(tuple, group.values())) for group in groups)
-    told = dict(begun or {}), tuple(steps), dict(ended or {})
-    return LayoutTrace(plan, number, *told, replicas, models, slices, dict(code_paths or {}))
+    reports = dict(begun or {}), tuple(steps), dict(ended or {})
+    return LayoutTrace(plan, number, *reports, replicas, models, slices, dict(code_paths or {}))
 
 
 def field_values(events: Mapping[int, Any], ranks: Iterable[int], name: str) -> dict[int, Any]:

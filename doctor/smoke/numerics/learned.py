@@ -48,8 +48,8 @@ def _bits(group: Sequence[LearnedParameters]) -> set[tuple[str, int, int]]:
 
 def _errors(group: Sequence[LearnedParameters]) -> dict[int, float]:
     """The error of each rank; one that has computed none has that of a rank which holds the same bits."""
-    known = {event.params: event.error for event in group if event.error is not None}
-    errors = {event.rank: event.error if event.error is not None else known.get(event.params) for event in group}
+    by_bits = {event.params: event.error for event in group if event.error is not None}
+    errors = {event.rank: event.error if event.error is not None else by_bits.get(event.params) for event in group}
     return {rank: error for rank, error in errors.items() if error is not None}
 
 

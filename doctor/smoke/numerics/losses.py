@@ -74,9 +74,9 @@ def loss_defects(traces: Sequence[LayoutTrace], reference: MajorityReference) ->
     explained: list[tuple[float, str]] = []
     # Layouts that begin with one and the same wrong loss have one cause, and the plainest of them tells it best.
     for trace in sorted(traces, key=lambda candidate: candidate.layout.tp * candidate.layout.pp):
-        own = _own_defect(trace, reference)
-        if own and (trace.number not in deviations or own.step <= deviations[trace.number].step):
-            yield own
+        of_ranks = _own_defect(trace, reference)
+        if of_ranks and (trace.number not in deviations or of_ranks.step <= deviations[trace.number].step):
+            yield of_ranks
         elif trace.number in deviations:
             deviation = deviations[trace.number]
             alike = [
@@ -118,8 +118,8 @@ def _own_defect(trace: LayoutTrace, reference: MajorityReference) -> Defect | No
             continue
         wrong = set(split.differing)
         models = [model for model in trace.models if wrong & set(model)]
-        whole = {rank for model in models if wrong.issuperset(set(model) & set(errors)) for rank in model}
-        ranks = tuple(sorted(wrong | whole))
+        suspects = {rank for model in models if wrong.issuperset(set(model) & set(errors)) for rank in model}
+        ranks = tuple(sorted(wrong | suspects))
         template = OF_ITS_MODEL if ranks != split.differing else OF_ITS_OWN
         values = {"share": float(f"{max(map(errors.__getitem__, wrong)):.2g}"), "wrong": format_ranges(wrong)}
         values |= {"likely": "a rank computes something else now and then: its device or its memory"}

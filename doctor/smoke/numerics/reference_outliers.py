@@ -51,10 +51,10 @@ def find_outliers(
     for rank, event in events.items():
         kinds.setdefault((_kind(plan, rank, names or {}), event.code_path), {})[rank] = event
     outliers = _not_repeated(events)
-    told = {rank for outlier in outliers for rank in outlier.ranks}
+    reported = {rank for outlier in outliers for rank in outlier.ranks}
     for (kind, _), group in sorted(kinds.items()):
         split = majority_split(_comparable_bits(group))
-        if not split or not told.intersection(split.differing):
+        if not split or not reported.intersection(split.differing):
             outliers += _outlier(kind, group, split)
     if not outliers and len(kinds) > 1:
         ours = events[median_rank({rank: event.losses for rank, event in events.items()})]

@@ -3,16 +3,16 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeLearning, SmokeTraining
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.numerics.analyze import analyze_training
+from doctor.smoke.numerics.analyze import REFERENCE_CHECK, analyze_training, device_outliers
 from doctor.smoke.numerics.learned import wrong_learners
-from doctor.smoke.numerics.reference_run import MAX_TOLERANCE, majority_reference
+from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, MAX_TOLERANCE, majority_reference
 from doctor.smoke.results.trouble_findings import describe_ranks
 
 DIFFER = {
     (True, True): "holds other parameters than the rest of its data-parallel group",
     (True, False): "of one data-parallel group hold different parameters; which of them are wrong is not known",
-    (False, True): "holds other parameters than the same training in one process, and the other ranks do not",
-    (False, False): "holds other parameters than the same training in one process; where they go wrong is not known",
+    (False, True): "came to other parameters than the same training in one process, and the other ranks do not",
+    (False, False): "came to other parameters than the same training in one process; where they go wrong is not known",
 }
 """By whether replicas differ from each other, and whether it is known which ranks are wrong."""
 
@@ -42,7 +42,9 @@ def smoke_learning_differs(
     pipeline stage has spread to the others, so that all of them are named, and does not see a smaller error that all
     replicas have alike.
     """
-    causes = analyze_training(run.plan, training).causes if training else ()
+    causes = {cause.check for cause in analyze_training(run.plan, training).causes} if training else set()
+    if training and any(outlier.share > LOSS_TOLERANCE for outlier, _ in device_outliers(run.plan, training, None)):
+        causes.add(REFERENCE_CHECK)
     events = [event for fact in learning.values() for event in fact.learned]
     reference = majority_reference(training or {})
     for wrong in wrong_learners(events, reference.tolerance if reference else MAX_TOLERANCE):
@@ -58,4 +60,4 @@ def smoke_learning_differs(
             if wrong.error
             else "",
         )
-        yield finding.because_of(*(cause.check for cause in causes))
+        yield finding.because_of(*sorted(causes))

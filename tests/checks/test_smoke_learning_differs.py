@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from doctor.engine.result import Outcome, Status
-from doctor.facts.smoke import LearnedParameters, TrainingStep
+from doctor.facts.smoke import LearnedParameters, ReferenceRun, TrainingStep
 from tests.checks.smoke import alter, learned, page, ran, run_check, training, training_events
 
 NAME = "smoke_learning_differs"
@@ -69,6 +69,14 @@ def test_where_all_are_far_from_the_serial_training_nobody_is_said_to_be_the_cau
     [finding] = learned_by(*events).findings
     assert finding.values["ranks"] == [0, 1, 2, 3]
     assert "where they go wrong is not known" in str(finding)
+
+
+def test_what_a_device_that_computes_otherwise_has_learned_is_left_to_the_check_of_the_reference_run() -> None:
+    run = ran(4, 2)
+    events = [LearnedParameters(rank, 0, 0, 1, 7, 10, 0.2 if rank == 0 else None) for rank in range(4)]
+    wrong = training(run, alter(training_events(run), 3, ReferenceRun, repeated=6e-2))
+    hidden = run_check(NAME, run, learned(run, events), wrong)
+    assert hidden.unknown and not hidden.findings
 
 
 def test_a_healthy_training_on_devices_of_which_nothing_is_known_accuses_nobody() -> None:

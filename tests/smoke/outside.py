@@ -102,6 +102,8 @@ CASES: tuple[Case, ...] = (
     Case("ar-bitflip-rank", VALUES, {"kind": "bitflip", "every": 1}),
     Case("ar-wrong", VALUES, {"kind": "wrong", "every": 1}),
     Case("ar-wrong-host", VALUES, {"kind": "wrong", "every": 1}, whole_host=True),
+    Case("pairs-garbage", VALUES[:1], {"kind": "garbage", "every": 1}),
+    Case("layernorm-off", (*VALUES, "smoke-reference-differs"), {"kind": "layernorm", "every": 7}),
     Case("ar-sleeps", HANGS, {"kind": "late", "seconds": 1000}),
     Case("ar-late", (), {"kind": "late", "seconds": 0.3}),
     Case("quota", ("smoke-rank-slow", "smoke-budget-spent"), before=HELD_BACK, whole_host=True, must=False),

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -27,9 +28,9 @@ def strike(fault: dict[str, Any]) -> None:
 
 def wrap(dist: Any, fault: dict[str, Any]) -> None:
     """Replaces the function that the fault spoils."""
-    place, name = {"garbage": (dist, "batch_isend_irecv"), "layernorm": (sys.modules["torch"], "layer_norm")}.get(
-        fault["kind"], (dist, "all_reduce")
-    )
+    torch = sys.modules["torch"]
+    places: dict[str, tuple[Any, str]] = {"garbage": (dist, "batch_isend_irecv"), "layernorm": (torch, "layer_norm")}
+    place, name = places.get(fault["kind"], (dist, "all_reduce"))
     as_before, calls = getattr(place, name), [0]
 
     def struck(first: Any, *rest: Any, **more: Any) -> Any:
@@ -39,7 +40,8 @@ def wrap(dist: Any, fault: dict[str, Any]) -> None:
         if calls[0] < fault["call"] or (calls[0] - fault["call"]) % fault["every"]:
             return as_before(first, *rest, **more)
         strike(fault)
-        return KINDS.get(fault["kind"], act)(as_before, fault, first, rest, more)
+        spoil: Callable[..., Any] = KINDS.get(fault["kind"], act)
+        return spoil(as_before, fault, first, rest, more)
 
     setattr(place, name, struck)
 
@@ -83,7 +85,7 @@ def scale(baseline: Any, fault: dict[str, Any], tensor: Any, rest: Any, more: An
     return baseline(tensor, *rest, **more) * 1.05
 
 
-KINDS = {"garbage": spoil_received, "layernorm": scale}
+KINDS: "dict[str, Callable[..., Any]]" = {"garbage": spoil_received, "layernorm": scale}
 """What is done at the call of another function than all_reduce."""
 
 

@@ -25,16 +25,18 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
     passes, take the host out of the job.
 
     ## Source
-    Each rank puts in small numbers of its own (a formula of rank and place), so that every result is known in
-    advance, exactly, in every dtype. After wrong values the same collectives run again, with fresh data, in halves of
-    the hosts, then in halves of the wrong half, and so on down to a rank, a host or a pair of hosts: adaptive group
-    testing (Hwang 1972, https://doi.org/10.1080/01621459.1972.10481257). That a wrong group holds the culprit is
-    certain; a group counts as right after three times the calls that brought one wrong value before, which leaves a
-    chance of 5 % (e^-3). Where nothing is wrong again, the fewest ranks are named that explain all wrong values: the
-    rank whose segment is wrong, the root, the one that alone has another sum. One wrong element in a whole run proves
-    only that it changed on the rank that has it or on its way there, so that all members are named; `doctor smoke
-    --for 10m` repeats collectives and counts. With two hosts of one rank each there is nothing to divide, and both
-    are named. This verdict can be wrong where several faults occur now and then.
+    Each rank puts in small numbers of its own (a formula of rank and place), so that every result is known in advance,
+    exactly, in every dtype. After wrong values the same collectives run again, with fresh data, in halves of the hosts,
+    then in halves of the wrong half, and so on down to a rank, a host or a pair of hosts: adaptive group testing (Hwang
+    1972, https://doi.org/10.1080/01621459.1972.10481257). That a wrong group holds the culprit is certain; a group
+    counts as right after three times the calls that brought one wrong value before, which leaves a chance of 5 %
+    (e^-3). Where nothing is wrong again, the fewest ranks are named that explain all wrong values: the rank whose
+    segment is wrong, the root, the one that alone has another sum. One wrong element in a whole run proves only that it
+    changed on the rank that has it or on its way there, so that all members are named; `doctor smoke --for 10m` repeats
+    collectives and counts. With two hosts of one rank each there is nothing to divide, and both are named. What pairs
+    of hosts exchange to measure their speed (random numbers, other ones on every rank) is compared element by element,
+    too; where one direction of one pair alone is wrong, both ends are named, as their way may be at fault. This verdict
+    can be wrong where several faults occur now and then.
     """
     wrong = [event for fact in collectives.values() for event in fact.wrong]
     rounds = [event for fact in collectives.values() for event in fact.second_rounds]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from doctor.engine.result import Outcome, Status
-from doctor.facts.smoke import LearnedParameters, TrainingStep
+from doctor.facts.smoke import LearnedParameters, ReferenceRun, TrainingStep
 from tests.checks.smoke import alter, learned, page, ran, run_check, training, training_events
 
 NAME = "smoke_learning_differs"
@@ -40,3 +40,48 @@ def test_what_training_explains_is_left_to_its_check() -> None:
     wrong = training(ran(4, 2), alter(training_events(ran(4, 2)), 2, TrainingStep, grad_digest=1))
     hidden = outcome({0: 1, 1: 1, 2: 5, 3: 1}, None, wrong)
     assert hidden.unknown and not hidden.findings
+
+
+def learned_by(*events: LearnedParameters) -> Outcome:
+    run = ran(4, 2)
+    return run_check(NAME, run, learned(run, events))
+
+
+def test_ranks_of_two_code_paths_are_compared_by_their_error_and_not_by_their_bits() -> None:
+    events = [LearnedParameters(rank, 0, 0, rank // 2, 7, 10, 8e-7, f"path {rank // 2}") for rank in range(4)]
+    assert learned_by(*events).status is Status.PASSED
+    [finding] = learned_by(*events[:3], LearnedParameters(3, 0, 0, 9, 7, 10, 0.3, "path 1")).findings
+    assert finding.values["ranks"] == [3]
+
+
+def test_replicas_that_are_wrong_alike_are_far_from_the_serial_training() -> None:
+    """The ranks of two pipeline stages: the first of each group of equal bits has done the serial training."""
+    near = [LearnedParameters(0, 0, 0, 1, 7, 10, 2e-6), LearnedParameters(1, 0, 0, 1, 7, 10)]
+    [finding] = learned_by(
+        *near, LearnedParameters(2, 1, 0, 2, 8, 10, 2.0), LearnedParameters(3, 1, 0, 2, 8, 10)
+    ).findings
+    assert (finding.values["ranks"], finding.hosts) == ([2, 3], ("w2",))
+    assert "the same training in one process, and the other ranks do not: 2.0e+00 from the serial" in str(finding)
+
+
+def test_where_all_are_far_from_the_serial_training_nobody_is_said_to_be_the_cause() -> None:
+    events = [LearnedParameters(rank, rank // 2, 0, rank // 2, 7, 10, 1.5) for rank in range(4)]
+    [finding] = learned_by(*events).findings
+    assert finding.values["ranks"] == [0, 1, 2, 3]
+    assert "where they go wrong is not known" in str(finding)
+
+
+def test_what_a_device_that_computes_otherwise_has_learned_is_left_to_the_check_of_the_reference_run() -> None:
+    run = ran(4, 2)
+    events = [LearnedParameters(rank, 0, 0, 1, 7, 10, 0.2 if rank == 0 else None) for rank in range(4)]
+    wrong = training(run, alter(training_events(run), 3, ReferenceRun, repeated=6e-2))
+    hidden = run_check(NAME, run, learned(run, events), wrong)
+    assert hidden.unknown and not hidden.findings
+
+
+def test_a_healthy_training_on_devices_of_which_nothing_is_known_accuses_nobody() -> None:
+    """Adam makes much of rounding; without the training stage it is not known with how many bits they multiply."""
+    events = [LearnedParameters(rank, 0, 0, 1, 7, 10, 0.1 if rank == 0 else None) for rank in range(4)]
+    assert learned_by(*events).status is Status.PASSED
+    run = ran(4, 2)
+    assert run_check(NAME, run, learned(run, events), training(run, training_events(run))).findings

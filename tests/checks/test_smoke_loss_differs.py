@@ -111,12 +111,37 @@ def test_a_layout_that_is_off_beside_one_with_a_root_is_explained_by_it() -> Non
     assert trained.because(NAME) == "smoke-shards-wrong"
 
 
+def own_loss_off(trained: Trained, *ranks: int, since: int = 0) -> Trained:
+    """By 1 % of what the reference run has for the same blocks."""
+    errors = dict.fromkeys(ranks, 1e-2)
+    return trained.steps(lambda event: {"loss_error": errors.get(event.rank, 2e-7) if event.step >= since else 2e-7})
+
+
 def test_one_of_two_that_compute_the_same_loss() -> None:
-    """Tensor-parallel ranks 2 and 3 compute one loss: of the other rows, one value is left for it."""
-    finding = (
-        Trained(DP2TP2)
-        .steps(lambda event: {"loss": (event.loss or 0) + 1.0} if event.rank == 3 else None)
-        .only_finding(NAME)
+    finding = own_loss_off(Trained(DP2TP2), 3).only_finding(NAME)
+    assert (finding.values["ranks"], finding.hosts, finding.values["tie"]) == ([3], ("w2",), False)
+
+
+def test_one_rank_of_very_many_is_judged_by_its_own_blocks() -> None:
+    """The mean of 64 losses is off by 1.6e-4 of 1 %: the rank's own loss tells."""
+    trained = own_loss_off(Trained(Layout(dp=64), ranks=64), 9, since=1)
+    finding = trained.only_finding(NAME)
+    assert (finding.values["ranks"], finding.values["step"], finding.values["tie"]) == ([9], 1, False)
+    assert str(finding).startswith(
+        "the loss of rank 9 (w1; dp9) in step 1 differs from the reference run's of the same"
     )
-    assert (finding.values["ranks"], finding.hosts) == ([3], ("w2",))
-    assert "which compute the same" in str(finding)
+
+
+def test_where_all_ranks_of_one_model_have_a_wrong_loss_it_is_one_of_them() -> None:
+    finding = own_loss_off(Trained(DP2TP2), 2, 3).only_finding(NAME)
+    assert finding.values["ranks"] == [2, 3] and not finding.values["tie"]
+    trained = Trained(PP2DP2).steps(lambda event: {"loss_error": None if event.rank < 2 else 1e-2 * (event.rank == 3)})
+    finding = trained.only_finding(NAME)
+    assert finding.values["ranks"] == [1, 3] and finding.values["tie"]
+    assert "one of the ranks of its model computes something else" in str(finding)
+
+
+def test_own_losses_that_are_wrong_on_every_rank_blame_the_program() -> None:
+    assert not own_loss_off(Trained(DP4), 0, 1, 2, 3).findings(NAME)
+    finding = own_loss_off(loss_off(Trained(DP4)), 0, 1, 2, 3).only_finding(NAME)
+    assert finding.values["ranks"] == [0, 1, 2, 3] and "most likely" in str(finding)

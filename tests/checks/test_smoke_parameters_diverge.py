@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from doctor.facts.smoke import ReferenceRun
 from doctor.smoke.model import Layout
 from tests.checks.trained import DP2TP2, DP4, TP4, Trained, healthy, leading
 
@@ -63,3 +64,35 @@ def test_gradients_that_differ_come_first() -> None:
     trained = Trained(DP4).steps(lambda event: {"params": 1, "grad_digest": 1} if event.rank == 2 else None)
     assert leading(trained) == {"smoke_gradient_not_synchronised"}
     assert trained.because(NAME) == "smoke-gradient-not-synchronised"
+
+
+def of_two_code_paths(*layouts: Layout) -> Trained:
+    """A host of each, whose unsharded tensors have other last bits from the start."""
+    trained = Trained(*layouts).spoil(ReferenceRun, lambda event: {"code_path": f"path {event.rank // 2}"})
+    trained.begun(lambda event: {"replicated": event.rank // 2, "error": 4e-8})
+    return trained.steps(lambda event: {"replicated": event.rank // 2, "params_error": 8e-7})
+
+
+def test_ranks_of_different_code_paths_are_compared_by_their_error_and_not_by_their_bits() -> None:
+    trained = of_two_code_paths(TP4)
+    assert not leading(trained)
+    trained.steps(lambda event: {"params_error": 2e-3} if event.rank == 3 and event.step == 2 else None)
+    finding = trained.only_finding(NAME)
+    assert (finding.values["ranks"], finding.values["step"]) == ([3], 2)
+    begun = of_two_code_paths(TP4).begun(lambda event: {"error": 1e-2} if event.rank == 2 else None)
+    assert begun.only_finding(NAME).values["ranks"] == [2]
+
+
+def test_an_error_that_is_not_known_accuses_nobody_of_another_code_path() -> None:
+    trained = of_two_code_paths(TP4).steps(lambda event: {"params_error": None if event.rank else 1.0})
+    assert not leading(trained)
+
+
+def test_between_ranks_of_one_code_path_bits_count_and_the_serial_run_tells_who_is_wrong() -> None:
+    trained = of_two_code_paths(TP4).steps(lambda event: {"replicated": 9} if event.rank == 3 and event.step else None)
+    finding = trained.only_finding(NAME)
+    assert finding.values["tie"] and finding.values["ranks"] == [2, 3]
+    finding = trained.steps(
+        lambda event: {"params_error": 1e-3} if event.rank == 3 and event.step else None
+    ).only_finding(NAME)
+    assert finding.values["ranks"] == [3] and not finding.values["tie"]

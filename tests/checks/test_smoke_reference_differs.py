@@ -99,3 +99,25 @@ def test_two_ranks_that_did_not_do_the_same_steps_hold_nothing_against_each_othe
     trained = Trained(Layout(dp=2), ranks=2, devices=True)
     trained.spoil(ReferenceRun, lambda event: {"losses": event.losses[:1], "params": 5} if event.rank else None)
     assert not trained.findings(NAME)
+
+
+def test_cpus_of_one_host_with_two_code_paths_are_not_compared_bit_for_bit() -> None:
+    trained = wrong(Trained(DP4), 3, params=1, code_path="CPU SSE4.1")
+    assert not trained.findings(NAME)
+    assert wrong(trained, 2, code_path="CPU SSE4.1").only_finding(NAME).values["ranks"] == [2, 3]
+
+
+def test_a_reference_run_that_does_not_repeat_is_the_ranks_own_fault() -> None:
+    once = {"repeated": 3e-2, "code_path": "CPU AVX2"}
+    finding = wrong(Trained(DP4), 2, **once).only_finding(NAME)
+    assert finding.values["ranks"] == [2] and "does not repeat" in str(finding)
+    two = wrong(Trained(Layout(dp=2), ranks=2), 1, params=1, **once)
+    assert two.only_finding(NAME).values["ranks"] == [1], "it is told which of two is wrong"
+    assert leading(two.steps(lambda event: {"loss": event.loss + 0.1})) == {NAME}
+
+
+def test_only_an_accelerator_may_add_in_another_order_when_it_repeats() -> None:
+    last_bits = {"repeated": 1e-7}
+    assert not wrong(Trained(DP4, devices=True), 2, code_path="NVIDIA H100", **last_bits).findings(NAME)
+    assert wrong(Trained(DP4), 2, code_path="CPU AVX2", **last_bits).findings(NAME)
+    assert wrong(Trained(DP4, devices=True), 2, repeated=None).only_finding(NAME).values["share"] == 1.0

@@ -539,6 +539,38 @@ MUTANTS = [
         sample=True,
     ),
     Mutant(
+        "arithmetic that is wrong once",
+        "smoke-reference-differs",
+        "the rank's own reference run, computed twice, gives two gradients",
+        "embed_as_told, calls, guilty = Model.embed, [0], [False]\n"
+        "run_as_told = run_rank\n"
+        "def run_rank(orders, rank, events, recorder):\n"
+        "    guilty[0] = rank == GUILTY\n"
+        "    run_as_told(orders, rank, events, recorder)\n"
+        "def embed(self, words):\n"
+        "    calls[0] += 1\n"
+        "    x = embed_as_told(self, words)\n"
+        "    return x + 3 * torch.eye(*x.shape[1:]) if guilty[0] and calls[0] == 2 else x\n"
+        "Model.embed = embed",
+        ranks="guilty",
+        says="does not repeat",
+        sample=True,
+    ),
+    Mutant(
+        "a loss that is off by a hundredth on one rank",
+        "smoke-loss-differs",
+        "its loss is not the reference run's of the same blocks, and that of all others is",
+        NUMBERS
+        + "def forward_backward(self, told, batch):\n"
+        + "    loss = told(self, batch)\n"
+        + "    return None if loss is None else loss * 1.01\n"
+        + "spoil(forward_backward)",
+        ranks="guilty",
+        where="dp alone",
+        says="of the same blocks",
+        sample=True,
+    ),
+    Mutant(
         "loader worker",
         "smoke-loader-seed-differs",
         "its workers drew other numbers than those of the rank that holds the same model",

@@ -102,9 +102,13 @@ CASES: tuple[Case, ...] = (
     Case("ar-bitflip-rank", VALUES, {"kind": "bitflip", "every": 1}),
     Case("ar-wrong", VALUES, {"kind": "wrong", "every": 1}),
     Case("ar-wrong-host", VALUES, {"kind": "wrong", "every": 1}, whole_host=True),
+    Case("pairs-garbage", VALUES[:1], {"kind": "garbage", "every": 1}),
+    Case("layernorm-off", (*VALUES, "smoke-reference-differs"), {"kind": "layernorm", "every": 7}),
     Case("ar-sleeps", HANGS, {"kind": "late", "seconds": 1000}),
     Case("ar-late", (), {"kind": "late", "seconds": 0.3}),
     Case("quota", ("smoke-rank-slow", "smoke-budget-spent"), before=HELD_BACK, whole_host=True, must=False),
+    Case("onednn-sse41", (), before="touch MARK", environ={"ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"}),
+    Case("aten-default", (), before="touch MARK", environ={"ATEN_CPU_CAPABILITY": "default"}),
     Case("send-delay", ("smoke-host-slow", "smoke-rank-slow"), environ={"OUTSIDE_DELAY_MS": "5"}, must=False),
     Case("send-flip", VALUES, environ={"OUTSIDE_FLIP": "40"}, must=False),
 )
@@ -168,8 +172,9 @@ def prepare(fleet: Fleet, trial: Trial) -> str:
     for host in hosts:
         environ = {"PYTHONPATH": FOLDER} if case.fault and host == guilty else {}
         if host == guilty and case.environ:
-            library = str(compiled())
-            environ |= {"LD_PRELOAD": library, "OUTSIDE_MARK": f"{FOLDER}/struck", **case.environ}
+            environ |= case.environ
+            if any(name.startswith("OUTSIDE_") for name in case.environ):
+                environ |= {"LD_PRELOAD": str(compiled()), "OUTSIDE_MARK": f"{FOLDER}/struck"}
         message = " ".join(f"{name}={value}" for name, value in environ.items())
         fleet.write(host, WRAPPER, f'#!/bin/sh\nexec env {message} {sys.executable} "$@"\n', mode="755")
     if case.fault:
@@ -186,7 +191,7 @@ def prepare(fleet: Fleet, trial: Trial) -> str:
 def compiled() -> Path:
     """The library for LD_PRELOAD, where every test host sees it."""
     source = HERE / "outside_preload.c"
-    library = ROOT / ".venv" / f"outside-{source.stat().st_mtime_ns}.so"
+    library = Path(sys.prefix) / f"outside-{source.stat().st_mtime_ns}.so"
     if not library.exists():
         with tempfile.NamedTemporaryFile(dir=library.parent, suffix=".so", delete=False) as file:
             subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", file.name, str(source), "-ldl"], check=True)

@@ -1,4 +1,6 @@
-"""What strikes a rank of a smoke run from outside: a sitecustomize module that counts calls of all_reduce.
+"""What strikes a rank of a smoke run from outside: a sitecustomize module that counts calls.
+
+Of all_reduce, or of what the kind of fault spoils.
 
 It is copied to one host, beside ``fault.json``. At the call that is named there it writes the file ``struck`` and does
 what ``kind`` says; torch and the program of the ranks are as they are.
@@ -11,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -24,18 +27,23 @@ def strike(fault: dict[str, Any]) -> None:
 
 
 def wrap(dist: Any, fault: dict[str, Any]) -> None:
-    plain_all_reduce, calls = dist.all_reduce, [0]
+    """Replaces the function that the fault spoils."""
+    torch = sys.modules["torch"]
+    places: dict[str, tuple[Any, str]] = {"garbage": (dist, "batch_isend_irecv"), "layernorm": (torch, "layer_norm")}
+    place, name = places.get(fault["kind"], (dist, "all_reduce"))
+    as_before, calls = getattr(place, name), [0]
 
-    def all_reduce(tensor: Any, *rest: Any, **more: Any) -> Any:
+    def struck(first: Any, *rest: Any, **more: Any) -> Any:
         if dist.get_rank() not in fault["ranks"]:
-            return plain_all_reduce(tensor, *rest, **more)
+            return as_before(first, *rest, **more)
         calls[0] += 1
         if calls[0] < fault["call"] or (calls[0] - fault["call"]) % fault["every"]:
-            return plain_all_reduce(tensor, *rest, **more)
+            return as_before(first, *rest, **more)
         strike(fault)
-        return act(plain_all_reduce, fault, tensor, rest, more)
+        spoil: Callable[..., Any] = KINDS.get(fault["kind"], act)
+        return spoil(as_before, fault, first, rest, more)
 
-    dist.all_reduce = all_reduce
+    setattr(place, name, struck)
 
 
 def act(baseline: Any, fault: dict[str, Any], tensor: Any, rest: tuple[Any, ...], more: dict[str, Any]) -> Any:
@@ -61,6 +69,24 @@ def act(baseline: Any, fault: dict[str, Any], tensor: Any, rest: tuple[Any, ...]
     if kind == "wrong":
         tensor.mul_(2)
     return result
+
+
+def spoil_received(baseline: Any, fault: dict[str, Any], operations: Any, rest: Any, more: Any) -> Any:
+    """All but the single elements by which two ranks agree on the number of messages."""
+    for work in baseline(operations, *rest, **more):
+        work.wait()
+    for operation in operations:
+        if operation.op.__name__ == "irecv" and operation.tensor.numel() > 1:
+            operation.tensor.add_(5)
+    return []
+
+
+def scale(baseline: Any, fault: dict[str, Any], tensor: Any, rest: Any, more: Any) -> Any:
+    return baseline(tensor, *rest, **more) * 1.05
+
+
+KINDS: "dict[str, Callable[..., Any]]" = {"garbage": spoil_received, "layernorm": scale}
+"""What is done at the call of another function than all_reduce."""
 
 
 def importing(name: str, *rest: Any, **more: Any) -> Any:

@@ -98,7 +98,7 @@ def events_of(run: SmokeRun) -> list[RankEvent]:
             event = msgspec.structs.replace(
                 event, ids=ids, masks=masks, blocks=tuple(range(start, stop))[:60],
                 rng=rng[event.step, layout.dp, index], **measured(first, event, layout, index),
-                grad_error=2e-7 if event.step < len(references[event.rank].losses) else None,
+                **errors(layout, event, len(references[event.rank].losses)),
             )  # fmt: skip
         elif isinstance(event, LayoutBegun):
             event = begun(event, first, run.plan.layouts[event.layout])
@@ -150,8 +150,16 @@ def measured(first: ReferenceRun, event: TrainingStep, layout: Layout, index: in
     }
 
 
+def errors(layout: Layout, event: TrainingStep, known: int) -> dict[str, float | None]:
+    """How far a healthy rank is from its own reference run, in the steps that it has done of it."""
+    last = place_in(layout, event.rank)[0] == layout.pp - 1
+    far = 2e-7 if event.step < known else None
+    return {"grad_error": far, "params_error": far, "loss_error": far if last else None}
+
+
 def begun(event: LayoutBegun, first: ReferenceRun, layout: Layout) -> LayoutBegun:
     """Of a layout without tp and pp, the first rank's parameters are the reference run's."""
+    event = msgspec.structs.replace(event, error=0.0)
     if layout.tp * layout.pp > 1:
         return event
     return msgspec.structs.replace(event, params=first.init, before=first.init if event.rank == 0 else event.before)

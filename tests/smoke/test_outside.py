@@ -16,12 +16,19 @@ pytestmark = [pytest.mark.torch, pytest.mark.hosts, pytest.mark.timeout(180)]
 OTHERS = [pytest.param(name, 2, marks=pytest.mark.full) for name in ("ar-skip", "ar-bitflip", "send-flip")]
 
 
-@pytest.mark.parametrize(("name", "ranks"), [("ar-skip", 1), *OTHERS])
+NUMBERS = [("pairs-garbage", 1), ("layernorm-off", 1), ("onednn-sse41", 2), ("aten-default", 2)]
+"""Wrong numbers, and hosts that compute by another code path than the others: these are healthy."""
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("ar-skip", 1), *NUMBERS, *OTHERS])
 def test_a_fault_from_outside_is_laid_at_the_right_host(
     make_fleet: Callable[..., Fleet], name: str, ranks: int
 ) -> None:
     case = next(case for case in CASES if case.name == name)
-    result = carry_out(make_fleet(3, {"*": {"shows": visible_folders()}}, name="out"), Trial(case, 3, ranks, 1, 0, 17))
+    result = carry_out(
+        make_fleet(3, {"*": {"shows": visible_folders()}}, name="out"),
+        Trial(case, 3, ranks, 1, 0, 5 if case.name in dict(NUMBERS) else 17),
+    )
     assert result.verdict in ("right", "one of"), result
     assert result.verdict == "right" or name == "send-flip", result
 

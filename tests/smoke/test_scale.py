@@ -176,6 +176,24 @@ def test_one_rank_that_computes_nan(world: int) -> None:
 
 
 @WORLDS
+def test_one_rank_whose_loss_is_off_by_a_hundredth(world: int) -> None:
+    """The mean over all ranks is off by less than the tolerance, from a hundred ranks on."""
+    guilty = world // 2 + 1
+    run, events = altered(
+        world,
+        TrainingStep,
+        lambda entry: (
+            {"loss": entry.loss * 1.01, "loss_error": 1e-2}
+            if (entry.rank, entry.layout, entry.step) == (guilty, 0, 0)
+            else None
+        ),
+    )
+    findings = findings_by_check(run, events)
+    assert set(findings) == {"smoke_loss_differs"}
+    assert culprits(findings["smoke_loss_differs"]) == {guilty}
+
+
+@WORLDS
 def test_one_rank_that_draws_other_numbers(world: int) -> None:
     """In the layout with the largest tensor-parallel groups, whose ranks must draw alike."""
     guilty, number = world // 2 + 1, max(range(5), key=lambda index: run_of(world).plan.layouts[index].tp)

@@ -237,3 +237,62 @@ def test_wrong_collectives_do_not_part_the_ranks() -> None:
     ranks = Ranks(3, ["pairs"], PARTED, hosts="abc")
     assert {event["bytes"] for event in ranks.of("pair")} == {1 << 20}
     assert len(ranks.of("done")) == 3
+
+
+SPOILT = """
+calls = [0]
+
+class TracedComm(TracedComm):
+    def exchange(self, out, tensor, peer):
+        super().exchange(out, tensor, peer)
+        calls[0] += tensor.numel() > 1
+        if tensor.numel() > 1 and {when}:
+            {what}
+"""
+PAYLOAD = ("collectives", "pairs")
+ALL_WRONG, ONE_BIT = "out += 5", "out.view(-1)[7000] ^= 1 << 20"
+
+
+def who_gave_wrong_values(when: str, what: str, hosts: str) -> list[tuple[list[int], str]]:
+    """The ranks and the words of each finding of the check of values."""
+    ranks = Ranks(len(hosts), PAYLOAD, SPOILT.format(when=when, what=what), hosts=hosts)
+    assert len(ranks.of("done")) == len(hosts), ranks.error_output
+    outcome = outcome_of("smoke_collective_wrong", ranks, hosts)
+    assert not outcome.crashed and not outcome.unknown
+    return [(finding.values["ranks"], str(finding)) for finding in outcome.findings]
+
+
+def test_what_pairs_exchange_is_compared_and_nothing_is_wrong_on_healthy_ranks() -> None:
+    assert who_gave_wrong_values("False", ALL_WRONG, "abc") == []
+
+
+def test_a_rank_that_has_garbage_from_every_peer_is_named() -> None:
+    [(ranks, text)] = who_gave_wrong_values("self.rank == 1", ALL_WRONG, "abc")
+    assert ranks == [1]
+    assert "send_recv (16384 x int32, group world)" in text
+
+
+def test_a_rank_whose_messages_are_wrong_on_all_peers_is_named() -> None:
+    [(ranks, _)] = who_gave_wrong_values("peer == 2", ALL_WRONG, "abcd")
+    assert ranks == [2]
+
+
+@pytest.mark.parametrize("call", [1, 3, 6], ids=["of the sample", "first of a pair", "late"])
+def test_one_bit_of_one_message_names_the_pair_and_no_other_rank(call: int) -> None:
+    [(ranks, text)] = who_gave_wrong_values(f"(self.rank, calls[0]) == (0, {call})", ONE_BIT, "abcd")
+    assert len(ranks) == 2 and ranks[0] == 0
+    assert "a single element: a flipped bit" in text
+
+
+def test_a_message_that_never_came_is_told_as_such() -> None:
+    text = """
+class TracedComm(TracedComm):
+    def exchange(self, out, tensor, peer):
+        unwritten = out.clone()
+        super().exchange(out, tensor, peer)
+        if self.rank == 1 and tensor.numel() > 1:
+            out.copy_(unwritten)
+"""
+    [finding] = outcome_of("smoke_collective_wrong", Ranks(3, PAYLOAD, text, hosts="abc"), "abc").findings
+    assert finding.values["ranks"] == [1]
+    assert "nothing was written there" in str(finding)

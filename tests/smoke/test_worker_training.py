@@ -12,6 +12,7 @@ import pytest
 
 from doctor.smoke.model import Layout
 from doctor.smoke.plan import default_layouts
+from tests.smoke.judged_ranks import outcome_of
 from tests.smoke.ranks import Event, Ranks, worker
 
 pytestmark = pytest.mark.torch
@@ -247,6 +248,37 @@ def test_a_stage_that_is_sent_a_bad_number_says_so() -> None:
     text = SPOIL.format(place="activations").replace("rank == 1", "rank == 0")
     run = Ranks(2, ("training",), text, layouts=(Layout(pp=2),))
     assert [responses["bad"] for responses in run.of("step", step=2)] == ["activations", "input"]
+
+
+WRONG_ALIKE = """
+reduce_as_told = Model.reduce_gradient
+
+def reduce_gradient(self):
+    mean = reduce_as_told(self)
+    if self.comm and self.comm.recorder.stage == STAGES.index("learning") and {when}:
+        mean[7] = 1 - 2 * mean[7]
+    return mean
+
+Model.reduce_gradient = reduce_gradient
+"""
+
+
+@pytest.mark.parametrize("step", [0, 4, 9])
+def test_replicas_that_learn_wrongly_alike_are_told_by_the_serial_training(step: int) -> None:
+    """All ranks of one data-parallel group get one and the same wrong element, in every later step or in one."""
+    for compared in (">=", "=="):
+        text = WRONG_ALIKE.format(when=f"self.mesh.pp_rank == 1 and self.comm.recorder.step {compared} {step}")
+        run = Ranks(4, ("training", "learning"), text, layouts=(Layout(pp=2, dp=2),))
+        assert len({event["params"] for event in run.of("learned")}) == 2, "replicas are alike"
+        [finding] = outcome_of("smoke_learning_differs", run, "aabb").findings
+        assert {2, 3} <= set(finding.values["ranks"])
+        assert finding.values["ranks"] == [2, 3] or "where they go wrong is not known" in str(finding)
+
+
+def test_of_replicas_with_equal_bits_one_does_the_serial_training() -> None:
+    errors = [event["error"] for event in trained(4).of("learned")]
+    assert [error is None for error in errors] == [False, True, False, True]
+    assert all(error < 1e-3 for error in errors if error is not None)
 
 
 # What the data are made of.

@@ -25,6 +25,8 @@ class LearnedParameters(RankEvent, frozen=True, tag="learned"):
     steps: int
     error: float | None = None
     """From the parameters of the serial run, as a share of what they changed by; told where replicas differ."""
+    code_path: str = ""
+    """As in `ReferenceRun`."""
 
 
 class SmokeLearning(StageFact, frozen=True):

@@ -24,6 +24,10 @@ class ReferenceRun(RankEvent, frozen=True, tag="reference"):
     """Relative error of a product of two matrices: some devices multiply float32 with fewer bits."""
     params_step: int = 0
     """Steps before ``params`` was taken; 0: all that it has losses of."""
+    code_path: str = ""
+    """Device, its instructions in use, and torch: who has the same gives the same bits; empty where it was not told."""
+    repeated: float | None = 0.0
+    """How far the gradient of the first step is from itself, computed again, as a share of its norm."""
 
 
 class ReferenceBlocks(RankEvent, frozen=True, tag="reference-blocks"):
@@ -51,6 +55,8 @@ class LayoutBegun(RankEvent, frozen=True, tag="begin"):
     params: Digest
     replicated: Digest
     """Of the tensors that tensor parallelism keeps whole on every rank."""
+    error: float | None = None
+    """From the reference run's parameters, as a share of their norm."""
 
 
 class TrainingStep(RankEvent, frozen=True, tag="step"):
@@ -79,6 +85,10 @@ class TrainingStep(RankEvent, frozen=True, tag="step"):
     """The first thing that was not finite."""
     grad_error: float | None = None
     """From the reference run's reduced gradient, as a share of its norm; None where that is not known."""
+    loss_error: float | None = None
+    """From the reference run's loss of the same blocks, as a share of it; None where that is not known."""
+    params_error: float | None = None
+    """From the reference run's parameters behind the step, as a share of their norm; None where that is not known."""
 
 
 class LayoutEnded(RankEvent, frozen=True, tag="end"):

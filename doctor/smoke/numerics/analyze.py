@@ -24,7 +24,7 @@ from doctor.smoke.numerics.defect import Defect, finding, merge_defects
 from doctor.smoke.numerics.finite import not_finite_defects
 from doctor.smoke.numerics.gradients import gradient_defects
 from doctor.smoke.numerics.layout_trace import LayoutTrace, layout_traces
-from doctor.smoke.numerics.losses import loss_defects
+from doctor.smoke.numerics.losses import DIFFERS, loss_defects
 from doctor.smoke.numerics.masks import mask_defects
 from doctor.smoke.numerics.reference_outliers import Outlier, find_outliers
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, MajorityReference, majority_reference, reference_events
@@ -89,11 +89,12 @@ def _analyze(reports: _Reports) -> TrainingVerdict:
         layout_causes, consequences = separate_causes(layout_defects)
         causes += layout_causes
         explained += consequences
-    # What names a rank for certain explains what names nobody, in another layout.
-    rooted = next((defect.check for defect in causes if defect.root or (defect.ranks and not defect.tie)), "")
-    loose = [defect for defect in causes if rooted and defect.check == "smoke-loss-differs" and not defect.ranks]
+    # What names a rank for certain explains losses that name nobody, or the same ranks, in another layout.
+    rooted = [defect for defect in causes if defect.root or (defect.ranks and not defect.tie)]
+    named = {rank for defect in rooted if defect.check != DIFFERS for rank in defect.ranks}
+    loose = [defect for defect in causes if rooted and defect.check == DIFFERS and named.issuperset(defect.ranks)]
     causes = [defect for defect in causes if defect not in loose]
-    explained += [(defect, rooted) for defect in loose]
+    explained += [(defect, rooted[0].check) for defect in loose]
     return TrainingVerdict(tuple(traces), tuple(causes), tuple(explained))
 
 
@@ -135,7 +136,7 @@ def defects(traces: Sequence[LayoutTrace], reference: MajorityReference) -> list
         repeats = list(repeated_draws(trace, reference, steps))
         result += [*shard_defects(trace, reference, wrong), *repeats, *mask_defects(trace, reference, steps, repeats)]
         result += [*gradient_defects(trace, reference), *update_defects(trace, reference)]
-        result += [*replica_defects(trace), *not_finite_defects(trace)]
+        result += [*replica_defects(trace, reference.tolerance), *not_finite_defects(trace)]
     return result + list(loss_defects(traces, reference))
 
 

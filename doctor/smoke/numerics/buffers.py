@@ -33,8 +33,8 @@ def _source(event: CollectiveWrong, group: Sequence[int]) -> int:
     """The rank whose element it should be; -1 where that is not one rank."""
     if event.op == "broadcast":
         return event.root
-    if event.rank not in group:
-        return -1
+    if event.rank not in group or (event.op == "send_recv" and event.root >= 0):
+        return -1  # pairs exchange other numbers than `sent_value`
     if event.op in BLOCK_OPS:
         return group[min(event.index * len(group) // event.numel, len(group) - 1)]
     return group[group.index(event.rank) - 1] if event.op == "send_recv" else -1

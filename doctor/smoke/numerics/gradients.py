@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from doctor.analysis.values.splits import format_ranges, majority_split
+from doctor.analysis.values.splits import format_ranges
 from doctor.facts.smoke import TrainingStep
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
@@ -20,7 +20,10 @@ def gradient_defects(trace: LayoutTrace, reference: MajorityReference) -> Iterat
     """The first step whose reduced gradient is not the same on all ranks, or not a mean."""
     for step, events in trace.numbered_steps():
         wrong = wrong_ranks(trace, events, reference.tolerance)
-        defects = [*_not_synchronised(trace, step, events, wrong), *_summed(trace, reference, step, events)]
+        defects = [
+            *_not_synchronised(trace, step, events, wrong, reference.tolerance),
+            *_summed(trace, reference, step, events),
+        ]
         if defects:
             yield from defects
             return
@@ -41,7 +44,7 @@ def wrong_ranks(trace: LayoutTrace, events: dict[int, TrainingStep], tolerance: 
 
 
 def _not_synchronised(
-    trace: LayoutTrace, step: int, events: dict[int, TrainingStep], wrong: tuple[int, ...]
+    trace: LayoutTrace, step: int, events: dict[int, TrainingStep], wrong: tuple[int, ...], tolerance: float
 ) -> Iterator[Defect]:
     # What the reference run says is no vote: it is right where most ranks are wrong.
     if wrong and not any(_is_unreduced(events[rank]) for rank in wrong if trace.layout.dp > 1):
@@ -58,7 +61,7 @@ def _not_synchronised(
     unreduced: list[int] = []
     tie = False
     for group in trace.replicas:
-        split = majority_split(field_values(events, group, "grad_digest"), hosts=trace.hosts)
+        split = trace.differing(events, group, "grad_digest", "grad_error", tolerance)
         if split:
             against += split.differing
             tie = tie or split.tie

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
 
+from doctor.analysis.majority import Split
+from doctor.analysis.values.splits import majority_split
 from doctor.facts.smoke import LayoutBegun, LayoutEnded, SmokeTraining, TrainingStep
 from doctor.smoke.model import Layout, SmokePlan
 
@@ -29,6 +31,8 @@ class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
     """Groups whose ranks hold one model together, and must see the same data and draw the same numbers."""
     slices: tuple[tuple[int, ...], ...]
     """Groups whose ranks hold slices of the same tensors: one stage, one data-parallel index."""
+    code_paths: dict[int, str] = {}
+    """By rank, of those that told it: what the same bits may be expected of."""
 
     @property
     def layout(self) -> Layout:
@@ -47,6 +51,23 @@ class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
         """Pipeline stage, data-parallel index, tensor-parallel index."""
         return coordinates_in(self.layout, rank)
 
+    def differing(
+        self, events: Mapping[int, Any], group: Sequence[int], bits: str, error: str, tolerance: float
+    ) -> Split[Any] | None:
+        """Who of the group holds another value than it should; None where nobody does.
+
+        Ranks of one code path have the same bits, in the field ``bits``. Those of several are compared by ``error``,
+        how far they are from the reference run, as are those of which no majority has the same bits.
+        """
+        by_path: dict[str, list[int]] = {}
+        for rank in group:
+            by_path.setdefault(self.code_paths.get(rank, ""), []).append(rank)
+        for ranks in by_path.values():
+            if parts := majority_split(field_values(events, ranks, bits), hosts=self.hosts):
+                apart = errors_split(field_values(events, ranks, error), tolerance) if parts.tie else None
+                return apart or parts
+        return errors_split(field_values(events, group, error), tolerance) if len(by_path) > 1 else None
+
     def numbered_steps(self) -> Iterator[tuple[int, dict[int, TrainingStep]]]:
         """The steps, numbered."""
         yield from enumerate(self.steps)
@@ -57,12 +78,24 @@ def coordinates_in(layout: Layout, rank: int) -> tuple[int, int, int]:
     return rank // (layout.dp * layout.tp), rank // layout.tp % layout.dp, rank % layout.tp
 
 
+def errors_split(errors: Mapping[int, float], tolerance: float) -> Split[Any] | None:
+    """Who is farther from the reference run than the others, which are not: no vote, as it is right where most are not.
+
+    >>> errors_split({0: 1e-7, 1: 0.2, 2: 0.3}, 1e-4).differing
+    (1, 2)
+    """
+    far = tuple(rank for rank, error in errors.items() if error > tolerance)
+    near = tuple(rank for rank, error in errors.items() if error <= tolerance)
+    return Split(far, near) if far and near else None
+
+
 def build_trace(
     plan: SmokePlan,
     number: int,
     begun: Mapping[int, LayoutBegun] | None = None,
     steps: Iterable[dict[int, TrainingStep]] = (),
     ended: Mapping[int, LayoutEnded] | None = None,
+    code_paths: Mapping[int, str] | None = None,
 ) -> LayoutTrace:
     """A layout, with the groups that its ranks fall into."""
     groups: tuple[dict[tuple[int, ...], list[int]], ...] = ({}, {}, {})
@@ -71,7 +104,8 @@ def build_trace(
         for group, same in zip(groups, ((stage, part), (data,), (stage, data)), strict=True):
             group.setdefault(same, []).append(rank)
     replicas, models, slices = (tuple(map(tuple, group.values())) for group in groups)
-    return LayoutTrace(plan, number, dict(begun or {}), tuple(steps), dict(ended or {}), replicas, models, slices)
+    reports = dict(begun or {}), tuple(steps), dict(ended or {})
+    return LayoutTrace(plan, number, *reports, replicas, models, slices, dict(code_paths or {}))
 
 
 def field_values(events: Mapping[int, Any], ranks: Iterable[int], name: str) -> dict[int, Any]:
@@ -83,6 +117,7 @@ def field_values(events: Mapping[int, Any], ranks: Iterable[int], name: str) -> 
 def layout_traces(plan: SmokePlan, training: Mapping[str, SmokeTraining]) -> list[LayoutTrace]:
     """The layouts that were begun, in the plan's order."""
     traces = []
+    paths = {event.rank: event.code_path for fact in training.values() for event in fact.reference}
     for number in range(len(plan.layouts)):
         steps: dict[int, dict[int, TrainingStep]] = {}
         for fact in training.values():
@@ -93,7 +128,7 @@ def layout_traces(plan: SmokePlan, training: Mapping[str, SmokeTraining]) -> lis
         ended = _by_rank(number, (event for fact in training.values() for event in fact.ended))
         ordered = tuple(steps[step] for step in range(len(steps)) if step in steps)
         if begun or ordered:
-            traces.append(build_trace(plan, number, begun, ordered, ended))
+            traces.append(build_trace(plan, number, begun, ordered, ended, paths))
     return traces
 
 

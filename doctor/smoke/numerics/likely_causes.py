@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from doctor.analysis.values.splits import majority_split
 from doctor.smoke.model import Layout
-from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
+from doctor.smoke.numerics.layout_trace import LayoutTrace
 from doctor.smoke.numerics.reference_run import MajorityReference, relative_error
 from doctor.smoke.numerics.updates import movement_ratios
 
@@ -50,7 +49,10 @@ def _forward_cause(trace: LayoutTrace, reference: MajorityReference) -> str:
     if layout.tp * layout.pp == 1 and begun and begun.params != reference.init:
         return "rank 0 begins with other parameters than its reference run (another seed, another checkpoint)"
     if layout.tp > 1:
-        apart = any(majority_split(field_values(trace.steps[0], group, "replicated")) for group in trace.slices)
+        first = trace.steps[0]
+        apart = any(
+            trace.differing(first, group, "replicated", "params_error", reference.tolerance) for group in trace.slices
+        )
         if apart:
             return "the forward pass lacks an all-reduce over the tensor-parallel group"
         return "a tensor-parallel rank holds another slice of a matrix than its place says (permuted shards)"

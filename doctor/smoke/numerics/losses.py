@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from doctor.analysis.values.splits import format_ranges
 from doctor.facts.smoke import TrainingStep
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.gradients import gradient_norm
-from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
+from doctor.smoke.numerics.layout_trace import LayoutTrace, errors_split, field_values
 from doctor.smoke.numerics.likely_causes import Deviation, common_features, likely_cause
 from doctor.smoke.numerics.reference_run import MajorityReference, relative_error
 
 DIFFERS = "smoke-loss-differs"
-PARTED = 1e-4
-"""Relative difference from which on ranks that compute the same loss disagree, or one of them is wrong."""
+
+OF_ITS_OWN = (
+    "the loss of {who} in step {step} differs from the reference run's of the same blocks by {share}; that of the "
+    "other ranks does not"
+)
+OF_ITS_MODEL = (
+    "the loss of rank {wrong} in step {step} differs from the reference run's of the same blocks by {share}, and that "
+    "of the other ranks does not: one of the ranks of its model computes something else, {who}"
+)
 
 
 def loss_of(trace: LayoutTrace, events: dict[int, TrainingStep]) -> float | None:
@@ -66,7 +74,10 @@ def loss_defects(traces: Sequence[LayoutTrace], reference: MajorityReference) ->
     explained: list[tuple[float, str]] = []
     # Layouts that begin with one and the same wrong loss have one cause, and the plainest of them tells it best.
     for trace in sorted(traces, key=lambda candidate: candidate.layout.tp * candidate.layout.pp):
-        if trace.number in deviations:
+        of_ranks = _own_defect(trace, reference)
+        if of_ranks and (trace.number not in deviations or of_ranks.step <= deviations[trace.number].step):
+            yield of_ranks
+        elif trace.number in deviations:
             deviation = deviations[trace.number]
             alike = [
                 cause
@@ -81,13 +92,7 @@ def loss_defects(traces: Sequence[LayoutTrace], reference: MajorityReference) ->
 
 def _defect(trace: LayoutTrace, deviation: Deviation, why: str, where: str) -> Defect:
     template = "the loss of step {step} is {observed}, the reference run's {expected}"
-    ranks = _wrong_losses(trace, deviation)
-    if ranks:
-        template = (
-            "the loss of {who} in step {step} is {observed}, and that of the other ranks of its tensor-parallel group, "
-            "which compute the same, fits the reference run's of {expected}"
-        )
-    elif deviation.quantity == "gradient":
+    if deviation.quantity == "gradient":
         template = "the gradient's norm in step {step} is {observed}, the reference run's {expected}; the loss is right"
     values = {
         "observed": float(f"{deviation.observed:.6g}"),
@@ -96,38 +101,27 @@ def _defect(trace: LayoutTrace, deviation: Deviation, why: str, where: str) -> D
         "likely": why,
         "only": where,
     }
-    if ranks:
-        losses = field_values(trace.steps[deviation.step], ranks, "loss")
-        return Defect(
-            DIFFERS,
-            "rank",
-            deviation.step,
-            ranks,
-            template,
-            {**values, "observed": _rounded(max(losses.values()))},
-            trace=trace,
-        )
     template += "{only}; most likely {likely}"
     return Defect(DIFFERS, f"{deviation.quantity} {why}", deviation.step, (), template, values, trace=trace)
 
 
-def _rounded(value: float) -> float:
-    return float(f"{value:.6g}")
+def _own_defect(trace: LayoutTrace, reference: MajorityReference) -> Defect | None:
+    """The first step in which some ranks' loss of their own blocks is not the reference run's, and that of others is.
 
-
-def _wrong_losses(trace: LayoutTrace, deviation: Deviation) -> tuple[int, ...]:
-    """Ranks whose loss is wrong while another rank that computes the same has the right one; empty for none.
-
-    Tensor-parallel ranks compute one loss. With a single group that disagrees, the others leave one value for it.
+    The mean over all ranks would hide it in a large world. Where all ranks of one model that tell a loss have a wrong
+    one, it can be any rank of the model that computes something else.
     """
-    if deviation.quantity != "loss" or trace.layout.tp < 2:
-        return ()
-    events = trace.steps[deviation.step]
-    groups = [losses for group in trace.slices if (losses := field_values(events, group, "loss"))]
-    parted = [losses for losses in groups if max(losses.values()) - min(losses.values()) > PARTED * deviation.expected]
-    if len(parted) != 1:
-        return ()
-    rest = sum(sum(losses.values()) / len(losses) for losses in groups if losses is not parted[0])
-    right = deviation.expected * len(groups) - rest
-    wrong = tuple(rank for rank, loss in parted[0].items() if abs(loss - right) > PARTED * abs(right) * len(groups))
-    return wrong if len(wrong) < len(parted[0]) else ()
+    for step, events in trace.numbered_steps():
+        errors = field_values(events, trace.ranks, "loss_error")
+        split = errors_split(errors, reference.tolerance)
+        if not split:
+            continue
+        wrong = set(split.differing)
+        models = [model for model in trace.models if wrong & set(model)]
+        suspects = {rank for model in models if wrong.issuperset(set(model) & set(errors)) for rank in model}
+        ranks = tuple(sorted(wrong | suspects))
+        template = OF_ITS_MODEL if ranks != split.differing else OF_ITS_OWN
+        values = {"share": float(f"{max(map(errors.__getitem__, wrong)):.2g}"), "wrong": format_ranges(wrong)}
+        values |= {"likely": "a rank computes something else now and then: its device or its memory"}
+        return Defect(DIFFERS, "rank", step, ranks, template, values, trace=trace, tie=ranks != split.differing)
+    return None

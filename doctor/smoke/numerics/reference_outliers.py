@@ -27,6 +27,8 @@ class Outlier(msgspec.Struct, frozen=True):
     """The largest relative difference of a loss."""
     precision: tuple[float, float] = (0.0, 0.0)
     """Relative error of a product: on them, and on those that agree."""
+    repeats: bool = True
+    """False: a step that was computed twice differs, by that share of the gradient."""
 
     @property
     def explanation(self) -> str:
@@ -44,18 +46,39 @@ class Outlier(msgspec.Struct, frozen=True):
 def find_outliers(
     plan: SmokePlan, events: Mapping[int, ReferenceRun], names: Mapping[int, str] | None = None
 ) -> list[Outlier]:
-    """Reference runs not equal bit for bit on one kind of device, or not within `LOSS_TOLERANCE` between kinds."""
-    kinds: dict[str, dict[int, ReferenceRun]] = {}
+    """Reference runs not equal bit for bit on one kind of device and code path, or not to `LOSS_TOLERANCE` between."""
+    kinds: dict[tuple[str, str], dict[int, ReferenceRun]] = {}
     for rank, event in events.items():
-        kinds.setdefault(_kind(plan, rank, names or {}), {})[rank] = event
-    outliers = []
-    for kind, group in sorted(kinds.items()):
-        outliers += _outlier(kind, group, majority_split(_comparable_bits(group)))
+        kinds.setdefault((_kind(plan, rank, names or {}), event.code_path), {})[rank] = event
+    outliers = _not_repeated(events)
+    reported = {rank for outlier in outliers for rank in outlier.ranks}
+    for (kind, _), group in sorted(kinds.items()):
+        split = majority_split(_comparable_bits(group))
+        if not split or not reported.intersection(split.differing):
+            outliers += _outlier(kind, group, split)
     if not outliers and len(kinds) > 1:
         ours = events[median_rank({rank: event.losses for rank, event in events.items()})]
         far = {rank: largest_difference(event.losses, ours.losses) > LOSS_TOLERANCE for rank, event in events.items()}
         outliers += _outlier("all devices", events, majority_split(far))
     return outliers
+
+
+def _not_repeated(events: Mapping[int, ReferenceRun]) -> list[Outlier]:
+    """Ranks that came to another gradient when they computed their first step again, on the same input.
+
+    On a CPU it has the same bits; an accelerator may add in any order, within `LOSS_TOLERANCE`.
+    """
+    shares = {rank: share for rank, event in events.items() if (share := _repeat_error(event))}
+    if not shares:
+        return []
+    others = tuple(rank for rank in events if rank not in shares)
+    return [Outlier("repeat", tuple(shares), others, False, max(shares.values()), repeats=False)]
+
+
+def _repeat_error(event: ReferenceRun) -> float:
+    """By how much the repeated step differs, where it may not; 1 where one of the two alone was finite."""
+    share = event.repeated if event.repeated is not None else float(event.grads[:1] != (None,))
+    return share if share > (0.0 if event.code_path.startswith("CPU ") else LOSS_TOLERANCE) else 0.0
 
 
 def _comparable_bits(group: Mapping[int, ReferenceRun]) -> dict[int, tuple[object, ...]]:
@@ -80,7 +103,7 @@ def _comparable_bits(group: Mapping[int, ReferenceRun]) -> dict[int, tuple[objec
 
 
 def _kind(plan: SmokePlan, rank: int, names: Mapping[int, str]) -> str:
-    """Ranks of which the same bits may be expected: on one kind of accelerator, or on the CPUs of one host."""
+    """Ranks of which, with one code path, the same bits may be expected: an accelerator, or the CPUs of one host."""
     place = plan.places[rank]
     return names.get(rank, plan.backend) if place.device >= 0 else f"the CPUs of {place.host}"
 

@@ -21,6 +21,7 @@ class MajorityReference(msgspec.Struct, frozen=True):
     losses: tuple[float | None, ...]
     grads: tuple[float | None, ...]
     init: int
+    """Of rank 0, if it reported one: another code path has other bits."""
     params: int
     ids: dict[int, tuple[int, ...]]
     """Digests of the tokens, block by block, by step."""
@@ -63,7 +64,7 @@ def majority_reference(training: Mapping[str, SmokeTraining]) -> MajorityReferen
     return MajorityReference(
         losses=ours.losses,
         grads=ours.grads,
-        init=ours.init,
+        init=events.get(0, ours).init,
         params=ours.params,
         # A long list of blocks comes in several events.
         ids={step: tuple(digest for event in data if event.step == step for digest in event.ids) for step in steps},

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from doctor.analysis.majority import Split
-from doctor.analysis.values.splits import format_ranges, majority_split
+from doctor.analysis.values.splits import format_ranges
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
+from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE
 
 BROADCAST, DIVERGE = "smoke-parameters-not-broadcast", "smoke-parameters-diverge"
 
@@ -37,12 +38,12 @@ TIED = {
 }
 
 
-def replica_defects(trace: LayoutTrace) -> Iterator[Defect]:
+def replica_defects(trace: LayoutTrace, tolerance: float = LOSS_TOLERANCE) -> Iterator[Defect]:
     """What is wrong before the first step; and the first step after which replicas differ."""
-    began = list(_not_broadcast(trace)) or list(_differ_at_begin(trace))
+    began = list(_not_broadcast(trace)) or list(_differ_at_begin(trace, tolerance))
     yield from began
     if not began:
-        yield from _first_divergence(trace)
+        yield from _first_divergence(trace, tolerance)
 
 
 def _not_broadcast(trace: LayoutTrace) -> Iterator[Defect]:
@@ -77,25 +78,22 @@ def _origin(rank: int, after: int, before: dict[int, int]) -> str:
     return "kept" if after == before.get(rank) else "swapped" if after in before.values() else "other"
 
 
-def _differ_at_begin(trace: LayoutTrace) -> Iterator[Defect]:
+def _differ_at_begin(trace: LayoutTrace, tolerance: float) -> Iterator[Defect]:
     """Tensors that tensor parallelism keeps whole, and that its ranks begin with different values of."""
     for group in trace.slices:
-        split = majority_split(field_values(trace.begun, group, "replicated"), hosts=trace.hosts)
+        split = trace.differing(trace.begun, group, "replicated", "error", tolerance)
         if split:
             template = TIED_AT_BEGIN if split.tie else OTHER_AT_BEGIN
             yield _divergence_defect(trace, BEFORE_FIRST_STEP, "begin", split, template, group, root=True)
             return
 
 
-def _first_divergence(trace: LayoutTrace) -> Iterator[Defect]:
+def _first_divergence(trace: LayoutTrace, tolerance: float) -> Iterator[Defect]:
     for step, events in trace.numbered_steps():
-        over_data = {
-            group: majority_split(field_values(events, group, "params"), hosts=trace.hosts) for group in trace.replicas
-        }
-        over_tensor = {
-            group: majority_split(field_values(events, group, "replicated"), hosts=trace.hosts)
-            for group in trace.slices
-        }
+        over_data, over_tensor = (
+            {group: trace.differing(events, group, bits, "params_error", tolerance) for group in groups}
+            for groups, bits in ((trace.replicas, "params"), (trace.slices, "replicated"))
+        )
         for kind, groups in (("data", over_data), ("tensor", over_tensor)):
             parted = {group: split for group, split in groups.items() if split}
             if parted:

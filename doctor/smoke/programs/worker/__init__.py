@@ -16,6 +16,7 @@ PARTS = (
     "flight_recorder",
     "comm",
     "context",
+    "code_path",
     "confirmations",
     "partitions",
     "collective_test",

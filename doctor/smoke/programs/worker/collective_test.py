@@ -195,9 +195,19 @@ class CollectiveTest:
         self.ctx.emit("unsupported", gid=self.group.number, op=label, dtype=str(dtype)[6:], text=text[:300])
 
     def compare(
-        self, op: str, label: str, root: int, result: torch.Tensor, expected: torch.Tensor | None, tolerance: float
+        self,
+        op: str,
+        label: str,
+        root: int,
+        result: torch.Tensor,
+        expected: torch.Tensor | None,
+        tolerance: float,
+        peer: int = -1,
     ) -> None:
-        """Emits ``wrong`` with the first element that differs by more than the tolerance."""
+        """Emits ``wrong`` with the first element that differs by more than the tolerance.
+
+        ``peer``: who sent it, in an exchange of two ranks.
+        """
         dtype = str(result.dtype)[6:]
         dtypes, comparisons = self.checked.get(label, ({}, 0))
         dtypes[dtype] = None
@@ -211,12 +221,14 @@ class CollectiveTest:
         if not len(indices):
             return
         index = int(indices[0])
-        self.count_wrong(op, label, dtype, result.numel(), self.source_of(op, root, index, result.numel()))
+        self.count_wrong(
+            op, label, dtype, result.numel(), peer if peer >= 0 else self.source_of(op, root, index, result.numel())
+        )
         if self.reported < MAX_REPORTED:
             self.reported += 1
             self.ctx.emit(
                 "wrong", gid=self.group.number, op=label, dtype=dtype, numel=result.numel(), wrong=len(indices),
-                index=index, root=root if op in ("broadcast", "reduce") else -1,
+                index=index, root=root if op in ("broadcast", "reduce") else peer,
                 expected=json_number(expected[index]), got=json_number(result[index]), offset=self.offset,
             )  # fmt: skip
 

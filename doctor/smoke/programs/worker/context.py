@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from doctor.smoke.programs.worker.comm import TracedComm
 from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 from doctor.smoke.programs.worker.libraries import torch
+
+
+class ReferenceStep(NamedTuple):
+    """One step of the reference run. Gradient and weights by parameter."""
+
+    gradient: dict[str, torch.Tensor]
+    weights: dict[str, torch.Tensor]
+    """Behind the step."""
+    losses: torch.Tensor
+    """Of each block."""
 
 
 class RankContext:
@@ -26,8 +36,10 @@ class RankContext:
         self.plan, self.rank, self.world_size = plan, rank, len(plan["places"])
         self.device, self.recorder, self.events, self.comm = device, recorder, events, comm
         self.emit = events.emit
-        self.reference: list[dict[str, torch.Tensor]] = []
-        """The gradient of each step of the reference run, by parameter."""
+        self.reference: list[ReferenceStep] = []
+        """The reference run, as far as this rank has done it."""
+        self.initial_weights: dict[str, torch.Tensor] | None = None
+        """The parameters with which it began."""
         self.hosts = [placement["host"] for placement in plan["places"]]
         self.compared_results = self.wrong_results = 0
         """Results of collectives, and those of them that were wrong on this rank."""

@@ -20,6 +20,8 @@ class Model(ShardedParameters):
     def __init__(self, ctx: RankContext, layout: dict[str, Any], seed: int, comm: TracedComm | None = None) -> None:
         super().__init__(ctx, layout, seed, comm)
         self.nonfinite = NonFiniteTracker()
+        self.row_losses: list[torch.Tensor] = []
+        """Of the rows of the last batch, by micro-batch; on the last pipeline stage."""
         self.recompute = layout.get("recompute", False)
         self.micro_batch_count = max(self.mesh.pp, layout.get("accumulate", 1))
 
@@ -77,11 +79,12 @@ class Model(ShardedParameters):
         """Attention and MLP side by side: one sum over the tp ranks serves both."""
         norm, qkv, out, up, down = [self.weights[f"{number}.{name}"] for name in LAYER_PARAMETERS]
         h = self.tp_enter(torch.layer_norm(x, (HIDDEN,), norm))
-        # Heads of four numbers: sums of products over leading dimensions cost a third of the tiny matrix products.
+        # Heads of four numbers: sums of products cost a third of the tiny matrix products, number by number they fit
+        # into a cache.
         q, k, v = (h @ qkv.flatten(0, 2).t()).unflatten(2, qkv.shape[:3]).permute(2, 3, 1, 0, 4).contiguous()
-        scores = (q[:, :, None] * k[:, None]).sum(0) / math.sqrt(len(q))
+        scores = sum(queries[:, None] * keys for queries, keys in zip(q, k)) / math.sqrt(len(q))
         weights = scores.softmax(1)  # by query position, key position, row, head
-        heads = (weights * v[:, None]).sum(2)  # by number, position, row, head
+        heads = torch.stack([(weights * values).sum(1) for values in v])  # by number, position, row, head
         attention = heads.permute(2, 1, 3, 0).flatten(2) @ out.t()
         mlp = torch.nn.functional.gelu(h @ up.t()) @ down.t()
         change = self.tp_exit(attention + mlp)
@@ -112,7 +115,9 @@ class Model(ShardedParameters):
         h = self.tp_enter(torch.layer_norm(selectors @ x, (HIDDEN,), self.weights["norm"]))
         scores = self.tp_gather(h @ self.weights["head"].t())
         self.nonfinite.record_input(scores)
-        loss = -(scores.log_softmax(-1) * targets).sum(-1).mean()
+        losses = -(scores.log_softmax(-1) * targets).sum(-1)
+        self.row_losses.append(losses.detach().mean(-1))
+        loss = losses.mean()
         self.nonfinite.record_output("loss", loss)
         return loss
 
@@ -156,7 +161,7 @@ class Model(ShardedParameters):
         Returns the batch's loss on the last pipeline stage, None on the others.
         """
         self.gradient.zero_()
-        self.nonfinite = NonFiniteTracker()
+        self.nonfinite, self.row_losses = NonFiniteTracker(), []
         passes = [self.forward(batch, rows) for rows in batch.micro_batches(self.micro_batch_count)]
         for received, result in passes:
             self.backward(received, result)

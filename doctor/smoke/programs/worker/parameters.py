@@ -11,7 +11,7 @@ from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.rng import HEADS, HIDDEN, MLP_HIDDEN, SEQUENCE_LENGTH, VOCABULARY
-from doctor.smoke.programs.worker.values import digest, finite_or_none
+from doctor.smoke.programs.worker.values import digest, finite_or_none, relative_distance
 
 LAYER_PARAMETERS = ("norm", "qkv", "out", "up", "down")
 TP_DIMENSION = {"qkv": 2, "out": 1, "up": 0, "down": 1, "head": 0}
@@ -150,11 +150,18 @@ class ShardedParameters:
         """This rank's share of the norm: over the ranks that make up one model, squares sum to the model's square."""
         return finite_or_none((gradient * gradient * self.norm_weights[part]).sum().sqrt())
 
-    def error_of(self, gradient: torch.Tensor, reference: dict[str, torch.Tensor]) -> float | None:
-        """How far the part that this rank updates is from the reference run's, as a share of its norm."""
-        expected = self.share_of(reference)[self.owned_slice]
-        norm = float(expected.norm())
-        return finite_or_none((gradient - expected).norm() / norm) if norm else None
+    def by_name(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
+        """A copy of a vector like `flat`, by parameter."""
+        return {name: flat[span].view(self.weights[name].shape).clone() for name, span in self.spans.items()}
+
+    def error_of(
+        self, values: torch.Tensor, reference: dict[str, torch.Tensor] | None, part: slice = slice(None)
+    ) -> float | None:
+        """How far this part of `flat`, or of its gradient, is from the reference run's, as a share of its norm.
+
+        ``reference``: the whole model's tensors; None where the rank has not computed them.
+        """
+        return None if reference is None else relative_distance(values, self.share_of(reference)[part])
 
     def squared_norms(self, change: torch.Tensor) -> dict[str, float | None]:
         """The squared norm of each parameter's change, counted as in `norm_share`."""

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 
+from doctor.smoke.programs.worker.code_path import device_model
 from doctor.smoke.programs.worker.confirmations import CONFIRMATION_SHARE, LOOKS_SLOW, repeat_while_slow
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.device_work import (
@@ -26,23 +27,6 @@ EXCHANGES = 15
 NEIGHBOUR_TEST = "device to device"
 COPY_LOOKS_SLOW = 1.5
 """Of copies on CPUs, as `LOOKS_SLOW` is of all other work: what shares their caches and memory is often no fault."""
-
-
-def device_model(ctx: RankContext) -> str:
-    """What the device is, to compare it with its like: by its name, or the CPU by its model and instruction set."""
-    if ctx.device.type != "cpu":
-        return str(getattr(torch, ctx.device.type).get_device_properties(ctx.device).name)[:100]
-    model = ""
-    try:
-        with open("/proc/cpuinfo", errors="replace") as file:
-            names = [
-                line.partition(":")[2].strip() for line in file if line.lower().startswith(("model name", "cpu part"))
-            ]
-            model = names[0] if names else ""
-    except OSError:
-        pass
-    capability = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", lambda: "")()
-    return " ".join(word for word in ("CPU", model[:80], capability) if word)
 
 
 def measure(ctx: RankContext, test: str, work: DeviceWork, model: str, end: float, attempt: int) -> list[float]:

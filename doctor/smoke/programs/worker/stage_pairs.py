@@ -8,8 +8,10 @@ import math
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
+from doctor.smoke.programs.worker.collective_test import CollectiveTest
 from doctor.smoke.programs.worker.confirmations import CONFIRM_AT, CONFIRMATION_SHARE, middle, pause_before
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import torch
@@ -55,23 +57,45 @@ def paired_ranks(ctx: RankContext) -> list[int]:
 def time_exchanges(ctx: RankContext, peer: int, nbytes: int, repeats: int) -> list[float]:
     """Seconds of exchanges with the peer, both ways at once. A first one, of one element, synchronizes the two.
 
-    One at least, then as many as fit into PAIR_SECONDS by the first one; the two agree on how many those are.
+    One at least, then as many as fit into PAIR_SECONDS by the first one; the two agree on how many those are. Every
+    element that came is compared with what the peer sends, when the last one is over: comparing takes no time of them.
     """
     element = torch.zeros(1, device=ctx.device)
     answer = torch.empty_like(element)
     ctx.comm.exchange(answer, element, peer)
-    tensor = torch.full((max(1, nbytes // 4),), float(ctx.rank), device=ctx.device)
-    out, allowed = torch.empty_like(tensor), 1.0
+    tensor = payload(ctx, ctx.rank, nbytes).to(ctx.device)
+    test, expected = pair_test(ctx), payload(ctx, peer, nbytes)
+    received, allowed = [test.poisoned(expected) for _ in range(repeats)], 1.0
     seconds: list[float] = []
     while len(seconds) < min(repeats, allowed):
         started = time.perf_counter()
-        ctx.comm.exchange(out, tensor, peer)
+        ctx.comm.exchange(received[len(seconds)], tensor, peer)
         seconds.append(round(time.perf_counter() - started, 7))
         if len(seconds) == 1 < repeats:
             element.fill_(seconds[0])
             ctx.comm.exchange(answer, element, peer)
             allowed = PAIR_SECONDS / max(element.item(), answer.item(), 1e-6)
+    for out in received[: len(seconds)]:
+        test.compare("send_recv", "send_recv", -1, out, expected, 0, peer)
     return seconds
+
+
+@lru_cache(maxsize=1)
+def pair_test(ctx: RankContext) -> CollectiveTest:
+    """What compares all exchanges of this rank, and limits how many wrong ones it reports."""
+    return CollectiveTest(ctx, ctx.comm.world)
+
+
+def payload(ctx: RankContext, rank: int, nbytes: int) -> torch.Tensor:
+    """What a rank sends in an exchange of this size: every element is another one than any other rank's."""
+    return random_numbers(ctx.plan["seed"], max(1, nbytes // 4)) + rank
+
+
+@lru_cache(maxsize=2)
+def random_numbers(seed: int, count: int) -> torch.Tensor:
+    """The same on every rank. All bytes of an element vary, and a rank can be added."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(1 << 30, (count,), generator=generator, dtype=torch.int32)
 
 
 def message_bytes(

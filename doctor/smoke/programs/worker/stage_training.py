@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from doctor.smoke.programs.worker.batch import Batch, block_count
-from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
+from doctor.smoke.programs.worker.code_path import code_path
+from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, ReferenceStep
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model
 from doctor.smoke.programs.worker.optimizers import Adam, sgd
-from doctor.smoke.programs.worker.rng import CounterRng
-from doctor.smoke.programs.worker.values import digest, finite_or_none
+from doctor.smoke.programs.worker.rng import BLOCK_ROWS, CounterRng
+from doctor.smoke.programs.worker.values import digest, finite_or_none, relative_distance
 
 BLOCKS_PER_EVENT = 60
 """An event must fit into one write to a pipe."""
@@ -53,12 +53,15 @@ def stage_training(ctx: RankContext) -> None:
 def reference_run(ctx: RankContext) -> None:
     """The same training in one process. Every rank does it, so that a device that computes differently shows.
 
+    The first step is computed twice, so that an error that does not repeat shows on a single rank.
+
     With very many blocks all ranks but rank 0 do only the first steps; the digest of the parameters is from behind the
     last step that all of them do.
     """
     model, rng = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device)
     params = 0
-    first, start, losses, norms = digest(model.flat), model.flat.clone(), [], []
+    first, start, losses, norms, repeated = digest(model.flat), model.flat.clone(), [], [], None
+    ctx.initial_weights = model.by_name(start)
     steps = ctx.plan["steps"]
     common_steps = min(steps, max(1, REFERENCE_BLOCKS // block_count(ctx.world_size)))
     for step in range(steps if ctx.is_first else common_steps):
@@ -66,17 +69,20 @@ def reference_run(ctx: RankContext) -> None:
         losses.append(finite_or_none(model.forward_backward(batch)))
         gradient = model.reduce_gradient()
         norms.append(model.norm_share(gradient))
-        ctx.reference.append(
-            {name: gradient[span].view(model.weights[name].shape).clone() for name, span in model.spans.items()}
-        )
+        of_blocks = torch.cat(model.row_losses).view(-1, BLOCK_ROWS).mean(1)
+        if step == 0:
+            gradient = gradient.clone()
+            model.forward_backward(batch)
+            repeated = relative_distance(model.reduce_gradient(), gradient)
         model.update(gradient, sgd)
+        ctx.reference.append(ReferenceStep(model.by_name(gradient), model.by_name(model.flat), of_blocks))
         if step + 1 == common_steps:
             params = digest(model.flat)
         if ctx.is_first:
             emit_blocks(ctx, step, batch)
     ctx.emit(
         "reference", losses=losses, grads=norms, params=params, params_step=common_steps, init=first,
-        precision=matmul_error(ctx.device),
+        precision=matmul_error(ctx.device), code_path=code_path(ctx), repeated=repeated,
     )  # fmt: skip
     if ctx.is_first:
         ctx.emit("reference-update", update=model.squared_norms(model.flat - start))
@@ -105,34 +111,41 @@ def train_layout(ctx: RankContext, index: int, layout: dict[str, Any]) -> None:
     rng = CounterRng(ctx.plan["seed"], ctx.device)
     before = model.digests()["params"]
     model.broadcast_params()
-    ctx.emit("begin", layout=index, before=before, **model.digests())
+    error = model.error_of(model.flat, ctx.initial_weights)
+    ctx.emit("begin", layout=index, before=before, error=error, **model.digests())
     start = model.flat.clone()
     for step in range(ctx.plan["steps"]):
         batch = make_batch(ctx, model, rng, step, True)
-        ctx.emit("step", layout=index, step=step, **train_step(model, batch, ctx.reference[step : step + 1]))
+        trained = train_step(model, batch, ctx.reference[step] if step < len(ctx.reference) else None)
+        ctx.emit("step", layout=index, step=step, **trained)
     seconds = round(time.monotonic() - started, 3)
     ctx.emit("end", layout=index, update=model.squared_norms(model.flat - start), seconds=seconds)
 
 
-def train_step(model: Model, batch: Batch, reference: Sequence[dict[str, torch.Tensor]] = ()) -> dict[str, Any]:
+def train_step(model: Model, batch: Batch, reference: ReferenceStep | None = None) -> dict[str, Any]:
     """One step of training; returns what the ``step`` event says of it.
 
-    ``reference``: the gradient of the same step of the reference run, if this rank went so far.
+    ``reference``: the same step of the reference run, if this rank went so far.
     """
     loss = model.forward_backward(batch)
     local_norm = model.norm_share(model.gradient)
     nonfinite = model.nonfinite.origin() or ("gradient" if local_norm is None else "")
     gradient = model.reduce_gradient()
     norm, gradient_digest = model.norm_share(gradient, model.owned_slice), digest(gradient)
-    error = model.error_of(gradient, reference[0]) if reference else None
+    error = model.error_of(gradient, reference and reference.gradient, model.owned_slice)
     model.update(gradient, sgd)
+    params_error = model.error_of(model.flat, reference and reference.weights)
+    loss_error = None
+    if loss is not None and reference is not None:
+        loss_error = relative_distance(loss, reference.losses[batch.blocks].mean())
     digests = model.digests()
     if not nonfinite and not math.isfinite(float(model.flat.sum())):
         nonfinite = "parameters"
     return dict(
         loss=None if loss is None else finite_or_none(loss), blocks=batch.blocks[:BLOCKS_PER_EVENT],
         ids=batch.ids[:BLOCKS_PER_EVENT], masks=batch.masks[:BLOCKS_PER_EVENT], rng=batch.rng_digests,
-        grad_local=local_norm, grad=norm, grad_digest=gradient_digest, grad_error=error, bad=nonfinite, **digests,
+        grad_local=local_norm, grad=norm, grad_digest=gradient_digest, grad_error=error, bad=nonfinite,
+        params_error=params_error, loss_error=loss_error, **digests,
     )  # fmt: skip
 
 
@@ -157,22 +170,22 @@ def stage_learning(ctx: RankContext) -> None:
 
 
 def compare_learned(ctx: RankContext, model: Model, gradient: torch.Tensor) -> None:
-    """Compares the parameters and the last gradient with those of the ranks that must hold the same, bit for bit.
+    """Compares the parameters and the last gradient with those of the same training, done serially.
 
-    Only a rank that differs, or is differed from, does the same training serially, to see which of them is wrong: it
-    takes longer than the stage. That needs no other rank, so that wrong values cannot part the ranks.
+    Of data-parallel ranks that hold the same bits the first one does it for all. It needs no other rank, so that wrong
+    values cannot part the ranks.
     """
     held = digest(model.flat[: model.size]), 0 if model.zero else digest(gradient)
-    mesh, error = model.mesh, None
+    mesh, same = model.mesh, True
     if mesh.dp > 1:
         mine = torch.tensor([value - (1 << 63) for value in held], dtype=torch.int64, device=ctx.device)
         every = mine.new_empty(2 * mesh.dp)
         ctx.comm.all_gather(every, mine, mesh.dp_group)
-        if not torch.equal(every.view(mesh.dp, 2), mine.expand(mesh.dp, 2)):
-            error = learned_error(ctx, model, gradient)
+        same = torch.equal(every.view(mesh.dp, 2), mine.expand(mesh.dp, 2))
+    error = learned_error(ctx, model, gradient) if mesh.dp_rank == 0 or not same else None
     ctx.emit(
         "learned", pp=mesh.pp_rank, tp=mesh.tp_rank, params=held[0], gradient=held[1], steps=ctx.plan["learn_steps"],
-        error=error,
+        error=error, code_path=code_path(ctx),
     )  # fmt: skip
 
 
@@ -188,14 +201,10 @@ def learned_error(ctx: RankContext, model: Model, gradient: torch.Tensor) -> flo
         last = serial.reduce_gradient()
         serial.update(last, adam)
 
-    def parameters_of(flat: torch.Tensor) -> dict[str, torch.Tensor]:
-        return {name: flat[span].view(serial.weights[name].shape) for name, span in serial.spans.items()}
-
-    expected = model.share_of(parameters_of(serial.flat))
-    changed = (expected - model.share_of(parameters_of(start))).norm()
-    return finite_or_none(
-        max(float((model.flat - expected).norm() / changed), model.error_of(gradient, parameters_of(last)) or 0)
-    )
+    expected = model.share_of(serial.by_name(serial.flat))
+    changed = (expected - model.share_of(serial.by_name(start))).norm()
+    of_gradient = model.error_of(gradient, serial.by_name(last), model.owned_slice) or 0
+    return finite_or_none(max(float((model.flat - expected).norm() / changed), of_gradient))
 
 
 def learning_preference(layout: dict[str, Any]) -> tuple[int, int]:

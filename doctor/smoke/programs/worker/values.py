@@ -29,6 +29,12 @@ def finite_or_none(value: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def relative_distance(values: torch.Tensor, expected: torch.Tensor) -> float | None:
+    """The norm of the difference, as a share of the expected norm; None where that is 0, or something is not finite."""
+    norm = float(expected.norm())
+    return finite_or_none((values - expected).norm() / norm) if norm else None
+
+
 def json_number(element: Any) -> float | str:
     """A float, or ``"nan"``, ``"inf"``, ``"-inf"``, which JSON has no number for."""
     value = float(element)

@@ -29,6 +29,7 @@ from doctor.smoke.programs.agent.flight_recorder import FlightRecorder, name_of
 from doctor.smoke.programs.agent.interpreters import rank_environment
 from doctor.smoke.programs.agent.kernel import Limits
 from doctor.smoke.programs.agent.network import proc_address
+from doctor.smoke.programs.agent.procfs import read_text
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.recorder_page import (
     CALL,
@@ -385,7 +386,7 @@ def test_a_wrapper_that_ends_before_its_interpreter_is_not_its_end(client: Clien
     """What holds the pipe of the events goes on."""
     client.start(ENDS, 1, python="sh -c 'sleep 1000 & exit 0' -")
     client.until("snaps")
-    while [Path(f"/proc/{pid}/comm").read_text() for pid in client.pids()] != ["sleep\n"]:
+    while [read_text(f"/proc/{pid}/comm") for pid in client.pids()] != ["sleep\n"]:
         client.until("snaps")
     for _ in range(3):
         client.until("snaps")

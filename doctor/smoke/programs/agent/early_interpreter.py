@@ -52,6 +52,6 @@ class EarlyInterpreter:
         os.kill(self.pid, signal.SIGKILL)
         os.close(self.stdin)
         watcher.ranks_by_pid.pop(self.pid)
-        watcher.starting.pop(self.pid)
+        watcher.starting.remove(self.pid)
         watcher.close()
         self.files.close()

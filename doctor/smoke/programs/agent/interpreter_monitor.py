@@ -52,3 +52,28 @@ class InterpreterMonitor:
     def report(self):
         """For the controller's `starting`."""
         return [self.rank, self.state, round(self.idle, 2), self.waits_for]
+
+
+class StartingInterpreters:
+    """Interpreters that have not imported everything yet, by their process number."""
+
+    def __init__(self):
+        self.by_pid = {}
+
+    def add(self, pid, rank):
+        self.by_pid[pid] = InterpreterMonitor(pid, rank)
+
+    def remove(self, pid):
+        """Whether it was one of them."""
+        return self.by_pid.pop(pid, None) is not None
+
+    def has_imported(self, rank):
+        """The interpreter of this rank is through; -1 for that of all ranks."""
+        self.by_pid = dict((pid, monitor) for pid, monitor in self.by_pid.items() if monitor.rank != rank)
+
+    def report(self, clock):
+        """What the controller is told of those that do nothing; empty where none is idle."""
+        for monitor in self.by_pid.values():
+            monitor.observe(clock)
+        idle = [monitor.report() for monitor in self.by_pid.values() if monitor.idle > IDLE]
+        return {"starting": idle} if idle else {}

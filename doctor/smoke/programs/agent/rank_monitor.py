@@ -45,6 +45,7 @@ class RankMonitor:
         # A rank begins in the agent's control groups, and may be killed for memory before it is first observed.
         self.cgroups, self.cgroups_read_at = cgroup_folders(os.getpid()), 0.0
         self.oom_count, self.oom_at = oom_kills(self.cgroups), -OOM_SECONDS
+        self.begun_in, self.killed_before = self.cgroups, self.oom_count
         self.limits = None
         self.dead = self.error = ""
         self.ended = self.secondary = self.oom = False
@@ -96,7 +97,9 @@ class RankMonitor:
     def current_limits(self):
         """The limits of the rank, of the control group that it is in now."""
         if self.limits is None or (self.cgroups and self.limits.folders != self.cgroups):
-            self.limits = Limits(self.pid or os.getpid())
+            first, self.limits = self.limits is None, Limits(self.pid or os.getpid())
+            if first and self.limits.folders == self.begun_in:
+                self.limits.killed = self.killed_before  # it may be over already
         return self.limits
 
     def read_state(self, age):

@@ -7,7 +7,7 @@ import time
 
 from doctor.remote.runtime.controller import BACKLOG
 from doctor.remote.runtime.lines import LineBuffer
-from doctor.smoke.programs.agent.interpreter_monitor import IDLE, InterpreterMonitor
+from doctor.smoke.programs.agent.interpreter_monitor import StartingInterpreters
 from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe, worker_input
 from doctor.smoke.programs.agent.kernel import KernelMessages, Limits, process_limits
 from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
@@ -39,7 +39,7 @@ class RankWatcher:
         self.poll, self.controller, self.descendants = poll, controller, descendants
         self.monitors = {}
         self.ranks_by_pid = {}  # pid of an interpreter -> its ranks, None for the one process of all ranks
-        self.starting = {}  # pid -> InterpreterMonitor, of interpreters that have not imported everything yet
+        self.starting = StartingInterpreters()
         self.ended_well = False  # the one process of all ranks, before that: something of it may still be there
         self.stdin_data = {}  # fd -> what is still to be written to an interpreter's stdin
         self.events, self.event_lines = None, LineBuffer(65536)
@@ -73,7 +73,7 @@ class RankWatcher:
         self.outputs[output] = -1 if ranks is None else ranks[0]
         self.start_reading(output)
         self.ranks_by_pid[pid] = ranks
-        self.starting[pid] = InterpreterMonitor(pid, self.outputs[output])
+        self.starting.add(pid, self.outputs[output])
         self.descendants.sessions.add(pid)
         return pid, stdin
 
@@ -141,7 +141,7 @@ class RankWatcher:
                 self.descendants.pids.add(pid)
             return
         if kind == "imported":
-            self.starting = dict((pid, some) for pid, some in self.starting.items() if some.rank != rank)
+            self.starting.has_imported(rank)
         if kind == "exit":
             if rank in self.monitors:
                 self.monitors[rank].current_limits().set_process_limits(str(event.get("limits", "")))
@@ -193,13 +193,12 @@ class RankWatcher:
             log = self.log.oom_line(monitor.pid) if monitor.pid else ""
             monitor.end(status, log)
             event.update(dict((name, value) for name, value in (("oom", monitor.oom), ("log", log)) if value))
-        tail = (monitor or self).tail
+        tail = (monitor or self).tail[-4000:].decode("utf-8", "replace")
         if status and "log" not in event:
-            error = tail[-4000:].decode("utf-8", "replace") + (monitor.error if monitor else "")
-            sentences = (monitor and monitor.limits or self.limits).sentences(error)
+            sentences = (monitor and monitor.limits or self.limits).sentences(tail + (monitor.error if monitor else ""))
             event.update({"log": " ".join(sentences)[:600]} if sentences else {})
         if status and tail:
-            event["tail"] = tail[-4000:].decode("utf-8", "replace")
+            event["tail"] = tail
         self.controller.send(event=event)
 
     def reached_limits(self):
@@ -233,19 +232,11 @@ class RankWatcher:
         """Looks at ranks that do not move, and sends what is new of all."""
         for monitor in self.monitors.values():
             monitor.observe(clock)
-        snapshots = [monitor.snapshot(clock) for monitor in self.monitors.values()]
-        snapshots = [snapshot for snapshot in snapshots if snapshot]
+        snapshots = list(filter(None, [monitor.snapshot(clock) for monitor in self.monitors.values()]))
         evidence = self.find_retransmissions(clock)
         if snapshots or evidence or clock - self.reported_at > BEAT:
-            message = {"snaps": snapshots, "late": round(self.late, 3)}
-            for interpreter in self.starting.values():
-                interpreter.observe(clock)
-            starting = [some.report() for some in self.starting.values() if some.idle > IDLE]
-            if starting:
-                message["starting"] = starting
-            if evidence:
-                message["evidence"] = evidence
-            self.controller.send(**message)
+            message = dict(self.starting.report(clock), snaps=snapshots, late=round(self.late, 3))
+            self.controller.send(**dict(message, evidence=evidence) if evidence else message)
             self.reported_at, self.late = clock, 0.0
 
     def find_retransmissions(self, clock):
@@ -274,7 +265,7 @@ class RankWatcher:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
-                return
+                ended = None
             if not ended:
                 return
             pid = ended.si_pid
@@ -287,11 +278,10 @@ class RankWatcher:
             if pid in self.ranks_by_pid:
                 self.read_all_events()
                 ranks = self.ranks_by_pid.pop(pid)
-                if self.starting.pop(pid, None) and ranks is None and status == 0 and self.events is not None:
-                    # A wrapper may leave the interpreter behind, which keeps the pipe of the events open.
-                    self.ended_well = True
-                    continue
-                for rank in [-1] if ranks is None else ranks:
+                early = self.starting.remove(pid) and ranks is None and status == 0
+                # A wrapper may leave the interpreter behind, which keeps the pipe of the events open.
+                self.ended_well = early and self.events is not None
+                for rank in [-1] * (not self.ended_well) if ranks is None else ranks:
                     self.report_end(rank, status)
             else:
                 for monitor in self.monitors.values():

@@ -80,6 +80,8 @@ PAUSES = "for i in 1 2 3; do kill -STOP PID; sleep 0.05; kill -CONT PID; sleep 0
 NO_SSH = nft("tcp dport 22 drop", "tcp sport 22 drop") + " && (sleep 4; nft flush ruleset) >/dev/null 2>&1 &"
 NO_DATA = nft("tcp dport 22 accept", "tcp sport 22 accept", "meta l4proto tcp drop")
 SMALL_ONLY = nft("tcp dport 22 accept", "tcp sport 22 accept", "meta length 1000-65535 drop")
+RESETS = nft("tcp dport 22 accept", "tcp sport 22 accept", "numgen random mod 300 0 reject with tcp reset")
+FEW = nft("tcp dport 22 accept", "tcp sport 22 accept", "ct state new ct count over 3 drop")
 SLOW = "tc qdisc add dev eth0 root tbf rate 2mbit burst 32kb latency 400ms && touch MARK"
 HELD_BACK = grouped("cpu", "cpu.cfs_quota_us", "20000", "cpu.max=20000 100000")[0] + "\ntouch MARK"
 """A fifth of a CPU for all sessions of the host."""
@@ -105,6 +107,9 @@ CASES: tuple[Case, ...] = (
     Case("pairs-garbage", VALUES[:1], {"kind": "garbage", "every": 1}),
     Case("layernorm-off", (*VALUES, "smoke-reference-differs"), {"kind": "layernorm", "every": 7}),
     Case("ar-sleeps", HANGS, {"kind": "late", "seconds": 1000}),
+    Case("ar-spins", HANGS, {"kind": "spin"}),
+    Case("reset now and then", (*NETWORK, "smoke-rank-never-joined"), before=RESETS + " && touch MARK", must=False),
+    Case("few connections", (*NETWORK, "smoke-rank-never-joined"), before=FEW + " && touch MARK", must=False),
     Case("ar-late", (), {"kind": "late", "seconds": 0.3}),
     Case("quota", ("smoke-rank-slow", "smoke-budget-spent"), before=HELD_BACK, whole_host=True, must=False),
     Case("onednn-sse41", (), before="touch MARK", environ={"ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"}),

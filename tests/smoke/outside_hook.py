@@ -56,6 +56,8 @@ def act(baseline: Any, fault: dict[str, Any], tensor: Any, rest: tuple[Any, ...]
         subprocess.call(["sh", "-c", fault["command"].replace("PID", str(os.getpid()))])
     if kind == "late":
         time.sleep(fault["seconds"])
+    while kind == "spin":
+        pass
     result = baseline(tensor, *rest, **more)
     if kind == "twice":
         baseline(tensor.clone(), *rest, **more)

@@ -69,6 +69,8 @@ def add_evidence(
         failure = explain_wrong_size(failure, finished, error, members)
     if failure.kind in PRESSED:
         failure = _with_pressure(failure, of_own_ranks(read_pressure(channels), plan))
+    if failure.kind == "never-joined":
+        failure = _with_full_host(failure, plan, channels, progress, addresses)
     if failure.kind == "network":
         failure = explain_foreign_call(failure)
     if failure.kind == "network":
@@ -103,17 +105,49 @@ def explain_late(
     if foreign:
         text = f"{failure.text}: it is in {next(iter(foreign.values()))}, which is not torch"
         return blame(failure, failure.kind, foreign, text)
-    first, again = _link_evidence(failure, channels, addresses), None
-    if first.failed:
-        again = _link_evidence(failure, channels, addresses)
-    if again is None or not set(first.failed) & set(again.failed):
+    lasting = _lasting_links(failure, channels, addresses)
+    return _because_of_links(failure, plan, lasting) if lasting else None
+
+
+def _lasting_links(
+    failure: Failure, channels: Channels, addresses: network_evidence.AddressOwners
+) -> _LinkEvidence | None:
+    """What new connections between the hosts say, where two attempts fail alike; else None."""
+    first = _link_evidence(failure, channels, addresses)
+    if not first.failed:
         return None
-    sentences = again.sentences()
-    ranks = [place.rank for place in plan.places if place.host in again.cut]
-    failure = blame(
-        failure, failure.kind, ranks, f"{failure.text}: {'; '.join(sentences[-len(again.cut) or None :][:3])}"
-    )
-    return msgspec.structs.replace(failure, links=again.failed, evidence=(*failure.evidence, *sentences))
+    again = _link_evidence(failure, channels, addresses)
+    return again if set(first.failed) & set(again.failed) else None
+
+
+def _because_of_links(failure: Failure, plan: SmokePlan, links: _LinkEvidence) -> Failure:
+    sentences = links.sentences()
+    ranks = [place.rank for place in plan.places if place.host in links.cut]
+    text = f"{failure.text}: {'; '.join(sentences[-len(links.cut) or None :][:3])}"
+    failure = blame(failure, failure.kind, ranks, text)
+    return msgspec.structs.replace(failure, links=links.failed, evidence=(*failure.evidence, *sentences))
+
+
+def _with_full_host(
+    failure: Failure,
+    plan: SmokePlan,
+    channels: Channels,
+    progress: StageProgress,
+    addresses: network_evidence.AddressOwners,
+) -> Failure:
+    """Ranks that got no answer at the master's address: where its host answers no other host now either, it is the one.
+
+    Its connection table may be full, so that who came first got in.
+    """
+    attempts = {rank: progress.join_attempts.get(rank) for rank in failure.culprit_ranks}
+    unanswered = {plan.host_of(rank) for rank, attempt in attempts.items() if attempt and attempt.problem == "dropped"}
+    master = addresses.addresses(plan.host_of(0))
+    links = _lasting_links(failure, channels, addresses) if unanswered and master else None
+    if links is None:
+        return failure
+    tried = {**links.tried, **{host: [(master[0], 0, "dropped", 0.0)] for host in unanswered}}
+    failed, cut = network_evidence.failed_links(tried, addresses)
+    return _because_of_links(failure, plan, links._replace(failed=failed, cut=cut)) if cut else failure
 
 
 def describe_pressure(
@@ -234,10 +268,10 @@ class _LinkEvidence(NamedTuple):
     stuck: Mapping[network_evidence.Link, tuple[int, int]]
     failed: tuple[network_evidence.Link, ...]
     cut: tuple[str, ...]
-    tried: bool
+    tried: Mapping[str, Sequence[network_evidence.Probe]]
 
     def sentences(self) -> tuple[str, ...]:
-        return network_evidence.sentences(self.stuck, self.failed, self.cut, self.tried)
+        return network_evidence.sentences(self.stuck, self.failed, self.cut, bool(self.tried))
 
 
 def _link_evidence(failure: Failure, channels: Channels, addresses: network_evidence.AddressOwners) -> _LinkEvidence:
@@ -254,7 +288,7 @@ def _link_evidence(failure: Failure, channels: Channels, addresses: network_evid
     probes = channels.query("probes", orders, PROBE + ANSWER) if orders else {}
     tried = {hosts[name]: line.probes or () for name, line in probes.items()}
     failed, cut = network_evidence.failed_links(tried, addresses)
-    return _LinkEvidence(stuck, failed, cut, bool(tried))
+    return _LinkEvidence(stuck, failed, cut, tried)
 
 
 def _with_links(
@@ -267,7 +301,7 @@ def _with_links(
     """Which link, or which host: by what the sockets wait for, then by new connections between all hosts."""
     links = _link_evidence(failure, channels, addresses)
     if not (links.stuck or links.failed or links.cut or failure.links) and failure.certainty == "timeout":
-        return explain_standstill(failure, finished, links.tried)
+        return explain_standstill(failure, finished, bool(links.tried))
     culprits = tuple(place.rank for place in plan.places if place.host in links.cut) or failure.culprit_ranks
     return msgspec.structs.replace(
         failure,

@@ -141,6 +141,12 @@ class AgentMessage(msgspec.Struct, frozen=True):
     fault: str = ""
     bye: AgentBye | None = None
 
+    @property
+    def claimed_ranks(self) -> set[int]:
+        """The ranks that it speaks of beside an event and ``pressure``; -1 stands for all ranks of its host."""
+        ranks = {*(snap.rank for snap in self.snaps or ()), *(row[0] for row in self.evidence), *(self.stacks or ())}
+        return ranks | {row.rank for row in self.starting}
+
 
 # -- orders
 

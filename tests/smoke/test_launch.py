@@ -382,6 +382,17 @@ def test_an_interpreter_that_ends_well_before_it_has_imported_anything_has_not_s
     assert failure.text == "the parent process of its ranks: exit status 0, before it had imported torch"
 
 
+STARTS_OF_OTHERS: Line = {"snaps": [], "starting": [[0, "T", 99.0, ""]]}
+RESENDS_OF_OTHERS: Line = {"snaps": [], "evidence": [[0, "10.0.0.9", 4, 8, 3]]}
+
+
+@pytest.mark.parametrize("line", [STARTS_OF_OTHERS, RESENDS_OF_OTHERS], ids=["starting", "evidence"])
+def test_what_a_host_says_of_another_hosts_rank_is_refused(line: Line) -> None:
+    failure = trouble(play(agent("b", lambda ranks: [*life(ranks), line, *alive(ranks)]))[0])
+    assert (failure.kind, failure.culprit_ranks) == ("silent", (2, 3))
+    assert "a message about rank 0, which does not run there" in failure.text
+
+
 def test_an_import_that_fails_on_some_hosts() -> None:
     def fails(ranks: Sequence[int]) -> list[Line]:
         fields = {"kind": "ModuleNotFoundError", "text": "No module named 'torch'", "stage": "start"}
@@ -455,6 +466,13 @@ def test_a_late_rank_that_is_in_a_call_of_the_program_is_named(monkeypatch: pyte
     failure = joined_late(monkeypatch, a, b)
     assert (failure.kind, failure.culprit_ranks, failure.certainty) == ("never-joined", (3,), "evidence")
     assert failure.text.endswith("it is in /opt/site/hook.py:9 connect, which is not torch")
+
+
+def test_a_stack_of_another_hosts_rank_names_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = agent("a", joining), agent("b", joining)
+    b.answers["stacks"] = [{"stacks": {"0": HOOK}}]
+    failure = joined_late(monkeypatch, a, b)
+    assert 0 not in failure.culprit_ranks and not failure.stacks
 
 
 def test_a_late_rank_that_still_imports_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:

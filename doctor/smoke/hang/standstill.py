@@ -42,11 +42,16 @@ def explain_standstill(failure: Failure, finished: Iterable[int], checked: bool)
     )
 
 
+def foreign_calls(failure: Failure) -> dict[int, str]:
+    """By rank, of those that it names or that wait: the innermost call, where that is not torch's."""
+    concerned = sorted({*failure.culprit_ranks, *failure.waiting_ranks})
+    return {rank: frame for rank in concerned if (frame := foreign_frame(failure.stacks.get(rank, "")))}
+
+
 def explain_foreign_call(failure: Failure) -> Failure:
     """A failure of kind ``network``, as that of ranks which are within a call that is not torch's; else unchanged."""
-    concerned = {*failure.culprit_ranks, *failure.waiting_ranks}
-    foreign = {rank: frame for rank in sorted(concerned) if (frame := foreign_frame(failure.stacks.get(rank, "")))}
-    if not foreign or len(foreign) == len(concerned):
+    foreign = foreign_calls(failure)
+    if not foreign or len(foreign) == len({*failure.culprit_ranks, *failure.waiting_ranks}):
         return failure
     call = f"inside the call of {failure.op} " if failure.op else ""
     return blame(failure, "blocked", foreign, f"{call}it is in {next(iter(foreign.values()))}, which is not torch")

@@ -50,7 +50,7 @@ def find_outliers(
     kinds: dict[tuple[str, str], dict[int, ReferenceRun]] = {}
     for rank, event in events.items():
         kinds.setdefault((_kind(plan, rank, names or {}), event.code_path), {})[rank] = event
-    outliers = _not_repeated(events)
+    outliers = _not_repeated(plan, events)
     reported = {rank for outlier in outliers for rank in outlier.ranks}
     for (kind, _), group in sorted(kinds.items()):
         split = majority_split(_comparable_bits(group))
@@ -63,12 +63,16 @@ def find_outliers(
     return outliers
 
 
-def _not_repeated(events: Mapping[int, ReferenceRun]) -> list[Outlier]:
+def _not_repeated(plan: SmokePlan, events: Mapping[int, ReferenceRun]) -> list[Outlier]:
     """Ranks that came to another gradient when they computed their first step again, on the same input.
 
     On a CPU it has the same bits; an accelerator may add in any order, within `LOSS_TOLERANCE`.
     """
-    shares = {rank: share for rank, event in events.items() if (share := _repeat_error(event))}
+    shares = {
+        rank: share
+        for rank, event in events.items()
+        if (share := _repeat_error(event)) > (LOSS_TOLERANCE if plan.places[rank].device >= 0 else 0.0)
+    }
     if not shares:
         return []
     others = tuple(rank for rank in events if rank not in shares)
@@ -76,9 +80,8 @@ def _not_repeated(events: Mapping[int, ReferenceRun]) -> list[Outlier]:
 
 
 def _repeat_error(event: ReferenceRun) -> float:
-    """By how much the repeated step differs, where it may not; 1 where one of the two alone was finite."""
-    share = event.repeated if event.repeated is not None else float(event.grads[:1] != (None,))
-    return share if share > (0.0 if event.code_path.startswith("CPU ") else LOSS_TOLERANCE) else 0.0
+    """By how much the repeated step differs; 1 where one of the two alone was finite."""
+    return event.repeated if event.repeated is not None else float(event.grads[:1] != (None,))
 
 
 def _comparable_bits(group: Mapping[int, ReferenceRun]) -> dict[int, tuple[object, ...]]:

@@ -13,6 +13,7 @@ import msgspec
 from doctor.engine.fact import Visit
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remote.request import new_marker
+from doctor.smoke.model import FailureKind
 from doctor.smoke.protocol import (
     AgentHello,
     AgentMessage,
@@ -28,7 +29,7 @@ from doctor.smoke.protocol import (
 from doctor.smoke.run.programs import AGENT
 from doctor.smoke.speed.line_rates import slowest_line
 from doctor.transport import CommandResult, RemoteSession, Transport, format_seconds
-from doctor.transport.program import Connect, ProgramLost, ProgramSessions, start_session
+from doctor.transport.program import NO_ORDERS, STOOD_STILL, Connect, ProgramLost, ProgramSessions, start_session
 
 Hear = Callable[[str, AgentMessage], None]
 TICK = 0.02
@@ -107,6 +108,7 @@ class Channels(ProgramSessions):
         """See `ProgramSessions.take_message`."""
         self.silent_seconds[name] = 0.0
         line = parse_message(data)
+        self.on_message(name, line)
         if line.hello:
             self.hellos[name] = line.hello
             self.hello_times.setdefault(name, time.time())
@@ -116,7 +118,18 @@ class Channels(ProgramSessions):
         if line.bye:
             self.leftover_processes[name] = line.bye.left
         self.cpu_wait = max(self.cpu_wait, min(line.late, 5.0))
-        self.on_message(name, line)
+
+    def loss(self) -> tuple[FailureKind, list[str], str]:
+        """Of agents that no message comes from any more: the kind of failure, which of them it names, and its text.
+
+        An agent that no order reached says nothing against its host, and names none where this process stood still.
+        """
+        lost = self.lost
+        ended = [name for name in lost if lost[name].kind != NO_ORDERS]
+        if ended:
+            return "silent", ended, "; ".join(f"{name}: {lost[name].text}" for name in ended[:4])
+        text = "; ".join(dict.fromkeys(why.text for why in lost.values()))
+        return "unobserved", [] if self.stood_still > STOOD_STILL else list(lost), text
 
     def send(self, name: str, order: AgentOrder) -> None:
         """Does nothing where the agent is gone; the inbox reports that."""

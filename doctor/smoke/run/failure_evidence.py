@@ -22,7 +22,7 @@ from doctor.smoke.hang.standstill import (
     explain_foreign_call,
     explain_standstill,
     explain_wrong_size,
-    foreign_frame,
+    foreign_calls,
 )
 from doctor.smoke.model import Failure, QuotaUse, SmokePlan
 from doctor.smoke.programs.secondary_errors import is_secondary, peer_addresses
@@ -47,20 +47,23 @@ MAX_ERROR_STACKS = 4
 """Tracebacks of different errors."""
 
 
-def add_evidence(
-    failure: Failure,
-    plan: SmokePlan,
-    channels: Channels,
-    progress: StageProgress,
-    addresses: network_evidence.AddressOwners,
-    finished: Sequence[int] = (),
-) -> Failure:
+class ObservedRun(NamedTuple):
+    """A run that is under way, and the agents that can be asked about it."""
+
+    plan: SmokePlan
+    channels: Channels
+    progress: StageProgress
+    addresses: network_evidence.AddressOwners
+
+
+def add_evidence(failure: Failure, run: ObservedRun, finished: Sequence[int] = ()) -> Failure:
     """The failure with all evidence that the hosts have for it.
 
     ``finished``: ranks that are out of the collective which a failure is about that others are in.
     """
-    if progress.imports and failure.kind not in ("silent", "unobserved"):
-        failure = _with_stacks(failure, channels)
+    plan, progress = run.plan, run.progress
+    if progress.imports and failure.kind not in ("silent", "unobserved") and not failure.stacks:
+        failure = _with_stacks(failure, run.channels)
     if failure.kind == "dead":
         error = next(
             (progress.errors[key] for key in progress.keys(failure.culprit_ranks) if key in progress.errors), ""
@@ -68,14 +71,14 @@ def add_evidence(
         members = range(plan.world) if failure.group == "world" else ()
         failure = explain_wrong_size(failure, finished, error, members)
     if failure.kind in PRESSED:
-        failure = _with_pressure(failure, of_own_ranks(read_pressure(channels), plan))
+        failure = _with_pressure(failure, of_own_ranks(read_pressure(run.channels), plan))
     if failure.kind == "never-joined":
-        failure = _with_full_host(failure, plan, channels, progress, addresses)
+        failure = _with_full_host(failure, run)
     if failure.kind == "network":
         failure = explain_foreign_call(failure)
     if failure.kind == "network":
-        failure = _with_named_peers(failure, plan, progress, addresses)
-        failure = _with_links(failure, plan, channels, addresses, finished)
+        failure = _with_named_peers(failure, run)
+        failure = _with_links(failure, run, finished)
         failure = _with_versions(failure, plan, progress)
     return _with_logs(failure, progress)
 
@@ -92,31 +95,26 @@ def read_pressure(channels: Channels, seconds: float = ANSWER) -> dict[str, Host
     return hosts
 
 
-def explain_late(
-    failure: Failure, plan: SmokePlan, channels: Channels, addresses: network_evidence.AddressOwners
-) -> Failure | None:
+def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
     """A failure of ranks that are late to join, with who causes it; None where nothing shows that.
 
     A rank is named where it is within a call that is neither torch's nor an import, and a host or a link where new
     connections between the hosts get no answer, twice.
     """
-    failure = _with_stacks(failure, channels)
-    foreign = {rank: frame for rank in failure.waiting_ranks if (frame := foreign_frame(failure.stacks.get(rank, "")))}
-    if foreign:
+    failure = _with_stacks(failure, run.channels)
+    if foreign := foreign_calls(failure):
         text = f"{failure.text}: it is in {next(iter(foreign.values()))}, which is not torch"
         return blame(failure, failure.kind, foreign, text)
-    lasting = _lasting_links(failure, channels, addresses)
-    return _because_of_links(failure, plan, lasting) if lasting else None
+    lasting = _lasting_links(run)
+    return _because_of_links(failure, run.plan, lasting) if lasting else None
 
 
-def _lasting_links(
-    failure: Failure, channels: Channels, addresses: network_evidence.AddressOwners
-) -> _LinkEvidence | None:
+def _lasting_links(run: ObservedRun) -> _LinkEvidence | None:
     """What new connections between the hosts say, where two attempts fail alike; else None."""
-    first = _link_evidence(failure, channels, addresses)
+    first = _link_evidence(run)
     if not first.failed:
         return None
-    again = _link_evidence(failure, channels, addresses)
+    again = _link_evidence(run)
     return again if set(first.failed) & set(again.failed) else None
 
 
@@ -128,21 +126,16 @@ def _because_of_links(failure: Failure, plan: SmokePlan, links: _LinkEvidence) -
     return msgspec.structs.replace(failure, links=links.failed, evidence=(*failure.evidence, *sentences))
 
 
-def _with_full_host(
-    failure: Failure,
-    plan: SmokePlan,
-    channels: Channels,
-    progress: StageProgress,
-    addresses: network_evidence.AddressOwners,
-) -> Failure:
+def _with_full_host(failure: Failure, run: ObservedRun) -> Failure:
     """Ranks that got no answer at the master's address: where its host answers no other host now either, it is the one.
 
     Its connection table may be full, so that who came first got in.
     """
-    attempts = {rank: progress.join_attempts.get(rank) for rank in failure.culprit_ranks}
+    plan, addresses = run.plan, run.addresses
+    attempts = {rank: run.progress.join_attempts.get(rank) for rank in failure.culprit_ranks}
     unanswered = {plan.host_of(rank) for rank, attempt in attempts.items() if attempt and attempt.problem == "dropped"}
     master = addresses.addresses(plan.host_of(0))
-    links = _lasting_links(failure, channels, addresses) if unanswered and master else None
+    links = _lasting_links(run) if unanswered and master else None
     if links is None:
         return failure
     tried = {**links.tried, **{host: [(master[0], 0, "dropped", 0.0)] for host in unanswered}}
@@ -196,14 +189,13 @@ def _with_stacks(failure: Failure, channels: Channels) -> Failure:
     )
 
 
-def _with_named_peers(
-    failure: Failure, plan: SmokePlan, progress: StageProgress, addresses: network_evidence.AddressOwners
-) -> Failure:
+def _with_named_peers(failure: Failure, run: ObservedRun) -> Failure:
     """Ranks whose errors follow from another one: who they name, and who has no error of its own, is the cause.
 
     Two hosts have to name one, as no host's word decides about another; of what two ends say of each other nothing
     follows.
     """
+    plan, progress, addresses = run.plan, run.progress, run.addresses
     errors = {rank: error for rank, error in progress.errors.items() if rank >= 0 and is_secondary(error)}
     named: dict[str, set[str]] = {}
     for rank, error in errors.items():
@@ -226,40 +218,28 @@ def _with_named_peers(
     )
 
 
-def late_failure(
-    own_time: Mapping[int, float],
-    plan: SmokePlan,
-    channels: Channels,
-    progress: StageProgress,
-    addresses: network_evidence.AddressOwners,
-) -> Failure | None:
+def late_failure(own_time: Mapping[int, float], run: ObservedRun) -> Failure | None:
     """Ranks that are late to join, where something shows why or where runs without the job's variables may show it."""
-    late = progress.late_to_join(own_time)
+    late = run.progress.late_to_join(own_time)
     if late is None:
         return None
-    explained = explain_late(late, plan, channels, addresses)
-    if explained or not progress.is_for_a_trial:
+    explained = _explain_late(late, run)
+    if explained or not run.progress.is_for_a_trial:
         return explained
     text = f"{rank_names(late.waiting_ranks)} had not joined after {late.limit:g} s in which each could run"
     return msgspec.structs.replace(late, kind="budget", text=text)
 
 
-def explain_gave_up(
-    failure: Failure,
-    plan: SmokePlan,
-    channels: Channels,
-    progress: StageProgress,
-    addresses: network_evidence.AddressOwners,
-) -> Failure:
+def explain_gave_up(failure: Failure, run: ObservedRun) -> Failure:
     """Ranks that gave up waiting for others to join: with who causes it; undecided where nothing shows it.
 
     Any other failure is returned as it is.
     """
     if failure.kind != "never-joined" or failure.culprit_ranks:
         return failure
-    waiting = tuple(sorted(set(range(plan.world)) - progress.joined))
+    waiting = tuple(sorted(set(range(run.plan.world)) - run.progress.joined))
     failure = msgspec.structs.replace(failure, waiting_ranks=waiting)
-    return explain_late(failure, plan, channels, addresses) or msgspec.structs.replace(failure, kind="budget")
+    return _explain_late(failure, run) or msgspec.structs.replace(failure, kind="budget")
 
 
 class _LinkEvidence(NamedTuple):
@@ -274,7 +254,8 @@ class _LinkEvidence(NamedTuple):
         return network_evidence.sentences(self.stuck, self.failed, self.cut, bool(self.tried))
 
 
-def _link_evidence(failure: Failure, channels: Channels, addresses: network_evidence.AddressOwners) -> _LinkEvidence:
+def _link_evidence(run: ObservedRun) -> _LinkEvidence:
+    channels, addresses = run.channels, run.addresses
     hosts = {name: endpoint.host for name, endpoint in channels.endpoints.items()}
     answers = channels.query("sockets", {name: ListSockets() for name in hosts}, ANSWER)
     rows, ports = network_evidence.by_host(
@@ -291,18 +272,12 @@ def _link_evidence(failure: Failure, channels: Channels, addresses: network_evid
     return _LinkEvidence(stuck, failed, cut, tried)
 
 
-def _with_links(
-    failure: Failure,
-    plan: SmokePlan,
-    channels: Channels,
-    addresses: network_evidence.AddressOwners,
-    finished: Sequence[int],
-) -> Failure:
+def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> Failure:
     """Which link, or which host: by what the sockets wait for, then by new connections between all hosts."""
-    links = _link_evidence(failure, channels, addresses)
+    links = _link_evidence(run)
     if not (links.stuck or links.failed or links.cut or failure.links) and failure.certainty == "timeout":
         return explain_standstill(failure, finished, bool(links.tried))
-    culprits = tuple(place.rank for place in plan.places if place.host in links.cut) or failure.culprit_ranks
+    culprits = tuple(place.rank for place in run.plan.places if place.host in links.cut) or failure.culprit_ranks
     return msgspec.structs.replace(
         failure,
         culprit_ranks=culprits,

@@ -73,8 +73,8 @@ class StageProgress:
         """The same, after which the hosts of ranks that have not joined are examined the next time."""
         self.looks = 0
         """How often they were examined."""
-        self.starting: dict[str, tuple[StartingInterpreter, ...]] = {}
-        """Of each host: its interpreters that do nothing at the moment, and have not imported everything yet."""
+        self.starting: dict[str, list[tuple[str, StartingInterpreter]]] = {}
+        """Of each agent: its host, with interpreters that do nothing and have not imported everything yet."""
         self._parent_keys = {host: -1 - number for number, host in enumerate(self.ranks)}
         self.imports: dict[str, float] = {}
         """Seconds that the import took, the slowest of each host."""
@@ -186,7 +186,7 @@ class StageProgress:
         waiting = everyone - self.joined
         refused = {rank for rank in waiting if rank in self.join_attempts}
         settled = refused and now - max(self.join_attempts[rank].since for rank in refused) > TRY
-        if (settled and now - self.last_import > SETTLE) or (refused and self._own_time(refused, own_time)):
+        if (settled and now - self.last_import > SETTLE) or (refused and self._had_time(refused, own_time)):
             return self._never_joined(refused, certain=bool(settled))
         return self._budget_failure(now)
 
@@ -210,12 +210,12 @@ class StageProgress:
         several = len(self.ranks) > 1 or self.plan.keep is not None
         return several and self.looks >= (LOOKS if self.plan.keep is None else 1)
 
-    def _own_time(self, ranks: Collection[int], own_time: Mapping[int, float]) -> bool:
+    def _had_time(self, ranks: Collection[int], own_time: Mapping[int, float]) -> bool:
         return min(own_time.get(rank, 0.0) for rank in ranks) > self.join_limit
 
     def _standstill_at_start(self, late: float) -> Failure | None:
         """Interpreters that are stopped or frozen, or did nothing for too long."""
-        rows = [(host, row) for host, some in self.starting.items() for row in some]
+        rows = [row for of_agent in self.starting.values() for row in of_agent]
         paused = [(host, row) for host, row in rows if row.state in PAUSED and row.idle > STOPPED + late]
         if paused:
             frozen = all(row.state == "F" for _, row in paused)

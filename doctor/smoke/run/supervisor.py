@@ -21,11 +21,17 @@ from doctor.smoke.protocol import AgentMessage, GroupFormed, Prepare, Start, par
 from doctor.smoke.results import to_facts as records
 from doctor.smoke.run import programs
 from doctor.smoke.run.channels import TICK, AgentEndpoint, AgentSession, prepare_request, start_agents
-from doctor.smoke.run.failure_evidence import add_evidence, describe_pressure, explain_gave_up, late_failure
+from doctor.smoke.run.failure_evidence import (
+    ObservedRun,
+    add_evidence,
+    describe_pressure,
+    explain_gave_up,
+    late_failure,
+)
 from doctor.smoke.run.progress import StageProgress
 from doctor.smoke.run.silence import SilenceWatch
 from doctor.transport import RemoteSession, Transport
-from doctor.transport.program import NO_ORDERS, STOOD_STILL, Connect, InvalidMessage
+from doctor.transport.program import Connect, InvalidMessage
 
 HELLO_TIMEOUT = 30.0
 """Seconds for a host to be reached and to start its agent."""
@@ -198,9 +204,7 @@ class _Supervisor:
                 self.failures = (stop.failure,)
                 if self.plan and self.progress:
                     finished = self.detector.finished if self.detector else ()
-                    self.failures = (
-                        add_evidence(stop.failure, self.plan, self.channels, self.progress, self.addresses, finished),
-                    )
+                    self.failures = (add_evidence(stop.failure, self.observed, finished),)
 
     # -- before the ranks
 
@@ -326,7 +330,7 @@ class _Supervisor:
         assert self.progress and self.detector and self.plan
         channels = self.channels
         if channels.lost:
-            raise _RunStopped(self.lost_failure())
+            raise _RunStopped(self.make_failure(*channels.loss()))
         if self.pending_snapshots or now - self.last_feed >= FEED_INTERVAL:
             self.last_feed = now
             suspects = self.silence.suspects
@@ -335,7 +339,7 @@ class _Supervisor:
             self.pending_snapshots.clear()
             # Conclusions from time or the network wait until a silent host is either lost or back.
             if failure and not (suspects and (failure.kind == "network" or failure.certainty == "timeout")):
-                raise _RunStopped(explain_gave_up(failure, self.plan, channels, self.progress, self.addresses))
+                raise _RunStopped(explain_gave_up(failure, self.observed))
         if self.progress.complete:
             raise _RunStopped(None)
         master = (self.plan.master_addr, self.plan.master_port)
@@ -344,17 +348,14 @@ class _Supervisor:
             raise _RunStopped(self.make_failure(silent.kind, silent.names, silent.text, limit=silent.limit))
         own_time = {rank: snap.effective for rank, snap in self.snapshots.items() if snap.stage == "rendezvous"}
         overdue = self.progress.overdue(now, own_time, channels.cpu_wait)
-        if overdue or (overdue := late_failure(own_time, self.plan, channels, self.progress, self.addresses)):
+        if overdue or (overdue := late_failure(own_time, self.observed)):
             raise _RunStopped(overdue)
 
-    def lost_failure(self) -> Failure:
-        """Of agents that no message comes from any more. One that got none from us says nothing against its host."""
-        lost = self.channels.lost
-        ended = [name for name in lost if lost[name].kind != NO_ORDERS]
-        if ended:
-            return self.make_failure("silent", ended, "; ".join(f"{name}: {lost[name].text}" for name in ended[:4]))
-        text = "; ".join(dict.fromkeys(why.text for why in lost.values()))
-        return self.make_failure("unobserved", () if self.channels.stood_still > STOOD_STILL else list(lost), text)
+    @property
+    def observed(self) -> ObservedRun:
+        """What evidence is gathered from, once the ranks are started."""
+        assert self.plan and self.progress
+        return ObservedRun(self.plan, self.channels, self.progress, self.addresses)
 
     def make_failure(
         self, kind: FailureKind, names: Sequence[str], text: str, stage: str = "", limit: float = 0.0
@@ -370,17 +371,19 @@ class _Supervisor:
     def on_message(self, name: str, line: AgentMessage) -> None:
         """Raises: InvalidMessage."""
         host = self.endpoints[name].host
+        if foreign := line.claimed_ranks - {-1, *(self.ranks_of(name) if self.plan else ())}:
+            raise InvalidMessage(f"a message about rank {min(foreign)}, which does not run there")
         if line.event and self.progress:
             self.on_event(host, line.event)
-        if line.snaps is not None and self.progress:
-            self.progress.starting[host] = line.starting
         if line.snaps is not None:
+            if self.progress:
+                self.progress.starting[name] = [(host, interpreter) for interpreter in line.starting]
             self.resends[name] = [
                 Resend(rank, self.addresses.host(peer, host), unacked, again)
                 for rank, peer, _, unacked, again in line.evidence
             ]
             for snap in line.snaps:
-                self.on_snapshot(name, snap)
+                self.on_snapshot(snap)
         if line.fault:
             self.notes.append(f"{name}: {strip_control_chars(line.fault, 300)}")
 
@@ -395,9 +398,7 @@ class _Supervisor:
                 self.reported_stages.add(stage)
                 self.on_stage(stage, took)
 
-    def on_snapshot(self, name: str, snap: Snapshot) -> None:
-        if not self.plan or snap.rank not in self.ranks_of(name):
-            raise InvalidMessage(f"a snapshot of rank {snap.rank}, which does not run there")
+    def on_snapshot(self, snap: Snapshot) -> None:
         before = self.snapshots.get(snap.rank)
         if before:
             # Agents report only the groups that changed.

@@ -62,6 +62,8 @@ class Agent:
     def __init__(self, host: str, greeting: Sequence[Line], start: Callable[[Sequence[int]], Sequence[Line]]) -> None:
         self.host, self.greeting, self.starts = host, greeting, start
         self.code: int | None = None
+        self.end_code = 0
+        """Its exit status, once it ends."""
         self.orders: list[dict[str, Any]] = []
         self.answers: dict[str, Sequence[Line]] = {
             "end": [{"bye": {"left": []}}, None],
@@ -95,7 +97,7 @@ class Agent:
                 line = lines.popleft()
                 pause = line if isinstance(line, float) else 0.0
                 if line is None:
-                    self.code = 0
+                    self.code = self.end_code
                     return
                 if isinstance(line, Exception):
                     raise line

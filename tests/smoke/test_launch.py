@@ -16,19 +16,23 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.record import HostRecord
+from doctor.remote.runtime.controller import LEFT_STATUS
 from doctor.smoke.model import Failure, SmokeResult, SmokeRun
 from doctor.smoke.plan import PlanHost, SmokeOptions, build_plan
+from doctor.smoke.programs.agent.agent import PATIENCE
 from doctor.smoke.protocol import parse_event, parse_message
+from doctor.smoke.results.trouble_findings import blamed_hosts
 from doctor.smoke.run import channels, programs, progress
 from doctor.smoke.run.channels import start_agents
 from doctor.smoke.run.round import run_single_round
 from doctor.smoke.run.supervisor import ReadyAgent, run_on_launched, smoke
-from doctor.transport import RemoteSession, TransportError
+from doctor.transport import RemoteSession, TransportError, program
 from doctor.transport.local import Local
 from doctor.transport.program import InvalidMessage
 from tests.smoke.scripted import Agent, Line, Stage, alive, done, event, hello, life
@@ -380,6 +384,44 @@ def test_an_interpreter_that_ends_well_before_it_has_imported_anything_has_not_s
     failure = trouble(play(b, agent("a", waits))[0])
     assert (failure.kind, failure.culprit_ranks) == ("not-started", (2, 3))
     assert failure.text == "the parent process of its ranks: exit status 0, before it had imported torch"
+
+
+def without_orders(host: str, *last: Line) -> Agent:
+    """An agent that ends itself as no order reached it, perhaps in the middle of a line."""
+    leaves = agent(host, lambda ranks: [*life(ranks), *last, None])
+    leaves.end_code = LEFT_STATUS
+    return leaves
+
+
+@pytest.mark.parametrize("last", [(), (b'MARKER {"snaps": [{"ra',)], ids=["whole", "cut"])
+@pytest.mark.parametrize(("stood_still", "named"), [(False, (2, 3)), (True, ())], ids=["the way is cut", "doctor"])
+def test_an_agent_that_no_order_reached_says_nothing_against_its_host(
+    monkeypatch: pytest.MonkeyPatch, last: tuple[bytes, ...], stood_still: bool, named: tuple[int, ...]
+) -> None:
+    for module in (channels, program) if stood_still else ():
+        monkeypatch.setattr(module, "STOOD_STILL", -1.0)
+    run = play(without_orders("b", *last))[0].run
+    failure = trouble(SmokeResult(run, {}))
+    assert (failure.kind, failure.culprit_ranks) == ("unobserved", named)
+    assert failure.text.startswith("doctor itself stood still for") == stood_still
+    assert blamed_hosts(run, failure) == (("b",) if named else ())
+
+
+@pytest.mark.full
+def test_a_doctor_that_is_stopped_for_longer_than_its_agents_wait_fails_no_host() -> None:
+    argv = [sys.executable, "-m", "doctor", "smoke", "--ranks-per-host", "2", "--for", "60", "--json"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as doctor:
+        agents = psutil.Process(doctor.pid)
+        while not any(process.num_threads() > 1 for process in agents.children(recursive=True)):
+            time.sleep(0.05)  # ranks have threads, once they have met
+        doctor.send_signal(signal.SIGSTOP)
+        time.sleep(PATIENCE + 3)
+        doctor.send_signal(signal.SIGCONT)
+        report = json.loads(doctor.communicate(timeout=60)[0])
+    findings = [finding for outcome in report["outcomes"] for finding in outcome["findings"]]
+    assert doctor.returncode == 12
+    assert [(finding["severity"], finding["hosts"]) for finding in findings] == [("warning", [])]
+    assert "doctor itself stood still for 1" in findings[0]["message"]
 
 
 STARTS_OF_OTHERS: Line = {"snaps": [], "starting": [[0, "T", 99.0, ""]]}

@@ -242,8 +242,21 @@ ROWS: list[Row] = [
         observed="550.54.15",
     ),
     failing("gpu-tool-fails", "Failed to initialize NVML: Unknown Error", 255, gpus=4),
+    gpu_row(
+        "gpu-tool-fails",
+        f"sed -i 's|<dram_uncorrectable>0<|<dram_uncorrectable>Unknown Error<|; s|31 C|[Unknown Error]|' {GPU}/2.xml",
+        gpu=2,
+        elements=["ecc_errors", "temperature"],
+    ),
+    gpu_row(
+        "gpu-inforom-corrupted",
+        f"echo 'WARNING: infoROM is corrupted at gpu 0000:03:00.0' >{GPU}/after",
+        host=2,
+        device="0000:03:00.0",
+    ),
     gpu_row("gpu-row-remap-failed", element(0, "remapped_row_failure", "No", "Yes"), gpu=0),
     gpu_row("gpu-reset-needed", element(1, "remapped_row_pending", "No", "Yes"), gpu=1),
+    gpu_row("gpu-reset-needed", element(3, "reset_required", "No", "Yes"), host=2, gpu=3),
     gpu_row(
         "gpu-clocks-throttled",
         element(3, "clocks_event_reason_hw_power_brake_slowdown", "Not Active", "Active"),

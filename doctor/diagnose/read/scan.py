@@ -140,7 +140,7 @@ class _Scanner:
         text = self._decode(line)
         matched = dict(_matches(text, selected, self.matcher.limit))
         opened = matched.pop(TRACEBACK, None)
-        if self.matcher.printed & matched.keys():
+        if self.matcher.benign & matched.keys():
             matched.clear()
             opened = None
         if self.tracebacks:

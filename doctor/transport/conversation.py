@@ -255,7 +255,8 @@ class LineSession:
 def run_to_end(channel: CommandChannel, stdin: bytes, timeout: float, limit: int, last: bytes = b"") -> CommandResult:
     """Feeds a command ``stdin``, which stays open, and takes in its outputs, until they and it have ended.
 
-    Behind ``last``, if given, its input ends: a command that waits for more ends then. ``timeout`` in seconds; ``limit`` in bytes for stdout and stderr together.
+    Behind ``last``, if given, its input ends: a command that waits for more ends then. ``timeout`` in seconds;
+    ``limit`` in bytes for stdout and stderr together.
     Raises: TransportError, of kind timeout, flood, budget or lost, with what was said until then.
     """
     channel.max_kept_stderr, channel.until_drained = limit + 1, True

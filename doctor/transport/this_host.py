@@ -19,8 +19,8 @@ import msgspec
 from doctor.engine.addresses import is_plain_address, means_own_host, plain_address
 
 Place = Literal["elsewhere", "here", "here if unreachable"]
-"""Where a listed host is. ``here if unreachable``: SSH may lead to another view of this machine, such as that of the host
-of this container or of another user, and is tried first."""
+"""Where a listed host is. ``here if unreachable``: SSH may lead to another view of this machine, such as that of the
+host of this container or of another user, and is tried first."""
 SSH_PORT = 22
 _RESOLVE_SECONDS = 5.0
 _CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv", "/run/secrets/kubernetes.io")

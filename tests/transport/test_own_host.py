@@ -65,7 +65,8 @@ def test_by_every_name(own: OwnHost) -> None:
 
 def test_in_a_job(own: OwnHost) -> None:
     """One-node jobs where SSH lets nobody in: the scheduler's name, which no file and no server knows."""
-    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "gpu-rack-7", "SLURM_JOB_NUM_NODES": "1", "SLURMD_NODENAME": "gpu-rack-7"}  # fmt: skip
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "gpu-rack-7", "SLURM_JOB_NUM_NODES": "1"}
+    slurm["SLURMD_NODENAME"] = "gpu-rack-7"
     done = own.doctor("preflight", "--tier", "quick", "--select", "memory-short", **slurm)
     assert (done.returncode, "nodes=1/1" in done.stdout) == (0, True), done
     own.fleet.enter(own.host, "hostname job-worker-0")
@@ -125,7 +126,8 @@ def test_smoke(own: OwnHost) -> None:
 
 def test_the_configuration_of_ssh_decides_where_a_name_leads(own: OwnHost, tmp_path: Path) -> None:
     config = f"Host there\n HostName {own.addresses[own.other]}\nHost here\n HostName {own.addresses[own.host]}\n"
-    config += f"Host forwarded\n HostName 127.0.0.1\n Port 2201\nHost proxied\n HostName {own.addresses[own.host]}\n ProxyCommand false\n"
+    config += f"Host proxied\n HostName {own.addresses[own.host]}\n ProxyCommand false\n"
+    config += "Host forwarded\n HostName 127.0.0.1\n Port 2201\n"
     own.fleet.enter(own.host, "cat >/tmp/ssh_config", input=config)
     reached = own.check("here,there,forwarded,proxied", "-F", "/tmp/ssh_config")
     assert {host for host, why in reached.items() if not why} == {"here"}, reached

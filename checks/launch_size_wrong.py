@@ -33,13 +33,13 @@ def launch_size_wrong(
     """
     hosts = len(fleet)
     sizes = {} if hosts < 2 else launch.stated_ranks
-    devices = [_devices(host, npus, gpus) for host in fleet]
-    if not launch.launch_line and not (sizes and (launch.ranks_per_host or all(devices))):
+    counts = [_devices(host, npus, gpus) for host in fleet]
+    if not launch.launch_line and not (sizes and (launch.ranks_per_host or all(counts))):
         raise Skip("no launch line was given: doctor check HOSTS -- COMMAND")
     if launch.ranks_per_host:
         yield from _stated_sizes(sizes, launch, hosts)
-    elif all(devices):
-        yield from _more_than_devices(sizes, devices)
+    elif all(counts):
+        yield from _more_than_devices(sizes, counts)
     if launch.nodes is not None and launch.nodes > hosts:
         yield Finding(
             "the launch line is for {observed}, and there are {expected}",

@@ -102,8 +102,8 @@ def _is_on_one_host(variables: EnvironmentVariables, launch: LaunchedRank) -> bo
         return True
     numbers = (launch.local_rank, launch.local_world_size, launch.device)
     is_whole_pod = _IN_A_POD in variables and numbers == (None, None, None)
-    own = (launch.launcher.by_hand or launch.leader_is_scheduler) and not is_whole_pod
-    return own and bool(launch.leader_addresses) and all(map(means_own_host, launch.leader_addresses))
+    is_own_launch = (launch.launcher.by_hand or launch.leader_is_scheduler) and not is_whole_pod
+    return is_own_launch and bool(launch.leader_addresses) and all(map(means_own_host, launch.leader_addresses))
 
 
 def _without_rank(variables: EnvironmentVariables) -> str:

@@ -36,10 +36,14 @@ def find_slurmd(arguments: dict) -> dict:  # type: ignore[type-arg]
     own_name = os.uname()[1]
     spool = values["slurmdspooldir"].replace("%n", own_name.partition(".")[0]).replace("%h", own_name.partition(".")[0])
     port = values["slurmdport"].partition("-")[0]
-    found = {"node": bool(states) or os.path.isdir(spool), "states": states, "port": int(port) if port.isdigit() else 0}
-    if found["node"] and found["port"]:
-        found["answers"] = accepts(int(port))
-    return found
+    node = {
+        "node": bool(states) or os.path.isdir(spool),
+        "states": states,
+        "port": int(port) if port.isdecimal() else 0,
+    }
+    if node["node"] and node["port"]:
+        node["answers"] = accepts(int(port))
+    return node
 
 
 def accepts(port: int) -> bool:

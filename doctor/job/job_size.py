@@ -88,10 +88,10 @@ def least_hosts(environ: Mapping[str, str]) -> int:
     sizes = stated_sizes(environ)
     others = ("NUM_NODES", *(name for name in VARIABLES if name.startswith("SLURM_")))
     counts = [size.number for size in sizes if size.kind == "hosts" and size.source not in others]
-    for whole, part in (("ranks", "ranks per host"), ("tasks", "tasks per host")):
-        each = next((size.number for size in sizes if size.kind == part), 0)
+    for kind, kind_per_host in (("ranks", "ranks per host"), ("tasks", "tasks per host")):
+        each = next((size.number for size in sizes if size.kind == kind_per_host), 0)
         if each:
-            counts += [-(-size.number // each) for size in sizes if size.kind == whole and size.in_force]
+            counts += [-(-size.number // each) for size in sizes if size.kind == kind and size.in_force]
     return max(counts, default=0)
 
 

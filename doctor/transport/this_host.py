@@ -74,28 +74,30 @@ class ThisHost:
         """
         if way.via_another:
             return "elsewhere", ""
-        found = [address for address in self._addresses(way.name) if is_plain_address(address)]
-        loopback = [address for address in found if plain_address(address).is_loopback]
-        own = [address for address in found if address in self.own_addresses and address not in loopback]
+        addresses = [address for address in self._addresses(way.name) if is_plain_address(address)]
+        loopback = [address for address in addresses if plain_address(address).is_loopback]
+        of_this_host = [address for address in addresses if address in self.own_addresses and address not in loopback]
         is_named = self._is_own_name(host) or (bool(loopback) and means_own_host(host))
-        if found and len(own) == len(found):
+        if addresses and len(of_this_host) == len(addresses):
             is_here = way.port == SSH_PORT or is_named
-        elif found and len(loopback) < len(found):
+        elif addresses and len(loopback) < len(addresses):
             is_here = False
             if host.lower() == self._scheduler_name:
                 return "here if unreachable", ""
         else:
-            is_here = is_named and (bool(found) or not self._is_listed_by_address(host, listed))
+            is_here = is_named and (bool(addresses) or not self._is_listed_by_address(host, listed))
         if not is_here:
             return "elsewhere", ""
         other_view = self._in_container or bool(way.user) or way.port != SSH_PORT
-        return "here if unreachable" if other_view else "here", own[0] if own else ""
+        return "here if unreachable" if other_view else "here", of_this_host[0] if of_this_host else ""
 
     def _is_own_name(self, host: str) -> bool:
         """With or without a domain; of two domains both must be the same."""
         name = host.lower().rstrip(".")
-        for own in filter(None, (self._nodename, self._scheduler_name)):
-            if name == own or (name.partition(".")[0] == own.partition(".")[0] and not ("." in name and "." in own)):
+        for own_name in filter(None, (self._nodename, self._scheduler_name)):
+            if name == own_name or (
+                name.partition(".")[0] == own_name.partition(".")[0] and not ("." in name and "." in own_name)
+            ):
                 return not is_plain_address(name)
         return False
 
@@ -131,10 +133,10 @@ def resolve_name(name: str, seconds: float = _RESOLVE_SECONDS) -> tuple[str, ...
 
     def ask() -> None:
         try:
-            found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             return
-        answer.extend(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found))
+        answer.extend(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in addresses))
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()

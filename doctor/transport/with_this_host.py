@@ -38,10 +38,10 @@ class WithThisHost:
     """
 
     def __init__(
-        self, others: SshTransport, hosts: Sequence[str], max_output: int = MAX_OUTPUT, own: ThisHost | None = None
+        self, others: SshTransport, hosts: Sequence[str], max_output: int = MAX_OUTPUT, machine: ThisHost | None = None
     ) -> None:
         self.others, self.warnings, self.reached = others, others.warnings, others.reached
-        self._hosts, self._own, self._local = hosts, own or this_host(), Local(max_output)
+        self._hosts, self._machine, self._local = hosts, machine or this_host(), Local(max_output)
         self._places: dict[str, Place] = {}
 
     def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
@@ -94,7 +94,7 @@ class WithThisHost:
             "" if settings.user == getpass.getuser() else settings.user,
             bool(settings.jumps or settings.proxy),
         )
-        place, address = self._own.place(host, way, self._hosts)
+        place, address = self._machine.place(host, way, self._hosts)
         if place == "here" and address:
             self.reached[host] = address
         return place

@@ -19,54 +19,35 @@ Role = Literal["root", "victim", "ambiguous", "link", "wrapper", "evidence", "be
 
 - ``root``: the fault is on this rank or its host; ``victim``: this rank waited for another, or lost it.
 - ``link``: the fault is between this rank and the named peer; ``ambiguous``: either, other logs decide.
-- ``wrapper``: text around another error; ``evidence``: progress or names; ``benign``: noise.
+- ``wrapper``: text around another error; ``evidence``: progress or names.
+- ``benign``: noise, or what the program prints as its data: nothing in the line is a failure.
 """
 Phase = Literal["init", "connect", "compile", "data", "exec", "exit"]
 Trait = Literal[
     "about-others",
-    "after-failure-too",
-    "agent-start",
-    "between-hosts",
-    "crash",
     "ends-all",
-    "exception",
-    "failure-heading",
     "failure-report",
-    "failure-row",
     "good-end",
     "group-rank",
     "launch-end",
     "less-specific",
     "peer-ended",
-    "printed-text",
     "progress",
-    "rank-heading",
     "restart",
-    "same-moment",
     "unspecific",
 ]
 """What the rules know of a line beside its role.
 
 - ``about-others``: a launcher or scheduler says it of a process that does not print it
-- ``after-failure-too``: a good end that is also printed where another error ended the program: it undoes none
-- ``agent-start``: a launcher's agent starts; one that ended before it in the same file was of an earlier job
-- ``between-hosts``: a fault only where several hosts print it, and something that it explains is there as well
-- ``crash``: a signal ended the process
 - ``ends-all``: all ranks were ended from outside; that a rank was killed then shows nothing
-- ``exception``: the exception of a traceback; beside a known error of communication it is that error's own
-- ``failure-heading``: the row behind it is that of the worker that the launcher saw fail first
 - ``failure-report``: a launcher or scheduler says that a rank, or the job, ended badly
-- ``failure-row``: a row of a launcher's list of failed workers
 - ``good-end``: the run, or a rank of it, ended well
 - ``group-rank``: its ``rank`` is that in a communicator, which need not be the world
 - ``launch-end``: mpirun or srun says how ranks ended; a rank that does so twice in one file was started twice
-- ``less-specific``: says less than another fault of the same process
+- ``less-specific``: says less than another fault of the same process; in the phase ``exit`` only how it ended
 - ``peer-ended``: the process of a peer had ended; the rank that prints it ends with an exception, never by a signal
-- ``printed-text``: what the program prints as its data, such as a model's sample: nothing in the line is its failure
 - ``progress``: a step of the program: it goes on. Read only behind an error, and never from a host
-- ``rank-heading``: the lines behind it are those of ``rank``
 - ``restart``: what stands before it belongs to an earlier attempt
-- ``same-moment``: all ranks of a communicator print it at one moment, by which clocks are compared
 - ``unspecific``: reports a failure without what failed: any other fault, of whichever process, says more
 """
 

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,14 @@ from hypothesis import strategies as st
 
 from doctor.diagnose.excerpter.line_choice import MAX_LINE, split_block
 from doctor.diagnose.read.matcher import Matcher
-from doctor.diagnose.signature import FOLDER, SignatureError, load_signatures, longest_literal, validate_signature
+from doctor.diagnose.signature import (
+    FOLDER,
+    SignatureError,
+    Trait,
+    load_signatures,
+    longest_literal,
+    validate_signature,
+)
 from doctor.remedy.catalog import check_files_by_name, load_playbooks
 
 SIGNATURES = load_signatures()
@@ -70,6 +79,13 @@ def test_no_line_of_a_block_that_a_pattern_matches_is_passed_over(parts: list[tu
 def test_each_signature_names_checks_and_playbooks_that_exist(signature) -> None:
     assert set(signature.checks) <= CHECKS
     assert set(signature.playbooks) <= PLAYBOOKS
+
+
+def test_a_trait_is_no_switch_for_a_single_signature() -> None:
+    """What only one line has is named by its id in the rule that knows it. Other programs print other steps."""
+    counts = Counter(trait for signature in SIGNATURES.values() for trait in signature.traits)
+    assert set(counts) == set(get_args(Trait))
+    assert [trait for trait, count in counts.items() if count < 2] == ["progress"]
 
 
 def test_each_bundled_signature_keeps_the_rules_for_a_sites_own() -> None:

@@ -38,7 +38,7 @@ class ShapeIndex:
                 others = [text.translate(None, DROPPED) for text in texts[1:]]
                 self.reduced.setdefault(first, []).append((index, others))
         self.texts = dict(covering_grams(self.reduced, GRAM))
-        self.words = Words(self.texts)
+        self.grams_by_word = WordGrams(self.texts)
         self.numbers = [NumberSearch(gram, numbers) for gram, _ in covering_grams(numbers, NUMBER_GRAM)]
         self.shapes = {}
 
@@ -55,7 +55,7 @@ class ShapeIndex:
         return cached
 
     def classify(self, shape):
-        matches = set().union(*map(self.words.__getitem__, shape.split()))
+        matches = set().union(*map(self.grams_by_word.__getitem__, shape.split()))
         if not matches or (shape.startswith(QUIET_HEADS) and not any(text in shape for text in self.reduced_quiet)):
             return ()
         rows = (row for gram in matches for text in self.texts[gram] if text in shape for row in self.reduced[text])
@@ -79,7 +79,7 @@ class ShapeIndex:
         return line.lstrip(DROPPED).startswith(QUIET_HEADS) and not any(text in line for text in self.quiet_texts)
 
 
-class Words(dict):  # type: ignore[type-arg]
+class WordGrams(dict):  # type: ignore[type-arg]
     """For each word of a shape, which of the texts it contains; what free text has in common are its words."""
 
     def __init__(self, texts):

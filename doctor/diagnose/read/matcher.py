@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from doctor.diagnose.attempts import TORCHRUN_HEADING, TORCHRUN_START
 from doctor.diagnose.excerpter.line_choice import ShapeIndex
 from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.signature import Pattern, Signature
@@ -18,13 +19,13 @@ class Matcher:
         signatures = list(signatures)
         self.limit = MatchLimit()
         """On the time of each pattern; one that is too slow for one log is left out of all that follow."""
-        ending = {"agent-start", "failure-heading", "launch-end", "restart"}
-        self.attempt_ends = frozenset(item.id for item in signatures if ending & set(item.traits))
+        ending = {item.id for item in signatures if {"launch-end", "restart"} & set(item.traits)}
+        self.attempt_ends = frozenset({TORCHRUN_START, TORCHRUN_HEADING} | ending)
         """Signatures behind which another attempt, or another job, may follow in the same file."""
         self.faults = frozenset(item.id for item in signatures if item.role == "root")
         self.progress = frozenset(item.id for item in signatures if "progress" in item.traits)
         """Signatures of which a few lines behind each error are read."""
-        self.printed = frozenset(item.id for item in signatures if "printed-text" in item.traits)
+        self.benign = frozenset(item.id for item in signatures if item.role == "benign")
         """Signatures beside which nothing in the same line counts."""
         patterns: list[Candidate] = [(item, pattern) for item in signatures for pattern in item.compiled]
         quiet = [pattern.literal.encode() for signature, pattern in patterns if signature.quiet]

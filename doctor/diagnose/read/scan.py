@@ -136,17 +136,17 @@ class _Scanner:
 
     def _needed(self, every: dict[bytes, tuple[Candidate, ...]]) -> dict[bytes, tuple[Candidate, ...]]:
         """The candidates of each shape without those that count only behind an error or beside others."""
-        progress, printed = self.matcher.progress, self.matcher.printed
+        progress, benign = self.matcher.progress, self.matcher.benign
         chosen = (
             (shape, tuple(item for item in items if item[0].id not in progress)) for shape, items in every.items()
         )
-        return {shape: items for shape, items in chosen if any(item[0].id not in printed for item in items)}
+        return {shape: items for shape, items in chosen if any(item[0].id not in benign for item in items)}
 
     def _read_line(self, place: _Line, line: bytes, selected: tuple[Candidate, ...]) -> None:
         text = self._decode(line)
         matched = dict(_matches(text, selected, self.matcher.limit))
         opened = matched.pop(TRACEBACK, None)
-        if self.matcher.printed & matched.keys():
+        if self.matcher.benign & matched.keys():
             matched.clear()
             opened = None
         if self.tracebacks:

@@ -95,9 +95,9 @@ def sums_for_averages(
             sums[event.gid].append(event)
     summed = [
         event
-        for gid, found in sums.items()
-        if {event.rank for event in found} == set(groups.get(gid, ("", tuple(range(world))))[1])
-        for event in found
+        for gid, events_of_group in sums.items()
+        if {event.rank for event in events_of_group} == set(groups.get(gid, ("", tuple(range(world))))[1])
+        for event in events_of_group
     ]
     return summed, [event for event in events if event not in summed]
 

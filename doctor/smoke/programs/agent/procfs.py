@@ -133,7 +133,7 @@ def accelerators(environ=None):
 
 
 def visible_devices(text, devices, kind):
-    """Those of the devices which a variable of `VISIBLE` lets a program see; its numbers count what is devices, from 0.
+    """Those of the devices which a variable of `VISIBLE` lets a program see; its numbers count them, from 0.
 
     Both libraries take what stands before the first entry that is no device: CANN, "Environment Variables",
     ASCEND_RT_VISIBLE_DEVICES (commas alone, ascending, or there are none); CUDA C++ Programming Guide, "CUDA

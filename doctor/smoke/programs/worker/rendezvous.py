@@ -90,8 +90,8 @@ def init_process_group(orders: dict[str, Any], events: EventWriter, rank: int, d
     claim_rank(store, rank, world_size)
     options = {}
     # torch 2.1 and 2.2 have no such parameter.
-    known = inspect.signature(dist.init_process_group).parameters
-    if plan["backend"] != "gloo" and device.index is not None and "device_id" in known:
+    parameters = inspect.signature(dist.init_process_group).parameters
+    if plan["backend"] != "gloo" and device.index is not None and "device_id" in parameters:
         options["device_id"] = device
     dist.init_process_group(plan["backend"], store=store, rank=rank, world_size=world_size, timeout=timeout, **options)
     return store

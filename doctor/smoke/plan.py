@@ -171,8 +171,9 @@ def buffer_notes(plan: SmokePlan, variables: Mapping[str, str]) -> tuple[str, ..
     is_number = bool(re.fullmatch(r"[0-9]{1,6}", text, re.ASCII))
     size = int(text) if is_number else HCCL_BUFFER
     groups = 1 + len(partitions(plan_as_dict(plan)))
+    default = "" if is_number else ", the default"
     note = (
-        f"HCCL_BUFFSIZE is {size} MB{'' if is_number else ', the default'}: the process groups of a rank ({groups}) take "
+        f"HCCL_BUFFSIZE is {size} MB{default}: the process groups of a rank ({groups}) take "
         f"{2 * size * groups / 1000:.1f} GB of its NPU, beside what else runs there; --env clean sets 16 MB"
     )
     return (note,)

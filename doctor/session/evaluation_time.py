@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -39,8 +39,9 @@ def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: E
     begun at the limit's end; the others keep their outcomes.
     """
     hosts, facts, outcomes = tuple(run.hosts), FactCache(run.hosts), list[Outcome]()
+    evaluate = _evaluate_after_reboot if run.after_reboot else evaluate_check
     while len(outcomes) < len(checks) and limit.check_seconds(len(hosts)) > 0:
-        outcomes += _Worker(checks[len(outcomes) :], hosts, facts, intent).outcomes(limit)
+        outcomes += _Worker(checks[len(outcomes) :], hosts, facts, intent, evaluate).outcomes(limit)
         if len(outcomes) < len(checks) and limit.check_seconds(len(hosts)) > 0:
             slow = checks[len(outcomes)]
             outcomes.append(_unknown(slow, hosts, Reason("its evaluation took too long, and was given up")))
@@ -53,7 +54,22 @@ def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: E
         run.seconds,
         run.notes,
         hosts_unknown=run.hosts_unknown,
+        after_reboot=run.after_reboot,
     )
+
+
+def _evaluate_after_reboot(check: Check, hosts: Sequence[str], facts: FactCache, intent: Intent) -> Outcome:
+    """The check on facts as after a reboot; skipped where none of its facts is told by what a host loads at boot."""
+    from doctor.engine.boot_form import BootView
+    from doctor.facts.boot import FORMS, NOT_LOOKED_AT
+
+    forms = FORMS.get(check.name)
+    if not forms:
+        return Outcome(check.name, check.severity, check.area, check.claim, skipped={"": NOT_LOOKED_AT})
+    return evaluate_check(check, hosts, BootView(facts, {form.fact: form for form in forms}), intent)
+
+
+Evaluate = Callable[[Check, Sequence[str], FactCache, Intent], Outcome]
 
 
 def _unknown(check: Check, hosts: Sequence[str], why: Reason) -> Outcome:
@@ -63,8 +79,10 @@ def _unknown(check: Check, hosts: Sequence[str], why: Reason) -> Outcome:
 class _Worker:
     """A thread that evaluates checks one after another; one that hangs in a check is left behind."""
 
-    def __init__(self, checks: Sequence[Check], hosts: Sequence[str], facts: FactCache, intent: Intent) -> None:
-        self._checks, self._hosts, self._facts, self._intent = checks, hosts, facts, intent
+    def __init__(
+        self, checks: Sequence[Check], hosts: Sequence[str], facts: FactCache, intent: Intent, evaluate: Evaluate
+    ) -> None:
+        self._checks, self._hosts, self._facts, self._intent, self._evaluate = checks, hosts, facts, intent, evaluate
         self._finished: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
         self._abandoned = False
         threading.Thread(target=self._run, daemon=True).start()
@@ -88,7 +106,7 @@ class _Worker:
             if self._abandoned:
                 return
             try:
-                self._finished.put(evaluate_check(check, self._hosts, self._facts, self._intent))
+                self._finished.put(self._evaluate(check, self._hosts, self._facts, self._intent))
             except BaseException as error:  # noqa: BLE001 - it is raised again in the thread that waits
                 self._finished.put(error)
                 return

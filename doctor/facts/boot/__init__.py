@@ -115,3 +115,9 @@ def boot_facts(checks: Iterable[Check]) -> list[type[Fact]]:
         facts += [fact for fact in check.facts if forms and fact not in told]
         facts += [need for form in forms for need in form.reads]
     return facts
+
+
+def compares_boot_facts(check: Check) -> bool:
+    """Its verdict on one host needs what other hosts load when they start."""
+    told = {form.fact for form in FORMS.get(check.name, ())}
+    return any(need.fleet and need.type in told for need in check.needs)

@@ -30,6 +30,8 @@ class BootFirewall(Fact, frozen=True):
     rules: FirewallRules
     firewalld: str
     """``lasts``: its rules of now return; else why they may not; empty where it is not started."""
+    idle: tuple[str, ...] = ()
+    """Services that have a file of rules, and are not started at boot."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> BootFirewall:
@@ -38,7 +40,7 @@ class BootFirewall(Fact, frozen=True):
         unread = dict.fromkeys(dump.unclear, "its rules are not known")
         unread |= dict.fromkeys(dump.failed, "it cannot be loaded beside the host's rules")
         rules = msgspec.structs.replace(rules, unread={**rules.unread, **unread})
-        return cls(rules=rules, firewalld=dump.firewalld)
+        return cls(rules=rules, firewalld=dump.firewalld, idle=tuple(dump.idle))
 
 
 def firewall_rules(boot: BootFirewall, now: FirewallRules) -> FirewallRules:
@@ -51,9 +53,10 @@ def firewall_rules(boot: BootFirewall, now: FirewallRules) -> FirewallRules:
         why = "it does not use nftables" if boot.firewalld == "lasts" else boot.firewalld
         unread["firewalld"] = f"its rules after a reboot are not known: {why}"
     loaded = {(table.family, table.name) for table in tables}
+    idle = f" ({', '.join(boot.idle)}: not enabled)" if boot.idle else ""
     for table in _blocking(now):
         if (table.family, table.name) not in loaded and table.name != "firewalld":
-            unread[f"table {table.family} {table.name}"] = NOT_LOADED
+            unread[f"table {table.family} {table.name}"] = NOT_LOADED + idle
     return msgspec.structs.replace(boot.rules, tables=tuple(tables), unread=unread)
 
 

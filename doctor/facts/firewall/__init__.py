@@ -37,6 +37,8 @@ class FirewallDump(msgspec.Struct, frozen=True):
     """At boot: what could not be loaded."""
     unclear: list[str] = []
     """At boot: scripts that cannot be followed."""
+    idle: list[str] = []
+    """At boot: services that have a file of rules and are not started."""
     firewalld: str = ""
     """At boot: ``lasts``, or why its rules are not those of now; empty where it is not started."""
 

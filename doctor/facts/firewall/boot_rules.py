@@ -315,6 +315,10 @@ def list_boot_rules(arguments: dict[str, Any]) -> dict[str, Any]:
     dump["bridges"] = sorted(
         name for name in os.listdir("/sys/class/net") if os.path.exists("/sys/class/net/" + name + "/bridge")
     )
+    files = {"nftables": ("/etc/nftables.conf", "/etc/sysconfig/nftables.conf"), "ufw": ("/etc/ufw/user.rules",)}
+    files["netfilter-persistent"] = ("/etc/iptables/rules.v4",)
+    files["iptables"] = ("/etc/sysconfig/iptables",)
+    dump["idle"] = [name for name in sorted(files) if any(map(os.path.exists, files[name])) and not _starts(name)]
     if _starts("firewalld"):
         dump["firewalld"] = _firewalld_lasts() or "lasts"
     return dump

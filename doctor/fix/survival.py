@@ -27,9 +27,9 @@ from doctor.transport import Transport
 from doctor.transport.options import workers
 
 NOT_KNOWN = "not known: "
-PENDING = f"{NOT_KNOWN}it is judged when the steps have been made"
+LATER = "it is judged when the steps have been made"
 NO_FILE = "no step writes a file that is loaded at boot"
-UNJUDGED = f"{NOT_KNOWN}no check looks at the files that it writes"
+UNJUDGED = "no check looks at the files that it writes"
 
 Overlays = Mapping[str, Mapping[str, str]]
 """Texts by host and path: files as the steps leave them."""
@@ -49,13 +49,13 @@ def boot_run(
     """``run`` as after a reboot: with what its hosts load when they start, and ``overlays`` in those files' places."""
     hosts = [host for host, record in run.hosts.items() if not record.visit.failure]
     facts = unique_facts(fact for fact in boot_facts(checks) if not fact.needs and fact.probe.kind != "visit")
-    asked = {
+    options_by_host = {
         host: msgspec.structs.replace(
             options, facts=facts, arguments={**options.arguments, BootFirewall.__name__: dict(overlays.get(host, {}))}
         )
         for host in hosts
     }
-    answers = gather(hosts, transport, asked, TimeLimits(timeout, 0, workers(len(hosts))))
+    answers = gather(hosts, transport, options_by_host, TimeLimits(timeout, 0, workers(len(hosts))))
     records = {
         host: _with_boot_outputs(record, answers.get(host), facts, overlays.get(host, {}))
         for host, record in run.hosts.items()
@@ -110,11 +110,11 @@ def _survives(report: Report, host: str, applied: AppliedPlaybook, planned: bool
         if entry.state != "green" and not (planned and writes and entry.state == "red" and _follows(entry.check))
     ]
     if not looked_at:
-        return UNJUDGED if writes else NO_FILE
+        return NOT_KNOWN + UNJUDGED if writes else NO_FILE
     if not bad:
         return ""
     if planned and by_command:
-        return PENDING
+        return NOT_KNOWN + LATER
     worst = min(bad, key=lambda entry: entry.state == "unknown")
     certain = worst.state != "unknown" or not writes
     return f"{'' if certain else NOT_KNOWN}{worst.check}: {worst.reason}"
@@ -130,7 +130,7 @@ def applied_playbooks(
 ) -> dict[str, AppliedPlaybook]:
     """The playbooks of these names, each with its steps that the plan does not leave out."""
     steps: dict[str, list[PlaybookStep]] = {name: [] for name in names}
-    for ready_step, preview in zip(ready_steps, plan.steps, strict=True):
+    for ready_step, preview in zip(ready_steps, plan.steps, strict=False):
         if ready_step.playbook.name in steps and (not preview.skip or preview.skip == ALREADY):
             steps[ready_step.playbook.name].append(ready_step.filled_step)
     checks = {name: {item.check for item in treatments if item.playbook.name == name} for name in names}

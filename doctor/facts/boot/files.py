@@ -30,9 +30,9 @@ SERVICE_LIMIT_FILES = (
 
 def unit_paths(service: str) -> tuple[str, ...]:
     """Files that exist where a service is started at boot, under systemd, System V and OpenRC; and its masks."""
-    wanted = (f"{folder}/*.{kind}/{service}.service" for folder in UNIT_FOLDERS for kind in ("wants", "requires"))
-    own = (f"{folder}/{service}.service" for folder in UNIT_FOLDERS)
-    return (*wanted, *own, f"/etc/rc[0-9].d/S*{service}", f"/etc/runlevels/*/{service}")
+    links = (f"{folder}/*.{kind}/{service}.service" for folder in UNIT_FOLDERS for kind in ("wants", "requires"))
+    unit_files = (f"{folder}/{service}.service" for folder in UNIT_FOLDERS)
+    return (*links, *unit_files, f"/etc/rc[0-9].d/S*{service}", f"/etc/runlevels/*/{service}")
 
 
 class BootFiles(Fact, frozen=True):
@@ -122,8 +122,8 @@ class BootFiles(Fact, frozen=True):
 
     def is_masked(self, service: str) -> bool:
         """Its unit is a link to /dev/null, or empty: it is never started."""
-        own = [path for folder in UNIT_FOLDERS if (path := f"{folder}/{service}.service") in self.files]
-        return bool(own) and not self.files[own[0]].strip()
+        unit_files = [path for folder in UNIT_FOLDERS if (path := f"{folder}/{service}.service") in self.files]
+        return bool(unit_files) and not self.files[unit_files[0]].strip()
 
     def starts(self, service: str) -> bool:
         """The service is started when the host starts."""

@@ -60,8 +60,8 @@ def default_syn_backlog(memory: HostMemory) -> int | None:
     Rounded up to a power of two, at most 512 * 1024 slots, and never below 128 (Linux, tcp_init and tcp_sk_init). The
     kernel counts some memory more than it shows; None where that could make the next power of two.
     """
-    sizes = {_slots(round(memory.total * share)) for share in (1.0, 1.08)}
-    return max(128, sizes.pop() // 128) if len(sizes) == 1 else None
+    queues = {max(128, _slots(round(memory.total * share)) // 128) for share in (1.0, 1.08)}
+    return queues.pop() if len(queues) == 1 else None
 
 
 def _slots(total: int) -> int:
@@ -100,9 +100,9 @@ def numa_balancing(settings: SysctlFiles, files: BootFiles, now: HostSettings) -
     """Off on one node; on several the kernel's own configuration decides where no file does. Raises: Unreadable."""
     if now.numa_balancing is None:
         return now
-    words = files.text("/proc/cmdline").split()
-    default = 0 if now.numa_nodes <= 1 or "numa_balancing=disable" in words else None
-    default = 1 if "numa_balancing=enable" in words else default
+    options = files.text("/proc/cmdline").split()
+    default = 0 if now.numa_nodes <= 1 or "numa_balancing=disable" in options else None
+    default = 1 if "numa_balancing=enable" in options else default
     return msgspec.structs.replace(now, numa_balancing=_number(BALANCING, settings, files, default))
 
 

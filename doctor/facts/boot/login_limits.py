@@ -52,20 +52,24 @@ class LoginUser(Fact, frozen=True):
 
 def _applies_limits(files: BootFiles) -> bool:
     """PAM applies limits to logins over SSH. Raises: Unreadable."""
-    seen, waiting = set[str](), ["sshd"]
+    visited, waiting = set[str](), ["sshd"]
     while waiting:
         name = waiting.pop()
-        if name in seen or len(seen) > 50:
+        if name in visited or len(visited) > 50:
             continue
-        seen.add(name)
+        visited.add(name)
         for line in files.text(f"/etc/pam.d/{name}").splitlines():
-            words = line.split("#")[0].split()
-            if len(words) > 2 and words[0].lstrip("-") == "session" and any("pam_limits" in word for word in words[2:]):
+            fields = line.split("#")[0].split()
+            if (
+                len(fields) > 2
+                and fields[0].lstrip("-") == "session"
+                and any("pam_limits" in word for word in fields[2:])
+            ):
                 return True
-            if words[:1] == ["@include"] and len(words) > 1:
-                waiting.append(words[1])
-            if len(words) > 2 and words[1] in ("include", "substack"):
-                waiting.append(words[2])
+            if fields[:1] == ["@include"] and len(fields) > 1:
+                waiting.append(fields[1])
+            if len(fields) > 2 and fields[1] in ("include", "substack"):
+                waiting.append(fields[2])
     return False
 
 
@@ -77,20 +81,20 @@ def _lines(files: BootFiles, login: LoginUser, item: str) -> Iterator[tuple[int,
     texts = [files.text("/etc/security/limits.conf"), *files.folder("/etc/security/limits.d").values()]
     for text in texts:
         for line in text.splitlines():
-            words = line.split("#")[0].split()
-            if len(words) != 4 or words[2] != item or words[1] not in ("soft", "hard", "-"):
+            fields = line.split("#")[0].split()
+            if len(fields) != 4 or fields[2] != item or fields[1] not in ("soft", "hard", "-"):
                 continue
-            domain = words[0]
+            domain = fields[0]
             if domain == login.user:
-                yield 3, words[1], words[3]
+                yield 3, fields[1], fields[3]
             elif re.fullmatch(r"[0-9]*:[0-9]*", domain) and domain != ":":
                 first, _, last = domain.partition(":")
                 if int(first or last) <= login.uid <= int(last or first):
-                    yield 3, words[1], words[3]
+                    yield 3, fields[1], fields[3]
             elif login.uid and domain[:1] == "@" and domain[1:] in login.groups:
-                yield 2, words[1], words[3]
+                yield 2, fields[1], fields[3]
             elif login.uid and domain == "*":
-                yield 1, words[1], words[3]
+                yield 1, fields[1], fields[3]
 
 
 def _limit(files: BootFiles, login: LoginUser, item: str, default: Limit, scale: int = 1) -> Limit:
@@ -141,13 +145,13 @@ def _service_limit(files: BootFiles, name: str) -> Limit | None:
     folders = [path.rpartition("/")[0] for path in SERVICE_LIMIT_FILES[1:]]
     texts = [files.text(SERVICE_LIMIT_FILES[0])]
     texts += [text for folder in folders for text in files.folder(folder).values()]
-    found = None
+    limit = None
     for pattern in (rf"^DefaultLimit{name}=(.*)$", rf"^Limit{name}=(.*)$"):
         for text in texts:
-            found = next(reversed(re.findall(pattern, text, re.M)), found)
-    if not found:
+            limit = next(reversed(re.findall(pattern, text, re.M)), limit)
+    if not limit:
         return None
-    soft, _, hard = found.strip().partition(":")
+    soft, _, hard = limit.strip().partition(":")
     return Limit(_service_value(soft), _service_value(hard or soft))
 
 

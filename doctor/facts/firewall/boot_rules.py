@@ -1,7 +1,7 @@
 """Runs on the host: loads beside its packet filter what it loads at boot, in a network namespace, and lists it.
 
 Nothing of the host changes. Loaded is what enabled services load from files: nftables, netfilter-persistent,
-iptables-services, ufw; and the plain commands of rc.local and of ifupdown's scripts. No script is run.
+iptables-services, ufw; and the unquoted commands of rc.local and of ifupdown's scripts. No script is run.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def _starts(service: str) -> bool:
 def _argument_of(service: str, option: str, otherwise: str) -> str:
     """The file that a unit's command names behind an option, or behind the command where it is empty."""
     for line in reversed(_unit_text(service).splitlines()):
-        words = line.partition("=")[2].split() if line.startswith("ExecStart=") else []
-        files = [word for place, word in enumerate(words) if word[:1] == "/" and place and words[place - 1] == option]
-        files += [word for word in words[1:] if word[:1] == "/" and not option]
+        tokens = line.partition("=")[2].split() if line.startswith("ExecStart=") else []
+        files = [word for place, word in enumerate(tokens) if word[:1] == "/" and place and tokens[place - 1] == option]
+        files += [word for word in tokens[1:] if word[:1] == "/" and not option]
         if files:
             return str(files[-1])
     return otherwise
@@ -70,15 +70,15 @@ def _argument_of(service: str, option: str, otherwise: str) -> str:
 
 def _restored_files() -> list:  # type: ignore[type-arg]
     """The files that enabled services of iptables restore: command, path, family."""
-    found: list = []  # type: ignore[type-arg]
+    restores: list = []  # type: ignore[type-arg]
     if _starts("netfilter-persistent"):
-        found += [("iptables-restore", "/etc/iptables/rules.v4"), ("ip6tables-restore", "/etc/iptables/rules.v6")]
+        restores += [("iptables-restore", "/etc/iptables/rules.v4"), ("ip6tables-restore", "/etc/iptables/rules.v6")]
     for service in ("iptables", "ip6tables"):
         if _starts(service):
             path = _argument_of(service, "", "/etc/sysconfig/" + service)
             path = path if path.endswith((".rules", ".save")) else "/etc/sysconfig/" + service
-            found.append((service + "-restore", path))
-    return [(command, path) for command, path in found if os.path.exists(path)]
+            restores.append((service + "-restore", path))
+    return [(command, path) for command, path in restores if os.path.exists(path)]
 
 
 def _simple_commands(text: str) -> list:  # type: ignore[type-arg]
@@ -90,37 +90,41 @@ def _simple_commands(text: str) -> list:  # type: ignore[type-arg]
     for redirection in ("2>&1", "2>/dev/null", ">/dev/null", "2> /dev/null", "> /dev/null"):
         text = text.replace(redirection, "")
     for line in text.replace("\\\n", " ").splitlines():
-        words = shlex.split(line, comments=True)
-        tool = os.path.basename(words[0]) if words else ""
-        mentions = [word for word in words if os.path.basename(word) in FILTER_TOOLS]
+        tokens = shlex.split(line, comments=True)
+        tool = os.path.basename(tokens[0]) if tokens else ""
+        mentions = [word for word in tokens if os.path.basename(word) in FILTER_TOOLS]
         if tool in SHELL_WORDS and any(name in text for name in ("nft", "tables", "ipset")):
             raise ValueError(line.strip()[:80])
         if tool == "exit":
             break
         if not mentions:
             continue
-        given = ""
-        if (len(words) == 3 and words[1] == "<") or (len(words) == 2 and words[1][:1] == "<"):
-            given, words = words[-1].lstrip("<"), words[:1]
-        plain = line.replace("'", " ").replace('"', " ")
-        if tool not in FILTER_TOOLS or any(sign in plain for sign in "$`*?|&>") or (given and given[:1] != "/"):
+        stdin_data = ""
+        if (len(tokens) == 3 and tokens[1] == "<") or (len(tokens) == 2 and tokens[1][:1] == "<"):
+            stdin_data, tokens = tokens[-1].lstrip("<"), tokens[:1]
+        unquoted = line.replace("'", " ").replace('"', " ")
+        if (
+            tool not in FILTER_TOOLS
+            or any(sign in unquoted for sign in "$`*?|&>")
+            or (stdin_data and stdin_data[:1] != "/")
+        ):
             raise ValueError(line.strip()[:80])
-        if ";" in " ".join(words) and tool != "nft":
+        if ";" in " ".join(tokens) and tool != "nft":
             raise ValueError(line.strip()[:80])
-        commands.append((words, given))
+        commands.append((tokens, stdin_data))
     return commands
 
 
 def _script_commands(unclear: list) -> list:  # type: ignore[type-arg]
     """The commands of scripts that are run at boot; into ``unclear`` what cannot be told from their text."""
     commands: list = []  # type: ignore[type-arg]
-    seen = set()
+    visited = set()
     for pattern in SCRIPTS:
         for path in matching_paths(pattern):
             real = os.path.realpath(path)
-            if real in seen or not os.path.isfile(real) or not os.access(real, os.X_OK):
+            if real in visited or not os.path.isfile(real) or not os.access(real, os.X_OK):
                 continue
-            seen.add(real)
+            visited.add(real)
             text = file_text(real)
             if not any(name in text for name in ("nft ", "iptables", "ip6tables", "ipset ")):
                 continue
@@ -200,13 +204,16 @@ def _load_all(failed: list, unclear: list) -> None:  # type: ignore[type-arg]
             closed += ["-A INPUT -i lo -j ACCEPT", "-A OUTPUT -o lo -j ACCEPT"]
             jobs.append((["ip6tables-restore"], _table(closed).encode()))
         unclear += [path + " is run at boot" for path in matching_paths("/etc/ufw/*.init") if os.access(path, os.X_OK)]
-    jobs += [(words, file_text(given).encode() if given else b"") for words, given in _script_commands(unclear)]
-    for words, given in jobs:
-        done = run_bounded(*words, given=given)
+    jobs += [
+        (tokens, file_text(stdin_data).encode() if stdin_data else b"")
+        for tokens, stdin_data in _script_commands(unclear)
+    ]
+    for tokens, stdin_data in jobs:
+        done = run_bounded(*tokens, stdin_data=stdin_data)
         if done.get("ended") or done.get("code"):
             lines = done.get("err", "").strip().splitlines()
             why = ([line for line in lines if "rror" in line] + lines + ["it failed"])[0]
-            failed.append(" ".join(words)[:200] + ": " + why[:200])
+            failed.append(" ".join(tokens)[:200] + ": " + why[:200])
 
 
 def _enter_namespace(interfaces: list, overlays: dict) -> None:  # type: ignore[type-arg]

@@ -8,7 +8,7 @@ import os
 import struct
 
 
-def run_bounded(*command: str, given: bytes = b"") -> dict:  # type: ignore[type-arg]
+def run_bounded(*command: str, stdin_data: bytes = b"") -> dict:  # type: ignore[type-arg]
     """A command's output, as `doctor.engine.fact.Output` has it, within 8 s."""
     import base64  # here: most hosts have no rules
     import subprocess
@@ -18,7 +18,7 @@ def run_bounded(*command: str, given: bytes = b"") -> dict:  # type: ignore[type
     try:
         pipe = subprocess.PIPE
         process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environ)
-        out, err = process.communicate(given, timeout=8)
+        out, err = process.communicate(stdin_data, timeout=8)
     except FileNotFoundError:
         return {"ended": "absent", "err": command[0] + " is not installed"}
     except subprocess.TimeoutExpired:

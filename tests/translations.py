@@ -144,6 +144,8 @@ def _calls(path: Path) -> tuple[tuple[str, ast.Call], ...]:
 
 def texts_of(node: ast.AST) -> Iterator[str]:
     """The strings that an expression can be."""
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "filled":
+        node = node.args[0]
     if isinstance(node, ast.IfExp):
         yield from (*texts_of(node.body), *texts_of(node.orelse))
     elif text := literal(node):

@@ -16,6 +16,7 @@ import msgspec
 
 from doctor.config.trusted import distrusted
 from doctor.engine.bounded_read import read_bounded
+from doctor.engine.texts import filled
 from doctor.hosts.nodeset import printable_excerpt, quote
 
 FILE_NAME = "doctor.toml"
@@ -54,7 +55,7 @@ def find_config(explicit: str | Path | None, environ: Mapping[str, str], system:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            notes.append(f"no settings from {printable_excerpt(str(path), 200)}: {error.strerror}")
+            notes.append(filled("no settings from {0}: {1}", printable_excerpt(str(path), 200), error.strerror))
             continue
         return msgspec.structs.replace(_load(path, discovered=True), notes=tuple(notes))
     return ConfigFile(notes=tuple(notes))
@@ -76,7 +77,7 @@ def _load(path: Path, discovered: bool) -> ConfigFile:
         why = "is not UTF-8 text"
     except (OSError, ValueError) as error:
         why = printable_excerpt(getattr(error, "strerror", None) or str(error))
-    raise ConfigError(f"{name}: {why}; expected a readable settings file")
+    raise ConfigError(filled("{0}: {1}; expected a readable settings file", name, why))
 
 
 def _read_text(path: Path, name: str, discovered: bool) -> str:
@@ -89,7 +90,7 @@ def _read_text(path: Path, name: str, discovered: bool) -> str:
 
 def _check_trusted(status: os.stat_result, name: str) -> None:
     if reason := distrusted(status):
-        instead = f"pass it with --config to use it anyway, or --config {os.devnull} to use none"
+        instead = filled("pass it with --config to use it anyway, or --config {0} to use none", os.devnull)
         raise ConfigError(f"{name}: {reason}: {instead}")
 
 
@@ -99,10 +100,12 @@ def read_tables(settings: ConfigFile, allowed: Collection[str]) -> dict[str, Any
     try:
         document = _parse_toml(settings.text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{name}: not TOML: {printable_excerpt(' '.join(str(error).split()), 200)}") from None
+        raise ConfigError(
+            filled("{0}: not TOML: {1}", name, printable_excerpt(" ".join(str(error).split()), 200))
+        ) from None
     for key in document:
         if key not in allowed:
-            raise ConfigError(f"{name}: {quote(key)}: no such setting{did_you_mean(key, allowed)}")
+            raise ConfigError(filled("{0}: {1}: no such setting{2}", name, quote(key), did_you_mean(key, allowed)))
     return document
 
 
@@ -119,4 +122,4 @@ def did_you_mean(word: str, candidates: Collection[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(word[:100], candidates, 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    return filled("; did you mean {0}?", near[0]) if near else ""

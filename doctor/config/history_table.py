@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from doctor.config.file import TABLES, ConfigError, ConfigFile, did_you_mean, read_tables
+from doctor.engine.texts import filled
 from doctor.hosts.nodeset import printable_excerpt, quote
 
 TABLE = "history"
@@ -39,11 +40,13 @@ def parse_history(settings: ConfigFile, environ: Mapping[str, str] | None = None
     table = read_tables(settings, TABLES).get(TABLE, {})
     place = f"{printable_excerpt(settings.path, 200)}: [{TABLE}]"
     if not isinstance(table, dict):
-        raise ConfigError(f"{place}: expected one table")
+        raise ConfigError(filled("{0}: expected one table", place))
     for key in table:
         if key not in HistorySettings.__struct_fields__:
             raise ConfigError(
-                f"{place}: {quote(key)}: no such key{did_you_mean(key, HistorySettings.__struct_fields__)}"
+                filled(
+                    "{0}: {1}: no such key{2}", place, quote(key), did_you_mean(key, HistorySettings.__struct_fields__)
+                )
             )
     parsed = HistorySettings(**{key: _value(key, value, place) for key, value in table.items()})
     off = (environ or {}).get(VARIABLE, "").strip().lower() in OFF
@@ -53,7 +56,9 @@ def parse_history(settings: ConfigFile, environ: Mapping[str, str] | None = None
 def _value(key: str, value: Any, place: str) -> Any:
     if key == "keep":
         if not isinstance(value, bool):
-            raise ConfigError(f"{place}: keep: {quote(str(value))}; expected true or false")
+            raise ConfigError(filled("{0}: keep: {1}; expected true or false", place, quote(str(value))))
     elif type(value) is not int or not 1 <= value <= LIMITS[key]:
-        raise ConfigError(f"{place}: {key}: {quote(str(value))}; expected a number from 1 to {LIMITS[key]}")
+        raise ConfigError(
+            filled("{0}: {1}: {2}; expected a number from 1 to {3}", place, key, quote(str(value)), LIMITS[key])
+        )
     return value

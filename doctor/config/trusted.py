@@ -7,16 +7,17 @@ import stat
 from pathlib import Path
 
 from doctor.engine.errors import InputError
+from doctor.engine.texts import filled
 from doctor.hosts.nodeset import printable_excerpt
 
 
 def distrusted(status: os.stat_result, others: int = stat.S_IWGRP | stat.S_IWOTH) -> str:
     """Why not to believe it: a stranger owns it, or ``others`` (bits of its mode) may write it. Empty: believe it."""
     if status.st_uid not in (0, os.geteuid()):
-        return f"is owned by user {status.st_uid}; expected you or root"
+        return filled("is owned by user {0}; expected you or root", status.st_uid)
     if status.st_mode & others:
         bits = "go-w" if others & stat.S_IWGRP else "o-w"
-        return f"others can write it (mode {stat.S_IMODE(status.st_mode):04o}); expected chmod {bits}"
+        return filled("others can write it (mode {0}); expected chmod {1}", f"{stat.S_IMODE(status.st_mode):04o}", bits)
     return ""
 
 
@@ -27,12 +28,12 @@ def require_trusted_folder(option: str, folder: Path, suffix: str) -> None:
     """
     name = f"{option} {printable_excerpt(str(folder), 200)}"
     if not folder.is_dir():
-        raise InputError(f"{name}: not a folder")
+        raise InputError(filled("{0}: not a folder", name))
     try:
         files = [folder, *(path for path in sorted(folder.iterdir()) if path.suffix == suffix)]
         reasons = {path: distrusted(path.stat(), stat.S_IWOTH) for path in files if path.exists()}
     except OSError as error:
-        raise InputError(f"{name}: {error.strerror}; expected a folder that can be read") from None
+        raise InputError(filled("{0}: {1}; expected a folder that can be read", name, error.strerror)) from None
     for path, reason in reasons.items():
         if reason:
             part = "" if path is folder else f"/{printable_excerpt(path.name, 100)}"

@@ -17,6 +17,7 @@ from doctor.config.history_table import parse_history
 from doctor.config.skips import Skips, apply_skips, read_skips
 from doctor.config.waiver_file import Waiver, Waivers, canonical_hosts, parse_waivers
 from doctor.engine.result import Finding, Outcome, Report, Waived
+from doctor.engine.texts import filled
 from doctor.hosts.nodeset import printable_excerpt
 
 __all__ = [
@@ -103,11 +104,14 @@ class _WaiverMatcher:
 
     def notes(self, report: Report, path: str) -> list[str]:
         total = len(self.active) + len(self.expired)
-        notes = [f"settings: {path}: {total} waiver{'' if total == 1 else 's'}"]
+        notes = [filled("settings: {0}: {1} waiver{2}", path, total, "" if total == 1 else "s")]
         missed = [waiver for waiver in self.expired if waiver in self.expired_matches]
-        notes += [f"waiver of {waiver} expired on {waiver.until.isoformat()}: {waiver.reason}" for waiver in missed]
+        notes += [
+            filled("waiver of {0} expired on {1}: {2}", waiver, waiver.until.isoformat(), waiver.reason)
+            for waiver in missed
+        ]
         idle = [str(waiver) for waiver in self.active if waiver not in self.used and _was_evaluated(waiver, report)]
-        notes += [f"waivers without a finding: {'; '.join(idle)}"] if idle else []
+        notes += [filled("waivers without a finding: {0}", "; ".join(idle))] if idle else []
         return notes
 
 

@@ -13,6 +13,7 @@ from doctor.engine.finding_age import AgeKey, FindingAge
 from doctor.engine.language import without_loose_spaces
 from doctor.engine.net_summary import NetSummary
 from doctor.engine.smoke_summary import SmokeSummary
+from doctor.engine.texts import enumerated
 from doctor.engine.watch_summary import LossCurve
 
 CheckName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z", max_length=100)]
@@ -159,7 +160,7 @@ def format_value(value: Any) -> str:
         return format_value(sorted(value, key=str))
     if isinstance(value, (list, tuple)):
         parts = [format_value(item) for item in value]
-        return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1] if parts else "none"
+        return enumerated(parts) or "none"
     return str(value)
 
 
@@ -211,6 +212,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """The check was called at least once and came to its end."""
     waived: tuple[Waived, ...] = ()
     """What would be findings without a waiver."""
+    implied: bool = False
+    """Nobody chose the check: that it passed says nothing of what was asked for."""
 
     def severity_of(self, finding: Finding) -> Severity:
         """The severity of one of the findings: never above the check's."""

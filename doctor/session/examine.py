@@ -21,16 +21,14 @@ from doctor.collect.rounds import run_rounds
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
 from doctor.engine.fact import Visit
-from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
-from doctor.engine.record import SCHEMA, HostRecord, Run
+from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable
 from doctor.engine.sanitize import printable
 from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig, RankTableFile
 from doctor.job.training import TrainingLaunch
 from doctor.job.variables import relevant
 from doctor.session.contained import needed_facts
-from doctor.session.evaluation_time import EvaluationLimit
-from doctor.session.replay import Examination, replay
+from doctor.session.replay import EvaluationLimit, Examination, replay
 from doctor.session.saved_parts import smoke_run
 from doctor.smoke.model import SmokeRun
 from doctor.transport.open import open_transport

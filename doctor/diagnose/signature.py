@@ -123,14 +123,19 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     @cached_property
     def compiled(self) -> tuple[Pattern, ...]:
         """Each pattern with the literal that selects lines for it."""
-        return tuple(Pattern(text, longest_literal(text)) for text in self.patterns)
+        return tuple(Pattern(text, literals(text)) for text in self.patterns)
 
 
 class Pattern(msgspec.Struct, frozen=True, dict=True):
-    """A pattern, and text that every line it matches contains."""
+    """A pattern, and texts that every line it matches contains, the longest first."""
 
     text: str
-    literal: str
+    literals: tuple[str, ...]
+
+    @property
+    def literal(self) -> str:
+        """The longest one."""
+        return self.literals[0]
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
@@ -209,17 +214,26 @@ def _read(path: Path) -> Sequence[Signature]:
 def longest_literal(pattern: str) -> str:
     r"""The longest text that each match of ``pattern`` contains; empty where there is none.
 
-    Groups and classes are not looked into, and a top-level ``|`` leaves nothing that is certain.
-
     >>> longest_literal(r"Timed out waiting (?P<ms>\d+)ms for")
     'Timed out waiting '
+    """
+    return literals(pattern)[0]
+
+
+def literals(pattern: str) -> tuple[str, ...]:
+    r"""The texts that each match of ``pattern`` contains, the longest first; an empty one where there is none.
+
+    Groups and classes are not looked into, and a top-level ``|`` leaves nothing that is certain.
+
+    >>> literals(r"Timed out waiting (?P<ms>\d+)ms for")
+    ('Timed out waiting ', 'ms for')
     """
     runs: list[str] = [""]
     index = 0
     while index < len(pattern):
         letter = pattern[index]
         if letter == "|":
-            return ""
+            return ("",)
         if letter == "\\" and pattern[index + 1 : index + 2] and not pattern[index + 1].isalnum():
             letter, width, literal = pattern[index + 1], 2, True
         elif letter == "(":
@@ -235,7 +249,8 @@ def longest_literal(pattern: str) -> str:
         else:
             runs.append("")
         index += width + repeat
-    return max(runs, key=len)
+    longest = max(runs, key=len)
+    return longest, *sorted({run for run in runs if len(run) >= MIN_LITERAL} - {longest})
 
 
 def _group_width(pattern: str, start: int) -> int:

@@ -26,8 +26,7 @@ from doctor.collect.merge.stale import MAX_AGE_DIFFERENCE, slurm_job_run
 from doctor.collect.node_lines import encode_lines
 from doctor.engine.catalog import load_checks
 from doctor.engine.fact import Output
-from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
-from doctor.engine.record import BadRun, HostRecord, Run, load_run
+from doctor.engine.record import BadRun, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable, load_run
 from doctor.engine.result import Outcome, Report, Status
 from doctor.environment.inventory import Inventory
 from doctor.job import LaunchConfig

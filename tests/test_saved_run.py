@@ -20,12 +20,20 @@ from doctor.engine.check import Check
 from doctor.engine.errors import CommandError
 from doctor.engine.exit_code import exit_code
 from doctor.engine.fact import Output, Visit
-from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
-from doctor.engine.record import EARLIER_SCHEMAS, SCHEMA, BadRun, HostRecord, Run, load_run
+from doctor.engine.record import (
+    EARLIER_SCHEMAS,
+    SCHEMA,
+    BadRun,
+    HostRecord,
+    LaunchOptions,
+    ProbeInputs,
+    Run,
+    SavedRankTable,
+    load_run,
+)
 from doctor.engine.watch_summary import WatchResult
 from doctor.report.formats.registry import FORMATS, RenderContext, render
-from doctor.session.replay import replay
-from doctor.session.saved_run import load
+from doctor.session.replay import load, replay
 from doctor.smoke.model import Failure
 from tests.checks import tables
 from tests.checks.smoke import ran

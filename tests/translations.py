@@ -23,8 +23,8 @@ from typing import Any
 from doctor.analysis.causes import EVERYONE
 from doctor.diagnose.render.page import _ROLES
 from doctor.diagnose.render.text import _LABELS
-from doctor.engine.areas import AREAS
 from doctor.engine.catalog import load_checks
+from doctor.engine.check_files import AREAS
 from doctor.engine.language import FOLDER
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.toml_compat import loads

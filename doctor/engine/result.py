@@ -5,16 +5,17 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from doctor.engine.finding_age import AgeKey, FindingAge
 from doctor.engine.language import without_loose_spaces
-from doctor.engine.net_summary import NetSummary
-from doctor.engine.smoke_summary import SmokeSummary
 from doctor.engine.texts import enumerated
-from doctor.engine.watch_summary import LossCurve
+
+if TYPE_CHECKING:
+    from doctor.engine.report_parts import AgeKey, FindingAge, NetSummary
+    from doctor.engine.smoke_summary import SmokeSummary
+    from doctor.engine.watch_summary import LossCurve
 
 CheckName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z", max_length=100)]
 """The name of a check, or of a signature, as a document may hold it: it is shown as it stands."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.job_input import LaunchOptions
+from doctor.engine.record import LaunchOptions
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.secrets import hide_secrets
 from doctor.fix.dependence import find_conflicts, find_dependences, held_reason

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from doctor.config.file import did_you_mean
-from doctor.engine.areas import AREAS
 from doctor.engine.bounded_read import read_bounded
-from doctor.hosts.nodeset import printable_excerpt, quote
+from doctor.engine.check_files import AREAS
+from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.remedy.finding_values import read_finding_values
 from doctor.remedy.playbook import ALWAYS_SUPPLIED, RISKS, WHO, Playbook, PlaybookStep
 from doctor.remedy.validate import changes_nothing, needed_names, step_violations

@@ -21,16 +21,14 @@ from doctor.collect.rounds import run_rounds
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
 from doctor.engine.fact import Visit
-from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
-from doctor.engine.record import SCHEMA, HostRecord, Run
+from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, ProbeInputs, Run, SavedRankTable
 from doctor.engine.sanitize import printable
 from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig, RankTableFile
 from doctor.job.training import TrainingLaunch
 from doctor.job.variables import relevant
 from doctor.session.contained import needed_facts
-from doctor.session.evaluation_time import EvaluationLimit
-from doctor.session.replay import Examination, replay
+from doctor.session.replay import EvaluationLimit, Examination, replay
 from doctor.session.saved_parts import smoke_run
 from doctor.smoke.model import SmokeRun
 from doctor.transport.open import open_transport
@@ -136,24 +134,19 @@ def examine(
         warnings = [*transport.warnings, *net_notes]
     run = job.run(started, clock, smoke_round.records if smoke_round else records, warnings, smoke_round, stopped)
     if options.after_reboot:
+        from doctor.session.after_reboot import AS_NOW
+
         run = msgspec.structs.replace(run, after_reboot=True, notes=(AS_NOW, *run.notes))
     report = replay(run, checks, options.evaluation)
     return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing)
 
 
-AS_NOW = (
-    "as after a reboot: files, units and rules that are loaded at boot are judged; hardware, addresses and what other"
-    " hosts see are taken as they are now"
-)
-
-
 def _facts_to_read(checks: Sequence[Check], options: ExamineOptions) -> list[type[Fact]]:
     if not options.after_reboot:
         return [*needed_facts(checks), *_net_facts(options)]
-    from doctor.facts.boot import boot_facts
-    from doctor.session.contained import container_views
+    from doctor.session.after_reboot import facts_after_reboot
 
-    return [*boot_facts(checks), *container_views(checks)]
+    return facts_after_reboot(checks)
 
 
 def _ssh_options(options: ExamineOptions, inventory: Inventory) -> SshOptions:

@@ -17,13 +17,14 @@ from doctor.facts.boot.files import BootFiles
 from doctor.facts.boot.firewall import BootFirewall, firewall_rules
 from doctor.facts.boot.login_limits import LoginUser, login_limits
 from doctor.facts.firewall import FirewallRules
-from doctor.facts.gpu import FabricManager, GpuCards, GpuInventory
+from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceFec, DeviceGateways, HccnConf, TlsSwitches
 from doctor.facts.host_settings import HostSettings
 from doctor.facts.kernel import Conntrack, ListenQueues, SysctlFiles
 from doctor.facts.limits import ResourceLimits
 from doctor.facts.memory import HostMemory, MemoryCommitment, SharedMemory
 from doctor.facts.names import HostNames
+from doctor.facts.nvlink import FabricManager
 from doctor.facts.ports import ReservedPorts
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.visit import ClockOffset, Reachability

@@ -8,9 +8,10 @@ import msgspec
 
 from doctor.engine.fact import Unreadable
 from doctor.facts.boot.files import CLOCK_SERVICES, UNIT_FOLDERS, BootFiles
-from doctor.facts.gpu import FabricManager, GpuInventory
+from doctor.facts.gpu import GpuInventory
 from doctor.facts.memory import GIB, KIB, MIB, HostMemory, SharedMemory
 from doctor.facts.names import HostNames
+from doctor.facts.nvlink import FabricManager
 from doctor.facts.visit import ClockOffset
 
 _FABRIC, _PERSISTENCE = "nvidia-fabricmanager", "nvidia-persistenced"

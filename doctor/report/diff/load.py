@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from doctor.engine.finding_age import FindingAge
-from doctor.engine.net_summary import NetSummary
+from doctor.engine.report_parts import FindingAge, NetSummary
 from doctor.engine.result import CheckName, Finding, Outcome, Reason, Report, Severity, Status, Waived
 from doctor.engine.smoke_summary import SmokeSummary
 from doctor.engine.watch_summary import LossCurve

@@ -14,8 +14,8 @@ from doctor.remedy.playbook import Playbook, PlaybookStep, fill_step, needed_val
 from doctor.remedy.template import TemplateError
 from doctor.report.explain.examples import EXAMPLES
 from doctor.report.layout.advice import mark_personal_words
-from doctor.report.layout.columns import columns_line
 from doctor.report.layout.formatting import bracketed, wrapped
+from doctor.report.layout.terminal import columns_line
 
 WIDTH = 100
 """Columns where there is no terminal."""

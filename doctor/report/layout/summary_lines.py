@@ -10,10 +10,9 @@ import msgspec
 from doctor.engine.exit_code import Verdict, verdict
 from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.result import CONTAINER, NO_HOST, Report
-from doctor.report.layout.coverage import coverage, left_out
 from doctor.report.layout.fold import CheckFailure, FoldedReport
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
-from doctor.report.layout.tally import Counts
+from doctor.report.layout.tally import Counts, coverage, left_out
 
 MAX_NAMED_CHECKS = 5
 """Most checks named in the fix command; with more it names none and applies to all findings."""

@@ -59,6 +59,10 @@ def command(
         typer.Option(metavar="PATH", help="Also compare the content of this file or folder among hosts; repeatable."),
     ] = [],  # noqa: B006
     smoke: Annotated[bool, typer.Option("--smoke", help="Also run the training test of `doctor smoke`.")] = False,
+    after_reboot: Annotated[
+        bool,
+        typer.Option("--after-reboot", help="Judge the hosts as after a reboot, by what they load when they start."),
+    ] = False,
     select: SelectOption = [],  # noqa: B006 - typer's way
     ignore: IgnoreOption = [],  # noqa: B006
     checks: ChecksOption = [],  # noqa: B006
@@ -90,9 +94,15 @@ def command(
     paths = _absolute(path)
     if smoke and no_hosts:
         raise UsageError("--smoke needs hosts to train on; expected it without --no-hosts")
+    if after_reboot and (smoke or net != "off" or compare or paths or no_hosts or connection.within):
+        raise UsageError(
+            "--after-reboot reads files of hosts; expected no --smoke, --net, --compare, --path or --within"
+        )
     catalog = load_catalog(checks)
     if output.from_file:
         run = load_saved_run(output.from_file)
+        if after_reboot and not run.after_reboot:
+            raise UsageError("--after-reboot: the saved run has not read what its hosts load when they start")
         requested = (*_requested(compare, paths), *(name for name in ON_REQUEST if name in run.checks))
         rounds = made_rounds(smoke or bool(run.smoke), net != "off" or run.tried_network, bool(run.watch))
         selected = choose_with_rounds(catalog, select, ignore, rounds, requested)
@@ -127,6 +137,7 @@ def command(
         net=network if net != "off" else None,
         smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,
         training=training_of_line(job_environment.line, source.job_script, _shortest(launch)),
+        after_reboot=after_reboot,
     )
     inventory, table = job_environment.annotate(fleet), hosts.rank_table or ""
     history = history_options("check", output, no_history)

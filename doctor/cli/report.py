@@ -85,7 +85,7 @@ def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedRep
     """Reads a saved run or a report. Current waivers apply only to a saved run. Raises: CommandError."""
     from doctor.diagnose.render.diagnosis_report import diagnosis_report, read_diagnosis
     from doctor.diagnose.render.document import SCHEMA as DIAGNOSIS_SCHEMA
-    from doctor.engine.record import EARLIER_SCHEMA, SCHEMA, BadRun
+    from doctor.engine.record import EARLIER_SCHEMAS, SCHEMA, BadRun
     from doctor.engine.sanitize import printable_excerpt
     from doctor.report.diff.load import BadReport, parse_document, report_from_document
     from doctor.session.replay import load
@@ -96,7 +96,7 @@ def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedRep
         document = parse_document(data, name)
         if document.get("schema") == DIAGNOSIS_SCHEMA:
             return _LoadedReport(diagnosis_report(read_diagnosis(document, name)), command="diagnose")
-        if document.get("schema") not in (SCHEMA, EARLIER_SCHEMA):
+        if document.get("schema") not in (SCHEMA, *EARLIER_SCHEMAS):
             return _LoadedReport(report_from_document(document, name))
         run = load(data, name)
     except (BadReport, BadRun) as error:

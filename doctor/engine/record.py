@@ -10,9 +10,9 @@ from doctor.engine.fact import Output, Visit
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import HIDDEN, hide_in_output, is_secret_name
 
-SCHEMA = "doctor.run/2"
+SCHEMA = "doctor.run/3"
 """A change of `Run`, or of what is in it, gets a new number: `tests.test_saved_run` holds the form of this one."""
-EARLIER_SCHEMA = "doctor.run/1"
+EARLIER_SCHEMAS = ("doctor.run/2", "doctor.run/1")
 """Still read; fields that have gone since are dropped, and named in a note."""
 MAX_RUN_BYTES = 1 << 30
 """Bytes of a saved run. 10,000 hosts with eight NPUs each need about half of it."""
@@ -146,6 +146,8 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`doctor.job.training.TrainingLaunch` as builtins; empty when no launch line or configuration was given."""
     watch: dict[str, Any] = {}
     """`doctor.engine.watch_summary.WatchResult` as builtins with keys of text; empty when no program was watched."""
+    after_reboot: bool = False
+    """It is evaluated as after a reboot of its hosts: by what they load when they start."""
 
     @property
     def tried_network(self) -> bool:
@@ -175,7 +177,7 @@ class BadRun(Exception):
 
 
 def load_run(data: bytes, name: str) -> Run:
-    """A saved run of this form or the one before. Raises: BadRun."""
+    """A saved run of this form or the two before. Raises: BadRun."""
     try:
         try:
             run = msgspec.json.decode(data, type=Run)
@@ -183,18 +185,18 @@ def load_run(data: bytes, name: str) -> Run:
             run = _load_earlier(data)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         raise BadRun(f"{name}: not a saved run: {strip_control_chars(str(error), 300)}") from None
-    if run.schema not in (SCHEMA, EARLIER_SCHEMA):
+    if run.schema not in (SCHEMA, *EARLIER_SCHEMAS):
         raise BadRun(f"{name}: schema {strip_control_chars(run.schema, 60)!r}, expected {SCHEMA!r}")
     return msgspec.structs.replace(run, schema=SCHEMA)
 
 
 def _load_earlier(data: bytes) -> Run:
-    """A run of `EARLIER_SCHEMA` without the fields that are not known any more; a note names them.
+    """A run of `EARLIER_SCHEMAS` without the fields that are not known any more; a note names them.
 
     Raises: msgspec.ValidationError, also for what is wrong in a run of today's form.
     """
     saved = msgspec.json.decode(data)
-    if not isinstance(saved, dict) or saved.get("schema") != EARLIER_SCHEMA:
+    if not isinstance(saved, dict) or saved.get("schema") not in EARLIER_SCHEMAS:
         return msgspec.json.decode(data, type=Run)
     hosts = saved.get("hosts")
     parts: list[tuple[str, Any, type[msgspec.Struct]]] = [("", saved, Run)]
@@ -205,7 +207,7 @@ def _load_earlier(data: bytes) -> Run:
     if not dropped:
         return run
     names = strip_control_chars(", ".join(sorted(dropped)), 200)
-    note = f"the run was saved in an earlier form, {EARLIER_SCHEMA}: {names} cannot be read any more"
+    note = f"the run was saved in an earlier form, {saved['schema']}: {names} cannot be read any more"
     return msgspec.structs.replace(run, notes=(*run.notes, note))
 
 

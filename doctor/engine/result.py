@@ -260,6 +260,8 @@ class Report(msgspec.Struct, frozen=True):
     """Since when findings are there, by check and host, where earlier runs tell."""
     losses: tuple[LossCurve, ...] = ()
     """Of each rank of a watched program, where any was read."""
+    after_reboot: bool = False
+    """It says what will be after a reboot of the hosts, by what they load when they start."""
 
     @property
     def checks_for_root(self) -> tuple[str, ...]:

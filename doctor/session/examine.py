@@ -84,6 +84,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Files and folders whose contents are compared among hosts: absolute."""
     training: TrainingLaunch | None = None
     """The job's launch and configuration, where a launch line or files were given."""
+    after_reboot: bool = False
+    """Read what the hosts load when they start, and evaluate the checks as after a reboot."""
 
 
 def examine(
@@ -111,7 +113,7 @@ def examine(
     closing: threading.Thread | None = None
     if hosts:
         transport = open_transport(inventory.local, options.transport, _ssh_options(options, inventory), hosts)
-        facts = unique_facts([*needed_facts(checks), *_net_facts(options)])
+        facts = unique_facts(_facts_to_read(checks, options))
         ask = CollectOptions(
             facts, msgspec.to_builtins(job.probe_inputs), options.sudo, tuple(shlex.split(options.within))
         )
@@ -131,8 +133,20 @@ def examine(
             closing = _close(transport, wait=not options.budget)
         warnings = [*transport.warnings, *net_notes]
     run = job.run(started, clock, smoke_round.records if smoke_round else records, warnings, smoke_round, stopped)
+    if options.after_reboot:
+        from doctor.session.after_reboot import AS_NOW
+
+        run = msgspec.structs.replace(run, after_reboot=True, notes=(AS_NOW, *run.notes))
     report = replay(run, checks, options.evaluation)
     return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing)
+
+
+def _facts_to_read(checks: Sequence[Check], options: ExamineOptions) -> list[type[Fact]]:
+    if not options.after_reboot:
+        return [*needed_facts(checks), *_net_facts(options)]
+    from doctor.session.after_reboot import facts_after_reboot
+
+    return facts_after_reboot(checks)
 
 
 def _ssh_options(options: ExamineOptions, inventory: Inventory) -> SshOptions:

@@ -100,8 +100,11 @@ def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: E
     begun at the limit's end; the others keep their outcomes.
     """
     hosts, facts, outcomes = tuple(run.hosts), FactCache(run.hosts), list[Outcome]()
+    evaluate: Evaluate = evaluate_check
+    if run.after_reboot:
+        from doctor.session.after_reboot import evaluate_after_reboot as evaluate
     while len(outcomes) < len(checks) and limit.check_seconds(len(hosts)) > 0:
-        outcomes += _Worker(checks[len(outcomes) :], hosts, facts, intent).outcomes(limit)
+        outcomes += _Worker(checks[len(outcomes) :], hosts, facts, intent, evaluate).outcomes(limit)
         if len(outcomes) < len(checks) and limit.check_seconds(len(hosts)) > 0:
             slow = checks[len(outcomes)]
             outcomes.append(_unknown(slow, hosts, Reason("its evaluation took too long, and was given up")))
@@ -114,7 +117,11 @@ def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: E
         run.seconds,
         run.notes,
         hosts_unknown=run.hosts_unknown,
+        after_reboot=run.after_reboot,
     )
+
+
+Evaluate = Callable[[Check, Sequence[str], FactCache, Intent], Outcome]
 
 
 def _unknown(check: Check, hosts: Sequence[str], why: Reason) -> Outcome:
@@ -124,8 +131,10 @@ def _unknown(check: Check, hosts: Sequence[str], why: Reason) -> Outcome:
 class _Worker:
     """A thread that evaluates checks one after another; one that hangs in a check is left behind."""
 
-    def __init__(self, checks: Sequence[Check], hosts: Sequence[str], facts: FactCache, intent: Intent) -> None:
-        self._checks, self._hosts, self._facts, self._intent = checks, hosts, facts, intent
+    def __init__(
+        self, checks: Sequence[Check], hosts: Sequence[str], facts: FactCache, intent: Intent, evaluate: Evaluate
+    ) -> None:
+        self._checks, self._hosts, self._facts, self._intent, self._evaluate = checks, hosts, facts, intent, evaluate
         self._finished: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
         self._abandoned = False
         threading.Thread(target=self._run, daemon=True).start()
@@ -149,7 +158,7 @@ class _Worker:
             if self._abandoned:
                 return
             try:
-                self._finished.put(evaluate_check(check, self._hosts, self._facts, self._intent))
+                self._finished.put(self._evaluate(check, self._hosts, self._facts, self._intent))
             except BaseException as error:  # noqa: BLE001 - it is raised again in the thread that waits
                 self._finished.put(error)
                 return

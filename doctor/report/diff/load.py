@@ -112,6 +112,7 @@ class _Document(msgspec.Struct, frozen=True):
     hosts_unknown: str = ""
     net: _Net | None = None
     losses: tuple[LossCurve, ...] = ()
+    after_reboot: bool = False
 
     def to_report(self) -> Report:
         smoke = _smoke_summary(self.smoke) if self.smoke is not None else None
@@ -134,6 +135,7 @@ class _Document(msgspec.Struct, frozen=True):
                 for host in age.hosts or ("",)
             },
             self.losses,
+            self.after_reboot,
         )
 
 

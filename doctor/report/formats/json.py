@@ -87,6 +87,7 @@ def document(report: Report, code: int, checks: Mapping[str, Check] = {}) -> dic
         ],
         "notes": [_text(note) for note in report.notes],
         "hosts_unknown": _text(report.hosts_unknown),
+        "after_reboot": report.after_reboot,
         "smoke": _smoke(report.smoke) if report.smoke else None,
         "net": _net(report.net, report.hosts) if report.net else None,
         "losses": _structs(report.losses),

@@ -58,6 +58,7 @@ def summary_lines(
     word = verdict(report, code)
     when = [format_time(report.started)] if report.started else []
     origin = clean(localized_filled(report.source)) or localized("hosts of unknown origin")
+    origin = phrase("as after a reboot of {hosts}", hosts=origin) if report.after_reboot else origin
     source = localized(", ").join([origin, *when, duration(report.seconds)])
     notes = tuple(clean(localized_filled(note), 1000) for note in report.notes)
     return SummaryLines(
@@ -67,7 +68,7 @@ def summary_lines(
         fix_command(report, folded, fixable),
         tuple(dict.fromkeys(unfilled)),
         _STATUS_WORDS[word],
-        f"{localized(word.name)}{localized(': ')}{_verdict_text(word, folded, report)}",
+        f"{localized(word.name)}{localized(': ')}{_when(report)}{_verdict_text(word, folded, report)}",
     )
 
 
@@ -114,6 +115,10 @@ def _contained(failure: CheckFailure) -> bool:
 
 def _is_cut(report: Report) -> bool:
     return report.smoke is not None and report.smoke.ended != "complete"
+
+
+def _when(report: Report) -> str:
+    return localized("as after a reboot; ") if report.after_reboot else ""
 
 
 def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:

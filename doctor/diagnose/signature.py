@@ -12,7 +12,7 @@ import msgspec
 
 from doctor.engine import toml_compat
 from doctor.engine.bounded_read import read_bounded
-from doctor.hosts.nodeset import printable_excerpt
+from doctor.engine.sanitize import printable_excerpt
 
 Role = Literal["root", "victim", "ambiguous", "link", "wrapper", "evidence", "benign"]
 """What the line says of the rank that printed it.
@@ -81,7 +81,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     - of the rank that it waits for: ``peer_rank``, ``peer_group_rank``, ``peer_host``, ``peer_device``,
       ``peer_address``, ``peer_endpoint`` (``address<port>`` or ``host/device``), ``host_name`` (with a port)
     - of the culprit, where the library itself names it: ``culprit_rank``, ``culprit_ranks`` (comma-separated),
-      ``culprit_host``, ``culprit_device``, ``culprit_nodes`` (of MindSpore's cluster)
+      ``culprit_host``, ``culprit_device``, ``culprit_pid``, ``culprit_pod``, ``culprit_nodes`` (of MindSpore's cluster)
     - of a row of Slurm's accounting: ``slurm_job``, ``slurm_step``
     """
 
@@ -117,20 +117,31 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     """The line shows why what it explains failed, and where that lies: with the host that it names, with the link
     between that and the rank that prints it, or with the settings of the job. It is a variant of what it explains.
     """
+    reports: Literal["", "certain", "likely"] = ""
+    """A driver, monitor or scheduler says that a process, pod or task ended: a cause, with this confidence."""
+    field_of: tuple[str, ...] = ()
+    """Signatures with ``reports`` whose lines this one completes: it names the pod, pid or host that they are about."""
+    field_lines: tuple[int, int] = (0, 0)
+    """How many lines before and behind such a report the field may stand."""
     wrong_beside: tuple[str, ...] = ()
     """Signatures of the same process beside which this one is reported wrongly by the library."""
 
     @cached_property
     def compiled(self) -> tuple[Pattern, ...]:
         """Each pattern with the literal that selects lines for it."""
-        return tuple(Pattern(text, longest_literal(text)) for text in self.patterns)
+        return tuple(Pattern(text, literals(text)) for text in self.patterns)
 
 
 class Pattern(msgspec.Struct, frozen=True, dict=True):
-    """A pattern, and text that every line it matches contains."""
+    """A pattern, and texts that every line it matches contains, the longest first."""
 
     text: str
-    literal: str
+    literals: tuple[str, ...]
+
+    @property
+    def literal(self) -> str:
+        """The longest one."""
+        return self.literals[0]
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
@@ -157,7 +168,8 @@ def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
                 raise SignatureError(f"{_name(path)}: {signature.id!r} exists twice; expected an id of its own")
             loaded[signature.id] = signature
     for signature in loaded.values():
-        for field, names in (("explains", signature.explains), ("wrong_beside", signature.wrong_beside)):
+        for field in ("explains", "wrong_beside", "field_of"):
+            names: tuple[str, ...] = getattr(signature, field)
             absent = next((name for name in names if name not in loaded), "")
             if absent:
                 problem = f"{field} {printable_excerpt(absent)!r}"
@@ -209,17 +221,26 @@ def _read(path: Path) -> Sequence[Signature]:
 def longest_literal(pattern: str) -> str:
     r"""The longest text that each match of ``pattern`` contains; empty where there is none.
 
-    Groups and classes are not looked into, and a top-level ``|`` leaves nothing that is certain.
-
     >>> longest_literal(r"Timed out waiting (?P<ms>\d+)ms for")
     'Timed out waiting '
+    """
+    return literals(pattern)[0]
+
+
+def literals(pattern: str) -> tuple[str, ...]:
+    r"""The texts that each match of ``pattern`` contains, the longest first; an empty one where there is none.
+
+    Groups and classes are not looked into, and a top-level ``|`` leaves nothing that is certain.
+
+    >>> literals(r"Timed out waiting (?P<ms>\d+)ms for")
+    ('Timed out waiting ', 'ms for')
     """
     runs: list[str] = [""]
     index = 0
     while index < len(pattern):
         letter = pattern[index]
         if letter == "|":
-            return ""
+            return ("",)
         if letter == "\\" and pattern[index + 1 : index + 2] and not pattern[index + 1].isalnum():
             letter, width, literal = pattern[index + 1], 2, True
         elif letter == "(":
@@ -235,7 +256,8 @@ def longest_literal(pattern: str) -> str:
         else:
             runs.append("")
         index += width + repeat
-    return max(runs, key=len)
+    longest = max(runs, key=len)
+    return longest, *sorted({run for run in runs if len(run) >= MIN_LITERAL} - {longest})
 
 
 def _group_width(pattern: str, start: int) -> int:

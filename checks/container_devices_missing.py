@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled
 from doctor.facts.container import HostContainer, JobContainer, is_within
 from doctor.facts.container_options import DRIVER_FOLDER, NPU_MANAGERS, device_options, mount_options
 
@@ -34,7 +34,7 @@ def container_devices_missing(container: JobContainer, place: HostContainer | No
             npus=lost,
             remedy=device_options(container.engine, [*(f"davinci{npu}" for npu in lost), *NPU_MANAGERS], "npu")
             + ", or with the runtime that reads the variable: `--runtime=ascend`",
-            observed=f"{len(npus)} NPU device files",
+            observed=filled("{0} NPU device files", len(npus)),
             expected=f"ASCEND_VISIBLE_DEVICES={container.visible_npus}",
         )
     elif place and is_within(container, place):
@@ -67,7 +67,7 @@ def _none_given(kind: str, count: int, remedy: str) -> Finding:
         kind=kind,
         remedy=remedy,
         observed="no device file",
-        expected=f"at least one {kind}",
+        expected=filled("at least one {0}", kind),
     )
 
 

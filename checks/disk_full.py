@@ -1,7 +1,7 @@
 import shlex
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, check, filled
 from doctor.facts.container import JobContainer
 from doctor.facts.disk import DiskSpace
 from doctor.facts.memory import GIB, format_bytes
@@ -37,15 +37,19 @@ def disk_full(disks: DiskSpace, view: JobContainer | None) -> Iterator[Finding]:
     for disk in disks.file_systems:
         if disk.missing_folder:
             template = "{path}: is the job's TMPDIR, and no such folder exists; expected one on every host"
-            remedy = f"Make it: `mkdir -p {shlex.quote(disk.missing_folder)}`, or name a TMPDIR that every host has."
+            remedy = filled(
+                "Make it: `mkdir -p {0}`, or name a TMPDIR that every host has.", shlex.quote(disk.missing_folder)
+            )
             yield Finding(template, path=disk.missing_folder, remedy=remedy).as_warning()
         if disk.read_only:
             if disk.job_folder:
                 template = "{path}: is on a read-only file system; expected a writable one"
                 folder = shlex.quote(disk.job_folder)
-                remedy = (
-                    f"`findmnt -T {folder}` shows how it is mounted, `dmesg | grep -iE 'remount|i/o error'` whether an "
-                    f"error of the disk made it so. If not: `mount -o remount,rw $(findmnt -n -o TARGET -T {folder})`."
+                remedy = filled(
+                    "`findmnt -T {0}` shows how it is mounted, `dmesg | grep -iE 'remount|i/o error'` whether an "
+                    "error of the disk made it so. If not: `mount -o remount,rw $(findmnt -n -o TARGET -T {1})`.",
+                    folder,
+                    folder,
                 )
                 yield Finding(template, path=disk.job_folder, remedy=remedy).as_warning(in_container)
             continue
@@ -57,7 +61,9 @@ def disk_full(disks: DiskSpace, view: JobContainer | None) -> Iterator[Finding]:
                 observed=format_bytes(disk.free),
                 size=format_bytes(disk.size),
                 expected=expected,
-                remedy=f"Find what fills it: `du -xh -d1 {shlex.quote(disk.path)} | sort -h | tail`. {OLD_LOGS}",
+                remedy=filled(
+                    "Find what fills it: `du -xh -d1 {0} | sort -h | tail`. {1}", shlex.quote(disk.path), OLD_LOGS
+                ),
             )
         if disk.files_free < min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files):
             yield Finding(
@@ -66,6 +72,9 @@ def disk_full(disks: DiskSpace, view: JobContainer | None) -> Iterator[Finding]:
                 observed=disk.files_free,
                 size=disk.files,
                 expected=int(min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files)),
-                remedy="Find what has so many files: "
-                f"`du -x --inodes -d1 {shlex.quote(disk.path)} | sort -n | tail`. {OLD_LOGS}",
+                remedy=filled(
+                    "Find what has so many files: `du -x --inodes -d1 {0} | sort -n | tail`. {1}",
+                    shlex.quote(disk.path),
+                    OLD_LOGS,
+                ),
             )

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokeLearning, SmokeTraining
 from doctor.smoke.model import SmokeRun
@@ -54,7 +54,7 @@ def smoke_loss_stalled(
     if len(losses) < len(step_losses):
         raise Unreadable("the loss is not a finite number", "smoke-not-finite")
     if len(losses) < MIN_STEPS:
-        raise Skip(f"{len(losses)} steps are too few; {MIN_STEPS} are needed")
+        raise Skip(filled("{0} steps are too few; {1} are needed", len(losses), MIN_STEPS))
     reason = stall_reason(losses)
     if not reason:
         return

@@ -1,7 +1,7 @@
 import re
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, check, filled
 from doctor.facts.kernel_log import DAY, KernelLog, format_age
 
 HUNG = (
@@ -39,5 +39,5 @@ def task_hung_logged(log: KernelLog) -> Iterator[Finding]:
 
 def _describe(match: re.Match[str]) -> str:
     if match[1]:
-        return f"process {match[2]} ({match[1]})"
-    return "a CPU that does not leave the kernel" if match[6] else f"a locked CPU {match[4] or match[5]}"
+        return filled("process {0} ({1})", match[2], match[1])
+    return "a CPU that does not leave the kernel" if match[6] else filled("a locked CPU {0}", match[4] or match[5])

@@ -62,10 +62,7 @@ SENT = (
     *("transport/launcher/carrier", "watch/attach/inspector", "watch/hook"),
 )
 """Programs that are sent to hosts, and import nothing of doctor."""
-UNCONVERTED = {
-    *("analysis", "cli", "collect", "diagnose", "engine", "environment", "facts", "fix", "history", "job", "net"),
-    *("preflight", "rank_table", "remedy", "report", "session", "smoke", "transport", "watch", "checks"),
-}
+UNCONVERTED = {"engine"}
 """Packages in which sentences are still f-strings. This list gets shorter only."""
 
 

@@ -25,6 +25,7 @@ from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.catalog import ON_REQUEST
 from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.texts import filled
 from doctor.job.variables import communication
 from doctor.session.finish import examine_and_report, load_saved_run, replay_and_report, validate_output
 from doctor.session.saved_run import has_network_test
@@ -80,7 +81,7 @@ def command(
     validate_output(output, checks)
     require_one_of("--scope", scope, SCOPES)
     if compare not in ("", "all"):
-        raise UsageError(f"--compare {compare!r}: expected all")
+        raise UsageError(filled("--compare {0}: expected all", f"{compare!r}"))
     require_one_of("--net", net, ("quick", "full", "off"))
     if net != "off" and no_hosts:
         raise UsageError("--net needs hosts that try their network; expected it without --no-hosts")
@@ -140,9 +141,11 @@ def _absolute(paths: list[str]) -> tuple[str, ...]:
     """The paths of ``--path``. Raises: UsageError."""
     for path in paths:
         if not path.startswith("/") or "\0" in path:
-            raise UsageError(f"--path {path!r}: expected an absolute path, which is the same on every host")
+            raise UsageError(
+                filled("--path {0}: expected an absolute path, which is the same on every host", f"{path!r}")
+            )
     if len(paths) > MAX_PATHS:
-        raise UsageError(f"--path: {len(paths)} paths; expected at most {MAX_PATHS}")
+        raise UsageError(filled("--path: {0} paths; expected at most {1}", len(paths), MAX_PATHS))
     return tuple(dict.fromkeys(paths))
 
 

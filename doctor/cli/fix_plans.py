@@ -13,6 +13,7 @@ import msgspec
 from doctor.cli.host_options import ConnectionOptions
 from doctor.engine.errors import CommandError, InputError, UsageError
 from doctor.engine.streams import print_stderr, write_stdout
+from doctor.engine.texts import filled
 from doctor.fix import store
 from doctor.fix.plan import PlanContext
 from doctor.transport import Transport
@@ -56,7 +57,7 @@ def with_store_errors(work: Callable[[], Result]) -> Result:
     except store.PlanStoreError as error:
         raise InputError(str(error)) from None
     except OSError as error:
-        raise InputError(f"the journal cannot be written: {error.strerror}; nothing was changed") from None
+        raise InputError(filled("the journal cannot be written: {0}; nothing was changed", error.strerror)) from None
 
 
 def require_answer(yes: bool) -> None:

@@ -7,10 +7,11 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from doctor.engine.texts import filled
 from doctor.report.formats.registry import FORMATS
 from doctor.session.run_history import HistoryOptions
 
-FORMATS_HELP = f"To stdout or FILE: {', '.join(FORMATS)}; repeatable."
+FORMATS_HELP = filled("To stdout or FILE: {0}; repeatable.", ", ".join(FORMATS))
 
 
 NoHistoryOption = Annotated[bool, typer.Option("--no-history", help="Do not keep this run in the history.")]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, get_type_hints
 
 from doctor.engine.errors import UsageError
+from doctor.engine.texts import filled
 
 
 def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -48,8 +49,8 @@ def device_numbers(text: str) -> tuple[int, ...]:
         ends = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip(), re.ASCII)
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
         if first > last or last - first > 255:
-            raise UsageError(f"--devices {text!r}: expected device numbers, for example 0-3,6")
+            raise UsageError(filled("--devices {0}: expected device numbers, for example 0-3,6", f"{text!r}"))
         numbers += range(first, last + 1)
     if len(set(numbers)) < len(numbers):
-        raise UsageError(f"--devices {text!r}: duplicate number; expected each once")
+        raise UsageError(filled("--devices {0}: duplicate number; expected each once", f"{text!r}"))
     return tuple(numbers)

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from doctor.engine.texts import filled
+
 LINE_BYTES = 512
 """Bytes of a line, all alike, so that what fills a pipe ends with a line."""
 MAX_LINES = 200_000
@@ -24,7 +26,7 @@ _LINE = re.compile(rb"doctor-node ([\w.:-]{1,253}) ([0-9a-f]{8}) (\d{1,6})/(\d{1
 def encode_lines(name: str, data: bytes) -> list[bytes]:
     """The lines of one host's record."""
     packed = base64.b64encode(zlib.compress(data, 9))
-    key = f"doctor-node {name} {secrets.token_hex(4)} "
+    key = filled("doctor-node {0} {1} ", name, secrets.token_hex(4))
     room = LINE_BYTES - len(key) - len("000000/000000 .\n")
     pieces = [packed[start : start + room] for start in range(0, len(packed), room)]
     heads = (f"{key}{number:06}/{len(pieces):06} ".encode() for number in range(1, len(pieces) + 1))
@@ -87,5 +89,9 @@ class Assembly:
         for (name, _, count), parts in self._parts.items():
             yield (
                 name,
-                f"{len(parts)} of {count} lines of its record arrived: the launcher cut them? --out DIR avoids this",
+                filled(
+                    "{0} of {1} lines of its record arrived: the launcher cut them? --out DIR avoids this",
+                    len(parts),
+                    count,
+                ),
             )

@@ -14,6 +14,7 @@ from doctor.diagnose.origins import host_of, own_logs
 from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.recording import Recording
 from doctor.diagnose.signature import Role, Signature, Trait
+from doctor.engine.texts import filled
 
 CONNECT_TIMEOUT_S = 120.0
 """Seconds. HCCL's default for HCCL_CONNECT_TIMEOUT; it really waits 20 s longer."""
@@ -55,11 +56,14 @@ class Process(msgspec.Struct):
     @property
     def name(self) -> str:
         """As a report shows it: ``rank 3 (host n1, device 3)``."""
-        place = [f"host {self.host}" if self.host else "", f"device {self.device}" if self.device is not None else ""]
+        place = [
+            filled("host {0}", self.host) if self.host else "",
+            filled("device {0}", self.device) if self.device is not None else "",
+        ]
         if self.rank is None and self.pid:
-            place.append(f"pid {self.pid}")
+            place.append(filled("pid {0}", self.pid))
         place_text = ", ".join(word for word in place if word)
-        head = f"rank {self.rank}" if self.rank is not None else "a process of unknown rank"
+        head = filled("rank {0}", self.rank) if self.rank is not None else "a process of unknown rank"
         return f"{head} ({place_text})" if place_text else head
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from doctor.engine.bundled import bundled_check_paths, bundled_path
+from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
     from doctor.engine.areas import HasArea, HasAreaT
@@ -41,7 +42,7 @@ def _load(path: Path, package: str) -> Check:
 
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise BadCheck(f"{path}: cannot be loaded as Python")
+        raise BadCheck(filled("{0}: cannot be loaded as Python", path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -51,7 +52,7 @@ def _load(path: Path, package: str) -> Check:
         raise BadCheck(f"{path}: {type(error).__name__}: {error}") from error
     function = getattr(module, stem, None)
     if not callable(function) or "doctor" not in getattr(function, "__dict__", {}):
-        raise BadCheck(f"{path}: expected a function {stem}() marked with @check")
+        raise BadCheck(filled("{0}: expected a function {1}() marked with @check", path, stem))
     return Check(function, str(path))
 
 
@@ -83,7 +84,11 @@ def iter_checks(extra: Sequence[Path] = ()) -> Iterator[Check]:
     for path, package in check_files(extra):
         check = load_check(path, package)
         if check.name in checks_by_name:
-            raise BadCheck(f"{path}: the check {check.name} is already defined in {checks_by_name[check.name].path}")
+            raise BadCheck(
+                filled(
+                    "{0}: the check {1} is already defined in {2}", path, check.name, checks_by_name[check.name].path
+                )
+            )
         checks_by_name[check.name] = check
         yield check
 
@@ -104,7 +109,7 @@ def select_checks(
     everything = list(all_checks)
     for word in (*select, *ignore):
         if not any(word in (check.name, check.area) for check in everything):
-            raise LookupError(f"no check or area is named {word!r}{_did_you_mean(word, everything)}")
+            raise LookupError(filled("no check or area is named {0}{1}", f"{word!r}", _did_you_mean(word, everything)))
 
     def matches(check: HasArea, names: Sequence[str]) -> bool:
         return check.name in names or check.area in names
@@ -138,4 +143,4 @@ def _did_you_mean(word: str, everything: Sequence[HasArea]) -> str:
     import difflib
 
     near = difflib.get_close_matches(word, {name for check in everything for name in (check.name, check.area)}, 1)
-    return f"; did you mean {near[0]}?" if near else "; `doctor list` lists all of them"
+    return filled("; did you mean {0}?", near[0]) if near else "; `doctor list` lists all of them"

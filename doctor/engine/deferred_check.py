@@ -10,6 +10,7 @@ from typing import Any
 from doctor.engine.catalog import check_files, load_check
 from doctor.engine.check import BadCheck, Check, Need
 from doctor.engine.declaration import read_declaration
+from doctor.engine.texts import filled
 
 _read_once = cache(read_declaration)
 
@@ -49,6 +50,8 @@ def deferred_checks(folders: Sequence[Path] = ()) -> list[Check]:
         declaration = _read_once(path, path.stem) if package == "doctor.checks" else None
         check = DeferredCheck(path, package, declaration["area"]) if declaration else load_check(path, package)
         if check.name in checks:
-            raise BadCheck(f"{path}: the check {check.name} is already defined in {checks[check.name].path}")
+            raise BadCheck(
+                filled("{0}: the check {1} is already defined in {2}", path, check.name, checks[check.name].path)
+            )
         checks[check.name] = check
     return list(checks.values())

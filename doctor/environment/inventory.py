@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.host_list import read_host_lists
 from doctor.environment.host_selection import HostSelection
@@ -129,7 +130,7 @@ def _ansible_inventory(path: str, run: RunCommand) -> list[HostLine]:
         return ansible.parse_inventory(run(ansible.inventory_command(path)), path)
     except OSError as error:
         name, reason = printable_excerpt(path, 200), printable_excerpt(str(error), 200)
-        raise InventoryError(f"{name}: an Ansible inventory, and {reason}; expected a hostfile") from None
+        raise InventoryError(filled("{0}: an Ansible inventory, and {1}; expected a hostfile", name, reason)) from None
 
 
 def _hostfile(path: str, read_file: ReadFile, run: RunCommand, named_by: str = "") -> _SourceHosts:
@@ -140,14 +141,18 @@ def _hostfile(path: str, read_file: ReadFile, run: RunCommand, named_by: str = "
         lines = _ansible_inventory(path, run)
     else:
         lines = hostfile.parse_hostfile(text, path)
-    notes = [f"{line.location}: not used: {', '.join(line.unused_settings)}" for line in lines if line.unused_settings]
+    notes = [
+        filled("{0}: not used: {1}", line.location, ", ".join(line.unused_settings))
+        for line in lines
+        if line.unused_settings
+    ]
     more = len(notes) - _MOST_NOTES
     return _SourceHosts(
         [line.host for line in lines],
         [line.location for line in lines],
-        f"hostfile {printable_excerpt(path, 200)} ({hostfile.file_form(lines)}){named_by}",
+        filled("hostfile {0} ({1}){2}", printable_excerpt(path, 200), hostfile.file_form(lines), named_by),
         {line.host: line.slots for line in lines if line.slots is not None},
-        (*notes[:_MOST_NOTES], *((f"{more} more such lines",) if more > 0 else ())),
+        (*notes[:_MOST_NOTES], *((filled("{0} more such lines", more),) if more > 0 else ())),
     )
 
 
@@ -158,15 +163,15 @@ def _rank_table(path: str, read_file: ReadFile, named_by: str = "") -> _SourceHo
     try:
         servers = read_rank_table(path, text).servers
     except NotARankTable as error:
-        raise InventoryError(f"{name}: {error}; expected a rank table of version 1.0 or 1.2") from None
+        raise InventoryError(filled("{0}: {1}; expected a rank table of version 1.0 or 1.2", name, error)) from None
     if not servers:
-        raise InventoryError(f"{name}: lists no host; expected server_list or group_list with entries")
+        raise InventoryError(filled("{0}: lists no host; expected server_list or group_list with entries", name))
     places = [f"{name}: {server.path}" for server in servers]
     hosts = [
         validate_host(server.host_ip or server.server_id, place) for server, place in zip(servers, places, strict=True)
     ]
     slots = {host: len(server.ranks) for host, server in zip(hosts, servers, strict=True) if server.ranks}
-    return _SourceHosts(hosts, places, f"rank table {name}{named_by}", slots)
+    return _SourceHosts(hosts, places, filled("rank table {0}{1}", name, named_by), slots)
 
 
 def _read(path: str, read_file: ReadFile, expected: str) -> str:
@@ -174,18 +179,24 @@ def _read(path: str, read_file: ReadFile, expected: str) -> str:
         return read_file(path)
     except (OSError, ValueError) as error:
         reason = unreadable_reason(error)
-    raise InventoryError(f"{printable_excerpt(path, 200)}: {reason}; expected {expected} that can be read")
+    raise InventoryError(
+        filled("{0}: {1}; expected {2} that can be read", printable_excerpt(path, 200), reason, expected)
+    )
 
 
 def _refuse_repeated(source: _SourceHosts) -> None:
     """Raises: InventoryError for a host that is named twice, and for too many hosts."""
     if len(source.hosts) > MAX_HOSTS:
-        raise InventoryError(f"{source.source}: names {len(source.hosts)} hosts; expected at most {MAX_HOSTS}")
+        raise InventoryError(
+            filled("{0}: names {1} hosts; expected at most {2}", source.source, len(source.hosts), MAX_HOSTS)
+        )
     first: dict[str, str] = {}
     for host, place in zip(source.hosts, source.places, strict=True):
         if canonical_host(host) in first:
-            where = f", first in {first[canonical_host(host)]}" if first[canonical_host(host)] != place else ""
-            raise InventoryError(f"{place}: duplicate host {host}{where}; expected every host once")
+            where = (
+                filled(", first in {0}", first[canonical_host(host)]) if first[canonical_host(host)] != place else ""
+            )
+            raise InventoryError(filled("{0}: duplicate host {1}{2}; expected every host once", place, host, where))
         first[canonical_host(host)] = place
 
 
@@ -197,16 +208,16 @@ def _excluding(source: _SourceHosts, exclude: str | None, local: bool = False) -
         else set()
     )
     hosts = tuple(host for host in source.hosts if canonical_host(host) not in excluded)
-    text = source.source if local else f"{count_hosts(len(source.hosts))} from {source.source}"
+    text = source.source if local else filled("{0} from {1}", count_hosts(len(source.hosts)), source.source)
     if not hosts:
-        raise InventoryError(f"--exclude: removes all of {text}; expected at least one host")
+        raise InventoryError(filled("--exclude: removes all of {0}; expected at least one host", text))
     unknown = sorted(excluded - {canonical_host(host) for host in source.hosts})
     notes = source.notes
     if unknown:
         names = ", ".join(unknown[:_MOST_SHOWN]) + (", ..." if len(unknown) > _MOST_SHOWN else "")
-        notes += (f"--exclude: not in the host list: {names}",)
+        notes += (filled("--exclude: not in the host list: {0}", names),)
     if len(hosts) < len(source.hosts):
-        text += f", less {len(source.hosts) - len(hosts)} excluded"
+        text += filled(", less {0} excluded", len(source.hosts) - len(hosts))
     slots = {host: number for host, number in source.slots.items() if canonical_host(host) not in excluded}
     return Inventory(hosts, text, slots, local, notes)
 
@@ -221,4 +232,4 @@ def without(inventory: Inventory, exclude: str | None) -> Inventory:
 
 def count_hosts(number: int) -> str:
     """``1 host``, ``64 hosts``."""
-    return "1 host" if number == 1 else f"{number} hosts"
+    return "1 host" if number == 1 else filled("{0} hosts", number)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.engine.fact import Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.reported_value import value_state
 
 if TYPE_CHECKING:
@@ -160,14 +161,14 @@ def parse_report(text: str) -> GpuReport:
     try:
         root = ElementTree.fromstring(body)
     except (ElementTree.ParseError, ValueError) as error:
-        raise Unreadable(f"nvidia-smi -q -x: not XML: {error}") from None
+        raise Unreadable(filled("nvidia-smi -q -x: not XML: {0}", error)) from None
     driver = _text(root, "driver_version")
     gpus: list[Gpu] = []
     unread: dict[str, str] = {}
     for index, element in enumerate(root.findall("gpu")[:MAX_GPUS]):
         bus = short_bus(element.get("id", ""))
         if any(LOST.search(value) for value in element.itertext()):
-            unread[f"GPU {index} ({bus})"] = "GPU is lost"
+            unread[filled("GPU {0} ({1})", index, bus)] = "GPU is lost"
         else:
             gpus.append(_gpu(index, bus, driver, element))
     return GpuReport(driver, _text(root, "cuda_version"), tuple(gpus), unread)

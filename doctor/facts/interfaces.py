@@ -12,6 +12,7 @@ import msgspec
 
 from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
+from doctor.engine.texts import filled
 from doctor.facts.network import MAX_ADDRESSES
 from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries
 
@@ -158,9 +159,11 @@ class Interfaces(Fact, frozen=True):
         if not interfaces.links:
             raise Unreadable("the kernel lists no interface, not even lo")
         if len(interfaces.links) > MAX_LINKS:
-            raise Unreadable(f"it has {len(interfaces.links)} interfaces; expected at most {MAX_LINKS}")
+            raise Unreadable(filled("it has {0} interfaces; expected at most {1}", len(interfaces.links), MAX_LINKS))
         if len(interfaces.addresses) > 2 * MAX_ADDRESSES:
-            raise Unreadable(f"it has {len(interfaces.addresses)} addresses; expected at most {2 * MAX_ADDRESSES}")
+            raise Unreadable(
+                filled("it has {0} addresses; expected at most {1}", len(interfaces.addresses), 2 * MAX_ADDRESSES)
+            )
         for address in interfaces.addresses:
             network_of(address.address, address.prefix)
         for route in interfaces.routes or ():

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask
+from doctor.engine.texts import filled
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -104,7 +105,7 @@ class KernelLog(Fact, frozen=True):
         if error in (errno.EPERM, errno.EACCES):
             raise Unreadable("only root may read the kernel log (kernel.dmesg_restrict): use --sudo")
         if error:
-            raise Unreadable(f"/dev/kmsg: {data.get('text')}")
+            raise Unreadable(filled("/dev/kmsg: {0}", data.get("text")))
         return msgspec.convert(data, cls)
 
     def matching(self, pattern: str, within: float = DAY) -> list[tuple[LogLine, re.Match[str]]]:
@@ -124,7 +125,11 @@ def format_age(seconds: float) -> str:
     ('45 s ago', '5 min ago', '2 h ago', '2 days ago')
     """
     if seconds < 90:
-        return f"{seconds:.0f} s ago"
+        return filled("{0} s ago", f"{seconds:.0f}")
     if seconds < 90 * 60:
-        return f"{seconds / 60:.0f} min ago"
-    return f"{seconds / HOUR:.0f} h ago" if seconds < 2 * DAY else f"{seconds / DAY:.0f} days ago"
+        return filled("{0} min ago", f"{seconds / 60:.0f}")
+    return (
+        filled("{0} h ago", f"{seconds / HOUR:.0f}")
+        if seconds < 2 * DAY
+        else filled("{0} days ago", f"{seconds / DAY:.0f}")
+    )

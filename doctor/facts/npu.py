@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, run
+from doctor.engine.texts import filled
 from doctor.facts.npu_smi import (
     StartFailure,
     card_answers,
@@ -117,10 +118,10 @@ class NpuProduct(Fact, frozen=True):
         else:
             raise Unreadable("the family of the NPUs is unknown: neither the PCI bus nor npu-smi shows them")
         if len(families) != 1:
-            raise Unreadable(f"the NPUs are of several families: {evidence}")
+            raise Unreadable(filled("the NPUs are of several families: {0}", evidence))
         (family,) = families
         if family is None:
-            raise Unreadable(f"the family of the NPUs is unknown: {evidence}")
+            raise Unreadable(filled("the family of the NPUs is unknown: {0}", evidence))
         return cls(family=family, evidence=evidence)
 
 
@@ -245,7 +246,7 @@ class NpuChips(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> NpuChips:
         chips, bad_rows = _chips_and_bad_rows(answer[""])
         if bad_rows and not chips:
-            raise Unreadable(f"npu-smi info -m: {bad_rows[0]}")
+            raise Unreadable(filled("npu-smi info -m: {0}", bad_rows[0]))
         return cls(chips=chips, unread={"a row of npu-smi info -m": bad_rows[0]} if bad_rows else {})
 
 
@@ -253,7 +254,7 @@ def _parse_chips(output: Output) -> tuple[Chip, ...]:
     """Raises: Unreadable where there is no table, or a row lacks what the header names."""
     chips, bad_rows = _chips_and_bad_rows(output)
     if bad_rows:
-        raise Unreadable(f"npu-smi info -m: {bad_rows[0]}")
+        raise Unreadable(filled("npu-smi info -m: {0}", bad_rows[0]))
     return chips
 
 
@@ -329,12 +330,12 @@ class NpuMemoryErrors(Fact, frozen=True):
         unread: dict[str, str] = {}
         for card in card_answers(answer):
             if card.problem:
-                unread[f"NPU card {card.card}"] = card.problem
+                unread[filled("NPU card {0}", card.card)] = card.problem
                 continue
             try:
                 by_card[card.card] = _parse_memory_errors(card.text)
             except Unreadable as why:
-                unread[f"NPU card {card.card}"] = str(why)
+                unread[filled("NPU card {0}", card.card)] = str(why)
         if not by_card:
             raise Unreadable(next(iter(unread.values())))
         return cls(by_card=by_card, unread=unread)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable
+from doctor.engine.texts import filled
 from doctor.facts.npu_smi import card_answers, labelled_values, per_card_probe
 
 V = TypeVar("V")
@@ -21,7 +22,7 @@ def _read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[
     for card in card_answers(answer):
         value = None if card.problem else parse(card.text)
         if value is None:
-            unread[f"NPU card {card.card}"] = card.problem or "not understood"
+            unread[filled("NPU card {0}", card.card)] = card.problem or "not understood"
         else:
             values[card.card] = value
     if not values:

@@ -6,6 +6,7 @@ import re
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.facts.npu_smi import UNSUPPORTED_PATTERN, labelled_values, read_npu_smi_text, strip_escapes
 
 RELATIONS = frozenset({"X", "SYS", "PHB", "HCCS", "PXB", "PIX", "SIO", "HCCS_SW", "UB", "NA"})
@@ -100,7 +101,9 @@ class NpuHccs(Fact, frozen=True):
             elif re.search(UNSUPPORTED_PATTERN, text, re.I):
                 unsupported += 1
             else:
-                unread[f"NPU card {card} chip {chip}"] = strip_control_chars(text.strip() or "no answer in 5 s", 120)
+                unread[filled("NPU card {0} chip {1}", card, chip)] = strip_control_chars(
+                    text.strip() or "no answer in 5 s", 120
+                )
         if unsupported and not (health or unread):
             raise Absent("npu-smi reports no HCCS links on this product, or in this container")
         if not health:

@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.facts.npu_smi import card_answers, per_card_probe, strip_escapes
 
 FaultLevel = Literal["none", "request", "job", "reset", "replace", "degraded", "unlisted"]
@@ -115,7 +116,7 @@ class NpuHealth(Fact, frozen=True):
             if card.code == 0 and reports:
                 chips += reports
             elif card.code in (None, 0, 124):
-                unread[f"NPU card {card.card}"] = f"health: {card.problem or 'not understood'}"
+                unread[filled("NPU card {0}", card.card)] = filled("health: {0}", card.problem or "not understood")
             else:
                 refused[card.card] = card.problem
         return cls(chips=tuple(chips), refused=refused, unread=unread)

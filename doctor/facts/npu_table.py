@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, run
+from doctor.engine.texts import filled
 from doctor.facts.npu_smi import read_npu_smi_text, row_excerpt, table_rows
 
 NO_VALUES = "every value is 0: the card does not answer npu-smi"
@@ -140,7 +141,7 @@ class _Table:
 
     def _note(self, cells: list[str]) -> None:
         number = re.match(r"\d{1,6}\b", cells[0] if cells else "")
-        self.unread[f"NPU {number[0]}" if number else "a row of the table"] = row_excerpt(cells)
+        self.unread[filled("NPU {0}", number[0]) if number else "a row of the table"] = row_excerpt(cells)
 
     def _add_state(self, cells: list[str]) -> None:
         assert self.upper is not None and self.lower is not None
@@ -159,7 +160,7 @@ class _Table:
         if state is None:
             self._note(upper_row + cells)
         elif _has_no_values(values):
-            self.unread[f"NPU {state.device}"] = NO_VALUES
+            self.unread[filled("NPU {0}", state.device)] = NO_VALUES
         else:
             self.states.append(state)
 
@@ -186,9 +187,9 @@ class _Table:
         if self.process is None:
             return "npu-smi info of this driver lists no processes, or its output was cut"
         if self.bad_processes:
-            return f"a process is {self.bad_processes[0]}"
+            return filled("a process is {0}", self.bad_processes[0])
         silent = sorted({state.npu for state in self.states} - self.covered)
-        return f"npu-smi info: no process list for NPU {silent[0]}" if silent else ""
+        return filled("npu-smi info: no process list for NPU {0}", silent[0]) if silent else ""
 
 
 def _column_names(cell: str) -> list[str]:

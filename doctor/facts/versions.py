@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
+from doctor.engine.texts import filled
 from doctor.remote.runtime.reading import matching_paths
 
 DRIVER = "/usr/local/Ascend/driver/version.info"
@@ -23,7 +24,7 @@ def _parse_fields(text: str) -> dict[str, str]:
 def _parse_version(text: str, path: str) -> str:
     version = _parse_fields(text).get("Version", "")
     if not re.fullmatch(r"\d[\w.+-]{0,60}", version, re.ASCII):
-        raise Unreadable(f"{path} contains no version")
+        raise Unreadable(filled("{0} contains no version", path))
     return version
 
 
@@ -66,7 +67,7 @@ class NpuVersions(Fact, frozen=True):
         if answer[DRIVER].ended == "absent":
             where = install.get("Driver_Install_Path_Param", "/usr/local/Ascend")
             if where.rstrip("/") != "/usr/local/Ascend":
-                raise Unreadable(f"the driver is installed under {where}, not /usr/local/Ascend")
+                raise Unreadable(filled("the driver is installed under {0}, not /usr/local/Ascend", where))
             raise Absent("no NPU driver is installed: " + answer[DRIVER].err)
         text = answer.text(DRIVER)
         firmware = _optional_text(answer, FIRMWARE)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.fix.file_edits import FileState, edited_content
 from doctor.fix.plan import HostInspection, StepProbe
 from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected
@@ -109,7 +110,7 @@ def boot_results(executors: HostExecutors, ready_steps: Sequence[ReadyStep]) -> 
         elif response["code"] == 1:
             results[playbook.name] = first_line or "this host does not load it"
         else:
-            results[playbook.name] = f"not known: the test {describe_failure(response)}"
+            results[playbook.name] = filled("not known: the test {0}", describe_failure(response))
     return results
 
 
@@ -193,7 +194,9 @@ def _probe_before(remote: RemoteExecutor, step: PlaybookStep, state: FileState |
         return StepProbe(file=state)
     response = _run_read_only(remote, step.before, step.values)
     if response["code"] or response.get("cut"):
-        return StepProbe(failure=f"`{step.before}` {describe_failure(response)}, so the step could not be undone")
+        return StepProbe(
+            failure=filled("`{0}` {1}, so the step could not be undone", step.before, describe_failure(response))
+        )
     return StepProbe(before=response["out"].strip(), file=state)
 
 
@@ -217,13 +220,17 @@ def describe_failure(response: dict[str, Any]) -> str:
     if response.get("trouble"):
         return str(response["trouble"])
     if response.get("cut"):
-        return f"printed more than {MAX_OUTPUT_BYTES} bytes"
+        return filled("printed more than {0} bytes", MAX_OUTPUT_BYTES)
     last_line = strip_control_chars(
         (response["err"].strip() or response["out"].strip()).splitlines()[-1]
         if response["err"] + response["out"]
         else ""
     )
-    ended = f"died of signal {-response['code']}" if response["code"] < 0 else f"ended with {response['code']}"
+    ended = (
+        filled("died of signal {0}", -response["code"])
+        if response["code"] < 0
+        else filled("ended with {0}", response["code"])
+    )
     return f"{ended}{f': {last_line}' if last_line else ''}"
 
 
@@ -235,14 +242,19 @@ def find_activity(remote: RemoteExecutor) -> tuple[str, ...]:
     try:
         response = remote.call("busy", READ_SECONDS)
     except RequestRejected as why:
-        return (f"the users of its accelerators are unknown: {why}", *_jobs(remote))
+        return (filled("the users of its accelerators are unknown: {0}", why), *_jobs(remote))
     activity = [
-        f"process {holder['pid']} ({strip_control_chars(holder['name'])}, {strip_control_chars(holder['user'])})"
-        f" uses {holder['what']}"
+        filled(
+            "process {0} ({1}, {2}) uses {3}",
+            holder["pid"],
+            strip_control_chars(holder["name"]),
+            strip_control_chars(holder["user"]),
+            holder["what"],
+        )
         for holder in response["holders"]
     ]
     if response["hidden"]:
-        activity.append(f"{response['hidden']} processes cannot be inspected without root")
+        activity.append(filled("{0} processes cannot be inspected without root", response["hidden"]))
     if response["trouble"]:
         activity.append(strip_control_chars(response["trouble"]))
     return (*activity, *_jobs(remote))
@@ -269,9 +281,9 @@ def _jobs(remote: RemoteExecutor) -> list[str]:
         return (
             []
             if any(pattern in err for pattern in _NO_SLURM)
-            else [f"Slurm's jobs on it are unknown: {strip_control_chars(err)}"]
+            else [filled("Slurm's jobs on it are unknown: {0}", strip_control_chars(err))]
         )
-    return [f"Slurm job {strip_control_chars(job, 40)} runs on it" for job in out.split()]
+    return [filled("Slurm job {0} runs on it", strip_control_chars(job, 40)) for job in out.split()]
 
 
 __all__ = [

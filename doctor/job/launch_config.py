@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.engine.job_input import LaunchOptions
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.job.variable_values import EnvSetting, invalid_settings, port_ranges
 from doctor.job.variables import (
     BY_HOST,
@@ -126,7 +127,9 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         """Why it is not known where the ranks meet: only a shell computes it. Empty: it is known, or not given."""
         name = next((name for name in ("MASTER_ADDR", "MS_SCHED_HOST") if name in self.unresolved), "")
         return (
-            f"{name} is {self.unresolved[name]}, which only a shell computes" if name and not self.master_addr else ""
+            filled("{0} is {1}, which only a shell computes", name, self.unresolved[name])
+            if name and not self.master_addr
+            else ""
         )
 
     @classmethod

@@ -24,6 +24,7 @@ from doctor.engine.fact import Visit
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
 from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig, RankTableFile
 from doctor.job.training import TrainingLaunch
@@ -239,11 +240,11 @@ class _JobInput:
     def _rank_table(self) -> str:
         """Which rank table was checked, for the head of the report; empty where the hosts are from it, or none was."""
         name = printable(self.table.path, 200) if self.table.path else ""
-        return f"; rank table: {name}" if name and name not in self.inventory.source else ""
+        return filled("; rank table: {0}", name) if name and name not in self.inventory.source else ""
 
     def _environment(self) -> str:
         """Whose environment was checked, for the head of the report; empty: this shell's."""
-        return f"; environment: of {self.launch.read_from}" if self.launch.read_from else ""
+        return filled("; environment: of {0}", self.launch.read_from) if self.launch.read_from else ""
 
     def run(
         self,
@@ -304,7 +305,9 @@ def _net_round(
     if options.budget and options.smoke:
         remaining *= NET_SHARE
     if options.budget and remaining < MIN_NET_SECONDS:
-        return NetRoundResult(without_net_answers(records, f"the budget of {options.budget:g} s ended before it"))
+        return NetRoundResult(
+            without_net_answers(records, filled("the budget of {0} s ended before it", f"{options.budget:g}"))
+        )
     if options.budget:
         net = msgspec.structs.replace(net, budget=min(net.budget, remaining))
     if not net.topology:
@@ -327,7 +330,7 @@ def _smoke_round(
     assert options.smoke
     smoke_options, remaining = options.smoke, options.budget - (time.monotonic() - clock)
     if options.budget and remaining < 1:
-        return not_started(records, f"the budget of {options.budget:g} s ended before it")
+        return not_started(records, filled("the budget of {0} s ended before it", f"{options.budget:g}"))
     if options.budget:
         smoke_options = msgspec.structs.replace(smoke_options, budget=min(smoke_options.budget, remaining))
     within = tuple(shlex.split(options.within))

@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.record import Run
+from doctor.engine.texts import filled
 from doctor.job.training import TrainingLaunch
 from doctor.smoke.model import SmokeRun
 
@@ -21,11 +22,11 @@ def smoke_run(saved: Mapping[str, Any]) -> SmokeRun | Absent:
     if not saved:
         return SmokeRun.absent
     if NOT_STARTED in saved:
-        return Unreadable(f"the smoke run was not started: {saved[NOT_STARTED]}")
+        return Unreadable(filled("the smoke run was not started: {0}", saved[NOT_STARTED]))
     try:
         return _convert(saved)
     except msgspec.ValidationError as error:
-        return Unreadable(f"the smoke run cannot be read: {error}")
+        return Unreadable(filled("the smoke run cannot be read: {0}", error))
 
 
 def training_launch(saved: Mapping[str, Any]) -> TrainingLaunch | Absent:
@@ -35,7 +36,7 @@ def training_launch(saved: Mapping[str, Any]) -> TrainingLaunch | Absent:
     try:
         return msgspec.convert(saved, TrainingLaunch)
     except msgspec.ValidationError as error:
-        return Unreadable(f"the launch cannot be read: {error}")
+        return Unreadable(filled("the launch cannot be read: {0}", error))
 
 
 def smoke_and_training(run: Run) -> dict[type, object]:
@@ -69,7 +70,9 @@ def _check_ranks(smoke: SmokeRun) -> None:
     world = smoke.plan.world
     for number, place in enumerate(smoke.plan.places):
         if place.rank != number:
-            raise ValueError(f"rank {place.rank}, expected {number} - at `$.plan.places[{number}].rank`")
+            raise ValueError(
+                filled("rank {0}, expected {1} - at `$.plan.places[{2}].rank`", place.rank, number, number)
+            )
     for index, failure in enumerate(smoke.failures):
         for field in ("culprit_ranks", "waiting_ranks"):
             _require_ranks(getattr(failure, field), world, f"$.failures[{index}].{field}")
@@ -80,4 +83,4 @@ def _check_ranks(smoke: SmokeRun) -> None:
 def _require_ranks(ranks: tuple[int, ...], world: int, path: str) -> None:
     for rank in ranks:
         if not 0 <= rank < world:
-            raise ValueError(f"rank {rank}, expected 0 to {world - 1} - at `{path}`")
+            raise ValueError(filled("rank {0}, expected 0 to {1} - at `{2}`", rank, world - 1, path))

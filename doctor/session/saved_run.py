@@ -11,6 +11,7 @@ import msgspec
 from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.record import BadRun, Run, load_run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.engine.watch_summary import WatchResult
 from doctor.facts.network_test import NetworkAnswer
 
@@ -40,7 +41,7 @@ def _naming_field(name: str, field: str) -> Iterator[None]:
     except (msgspec.ValidationError, ValueError, RecursionError) as error:
         message = str(error).replace("`$", f"`$.{field}")
         place = "" if f"$.{field}" in message else f" - at `$.{field}`"
-        raise BadRun(f"{name}: not a saved run: {strip_control_chars(message, 300)}{place}") from None
+        raise BadRun(filled("{0}: not a saved run: {1}{2}", name, strip_control_chars(message, 300), place)) from None
 
 
 def has_network_test(run: Run) -> bool:
@@ -55,7 +56,7 @@ def watch_result(saved: Mapping[str, Any]) -> WatchResult | Absent:
     try:
         return _convert_watch(saved)
     except msgspec.ValidationError as error:
-        return Unreadable(f"what was watched cannot be read: {error}")
+        return Unreadable(filled("what was watched cannot be read: {0}", error))
 
 
 def _convert_watch(saved: Mapping[str, Any]) -> WatchResult:

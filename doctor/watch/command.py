@@ -15,6 +15,7 @@ import psutil
 from doctor.engine.errors import InputError
 from doctor.engine.language import localized_filled
 from doctor.engine.streams import print_stderr
+from doctor.engine.texts import filled
 from doctor.watch.job_output import JobOutput
 
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -126,4 +127,4 @@ def _lives(process: psutil.Process) -> bool:
 
 def warn(text: str) -> None:
     """One line on stderr."""
-    print_stderr(f"doctor watch: {localized_filled(text)}")
+    print_stderr(filled("doctor watch: {0}", localized_filled(text)))

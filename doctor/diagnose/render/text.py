@@ -19,6 +19,7 @@ from doctor.diagnose.render.document import (
 from doctor.diagnose.rules.named import count_ranks
 from doctor.engine.display_cells import display_width
 from doctor.engine.language import is_english, localized, localized_filled, phrase
+from doctor.engine.texts import filled
 from doctor.report.layout.formatting import bracketed, count_noun, wrapped
 from doctor.transport import format_size
 
@@ -139,7 +140,9 @@ class _TextLayout:
             yield from self.advice("possible", item)
             yield from self.checks(item)
         if rest := reported[len(detailed) :]:
-            yield from self.labelled("more", [f"doctor explain {item.signature}" for item in rest[:MAX_ITEMS]])
+            yield from self.labelled(
+                "more", [filled("doctor explain {0}", item.signature) for item in rest[:MAX_ITEMS]]
+            )
 
     def advice(self, label: str, item: Advice) -> Iterator[str]:
         """Causes, under this label, what confirms them, and what to do."""
@@ -150,8 +153,8 @@ class _TextLayout:
 
     def checks(self, item: Advice) -> Iterator[str]:
         if item.checks:
-            selected = "".join(f" --select {name}" for name in item.checks[:4])
-            yield from self.labelled("before", [f"doctor check{selected}"])
+            selected = "".join(filled(" --select {0}", name) for name in item.checks[:4])
+            yield from self.labelled("before", [filled("doctor check{0}", selected)])
 
     def names(self, culprits: tuple[Culprit, ...]) -> str:
         names = [localized_filled(culprit.name) for culprit in culprits[: 100 if self.verbose else 8]]
@@ -228,7 +231,7 @@ def _who(item: Waiting) -> str:
     ranks = [culprit.rank for culprit in item.culprits if culprit.rank is not None]
     if len(ranks) == len(item.culprits):
         return count_ranks(ranks)
-    return item.culprits[0].name if len(item.culprits) == 1 else f"{len(item.culprits)} processes"
+    return item.culprits[0].name if len(item.culprits) == 1 else filled("{0} processes", len(item.culprits))
 
 
 _LABELS = {

@@ -20,6 +20,7 @@ from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks
 from doctor.diagnose.rules.silent_ranks import known_ranks
 from doctor.diagnose.rules.waiting import Proof, link_ends, named_peer
+from doctor.engine.texts import filled
 
 _TRIED_AGAIN = re.compile(r"\[W\d{3,4} ")
 """The level at which c10d prints a connection that it tries again."""
@@ -75,5 +76,5 @@ def timed_out_nodes(case: Case) -> list[Cause]:
     if not few_silent(ranks, len(known_ranks(case) - {*ranks})):
         return []
     culprits = tuple(culprit_of_rank(case, rank) for rank in ranks)
-    summary = f"MindSpore's scheduler no longer heard {count_ranks(ranks)}"
+    summary = filled("MindSpore's scheduler no longer heard {0}", count_ranks(ranks))
     return [Cause(_NODES, "named by the library", "likely", culprits, summary, first_evidence(events))]

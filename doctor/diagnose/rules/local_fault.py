@@ -11,6 +11,7 @@ from doctor.diagnose.diagnosis import Cause, culprit_of, first_evidence
 from doctor.diagnose.events import Event
 from doctor.diagnose.launcher_reports import is_aftermath
 from doctor.diagnose.rules.named import count_ranks
+from doctor.engine.texts import filled
 
 _GRACE_S = 2.0
 """Seconds. A process prints what follows from an error within this time; the order of such lines shows nothing."""
@@ -135,7 +136,7 @@ def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
     elif len(ranks) == len(culprits):
         who = count_ranks(ranks)
     else:
-        who = f"{len(culprits)} processes"
+        who = filled("{0} processes", len(culprits))
     events = first_evidence(event for fault in faults for event in _evidence(fault, signature))
     if "ends-all" in case.signatures[signature].traits:
         return Cause(signature, "local fault", "certain", (), title, events)

@@ -14,6 +14,7 @@ import msgspec
 from doctor.engine.addresses import plain_address
 from doctor.engine.bounded_inflate import StreamTooLarge, inflate
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, unusable_reason
+from doctor.engine.texts import filled
 from doctor.facts.firewall.ipset import parse_ipsets
 from doctor.facts.firewall.iptables import parse_iptables_save
 from doctor.facts.firewall.nft import parse_nft
@@ -209,7 +210,7 @@ def _nft_tables(dump: _FirewallDump, unread: dict[str, str]) -> Iterator[RuleTab
         elif key in saved:
             yield saved[key]
         else:
-            unread[f"table {' '.join(key)}"] = "; ".join(filter(None, (why_nft, why_saved)))
+            unread[filled("table {0}", " ".join(key))] = "; ".join(filter(None, (why_nft, why_saved)))
 
 
 def _has_opaque_matches(table: RuleTable) -> bool:
@@ -249,7 +250,9 @@ def _legacy_tables(dump: _FirewallDump, unread: dict[str, str]) -> Iterator[Rule
             if (family, name) in saved:
                 yield saved[family, name]
             else:
-                unread[f"table {name} of legacy {family}tables"] = why or "not in the output of iptables-save"
+                unread[filled("table {0} of legacy {1}tables", name, family)] = (
+                    why or "not in the output of iptables-save"
+                )
 
 
 def _tool_output(outputs: Mapping[str, Output], name: str) -> tuple[str, str]:
@@ -265,7 +268,7 @@ def _tool_output(outputs: Mapping[str, Output], name: str) -> tuple[str, str]:
     try:
         content = inflate(base64.b64decode(output.out[5:], validate=True), MAX_OUTPUT_BYTES)
     except StreamTooLarge:
-        return "", f"{name}: more than 64 MiB"
+        return "", filled("{0}: more than 64 MiB", name)
     except ValueError as error:
         return "", f"{name}: {error}"
     return content.decode("utf-8", "replace"), ""

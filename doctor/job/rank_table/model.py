@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.fact import Unreadable
+from doctor.engine.texts import filled
 
 MAX_SERVER_ID = 64
 """Characters of a server_id."""
@@ -60,7 +61,7 @@ class Rank(msgspec.Struct, frozen=True):
     """device_port, host_port, backup_device_port, device_vnic_port: those that are there."""
 
     def __str__(self) -> str:
-        return self.path if self.rank_id is None else f"rank {self.rank_id}"
+        return self.path if self.rank_id is None else filled("rank {0}", self.rank_id)
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -111,9 +112,10 @@ class RankTable(msgspec.Struct, frozen=True):
             problem.path for problem in self.problems if problem.kind != "unquoted" and problem.field in required
         ]
         if unreadable_paths:
-            places = "1 place" if len(unreadable_paths) == 1 else f"{len(unreadable_paths)} places"
+            places = "1 place" if len(unreadable_paths) == 1 else filled("{0} places", len(unreadable_paths))
             raise Unreadable(
-                f"{places} could not be read: {', '.join(limit_items(unreadable_paths, 2))}", "rank-table-field-missing"
+                filled("{0} could not be read: {1}", places, ", ".join(limit_items(unreadable_paths, 2))),
+                "rank-table-field-missing",
             )
         if not self.ranks:
             raise Unreadable("the table lists nothing that can be read", "rank-table-field-missing")
@@ -132,4 +134,4 @@ def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | 
 def limit_items(items: Iterable[object], limit: int = 8) -> list[str]:
     """The first of a list that may be long, and how many more there are."""
     texts = [str(item) for item in items]
-    return texts if len(texts) <= limit + 1 else [*texts[:limit], f"{len(texts) - limit} more"]
+    return texts if len(texts) <= limit + 1 else [*texts[:limit], filled("{0} more", len(texts) - limit)]

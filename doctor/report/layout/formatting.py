@@ -9,6 +9,7 @@ import msgspec
 from doctor.engine import sanitize
 from doctor.engine.display_cells import display_width
 from doctor.engine.language import is_english, localized, phrase
+from doctor.engine.texts import filled
 
 MAX_VALUE_CHARS = 400
 """Characters kept of one foreign value."""
@@ -71,7 +72,7 @@ def count_noun(number: int, noun: str, plural: str = "") -> str:
     """``1 check``, ``2 checks``, in the language of this process; ``plural`` is for more than an s."""
     if is_english():
         return sanitize.count_noun(number, noun, plural)
-    return localized(f"{{count}} {noun}").format(count=number)
+    return localized(filled("{count} {0}", noun)).format(count=number)
 
 
 def duration(seconds: float) -> str:
@@ -80,7 +81,7 @@ def duration(seconds: float) -> str:
         return "? s"
     if seconds < 99.95:
         return f"{seconds:.1f} s"
-    return f"{int(seconds) // 60} min {int(seconds) % 60} s"
+    return filled("{0} min {1} s", int(seconds) // 60, int(seconds) % 60)
 
 
 def format_time(started: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from doctor.analysis.values.splits import format_ranges, shared_and_unread
+from doctor.engine.texts import filled
 from doctor.facts.smoke import TrainingStep
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace
@@ -79,8 +80,10 @@ def shard_defects(trace: LayoutTrace, reference: MajorityReference, wrong: Seque
     unread_blocks, twice = _coverage(trace, reference, step, now)
     kind, template = _kind_and_template(now, unread_blocks, twice)
     values = {
-        "read": {f"rank {rank}": _format_blocks(misread.read) for rank, misread in sorted(now.items())[:8]},
-        "expected": {f"rank {rank}": _format_blocks(misread.expected) for rank, misread in sorted(now.items())[:8]},
+        "read": {filled("rank {0}", rank): _format_blocks(misread.read) for rank, misread in sorted(now.items())[:8]},
+        "expected": {
+            filled("rank {0}", rank): _format_blocks(misread.expected) for rank, misread in sorted(now.items())[:8]
+        },
         "missing": format_ranges(unread_blocks),
         "twice": format_ranges(twice),
         "total": reference.blocks,
@@ -118,4 +121,4 @@ def _kind_and_template(now: dict[int, Misread], unread_blocks: Sequence[int], tw
 
 def _format_blocks(blocks: Sequence[int]) -> str:
     text = format_ranges(block for block in blocks if block != FOREIGN)
-    return text if FOREIGN not in blocks else f"{text} and unknown ones" if text != "none" else "unknown ones"
+    return text if FOREIGN not in blocks else filled("{0} and unknown ones", text) if text != "none" else "unknown ones"

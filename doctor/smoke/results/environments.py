@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from doctor.engine.texts import filled
 from doctor.facts.smoke import SmokeStart, TorchImported
 
 NOT_INSTALLED = "not installed"
@@ -48,8 +49,8 @@ def minority_torch(imported: Mapping[str, Iterable[TorchImported]]) -> tuple[lis
         return [], ""
     (norm, most), (_, second) = counts[:2]
     hosts = [host for host, version in versions.items() if version and (version != norm or most == second)]
-    text = "; ".join(f"{version} on {count} host{'s' * (count > 1)}" for version, count in counts[:4])
-    return hosts, f"The ranks run different versions of torch, which may not understand each other: {text}."
+    text = "; ".join(filled("{0} on {1} host{2}", version, count, "s" * (count > 1)) for version, count in counts[:4])
+    return hosts, filled("The ranks run different versions of torch, which may not understand each other: {0}.", text)
 
 
 def _version(name: str, text: str | None) -> str:

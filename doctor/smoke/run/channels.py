@@ -12,6 +12,7 @@ import msgspec
 
 from doctor.engine.fact import Visit
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.remote.request import new_marker
 from doctor.smoke.model import FailureKind
 from doctor.smoke.protocol import (
@@ -182,7 +183,13 @@ class Channels(ProgramSessions):
     def leftover_notes(self) -> list[str]:
         """A note for each process that an agent could not end, at most four of a host."""
         return [
-            f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be killed: state {state}"
+            filled(
+                "{0}: process {1} ({2}) could not be killed: state {3}",
+                name,
+                pid,
+                strip_control_chars(command, 60),
+                state,
+            )
             for name, processes in self.leftover_processes.items()
             for pid, state, command in processes[:4]
         ]
@@ -207,7 +214,7 @@ class Channels(ProgramSessions):
 
         lost = self.lost.get(name)
         if lost is None:
-            return Visit("timeout", f"the command did not end within {format_seconds(timeout)}", local=local)
+            return Visit("timeout", filled("the command did not end within {0}", format_seconds(timeout)), local=local)
         if lost.code is None:
             return Visit(lost.kind, lost.text, lost.hint, local=local)
         output = self.output_before_hello.get(name, "").encode()

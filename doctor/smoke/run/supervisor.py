@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.texts import filled
 from doctor.job.variables import communication
 from doctor.remote.request import new_marker
 from doctor.smoke import plan as planning
@@ -111,7 +112,7 @@ def run_on_launched(
     """Trains on the ranks that a launcher has started, by a plan of these options that is settled but for the port."""
     mark = new_marker()
     endpoints = {
-        f"{ready_agent.host} rank {ready_agent.ranks[0]}": AgentEndpoint(
+        filled("{0} rank {1}", ready_agent.host, ready_agent.ranks[0]): AgentEndpoint(
             ready_agent.host, _launched_connector(ready_agent, mark, plan), ready_agent.ranks, ready_agent.address
         )
         for ready_agent in sorted(ready, key=lambda candidate: candidate.ranks)
@@ -287,7 +288,7 @@ class _Supervisor:
         first = next(name for name in self.endpoints if 0 in ranks[name])
         hello = self.channels.hellos[first]
         if hello.port_error:
-            text = f"the rendezvous port cannot be opened: {hello.port_error}"
+            text = filled("the rendezvous port cannot be opened: {0}", hello.port_error)
             raise _RunStopped(
                 Failure("never-joined", (0,), tuple(range(1, self.plan.world)), stage="rendezvous", text=text)
             )
@@ -372,7 +373,7 @@ class _Supervisor:
         """Raises: InvalidMessage."""
         host = self.endpoints[name].host
         if foreign := line.claimed_ranks - {-1, *(self.ranks_of(name) if self.plan else ())}:
-            raise InvalidMessage(f"a message about rank {min(foreign)}, which does not run there")
+            raise InvalidMessage(filled("a message about rank {0}, which does not run there", min(foreign)))
         if line.event and self.progress:
             self.on_event(host, line.event)
         if line.snaps is not None:

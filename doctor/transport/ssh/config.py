@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from doctor.engine.texts import filled
 from doctor.transport import transport_error
 
 _TRUE = ("yes", "true", "ask", "unbound", "host-bound")
@@ -39,9 +40,9 @@ def parse_target(text: str) -> Target:
     match = _TARGET.fullmatch(text)
     user = match["user"] or "" if match else ""
     if not match or not _SAFE_NAME.fullmatch(match["name"]) or text.startswith("-") or match["name"].startswith("-"):
-        raise transport_error("name", f"{text!r} is not a host name")
+        raise transport_error("name", filled("{0} is not a host name", f"{text!r}"))
     if user.startswith("-") or re.search(r"[\s'\"`$\\;&<>|(){}\x00-\x1f]", user):
-        raise transport_error("name", f"{user!r} is not a user name")
+        raise transport_error("name", filled("{0} is not a user name", f"{user!r}"))
     return Target(match["name"].strip("[]"), user, int(match["port"] or 0))
 
 
@@ -164,7 +165,7 @@ class _HostValues:
                 raise ValueError
             return number
         except ValueError:
-            text = f"its ssh configuration is invalid: {keyword} is {self.value(keyword)!r}"
+            text = filled("its ssh configuration is invalid: {0} is {1}", keyword, f"{self.value(keyword)!r}")
             raise transport_error("error", text) from None
 
     def fill_tokens(self, text: str) -> str:
@@ -210,7 +211,7 @@ def with_defaults(values: Values) -> dict[str, list[str]]:
     ssh = Path(pwd.getpwuid(os.getuid()).pw_dir, ".ssh")
     default_values = {
         "identityfile": [str(ssh / name) for name in DEFAULT_IDENTITIES],
-        "userknownhostsfile": [f"{ssh}/known_hosts {ssh}/known_hosts2"],
+        "userknownhostsfile": [filled("{0}/known_hosts {1}/known_hosts2", ssh, ssh)],
         "globalknownhostsfile": ["/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"],
     }
     return {**default_values, **{keyword: list(value) for keyword, value in values.items()}}

@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 
-from doctor.engine.texts import filled
 from doctor.facts.firewall.job import BlockedConnections
 from doctor.facts.firewall.packets import Ranges
 
@@ -57,7 +56,7 @@ def undo_command(block: BlockedConnections) -> str:
     if _before_ufw(block):
         return _iptables_undo(block, _matches(block, sources))
     if block.manager == "nftables":
-        return _nft_undo(block, filled("{0} accept", _nft_match(block, sources)))
+        return _nft_undo(block, f"{_nft_match(block, sources)} accept")
     if block.manager == "ufw":
         return _ufw_allow(block, sources).replace(" prepend ", " delete ")
     if block.manager == "firewalld":
@@ -68,7 +67,7 @@ def undo_command(block: BlockedConnections) -> str:
 def fix_values(block: BlockedConnections) -> dict[str, str | list[str]]:
     """What the playbook's fixed commands read, for each way to change the rules; ``method`` names the one that fits."""
     sources = networks(block.addresses)
-    nft_rule = _LATER_NFT if block.later_packets_only else filled("{0} accept", _nft_match(block, sources))
+    nft_rule = _LATER_NFT if block.later_packets_only else f"{_nft_match(block, sources)} accept"
     matches = [_LATER_IPTABLES] if block.later_packets_only else _matches(block, sources)
     table = block.positions[0].table
     tool = "ip6tables" if table.family == "ip6" else "iptables"
@@ -102,16 +101,12 @@ def _method(block: BlockedConnections) -> str:
 def boot_lines(block: BlockedConnections) -> list[str]:
     """What the file that the rules are loaded from at boot must hold as well; for iptables what comes after ``-I``."""
     if block.manager == "nftables":
-        rule = (
-            _LATER_NFT
-            if block.later_packets_only
-            else filled("{0} accept", _nft_match(block, networks(block.addresses)))
-        )
-        return [filled("insert rule {0} {1}", _nft_chain(block), _tagged(rule))]
+        rule = _LATER_NFT if block.later_packets_only else f"{_nft_match(block, networks(block.addresses))} accept"
+        return [f"insert rule {_nft_chain(block)} {_tagged(rule)}"]
     if block.manager in ("iptables", "iptables-legacy"):
         matches = [_LATER_IPTABLES] if block.later_packets_only else _matches(block, networks(block.addresses))
         return [f"{shlex.quote(block.positions[0].base.name)} {match} -j ACCEPT" for match in matches]
-    return [filled("# {0} keeps its rules itself", block.manager)]
+    return [f"# {block.manager} keeps its rules itself"]
 
 
 def boot_files(block: BlockedConnections) -> list[str]:
@@ -153,36 +148,32 @@ def _format_spans(ports: Ranges, between: str) -> list[str]:
 def _ufw_allow(block: BlockedConnections, sources: Sequence[str]) -> str:
     way, end = ("out", "from any to $a") if block.outgoing else ("in", "from $a to any")
     ports = ",".join(_format_spans(block.ports, ":"))
-    return filled(
-        "for a in {0}; do ufw prepend allow {1} proto tcp {2} port {3}; done", " ".join(sources), way, end, ports
-    )
+    return f"for a in {' '.join(sources)}; do ufw prepend allow {way} proto tcp {end} port {ports}; done"
 
 
 def _firewalld_allow(block: BlockedConnections, sources: Sequence[str]) -> str:
     each, rule = _rich_rule(block, sources)
     if block.outgoing:
-        create_policy = filled("firewall-cmd --permanent --new-policy=training; {0} --set-priority=-100", _POLICY)
-        create_policy += filled("; {0} --add-ingress-zone=HOST; {1} --add-egress-zone=ANY", _POLICY, _POLICY)
-        return filled("{0}; {1} {2} --add-rich-rule={3}; done; done; {4}", create_policy, each, _POLICY, rule, _RELOAD)
+        create_policy = f"firewall-cmd --permanent --new-policy=training; {_POLICY} --set-priority=-100"
+        create_policy += f"; {_POLICY} --add-ingress-zone=HOST; {_POLICY} --add-egress-zone=ANY"
+        return f"{create_policy}; {each} {_POLICY} --add-rich-rule={rule}; done; done; {_RELOAD}"
     now, at_boot = (f"firewall-cmd {which}--zone=$z --add-rich-rule={rule}" for which in ("", "--permanent "))
-    return filled("{0}; {1} {2}; {3}; done; done", _zone(block), each, now, at_boot)
+    return f"{_zone(block)}; {each} {now}; {at_boot}; done; done"
 
 
 def _firewalld_undo(block: BlockedConnections, sources: Sequence[str]) -> str:
     each, rule = _rich_rule(block, sources)
     if block.outgoing:
         delete_policy = f'test -n "$({_POLICY} --list-rich-rules)" || firewall-cmd --permanent --delete-policy=training'
-        return filled(
-            "{0} {1} --remove-rich-rule={2}; done; done; {3}; {4}", each, _POLICY, rule, delete_policy, _RELOAD
-        )
+        return f"{each} {_POLICY} --remove-rich-rule={rule}; done; done; {delete_policy}; {_RELOAD}"
     now, at_boot = (f"firewall-cmd {which}--zone=$z --remove-rich-rule={rule}" for which in ("", "--permanent "))
-    return filled("{0}; {1} {2}; {3}; done; done", _zone(block), each, now, at_boot)
+    return f"{_zone(block)}; {each} {now}; {at_boot}; done; done"
 
 
 def _rich_rule(block: BlockedConnections, sources: Sequence[str]) -> tuple[str, str]:
     """The loops over peers and ports, and the rule for one of each."""
     family = "ipv6" if ":" in sources[0] else "ipv4"
-    each = filled("for a in {0}; do for p in {1}; do", " ".join(sources), " ".join(_format_spans(block.ports, "-")))
+    each = f"for a in {' '.join(sources)}; do for p in {' '.join(_format_spans(block.ports, '-'))}; do"
     first = " priority=-1" if block.positions[0].chain.endswith("_deny") else ""
     end = "destination" if block.outgoing else "source"
     return each, f'"rule{first} family={family} {end} address=$a port port=$p protocol=tcp accept"'
@@ -198,18 +189,18 @@ _POLICY = "firewall-cmd --permanent --policy=training"
 
 
 def _nft_allow(block: BlockedConnections, sources: Sequence[str]) -> str:
-    return _nft_rule(block, filled("{0} accept", _nft_match(block, sources)))
+    return _nft_rule(block, f"{_nft_match(block, sources)} accept")
 
 
 def _nft_match(block: BlockedConnections, sources: Sequence[str]) -> str:
     family = "ip6" if ":" in sources[0] else "ip"
     end = "daddr" if block.outgoing else "saddr"
     hosts, ports = ", ".join(sources), ", ".join(_format_spans(block.ports, "-"))
-    return filled("{0} {1} { {2} } tcp dport { {3} }", family, end, hosts, ports)
+    return f"{family} {end} {{ {hosts} }} tcp dport {{ {ports} }}"
 
 
 def _nft_rule(block: BlockedConnections, rule: str) -> str:
-    return filled("nft {0}", shlex.quote(filled("insert rule {0} {1}", _nft_chain(block), _tagged(rule))))
+    return f"nft {shlex.quote(f'insert rule {_nft_chain(block)} {_tagged(rule)}')}"
 
 
 def _nft_chain(block: BlockedConnections) -> str:
@@ -219,11 +210,11 @@ def _nft_chain(block: BlockedConnections) -> str:
 
 def _tag(rule: str) -> str:
     """By which a rule is found again: nft deletes by handle alone, and prints rules in other words than it takes."""
-    return filled("cluster-doctor {0}", f"{zlib.crc32(rule.encode()):08x}")
+    return f"cluster-doctor {zlib.crc32(rule.encode()):08x}"
 
 
 def _tagged(rule: str) -> str:
-    return filled('{0} comment "{1}"', rule, _tag(rule))
+    return f'{rule} comment "{_tag(rule)}"'
 
 
 def _nft_undo(block: BlockedConnections, rule: str) -> str:

@@ -1,7 +1,7 @@
 import re
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check, filled
+from doctor import WARNING, Finding, check
 from doctor.facts.nvlink import NvLinks
 from doctor.facts.vendor_tests import DcgmHealth
 
@@ -51,8 +51,4 @@ def dcgm_unhealthy(health: DcgmHealth, links: NvLinks | None) -> Iterator[Findin
 
 def _without_links(links: NvLinks) -> set[str]:
     """PCIe cards that have no link in use."""
-    return {
-        filled("GPU {0}", gpu)
-        for gpu, count in links.active.items()
-        if not count and "PCIe" in links.products.get(gpu, "")
-    }
+    return {f"GPU {gpu}" for gpu, count in links.active.items() if not count and "PCIe" in links.products.get(gpu, "")}

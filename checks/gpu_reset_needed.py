@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check, filled
+from doctor import ERROR, Finding, check, filled, joined
 from doctor.engine.fact import Unreadable
 from doctor.facts.gpu import GpuInventory
 from doctor.facts.gpu_report import Gpu
@@ -36,7 +36,7 @@ def gpu_reset_needed(inventory: GpuInventory) -> Iterator[Finding]:
             )
     inventory.require("gpu_recovery_action", "gpu_reset_status", "remapped_rows", "retired_pages")
     if unlisted:
-        raise Unreadable(filled("an action that is not listed: {0}", "; ".join(unlisted[:3])))
+        raise Unreadable(filled("an action that is not listed: {0}", joined("; ", unlisted[:3])))
 
 
 def _demanded(gpu: Gpu) -> list[str] | None:

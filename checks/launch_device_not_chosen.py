@@ -33,7 +33,7 @@ def _own_device(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
         raise NotGiven("ranks_per_node")
     if script.opaque or not isinstance(ranks.value, int):
         reason = filled("the device may be chosen in {0}", script.opaque) if script.opaque else str(ranks)
-        raise NotDecided(f"{reason} ({marks[0].where})")
+        raise NotDecided(filled("{0} ({1})", reason, marks[0].where))
     if ranks.value > 1:
         yield Finding(
             "all {ranks} ranks of a host use device 0: nothing chooses a device before {where}",

@@ -57,7 +57,7 @@ def _restarts(python: Mapping[str, PythonEnv], view: View) -> Iterator[Finding]:
             version=affected[0],
             observed=filled("{0} rendezvous without {1}=1", backend, OWN_STORE)
             if backend in DYNAMIC
-            else filled("{0} rendezvous", backend),
+            else f"{backend} rendezvous",
             expected=filled("c10d rendezvous with {0}=1", OWN_STORE),
         )
 

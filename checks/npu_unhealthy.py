@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check, filled
+from doctor import ERROR, Finding, check, filled, joined
 from doctor.engine.fact import Unreadable
 from doctor.facts.container import HostContainer
 from doctor.facts.npu import NpuChips
@@ -42,7 +42,7 @@ def npu_unhealthy(
             shown.add((report.npu, report.chip))
     for card, message in (health.refused if health else {}).items():
         devices = [chip.device for chip in chips.chips if chip.npu == card] if chips else [card]
-        dead = [device for device in devices if table.unread.get(filled("NPU {0}", device)) == NO_VALUES]
+        dead = [device for device in devices if table.unread.get(f"NPU {device}") == NO_VALUES]
         if not dead and card in {state.npu for state in table.npus}:
             silent.append(filled("NPU card {0}: {1}", card, message))
             continue
@@ -58,7 +58,7 @@ def npu_unhealthy(
         shown |= {(chip.npu, chip.chip) for chip in chips.chips if chip.npu == card} if chips else set()
     absent = [chip for chip in chips.chips if (chip.npu, chip.chip) not in shown] if chips else []
     for chip in absent:
-        if filled("NPU {0}", chip.device) in table.unread or filled("NPU {0}", chip.npu) in table.unread:
+        if f"NPU {chip.device}" in table.unread or f"NPU {chip.npu}" in table.unread:
             continue  # the check is unknown for it
         if place and place.engine:
             silent.append(filled("NPU {0} is not in the table of npu-smi info", chip.device))
@@ -73,7 +73,7 @@ def npu_unhealthy(
             repair=_of_silent(chip.npu, chip.chip),
         )
     if silent:
-        raise Unreadable("; ".join(silent[:3]))
+        raise Unreadable(joined("; ", silent[:3]))
 
 
 def _only_warns(reported: str, report: ChipHealth) -> bool:

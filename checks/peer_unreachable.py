@@ -134,8 +134,8 @@ def _prefix_remedy(host: str, interfaces: Mapping[str, Interfaces]) -> str:
         )
         if networks and 2 * networks.total() > len(interfaces) - 1:
             (right, _), *_ = networks.most_common(1)
-            change = filled("`ip address add {0}/{1} dev {2}`", mine.address, right, shlex.quote(mine.interface))
-            undone = filled("`ip address del {0}/{1} dev {2}`", mine.address, mine.prefix, shlex.quote(mine.interface))
+            change = f"`ip address add {mine.address}/{right} dev {shlex.quote(mine.interface)}`"
+            undone = f"`ip address del {mine.address}/{mine.prefix} dev {shlex.quote(mine.interface)}`"
             return filled(
                 "{0} on {1} has the prefix /{2}, and /{3} on the other hosts. On {4}: {5}, then {6}; and the "
                 "same in the file that sets it at boot.",

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check, filled
+from doctor import ERROR, Finding, PerHost, check, filled, joined
 from doctor.facts.smoke import SmokeCollectives
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.buffers import describe_damage
@@ -77,6 +77,8 @@ def describe_place(run: SmokeRun, blame: Blame) -> str:
             "the fault lies with what {0} exchanges with other hosts, and not with what it does alone:", hosts[0]
         )
     if blame.kind == "between":
-        way = filled("the way between {0}", " and ".join(hosts)) if len(hosts) > 1 else "what passes between two ranks"
+        way = (
+            filled("the way between {0}", joined(" and ", hosts)) if len(hosts) > 1 else "what passes between two ranks"
+        )
         return filled("the fault lies with {0}:", way)
     return "the fault lies with" if blame.kind == "ranks" else "the fault lies with one of"

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check, filled
+from doctor import ERROR, Finding, check, filled, joined
 from doctor.engine.fact import Unreadable
 from doctor.job.variables import MASTER_PORT
 from doctor.smoke.model import OWN_CHOICE, SmokeRun
@@ -44,14 +44,13 @@ def smoke_environment_fails(run: SmokeRun) -> Iterator[Finding]:
             variable,
         )
     else:
-        named = " and ".join(settings)
-        cause = filled("it fails with {0}", named) + filled(" or without {0}", variable) * own
+        named = joined(" and ", settings)
+        cause = joined("", (filled("it fails with {0}", named), filled(" or without {0}", variable) * own))
         unset = [name for name in trial.culprits if name not in (OWN_CHOICE, MASTER_PORT)]
         remedy = filled("Unset {0}, or set the right value.", ", ".join(unset)) if unset else ""
         if MASTER_PORT in trial.culprits:
-            remedy += (
-                " Open that port in the firewall of rank 0's host or end what listens there, or choose another one."
-            )
+            port = " Open that port in the firewall of rank 0's host or end what listens there, or choose another one."
+            remedy = joined("", (remedy, port))
     yield Finding(
         "the run fails in the job's environment and passes without: {cause}",
         hosts=trial.hosts,

@@ -100,4 +100,4 @@ def below_line_rate(run: SmokeRun, pairs: Mapping[str, SmokePairs]) -> Iterator[
 def pressure_text(run: SmokeRun) -> str:
     """What kept ranks from running, as the end of a sentence; the empty string where nothing did."""
     texts = " ".join(text for texts in run.pressure.values() for text in texts[:1])
-    return f". {texts}" if texts else ""
+    return filled(". {0}", texts) if texts else ""

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check, filled
+from doctor import ERROR, Finding, PerHost, Skip, check, filled, joined
 from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokeLearning, SmokeTraining
 from doctor.smoke.model import SmokeRun
@@ -61,7 +61,7 @@ def smoke_loss_stalled(
     causes = analyze_training(run.plan, training).causes if training else ()
     text, expected = STALL_TEXTS[reason]
     finding = Finding(
-        "the loss is {observed} after {steps} steps, expected below {expected}: " + text,
+        joined("", ("the loss is {observed} after {steps} steps, expected below {expected}: ", text)),
         observed=round(final_level(losses), 3),
         expected=round(expected, 3),
         steps=len(losses),

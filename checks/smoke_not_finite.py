@@ -46,7 +46,7 @@ def smoke_not_finite(
         finding = Finding(
             "the loss of step {step} of the learning stage is NaN or Inf on {who}; the layouts' short runs were finite",
             hosts=run.hosts(tuple(ranks)),
-            who=filled("{0} ranks", len(ranks)) if len(ranks) > 1 else filled("rank {0}", ranks[0]),
+            who=filled("{0} ranks", len(ranks)) if len(ranks) > 1 else f"rank {ranks[0]}",
             ranks=ranks,
             step=step,
         )

@@ -43,7 +43,7 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostCon
             continue
         unheeded = any(other.key == key for other in files.ignored)
         keeps = line is None or not _is_lowered(key, value, line.value)
-        kept = filled("echo {0} >> /etc/sysctl.d/99-zz-cluster.conf", shlex.quote(f"{key} = {value}"))
+        kept = f"echo {shlex.quote(f'{key} = {value}')} >> /etc/sysctl.d/99-zz-cluster.conf"
         nobody = filled("only {0} sets it, which systemd does not read", MAIN_FILE) if unheeded else "no file sets it"
         yield Finding(
             "{key} is {live} now, but {boot}",

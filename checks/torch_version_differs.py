@@ -1,7 +1,7 @@
 import shlex
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, Skip, check, filled
+from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.analysis.majority import differing
 from doctor.facts.python_env import PythonEnv
 
@@ -54,5 +54,5 @@ def _pip_command(package: str, version: str) -> str:
     ('python3 -m pip install torch==2.7.1', 'python3 -m pip uninstall mindspore')
     """
     if version == ABSENT:
-        return filled("python3 -m pip uninstall {0}", package)
-    return filled("python3 -m pip install {0}=={1}", package, version if version == UNDECIDED else shlex.quote(version))
+        return f"python3 -m pip uninstall {package}"
+    return f"python3 -m pip install {package}=={(version if version == UNDECIDED else shlex.quote(version))}"

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from doctor.cli.help_groups import GroupedCommand
-from doctor.engine.texts import filled
 
 COMMANDS = {
     "check": "Check hosts over SSH and report what is wrong.",
@@ -61,7 +60,7 @@ def _version(requested: bool) -> None:
         from doctor import __version__
         from doctor.engine.streams import write_stdout
 
-        write_stdout(filled("cluster-doctor {0}", __version__))
+        write_stdout(f"cluster-doctor {__version__}")
         raise typer.Exit
 
 

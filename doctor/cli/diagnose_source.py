@@ -28,7 +28,7 @@ from doctor.diagnose.run import diagnose_found, diagnose_record
 from doctor.diagnose.slurm_job import SlurmJob, read_job
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.sanitize import printable
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory, count_hosts
 from doctor.session.select_hosts import select_inventory
@@ -131,9 +131,7 @@ class LogSource:
                 ) from None
         local = record.job_hosts == (LOCAL,)
         if self.inventory is None and not selection.selection.names_hosts and record.job_hosts and not local:
-            self.inventory = Inventory(
-                record.job_hosts, filled("{0} of {1}", count_hosts(len(record.job_hosts)), record.source)
-            )
+            self.inventory = Inventory(record.job_hosts, f"{count_hosts(len(record.job_hosts))} of {record.source}")
         self.hosts = {*record.hosts, *record.job_hosts}
         return diagnose_record(record, self.signatures)
 
@@ -191,7 +189,7 @@ class LogSource:
 
     def _job_record(self, job: SlurmJob) -> LogRecord:
         """The job's output, read here where it lies here, else on its hosts; and what ``--logs`` names on its hosts."""
-        source = filled("Slurm job {0}", job.number) + (f" ({job.state})" if job.state else "")
+        source = joined("", (f"Slurm job {job.number}", f" ({job.state})" if job.state else ""))
         here = [pattern for pattern in job.outputs if glob.glob(pattern)]
         record = LogRecord(SCHEMA, source, "", tuple(job.outputs), 0.0, {}, job.texts, tuple(job.hosts), job.notes)
         if here:

@@ -22,7 +22,7 @@ from doctor.cli.host_options import ConnectionOptions, ssh_options
 from doctor.engine.errors import CommandError, InputError, UsageError
 from doctor.engine.language import phrase
 from doctor.engine.streams import write_stdout
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.fix import render_plan, render_progress, store
 from doctor.fix.build_plan import FixContext, PlannedFix, changed_hosts, make_plan
 from doctor.fix.documents import FixedDocument
@@ -169,7 +169,7 @@ def _require_unchanged(plan: FixPlan, now: PlannedFix) -> PlannedFix:
     """The same plan, with the data to apply it. Raises: CommandError when a host has changed since."""
     differences = changed_hosts(plan, now)
     if differences:
-        lines = [f"{clean(host, 100)}: {clean(why)}" for host, why in list(differences.items())[:8]]
+        lines = [filled("{0}: {1}", clean(host, 100), clean(why)) for host, why in list(differences.items())[:8]]
         more = filled("; {0} more", len(differences) - 8) if len(differences) > 8 else ""
         some = len(differences) < len(plan.plans_to_apply)
         option = (
@@ -178,7 +178,7 @@ def _require_unchanged(plan: FixPlan, now: PlannedFix) -> PlannedFix:
         raise CommandError(
             filled(
                 "hosts changed since the plan: {0}{1}; nothing was applied, expected a new plan{2}",
-                "; ".join(lines),
+                joined("; ", lines),
                 more,
                 option,
             ),

@@ -18,7 +18,7 @@ from doctor.cli.fix_plans import (
 from doctor.cli.host_options import ConnectionOptions, ssh_options
 from doctor.engine.language import english, localized, localized_filled, phrase
 from doctor.engine.streams import write_stdout
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.fix import render_progress, store
 from doctor.fix.documents import PlanRow, PlansDocument, UndoDocument
 from doctor.fix.journal import Journal
@@ -82,7 +82,7 @@ def _report_undone(undo_results: list[UndoResult], remaining: int, plan: FixPlan
     elif not undo_results:
         write_stdout(phrase("Nothing to undo: no step of {plan} is in effect.", plan=plan.id))
     elif remaining:
-        again = filled("doctor fix --undo {0}", plan.id)
+        again = f"doctor fix --undo {plan.id}"
         if any(result.versions for result in undo_results):
             write_stdout(
                 phrase(
@@ -138,7 +138,10 @@ def _plan_state(journal: Journal, hosts: int = 0) -> str:
     steps = count_noun(in_force, "step")
     if hosts:
         touched = {entry.host for entry in entries if entry.kind == "step"}
-        steps += filled(" on {0} of {1}", len(touched), count_noun(hosts, "host")) if len(touched) < hosts else ""
+        steps = joined(
+            "",
+            (steps, filled(" on {0} of {1}", len(touched), count_noun(hosts, "host")) if len(touched) < hosts else ""),
+        )
     finished = [entry for entry in entries if entry.kind in ("began", "finished")][-1].kind == "finished"
     return (
         filled("applied, {0} in effect", steps) if finished else filled("interrupted, {0} in effect or started", steps)

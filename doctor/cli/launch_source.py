@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from doctor.engine.errors import UsageError
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 if TYPE_CHECKING:
     from doctor.cli.host_options import JobOptions
@@ -47,7 +47,7 @@ class SourceOptions(NamedTuple):
         }
         named = [name for name, value in sources.items() if value]
         if len(named) > 1:
-            raise UsageError(filled("{0} are both given: expected one of them", " and ".join(named)))
+            raise UsageError(filled("{0} are both given: expected one of them", joined(" and ", named)))
         if self.like:
             return job_environment.of_process(self.like, os.environ)
         if self.env_file:

@@ -66,7 +66,7 @@ def command(
     run = merge(node_files, named, facts, where, slurm_job_run(os.environ))
     if not run.hosts:
         for entry in node_files.unusable:
-            raise InputError(f"{entry.location}: {entry.reason}")
+            raise InputError(filled("{0}: {1}", entry.location, entry.reason))
         raise InputError(filled("{0}: no file of doctor node, and no host list; expected --expect NODES", where))
     if named is None:
         run = without_excluded(run, where, fleet.exclude)

@@ -59,9 +59,9 @@ class SpareOptions(NamedTuple):
     ] = 0
     write_nodes: Annotated[str, typer.Option(metavar="FILE", help="Write the list of healthy hosts.")] = ""
     write_bad: Annotated[str, typer.Option(metavar="FILE", help="Write the list of bad and unknown hosts.")] = ""
-    node_format: Annotated[
-        str, typer.Option(metavar="FORMAT", help=filled("Format of both lists: {0}.", ", ".join(FORMATS)))
-    ] = "plain"
+    node_format: Annotated[str, typer.Option(metavar="FORMAT", help=f"Format of both lists: {', '.join(FORMATS)}.")] = (
+        "plain"
+    )
 
 
 class ReportingOptions(NamedTuple):

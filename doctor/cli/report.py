@@ -14,7 +14,7 @@ from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.areas import ROUND_AREAS
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.streams import write_stdout
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.session.finish import report_exit_code, validate_output, write_report
 from doctor.session.policy import apply_policy
 from doctor.session.saved_run import has_network_test
@@ -145,7 +145,7 @@ def _evaluate_saved_run(run: Run, catalog: list[Check]) -> Report:
     omitted = len([check for check in catalog if check not in selected and check.area not in ROUND_AREAS])
     if not omitted:
         return report
-    subject = count_noun(omitted, "check") + (" is" if omitted == 1 else " are")
+    subject = joined("", (count_noun(omitted, "check"), " is" if omitted == 1 else " are"))
     note = filled("{0} not judged, for the run was not made for {1}", subject, "it" if omitted == 1 else "them")
     return msgspec.structs.replace(report, notes=(*report.notes, note))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from doctor.engine.errors import CommandError
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 NO_MATCH_EXIT_CODE = 1
 """As grep: nothing matches."""
@@ -82,7 +82,7 @@ def _no_match(terms: Sequence[str], needles: Sequence[str], candidates: Sequence
     absent = [number for number, count in enumerate(counts[:10]) if not count]
     near = [word for number in absent for word in _nearest(needles[number], candidates)]
     hint = (
-        filled("did you mean {0}?", " or ".join(dict.fromkeys(near)))
+        filled("did you mean {0}?", joined(" or ", dict.fromkeys(near)))
         if near
         else filled("`{0}` names them all", _LIST[kind])
     )

@@ -15,7 +15,7 @@ from doctor.cli.watch_attach import AttachOptions
 from doctor.cli.watch_log import ChoiceOptions, LogOptions
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.sanitize import printable
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 if TYPE_CHECKING:
     from doctor.watch.launch import WatchOptions
@@ -83,7 +83,7 @@ def command(
             raise UsageError(
                 "nothing to watch: expected a command after --, for example doctor watch -- torchrun train.py"
             )
-        problem = filled("{0} are both given", " and ".join(requested))
+        problem = filled("{0} are both given", joined(" and ", requested))
         raise UsageError(
             filled("{0}: expected a command after --, for example doctor watch -- torchrun train.py", problem)
         )

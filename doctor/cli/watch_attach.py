@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from doctor.engine.errors import InputError, UsageError, require_one_of
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 if TYPE_CHECKING:
     from doctor.cli.host_options import ConnectionOptions, VisitOptions
@@ -73,7 +73,12 @@ class AttachOptions(NamedTuple):
         failed = {host: answer for host, answer in answers.items() if isinstance(answer, str)}
         if failed and not reports:
             host, reason = next(iter(failed.items()))
-            raise InputError(f"{host}: {reason}" + (filled(" ({0} hosts)", len(failed)) if len(failed) > 1 else ""))
+            raise InputError(
+                joined(
+                    "",
+                    (filled("{0}: {1}", host, reason), f" ({len(failed)} hosts)" if len(failed) > 1 else ""),
+                )
+            )
         recorded = self._recorded(reports, inventory, connection, visit)
 
         absent = [str(pid) for report in reports.values() for pid in report.not_found]
@@ -140,7 +145,7 @@ class AttachOptions(NamedTuple):
             job = read_job(self.job)
             if not job.hosts:
                 raise InputError(filled("--job {0}: Slurm names no host of it; expected a job that runs", self.job))
-            return Inventory(tuple(job.hosts), filled("Slurm job {0}", job.number))
+            return Inventory(tuple(job.hosts), f"Slurm job {job.number}")
         if targets:
             return select_inventory(HostSelection(None, None, None, None, targets[0]))
         return Inventory((LOCAL,), "this host", local=True)

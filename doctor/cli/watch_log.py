@@ -12,7 +12,7 @@ from doctor.cli.selection import IgnoreOption, SelectOption
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.language import localized_filled
 from doctor.engine.streams import print_stderr
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 if TYPE_CHECKING:
     from doctor.cli.output_options import OutputOptions
@@ -149,9 +149,12 @@ def _report(
     from doctor.watch.loss.heartbeat_lines import CHECK, heartbeat_run
     from doctor.watch.outcome import output_only_run
 
-    notes = [*watch.notes, *(f"{_display_name(file.path)}: {note}" for file in files for note in file.notes)]
+    notes = [
+        *watch.notes,
+        *(filled("{0}: {1}", _display_name(file.path), note) for file in files for note in file.notes),
+    ]
     first = ", ".join(_display_name(file.path) for file in files[:3])
-    source = first + (filled(" and {0} more logs", len(files) - 3) if len(files) > 3 else "")
+    source = joined("", (first, filled(" and {0} more logs", len(files) - 3) if len(files) > 3 else ""))
     result = WatchResult(watch.curves(), tuple(verdicts), "logs")
     ranks = max((rank for rank in watch.series if rank is not None), default=0) + 1
     run = msgspec.structs.replace(

@@ -269,7 +269,7 @@ def no_answer_error(result: CommandResult, begun: bool) -> TransportError:
         return TransportError("lost", "the answer is incomplete", partial_result=result)
     text = strip_control_chars(_last_line(errors) or _last_line(result.out.decode("utf-8", "replace")))
     ended = filled("signal {0}", -result.code) if result.code < 0 else filled("exit status {0}", result.code)
-    ending = f": {text}" if text else " without output"
+    ending = filled(": {0}", text) if text else " without output"
     return TransportError(
         "shell", filled("the login shell did not start the collector ({0}){1}", ended, ending), partial_result=result
     )

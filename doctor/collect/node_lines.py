@@ -26,7 +26,7 @@ _LINE = re.compile(rb"doctor-node ([\w.:-]{1,253}) ([0-9a-f]{8}) (\d{1,6})/(\d{1
 def encode_lines(name: str, data: bytes) -> list[bytes]:
     """The lines of one host's record."""
     packed = base64.b64encode(zlib.compress(data, 9))
-    key = filled("doctor-node {0} {1} ", name, secrets.token_hex(4))
+    key = f"doctor-node {name} {secrets.token_hex(4)} "
     room = LINE_BYTES - len(key) - len("000000/000000 .\n")
     pieces = [packed[start : start + room] for start in range(0, len(packed), room)]
     heads = (f"{key}{number:06}/{len(pieces):06} ".encode() for number in range(1, len(pieces) + 1))

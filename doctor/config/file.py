@@ -91,7 +91,7 @@ def _read_text(path: Path, name: str, discovered: bool) -> str:
 def _check_trusted(status: os.stat_result, name: str) -> None:
     if reason := distrusted(status):
         instead = filled("pass it with --config to use it anyway, or --config {0} to use none", os.devnull)
-        raise ConfigError(f"{name}: {reason}: {instead}")
+        raise ConfigError(filled("{0}: {1}: {2}", name, reason, instead))
 
 
 def read_tables(settings: ConfigFile, allowed: Collection[str]) -> dict[str, Any]:

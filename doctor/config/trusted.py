@@ -37,4 +37,4 @@ def require_trusted_folder(option: str, folder: Path, suffix: str) -> None:
     for path, reason in reasons.items():
         if reason:
             part = "" if path is folder else f"/{printable_excerpt(path.name, 100)}"
-            raise InputError(f"{name}{part}: {reason}")
+            raise InputError(filled("{0}{1}: {2}", name, part, reason))

@@ -61,10 +61,10 @@ class Process(msgspec.Struct):
             filled("device {0}", self.device) if self.device is not None else "",
         ]
         if self.rank is None and self.pid:
-            place.append(filled("pid {0}", self.pid))
+            place.append(f"pid {self.pid}")
         place_text = ", ".join(word for word in place if word)
-        head = filled("rank {0}", self.rank) if self.rank is not None else "a process of unknown rank"
-        return f"{head} ({place_text})" if place_text else head
+        head = f"rank {self.rank}" if self.rank is not None else "a process of unknown rank"
+        return filled("{0} ({1})", head, place_text) if place_text else head
 
 
 class Case(msgspec.Struct):

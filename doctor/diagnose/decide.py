@@ -30,7 +30,7 @@ from doctor.diagnose.rules.waiting import (
 )
 from doctor.diagnose.rules.whole_job import too_many_clients, truncated_messages
 from doctor.diagnose.signature import Signature
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
     too_many_clients,
@@ -217,7 +217,9 @@ def _not_decided(case: Case) -> Undecidable:
     size = case.world_size or (0 if _shares_a_file(case) else max(logged_ranks, default=-1) + 1)
     absent = [str(rank) for rank in range(min(size, 100_000)) if rank not in logged_ranks]
     if absent:
-        listed = ", ".join(absent[:8]) + (filled(" and {0} more", len(absent) - 8) if len(absent) > 8 else "")
+        listed = joined(
+            "", (", ".join(absent[:8]), filled(" and {0} more", len(absent) - 8) if len(absent) > 8 else "")
+        )
         needed.append(filled("the logs of ranks {0}", listed))
     elif len(logged_ranks) < 2:
         needed.append("the logs of all other ranks")

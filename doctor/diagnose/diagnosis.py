@@ -43,7 +43,7 @@ class Culprit(msgspec.Struct, frozen=True):
         )
         if self.rank is None:
             return place or (filled("the process of {0}", self.log) if self.log else "a process of unknown rank")
-        return filled("rank {0} ({1})", self.rank, place) if place else filled("rank {0}", self.rank)
+        return filled("rank {0} ({1})", self.rank, place) if place else f"rank {self.rank}"
 
 
 def culprit_of(process: Process) -> Culprit:

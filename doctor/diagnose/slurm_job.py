@@ -16,7 +16,7 @@ import msgspec
 from doctor.diagnose.fetch.collect import glob_quoted
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.sanitize import printable
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.environment.commands import run_command
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 
@@ -63,7 +63,7 @@ def read_job(text: str, run: RunCommand = run_command) -> SlurmJob:
     job = SlurmJob(number=number, hosts=[], outputs=[], texts={}, notes=[])
     problems = [_ask_controller(job, run), _ask_accounting(job, run)]
     if not job.texts:
-        reasons = "; ".join(problem for problem in problems if problem)
+        reasons = joined("; ", (problem for problem in problems if problem))
         raise InputError(
             filled(
                 "--job {0}: {1}; expected a job that Slurm knows, or its log files and hosts themselves", text, reasons
@@ -87,7 +87,7 @@ def _ask_controller(job: SlurmJob, run: RunCommand) -> str:
         output = run(["scontrol", "show", "job", job.number])
     except OSError as error:
         return _reason("scontrol", error)
-    job.texts[filled("scontrol show job {0}", job.number)] = output
+    job.texts[f"scontrol show job {job.number}"] = output
     for block in output.split("\n\n"):
         if not _HEAD.match(block.lstrip("\n").partition("\n")[0]):
             continue
@@ -138,7 +138,7 @@ def _reason(program: str, error: OSError) -> str:
         return "scontrol no longer knows the job (MinJobAge)"
     if "accounting storage is disabled" in text.lower():
         return "there is no accounting (sacct)"
-    return printable(text, 200) if text.startswith(program) else f"{program}: {printable(text, 200)}"
+    return printable(text, 200) if text.startswith(program) else filled("{0}: {1}", program, printable(text, 200))
 
 
 def _add_hosts(job: SlurmJob, text: str) -> None:

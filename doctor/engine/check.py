@@ -91,7 +91,7 @@ class Check:
         self.advisory = frozenset(advisory)
 
     def __repr__(self) -> str:
-        return filled("<check {0}>", self.name)
+        return f"<check {self.name}>"
 
     @cached_property
     def doc(self) -> str:

@@ -146,7 +146,7 @@ class _OutcomeBuilder:
 
     def note_unread(self, host: str, fact: Fact) -> None:
         if fact.unread:
-            text = "; ".join(f"{part}: {why}" for part, why in sorted(fact.unread.items()))
+            text = "; ".join(filled("{0}: {1}", part, why) for part, why in sorted(fact.unread.items()))
             self.unknown.setdefault(host, Reason(strip_control_chars(text)))
 
     def build(self) -> Outcome:

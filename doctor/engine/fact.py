@@ -203,7 +203,7 @@ class ProbeAnswer(Mapping[str, Output]):
             raise Absent(output.err or filled("{0} does not exist", name))
         why = unusable_reason(output, codes)
         if why:
-            raise Unreadable(f"{name}: {why}")
+            raise Unreadable(filled("{0}: {1}", name, why))
         return output.out
 
     def json(self) -> Any:
@@ -231,7 +231,7 @@ def not_reached(failure: str, text: str) -> Unreadable:
     """
     causes = {"no-python": "python3-missing", "budget": "", "no-file": ""}
     state = "unknown" if failure == "no-file" else "not reached"
-    return Unreadable(f"{state}: {text}", causes.get(failure, "host-unreachable"))
+    return Unreadable(filled("{0}: {1}", state, text), causes.get(failure, "host-unreachable"))
 
 
 def unusable_reason(output: Output, codes: tuple[int, ...] = (0,)) -> str:

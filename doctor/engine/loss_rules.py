@@ -52,7 +52,7 @@ def is_warning(verdict: LossVerdict) -> bool:
 
 
 def _who(ranks: Sequence[int]) -> str:
-    names = [filled("rank {0}", rank) for rank in ranks[:8]] + (["others"] if len(ranks) > 8 else [])
+    names = [f"rank {rank}" for rank in ranks[:8]] + (["others"] if len(ranks) > 8 else [])
     return " and ".join(names) or "every rank"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from doctor.engine.texts import filled, remember
+from doctor.engine.texts import remember
 
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
 
@@ -40,7 +40,7 @@ def printable(text: str, limit: int = 200) -> str:
 def count_noun(number: int, noun: str, plural: str = "") -> str:
     """``1 check``, ``2 checks``; ``plural`` is that of a noun that takes more than an s."""
     text = f"{number} {noun if number == 1 else plural or noun + 's'}"
-    remember(text, filled("{count} {0}", noun), {"count": str(number)})
+    remember(text, f"{{count}} {noun}", {"count": str(number)})
     return text
 
 

@@ -67,7 +67,7 @@ def _as_host(allocation: Allocation | None) -> str:
     if allocation and allocation.is_scheduler_process:
         return "scheduler"
     node_rank, node_count = (allocation.node_rank, allocation.node_count) if allocation else (None, None)
-    return filled("host {0} of {1}", or_unknown(node_rank), or_unknown(node_count))
+    return f"host {or_unknown(node_rank)} of {or_unknown(node_count)}"
 
 
 def _as_rank(origin: Origin, variables: EnvironmentVariables) -> list[str]:
@@ -76,7 +76,7 @@ def _as_rank(origin: Origin, variables: EnvironmentVariables) -> list[str]:
     if launch and launch.is_scheduler_process:
         return [filled("{0}'s scheduler", launcher.title)]
     rank, world_size = (launch.rank, launch.world_size) if launch else (None, None)
-    parts = launcher.describe(filled("{0} of {1}", or_unknown(rank), or_unknown(world_size)), variables)
+    parts = launcher.describe(f"{or_unknown(rank)} of {or_unknown(world_size)}", variables)
     alone = launcher.scheduler and (not origin.allocation or launcher.scheduler != origin.allocation.scheduler.name)
     return [launcher.title, *parts] if alone else parts
 

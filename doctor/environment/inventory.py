@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.host_list import read_host_lists
 from doctor.environment.host_selection import HostSelection
@@ -112,7 +112,7 @@ def _of_batch_job(environ: Mapping[str, str], read_file: ReadFile, run: RunComma
     read = read_host_lists(allocation.host_lists, read_file, run)
     if read.problem:
         expected = "expected the job's list of hosts; without it, name the hosts with --hosts or --hostfile"
-        raise InventoryError(f"{allocation.title}: {read.problem}; {expected}")
+        raise InventoryError(filled("{0}: {1}; {2}", allocation.title, read.problem, expected))
     if read.hosts is None:
         return None
     return _SourceHosts(read.hosts, [read.source] * len(read.hosts), read.source, read.slots)
@@ -171,7 +171,7 @@ def _rank_table(path: str, read_file: ReadFile, named_by: str = "") -> _SourceHo
         validate_host(server.host_ip or server.server_id, place) for server, place in zip(servers, places, strict=True)
     ]
     slots = {host: len(server.ranks) for host, server in zip(hosts, servers, strict=True) if server.ranks}
-    return _SourceHosts(hosts, places, filled("rank table {0}{1}", name, named_by), slots)
+    return _SourceHosts(hosts, places, f"rank table {name}{named_by}", slots)
 
 
 def _read(path: str, read_file: ReadFile, expected: str) -> str:
@@ -217,7 +217,7 @@ def _excluding(source: _SourceHosts, exclude: str | None, local: bool = False) -
         names = ", ".join(unknown[:_MOST_SHOWN]) + (", ..." if len(unknown) > _MOST_SHOWN else "")
         notes += (filled("--exclude: not in the host list: {0}", names),)
     if len(hosts) < len(source.hosts):
-        text += filled(", less {0} excluded", len(source.hosts) - len(hosts))
+        text = joined("", (text, filled(", less {0} excluded", len(source.hosts) - len(hosts))))
     slots = {host: number for host, number in source.slots.items() if canonical_host(host) not in excluded}
     return Inventory(hosts, text, slots, local, notes)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.describe import Origin, Started, describe, kind, tag
 from doctor.environment.inventory import Inventory, InventoryError, count_hosts
@@ -122,7 +122,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def leader_location(self) -> str:
         """``MASTER_ADDR=w1``, or that the variable is unset."""
-        addresses = " or ".join(self.leader_addresses)
+        addresses = joined(" or ", self.leader_addresses)
         return (
             f"{self.leader_address_source}={addresses}"
             if addresses
@@ -181,7 +181,7 @@ def for_spawned(
     table = find_mounted_table(variables.environ, read_file)
     launch = read_spawned(variables.environ, rank, world_size, local_rank)
     if job_id:
-        launch = msgspec.structs.replace(launch, launch_id=filled("spawn {0}", job_id))
+        launch = msgspec.structs.replace(launch, launch_id=f"spawn {job_id}")
     return _context(variables, read_file, table, find_allocation(variables, table), launch)
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import msgspec
 
 from doctor.engine.sanitize import printable
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.host_list import HostList, in_files, read_host_lists
 from doctor.environment.inventory import USER_VARIABLES, HostSelection, resolve_hosts
@@ -62,7 +62,7 @@ def find_job_hosts(
     if allocation and of_scheduler:
         conflicts.append(_wrong_count(allocation, of_scheduler[0]))
     problems = [hosts.problem for hosts in (*of_scheduler, *of_launcher) if hosts.problem]
-    chosen = sources[0] if sources else JobHosts(problem="; ".join(problems))
+    chosen = sources[0] if sources else JobHosts(problem=joined("; ", problems))
     return msgspec.structs.replace(chosen, conflicts=tuple(text for text in conflicts if text))
 
 
@@ -99,7 +99,7 @@ def _from_table(table: MountedRankTable) -> JobHosts:
         return JobHosts()
     hosts = _from_variable({"RANK_TABLE_FILE": table.path}, lambda path: table.text)
     named_by = filled(", named by {0}", table.variable) if table.variable else ""
-    source = filled("rank table {0}{1}", printable(table.path), named_by)
+    source = f"rank table {printable(table.path)}{named_by}"
     return msgspec.structs.replace(hosts, source=source) if hosts.hosts else hosts
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from doctor.engine.sanitize import printable
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.environment.launcher import LaunchedRank, RankLauncher
 from doctor.environment.launchers import by_hand, launchers, read_launch, world_size_by_hand
 from doctor.environment.mounted_rank_table import MountedRankTable
@@ -79,7 +79,7 @@ def contradictions(variables: EnvironmentVariables, launch: LaunchedRank) -> tup
         "{0} made this rank {1} of {2}", launch.launcher.name, or_unknown(launch.rank), or_unknown(launch.world_size)
     )
     return (
-        filled("{0}, but {1}: a program that reads the variables is another rank", " and ".join(different), actual),
+        filled("{0}, but {1}: a program that reads the variables is another rank", joined(" and ", different), actual),
     )
 
 
@@ -118,4 +118,4 @@ def _nesting(launcher: RankLauncher, present: Sequence[RankLauncher]) -> tuple[s
     if not outer:
         return ()
     title = launcher.title
-    return (filled("started by {0} inside of {1}: the ranks are those of {2}", title, " and ".join(outer), title),)
+    return (filled("started by {0} inside of {1}: the ranks are those of {2}", title, joined(" and ", outer), title),)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
 from doctor.environment.launcher import LaunchedRank, RankLauncher
 from doctor.environment.variables import EnvironmentVariables
@@ -61,9 +60,7 @@ def _mpirun(launched: LaunchedRank, variables: EnvironmentVariables) -> Launched
 
 def _msrun(launched: LaunchedRank, variables: EnvironmentVariables) -> LaunchedRank:
     port = launched.leader_port or MINDSPORE_PORT
-    return msgspec.structs.replace(
-        launched, leader_port=port, launch_id=filled("msrun {0} {1}", port, launched.world_size)
-    )
+    return msgspec.structs.replace(launched, leader_port=port, launch_id=f"msrun {port} {launched.world_size}")
 
 
 def _srun(launched: LaunchedRank, variables: EnvironmentVariables) -> LaunchedRank:
@@ -95,7 +92,7 @@ def read_spawned(environ: Mapping[str, str], rank: int, world_size: int, local_r
     return msgspec.structs.replace(
         launched,
         launcher=next(launcher for launcher in launchers() if launcher.name == "spawn"),
-        launch_id=filled("spawn {0}", launched.launch_id),
+        launch_id=f"spawn {launched.launch_id}",
         launchers=("spawn",),
         problems=tuple(dict.fromkeys(variables.problems)),
     )

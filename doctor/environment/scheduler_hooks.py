@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from doctor.engine.sanitize import printable
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.environment.host_list import HostList, in_files
 from doctor.environment.launchers import launchers
 from doctor.environment.mounted_rank_table import MountedRankTable
@@ -185,7 +185,7 @@ def volcano(row: JobScheduler, variables: EnvironmentVariables, table: MountedRa
         node_rank = variables.number_of(row.node_rank)
     return Allocation(
         scheduler=row,
-        host_lists=(HostList(" and ".join(names), text=",".join(hosts)),) if hosts else (),
+        host_lists=(HostList(joined(" and ", names), text=",".join(hosts)),) if hosts else (),
         node_rank=node_rank,
         node_count=len(hosts) or None,
         starts_every_host=len(hosts) != 1,
@@ -205,7 +205,7 @@ def volcengine(row: JobScheduler, variables: EnvironmentVariables, table: Mounte
     names = {role: _names(variables, role, count) for role, count in counts.items()}
     complete = bool(names) and all(names[role] or not counts[role] for role in roles)
     text = ",".join(variables.text(name) for role in roles for name in names[role])
-    source = " and ".join(name for role in roles for name in names[role][:1])
+    source = joined(" and ", (name for role in roles for name in names[role][:1]))
     node_count = sum(counts.values()) or None
     return msgspec.structs.replace(
         row.read(variables),

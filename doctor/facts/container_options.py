@@ -37,7 +37,7 @@ def device_options(engine: Engine, devices: Sequence[str], kind: str) -> str:
     if kind == "gpu":
         return "`docker run --gpus all`, with the NVIDIA Container Toolkit on the host"
     tool = "podman" if engine == "podman" else "docker"
-    return filled("`{0} run {1}`", tool, " ".join(f"--device /dev/{name}" for name in devices))
+    return f"`{tool} run {' '.join(f'--device /dev/{name}' for name in devices)}`"
 
 
 def mount_options(engine: Engine, paths: Sequence[str]) -> str:
@@ -49,8 +49,8 @@ def mount_options(engine: Engine, paths: Sequence[str]) -> str:
             ", ".join(paths),
         )
     if engine == "apptainer":
-        return filled("`apptainer exec {0} IMAGE`", " ".join(f"--bind {path}:{path}:ro" for path in paths))
+        return f"`apptainer exec {' '.join(f'--bind {path}:{path}:ro' for path in paths)} IMAGE`"
     if engine == "enroot":
-        return filled("`enroot start {0} NAME`", " ".join(f"--mount {path}:{path}" for path in paths))
+        return f"`enroot start {' '.join(f'--mount {path}:{path}' for path in paths)} NAME`"
     tool = "podman" if engine == "podman" else "docker"
-    return filled("`{0} run {1}`", tool, " ".join(f"-v {path}:{path}:ro" for path in paths))
+    return f"`{tool} run {' '.join(f'-v {path}:{path}:ro' for path in paths)}`"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, run, unusable_reason
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.facts.gpu_report import LOST, Gpu, GpuProcess, GpuReport, parse_report, short_bus
 from doctor.remote.runtime.reading import find_tool, matching_paths, read_text
 
@@ -174,7 +174,7 @@ class GpuInventory(Fact, frozen=True):
             if element in gpu.failed
         ]
         if failed:
-            raise Unreadable("; ".join(failed[:4]), "gpu-tool-fails")
+            raise Unreadable(joined("; ", failed[:4]), "gpu-tool-fails")
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> GpuInventory:
@@ -202,7 +202,7 @@ def _read_table(text: str) -> GpuInventory:
         if len(row) == 6 and row[0].isdecimal() and (gpu := _parse_row(row)):
             gpus.append(gpu)
         elif row and row[0].isdecimal():
-            unread[filled("GPU {0}", row[0])] = filled("not understood: {0}", ", ".join(row)[:120])
+            unread[f"GPU {row[0]}"] = filled("not understood: {0}", ", ".join(row)[:120])
         elif "no devices were found" not in " ".join(row).lower():
             raise Unreadable(filled("nvidia-smi: not understood: {0}", ", ".join(row)[:120]))
     if not gpus and not unread and "no devices" not in text.lower():
@@ -349,5 +349,5 @@ def tool_text(answer: ProbeAnswer) -> str:
     if kind == "no-devices":
         raise Absent("nvidia-smi lists no GPU")
     if kind in _ROOT_CAUSES:
-        raise Unreadable(filled("nvidia-smi: {0}", printed.strip().partition(chr(10))[0][:200]), _ROOT_CAUSES[kind])
+        raise Unreadable(f"nvidia-smi: {printed.strip().partition(chr(10))[0][:200]}", _ROOT_CAUSES[kind])
     return answer.text(codes=(0, 3, 255))

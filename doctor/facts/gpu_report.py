@@ -284,7 +284,7 @@ def _fabric_faults(health: Element | None) -> tuple[str, ...]:
     """The conditions that are not as they should be, by whatever name the driver has for them."""
     fields = [(str(child.tag), _text(child, ".")) for child in (health if health is not None else ())]
     faults = [
-        f"{name.replace('_', ' ')}: {text}"
+        filled("{0}: {1}", name.replace("_", " "), text)
         for name, text in fields
         if text in _UNSOUND or (name.startswith("incorrect") and text not in ("", "False", "No"))
     ]

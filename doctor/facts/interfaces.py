@@ -12,7 +12,7 @@ import msgspec
 
 from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.facts.network import MAX_ADDRESSES
 from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries
 
@@ -231,13 +231,13 @@ def _external(interfaces: Interfaces) -> list[LinkAddress]:
 def usable_names(interfaces: Interfaces) -> str:
     """The names of the interfaces that other hosts may reach, for a remedy: ``eth0 or ib0``."""
     names = list(dict.fromkeys(entry.label for entry in _external(interfaces)))
-    return " or ".join(names[:4]) or "an interface with an address that the other hosts reach"
+    return joined(" or ", names[:4]) or "an interface with an address that the other hosts reach"
 
 
 def usable_addresses(interfaces: Interfaces) -> str:
     """The same with their addresses: ``eth0 (10.0.0.1)``."""
-    texts = [f"{entry.label} ({entry.address})" for entry in _external(interfaces)]
-    return " or ".join(texts[:4]) or "an interface with an address that the other hosts reach"
+    texts = [filled("{0} ({1})", entry.label, entry.address) for entry in _external(interfaces)]
+    return joined(" or ", texts[:4]) or "an interface with an address that the other hosts reach"
 
 
 def only_usable(interfaces: Interfaces) -> LinkAddress | None:

@@ -110,11 +110,11 @@ class NpuProduct(Fact, frozen=True):
         if detection.pci:
             ids = sorted(set(detection.pci.values()))
             families = {FAMILY_OF_PCI.get(pci_id) for pci_id in ids}
-            evidence = "PCI id " + ", ".join(f"19e5:{pci_id}" for pci_id in ids)
+            evidence = f"PCI id {', '.join(f'19e5:{pci_id}' for pci_id in ids)}"
         elif detection.chips is not None:
             chips = _parse_chips(detection.chips)
             families = {family_of_chip(chip.name, chip.has_phy_id) for chip in chips}
-            evidence = "chip name " + ", ".join(sorted({chip.name for chip in chips}))
+            evidence = f"chip name {', '.join(sorted({chip.name for chip in chips}))}"
         else:
             raise Unreadable("the family of the NPUs is unknown: neither the PCI bus nor npu-smi shows them")
         if len(families) != 1:
@@ -246,7 +246,7 @@ class NpuChips(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> NpuChips:
         chips, bad_rows = _chips_and_bad_rows(answer[""])
         if bad_rows and not chips:
-            raise Unreadable(filled("npu-smi info -m: {0}", bad_rows[0]))
+            raise Unreadable(f"npu-smi info -m: {bad_rows[0]}")
         return cls(chips=chips, unread={"a row of npu-smi info -m": bad_rows[0]} if bad_rows else {})
 
 
@@ -254,7 +254,7 @@ def _parse_chips(output: Output) -> tuple[Chip, ...]:
     """Raises: Unreadable where there is no table, or a row lacks what the header names."""
     chips, bad_rows = _chips_and_bad_rows(output)
     if bad_rows:
-        raise Unreadable(filled("npu-smi info -m: {0}", bad_rows[0]))
+        raise Unreadable(f"npu-smi info -m: {bad_rows[0]}")
     return chips
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.facts.npu_smi import card_answers, per_card_probe, strip_escapes
 
 FaultLevel = Literal["none", "request", "job", "reset", "replace", "degraded", "unlisted"]
@@ -132,7 +132,9 @@ def _parse_reports(card: int, text: str) -> list[ChipHealth]:
     def close(number: int | None) -> None:
         nonlocal health
         if health and number is not None:
-            reports.append(ChipHealth(card, number, health, tuple(codes), strip_control_chars("; ".join(texts), 200)))
+            reports.append(
+                ChipHealth(card, number, health, tuple(codes), strip_control_chars(joined("; ", texts), 200))
+            )
         health = ""
         codes.clear()
         texts.clear()

@@ -141,7 +141,7 @@ class _Table:
 
     def _note(self, cells: list[str]) -> None:
         number = re.match(r"\d{1,6}\b", cells[0] if cells else "")
-        self.unread[filled("NPU {0}", number[0]) if number else "a row of the table"] = row_excerpt(cells)
+        self.unread[f"NPU {number[0]}" if number else "a row of the table"] = row_excerpt(cells)
 
     def _add_state(self, cells: list[str]) -> None:
         assert self.upper is not None and self.lower is not None

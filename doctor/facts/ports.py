@@ -92,7 +92,7 @@ class ReservedPorts(Fact, frozen=True):
         try:
             return cls(reserved=parse_ports(reserved), ephemeral=ephemeral)
         except ValueError as error:
-            raise Unreadable(f"{sysctl_path(RESERVED_PORTS)}: {error}") from None
+            raise Unreadable(filled("{0}: {1}", sysctl_path(RESERVED_PORTS), error)) from None
 
     def kernel_may_assign(self, port: int) -> bool:
         """The kernel may hand the port to an outgoing connection of any program."""

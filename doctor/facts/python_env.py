@@ -295,7 +295,7 @@ def _attempt_error(attempt: dict[str, Any]) -> str:
         if attempt["code"] < 0
         else filled("exit status {0}", attempt["code"])
     )
-    return f"{error_lines[-1].strip()[:300]} ({ended})" if error_lines else ended
+    return filled("{0} ({1})", error_lines[-1].strip()[:300], ended) if error_lines else ended
 
 
 _DRIVER_LIBRARIES = r"libascend_hal|libdrv\w*|libdcmi|libc_sec"

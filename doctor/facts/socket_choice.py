@@ -204,7 +204,7 @@ def _no_match(library: str, variable: str, value: str, interfaces: Interfaces, f
         links = [link for link in interfaces.links if any(link.name.startswith(word) for word in entries)]
         if links:
             state = "is down" if not links[0].is_up else "has no carrier" if not links[0].is_running else ""
-            problem = filled("interface {0} {1}", links[0].name, state or "has no address" + family)
+            problem = filled("interface {0} {1}", links[0].name, state or filled("has no address{0}", family))
     return SocketChoice(library, variable, value, problem=problem, expected=usable_names(interfaces))
 
 

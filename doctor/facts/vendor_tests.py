@@ -100,7 +100,7 @@ class DcgmHealth(Fact, frozen=True):
         if output is not None and output.ended == "exited" and "{" not in output.out:
             if "not enabled" in printed or "unable to establish a connection" in printed.lower():
                 raise Absent("DCGM runs no health watches here")
-            raise Unreadable(filled("dcgmi: {0}", printed.strip().partition(chr(10))[0][:MAX_CHARS] or "no answer"))
+            raise Unreadable(f"dcgmi: {printed.strip().partition(chr(10))[0][:MAX_CHARS] or 'no answer'}")
         text = answer.text(codes=tuple(range(256)))
         try:
             body = json.loads(text[text.find("{") : text.rfind("}") + 1])["body"]
@@ -117,7 +117,11 @@ def _problems(body: dict[str, Any]) -> list[tuple[str, str, str]]:
             for system, state in systems.items():
                 sentences = " ".join(str(line) for line in state.get("overflow") or [])
                 problems.append(
-                    (f"{kind} {number}"[:40], str(state.get("value"))[:40], f"{system}: {sentences}"[:MAX_CHARS])
+                    (
+                        filled("{0} {1}", kind, number)[:40],
+                        str(state.get("value"))[:40],
+                        filled("{0}: {1}", system, sentences)[:MAX_CHARS],
+                    )
                 )
     return problems
 

@@ -13,7 +13,6 @@ import re
 
 import msgspec
 
-from doctor.engine.texts import filled
 from doctor.facts.gpu_report import short_bus
 from doctor.facts.kernel_log import DAY, KernelLog
 
@@ -147,7 +146,7 @@ def _classify(text: str) -> tuple[tuple[str, str, int], str, str, str] | None:
     if off_bus:
         return ((short_bus(off_bus[1] or ""), "driver", 0), *CATALOG[FALLEN], "GPU lost from the bus")
     if failed:
-        return (short_bus(failed[1]), "driver", 0), *CATALOG[143], filled("RmInitAdapter failed!{0}", failed[2])
+        return (short_bus(failed[1]), "driver", 0), *CATALOG[143], f"RmInitAdapter failed!{failed[2]}"
     return None
 
 

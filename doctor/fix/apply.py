@@ -13,7 +13,7 @@ import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import hide_secrets
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.fix.dependence import held_reason
 from doctor.fix.file_edits import FileState, edited_content
 from doctor.fix.inspect_host import (
@@ -104,7 +104,7 @@ class PlanApplier:
             return HostResult(executors.host, "refused", reason=reason)
         activity = () if self.force else find_activity(executors.most_privileged())
         return (
-            HostResult(executors.host, "busy", reason=filled("{0} (--force proceeds)", "; ".join(activity[:3])))
+            HostResult(executors.host, "busy", reason=filled("{0} (--force proceeds)", joined("; ", activity[:3])))
             if activity
             else None
         )
@@ -289,7 +289,7 @@ def _file_request(
     """Raises: ConnectionLost; RequestRejected."""
     old = msgspec.convert(remote.call("peek", path=step.file), FileState)
     if old.trouble:
-        raise RequestRejected(f"{old.real}: {old.trouble}")
+        raise RequestRejected(filled("{0}: {1}", old.real, old.trouble))
     data = edited_content(old.content, step, run_filter(remote, step, old.content) if step.filter else None) or b""
     exists = old.kind == "file"
     new = msgspec.structs.replace(

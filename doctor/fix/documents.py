@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.engine.texts import filled
 from doctor.fix.apply import HostResult
 from doctor.fix.plan import FixPlan
 from doctor.fix.rollout import RolloutResult
@@ -104,7 +103,7 @@ def json_schema(name: str) -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:cluster-doctor:{name}",
         "title": name,
-        "description": filled("{0} Within version 1, keys are only added.", purpose),
+        "description": f"{purpose} Within version 1, keys are only added.",
         "type": "object",
         "properties": {**top["properties"], "schema": {"const": name}},
         "required": sorted({*top["required"], "schema"}),

@@ -121,7 +121,7 @@ def _probe_step(remote: RemoteExecutor, step: PlaybookStep, contents: dict[str, 
         if response["code"] == 1:
             return StepProbe(skip="does not apply here")
         if response["code"]:
-            return StepProbe(failure=f"`{step.only}` {describe_failure(response)}")
+            return StepProbe(failure=filled("`{0}` {1}", step.only, describe_failure(response)))
     if step.keep:
         return _probe_kept(remote, step)
     state, filtered = None, None
@@ -129,11 +129,11 @@ def _probe_step(remote: RemoteExecutor, step: PlaybookStep, contents: dict[str, 
         try:
             state = msgspec.convert(remote.call("peek", path=step.file), FileState)
             if state.trouble:
-                return StepProbe(failure=f"{state.real}: {state.trouble}", file=state)
+                return StepProbe(failure=filled("{0}: {1}", state.real, state.trouble), file=state)
             old = contents.get(state.real, state.content)
             filtered = run_filter(remote, step, old) if step.filter else None
         except RequestRejected as why:
-            return StepProbe(failure=f"{step.file}: {why}")
+            return StepProbe(failure=filled("{0}: {1}", step.file, why))
         contents[state.real] = edited_content(old, step, filtered)
     probe = _probe_before(remote, step, state)
     managed = managed_header(state.content) if state else ""
@@ -144,8 +144,8 @@ def _probe_kept(remote: RemoteExecutor, step: PlaybookStep) -> StepProbe:
     try:
         kept = peek_many(remote, step.file)
     except RequestRejected as why:
-        return StepProbe(failure=f"{step.file}: {why}")
-    bad = next((f"{path}: {state.trouble}" for path, state in kept.items() if state.trouble), "")
+        return StepProbe(failure=filled("{0}: {1}", step.file, why))
+    bad = next((filled("{0}: {1}", path, state.trouble) for path, state in kept.items() if state.trouble), "")
     return StepProbe(failure=bad, kept=kept)
 
 
@@ -161,7 +161,7 @@ def run_filter(remote: RemoteExecutor, step: PlaybookStep, old: bytes | None) ->
         "filter", READ_SECONDS, sh=step.filter, values=dict(step.values), data=data, limit=MAX_FILE_BYTES
     )
     if response["code"] or response["cut"] or response.get("trouble"):
-        raise RequestRejected(f"`{step.filter}` {describe_failure(response)}")
+        raise RequestRejected(filled("`{0}` {1}", step.filter, describe_failure(response)))
     return base64.b64decode(response["data"])
 
 

@@ -16,7 +16,7 @@ import msgspec
 from doctor.engine.job_input import LaunchOptions
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.secrets import hide_secrets
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.fix.dependence import find_conflicts, find_dependences, held_reason
 from doctor.fix.file_edits import FileState, edited_content, file_diff
 from doctor.fix.select import ReadyStep, Treatment, Untreated, finding_message, fingerprint
@@ -318,7 +318,7 @@ def _find_conflicts(
 
 def _step_failure(ready_step: ReadyStep, why: str) -> str:
     step = filled("playbook {0}, step {1}", ready_step.playbook.name, ready_step.template.number)
-    return f"{step}: {strip_control_chars(hide_secrets(why))}"
+    return filled("{0}: {1}", step, strip_control_chars(hide_secrets(why)))
 
 
 def _preview(
@@ -339,7 +339,7 @@ def _preview(
         notes += [filled("the file says: “{0}”", probe.managed)] if probe.managed else []
         skip = probe.skip or ("already in this state" if new == old else "")
         diff = tuple(map(hide_secrets, file_diff(real, old, new)))
-        return StepPreview(name, description, "file", diff=diff, note="; ".join(notes), skip=skip)
+        return StepPreview(name, description, "file", diff=diff, note=joined("; ", notes), skip=skip)
     kind = "run" if step.changes else "look"
     undo = shown_command(step.undo, step.values) if step.undo else ""
     note = (

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from doctor.engine.display_cells import display_width
 from doctor.engine.language import localized, localized_filled, phrase
-from doctor.engine.texts import filled
 from doctor.fix.file_edits import NOT_THERE
 from doctor.fix.plan import FixPlan, HostPlan, PlaybookSummary, StepPreview
 from doctor.fix.select import Untreated
@@ -181,7 +180,7 @@ class _PlanRenderer:
 
     @property
     def command(self) -> str:
-        return filled("doctor fix --apply {0}", self.plan.id)
+        return f"doctor fix --apply {self.plan.id}"
 
 
 _RISKS = {"interrupts-jobs": "interrupts jobs", "reboot": "needs a reboot"}

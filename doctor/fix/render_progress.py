@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from doctor.engine.language import localized, localized_filled, phrase
-from doctor.engine.texts import filled
 from doctor.fix.apply import HostResult
 from doctor.fix.plan import FixPlan
 from doctor.fix.rollout import RolloutResult
@@ -95,7 +94,7 @@ def result_text(result: RolloutResult, plan: FixPlan) -> str:
         excluded = fleet.where(list(result.excluded_hosts))
         lines.append(phrase("excluded, and not changed: {hosts}; they need a new plan", hosts=excluded))
     if touched:
-        lines.append(phrase("To undo it: {command}", command=filled("doctor fix --undo {0}", result.id)))
+        lines.append(phrase("To undo it: {command}", command=f"doctor fix --undo {result.id}"))
     word = {0: "FIXED", 12: "UNKNOWN", 10: "NOT FIXED"}.get(result.code, "INTERRUPTED")
     total = len(plan.plans_to_apply) + len(result.excluded_hosts)
     rest = localized("; some findings are not part of this plan") if not result.code and plan.code else ""

@@ -10,7 +10,7 @@ import msgspec
 from doctor.engine.result import Finding, Report, Severity, fill_template, format_value
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import hide_secrets
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, fill_step
 from doctor.remedy.template import BEFORE, before_text
 
@@ -150,9 +150,9 @@ def _without_playbook(host: str, check: str, playbooks: Sequence[Playbook]) -> U
     explicit = [playbook.name for playbook in playbooks if playbook.explicit]
     if explicit:
         return Untreated(
-            host, check, filled("only when named: doctor fix {0}", " or ".join(explicit)), "explicit", explicit[0]
+            host, check, filled("only when named: doctor fix {0}", joined(" or ", explicit)), "explicit", explicit[0]
         )
-    return Untreated(host, check, "no playbook for it: see doctor explain " + check, "none")
+    return Untreated(host, check, filled("no playbook for it: see doctor explain {0}", check), "none")
 
 
 def _exclusion(treatment: Treatment, host: str) -> Untreated | None:

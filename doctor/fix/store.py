@@ -96,9 +96,9 @@ def require_private(plan_folder: Path) -> None:
             elif path in inner and not stat.S_ISREG(status.st_mode):
                 problem = "is not a regular file"
             if problem:
-                raise PlanStoreError(f"{printable_excerpt(str(path), 200)} {problem}")
+                raise PlanStoreError(filled("{0} {1}", printable_excerpt(str(path), 200), problem))
     except OSError as error:
-        raise PlanStoreError(f"{printable_excerpt(str(plan_folder), 200)}: {error.strerror}") from None
+        raise PlanStoreError(filled("{0}: {1}", printable_excerpt(str(plan_folder), 200), error.strerror)) from None
 
 
 def load(plan_folder: Path) -> FixPlan:
@@ -107,7 +107,7 @@ def load(plan_folder: Path) -> FixPlan:
     try:
         plan = msgspec.json.decode(read_bounded(path, MAX_PLAN_BYTES), type=FixPlan)
     except OSError as error:
-        raise PlanStoreError(f"{printable_excerpt(str(path), 200)}: {error.strerror}") from None
+        raise PlanStoreError(filled("{0}: {1}", printable_excerpt(str(path), 200), error.strerror)) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise PlanStoreError(
             filled("{0}: not a saved plan: {1}", printable_excerpt(str(path), 200), printable_excerpt(str(error), 200))
@@ -147,4 +147,4 @@ def all_ids(environ: Mapping[str, str]) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise PlanStoreError(f"{printable_excerpt(str(folder(environ)), 200)}: {error.strerror}") from None
+        raise PlanStoreError(filled("{0}: {1}", printable_excerpt(str(folder(environ)), 200), error.strerror)) from None

@@ -282,7 +282,7 @@ class _HostUndo:
                 remote.call("write", path=path, sha="", missing=old.missing, data=None)
             return _ALREADY
         if now.trouble:
-            raise RequestRejected(f"{path}: {now.trouble}")
+            raise RequestRejected(filled("{0}: {1}", path, now.trouble))
         fields = file_fields(target) if target.kind == "file" else {"data": None}
         remote.call("write", path=path, sha=now.sha, missing=old.missing, **fields)
         if not _content_same(target, old):

@@ -126,7 +126,7 @@ def open_history(environ: Mapping[str, str], create: bool) -> Iterator[HistoryFo
     except FileNotFoundError:
         raise NoHistory("") from None
     except OSError as error:
-        raise NoHistory(f"{printable_excerpt(str(path), 200)}: {error.strerror or error}") from None
+        raise NoHistory(filled("{0}: {1}", printable_excerpt(str(path), 200), error.strerror or error)) from None
     try:
         yield folder
     finally:

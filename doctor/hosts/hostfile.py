@@ -117,7 +117,7 @@ def _first_word(word: str) -> _Word:
     if at and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", user, re.ASCII):
         inner = _first_word(rest)
         port = (filled("port {0}", printable_excerpt(inner.count, 8)),) if inner.count is not None else ()
-        return _Word(inner.host, None, (filled("user {0}", user), *port))
+        return _Word(inner.host, None, (f"user {user}", *port))
     bracketed = re.fullmatch(r"\[([0-9A-Fa-f:.]+)\](?::(.*))?", word)
     if bracketed:
         return _Word(bracketed[1], bracketed[2])
@@ -126,7 +126,7 @@ def _first_word(word: str) -> _Word:
         return _Word(word)
     adapter = re.fullmatch(r"([^:]+):([0-9]+):([A-Za-z0-9_.-]{1,64})", word, re.ASCII)
     if adapter:
-        return _Word(adapter[1], adapter[2], (filled("adapter {0}", adapter[3]),), "host:N:adapter")
+        return _Word(adapter[1], adapter[2], (f"adapter {adapter[3]}",), "host:N:adapter")
     if word.count(":") == 1:
         host, _, count = word.partition(":")
         return _Word(host, count)

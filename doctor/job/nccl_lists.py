@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from doctor.engine.sanitize import printable
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 STRICT = (2, 24)
 """The first release that ends at a word that it does not know."""
@@ -56,7 +56,7 @@ def list_faults(environ: Mapping[str, str], nccl: tuple[int, ...]) -> Iterator[L
             ends = nccl >= STRICT or (variable == "NCCL_PROTO" and not _has_accepted(value, accepted))
             yield ListFault(variable, printable(value, 80), expected, ends)
         elif nccl >= STRICT and variable == "NCCL_ALGO" and (without := _without_algorithm(value)):
-            expected = filled("Ring for {0}, too: allreduce:tree leaves them as they are", " and ".join(without))
+            expected = filled("Ring for {0}, too: allreduce:tree leaves them as they are", joined(" and ", without))
             yield ListFault(variable, printable(value, 80), expected, ends=False)
 
 

@@ -87,7 +87,7 @@ class ValueRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             return "" if len(value) < _LONGEST and re.fullmatch(self.pattern, value, flags) else self.expected
         value = value.strip() if self.trimmed else value
         right = value.lower() in map(str.lower, self.choices) if self.any_case else value in self.choices
-        return "" if right else "one of " + ", ".join(self.choices)
+        return "" if right else filled("one of {0}", ", ".join(self.choices))
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -257,7 +257,7 @@ def _hccl_algorithm(value: str) -> str:
         levels = [re.findall(r"level([0-3]):", part) for part in value.split("/")]
         if all(len(numbers) == len(set(numbers)) for numbers in levels):
             return ""
-    return "such as level0:NA;level1:NHR, each level once, with " + ", ".join(_ALGORITHMS.split("|")[1:])
+    return filled("such as level0:NA;level1:NHR, each level once, with {0}", ", ".join(_ALGORITHMS.split("|")[1:]))
 
 
 def _hccl_retry(value: str) -> str:
@@ -290,7 +290,7 @@ def _npu_allocator(value: str) -> str:
 
 def _allocator_option(name: str, text: str) -> str:
     if name not in (*_TRUTHS, *_NUMBERS, *_WORDS):
-        return "only options that torch_npu has: " + ", ".join(sorted((*_TRUTHS, *_NUMBERS, *_WORDS)))
+        return filled("only options that torch_npu has: {0}", ", ".join(sorted((*_TRUTHS, *_NUMBERS, *_WORDS))))
     if name in _TRUTHS:
         return "" if text in ("True", "False") else filled("{0}:True or False", name)
     if name == "page_size":

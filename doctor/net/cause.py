@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.sanitize import count_noun, strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.net.host_groups import HostGroup
 from doctor.net.matrix import Matrix, TestedPort
 
@@ -80,7 +80,7 @@ def describe(cause: NetworkCause, matrix: Matrix) -> str:
     results = ", ".join(
         f"{name} {number}" if len(cause.outcomes) > 1 else name for name, number in cause.outcomes.items()
     )
-    ports = "" if cause.all_ports else f", {port_text([matrix.ports[port] for port in cause.ports])}"
+    ports = "" if cause.all_ports else filled(", {0}", port_text([matrix.ports[port] for port in cause.ports]))
     text = filled(
         "{0}{1}: {2} of {3} failed ({4})",
         place(cause, matrix.hosts),
@@ -91,7 +91,7 @@ def describe(cause: NetworkCause, matrix: Matrix) -> str:
     )
     if cause.certain:
         return text
-    others = ", or ".join(place(candidate, matrix.hosts) for candidate in cause.candidates)
+    others = joined(", or ", (place(candidate, matrix.hosts) for candidate in cause.candidates))
     return filled("{0}; cannot tell from {1}", text, others)
 
 

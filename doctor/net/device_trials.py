@@ -127,7 +127,7 @@ def ping_calls(source: HostDevices, target: HostDevices) -> list[tuple[str, list
     for npu in sorted((source.npus.keys() & target.npus.keys()).difference(answered_pings(source, target))):
         address = target.npus[npu]
         options = ["-inet6", "-g", "ipv6_address"] if ":" in address else ["-g", "address"]
-        calls.append((filled("NPU {0}", npu), ["hccn_tool", "-i", str(npu), "-ping", *options, address]))
+        calls.append((f"NPU {npu}", ["hccn_tool", "-i", str(npu), "-ping", *options, address]))
     return calls
 
 

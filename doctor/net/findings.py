@@ -11,7 +11,7 @@ from doctor.engine.check import Skip
 from doctor.engine.fact import PerHost
 from doctor.engine.per_fleet import once_per_fleet
 from doctor.engine.result import Finding
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.assemble import assemble_matrix, groups_of
 from doctor.net.cause import NetworkCause, place, port_text
@@ -66,13 +66,13 @@ class LocatedFailure(msgspec.Struct, frozen=True):
         outcome_text = ", ".join(
             f"{name} {number}" if len(self.outcomes) > 1 else name for name, number in self.outcomes.items()
         )
-        detail_text = f"; {self.details[0]}" if self.details else ""
+        detail_text = filled("; {0}", self.details[0]) if self.details else ""
         return {
             "place": self.place,
             "ports": self.ports,
             "failed": self.failed,
             "attempts": self.attempts,
-            "how": f"{outcome_text}{detail_text}",
+            "how": filled("{0}{1}", outcome_text, detail_text),
             "doubt": filled("; cannot tell from: {0}", self.doubt) if self.doubt else "",
             "first": self.example[0],
             "other": self.example[1],
@@ -141,7 +141,7 @@ def _located(cause: NetworkCause, matrix: Matrix) -> LocatedFailure:
         cause.failed + cause.opened,
         cause.outcomes,
         tuple(dict.fromkeys(details))[:4],
-        "; ".join(place(candidate, matrix.hosts) for candidate in cause.candidates[:4]),
+        joined("; ", (place(candidate, matrix.hosts) for candidate in cause.candidates[:4])),
         min(sizes, default=0),
         (matrix.hosts[example[0]], matrix.hosts[example[1]]),
         tuple(port.number for port in ports if port.number),
@@ -183,7 +183,7 @@ def _slow_path_values(path: SlowPath, hosts: Sequence[str]) -> dict[str, Any]:
     """Where a slow path lies, in words, and its figures."""
     names = [hosts[host] for host in path.hosts]
     ways = {"both": "to and from", "inbound": "to", "outbound": "from"}
-    kind_text = {"host": f"{ways[path.way]} {names[0]}", "link": filled("between {0}", " and ".join(names))}
+    kind_text = {"host": f"{ways[path.way]} {names[0]}", "link": filled("between {0}", joined(" and ", names))}
     show = _FIGURE_TEXT[path.figure]
     return {
         "place": kind_text.get(path.kind, filled("from {0} to {1}", names[0], names[-1])),
@@ -202,8 +202,8 @@ def _slow_path_values(path: SlowPath, hosts: Sequence[str]) -> dict[str, Any]:
 
 _FIGURE_TEXT: dict[str, Callable[[float], str]] = {
     "arrival rate": lambda value: f"{value / 1e6:.4g} MB/s",
-    "least latency": lambda value: filled("{0} us", f"{value * 1000000.0:.4g}"),
+    "least latency": lambda value: f"{value * 1000000.0:.4g} us",
     "throughput": lambda value: f"{value / 1e6:.4g} MB/s",
-    "latency": lambda value: filled("{0} us", f"{value * 1000000.0:.4g}"),
+    "latency": lambda value: f"{value * 1000000.0:.4g} us",
     "retransmissions": lambda value: f"{100 * value:.2g} %",
 }

@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 ALL_PORTS_UP_TO = 128
 """Hosts up to which `full` tries every port of every pair; above, each host's work stays what it is at this number."""
@@ -130,13 +130,27 @@ class Schedule(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         text = filled("{0} of {1} pairs both ways in {2} rounds, ", self.pair_count, self.all_pair_count, self.rounds)
-        text += filled("{0} of {1} ports", self.ports_each, self.ports)
+        text = joined("", (text, filled("{0} of {1} ports", self.ports_each, self.ports)))
         if self.kind == "quick":
-            text += filled(", each host in at least {0} pairs; ", self.degree)
-            text += filled("chance to miss a single bad pair or direction: {0}", _percent(self.chance_to_miss_pair))
+            text = joined("", (text, filled(", each host in at least {0} pairs; ", self.degree)))
+            text = joined(
+                "",
+                (
+                    text,
+                    filled("chance to miss a single bad pair or direction: {0}", _percent(self.chance_to_miss_pair)),
+                ),
+            )
         elif self.ports_each < self.ports:
-            text += " of each pair, all of a rank's neighbours; "
-            text += filled("chance to miss a single bad port of one direction: {0}", _percent(self.chance_to_miss_port))
+            text = joined("", (text, " of each pair, all of a rank's neighbours; "))
+            text = joined(
+                "",
+                (
+                    text,
+                    filled(
+                        "chance to miss a single bad port of one direction: {0}", _percent(self.chance_to_miss_port)
+                    ),
+                ),
+            )
         return text
 
 

@@ -13,7 +13,6 @@ import msgspec
 
 from doctor.engine.interrupts import process_age
 from doctor.engine.language import localized, phrase
-from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
     from doctor.engine.record import HostRecord
@@ -114,7 +113,7 @@ class Heartbeat:
         if self.total:
             parts.append(phrase("{count} of {total} hosts answered", count=self.answered, total=self.total))
         parts += [phrase("{count} could not be reached", count=self.unreachable)] if self.unreachable else []
-        return filled("doctor preflight{0}{1}", localized(": "), localized(", ").join(parts))
+        return f"doctor preflight{localized(': ')}{localized(', ').join(parts)}"
 
     def _print_lines(self) -> None:
         while not self._stop_event.wait(self.interval):

@@ -10,7 +10,7 @@ import msgspec
 from doctor.engine.exit_code import Exit
 from doctor.engine.result import Outcome, Reason, Report
 from doctor.engine.sanitize import count_noun
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -190,7 +190,7 @@ def _need_notes(selection: SpareSelection) -> list[str]:
     """What became of the search for enough hosts."""
     if selection.code != Exit.HEALTHY and selection.obstacles:
         return [filled("--need {0}: {1}", selection.need, line) for line in selection.obstacles]
-    out = "; ".join(f"{host} ({', '.join(checks)})" for host, checks in selection.excluded.items())
+    out = joined("; ", (f"{host} ({', '.join(checks)})" for host, checks in selection.excluded.items()))
     spare = f", {count_noun(len(selection.spares), 'healthy spare')}" if selection.spares else ""
     outcome = "met" if selection.code == Exit.HEALTHY else "not met"
     return [filled("--need {0}: {1}{2}{3}{4}", selection.need, outcome, spare, "; excluded: " if out else "", out)]

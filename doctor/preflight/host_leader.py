@@ -249,7 +249,7 @@ def _name(context: JobContext) -> str:
     """Which of the host's processes this is, the same in every preflight of its script."""
     if context.rank is not None:
         return filled("rank {0}", context.rank)
-    return "scheduler" if context.is_scheduler_process else filled("child of {0}", os.getppid())
+    return "scheduler" if context.is_scheduler_process else f"child of {os.getppid()}"
 
 
 def _key(context: JobContext, environ: Mapping[str, str], about: str) -> str:

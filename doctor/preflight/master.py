@@ -45,9 +45,8 @@ def master_obstacle(run: Run, hosts: Collection[str], master: str, left_out: Col
     if not master:
         address = printable_excerpt(master_addr)
         return filled("MASTER_ADDR {0} is not a known host of the job, and hosts are excluded; {1}", address, expected)
-    who = f"MASTER_ADDR {printable_excerpt(master_addr)}" + (
-        filled(" is {0}, which", master) if master_addr != master else ""
-    )
+    other = f" is {master}, which" if master_addr != master else ""
+    who = f"MASTER_ADDR {printable_excerpt(master_addr)}{other}"
     return filled("{0} is {1}; {2}", who, "excluded" if master in left_out else "not needed", expected)
 
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.hosts.nodeset import printable_excerpt
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _table(selection: SpareSelection, path: str) -> str:
     from doctor.rank_table.reduce import ReductionError
 
     if not selection.enough or not selection.hosts:
-        raise NodeListError("; ".join(selection.obstacles) or "no host is healthy")
+        raise NodeListError(joined("; ", selection.obstacles) or "no host is healthy")
     try:
         return render(RANK_TABLE, selection.hosts, table=reduce_verified(selection.run, selection.hosts, path))
     except ReductionError as why:

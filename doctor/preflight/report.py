@@ -150,7 +150,7 @@ def _scope_lines(verdict: PreflightVerdict) -> Iterator[str]:
     gathered = verdict.gathered
     if gathered.hosts_unknown:
         expected = "expected HOSTS, --hostfile FILE or DOCTOR_HOSTS; --scope local checks this host alone"
-        yield f"{gathered.hosts_unknown}; {expected}"
+        yield filled("{0}; {1}", gathered.hosts_unknown, expected)
     elif gathered.is_alone:
         where = gathered.context.description if gathered.context else ""
         if where in ("", "this host alone"):

@@ -191,4 +191,4 @@ def _restricted_to(outcome: Outcome, hosts: Collection[str]) -> Outcome:
 
 
 def _hosts(number: int) -> str:
-    return "1 host is" if number == 1 else filled("{0} hosts are", number)
+    return "1 host is" if number == 1 else f"{number} hosts are"

@@ -10,7 +10,7 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, Unreadable
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.facts.hccn import DeviceAddresses, SuperDevices, SuperPodId
 from doctor.facts.hccn.fleet import address_use
 from doctor.facts.network import HostAddresses
@@ -39,7 +39,7 @@ class RankTableBuildError(Exception):
     """Why there is no table."""
 
     def __init__(self, problems: Sequence[BuildProblem]) -> None:
-        super().__init__("; ".join(problem.text for problem in problems))
+        super().__init__(joined("; ", (problem.text for problem in problems)))
         self.problems = tuple(problems)
 
     @property
@@ -71,7 +71,9 @@ class FactFinder:
         return None
 
     def add_problem(self, host: str, text: str, *, wrong: bool = False) -> None:
-        self._problems[BuildProblem(strip_control_chars(f"{host}: {text}" if host else text, 400), wrong, host)] = None
+        self._problems[
+            BuildProblem(strip_control_chars(filled("{0}: {1}", host, text) if host else text, 400), wrong, host)
+        ] = None
 
     def raise_problems(self) -> None:
         """Raises: NotMade, when anything stands against the table so far."""
@@ -95,9 +97,9 @@ def npus_of(finder: FactFinder, hosts: Sequence[str], devices: Sequence[int]) ->
         chosen[host] = tuple(sorted(devices or inventory.devices))
         groups.setdefault(chosen[host], []).append(host)
     if len(groups) > 1:
-        groups_text = "; ".join(
-            filled("{0}: NPU {1}", ", ".join(limit_items(who, 3)), _format_npus(npus))
-            for npus, who in sorted(groups.items())
+        groups_text = joined(
+            "; ",
+            (f"{', '.join(limit_items(who, 3))}: NPU {_format_npus(npus)}" for npus, who in sorted(groups.items())),
         )
         finder.add_problem(
             "",
@@ -152,7 +154,7 @@ def pods_of(finder: FactFinder, npus: Npus) -> dict[str, HostSuperPod]:
             if npu not in devices.by_npu:
                 finder.add_problem(
                     host,
-                    filled("NPU {0}: {1}", npu, devices.unread.get(filled("NPU {0}", npu), "npu-smi does not list it")),
+                    filled("NPU {0}: {1}", npu, devices.unread.get(f"NPU {npu}", "npu-smi does not list it")),
                 )
             elif _is_other_device(devices.by_npu[npu].sdid, npu):
                 finder.add_problem(
@@ -245,7 +247,7 @@ def _host_addresses(
                 filled(
                     "NPU {0}: {1}",
                     npu,
-                    device_addresses.unread.get(filled("NPU {0}", npu), "hccn_tool did not report its address"),
+                    device_addresses.unread.get(f"NPU {npu}", "hccn_tool did not report its address"),
                 ),
             )
         elif needed:

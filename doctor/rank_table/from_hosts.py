@@ -49,7 +49,7 @@ def _check_problems(check: Check, intent: Intent) -> Iterable[str]:
         yield strip_control_chars(f"{check.name}: {outcome.findings[0]}")
     else:
         yield from (
-            strip_control_chars(f"{check.name}: {why.text}")
+            strip_control_chars(filled("{0}: {1}", check.name, why.text))
             for why in outcome.unknown.values()
             if why.root_cause.startswith("rank-table-")
         )

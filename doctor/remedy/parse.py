@@ -202,7 +202,9 @@ class _PlaybookReader:
         """Raises: BadPlaybook at the line of the key, or of the ``word`` in its value."""
         place = filled("step {0}: ", step) if step else ""
         line, reason = self.find_line(key, step, word), printable_excerpt(why, 400)
-        raise PlaybookError(f"{file_name(self.path)}:{line}: {place}{printable_excerpt(key)}: {reason}")
+        raise PlaybookError(
+            filled("{0}:{1}: {2}{3}: {4}", file_name(self.path), line, place, printable_excerpt(key), reason)
+        )
 
     def find_line(self, key: str, step: int, word: str) -> int:
         """Where a key stands in the text; else its step; else the beginning."""

@@ -37,7 +37,7 @@ def require_writable(option: str, path: str) -> None:
             "is a folder" if os.path.isdir(path) else reason if is_folder else filled("{0} is not a folder", folder)
         )
     except (OSError, ValueError) as error:
-        reason = f"{printable(folder)}: {_reason(error)}"
+        reason = filled("{0}: {1}", printable(folder), _reason(error))
     if reason:
         raise InputError(filled("{0} {1}: {2}; expected a file that can be written", option, printable(path), reason))
 

@@ -13,6 +13,7 @@ from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.gc_pause import gc_paused
 from doctor.engine.record import Run
 from doctor.engine.result import Report
+from doctor.engine.texts import filled
 from doctor.engine.watch_summary import WatchResult
 from doctor.facts.network_test import NetworkAnswer
 from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, read_rank_table
@@ -78,7 +79,7 @@ def job_intent(run: Run) -> Intent:
     file = RankTableFile(**msgspec.structs.asdict(run.rank_table))
     intent[RankTableFile] = file
     if file.error:
-        intent[RankTable] = Unreadable(f"{file.path}: {file.error}", "rank-table-not-json")
+        intent[RankTable] = Unreadable(filled("{0}: {1}", file.path, file.error), "rank-table-not-json")
         return intent
     try:
         intent[RankTable] = read_rank_table(file.path, file.text)

@@ -83,4 +83,4 @@ def _check_ranks(smoke: SmokeRun) -> None:
 def _require_ranks(ranks: tuple[int, ...], world: int, path: str) -> None:
     for rank in ranks:
         if not 0 <= rank < world:
-            raise ValueError(filled("rank {0}, expected 0 to {1} - at `{2}`", rank, world - 1, path))
+            raise ValueError(f"rank {rank}, expected 0 to {world - 1} - at `{path}`")

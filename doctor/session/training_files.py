@@ -62,7 +62,7 @@ def read_training(
                 raise
             leave_out(str(why))
         except (UnreadableFile, NotAJobScript) as why:
-            raise InputError(f"{name}: {why}") from None
+            raise InputError(filled("{0}: {1}", name, why)) from None
     if command:
         try:
             lines.append(LaunchText(read_launch_line(command, environ)))

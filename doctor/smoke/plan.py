@@ -189,7 +189,7 @@ def _layout_values(text: str) -> dict[str, int]:
 def _layout_problem(layout: Layout, world: int) -> str:
     """Why this world cannot train like that, or the empty string."""
     if layout.world != world:
-        product = filled("dp {0} x tp {1} x pp {2} = {3}", layout.dp, layout.tp, layout.pp, layout.world)
+        product = f"dp {layout.dp} x tp {layout.tp} x pp {layout.pp} = {layout.world}"
         return filled("{0}; expected {1}, the number of ranks", product, world)
     if HEADS % layout.tp:
         return filled("tp={0}; expected a divisor of {1}, the attention heads of the model", layout.tp, HEADS)

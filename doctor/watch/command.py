@@ -54,7 +54,7 @@ class WatchedCommand:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             if output:
                 output.close()
-            raise InputError(f"{command_line[0]}: {getattr(error, 'strerror', None) or error}") from None
+            raise InputError(filled("{0}: {1}", command_line[0], getattr(error, "strerror", None) or error)) from None
         if output:
             output.started()
         self._before = before

@@ -15,7 +15,7 @@ from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning
 from doctor.engine.record import Run
 from doctor.engine.sanitize import count_noun, strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.engine.watch_summary import WatchResult
 from doctor.environment.job_context import detect
 from doctor.smoke.model import UNKNOWN_HOST, Failure
@@ -302,7 +302,7 @@ class _Watch:
             self._warn_healthy(training)
         faults = [_slow_headline(training, slow)] if slow else []
         faults += ["the data of the ranks is wrong"] * wrong + ["the loss is wrong"] * losses
-        training.announce(self._verdict(self.reported.get(index, 0), "; ".join(faults) or "no fault was found"))
+        training.announce(self._verdict(self.reported.get(index, 0), joined("; ", faults) or "no fault was found"))
 
     def _warn_healthy(self, training: Training) -> None:
         unseen = training.unseen_sentence() if training.decides else ""
@@ -401,10 +401,10 @@ def _headline(training: Training, failure: Failure) -> str:
     names = training.host_names()
     hosts = sorted({names.get(rank, UNKNOWN_HOST) for rank in failure.culprit_ranks})
     who = filled("{0} on {1}", rank_names(failure.culprit_ranks), ", ".join(hosts)) if hosts else "not known which rank"
-    return f"{FAILURE_KINDS[failure.kind].check}: {who}"
+    return filled("{0}: {1}", FAILURE_KINDS[failure.kind].check, who)
 
 
 def _slow_headline(training: Training, slow: Iterable[int]) -> str:
     ranks = sorted(slow)
     hosts = sorted({training.hosts.get(rank, UNKNOWN_HOST) for rank in ranks})
-    return filled("smoke-rank-slow: {0} on {1}", rank_names(ranks), ", ".join(hosts))
+    return f"smoke-rank-slow: {rank_names(ranks)} on {', '.join(hosts)}"

@@ -48,5 +48,5 @@ def describe(ranks: Iterable[int], tie: bool = False) -> str:
     if not numbers:
         return "every rank"
     if len(numbers) == 1:
-        return filled("rank {0}", numbers[0])
+        return f"rank {numbers[0]}"
     return filled("one of ranks {0}", format_ranges(numbers)) if tie else filled("ranks {0}", format_ranges(numbers))

@@ -57,7 +57,7 @@ def merge(files: NodeFiles, fleet: Inventory | None, facts: Iterable[type[Fact]]
     }
     claimed, blamed = set(place.values()), set(bad.values())
     unexpected = [look.location for number, look in enumerate(node_records) if number not in claimed]
-    unusable_notes = [f"{entry.location}: {entry.reason}" for entry in unusable if entry not in blamed]
+    unusable_notes = [filled("{0}: {1}", entry.location, entry.reason) for entry in unusable if entry not in blamed]
     notes = [
         *duplicate_notes,
         *(filled("{0}: of a host that is not expected; ignored", place) for place in unexpected),
@@ -114,7 +114,7 @@ def _unusable_by_host(absent_hosts: Sequence[str], unusable: Sequence[UnusableFi
 
 def _absent_record(bad: UnusableFile | None, where: str) -> HostRecord:
     why = (
-        f"{bad.location}: {bad.reason}"
+        filled("{0}: {1}", bad.location, bad.reason)
         if bad
         else filled("no file of this host in {0}; check that doctor node ran there", where)
     )

@@ -98,7 +98,7 @@ def unread_logs(record: LogRecord) -> list[str]:
         for item in logs.omitted:
             if item.reason not in _HARMLESS:
                 files = count_noun(item.count, "log")
-                reasons.append(f"{files}{place}: {item.reason} ({', '.join(item.examples[:2])})")
+                reasons.append(filled("{0}{1}: {2} ({3})", files, place, item.reason, ", ".join(item.examples[:2])))
     return reasons
 
 

@@ -140,9 +140,7 @@ class _TextLayout:
             yield from self.advice("possible", item)
             yield from self.checks(item)
         if rest := reported[len(detailed) :]:
-            yield from self.labelled(
-                "more", [filled("doctor explain {0}", item.signature) for item in rest[:MAX_ITEMS]]
-            )
+            yield from self.labelled("more", [f"doctor explain {item.signature}" for item in rest[:MAX_ITEMS]])
 
     def advice(self, label: str, item: Advice) -> Iterator[str]:
         """Causes, under this label, what confirms them, and what to do."""
@@ -153,8 +151,8 @@ class _TextLayout:
 
     def checks(self, item: Advice) -> Iterator[str]:
         if item.checks:
-            selected = "".join(filled(" --select {0}", name) for name in item.checks[:4])
-            yield from self.labelled("before", [filled("doctor check{0}", selected)])
+            selected = "".join(f" --select {name}" for name in item.checks[:4])
+            yield from self.labelled("before", [f"doctor check{selected}"])
 
     def names(self, culprits: tuple[Culprit, ...]) -> str:
         names = [localized_filled(culprit.name) for culprit in culprits[: 100 if self.verbose else 8]]

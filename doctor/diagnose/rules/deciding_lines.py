@@ -39,7 +39,7 @@ def deciding_line(case: Case) -> list[Cause]:
     signature = case.signatures[chosen]
     members = [line for line in lines if line.event.signature == chosen]
     culprits, is_sure = _culprits(case, signature.decides, members)
-    summary = f"{names_of(culprits)}: {signature.title}" if culprits else signature.title
+    summary = filled("{0}: {1}", names_of(culprits), signature.title) if culprits else signature.title
     evidence = first_evidence(event for _, event in members)
     return [Cause(chosen, DECIDING_LINE, "likely" if is_sure else "possible", culprits, summary, evidence)]
 

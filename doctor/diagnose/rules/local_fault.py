@@ -141,7 +141,9 @@ def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
     if "ends-all" in case.signatures[signature].traits:
         return Cause(signature, "local fault", "certain", (), title, events)
     of_kernel = all(_only_of_kernel(case, fault) for fault in faults)
-    return Cause(signature, "local fault", "likely" if of_kernel else "certain", culprits, f"{who}: {title}", events)
+    return Cause(
+        signature, "local fault", "likely" if of_kernel else "certain", culprits, filled("{0}: {1}", who, title), events
+    )
 
 
 def _evidence(fault: Fault, signature: str) -> Iterable[Event]:

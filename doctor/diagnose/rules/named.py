@@ -9,7 +9,7 @@ from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, culprit_of, cu
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.launcher_reports import FailureBlock, failure_blocks, task_failed
 from doctor.diagnose.rules.lost_hosts import lost_hosts
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 _CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
 """HCCL's heartbeat conditions, the one that outranks the others first."""
@@ -240,7 +240,7 @@ def _heartbeat(case: Case) -> list[Cause]:
     if len(mutual) == len(by_place) and len(by_place) == 2:
         culprits = tuple(_place(case, place) for place in sorted(by_place, key=str))
         events = first_evidence(event for place in by_place for event in by_place[place])
-        names = " and ".join(culprit.name for culprit in culprits)
+        names = joined(" and ", (culprit.name for culprit in culprits))
         summary = filled("{0} report each other as lost: the network between them failed", names)
         return [Cause("hccl-heartbeat-exception", "named by HCCL", "likely", culprits, summary, events)]
     best = min(by_place, key=lambda place: (_priority(by_place[place]), _first_time(by_place[place]), str(place)))
@@ -368,7 +368,7 @@ def _pairs(case: Case) -> list[Cause]:
             numbers = (small_number(event.values.get(name, "")) for name in ("culprit_rank", "culprit_rank_b"))
             ranks = [rank for rank in numbers if rank is not None]
             if ranks:
-                summary = f"{claim} {count_ranks(ranks)}"
+                summary = filled("{0} {1}", claim, count_ranks(ranks))
                 culprits = tuple(culprit_of_rank(case, rank) for rank in ranks)
                 return [Cause(signature, "named by the library", "certain", culprits, summary, (event,))]
     return _tls(case)
@@ -436,7 +436,7 @@ def count_ranks(ranks: Iterable[int]) -> str:
     """``rank 3``; ``ranks 1, 3 and 7``; ``ranks 1, 3, 5 and 9 more``."""
     ordered = sorted(set(ranks))
     if len(ordered) == 1:
-        return filled("rank {0}", ordered[0])
+        return f"rank {ordered[0]}"
     if len(ordered) <= 8:
         return filled("ranks {0} and {1}", ", ".join(map(str, ordered[:-1])), ordered[-1])
     return filled("ranks {0} and {1} more", ", ".join(map(str, ordered[:6])), len(ordered) - 6)

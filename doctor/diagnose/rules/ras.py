@@ -11,7 +11,7 @@ from doctor.diagnose.case import Case
 from doctor.diagnose.diagnosis import Cause, Confidence, Culprit, Undecidable, first_evidence
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 SIGNATURE = "nccl-ras-outlier"
 _MAX_NUMBER = 1 << 58
@@ -141,8 +141,8 @@ def _silent(reports: list[_Report]) -> list[Cause]:
     confidence: Confidence = "likely" if last.dead or again else "possible"
     culprits = tuple(_culprit(last, last.silent[pid], 0) for pid in pids)
     verb = "is dead (no answer for 60 s)" if last.dead else "does not answer"
-    names = " and ".join(
-        filled("process {0} on {1}", pid, last.silent[pid].values.get("ras_host", "")) for pid in pids[:4]
+    names = joined(
+        " and ", (filled("process {0} on {1}", pid, last.silent[pid].values.get("ras_host", "")) for pid in pids[:4])
     )
     summary = filled("NCCL RAS reports that {0} {1}", names, verb)
     events = first_evidence(last.silent[pid] for pid in pids)

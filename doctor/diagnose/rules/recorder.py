@@ -22,7 +22,7 @@ from doctor.diagnose.events import Event
 from doctor.diagnose.recording import RecordedCollective, RecordedGroup
 from doctor.diagnose.rules.collective_calls import aborted_ranks, aborted_sender
 from doctor.diagnose.rules.named import count_ranks
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 
 SIGNATURE = "flight-recorder"
 
@@ -114,7 +114,9 @@ def _minority(case: Case, number: int, aspect: Aspect, parts: Split[Call[_Member
             ("the flight recorder's dumps of the other ranks",),
         )
     first_call = parts.differing[0]
-    differs = f"{first_call.value(aspect)}" + ("" if aspect == "operation" else filled(" to {0}", first_call.operation))
+    differs = joined(
+        "", (f"{first_call.value(aspect)}", "" if aspect == "operation" else f" to {first_call.operation}")
+    )
     summary = filled(
         "{0} {1} {2} as collective {3} of process group {4}, where {5} ranks {6} {7}",
         count_ranks(call.member.rank for call in parts.differing),
@@ -176,10 +178,14 @@ def _without_dump(case: Case, members: list[_Member]) -> list[Cause] | None:
         return None
     call = waits[0].operation
     summary = filled("{0} left no dump of the flight recorder; ", count_ranks(absent))
-    summary += (
-        filled("1 other rank waits in {0}", call)
-        if len(members) == 1
-        else filled("{0} other ranks wait in {1}", len(members), call)
+    summary = joined(
+        "",
+        (
+            summary,
+            filled("1 other rank waits in {0}", call)
+            if len(members) == 1
+            else filled("{0} other ranks wait in {1}", len(members), call),
+        ),
     )
     culprits = tuple(culprit_of_rank(case, rank) for rank in sorted(absent))
     confidence: Confidence = "likely" if case.events else "possible"
@@ -194,7 +200,7 @@ def _aborted(case: Case, absent: set[int], last: list[RecordedCollective], proof
         return None
     ((number, operation, sizes),) = agreed
     summary = filled("{0} gave another size to {1}, collective {2}, ", count_ranks(absent), operation, number)
-    summary += filled("than the {0} of the other {1} ranks", sizes, len(last))
+    summary = joined("", (summary, filled("than the {0} of the other {1} ranks", sizes, len(last))))
     culprits = tuple(culprit_of_rank(case, rank) for rank in absent)
     return [Cause(SIGNATURE, "minority", "likely", culprits, summary, first_evidence(proof))]
 

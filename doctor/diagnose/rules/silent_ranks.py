@@ -133,7 +133,7 @@ def spawned(case: Case) -> list[Cause]:
     if not 1 < size < 4 or len(ended) >= size or reporter >= size or not waits:
         return []
     condition = "had ended" if had_ended else "did not answer"
-    names = enumerated((filled("rank {0}", rank) for rank in others), " or ")
+    names = enumerated((f"rank {rank}" for rank in others), " or ")
     claim = joined("", (claim, filled("{0} {1}", names, condition)))
     if len(others) == 1 and not had_ended and not ended:
         claim = joined("", (claim, ": it ended by itself, as one does that waited too"))

@@ -135,7 +135,9 @@ def _different(calls: list[Call[Proof]]) -> list[Cause] | Undecidable:
     aspect, parts = result
     claim = "runs" if aspect == "operation" else "has a count of"
     if parts.tie:
-        operations = ", ".join(f"{c.member.process.name} {claim} {c.value(aspect)}" for c in parts.differing[:4])
+        operations = ", ".join(
+            filled("{0} {1} {2}", c.member.process.name, claim, c.value(aspect)) for c in parts.differing[:4]
+        )
         return Undecidable(
             filled("two ends differ and no majority shows which is wrong: {0}", operations),
             ("the logs of the other ranks of this communicator",),

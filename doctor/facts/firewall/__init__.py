@@ -14,7 +14,7 @@ import msgspec
 from doctor.engine.addresses import plain_address
 from doctor.engine.bounded_inflate import StreamTooLarge, inflate
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, unusable_reason
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.facts.firewall.ipset import parse_ipsets
 from doctor.facts.firewall.iptables import parse_iptables_save
 from doctor.facts.firewall.nft import parse_nft
@@ -210,7 +210,7 @@ def _nft_tables(dump: _FirewallDump, unread: dict[str, str]) -> Iterator[RuleTab
         elif key in saved:
             yield saved[key]
         else:
-            unread[filled("table {0}", " ".join(key))] = "; ".join(filter(None, (why_nft, why_saved)))
+            unread[filled("table {0}", " ".join(key))] = joined("; ", filter(None, (why_nft, why_saved)))
 
 
 def _has_opaque_matches(table: RuleTable) -> bool:
@@ -270,5 +270,5 @@ def _tool_output(outputs: Mapping[str, Output], name: str) -> tuple[str, str]:
     except StreamTooLarge:
         return "", filled("{0}: more than 64 MiB", name)
     except ValueError as error:
-        return "", f"{name}: {error}"
+        return "", filled("{0}: {1}", name, error)
     return content.decode("utf-8", "replace"), ""

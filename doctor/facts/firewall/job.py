@@ -10,7 +10,7 @@ from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Unreadable
 from doctor.engine.per_fleet import once_per_fleet
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.gate import GateQuery, Obstacle, evaluate_gate
 from doctor.facts.firewall.packets import Ranges, count, difference, intersect, to_ranges
@@ -268,7 +268,9 @@ def _is_iptables(table: RuleTable, base: Chain) -> bool:
 def format_ranges(ports: Ranges, limit: int = 8) -> str:
     """``29500, 60000-60031``: at most so many parts."""
     texts = [str(low) if low == high else f"{low}-{high}" for low, high in ports]
-    return ", ".join(texts[:limit]) + (filled(" and {0} more ranges", len(texts) - limit) if len(texts) > limit else "")
+    return joined(
+        "", (", ".join(texts[:limit]), filled(" and {0} more ranges", len(texts) - limit) if len(texts) > limit else "")
+    )
 
 
 def shorten_rule(rule: str) -> str:

@@ -57,7 +57,7 @@ def _build_chain(properties: Mapping[str, Any]) -> Chain:
     devices = properties.get("dev", properties.get("devices", []))
     policy = properties.get("policy", "accept")
     if policy not in ("accept", "drop"):
-        raise ValueError(filled("policy {0}", f"{policy!r}"))
+        raise ValueError(f"policy {policy!r}")
     return Chain(
         name=str(properties["name"]),
         hook=str(properties.get("hook", "")),

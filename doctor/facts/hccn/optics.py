@@ -84,9 +84,7 @@ class Optics(Fact, frozen=True):
         by_npu = set_values(modules)
         for npu, module in by_npu.items():
             if module.unread:
-                unread[filled("NPU {0}", npu)] = filled(
-                    "hccn_tool could not read {0} of the module", ", ".join(module.unread)
-                )
+                unread[f"NPU {npu}"] = filled("hccn_tool could not read {0} of the module", ", ".join(module.unread))
         return cls(by_npu=by_npu, empty=unset_npus(modules), unread=unread)
 
 

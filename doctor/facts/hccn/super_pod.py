@@ -124,7 +124,7 @@ class SuperDevices(Fact, frozen=True):
             try:
                 by_npu[chip.device] = _parse_super_device(text)
             except ValueError:
-                unread[filled("NPU {0}", chip.device)] = filled(
+                unread[f"NPU {chip.device}"] = filled(
                     "its SDID was not reported: {0}", last_line(text) or "npu-smi printed nothing"
                 )
         return cls(by_npu=by_npu, unread=unread)

@@ -86,7 +86,7 @@ def parse_each_npu(answer: ProbeAnswer, parse: Callable[[Output], T]) -> tuple[d
             values[npu] = _parse_once(parse, _without_time(output))
         except Absent as why:
             unsupported += not isinstance(why, Unreadable)
-            unread[filled("NPU {0}", npu)] = str(why)
+            unread[f"NPU {npu}"] = str(why)
     if values:
         return values, unread
     if unread and unsupported == len(unread):

@@ -7,7 +7,6 @@ import re
 import msgspec
 
 from doctor.engine.fact import ProbeAnswer
-from doctor.engine.texts import filled
 from doctor.facts.smoke.events import RankEvent, StageFact, events_of_type
 
 
@@ -50,7 +49,7 @@ class SmokeBinding(StageFact, frozen=True):
             if cpus and permitted:
                 by_rank[event.rank] = CpuBinding(cpus, permitted)
             else:
-                unread[filled("rank {0}", event.rank)] = "the CPUs on which it may run are not known"
+                unread[f"rank {event.rank}"] = "the CPUs on which it may run are not known"
         return cls(by_rank=by_rank, unread=unread)
 
 

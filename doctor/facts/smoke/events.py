@@ -41,9 +41,7 @@ class RankReport(msgspec.Struct, Generic[E], frozen=True):
         """The ranks that reported nothing, for `Fact.unread`."""
         reporting_ranks = {event.rank for event in self.events}
         return {
-            filled("rank {0}", rank): "it reported nothing for this stage"
-            for rank in self.ranks
-            if rank not in reporting_ranks
+            f"rank {rank}": "it reported nothing for this stage" for rank in self.ranks if rank not in reporting_ranks
         }
 
 

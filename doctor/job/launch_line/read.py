@@ -260,7 +260,7 @@ class _Reader:
         shell = evaluate(text, environ)
         for part in shell.unread:
             self.unresolved.setdefault(
-                filled("line {0} of {1}", part.line, self.wrappers[-1])[:80], f"{part.text}: {part.reason}"
+                filled("line {0} of {1}", part.line, self.wrappers[-1])[:80], filled("{0}: {1}", part.text, part.reason)
             )
         command = _command_with_launcher(shell.commands)
         if command is None:

@@ -61,7 +61,7 @@ class Rank(msgspec.Struct, frozen=True):
     """device_port, host_port, backup_device_port, device_vnic_port: those that are there."""
 
     def __str__(self) -> str:
-        return self.path if self.rank_id is None else filled("rank {0}", self.rank_id)
+        return self.path if self.rank_id is None else f"rank {self.rank_id}"
 
 
 class Server(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.job.training.model import (
     CUDA_QUEUES,
     HCCL_TIMEOUTS,
@@ -127,7 +127,7 @@ class _Reasons:
         reasons = list(self.undecided) or ([] if self.applied else list(self.unread))
         if reasons:
             more = filled("; and {0} more", len(reasons) - _MOST_REASONS) if len(reasons) > _MOST_REASONS else ""
-            raise Unreadable(filled("not decided: {0}{1}", "; ".join(reasons[:_MOST_REASONS]), more))
+            raise Unreadable(filled("not decided: {0}{1}", joined("; ", reasons[:_MOST_REASONS]), more))
         if not self.applied:
             raise Skip(skipped)
 

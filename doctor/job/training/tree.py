@@ -155,7 +155,7 @@ def read_yaml(text: str) -> Tree:
         mark = getattr(error, "problem_mark", None)
         line = filled("line {0}: ", mark.line + 1) if mark else ""
         reason = getattr(error, "problem", None) or str(error)
-        raise UnreadableFile(f"{line}{printable(str(reason), 160)}") from None
+        raise UnreadableFile(filled("{0}{1}", line, printable(str(reason), 160))) from None
     except (ValueError, RecursionError, OverflowError) as error:
         if isinstance(error, UnreadableFile):
             raise

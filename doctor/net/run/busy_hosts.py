@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.facts.peer_connections import LONGEST_TURN
 from doctor.net.run.host_trial import HostTrial
 from doctor.net.run.sessions import AttemptReport, PaceReport
@@ -96,7 +96,9 @@ def _attempts(trials: Mapping[int, HostTrial]) -> Iterator[tuple[int, int, int, 
 
 def busy_note(names: Mapping[str, str]) -> str:
     """One line on the busy hosts, by name what kept each."""
-    some = "; ".join(f"{strip_control_chars(host, 60)}: {text}" for host, text in list(names.items())[:4])
+    some = joined(
+        "; ", (filled("{0}: {1}", strip_control_chars(host, 60), text) for host, text in list(names.items())[:4])
+    )
     more = filled("; and {0} more", len(names) - 4) if len(names) > 4 else ""
     return filled(
         "network test: hosts were too busy to answer in time ({0}{1}); what timed out there is unknown", some, more

@@ -345,7 +345,7 @@ class Conductor:
         """Each pair of the schedule, in both directions, one after the other: no host is in two pairs at a time."""
         self.on_phase("speed", 0.0)
         if busy:
-            names = ", ".join(f"{host} ({text})" for host, text in list(busy.items())[:4])
+            names = ", ".join(filled("{0} ({1})", host, text) for host, text in list(busy.items())[:4])
             self.notes.append(
                 filled("network speeds were not measured: a job runs on {0}; --force measures all the same", names)
             )

@@ -96,7 +96,7 @@ class _DeviceRounds:
             for source, target in self.plan.schedule.pairs(number):
                 ends = self.plan.endpoints[source].devices, self.plan.endpoints[target].devices
                 for npu in answered_pings(*ends):
-                    self._enter(source, target, filled("NPU {0}", npu), "worked")
+                    self._enter(source, target, f"NPU {npu}", "worked")
                     every, tried = every + 1, tried + 1
                 calls = ping_calls(*ends)
                 if not calls or "hccn_tool" not in self._programs(source):

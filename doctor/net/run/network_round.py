@@ -335,8 +335,8 @@ def owner_text(owner: Mapping[str, Any]) -> str:
     """Who holds a port: ``python3 train.py (pid 7, user ann, for 90 s)``."""
     from doctor.engine.secrets import hide_secrets
 
-    parts = [filled("pid {0}", owner["pid"])] if owner.get("pid") else []
-    parts += [filled("user {0}", owner["user"])] if owner.get("user") else []
+    parts = [f"pid {owner['pid']}"] if owner.get("pid") else []
+    parts += [f"user {owner['user']}"] if owner.get("user") else []
     parts += [filled("for {0} s", owner["seconds"])] if "seconds" in owner else []
     command = hide_secrets(str(owner.get("command") or "a process"))[:100]
     if len(parts) == 3:  # whole, as one text that has its Chinese

@@ -14,7 +14,6 @@ from doctor.engine.display_cells import display_width
 from doctor.engine.exit_code import verdict
 from doctor.engine.language import is_english, localized, localized_filled, phrase
 from doctor.engine.result import Report, Severity
-from doctor.engine.texts import filled
 from doctor.report.diff.compare import KINDS, FindingChange, Kind, ReportDifference, UnknownChange, counts
 from doctor.report.formats.json import to_json_value
 from doctor.report.formats.markdown import code_span, fenced
@@ -43,7 +42,7 @@ def render_markdown(difference: ReportDifference, code: int) -> str:
     """As a ticket; what hosts say stands in code alone."""
     numbers = counts(difference)
     head = _counted(numbers, [kind for kind in KINDS if numbers[kind]]) or localized("no findings in either run")
-    lines = [filled("# doctor: {0}", head), ""]
+    lines = [f"# doctor: {head}", ""]
     for title, block in _blocks(difference):
         lines += [f"## {localized(title).capitalize()}", "", *fenced(block)]
     lines += [f"- {code_span(line, 1000)}" for line in _verdicts(difference, code)]

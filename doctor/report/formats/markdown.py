@@ -186,14 +186,10 @@ def _follow_up_commands(report: Report, failures: Sequence[CheckFailure], pages:
     names = list(dict.fromkeys(failure.outcome.check for failure in failures))[:5]
     alone = report.source.startswith("this host alone")
     hosts = shlex.quote(clean(",".join(_hosts_to_check(report, failures)), 4000)) if report.hosts and not alone else ""
-    chosen = "".join(filled(" --select {0}", shlex.quote(clean(name))) for name in names if name in pages)
-    explain = [filled("doctor explain {0}", shlex.quote(clean(name))) for name in names]
+    chosen = "".join(f" --select {shlex.quote(clean(name))}" for name in names if name in pages)
+    explain = [f"doctor explain {shlex.quote(clean(name))}" for name in names]
     # What logs show, no check of hosts evaluates again.
-    again = (
-        [filled("doctor check{0}{1}{2}", chosen, " " if hosts else "", hosts)]
-        if any(name in pages for name in names)
-        else []
-    )
+    again = [f"doctor check{chosen}{(' ' if hosts else '')}{hosts}"] if any(name in pages for name in names) else []
     yield from fenced([*explain, *again])
 
 

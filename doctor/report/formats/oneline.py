@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from doctor.engine.exit_code import Exit, Verdict, verdict
 from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report, Severity, Status
 from doctor.engine.smoke_summary import SmokeSummary
-from doctor.engine.texts import filled
 from doctor.report.layout.fold import fold, sort_by_area
 from doctor.report.layout.host_health import classify_hosts, unknown_hosts
 from doctor.report.layout.host_names import Fleet
@@ -98,9 +97,7 @@ def line(
             (key, percent_escape(cause) if cause and key == "why" else value) for key, value in report_keys.keys(limits)
         ]
         keys = [*pairs, ("skip", join_within(skipped, limits.bad)), *ends]
-        text = " ".join(
-            [filled("doctor {0}: {1}", command, status_word), *(f"{key}={value}" for key, value in keys if value)]
-        )
+        text = " ".join([f"doctor {command}: {status_word}", *(f"{key}={value}" for key, value in keys if value)])
         if len(text) <= MAX_LINE_CHARS:
             break
     return text

@@ -9,7 +9,6 @@ import msgspec
 from doctor.engine import sanitize
 from doctor.engine.display_cells import display_width
 from doctor.engine.language import is_english, localized, phrase
-from doctor.engine.texts import filled
 
 MAX_VALUE_CHARS = 400
 """Characters kept of one foreign value."""
@@ -72,7 +71,7 @@ def count_noun(number: int, noun: str, plural: str = "") -> str:
     """``1 check``, ``2 checks``, in the language of this process; ``plural`` is for more than an s."""
     if is_english():
         return sanitize.count_noun(number, noun, plural)
-    return localized(filled("{count} {0}", noun)).format(count=number)
+    return localized(f"{{count}} {noun}").format(count=number)
 
 
 def duration(seconds: float) -> str:
@@ -81,7 +80,7 @@ def duration(seconds: float) -> str:
         return "? s"
     if seconds < 99.95:
         return f"{seconds:.1f} s"
-    return filled("{0} min {1} s", int(seconds) // 60, int(seconds) % 60)
+    return f"{int(seconds) // 60} min {int(seconds) % 60} s"
 
 
 def format_time(started: str) -> str:

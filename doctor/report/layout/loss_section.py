@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.engine.language import localized, phrase
 from doctor.engine.result import Outcome
-from doctor.engine.texts import filled
 from doctor.engine.watch_summary import LossCurve
 from doctor.report.layout.formatting import count_noun
 from doctor.report.layout.page_model import Details
@@ -24,7 +23,7 @@ def loss_lines(curves: Sequence[LossCurve], outcomes: Sequence[Outcome], full: b
     displayed = ordered if full else ordered[:MAX_CURVES]
     lines: list[tuple[str, str]] = []
     for curve in displayed:
-        rank = "" if curve.rank is None else filled("rank {0}{1}", curve.rank, localized(": "))
+        rank = "" if curve.rank is None else f"rank {curve.rank}{localized(': ')}"
         ends = f"{number(curve.first)} {sparkline(curve.points, CURVE_CELLS)} {number(curve.last)}"
         lines.append(("loss", f"{rank}{ends}"))
         lines.append(("", localized(", ").join(_figures(curve))))

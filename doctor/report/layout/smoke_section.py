@@ -9,7 +9,6 @@ from doctor.engine.language import localized, localized_filled, phrase
 from doctor.engine.sanitize import number_ranges
 from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import CollectiveSpeed, DeviceSpeed, Failure, SmokeSummary
-from doctor.engine.texts import filled
 from doctor.report.layout.formatting import clean, count_noun, duration
 from doctor.report.layout.page_model import Details, label_lines
 
@@ -157,7 +156,7 @@ def _environment_lines(summary: SmokeSummary) -> list[str]:
             for name, version in (("torch", environment.torch), ("numpy", environment.numpy))
             if version
         ]
-        parts += [filled("Python {0}", environment.python)] if environment.python else []
+        parts += [f"Python {environment.python}"] if environment.python else []
         parts += [environment.device] if environment.device else []
         lines.append(f"{ranks_in_words(environment.ranks)}{localized(': ')}{clean(', '.join(parts))}")
     return lines
@@ -287,5 +286,5 @@ def size(number: int) -> str:
 
 def _time(seconds: float) -> str:
     if seconds < 0.001:
-        return filled("{0} us", f"{seconds * 1000000.0:.0f}")
-    return filled("{0} ms", f"{seconds * 1000:.3g}") if seconds < 0.9995 else duration(seconds)
+        return f"{seconds * 1000000.0:.0f} us"
+    return f"{seconds * 1000:.3g} ms" if seconds < 0.9995 else duration(seconds)

@@ -9,7 +9,6 @@ import msgspec
 
 from doctor.engine.language import localized
 from doctor.engine.smoke_summary import SmokeSummary
-from doctor.engine.texts import filled
 from doctor.engine.watch_summary import LossCurve
 from doctor.report.layout.formatting import clean
 
@@ -75,7 +74,7 @@ def learning_chart(summary: SmokeSummary) -> LossChart | None:
 def watched_chart(curves: Sequence[LossCurve]) -> LossChart | None:
     """The losses of a watched program, by rank; None where none were read. Points are means of several steps."""
     named: list[tuple[str, Losses, str]] = [
-        (localized("loss") if curve.rank is None else filled("rank {0}", curve.rank), curve.points, "")
+        (localized("loss") if curve.rank is None else f"rank {curve.rank}", curve.points, "")
         for curve in curves[:MAX_CURVES]
     ]
     chart = _chart(named)

@@ -83,7 +83,7 @@ def pair_map(summary: SmokeSummary) -> dict[str, Any] | None:
         clean(
             filled("rank {0} ({1})", rank, summary.placements[rank])
             if rank < len(summary.placements)
-            else filled("rank {0}", rank),
+            else f"rank {rank}",
             100,
         )
         for rank in ranks

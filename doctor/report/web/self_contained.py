@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from doctor.engine.language import is_english, localized
-from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -29,11 +28,7 @@ _CODE = re.compile(r"`([^`]+)`")
 def self_contained_page(template: str, data: dict[str, Any], **values: Any) -> str:
     """The page that a template of this package makes of ``values``; ``data`` is what its script reads, as JSON."""
     style, script = _read("page.css"), "".join(map(_read, ("page.js", "check_grid.js", "path_map.js")))
-    policy = filled(
-        "default-src 'none'; style-src {0}; script-src {1}; base-uri 'none'; form-action 'none'",
-        _source_hash(style),
-        _source_hash(script),
-    )
+    policy = f"default-src 'none'; style-src {_source_hash(style)}; script-src {_source_hash(script)}; base-uri 'none'; form-action 'none'"
     page = _environment().get_template(template)
     translations = {text: localized(text) for text in script_texts(script)} if not is_english() else {}
     return page.render(

@@ -19,14 +19,12 @@ def describe_call(call: Collective, group: str) -> str:
     """Such as ``all_reduce #7 (128 x float32, group dp2 [0,2]; step 3)``."""
     details = [f"{call.numel} x {call.dtype}"] if call.dtype else []
     if call.op in PAIRED:
-        details.append(filled("{0} rank {1}", "to" if call.op == "send" else "from", call.root))
+        details.append(f"{('to' if call.op == 'send' else 'from')} rank {call.root}")
     else:
-        details += (
-            [filled("{0} rank {1}", "from" if call.op in FROM_ROOT else "to", call.root)] if call.op in ROOTED else []
-        )
+        details += [f"{('from' if call.op in FROM_ROOT else 'to')} rank {call.root}"] if call.op in ROOTED else []
         details.append(filled("group {0}", format_group(group)))
     step = filled("; step {0}", call.step) if call.stage in STEPPED else ""
-    return f"{call.op} #{call.seq} ({', '.join(details)}{step})"
+    return filled("{0} #{1} ({2}{3})", call.op, call.seq, ", ".join(details), step)
 
 
 def format_group(name: str) -> str:

@@ -56,7 +56,7 @@ class ExitRule:
             kind = _kind(next(iter(causes.values())))
             kind = "left" if kind == "dead" else kind
             return state.build_failure(kind, causes, about=about, text="ended with exit status 0 before the others")
-        text = f"{first.dead}: {first.error}" if first.error else first.dead
+        text = filled("{0}: {1}", first.dead, first.error) if first.error else first.dead
         evidence = tuple(
             filled("Rank {0} was killed for memory.", rank) for rank, snap in sorted(causes.items()) if snap.oom
         )

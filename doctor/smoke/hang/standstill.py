@@ -33,7 +33,8 @@ def explain_standstill(failure: Failure, finished: Iterable[int], checked: bool)
     blocked = tuple(rank for rank in failure.culprit_ranks if rank not in early)
     if early and blocked and failure.op not in PAIRED | ROOTED:
         return _blame_fewest(failure, early, blocked)
-    observed = "no connection sends anything again" + (", and every new connection is answered" if checked else "")
+    answered = ", and every new connection is answered" if checked else ""
+    observed = filled("no connection sends anything again{0}", answered)
     return msgspec.structs.replace(
         failure,
         culprit_ranks=(),
@@ -88,7 +89,7 @@ def explain_wrong_size(failure: Failure, finished: Iterable[int], error: str, me
 
 def _blame_fewest(failure: Failure, early: tuple[int, ...], blocked: tuple[int, ...]) -> Failure:
     """Some ranks finished what others cannot: the side of which there are fewer did something else than the rest."""
-    call = f"{failure.op} #{failure.seq}"
+    call = filled("{0} #{1}", failure.op, failure.seq)
     if len(early) < len(blocked):
         return blame(
             failure, "left", early, filled("finished {0}, which the others cannot: it took no full part in it", call)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from doctor.analysis.values.splits import format_ranges
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP, ValueDefect
 from doctor.engine.result import Finding
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.layout_trace import LayoutTrace
 
@@ -71,7 +71,7 @@ def describe_layouts(names: Sequence[str], total: int) -> str:
     """Layouts in words: ``dp4 and dp2 tp2, 2 of 6 layouts``."""
     if len(names) == total:
         return filled("all {0} layouts", total) if total > 1 else names[0]
-    listed = ", ".join(names[:3]) + (filled(" and {0} more", len(names) - 3) if len(names) > 3 else "")
+    listed = joined("", (", ".join(names[:3]), filled(" and {0} more", len(names) - 3) if len(names) > 3 else ""))
     return filled("{0}; {1} of {2} layouts", listed, len(names), total)
 
 

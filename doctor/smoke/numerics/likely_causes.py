@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.smoke.model import Layout
 from doctor.smoke.numerics.layout_trace import LayoutTrace
 from doctor.smoke.numerics.reference_run import MajorityReference, relative_error
@@ -90,4 +90,4 @@ def common_features(wrong: Sequence[Layout], sound: Sequence[Layout]) -> str:
         "recomputing": lambda layout: layout.recompute,
     }
     common = [name for name, has in names.items() if all(map(has, wrong)) and not any(map(has, sound))]
-    return filled("; only with {0}", " and ".join(common)) if common and sound else ""
+    return filled("; only with {0}", joined(" and ", common)) if common and sound else ""

@@ -33,7 +33,7 @@ def loader_findings(plan: SmokePlan, loaded: Mapping[int, LoaderResult]) -> Iter
             differ = [
                 name for name in sorted(shared) if any(drawn[rank][name] != norm[name] for rank in split.differing)
             ]
-            yield _finding(trace, split.differing, template + "; expected the same", differ, group, split.tie)
+            yield _finding(trace, split.differing, filled("{0}; expected the same", template), differ, group, split.tie)
     yield from _repeated(trace, drawn)
 
 

@@ -34,4 +34,4 @@ def draws_by_rank(events: dict[int, TrainingStep], generator: str) -> dict[int, 
 def describe_generators(generators: Sequence[str]) -> str:
     """Generators in words: ``python's draws and numpy's draws``."""
     phrases = [filled("{0}'s draws", name) for name in generators]
-    return phrases[0] if len(phrases) == 1 else ", ".join(phrases[:-1]) + " and " + phrases[-1]
+    return phrases[0] if len(phrases) == 1 else filled("{0} and {1}", ", ".join(phrases[:-1]), phrases[-1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from doctor.analysis.values.splits import format_ranges, holders_of_same
-from doctor.engine.texts import filled
 from doctor.facts.smoke import TrainingStep
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace
@@ -43,7 +42,7 @@ def _defect(trace: LayoutTrace, step: int, ranks: Sequence[int], late: Sequence[
     template = "{who}: {by} are those of {origin}, for other data, from step {step} on"
     if everybody:
         template = "on all data-parallel ranks {by} are those of the first one, for other data, from step {step} on"
-    origin = filled("rank {0}", format_ranges(others)) if late and others else "each other"
+    origin = f"rank {format_ranges(others)}" if late and others else "each other"
     values = {"by": describe_generators(by), "generators": by, "origin": origin}
     blamed = () if everybody else tuple(late or ranks)
     return Defect(REPEATED, "all" if everybody else "draws", step, blamed, template, values, root=True, trace=trace)

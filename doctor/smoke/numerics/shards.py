@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from doctor.analysis.values.splits import format_ranges, shared_and_unread
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.facts.smoke import TrainingStep
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace
@@ -80,10 +80,8 @@ def shard_defects(trace: LayoutTrace, reference: MajorityReference, wrong: Seque
     unread_blocks, twice = _coverage(trace, reference, step, now)
     kind, template = _kind_and_template(now, unread_blocks, twice)
     values = {
-        "read": {filled("rank {0}", rank): _format_blocks(misread.read) for rank, misread in sorted(now.items())[:8]},
-        "expected": {
-            filled("rank {0}", rank): _format_blocks(misread.expected) for rank, misread in sorted(now.items())[:8]
-        },
+        "read": {f"rank {rank}": _format_blocks(misread.read) for rank, misread in sorted(now.items())[:8]},
+        "expected": {f"rank {rank}": _format_blocks(misread.expected) for rank, misread in sorted(now.items())[:8]},
         "missing": format_ranges(unread_blocks),
         "twice": format_ranges(twice),
         "total": reference.blocks,
@@ -109,14 +107,16 @@ def _coverage(
 def _kind_and_template(now: dict[int, Misread], unread_blocks: Sequence[int], twice: Sequence[int]) -> tuple[str, str]:
     start = "{who}: the data of step {step} are blocks {read}, expected {expected}"
     if any(FOREIGN in misread.read for misread in now.values()):
-        return "foreign", start + ": tokens that are in no block of this step"
+        return "foreign", filled("{0}: tokens that are in no block of this step", start)
     if unread_blocks and twice:
-        return "overlapping", start + "; blocks {twice} are read twice and {missing} not at all, of {total}"
+        return "overlapping", joined(
+            "", (start, "; blocks {twice} are read twice and {missing} not at all, of {total}")
+        )
     if unread_blocks:
-        return "missing", start + "; blocks {missing} of {total} are not read"
+        return "missing", joined("", (start, "; blocks {missing} of {total} are not read"))
     if twice:
-        return "duplicated", start + "; blocks {twice} of {total} are read by two data-parallel ranks"
-    return "permuted", start + "; every block is read once, by the wrong rank"
+        return "duplicated", joined("", (start, "; blocks {twice} of {total} are read by two data-parallel ranks"))
+    return "permuted", filled("{0}; every block is read once, by the wrong rank", start)
 
 
 def _format_blocks(blocks: Sequence[int]) -> str:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.environment.job_context import JobContext
 from doctor.smoke.rendezvous.link import SECONDS, ForeignPeer, Hello, UnreachableReason, leader_ports, send_hello
 
@@ -150,5 +150,5 @@ def _summary(context: JobContext, failed: Mapping[_Endpoint, UnreachableReason])
     description = _REASON_TEXTS.get(reason, "cannot be connected to")
     return RendezvousError(
         reason,
-        filled("{0}={1} {2} (port {3})", context.leader_address_source, " or ".join(names), description, numbers),
+        filled("{0}={1} {2} (port {3})", context.leader_address_source, joined(" or ", names), description, numbers),
     )

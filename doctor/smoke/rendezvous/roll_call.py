@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.environment.job_context import JobContext
 from doctor.smoke.model import UNKNOWN_HOST, Failure
 from doctor.smoke.rank_names import rank_names
@@ -70,11 +70,11 @@ def _invalid_environment(hellos: Sequence[Hello], world: int) -> tuple[list[int]
             "{0} on {1}: {2}",
             rank_names([hello.rank]) if hello.rank >= 0 else "a process",
             host_name(hello),
-            "; ".join(strip_control_chars(problem, 200) for problem in hello.problems[:4]),
+            joined("; ", (strip_control_chars(problem, 200) for problem in hello.problems[:4])),
         )
         for hello in wrong
     ]
-    return culprits, "; ".join(texts[:4])
+    return culprits, joined("; ", texts[:4])
 
 
 def _different_versions(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:
@@ -100,7 +100,7 @@ def _different_world_sizes(hellos: Sequence[Hello], world: int) -> tuple[list[in
         filled("{0} of a world of {1}", rank_names(ranks), number)
         for number, ranks in sorted(ranks_by_world.items(), key=lambda item: len(item[1]))
     ]
-    return culprits, filled("the world size differs: {0}", "; ".join(parts))
+    return culprits, filled("the world size differs: {0}", joined("; ", parts))
 
 
 def _duplicate_ranks(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:
@@ -110,16 +110,19 @@ def _duplicate_ranks(hellos: Sequence[Hello], world: int) -> tuple[list[int], st
     duplicated = {rank: duplicates for rank, duplicates in hellos_by_rank.items() if len(duplicates) > 1}
     texts = [
         f"rank {rank} exists {len(duplicates)} times: "
-        + " and ".join(
-            filled("process {0} on {1}", hello.pid, host_name(hello))
-            for hello in sorted(duplicates, key=lambda hello: hello.pid)[:3]
+        + joined(
+            " and ",
+            (
+                filled("process {0} on {1}", hello.pid, host_name(hello))
+                for hello in sorted(duplicates, key=lambda hello: hello.pid)[:3]
+            ),
         )
         for rank, duplicates in sorted(duplicated.items())
     ]
     absent = [rank for rank in range(world) if rank not in hellos_by_rank]
     if texts and absent:
         texts.append(filled("no process is {0}", rank_names(absent)))
-    return sorted(duplicated), "; ".join(texts)
+    return sorted(duplicated), joined("; ", texts)
 
 
 def _absent_failure(
@@ -137,9 +140,9 @@ def _absent_failure(
     silent = [rank for rank in absent_ranks if rank not in explained_ranks and -1 not in explained_ranks]
     if silent:
         why[_silence_text(leader, patience)] = silent
-    texts = [text if len(why) == 1 else f"{_describe_ranks(ranks)}: {text}" for text, ranks in why.items()]
+    texts = [text if len(why) == 1 else filled("{0}: {1}", _describe_ranks(ranks), text) for text, ranks in why.items()]
     return _failure(
-        absent_ranks, "; ".join(texts[:8]), "timeout" if silent else "evidence", patience if silent else 0.0
+        absent_ranks, joined("; ", texts[:8]), "timeout" if silent else "evidence", patience if silent else 0.0
     )
 
 

@@ -72,4 +72,4 @@ def describe_failure(run: SmokeRun, failure: Failure) -> str:
     more = filled(" and {0} more", len(failure.culprit_ranks) - 4) if len(failure.culprit_ranks) > 4 else ""
     who = f"rank{'s' * (len(names) > 1)} {', '.join(names)}{more} " if names else ""
     where = filled(" in {0}", failure.stage) if failure.stage else ""
-    return f"{who}{failure.kind}{where}{', ' if failure.text else ''}{failure.text}"
+    return filled("{0}{1}{2}{3}{4}", who, failure.kind, where, ", " if failure.text else "", failure.text)

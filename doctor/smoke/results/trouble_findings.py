@@ -105,7 +105,7 @@ def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
 def pressure_note(run: SmokeRun, hosts: Sequence[str]) -> str:
     """What kept the ranks of these hosts from running, to stand behind a verdict; the empty string for nothing."""
     texts = [text for host in hosts for text in run.pressure.get(host, ())][:FRAMES]
-    return f". {' '.join(texts)}" if texts else ""
+    return filled(". {0}", " ".join(texts)) if texts else ""
 
 
 def describe_ranks(run: SmokeRun, numbers: Sequence[int]) -> str:
@@ -114,9 +114,7 @@ def describe_ranks(run: SmokeRun, numbers: Sequence[int]) -> str:
     if len(numbers) == 1:
         number = run.plan.places[numbers[0]].device
         return (
-            filled("rank {0} ({1} {2})", numbers[0], device, number)
-            if device and number >= 0
-            else filled("rank {0}", numbers[0])
+            filled("rank {0} ({1} {2})", numbers[0], device, number) if device and number >= 0 else f"rank {numbers[0]}"
         )
     parts = [str(rank) for rank in numbers[:MAX_LISTED]]
     parts += [filled("{0} more", len(numbers) - MAX_LISTED)] if len(numbers) > MAX_LISTED else []
@@ -134,7 +132,7 @@ def describe_call(failure: Failure) -> str:
     """Such as ``all_reduce #25 (4096 x float32, group tp2 [2,3]; layout dp2 tp2, step 2)``."""
     if not failure.op:
         return "no collective"
-    size = f"{failure.numel} x {failure.dtype}, " if failure.dtype else ""
+    size = filled("{0} x {1}, ", failure.numel, failure.dtype) if failure.dtype else ""
     position = (
         filled("layout {0}, step {1}", failure.layout, failure.step)
         if failure.layout

@@ -12,7 +12,7 @@ import msgspec
 
 from doctor.engine.fact import Visit
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.remote.request import new_marker
 from doctor.smoke.model import FailureKind
 from doctor.smoke.protocol import (
@@ -128,8 +128,8 @@ class Channels(ProgramSessions):
         lost = self.lost
         ended = [name for name in lost if lost[name].kind != NO_ORDERS]
         if ended:
-            return "silent", ended, "; ".join(f"{name}: {lost[name].text}" for name in ended[:4])
-        text = "; ".join(dict.fromkeys(why.text for why in lost.values()))
+            return "silent", ended, joined("; ", (filled("{0}: {1}", name, lost[name].text) for name in ended[:4]))
+        text = joined("; ", dict.fromkeys(why.text for why in lost.values()))
         return "unobserved", [] if self.stood_still > STOOD_STILL else list(lost), text
 
     def send(self, name: str, order: AgentOrder) -> None:
@@ -231,7 +231,9 @@ class Channels(ProgramSessions):
             return Visit("budget", "the smoke run ended before this host answered", local=local)
         lost = self.lost.get(name) or ProgramLost("it did not answer in time", "timeout")
         noise = self.output_before_hello.get(name, "")
-        return Visit(lost.kind, f"{lost.text}{'; its output: ' if noise else ''}{noise}", lost.hint, local=local)
+        return Visit(
+            lost.kind, filled("{0}{1}{2}", lost.text, "; its output: " if noise else "", noise), lost.hint, local=local
+        )
 
 
 class AgentSession:

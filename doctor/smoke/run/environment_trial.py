@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.smoke.model import OWN_CHOICE, EnvironmentTrial, SmokeResult
 from doctor.smoke.plan import SmokeOptions
 
@@ -202,8 +202,12 @@ def _texts(settings: Sequence[_Setting]) -> dict[str, str]:
                 filled("{0} on {1} host{2}", value, count or "all", "s" * (count != 1))
                 for value, count in zip(value_texts, counts, strict=True)
             ]
-        texts[name] = ", ".join(value_texts) + filled(", and {0} more values", len(some) - MAX_VALUES) * (
-            len(some) > MAX_VALUES
+        texts[name] = joined(
+            "",
+            (
+                ", ".join(value_texts),
+                filled(", and {0} more values", len(some) - MAX_VALUES) * (len(some) > MAX_VALUES),
+            ),
         )
     return texts
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.facts.smoke import TorchImported
 from doctor.smoke.hang import network_evidence
 from doctor.smoke.hang.host_pressure import (
@@ -122,7 +122,7 @@ def _lasting_links(run: ObservedRun) -> _LinkEvidence | None:
 def _because_of_links(failure: Failure, plan: SmokePlan, links: _LinkEvidence) -> Failure:
     sentences = links.sentences()
     ranks = [place.rank for place in plan.places if place.host in links.cut]
-    text = f"{failure.text}: {'; '.join(sentences[-len(links.cut) or None :][:3])}"
+    text = joined(": ", (failure.text, joined("; ", sentences[-len(links.cut) or None :][:3])))
     failure = blame(failure, failure.kind, ranks, text)
     return msgspec.structs.replace(failure, links=links.failed, evidence=(*failure.evidence, *sentences))
 
@@ -163,7 +163,7 @@ def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure]) -> Failu
     starved = starved_ranks(hosts) if failure.kind == "budget" else {}
     if starved:
         everyone = {*failure.culprit_ranks, *failure.waiting_ranks}
-        text = f"{failure.text}: {' '.join(starved.values())[:300]}"
+        text = filled("{0}: {1}", failure.text, " ".join(starved.values())[:300])
         failure = msgspec.structs.replace(
             failure,
             culprit_ranks=tuple(sorted(starved)),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.facts.smoke import ConnectFailed, LayoutBegun, RankExited, RankFailed, RankJoined, TorchImported
 from doctor.smoke.hang.exits import PAUSED, STOPPED
 from doctor.smoke.model import Failure, FailureKind, SmokePlan
@@ -124,7 +124,7 @@ class StageProgress:
                 self.done.add(event.rank)
                 self._finish("teardown", event.rank, now)
             case RankFailed():
-                text = f"{event.kind}: {event.text}" if event.text else event.kind
+                text = filled("{0}: {1}", event.kind, event.text) if event.text else event.kind
                 self.errors[self._key(host, event.rank)] = strip_control_chars(text, 600)
                 self.stacks[self._key(host, event.rank)] = trace_stack(event.trace)
             case RankExited():
@@ -156,8 +156,8 @@ class StageProgress:
         started = bool(self._loaded & set(self.ranks[host]))
         if event.rank == -1 and (event.status or not started):
             status_text = filled("the parent process of its ranks: {0}", describe_wait_status(event.status))
-            status_text += ", before it had imported torch" * (not event.status)
-            text = ": ".join(filter(None, (status_text * started, self.errors.get(key, "")))) or status_text
+            status_text = joined("", (status_text, ", before it had imported torch" * (not event.status)))
+            text = joined(": ", filter(None, (status_text * started, self.errors.get(key, "")))) or status_text
             self.parent_exits.setdefault(host, ParentExit("dead" if started else "not-started", text, now))
 
     def _key(self, host: str, rank: int) -> int:
@@ -231,7 +231,7 @@ class StageProgress:
         text = filled("its interpreter did nothing for {0} s, before it had imported torch", f"{START:g}")
         functions = {strip_control_chars(row.waits_for, 64) for _, row in idle} - {""}
         if functions:
-            text += filled(", sleeping in {0}", ", ".join(sorted(functions)[:4]))
+            text = joined("", (text, filled(", sleeping in {0}", ", ".join(sorted(functions)[:4]))))
         return self._make_failure("not-started", self._ranks_of(idle), text, "start", limit=START)
 
     def _ranks_of(self, rows: Iterable[tuple[str, StartingInterpreter]]) -> list[int]:
@@ -245,7 +245,7 @@ class StageProgress:
             return None
         alike = {host: fall.text for host, fall in self.parent_exits.items() if fall.kind == first.kind}
         ranks = [rank for host in alike for rank in self.ranks[host]]
-        text = "; ".join(sorted(set(alike.values()))[:4])
+        text = joined("; ", sorted(set(alike.values()))[:4])
         return self._make_failure(first.kind, ranks, text, "start" if first.kind == "not-started" else "", certain=True)
 
     @property
@@ -266,7 +266,7 @@ class StageProgress:
     def _never_joined(self, refused: set[int], certain: bool) -> Failure:
         """Blames who reported an error of its own; the master's host when all others did."""
         limit = 0.0 if certain else self.join_limit
-        text = "; ".join(dict.fromkeys(self.join_attempts[rank].text for rank in sorted(refused)))
+        text = joined("; ", dict.fromkeys(self.join_attempts[rank].text for rank in sorted(refused)))
         hosts = {self.plan.host_of(rank) for rank in refused}
         master = self.plan.host_of(0)
         unreached = all(self.join_attempts[rank].problem != "name" for rank in refused)
@@ -277,7 +277,7 @@ class StageProgress:
             culprits = set(self.ranks[master])
             if others == 1:
                 culprits |= refused
-                text += "; no third host shows which of the two it is"
+                text = joined("", (text, "; no third host shows which of the two it is"))
             elif others:
                 text = filled("none of the {0} other hosts reaches it: {1}", others, text)
             return self._make_failure("never-joined", culprits, text, "rendezvous", limit=limit, certain=certain)
@@ -335,5 +335,5 @@ def trace_stack(trace: Sequence[str]) -> str:
 
 
 def _stack(frames: Sequence[Sequence[str]]) -> str:
-    lines = [filled('File "{0}", line {1} in {2}', path, number, name) for path, number, name in frames[:MAX_FRAMES]]
+    lines = [f'File "{path}", line {number} in {name}' for path, number, name in frames[:MAX_FRAMES]]
     return "\n".join(strip_control_chars(line, 400) for line in lines)

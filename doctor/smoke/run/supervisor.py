@@ -10,11 +10,11 @@ import msgspec
 
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.job.variables import communication
 from doctor.remote.request import new_marker
 from doctor.smoke import plan as planning
-from doctor.smoke.hang.detector import Detector, Resend, joined
+from doctor.smoke.hang.detector import Detector, Resend, joined_snapshots
 from doctor.smoke.hang.network_evidence import AddressOwners
 from doctor.smoke.model import Failure, FailureKind, QuotaUse, SmokePlan, SmokeResult, SmokeRun, Snapshot
 from doctor.smoke.plan import SmokeOptions
@@ -112,7 +112,7 @@ def run_on_launched(
     """Trains on the ranks that a launcher has started, by a plan of these options that is settled but for the port."""
     mark = new_marker()
     endpoints = {
-        filled("{0} rank {1}", ready_agent.host, ready_agent.ranks[0]): AgentEndpoint(
+        f"{ready_agent.host} rank {ready_agent.ranks[0]}": AgentEndpoint(
             ready_agent.host, _launched_connector(ready_agent, mark, plan), ready_agent.ranks, ready_agent.address
         )
         for ready_agent in sorted(ready, key=lambda candidate: candidate.ranks)
@@ -269,8 +269,8 @@ class _Supervisor:
         self.plan = self.plan or self.provisional_plan()
         lost = self.channels.lost
         absent = [name for name in self.endpoints if name in lost or not (lost or name in self.channels.hellos)]
-        texts = [f"{name}: {lost[name].text if name in lost else 'no answer in time'}" for name in absent]
-        return self.make_failure("not-started", absent, "; ".join(texts[:4]), stage="start")
+        texts = [filled("{0}: {1}", name, lost[name].text if name in lost else "no answer in time") for name in absent]
+        return self.make_failure("not-started", absent, joined("; ", texts[:4]), stage="start")
 
     def start(self) -> None:
         """Sends every agent its orders. Raises: _Stop."""
@@ -404,7 +404,7 @@ class _Supervisor:
         if before:
             # Agents report only the groups that changed.
             snap = msgspec.structs.replace(snap, entered={**before.entered, **snap.entered})
-        self.pending_snapshots[snap.rank] = self.snapshots[snap.rank] = joined(
+        self.pending_snapshots[snap.rank] = self.snapshots[snap.rank] = joined_snapshots(
             self.pending_snapshots.get(snap.rank), snap
         )
 

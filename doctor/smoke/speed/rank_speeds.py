@@ -105,16 +105,14 @@ def describe_end(run: SmokeRun, rank: int) -> str:
     """A partner in the pairs' stage: a host, by its first rank, or one of several ranks of the only host."""
     host = run.plan.host_of(rank)
     return (
-        filled("{0} (rank {1})", host, rank)
-        if len({place.host for place in run.plan.places}) > 1
-        else filled("rank {0}", rank)
+        filled("{0} (rank {1})", host, rank) if len({place.host for place in run.plan.places}) > 1 else f"rank {rank}"
     )
 
 
 def duration(seconds: float) -> str:
     """Such as ``1.83 ms``, ``0.25 s``."""
     if seconds < 0.1:
-        return filled("{0} ms", f"{seconds * 1000.0:.3g}")
+        return f"{seconds * 1000.0:.3g} ms"
     return f"{seconds:.3g} s"
 
 

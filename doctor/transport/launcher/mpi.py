@@ -91,7 +91,7 @@ class Mpi:
 
     def test_command(self, host: str) -> str:
         """See `doctor.transport.launcher.launcher.Launcher.test_command`."""
-        return filled("`{0} --host {1} -np 1 hostname`", self._mpirun[0], strip_control_chars(host))
+        return f"`{self._mpirun[0]} --host {strip_control_chars(host)} -np 1 hostname`"
 
     def cancel(self, reader: LaunchReader) -> None:
         """See `doctor.transport.launcher.launcher.Launcher.cancel`: its daemons on the hosts see to that."""
@@ -129,7 +129,7 @@ def require_supported(version_output: str, program: str = "mpirun") -> None:
     if match and int(match[1]) in (3, 4):
         return
     implementation = (
-        filled("Open MPI {0}", match[1])
+        f"Open MPI {match[1]}"
         if match
         else strip_control_chars(version_output.strip().partition("\n")[0], 60) or "of an unknown kind"
     )

@@ -105,7 +105,7 @@ class Slurm:
 
     def test_command(self, host: str) -> str:
         """See `doctor.transport.launcher.launcher.Launcher.test_command`."""
-        return filled("`scontrol show node {0}`", strip_control_chars(host))
+        return f"`scontrol show node {strip_control_chars(host)}`"
 
     def cancel(self, reader: LaunchReader) -> None:
         """See `Launcher.cancel`: tasks outlive an srun that was killed while it launched."""
@@ -216,9 +216,9 @@ def read_states(sinfo_output: str) -> dict[str, TransportError]:
         host, _, state = line.strip().partition(" ")
         word, silent = state.strip().rstrip("*~#!%$@^-+").lower(), "*" in state
         if state and (silent or word not in _USABLE_STATES):
-            text = f"Slurm reports it as {word}" + (", not responding" if silent else "")
+            text = filled("Slurm reports it as {0}{1}", word, ", not responding" if silent else "")
             unusable_nodes[host] = transport_error(
-                "dropped" if silent else "refused", text, filled("scontrol show node {0}", host)
+                "dropped" if silent else "refused", text, f"scontrol show node {host}"
             )
     return unusable_nodes
 
@@ -254,7 +254,7 @@ class SlurmReader:
         elif match := _FAILED.search(line):
             text = filled("Slurm could not start a task on it: {0}", match[2])
             self.errors_by_host[match[1]] = transport_error(
-                "dropped", text, filled("scontrol show node {0}", strip_control_chars(match[1]))
+                "dropped", text, f"scontrol show node {strip_control_chars(match[1])}"
             )
         elif (match := _ERROR.search(line)) and not self.errors_by_host:
             self.last_error = strip_control_chars(match[1])

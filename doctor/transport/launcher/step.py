@@ -242,7 +242,8 @@ class JobStep:
         host_error = self.reader.errors_by_host.get(host)
         reason = host_error.text if host_error else self.reader.last_error
         name = self.launcher.name
-        return transport_error("lost", f"{name}, which carried its commands, ended" + (f": {reason}" if reason else ""))
+        how = filled(": {0}", reason) if reason else ""
+        return transport_error("lost", filled("{0}, which carried its commands, ended{1}", name, how))
 
     # ---- the thread
 

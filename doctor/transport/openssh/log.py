@@ -69,7 +69,7 @@ def error_from_log(log: str, err: bytes, settings: SshHostConfig) -> TransportEr
         if re.search(sign, visible_text):
             sentence = text.format(user=settings.user, name=settings.name, port=describe_port(settings))
             return transport_error(
-                kind, f"{sentence}{_error_detail(kind, visible_text)}", _hint(kind, visible_text, settings)
+                kind, filled("{0}{1}", sentence, _error_detail(kind, visible_text)), _hint(kind, visible_text, settings)
             )
     return transport_error(
         "error", filled("ssh failed: {0}", strip_control_chars(_last_line(visible_text)) or "no reason given")
@@ -108,7 +108,7 @@ def _error_detail(kind: TransportErrorKind, text: str) -> str:
     if kind in ("key-changed", "key-revoked") and match:
         return filled(": it shows {0}", match[0])
     if kind in ("auth", "lost", "not-ssh"):
-        return f": {strip_control_chars(_last_line(text))}"
+        return filled(": {0}", strip_control_chars(_last_line(text)))
     return ""
 
 
@@ -121,4 +121,4 @@ def _hint(kind: TransportErrorKind, text: str, settings: SshHostConfig) -> str:
         key_option = f"-t {unknown[1].lower()} " if unknown else ""
         file = next(iter(settings.known_hosts), "~/.ssh/known_hosts")
         return f"ssh-keyscan -p {settings.port} {key_option}{shlex.quote(settings.name)} >> {shlex.quote(file)}"
-    return {"auth": filled("ssh-copy-id {0}", settings.host), "refused": "check that its sshd is running"}.get(kind, "")
+    return {"auth": f"ssh-copy-id {settings.host}", "refused": "check that its sshd is running"}.get(kind, "")

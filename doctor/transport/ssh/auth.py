@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.transport import TransportError, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.identity import Identity, Keys
@@ -85,7 +85,7 @@ class Login:
 
     def _refused_error(self) -> TransportError:
         keys, user = self._keys, strip_control_chars(self._settings.user, 40)
-        takes = filled("; it accepts {0}", " or ".join(self._allowed[:6])) if self._allowed else ""
+        takes = filled("; it accepts {0}", joined(" or ", self._allowed[:6])) if self._allowed else ""
         if not self._tried and keys.hardware:
             text = filled(
                 "the only key for {0}, {1}, is on a security key (not supported here)", user, keys.hardware[0]
@@ -96,7 +96,7 @@ class Login:
                 "there is no key for {0}; the host also accepts GSSAPI, which this transport does not support", user
             )
             return transport_error("unsupported", text, "--transport openssh")
-        reason = f": {self._connection.disconnect_message}" if self._connection.disconnect_message else ""
+        reason = filled(": {0}", self._connection.disconnect_message) if self._connection.disconnect_message else ""
         return transport_error(
             "auth",
             filled("the login as {0} was refused{1}: {2}{3}", user, reason, self._offer_summary(), takes),
@@ -105,20 +105,22 @@ class Login:
 
     def _offer_summary(self) -> str:
         """What we had to offer, in words."""
-        unsigned = [f"{identity.label} ({identity.sign_error})" for identity in self._tried if identity.sign_error]
+        unsigned = [
+            filled("{0} ({1})", identity.label, identity.sign_error) for identity in self._tried if identity.sign_error
+        ]
         labels = [identity.label for identity in self._tried if not identity.sign_error]
         parts = [filled("tried {0}{1}", ", ".join(labels[:4]), " and others" if labels[4:] else "")] if labels else []
         wrong = self._password and self._accepts(*_PASSWORD_METHODS)
         parts += ["the password was wrong"] if wrong else []
         parts += [filled("could not sign with {0}", ", ".join(unsigned[:2]))] if unsigned else []
         parts += [filled("{0} needs its passphrase", ", ".join(self._keys.locked[:2]))] if self._keys.locked else []
-        return "; ".join([*parts, *self._keys.notes[:1]]) or "there is no key to offer"
+        return joined("; ", [*parts, *self._keys.notes[:1]]) or "there is no key to offer"
 
     def _hint(self) -> str:
         if self._keys.locked:
-            return filled("ssh-add {0}", self._keys.locked[0])
+            return f"ssh-add {self._keys.locked[0]}"
         if len(self._tried) > 4:
             return "set the right key: IdentityFile and IdentitiesOnly in the ssh configuration"
         if "publickey" not in (self._allowed or ["publickey"]) and not self._password:
             return "--ask-pass"
-        return filled("ssh-copy-id {0}", self._settings.host) if self._tried else "--identity FILE, or ssh-add"
+        return f"ssh-copy-id {self._settings.host}" if self._tried else "--identity FILE, or ssh-add"

@@ -211,7 +211,7 @@ def with_defaults(values: Values) -> dict[str, list[str]]:
     ssh = Path(pwd.getpwuid(os.getuid()).pw_dir, ".ssh")
     default_values = {
         "identityfile": [str(ssh / name) for name in DEFAULT_IDENTITIES],
-        "userknownhostsfile": [filled("{0}/known_hosts {1}/known_hosts2", ssh, ssh)],
+        "userknownhostsfile": [f"{ssh}/known_hosts {ssh}/known_hosts2"],
         "globalknownhostsfile": ["/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"],
     }
     return {**default_values, **{keyword: list(value) for keyword, value in values.items()}}

@@ -138,4 +138,4 @@ def _add_command(settings: SshHostConfig, kind: str, key: str) -> str:
     scanned = _KEYSCAN_TYPES.get(kind, "ecdsa")
     hashing = "-H " if settings.hash_known_hosts else ""
     host = shlex.quote(settings.name)
-    return filled("ssh-keyscan {0}-p {1} -t {2} {3} >> {4}", hashing, settings.port, scanned, host, shlex.quote(file))
+    return f"ssh-keyscan {hashing}-p {settings.port} -t {scanned} {host} >> {shlex.quote(file)}"

@@ -116,7 +116,7 @@ class SshConnection(paramiko.Transport):
             return transport_error(
                 "error", filled("{0} with {1} failed: {2}", stage, self.where, strip_control_chars(str(error)))
             )
-        reason = f": {self.disconnect_message}" if self.disconnect_message else ""
+        reason = filled(": {0}", self.disconnect_message) if self.disconnect_message else ""
         return transport_error("lost", filled("the connection was cut during {0}{1}", stage, reason))
 
     def close(self) -> None:

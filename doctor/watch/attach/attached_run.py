@@ -15,7 +15,7 @@ from doctor.engine.record import HostRecord, Run
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.smoke_failures import FAILURE_KINDS, FailureKind
 from doctor.engine.smoke_summary import Backend
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.smoke.model import UNKNOWN_HOST, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.rank_names import rank_names
 from doctor.smoke.results.to_facts import fact_outputs
@@ -76,8 +76,8 @@ def attached_run(
     looked at. Raises: InputError, where no rank was seen.
     """
     if not jobs:
-        silent = [f"{printable(host, 80)}: {reason}" for host, reason in failed.items()]
-        raise InputError("; ".join([NO_RANK, *[*notes, *silent][:4]]))
+        silent = [filled("{0}: {1}", printable(host, 80), reason) for host, reason in failed.items()]
+        raise InputError(joined("; ", [NO_RANK, *[*notes, *silent][:4]]))
     order = {"odd": 0, "undecided": 1}
     main = min(jobs, key=lambda job: order.get(job.result, 2))
     others = [filled("another job, {0}: {1}", job.job, job.text) for job in jobs if job is not main]
@@ -200,10 +200,13 @@ def _failure(job: _Job, kind: FailureKind, odd_ranks: Sequence[OddRank], seconds
     culprits = tuple(sorted(job.number(odd_rank) for odd_rank in odd_ranks))
     # The check of stopped ranks says "is" itself.
     texts = {
-        job.number(odd_rank): (
-            odd_rank.text.removeprefix("is ") if kind in ("stopped", "frozen") else filled("it {0}", odd_rank.text)
+        job.number(odd_rank): joined(
+            "",
+            (
+                odd_rank.text.removeprefix("is ") if kind in ("stopped", "frozen") else filled("it {0}", odd_rank.text),
+                filled(" (pid {0})", odd_rank.pid) if odd_rank.pid else "",
+            ),
         )
-        + (filled(" (pid {0})", odd_rank.pid) if odd_rank.pid else "")
         for odd_rank in odd_ranks
     }
     waiting = tuple(rank for rank, entry in job.ranks.items() if entry.waits and rank not in culprits)
@@ -214,10 +217,10 @@ def _failure(job: _Job, kind: FailureKind, odd_ranks: Sequence[OddRank], seconds
     text = (
         distinct[0]
         if len(distinct) == 1
-        else "; ".join(filled("rank {0}: {1}", rank, texts[rank]) for rank in culprits[:4])
+        else joined("; ", (filled("rank {0}: {1}", rank, texts[rank]) for rank in culprits[:4]))
     )
     if kind == "left":
-        text += "; how it ended is in its own output, and in dmesg if the kernel ended it"
+        text = joined("", (text, "; how it ended is in its own output, and in dmesg if the kernel ended it"))
     return Failure(
         kind,
         culprits,
@@ -245,9 +248,7 @@ def _stack_text(stack: Sequence[Frame]) -> str:
     >>> _stack_text([("wait", "/x/train.py", 7)])
     'File "/x/train.py", line 7 in wait'
     """
-    return "\n".join(
-        filled('File "{0}", line {1} in {2}', file, line, name) for name, file, line in stack[:MOST_FRAMES]
-    )
+    return "\n".join(f'File "{file}", line {line} in {name}' for name, file, line in stack[:MOST_FRAMES])
 
 
 def _groups(job: _Job, failures: Sequence[Failure]) -> list[str]:
@@ -258,7 +259,7 @@ def _groups(job: _Job, failures: Sequence[Failure]) -> list[str]:
         if rank not in reported:
             members.setdefault(entry.does.text, []).append(rank)
     ordered = sorted(members.items(), key=lambda item: -len(item[1]))
-    lines = [f"{rank_names(ranks)}: {text}" for text, ranks in ordered[:MOST_GROUPS]]
+    lines = [filled("{0}: {1}", rank_names(ranks), text) for text, ranks in ordered[:MOST_GROUPS]]
     more = len(ordered) - MOST_GROUPS
     rest = "1 more group of ranks" if more == 1 else filled("{0} more groups of ranks", more)
     return [*lines, *([rest] if more > 0 else [])]

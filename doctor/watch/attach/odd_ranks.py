@@ -15,7 +15,7 @@ import msgspec
 
 from doctor.analysis.majority import split
 from doctor.engine.sanitize import count_noun, number_ranges
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.watch.attach.rank_activity import DEFINITE, TRANSFER, Activity, Kind, activity
 from doctor.watch.attach.rank_report import HostReport, ProcessReport
 
@@ -118,7 +118,7 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
     if absent:
         # Whoever ends within the interval has lost the one that had gone before.
         departed = tuple(OddRank(rank, host, 0, "has no process", "left") for rank, host in absent.items())
-        named = ", ".join(filled("rank {0}", rank) for rank in absent)
+        named = ", ".join(f"rank {rank}" for rank in absent)
         return Judgement(
             "odd", filled("{0} of {1} has no process any more; {2}.", named, world, _waiters(waiting)), departed
         )
@@ -209,9 +209,12 @@ def _absent_ranks(views: Sequence[SeenRank], world: int, reports: Mapping[str, H
 
 
 def _sentence(odd_ranks: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> str:
-    who = "; ".join(
-        filled("{0} (pid {1} on {2}) {3}", view.report.label, view.report.pid, view.host, view.does.text)
-        for view in odd_ranks[:4]
+    who = joined(
+        "; ",
+        (
+            filled("{0} (pid {1} on {2}) {3}", view.report.label, view.report.pid, view.host, view.does.text)
+            for view in odd_ranks[:4]
+        ),
     )
     more = filled("; {0} more", len(odd_ranks) - 4) if len(odd_ranks) > 4 else ""
     return f"{who}{more}; {_waiters(waiting)}."

@@ -61,7 +61,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     where = _where(frames)
     first, last = looks[0], looks[-1]
     moved = last.bytes - first.bytes if min(first.bytes, last.bytes) >= 0 else 0
-    return Activity(kind, f"{text}{where}", still, place, moved)
+    return Activity(kind, filled("{0}{1}", text, where), still, place, moved)
 
 
 def _state(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from doctor.engine.sanitize import printable
-from doctor.engine.texts import filled
 
 MAX_RANKS = 1024
 _MAX_FRAMES = 40
@@ -66,7 +65,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        return filled("pid {0}", self.pid) if self.rank is None else filled("rank {0}", self.rank)
+        return f"pid {self.pid}" if self.rank is None else f"rank {self.rank}"
 
     @property
     def frames(self) -> list[Frame]:

@@ -100,9 +100,7 @@ def _unseen(job: JobRecords, steps: int) -> list[str]:
     silent = sorted(rank for rank, entry in job.ranks.items() if not any(entry.of("inputs")))
     if steps and silent:
         ranks = (
-            filled("rank {0}", silent[0])
-            if len(silent) == 1
-            else filled("{0} ranks, the first is {1}", len(silent), silent[0])
+            f"rank {silent[0]}" if len(silent) == 1 else filled("{0} ranks, the first is {1}", len(silent), silent[0])
         )
         texts.append(filled("no forward pass was seen on {0}", ranks))
     return texts

@@ -166,7 +166,7 @@ def _batch_sizes(inputs: RecordTable, group: GroupRole) -> Iterator[ValueDefect]
             differing.append((step, split, sizes))
     if len(differing) >= 3:
         step, split, sizes = differing[0]
-        listed = ", ".join(filled("rank {0} {1}", rank, size) for rank, size in list(sizes.items())[:8])
+        listed = ", ".join(f"rank {rank} {size}" for rank, size in list(sizes.items())[:8])
         template = (
             "{who} has batches of another size than the other data-parallel ranks from step "
             "{step} on: {sizes}; the mean of gradients weighs rows unequally"

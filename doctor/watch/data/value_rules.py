@@ -255,9 +255,9 @@ def _not_finite(job: JobRecords) -> Iterator[ValueDefect]:
             elif record.kind == "backward" and isinstance(values.get("v"), str):
                 order, text = (1, 0), "the loss"
             elif record.kind in {"reduced", "gradients"} and text_list(values.get("bad")):
-                order, text = (2, 0), "the gradient of " + name_tensors(text_list(values.get("bad")))
+                order, text = (2, 0), filled("the gradient of {0}", name_tensors(text_list(values.get("bad"))))
             elif record.kind in {"parameters", "params"} and text_list(values.get("bad")):
-                order, text = (3, 0), "the parameter " + name_tensors(text_list(values.get("bad")))
+                order, text = (3, 0), filled("the parameter {0}", name_tensors(text_list(values.get("bad"))))
             else:
                 continue
             places.setdefault(record.step, []).append((*order, entry.rank, text))

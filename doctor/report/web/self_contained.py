@@ -28,7 +28,10 @@ _CODE = re.compile(r"`([^`]+)`")
 def self_contained_page(template: str, data: dict[str, Any], **values: Any) -> str:
     """The page that a template of this package makes of ``values``; ``data`` is what its script reads, as JSON."""
     style, script = _read("page.css"), "".join(map(_read, ("page.js", "check_grid.js", "path_map.js")))
-    policy = f"default-src 'none'; style-src {_source_hash(style)}; script-src {_source_hash(script)}; base-uri 'none'; form-action 'none'"
+    policy = (
+        f"default-src 'none'; style-src {_source_hash(style)}; script-src {_source_hash(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
     page = _environment().get_template(template)
     translations = {text: localized(text) for text in script_texts(script)} if not is_english() else {}
     return page.render(

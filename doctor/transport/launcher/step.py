@@ -242,8 +242,8 @@ class JobStep:
         host_error = self.reader.errors_by_host.get(host)
         reason = host_error.text if host_error else self.reader.last_error
         name = self.launcher.name
-        how = filled(": {0}", reason) if reason else ""
-        return transport_error("lost", filled("{0}, which carried its commands, ended{1}", name, how))
+        because = filled(": {0}", reason) if reason else ""
+        return transport_error("lost", filled("{0}, which carried its commands, ended{1}", name, because))
 
     # ---- the thread
 

@@ -131,7 +131,9 @@ class LogSource:
                 ) from None
         local = record.job_hosts == (LOCAL,)
         if self.inventory is None and not selection.selection.names_hosts and record.job_hosts and not local:
-            self.inventory = Inventory(record.job_hosts, f"{count_hosts(len(record.job_hosts))} of {record.source}")
+            self.inventory = Inventory(
+                record.job_hosts, filled("{0} of {1}", count_hosts(len(record.job_hosts)), record.source)
+            )
         self.hosts = {*record.hosts, *record.job_hosts}
         return diagnose_record(record, self.signatures)
 

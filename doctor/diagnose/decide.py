@@ -13,7 +13,7 @@ from doctor.diagnose.events import Event, FileReading
 from doctor.diagnose.rules.collective_calls import different_calls, different_sizes, ring_neighbors
 from doctor.diagnose.rules.deciding_lines import deciding_line, timed_out_nodes
 from doctor.diagnose.rules.fingerprints import different_fingerprints
-from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults
+from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults, tells_only_the_end
 from doctor.diagnose.rules.named import exited_silently, named_by_launcher, named_by_library, processes_of, terminated
 from doctor.diagnose.rules.ras import ras_reports
 from doctor.diagnose.rules.recorder import recorded
@@ -205,8 +205,7 @@ def _joined(case: Case, launched: list[Cause], faults: list[Cause]) -> list[Caus
 def _is_same_crash(case: Case, fault: Cause, launched: Cause) -> bool:
     """A crash of a process of unknown rank, beside the rank that the launcher saw crash."""
     unknown = all(culprit.rank is None for culprit in fault.culprits)
-    is_crash = "crash" in case.signatures[fault.signature].traits
-    return unknown and is_crash and launched.rule == "named by the launcher"
+    return unknown and tells_only_the_end(case, fault.signature) and launched.rule == "named by the launcher"
 
 
 def _not_decided(case: Case) -> Undecidable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import os
 import sys
@@ -133,10 +134,16 @@ def with_root_cause_checks(
     """``picked``, and the checks that explain an unreachable host, unless they are ignored by name."""
     names = {check.name for check in picked}
     return [
-        check
+        check if check.name in names else _implied(check)
         for check in everything
         if check.name in names or (check.name in ROOT_CAUSE_CHECKS and check.name not in ignore)
     ]
+
+
+def _implied(check: HasAreaT) -> HasAreaT:
+    other = copy.copy(check)
+    other.__dict__["implied"] = True
+    return other
 
 
 def _did_you_mean(word: str, everything: Sequence[HasArea]) -> str:

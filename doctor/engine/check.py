@@ -82,6 +82,9 @@ class Need(msgspec.Struct, frozen=True):
 class Check:
     """One check, as it was found in its file."""
 
+    implied = False
+    """Nobody chose it: it stands for hosts that cannot be read."""
+
     def __init__(self, function: Callable[..., Iterable[Finding]], path: str = "") -> None:
         self.function = function
         self.path = path

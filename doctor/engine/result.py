@@ -212,6 +212,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """The check was called at least once and came to its end."""
     waived: tuple[Waived, ...] = ()
     """What would be findings without a waiver."""
+    implied: bool = False
+    """Nobody chose the check: that it passed says nothing of what was asked for."""
 
     def severity_of(self, finding: Finding) -> Severity:
         """The severity of one of the findings: never above the check's."""

@@ -76,7 +76,7 @@ def _as_rank(origin: Origin, variables: EnvironmentVariables) -> list[str]:
     if launch and launch.is_scheduler_process:
         return [filled("{0}'s scheduler", launcher.title)]
     rank, world_size = (launch.rank, launch.world_size) if launch else (None, None)
-    parts = launcher.describe(f"{or_unknown(rank)} of {or_unknown(world_size)}", variables)
+    parts = launcher.describe(filled("{0} of {1}", or_unknown(rank), or_unknown(world_size)), variables)
     alone = launcher.scheduler and (not origin.allocation or launcher.scheduler != origin.allocation.scheduler.name)
     return [launcher.title, *parts] if alone else parts
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from doctor.engine.fact import Unreadable
+from doctor.engine.sanitize import strip_control_chars
+
 ValueState = Literal["absent", "read", "failed"]
 """absent: the device or the driver has no such value. failed: there is one, and the tool could not read it."""
 
@@ -32,3 +35,17 @@ def value_state(text: str | None) -> ValueState:
     if _ABSENT.fullmatch(bare):
         return "absent"
     return "failed" if _FAILED.fullmatch(bare) else "read"
+
+
+def reported_count(name: str, text: str | None) -> int | None:
+    """A count, or None where there is no such value. Raises: Unreadable where it failed, or is no count.
+
+    >>> reported_count("errors", "12"), reported_count("errors", "NA")
+    (12, None)
+    """
+    bare = (text or "").strip()
+    if re.fullmatch("[0-9]{1,18}", bare):
+        return int(bare)
+    if value_state(bare) == "absent":
+        return None
+    raise Unreadable(f"{name}: {strip_control_chars(bare, 80)}")

@@ -35,7 +35,7 @@ def subset(run: Run, hosts: Sequence[str], smoke: Mapping[str, Any] | None = Non
     table = _table(run, hosts)
     return msgspec.structs.replace(
         run,
-        source=f"{len(hosts)} of {run.source}",
+        source=filled("{0} of {1}", len(hosts), run.source),
         hosts=_records(run, hosts, bool(table)),
         probe_inputs=msgspec.structs.replace(run.probe_inputs, hosts=tuple(hosts)),
         launch=_launch(run.launch, hosts, table),

@@ -101,5 +101,5 @@ def choose_with_rounds(
     """
     left_out = [] if select else [area for area in ROUND_AREAS if area not in made]
     selected = choose_checks(catalog, [*select, *made] if select else [], [*ignore, *left_out], roots=True)
-    names = {check.name for check in selected}
-    return [check for check in catalog if check.name in names or check.name in requested]
+    chosen = {check.name: check for check in selected if check.name not in requested or not check.implied}
+    return [chosen.get(check.name, check) for check in catalog if check.name in {*chosen, *requested}]

@@ -206,7 +206,20 @@ echo 80000000 >rx_packets; echo 9120 >rx_missed_errors
 """
 """A card that has dropped packets, and an eighth of the receive buffers that it can have."""
 
+OTHER = f"""
+d={PCI}/0000:65:00.0; mkdir $d; echo 0x1002 >$d/vendor; echo 0x74a1 >$d/device; echo 0x120000 >$d/class
+"""
+"""An MI300X that no driver has taken."""
+
 ROWS: list[Row] = [
+    Row(
+        "accelerator-without-driver",
+        OTHER,
+        fleet="gpu",
+        values={"slot": "0000:65:00.0", "vendor": "AMD"},
+        healthy_first=False,  # the check does not apply to hosts without such a device
+        apart=("*",),
+    ),
     gpu_row("gpu-count-differs", f"rm {GPU}/3.xml; rm -r {PCI}/0000:03:00.0", observed=3, expected=4, count=3, total=4),
     gpu_row("gpu-missing", f"rm {GPU}/3.xml", host=2, also=("gpu-count-differs",), observed=3, expected=4),
     gpu_row(

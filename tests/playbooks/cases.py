@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.faults.connectivity import AHEAD
-from tests.faults.kernel import HIDE_LINK, LISTEN, PORTS, SOMAXCONN, held, limit, setting
+from tests.faults.kernel import HIDE_LINK, LISTEN, PORTS, SOMAXCONN, held, limit, setting, shown_limit
 from tests.faults.memory import FILL, STRICT
 
 
@@ -117,6 +117,7 @@ CASES = [
         host=0,
     ),
     Case("raise-conntrack-limit", ("conntrack-table-full",), CONNTRACK, host=0),
+    Case("enlarge-neighbour-table", ("neighbour-table-small",), shown_limit("1")[0], host=2),
     Case(
         "raise-open-files-limit",
         ("open-files-limit-low",),

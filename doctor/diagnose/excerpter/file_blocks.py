@@ -3,7 +3,7 @@
 import errno
 import os
 
-BLOCK = 1 << 20
+BLOCK = 1 << 18
 COMPRESSED = (".gz", ".bz2", ".xz")
 MAX_XZ_MEMORY = 128 << 20  # bytes; xz -9 needs 65 MiB to decompress
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from doctor.diagnose.attempts import TORCHRUN_ROW
 from doctor.diagnose.case import Case, Process
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, culprit_of, culprit_of_rank, first_evidence, names_of
 from doctor.diagnose.events import Event, small_number
@@ -21,7 +22,7 @@ _FATAL_SIGNALS = {-9: "SIGKILL", -11: "SIGSEGV", -7: "SIGBUS", -4: "SIGILL", -8:
 def named_by_launcher(case: Case) -> list[Cause]:
     """A launcher or scheduler reports a rank that a signal ended. SIGTERM is how launchers end the innocent."""
     causes = [cause for event in case.reports for cause in _reported(case, event)]
-    for block in failure_blocks(case.reports, case.signatures):
+    for block in failure_blocks(case.reports):
         if block.exit_code in _FATAL_SIGNALS:
             causes.append(_from_block(case, block))
     return _unique([*causes, *_killed_under_msrun(case)])
@@ -48,7 +49,7 @@ def _killed_under_msrun(case: Case) -> Iterator[Cause]:
 def exited_silently(case: Case) -> list[Cause]:
     """A rank that its launcher saw end with an exit code, and that reports no error itself, while others do."""
     codes: dict[int, tuple[str, Event, str]] = {}
-    for block in failure_blocks(case.reports, case.signatures):
+    for block in failure_blocks(case.reports):
         if block.rank is not None and block.exit_code and block.exit_code > 0:
             codes[block.rank] = (str(block.exit_code), block.event, block.host)
     for event in case.reports:
@@ -83,7 +84,7 @@ def _of_unknown_rank(case: Case) -> bool:
 
 def _without_label(case: Case) -> bool:
     """A launcher's file, in which torch labels errors with ranks, has one without: as before a rank knows its own."""
-    of_launcher = {event.file for event in case.reports if case.has_trait(event, "failure-row")}
+    of_launcher = {event.file for event in case.reports if event.signature == TORCHRUN_ROW}
     ranks = {event.rank for event in case.events if event.file in of_launcher} - {None}
     return bool(ranks) and any(
         event.rank is None and event.file in of_launcher and case.role(event) in ("root", "ambiguous")
@@ -140,7 +141,7 @@ def terminated(case: Case) -> list[Cause]:
         rank = small_number(event.values.get("culprit_rank", ""))
         if rank is not None and event.values.get("signal") in ("15", "SIGTERM"):
             ended[rank] = event, event.values.get("culprit_host", "")
-    for block in failure_blocks(case.reports, case.signatures):
+    for block in failure_blocks(case.reports):
         by_agent = _ended_by_agent(case, block.event.file)
         from_outside = block.first or (by_agent and block.pid not in by_agent)
         if from_outside and block.exit_code == -15 and block.rank is not None:

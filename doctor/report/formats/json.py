@@ -41,8 +41,31 @@ MAX_DEPTH = 50
 
 def encode(report: Report, code: int, checks: Mapping[str, Check] = {}) -> bytes:
     """The document; ``code`` is the exit code that it comes with, ``checks`` say why and what to do."""
-    text = json.dumps(document(report, code, checks), ensure_ascii=True, allow_nan=False, sort_keys=True)
-    return msgspec.json.format(text.encode("ascii"), indent=2) + b"\n"
+    members = sorted(document(report, code, checks).items())
+    return ("{\n" + ",\n".join(f"  {_dumps(key)}: {_layout(value, '  ')}" for key, value in members) + "\n}\n").encode()
+
+
+def _layout(value: Any, indent: str) -> str:
+    """A value as text, in a line where it reports nothing, so that the document of a healthy host is short."""
+    if not value or not isinstance(value, (dict, list)) or _is_one_line(value):
+        return _dumps(value)
+    inner = indent + "  "
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(inner + _layout(item, inner) for item in value) + f"\n{indent}]"
+    members = (f"{inner}{_dumps(key)}: {_layout(item, inner)}" for key, item in sorted(value.items()))
+    return "{\n" + ",\n".join(members) + f"\n{indent}}}"
+
+
+def _is_one_line(value: Mapping[str, Any] | Sequence[Any]) -> bool:
+    """Whether it is plain values, or an outcome without a finding or a gap."""
+    if isinstance(value, Mapping) and "status" in value and "check" in value:
+        return not any(value[name] for name in ("findings", "unknown", "crashed", "waived"))
+    parts = value.values() if isinstance(value, Mapping) else value
+    return not any(isinstance(part, (dict, list)) and part for part in parts)
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, sort_keys=True)
 
 
 def document(report: Report, code: int, checks: Mapping[str, Check] = {}) -> dict[str, Any]:

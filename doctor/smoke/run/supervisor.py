@@ -289,9 +289,8 @@ class _Supervisor:
         hello = self.channels.hellos[first]
         if hello.port_error:
             text = filled("the rendezvous port cannot be opened: {0}", hello.port_error)
-            raise _RunStopped(
-                Failure("never-joined", (0,), tuple(range(1, self.plan.world)), stage="rendezvous", text=text)
-            )
+            others = tuple(range(1, self.plan.world))
+            raise _RunStopped(Failure("never-joined", (0,), others, stage="rendezvous", text=text))
         self.plan = msgspec.structs.replace(
             self.plan,
             master_port=hello.port or self.plan.master_port,

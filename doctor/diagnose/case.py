@@ -60,12 +60,9 @@ class Process(msgspec.Struct):
     @property
     def name(self) -> str:
         """As a report shows it: ``rank 3 (host n1, device 3)``."""
-        place = [
-            filled("host {0}", self.host) if self.host else "",
-            filled("device {0}", self.device) if self.device is not None else "",
-        ]
-        if self.rank is None and self.pid:
-            place.append(f"pid {self.pid}")
+        device = filled("device {0}", self.device) if self.device is not None else ""
+        place = [filled("host {0}", self.host) if self.host else "", device]
+        place += [f"pid {self.pid}"] if self.rank is None and self.pid else []
         place_text = ", ".join(word for word in place if word)
         head = f"rank {self.rank}" if self.rank is not None else "a process of unknown rank"
         return filled("{0} ({1})", head, place_text) if place_text else head

@@ -37,7 +37,7 @@ def read_diagnosis(data: object, name: str) -> DiagnosisDocument:
         return msgspec.convert(data, DiagnosisDocument)
     except (msgspec.ValidationError, RecursionError) as error:
         reason = "nested too deep" if isinstance(error, RecursionError) else strip_control_chars(str(error))
-        raise InputError(f"{name}: not a diagnosis: {reason}") from None
+        raise InputError(filled("{0}: not a diagnosis: {1}", name, reason)) from None
 
 
 def diagnosis_report(diagnosis: DiagnosisDocument, started: str = "", seconds: float = 0.0) -> Report:

@@ -74,8 +74,8 @@ class Catalogue:
     def of_origin(self, english: str, depth: int) -> str | None:
         """The translation of a text that `doctor.engine.texts` has filled; None of any other.
 
-        Where the template has none, as ``{0}: {1}``, its words and signs are looked up piece by piece, beside values that
-        have one. A comma stays where words are between the values: it is that of a list of names.
+        Where the template has none, as ``{0}: {1}``, its words and signs are looked up piece by piece, beside values
+        that have one. A comma stays where words are between the values: it is that of a list of names.
         """
         known = origin(english)
         if known is None:

@@ -52,6 +52,7 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostCon
             boot=filled("{0} sets {1} at boot", line.path, line.value or "nothing") if line else nobody,
             remedy=kept if keeps or line is None else _restore_command(key, line.value),
             keep="yes" if keeps else "no",
+            target=line.value if line else value,
             observed=value or "none",
             expected=(line.value or "none") if line else "a file that sets it",
         )

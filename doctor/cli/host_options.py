@@ -13,7 +13,7 @@ from doctor.engine.errors import UsageError, require_one_of
 from doctor.engine.texts import filled
 
 if TYPE_CHECKING:
-    from doctor.engine.job_input import LaunchOptions
+    from doctor.engine.record import LaunchOptions
     from doctor.environment.host_selection import HostSelection
     from doctor.transport.options import SshOptions as SshOptions
 
@@ -121,7 +121,7 @@ class JobOptions(NamedTuple):
 
     def launch(self, product: str = "") -> LaunchOptions:
         """The job's settings, with ``--product`` where the command has it."""
-        from doctor.engine.job_input import LaunchOptions
+        from doctor.engine.record import LaunchOptions
 
         return LaunchOptions(
             python=self.python,

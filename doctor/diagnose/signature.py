@@ -12,8 +12,8 @@ import msgspec
 
 from doctor.engine import toml_compat
 from doctor.engine.bounded_read import read_bounded
+from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.texts import filled
-from doctor.hosts.nodeset import printable_excerpt
 
 Role = Literal["root", "victim", "ambiguous", "link", "wrapper", "evidence", "benign"]
 """What the line says of the rank that printed it.

@@ -12,7 +12,8 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, Unreadable, ask
 from doctor.engine.texts import filled
-from doctor.remote.runtime.reading import find_tool, matching_paths, run_tool
+from doctor.remote.runtime.processes import run_tool
+from doctor.remote.runtime.reading import find_tool, matching_paths
 
 LIST_PACKAGES = """
 import os, sys

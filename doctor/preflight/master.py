@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from doctor.engine.addresses import means_own_host
 from doctor.engine.evaluate import FactCache
 from doctor.engine.record import Run
+from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.texts import filled
 from doctor.facts.names import HostNames, is_address, normalize_host
 from doctor.facts.network import HostAddresses
-from doctor.hosts.nodeset import printable_excerpt
 from doctor.job import LaunchConfig
 
 
@@ -45,9 +45,8 @@ def master_obstacle(run: Run, hosts: Collection[str], master: str, left_out: Col
     if not master:
         address = printable_excerpt(master_addr)
         return filled("MASTER_ADDR {0} is not a known host of the job, and hosts are excluded; {1}", address, expected)
-    other = f" is {master}, which" if master_addr != master else ""
-    who = f"MASTER_ADDR {printable_excerpt(master_addr)}{other}"
-    return filled("{0} is {1}; {2}", who, "excluded" if master in left_out else "not needed", expected)
+    who = f"MASTER_ADDR {printable_excerpt(master_addr)}" + (f" is {master}, which" if master_addr != master else "")
+    return f"{who} is {'excluded' if master in left_out else 'not needed'}; {expected}"
 
 
 def _matches_by_name(master_addr: str, hosts: Mapping[str, object]) -> set[str]:

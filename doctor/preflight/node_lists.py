@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from doctor.engine.sanitize import printable_excerpt
 from doctor.engine.texts import filled, joined
-from doctor.hosts.nodeset import printable_excerpt
 
 if TYPE_CHECKING:
     from doctor.preflight.spares import SpareSelection
@@ -40,7 +40,7 @@ def format_folded(hosts: Sequence[str], slots: Mapping[str, int]) -> str:
 
 def format_openmpi(hosts: Sequence[str], slots: Mapping[str, int]) -> str:
     """Without ``slots`` where they are not known: Open MPI then counts the host's cores."""
-    return "".join(filled("{0} slots={1}\n", host, slots[host]) if slots.get(host) else f"{host}\n" for host in hosts)
+    return "".join(f"{host} slots={slots[host]}\n" if slots.get(host) else f"{host}\n" for host in hosts)
 
 
 def format_deepspeed(hosts: Sequence[str], slots: Mapping[str, int]) -> str:
@@ -60,7 +60,7 @@ def format_slurm_exclude(hosts: Sequence[str], slots: Mapping[str, int]) -> str:
 
 def format_k8s_cordon(hosts: Sequence[str], slots: Mapping[str, int]) -> str:
     """A shell script that cordons the hosts with kubectl."""
-    lines = [filled("kubectl cordon {0}\n", shlex.quote(host)) for host in hosts]
+    lines = [f"kubectl cordon {shlex.quote(host)}\n" for host in hosts]
     return "".join(["# Keeps new pods away from these hosts; kubectl uncordon reverts it.\n", *lines]) if hosts else ""
 
 

@@ -12,7 +12,6 @@ from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.engine.interrupts import remove_old
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
-from doctor.session.named_files import require_writable
 from doctor.session.output_files import (
     EventStreams,
     combine_callbacks,
@@ -23,7 +22,6 @@ from doctor.session.output_files import (
     write_files,
 )
 from doctor.session.policy import apply_policy, validate_settings
-from doctor.session.run_history import HistoryOptions, remember
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from doctor.report.formats.registry import RenderContext
     from doctor.session.examine import ExamineOptions
     from doctor.session.replay import Examination
+    from doctor.session.run_history import HistoryOptions
 
 
 CLOSING_SECONDS = 5.0
@@ -40,7 +39,7 @@ CLOSING_SECONDS = 5.0
 
 
 class ReportOptions(Protocol):
-    """What is put out, and what makes a run fail: `doctor.cli.output_options.OutputOptions`."""
+    """What is put out, and what makes a run fail: `doctor.cli.shared_options.OutputOptions`."""
 
     @property
     def as_json(self) -> bool: ...
@@ -79,8 +78,10 @@ def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None
     outputs = [("--save", str(output.save or "")), *((f"-f {target.name}", target.path) for target in targets)]
     if why := output_conflict(outputs):
         raise UsageError(why)
-    for option, path in outputs:
-        if path:
+    if files := [(option, path) for option, path in outputs if path]:
+        from doctor.session.named_files import require_writable
+
+        for option, path in files:
             require_writable(option, path)
     validate_settings(output.config, folders)
 
@@ -88,17 +89,15 @@ def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None
 def load_saved_run(path: Path) -> Run:
     """The run that ``--from`` names. Raises: CommandError."""
     from doctor.engine.bounded_read import read_bounded
-    from doctor.engine.gc_pause import gc_paused
     from doctor.engine.record import MAX_RUN_BYTES, BadRun
-    from doctor.session.saved_run import load
+    from doctor.session.replay import load
 
     try:
-        with gc_paused():
-            return load(read_bounded(path, MAX_RUN_BYTES), str(path))
+        return load(read_bounded(path, MAX_RUN_BYTES), str(path))
     except OSError as error:
         raise InputError(filled("--from {0}: {1}; expected a saved run", path, error.strerror)) from None
     except BadRun as error:
-        raise InputError(filled("--from {0}", error)) from None
+        raise InputError(f"--from {error}") from None
 
 
 def replay_and_report(run: Run, selected: list[Check], catalog: list[Check], output: ReportOptions) -> int:
@@ -170,6 +169,8 @@ def save_and_report(
     if stopped is not None:
         code = stopped.code if isinstance(stopped, SystemExit) and isinstance(stopped.code, int) else 130
     if history is not None:
+        from doctor.session.run_history import remember
+
         report = remember(report, catalog, history)
     aliases = [record.visit.name for record in examination.run.hosts.values()] if output.redact else []
     if not saved and code == Exit.HEALTHY:

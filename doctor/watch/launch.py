@@ -306,14 +306,14 @@ class _Watch:
 
     def _warn_healthy(self, training: Training) -> None:
         unseen = training.unseen_sentence() if training.decides else ""
-        found = (
+        text = (
             filled("no fault was found in the ranks of {0}. {1}", self.host, unseen) if unseen else "no fault was found"
         )
         if not training.decides and training.follower is not None and training.follower.verdict is None:
-            found = "the leading host did not say what it has found"
+            text = "the leading host did not say what it has found"
         if training.decides and (busy := training.busy_sentence()):
-            found = f"{found.removesuffix('.')}. {busy}"
-        warn(f"{self._line(training)}; {found}")
+            text = filled("{0}. {1}", text.removesuffix("."), busy)
+        warn(filled("{0}; {1}", self._line(training), text))
 
     def _await_verdict(self, index: int, training: Training) -> bool:
         """Where another host decides: whether it has found a fault. What is wrong with the data, each host finds."""
@@ -400,7 +400,7 @@ def _headline(training: Training, failure: Failure) -> str:
     """Such as ``smoke-rank-blocked: rank 3 on w1``."""
     names = training.host_names()
     hosts = sorted({names.get(rank, UNKNOWN_HOST) for rank in failure.culprit_ranks})
-    who = filled("{0} on {1}", rank_names(failure.culprit_ranks), ", ".join(hosts)) if hosts else "not known which rank"
+    who = f"{rank_names(failure.culprit_ranks)} on {', '.join(hosts)}" if hosts else "not known which rank"
     return filled("{0}: {1}", FAILURE_KINDS[failure.kind].check, who)
 
 

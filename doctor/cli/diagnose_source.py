@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -30,6 +29,7 @@ from doctor.engine.errors import InputError, UsageError
 from doctor.engine.sanitize import printable
 from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory, count_hosts
+from doctor.session.connection import ssh_to
 from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from doctor.diagnose.diagnosis import Diagnosis
     from doctor.diagnose.signature import Signature
-    from doctor.transport.options import SshOptions
 
 
 class LogSelection(NamedTuple):
@@ -159,7 +158,7 @@ class LogSource:
         )
         options = CollectionOptions(
             transport=self.connection.transport,
-            ssh=self._ssh(inventory),
+            ssh=ssh_to(inventory, ssh_options(self.connection), self.connection.transport),
             request=request,
             workers=visit.workers,
         )
@@ -168,18 +167,6 @@ class LogSource:
             return collect_logs(inventory, options, self.signatures, lambda host, answered: progress.count(answered))
         finally:
             progress.close()
-
-    def _ssh(self, inventory: Inventory) -> SshOptions:
-        options = ssh_options(self.connection)
-        if (
-            inventory.local
-            or self.connection.transport in ("slurm", "mpi")
-            or not re.search("Slurm job|SLURM_", inventory.source)
-        ):
-            return options
-        from doctor.transport.launcher.slurm_steps import node_addresses
-
-        return msgspec.structs.replace(options, addresses=node_addresses(inventory.hosts))
 
     def _job_record(self, job: SlurmJob) -> LogRecord:
         """The job's output, read here where it lies here, else on its hosts; and what ``--logs`` names on its hosts."""
@@ -222,7 +209,7 @@ class LogSource:
         inventory = self.inventory
         options = ExamineOptions(
             transport=self.connection.transport,
-            ssh=self._ssh(inventory),
+            ssh=ssh_to(inventory, ssh_options(self.connection), self.connection.transport),
             sudo=self.visit.sudo,
             within=self.connection.within,
             timeout=self.visit.timeout,

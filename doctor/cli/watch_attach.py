@@ -102,6 +102,7 @@ class AttachOptions(NamedTuple):
             from doctor.diagnose.fetch.ask_hosts import LogRequest
             from doctor.diagnose.fetch.collect import CollectionOptions, collect_logs, glob_quoted
             from doctor.diagnose.signature import load_signatures
+            from doctor.session.connection import ssh_to
 
             request = LogRequest(
                 places=tuple(map(glob_quoted, paths)),
@@ -110,7 +111,10 @@ class AttachOptions(NamedTuple):
                 sudo=visit.sudo,
             )
             options = CollectionOptions(
-                transport=connection.transport, ssh=ssh_options(connection), request=request, workers=visit.workers
+                transport=connection.transport,
+                ssh=ssh_to(inventory, ssh_options(connection), connection.transport),
+                request=request,
+                workers=visit.workers,
             )
             return collect_logs(inventory, options, load_signatures())
 
@@ -148,6 +152,7 @@ class AttachOptions(NamedTuple):
         self, inventory: Inventory, connection: ConnectionOptions, visit: VisitOptions
     ) -> dict[str, HostReport | str]:
         from doctor.cli.host_options import ssh_options
+        from doctor.session.connection import ssh_to
         from doctor.transport import TransportError
         from doctor.transport.open import open_transport
         from doctor.transport.options import workers
@@ -162,8 +167,9 @@ class AttachOptions(NamedTuple):
             within=tuple(shlex.split(connection.within)),
             sudo=visit.sudo,
         )
+        ssh = ssh_to(inventory, ssh_options(connection), connection.transport)
         try:
-            transport = open_transport(inventory.local, connection.transport, ssh_options(connection), inventory.hosts)
+            transport = open_transport(inventory.local, connection.transport, ssh, inventory.hosts)
         except TransportError as error:
             raise InputError(error.text) from None
         try:

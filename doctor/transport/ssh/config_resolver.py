@@ -57,7 +57,7 @@ class Resolver:
 
     def resolve(self, host: str) -> SshHostConfig:
         """A host's settings, the run's own options laid over the configuration. Raises: Unreached."""
-        target = ssh_config.parse_target(host)
+        target = ssh_config.target_of(host, self._options)
         settings = self._resolve(target, is_destination=True)
         address = self._options.addresses.get(target.name)
         if address and settings.name == target.name and not (settings.jumps or settings.proxy):

@@ -230,6 +230,8 @@ class _Watch:
                 end = self._report_failure(index, training, training.failure) or end
             elif training.follower is not None:
                 end = self._hear_leader(index, training) or end
+            if sentence := training.long_wait():
+                warn(sentence)
         now = time.monotonic()
         if self._tell_losses(now) and not self.ended:
             end = self.ended = True

@@ -17,6 +17,7 @@ from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
 from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewhere
 from doctor.watch.fleet.messages import FleetVerdict, RankNews
 from doctor.watch.fleet.outbox import Outbox
+from doctor.watch.long_wait import program_line, wait_sentence
 from doctor.watch.pace import Entry, StepPace
 from doctor.watch.rank_process import RankProcess
 from doctor.watch.verdict import TrainingWatch
@@ -31,6 +32,7 @@ CLOCK_SHARE = 0.02
 """Of a step's usual work, by which the clocks of two hosts may differ for the ranks' paces to be compared."""
 BUSY_SHARE = 0.1
 """Of a rank's time without a CPU, from which on how long its steps take tells of the host and not of the rank."""
+MOST_LONG_WAITS = 32
 STACKS_SECONDS = 4.0
 """For the stacks of all ranks, after a verdict."""
 MALFORMED = (msgspec.ValidationError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
@@ -63,6 +65,8 @@ class Training:
         self._outbox: Outbox | None = Outbox()
         """For the leading host, which has to hear all; None where there is none."""
         self._judged_at = self._judge_took = 0.0
+        self._long_waits: dict[object, str] = {}
+        """What was said of ranks that still work, by who they are and what the others wait in."""
         self.has_met = False
         """Whether it is known which other hosts there are to be heard of."""
 
@@ -107,7 +111,7 @@ class Training:
         """What is new of a rank of this host."""
         for event in events:
             self.take_event(rank, event, now)
-        fields = process.snapshot(now)  # type: ignore[no-untyped-call]
+        fields = process.snapshot(now)
         entries, process.timed.entries = process.timed.entries, []
         self.times[rank], self.cpu_waits[rank] = process.times(), process.cpu_wait
         if fields is not None and process.ended:
@@ -227,6 +231,26 @@ class Training:
             return process.stack()
         return self.post.take_stack(rank) if self.post is not None else ""
 
+    def long_wait(self) -> str:
+        """Once for each wait: who waits for ranks that still work; empty without one."""
+        failure = self.watch.overdue
+        if failure is None or self.failure is not None:
+            return ""
+        place = (failure.culprit_ranks, failure.group, failure.seq)
+        if place in self._long_waits or len(self._long_waits) >= MOST_LONG_WAITS:
+            return ""
+        working = [rank for rank in failure.culprit_ranks if self.watch.efforts.get(rank, (0.0, ""))[1]]
+        if not working:
+            return ""
+        rank = working[0]
+        stack = self.processes[rank].stack() if rank in self.processes else ""
+        hosts = ", ".join(sorted({self.hosts.get(culprit, UNKNOWN_HOST) for culprit in failure.culprit_ranks}))
+        effort = self.watch.efforts[rank][1]
+        limit = self.watch.limit_of(failure)
+        sentence = wait_sentence(failure, hosts, effort, program_line(stack or ""), limit)
+        self._long_waits[place] = sentence
+        return sentence
+
     def stacks(self) -> dict[int, str]:
         """By rank: its Python stacks, of those that live; the tracebacks of those that ended by an error."""
         if self.post is not None:
@@ -268,7 +292,7 @@ class Training:
 
     def sentences(self) -> list[str]:
         """What else a report has to say: ranks of which nothing is known, and hosts that were not reached."""
-        texts = list(self.notes)
+        texts = [*self.notes, *self._long_waits.values()]
         if sentence := self.busy_sentence():
             texts.append(sentence)
         if self.post is not None:

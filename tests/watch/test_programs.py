@@ -40,7 +40,7 @@ def test_a_rank_that_sleeps_is_named_with_its_place_in_the_program(tmp_path: Pat
 @pytest.mark.parametrize(
     ("fault", "kinds"),
     [
-        ("spin", {"busy"}),
+        ("lock", {"blocked"}),
         ("input", {"input"}),
         ("raise", {"dead"}),
         ("kill", {"dead"}),
@@ -70,10 +70,36 @@ def test_the_error_of_a_rank_is_told_and_not_those_that_follow_from_it(tmp_path:
 @pytest.mark.full
 @pytest.mark.parametrize("fault", ["save-all", "save-one"])
 def test_a_checkpoint_is_no_hang_however_long_it_takes(fault: str, tmp_path: Path) -> None:
-    """All ranks take it, or one does while the others wait: its stack says what it does."""
+    """All ranks take it, or one does while the others wait: it writes."""
     watched = doctor_watch(*training(3, 8, fault, 1, 4), options=("--patience", "2"), folder=tmp_path)
     assert watched.code == 0, watched.stderr
     assert "no fault was found" in watched.stderr
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "scores",
+        pytest.param("uploads", marks=pytest.mark.full),
+        pytest.param("downloads", marks=pytest.mark.full),
+        pytest.param("polls", marks=pytest.mark.full),
+    ],
+)
+def test_a_rank_that_works_is_no_hang_before_the_limit_of_its_group(work: str, tmp_path: Path) -> None:
+    watched = doctor_watch(
+        *training(3, 8, work, 0, 4), options=("--patience", "2", "--on-hang", "end"), folder=tmp_path
+    )
+    assert watched.code == 0, watched.stderr
+    assert "no fault was found" in watched.stderr
+    assert "wait in all_reduce for rank 0 on" in watched.stderr and "the group's own limit of 1800 s" in watched.stderr
+
+
+def test_a_rank_that_computes_for_ever_is_named_when_the_limit_of_its_group_is_over(tmp_path: Path) -> None:
+    """It is told before, which is no verdict."""
+    watched = doctor_watch(*training(3, 8, "spin", 1, 4), options=HANG, folder=tmp_path, GROUP_SECONDS="12")
+    assert watched.code == 10, watched.stderr
+    assert watched.found_ranks == {"smoke-rank-blocked": [1]}
+    assert "ranks 0, 2 wait in all_reduce for rank 1 on" in watched.stderr
 
 
 @pytest.mark.full

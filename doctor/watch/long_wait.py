@@ -13,9 +13,9 @@ _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen")
 
 
 def program_line(stack: str) -> str:
-    """The innermost line of the program itself in what faulthandler wrote; empty without one.
+    r"""The innermost line of the program itself in what faulthandler wrote; empty without one.
 
-    >>> program_line('File "/x/site-packages/a.py", line 1 in b; File "/x/t.py", line 7 in f')
+    >>> program_line('File "/x/site-packages/a.py", line 1 in b\nFile "/x/t.py", line 7 in f')
     'f at t.py:7'
     """
     for path, line, name in _FRAME.findall(main_thread_stack(stack)):
@@ -27,7 +27,6 @@ def program_line(stack: str) -> str:
 def wait_sentence(failure: Failure, hosts: str, effort: str, line: str, limit: float) -> str:
     """Who waits for whom, what that one does, and until when that is no fault."""
     who, waiting = rank_names(failure.culprit_ranks), rank_names(failure.waiting_ranks)
-    verb = "waits" if len(failure.waiting_ranks) == 1 else "wait"
     does = {
         "works": "has used a CPU all the time",
         "moves data": "reads or writes",
@@ -35,6 +34,6 @@ def wait_sentence(failure: Failure, hosts: str, effort: str, line: str, limit: f
     }.get(effort, effort)
     place = f", in {line}" if line else ""
     return (
-        f"{waiting} {verb} in {failure.op} for {who} on {hosts}, which {does}{place}: no sign of it for "
-        f"{failure.seconds:.0f} s; no fault before the group's own limit of {limit:.0f} s"
+        f"long wait for {who} on {hosts}, which {does}{place}: no sign of it for {failure.seconds:.0f} s; waiting in "
+        f"{failure.op}: {waiting}; no fault before the group's own limit of {limit:.0f} s"
     )

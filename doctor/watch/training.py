@@ -18,6 +18,7 @@ from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewher
 from doctor.watch.fleet.messages import FleetVerdict, RankNews
 from doctor.watch.fleet.outbox import Outbox
 from doctor.watch.long_wait import program_line, wait_sentence
+from doctor.watch.outcome import with_stacks
 from doctor.watch.pace import Entry, StepPace
 from doctor.watch.rank_process import RankProcess
 from doctor.watch.verdict import TrainingWatch
@@ -57,6 +58,8 @@ class Training:
         self.cpu_waits: dict[int, float] = {}
         """By rank: share of its time in which it waited for a CPU."""
         self.failure: Failure | None = None
+        self.likely: Failure | None = None
+        """What the ranks waited for when the job was ended from outside."""
         self.meeting: Meeting | None = None
         self.is_on_one_host = True
         """Where no meeting is known: whether all ranks must be here; not where they meet by a file that hosts share."""
@@ -65,6 +68,8 @@ class Training:
         self._outbox: Outbox | None = Outbox()
         """For the leading host, which has to hear all; None where there is none."""
         self._judged_at = self._judge_took = 0.0
+        self._wait_stacks: tuple[object, dict[int, str]] = None, {}
+        """Of the present long wait: who waits for whom in what, and the stacks."""
         self._long_waits: dict[object, str] = {}
         """What was said of ranks that still work, by who they are and what the others wait in."""
         self.has_met = False
@@ -201,7 +206,23 @@ class Training:
         self.failure = self.watch.judge(now, late, self._stack, self._unseen())
         if self.failure is None and self.post is not None and (cut := self.post.cut_ranks(now)):
             self.failure = self.watch.host_cut(cut, now)
+        self._keep_stacks(self.watch.likely)
         self._judge_took = time.monotonic() - began
+
+    def _keep_stacks(self, likely: Failure | None) -> None:
+        """The stacks of this host's ranks, once for each long wait: who ends the job may end all of them at once."""
+        place = None if likely is None else (likely.culprit_ranks, likely.group, likely.seq)
+        if place != self._wait_stacks[0]:
+            running = {rank: process for rank, process in self.processes.items() if not process.ended}
+            self._wait_stacks = (
+                place,
+                {rank: process.stack() or "" for rank, process in running.items()} if place else {},
+            )
+
+    def end_from_outside(self) -> None:
+        """The job is about to be ended: what its ranks waited for at the last look is kept, with their stacks."""
+        if self.failure is None and self.decides and self.watch.likely is not None:
+            self.likely = with_stacks(self.watch.likely, self._wait_stacks[1])
 
     def _unseen(self) -> Collection[int]:
         """Ranks that no watch can tell of, for all that is known."""

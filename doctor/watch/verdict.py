@@ -32,6 +32,12 @@ LONG_WORK = 30.0
 """Times the patience, for a rank that still works, where the limit of its process group is not known."""
 RESTING, LEAST_REST = 0.5, 3.0
 """Of the patience, and seconds, for which a rank must have been at rest to be named before its group's own limit."""
+ROUNDS = 3
+"""Times that a rank must have made the same call for it to be past its first step, where no optimizer steps."""
+MOST_DIFFERENT = 4096
+"""Calls of a rank that are told apart."""
+LAST_SECONDS, LAST_FACTOR = 5.0, 2.0
+"""Seconds, and times the longest phase so far, that a wait must have lasted to be told when the job is ended."""
 QUIET = 0.5
 """Seconds without a sign, after which a rank that has started collectives may be waiting for one of them."""
 PAUSED_SECONDS = 10.0
@@ -107,6 +113,12 @@ class TrainingWatch:
         """By rank: seconds since its processes got on, and by what they do; only where that is known."""
         self.overdue: Failure | None = None
         """Ranks that still work and that others have been waiting for: no failure, as long as their groups wait."""
+        self.likely: Failure | None = None
+        """What is told if the job is ended from outside now."""
+        self._repeats: dict[int, dict[tuple[object, ...], int]] = {}
+        """By rank: how often it has made each of its calls."""
+        self._longest_phase = 0.0
+        """Seconds between two signs of a rank, the most so far."""
         self._enqueued: set[int] = set()
         """Ranks that ended with collectives under way that were started in C++."""
         self._unwatched: set[int] = set()
@@ -188,13 +200,27 @@ class TrainingWatch:
             snapshot = self._waiting(snapshot)
             if snapshot.dead and snapshot.state != "collective":
                 self._enqueued.add(rank)
-        before = self.snapshots.get(rank)
-        if before is not None:
-            snapshot = msgspec.structs.replace(snapshot, entered={**before.entered, **snapshot.entered})
+        self._count_repeats(snapshot)
+        snapshot = self._joined_to_last(snapshot)
         if snapshot.dead:
             snapshot = msgspec.structs.replace(snapshot, secondary=self._follows(snapshot))
         self.snapshots[rank] = snapshot
         self.steps[rank] = snapshot.step
+
+    def _joined_to_last(self, snapshot: Snapshot) -> Snapshot:
+        before = self.snapshots.get(snapshot.rank)
+        if before is None:
+            return snapshot
+        if before.stamp != snapshot.stamp:
+            self._longest_phase = max(self._longest_phase, before.age)
+        return msgspec.structs.replace(snapshot, entered={**before.entered, **snapshot.entered})
+
+    def _count_repeats(self, snapshot: Snapshot) -> None:
+        repeats = self._repeats.setdefault(snapshot.rank, {})
+        for call in snapshot.calls:
+            same = call.group, call.op, call.dtype, call.numel, call.root
+            if same in repeats or len(repeats) < MOST_DIFFERENT:
+                repeats[same] = repeats.get(same, 0) + 1
 
     def _take_effort(self, rank: int, rest: float, kind: str) -> None:
         if rest >= 0:
@@ -271,6 +297,7 @@ class TrainingWatch:
         self.overdue = self.detector.overdue(self.patience) if failure is None else None
         if self.overdue is not None and self._past_limit(self.overdue):
             failure, self.overdue = self.overdue, None
+        self.likely = self._likely_hang() if failure is None else None
         if failure is None:
             return None
         return msgspec.structs.replace(failure, stage="training" if failure.stage == STAGE else failure.stage)
@@ -295,7 +322,32 @@ class TrainingWatch:
         return failure if self._confirmed(failure.culprit_ranks[:4], stack) else None
 
     def _in_first_step(self, failure: Failure) -> bool:
-        return any(self.steps.get(rank, 0) == 0 for rank in failure.culprit_ranks)
+        """Whether a rank has made no step yet, nor repeated a collective as a program without an optimizer does."""
+        return any(self.steps.get(rank, 0) == 0 and not self._goes_round(rank) for rank in failure.culprit_ranks)
+
+    def _goes_round(self, rank: int) -> bool:
+        return max(self._repeats.get(rank, {}).values(), default=0) >= ROUNDS
+
+    def _likely_hang(self) -> Failure | None:
+        """Ranks that others have waited for far longer than is usual in this job.
+
+        Likely, not certain. A rank that still works must have been waited for even longer.
+        """
+        failure = self.detector.overdue(max(LAST_SECONDS, LAST_FACTOR * self._longest_phase))
+        if failure is None or self._unwatched.intersection(failure.culprit_ranks):
+            return None
+        resting = tuple(rank for rank in failure.culprit_ranks if not self.efforts.get(rank, (0.0, ""))[1])
+        if not resting and failure.seconds < max(STARTING * self.patience, 10 * self._longest_phase):
+            return None
+        if self._in_first_step(failure) and failure.seconds < self.patience:
+            return None
+        return msgspec.structs.replace(
+            failure,
+            culprit_ranks=resting or failure.culprit_ranks,
+            certainty="likely",
+            stage="training",
+            evidence=("The job was ended from outside during this wait: what was seen is likely, not certain.",),
+        )
 
     def _rests(self, rank: int) -> bool:
         """Whether the processes of a rank have done nothing for a while; also where it is not known."""

@@ -104,6 +104,52 @@ def test_without_a_limit_of_the_group_thirty_times_the_patience_is_the_limit() -
     assert ranks.verdict(310.0) is not None
 
 
+def test_a_program_without_an_optimizer_is_past_its_first_step_when_it_repeats_its_calls() -> None:
+    """Inference, or a loop of its own: every step has number 0."""
+    ranks = Ranks(3)
+    for _ in range(4):
+        for rank in range(3):
+            ranks.call(rank, 0)
+        ranks.verdict(1.0)
+    ranks.call(0, 0)
+    ranks.call(1, 0)
+    ranks.verdict(2.1)
+    for rank in (0, 1):
+        ranks.show(rank, "enqueued", 0, 2 * PATIENCE)
+    ranks.show(2, "compute", 0, 2 * PATIENCE)
+    failure = ranks.verdict(30.0)
+    assert failure and failure.culprit_ranks == (2,)
+
+
+def test_a_long_wait_is_told_as_likely_when_the_job_is_ended() -> None:
+    ranks = three_after_two_steps(timeout=500.0)
+    all_but_one_wait(ranks, 0.9 * PATIENCE, rest=0.9 * PATIENCE, effort="")
+    assert ranks.verdict(12.0) is None
+    likely = ranks.watch.likely
+    assert likely and (likely.certainty, likely.culprit_ranks, likely.waiting_ranks) == ("likely", (2,), (0, 1))
+
+
+@pytest.mark.parametrize(("age", "kind"), [(4.0, ""), (3 * PATIENCE, "works")])
+def test_a_short_wait_and_one_for_a_rank_that_works_are_not(age: float, kind: str) -> None:
+    ranks = three_after_two_steps(timeout=500.0)
+    all_but_one_wait(ranks, age, rest=0.1 if kind else age, effort=kind)
+    assert ranks.verdict(12.0) is None and ranks.watch.likely is None
+
+
+def test_a_wait_as_long_as_those_before_it_is_not_told() -> None:
+    """In each step the others wait 40 s for this rank."""
+    ranks = three_after_two_steps(timeout=500.0)
+    all_but_one_wait(ranks, 4 * PATIENCE, rest=0.1, effort="works")
+    ranks.verdict(42.0)
+    ranks.call(2, 2)
+    ranks.verdict(42.1)
+    for rank in range(3):
+        ranks.show(rank, "compute", 3, 0.0)
+    all_but_one_wait(ranks, 5 * PATIENCE, rest=5 * PATIENCE, effort="asks again and again")
+    ranks.verdict(92.0)
+    assert ranks.watch.likely is None
+
+
 @pytest.mark.parametrize("name", ["save_checkpoint", "evaluate", "compile_fx", "score_samples"])
 def test_the_name_of_a_function_decides_nothing(name: str) -> None:
     ranks = three_after_two_steps(timeout=500.0)

@@ -15,7 +15,7 @@ def cpu_governor_slow(
     inventory: GpuInventory | None,
     adapters: RdmaAdapters | None,
 ) -> Iterator[Finding]:
-    """The processors of hosts with accelerators run at their full frequency.
+    """On hosts with accelerators the CPU frequency governor is performance.
 
     ## Why it matters
     A processor that first has to raise its frequency starts kernels and answers the network later: the ranks of that

@@ -2,7 +2,7 @@ import re
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.gpu import NvLinks
+from doctor.facts.nvlink import NvLinks
 from doctor.facts.vendor_tests import DcgmHealth
 
 ADVISORY = ("links",)

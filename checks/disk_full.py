@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
 from doctor.facts.container import JobContainer
-from doctor.facts.disk import DiskSpace
+from doctor.facts.disk import DiskSpace, FileSystem
 from doctor.facts.memory import GIB, format_bytes
 
 MIN_FREE_BYTES, MIN_FREE_SHARE = GIB, 0.05
@@ -20,14 +20,18 @@ def disk_full(disks: DiskSpace, view: JobContainer | None) -> Iterator[Finding]:
 
     ## Why it matters
     Logs (`~/ascend/log`), compiled kernels, temporary files and checkpoints go to disk. When it is full the job ends
-    with "No space left on device", and often without the log that would show why.
+    with "No space left on device", and often without the log that would show why. Where /tmp or /dev/shm cannot be
+    written, torchrun, data loader workers and the shared memory of the communication libraries fail at their start.
 
     ## What to do
     {remedy}
 
     ## Source
     The limits are ours: less than 1 GiB that is also less than 5 %, or fewer than 10000 files that are also less than 1
-    %. Checked are /, /tmp, /var/log, the home folder, the Ascend log folder and TMPDIR. Within a job, its own TMPDIR,
+    %. Checked are /, /tmp, /var/log, the home folder, the Ascend log folder and TMPDIR; quotas of users are not read.
+    /tmp, /dev/shm, the home folder, the Ascend log folder and TMPDIR must be writable for the user who looks, which
+    root always is but on a read-only file system. A read-only /var/log is a warning, and so is a home folder that is
+    read-only with /, as on hosts without a disk of their own. Within a job, its own TMPDIR,
     HOME and working folder are checked as well on every host, also for being writable. In a container, whose image may
     be read-only by design, such a folder is a warning: a job of Gloo with loader workers runs without it (measured).
     A TMPDIR that does not exist is a warning: Python takes /tmp instead
@@ -39,33 +43,50 @@ def disk_full(disks: DiskSpace, view: JobContainer | None) -> Iterator[Finding]:
             template = "{path}: is the job's TMPDIR, and no such folder exists; expected one on every host"
             remedy = f"Make it: `mkdir -p {shlex.quote(disk.missing_folder)}`, or name a TMPDIR that every host has."
             yield Finding(template, path=disk.missing_folder, remedy=remedy).as_warning()
+        yield from _not_writable(disk, in_container)
+        if not disk.read_only and disk.path != "/dev/shm":
+            yield from _no_room(disk)
+
+
+def _not_writable(disk: FileSystem, in_container: bool) -> Iterator[Finding]:
+    """Folders that a job writes to, and cannot."""
+    own = (disk.job_folder,) if disk.read_only and disk.job_folder else ()
+    for path in dict.fromkeys((*own, *disk.refused)):
+        folder = shlex.quote(path)
         if disk.read_only:
-            if disk.job_folder:
-                template = "{path}: is on a read-only file system; expected a writable one"
-                folder = shlex.quote(disk.job_folder)
-                remedy = (
-                    f"`findmnt -T {folder}` shows how it is mounted, `dmesg | grep -iE 'remount|i/o error'` whether an "
-                    f"error of the disk made it so. If not: `mount -o remount,rw $(findmnt -n -o TARGET -T {folder})`."
-                )
-                yield Finding(template, path=disk.job_folder, remedy=remedy).as_warning(in_container)
-            continue
-        if disk.free < min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size):
-            expected = format_bytes(int(min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)))
-            yield Finding(
-                "{path}: {observed} of {size} are free; expected at least {expected}",
-                path=disk.path,
-                observed=format_bytes(disk.free),
-                size=format_bytes(disk.size),
-                expected=expected,
-                remedy=f"Find what fills it: `du -xh -d1 {shlex.quote(disk.path)} | sort -h | tail`. {OLD_LOGS}",
+            template = "{path}: is on a read-only file system; expected a writable one"
+            remedy = (
+                f"`findmnt -T {folder}` shows how it is mounted, `dmesg | grep -iE 'remount|i/o error'` whether an "
+                f"error of the disk made it so. If not: `mount -o remount,rw $(findmnt -n -o TARGET -T {folder})`."
             )
-        if disk.files_free < min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files):
-            yield Finding(
-                "{path}: {observed} of {size} inodes are free; expected at least {expected}",
-                path=disk.path,
-                observed=disk.files_free,
-                size=disk.files,
-                expected=int(min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files)),
-                remedy="Find what has so many files: "
-                f"`du -x --inodes -d1 {shlex.quote(disk.path)} | sort -n | tail`. {OLD_LOGS}",
-            )
+        else:
+            template = "{path}: this user may not write there; expected a folder that the job's user may write to"
+            remedy = f"`ls -ld {folder}` and `id` show why."
+            if path in ("/tmp", "/dev/shm"):
+                remedy = f"{path} is for all users: `chmod 1777 {path}`."
+        by_design = disk.path == "/" and path not in ("/tmp", "/dev/shm", *own)
+        yield Finding(template, path=path, remedy=remedy).as_warning(in_container or by_design or path == "/var/log")
+
+
+def _no_room(disk: FileSystem) -> Iterator[Finding]:
+    """Too few bytes or files that could still be written."""
+    if disk.free < min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size):
+        expected = format_bytes(int(min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)))
+        yield Finding(
+            "{path}: {observed} of {size} are free; expected at least {expected}",
+            path=disk.path,
+            observed=format_bytes(disk.free),
+            size=format_bytes(disk.size),
+            expected=expected,
+            remedy=f"Find what fills it: `du -xh -d1 {shlex.quote(disk.path)} | sort -h | tail`. {OLD_LOGS}",
+        )
+    if disk.files_free < min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files):
+        yield Finding(
+            "{path}: {observed} of {size} inodes are free; expected at least {expected}",
+            path=disk.path,
+            observed=disk.files_free,
+            size=disk.files,
+            expected=int(min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files)),
+            remedy="Find what has so many files: "
+            f"`du -x --inodes -d1 {shlex.quote(disk.path)} | sort -n | tail`. {OLD_LOGS}",
+        )

@@ -1,7 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.facts.gpu import FabricManager, GpuCards, GpuInventory
+from doctor.facts.gpu import GpuCards, GpuInventory
+from doctor.facts.nvlink import FabricManager
 
 
 @check(severity=ERROR, area="links")

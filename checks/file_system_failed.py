@@ -16,7 +16,7 @@ GIVEN_UP = (
 
 @check(severity=WARNING, area="memory")
 def file_system_failed(log: KernelLog) -> Iterator[Finding]:
-    """No file system was made read-only or shut down after errors, and no disk given up, in the last 24 hours.
+    """The kernel's log, up to 24 hours back, holds no file system made read-only or shut down, and no disk given up.
 
     ## Why it matters
     Nothing can be written there until the host is repaired: logs, checkpoints and temporary files fail, and the disk

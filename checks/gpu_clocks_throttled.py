@@ -36,3 +36,4 @@ def gpu_clocks_throttled(inventory: GpuInventory, settings: HostSettings | None)
                 gpu=gpu.index,
                 observed=sorted({REASONS[reason] for reason in gpu.throttles}),
             )
+    inventory.require("clocks_event_reasons")

@@ -26,3 +26,4 @@ def gpu_compute_prohibited(inventory: GpuInventory) -> Iterator[Finding]:
                 observed=gpu.compute_mode,
                 expected="Default or Exclusive_Process",
             )
+    inventory.require("compute_mode")

@@ -9,7 +9,7 @@ ADVISORY = ("inventory",)
 
 @check(severity=WARNING, area="devices", advisory=ADVISORY)
 def gpu_direct_rdma_off(cards: GpuCards, adapters: RdmaPorts, inventory: GpuInventory | None) -> Iterator[Finding]:
-    """Network adapters can read and write the memory of the GPUs.
+    """The driver gives network adapters the memory of the GPUs, through nvidia-peermem or dma-buf.
 
     ## Why it matters
     Without it every message goes through the host's memory: NCCL reaches a fraction of the network's bandwidth, and

@@ -28,3 +28,4 @@ def gpu_ecc_errors(inventory: GpuInventory) -> Iterator[Finding]:
                 observed=gpu.ecc_errors,
                 expected=0,
             )
+    inventory.require("ecc_errors")

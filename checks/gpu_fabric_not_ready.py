@@ -36,3 +36,4 @@ def gpu_fabric_not_ready(inventory: GpuInventory) -> Iterator[Finding]:
                 observed=gpu.fabric_state if is_waiting else f"{gpu.fabric_state}, {gpu.fabric_status}",
                 expected="Completed, Success",
             )
+    inventory.require("fabric")

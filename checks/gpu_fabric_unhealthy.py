@@ -34,3 +34,4 @@ def gpu_fabric_unhealthy(inventory: GpuInventory) -> Iterator[Finding]:
                 observed=list(gpu.fabric_faults),
                 expected="summary: Healthy",
             ).as_warning(is_reduced)
+    inventory.require("fabric")

@@ -44,6 +44,8 @@ def gpu_mig_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
         for host, mode in modes.items():
             if mode not in ("Enabled", "Disabled"):
                 yield Finding("MIG is {observed}", hosts=[host], observed=mode, expected="one mode", remedy=_remedy(""))
+    for host_gpus in inventory.values():
+        host_gpus.require("mig_mode")
 
 
 def _remedy(mode: str) -> str:

@@ -50,3 +50,5 @@ def gpu_pcie_width_low(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
             }
             template = "GPU {gpu} has {observed}; {count} of {total} hosts have {expected}"
             yield from differing(texts, template, gpu=index, bus="")
+    for host_gpus in inventory.values():
+        host_gpus.require("pci")

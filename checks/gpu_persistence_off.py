@@ -26,3 +26,4 @@ def gpu_persistence_off(inventory: GpuInventory) -> Iterator[Finding]:
     off = [gpu.index for gpu in inventory.gpus if gpu.persistence is False and gpu.is_data_center]
     if off:
         yield Finding("persistence mode is off for {count} GPUs: {gpus}", count=len(off), gpus=off, expected="on")
+    inventory.require("persistence_mode")

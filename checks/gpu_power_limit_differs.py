@@ -34,3 +34,5 @@ def gpu_power_limit_differs(inventory: PerHost[GpuInventory]) -> Iterator[Findin
         if len(limits) > 1:
             template = "the power limit of its {product} is {observed} W; {count} of {total} hosts have {expected} W"
             yield from differing(limits, template, product=product)
+    for host_gpus in inventory.values():
+        host_gpus.require("power_readings")

@@ -1,31 +1,59 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import ERROR, Finding, check
+from doctor.engine.fact import Unreadable
 from doctor.facts.gpu import GpuInventory
+from doctor.facts.gpu_report import Gpu
+from doctor.facts.xid import RECOVERY_ACTIONS
 
 
-@check(severity=WARNING, area="devices")
+@check(severity=ERROR, area="devices")
 def gpu_reset_needed(inventory: GpuInventory) -> Iterator[Finding]:
     """No GPU waits for a reset.
 
     ## Why it matters
-    Damaged memory is replaced, a page retired, or a part repaired only when the GPU is reset. Until then the job uses
-    it, and may end with an uncorrected error.
+    Where the driver itself recommends a reset or a restart, it has seen an error that it cannot clear: the GPU computes
+    wrongly, or refuses work, until then. Damaged memory is replaced, a page retired, or a part repaired only when the
+    GPU is reset; until then the job uses it, and may end with an uncorrected error.
 
     ## What to do
     On {host}, when no program uses the GPU: `nvidia-smi -r -i {gpu}`, or restart the host.
 
     ## Source
-    `remapped_row_pending`, `pending_retirement`, `channel_repair_pending`, `tpc_repair_pending`, `reset_required` and
-    `gpu_recovery_action` of `nvidia-smi -q -x`; NVIDIA GPU Memory Error Management; Dynamic Page Retirement.
+    `reset_required` and `gpu_recovery_action` of `nvidia-smi -q -x` (NVML: nvmlDeviceGpuRecoveryAction_t) are errors;
+    `remapped_row_pending`, `pending_retirement`, `channel_repair_pending` and `tpc_repair_pending` are warnings: NVIDIA
+    GPU Memory Error Management; Dynamic Page Retirement. An action that is not in NVML's list makes the check unknown.
     """
+    unlisted: list[str] = []
     for gpu in inventory.gpus:
-        reasons = [
-            *(["a memory row is to be replaced"] if gpu.row_remap_pending else []),
-            *(["a memory page is to be retired"] if gpu.page_retirement_pending else []),
-            *(["a part is to be repaired"] if gpu.repair_pending else []),
-            *(["the driver requires a reset"] if gpu.reset_required else []),
-            *([f"the driver recommends: {gpu.recovery_action}"] if gpu.recovery_action else []),
-        ]
+        demanded = _demanded(gpu)
+        if demanded is None:
+            unlisted.append(f"GPU {gpu.index}: gpu_recovery_action: {gpu.recovery_action}")
+        reasons = [*(demanded or ()), *_pending(gpu)]
         if reasons:
-            yield Finding("GPU {gpu} waits for a reset: {observed}", gpu=gpu.index, observed=reasons)
+            yield Finding("GPU {gpu} waits for a reset: {observed}", gpu=gpu.index, observed=reasons).as_warning(
+                not demanded
+            )
+    inventory.require("gpu_recovery_action", "gpu_reset_status", "remapped_rows", "retired_pages")
+    if unlisted:
+        raise Unreadable(f"an action that is not listed: {'; '.join(unlisted[:3])}")
+
+
+def _demanded(gpu: Gpu) -> list[str] | None:
+    """What the driver demands of a GPU; None where its words are not in the list."""
+    action = gpu.recovery_action
+    if action and not any(word in action.lower() for word in RECOVERY_ACTIONS):
+        return None
+    return [
+        *(["the driver requires a reset"] if gpu.reset_required else []),
+        *([f"the driver recommends: {action}"] if action else []),
+    ]
+
+
+def _pending(gpu: Gpu) -> list[str]:
+    """What waits for the next reset, whenever that is."""
+    return [
+        *(["a memory row is to be replaced"] if gpu.row_remap_pending else []),
+        *(["a memory page is to be retired"] if gpu.page_retirement_pending else []),
+        *(["a part is to be repaired"] if gpu.repair_pending else []),
+    ]

@@ -37,3 +37,4 @@ def gpu_row_remap_failed(inventory: GpuInventory) -> Iterator[Finding]:
                 observed="SRAM threshold exceeded",
                 expected="not exceeded",
             )
+    inventory.require("remapped_rows", "ecc_errors", "sram_threshold_exceeded")

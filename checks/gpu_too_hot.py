@@ -34,3 +34,4 @@ def gpu_too_hot(inventory: GpuInventory, settings: HostSettings | None) -> Itera
                 observed=gpu.temperature,
                 expected=gpu.temperature_limit,
             )
+    inventory.require("temperature")

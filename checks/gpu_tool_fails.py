@@ -1,16 +1,21 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.facts.gpu import GpuCards, NvidiaSmi
+from doctor.facts.gpu import GpuCards, GpuInventory, NvidiaSmi
+from doctor.facts.gpu_report import SETTINGS
+
+EVIDENCE = ("inventory",)
+"""Where nvidia-smi gives a report, what it could not read of each GPU."""
 
 
-@check(severity=ERROR, area="devices")
-def gpu_tool_fails(tool: NvidiaSmi, cards: GpuCards) -> Iterator[Finding]:
-    """nvidia-smi answers on every host with NVIDIA GPUs.
+@check(severity=ERROR, area="devices", advisory=EVIDENCE)
+def gpu_tool_fails(tool: NvidiaSmi, cards: GpuCards, inventory: GpuInventory | None) -> Iterator[Finding]:
+    """nvidia-smi answers on every host with NVIDIA GPUs, and can read every value of every GPU.
 
     ## Why it matters
     nvidia-smi uses the interface of the driver that CUDA uses too. Where it hangs, a GPU no longer answers the driver,
-    and a job hangs in its first call; where it fails, a job fails with it.
+    and a job hangs in its first call; where it fails, a job fails with it. A GPU with values that cannot be read
+    ("Unknown Error", "ERR!") is often one that is lost some minutes later.
 
     ## What to do
     On {host}: `nvidia-smi; echo $?`, then `dmesg | grep -iE 'xid|nvrm'` and `ps -eo pid,stat,wchan:30,args | grep ' D'`
@@ -18,8 +23,10 @@ def gpu_tool_fails(tool: NvidiaSmi, cards: GpuCards) -> Iterator[Finding]:
     rights to the devices: start it anew.
 
     ## Source
-    Manual of nvidia-smi, return values. It has 30 seconds: without persistence mode each GPU is initialised first,
-    which takes one to three.
+    Manual of nvidia-smi, return values; the messages of nvmlErrorString (nvml.h) in the place of a value. "N/A" and
+    "Not Supported" are no failure. A product may have no limit of power or reason of its clocks that can be read, so
+    that these alone are a warning; so is a complaint beside a complete report. nvidia-smi has 30 seconds: without
+    persistence mode each GPU is initialised first, which takes one to three.
     """
     if not cards.pci or not cards.driver:
         raise Skip("no GPU with a loaded driver")
@@ -27,3 +34,18 @@ def gpu_tool_fails(tool: NvidiaSmi, cards: GpuCards) -> Iterator[Finding]:
         yield Finding(
             "nvidia-smi gave no report on a host with {gpus} GPUs: {observed}", gpus=cards.pci, observed=tool.text
         )
+    if tool.beside:
+        yield Finding(
+            "nvidia-smi complains beside its report: {observed}; expected {expected}",
+            observed=tool.beside,
+            expected="exit status 0",
+        ).as_warning()
+    for gpu in inventory.gpus if inventory else ():
+        if gpu.failed:
+            yield Finding(
+                "nvidia-smi cannot read {elements} of GPU {gpu} ({bus}): {observed}",
+                gpu=gpu.index,
+                bus=gpu.bus,
+                elements=sorted(gpu.failed),
+                observed=sorted(set(gpu.failed.values())),
+            ).as_warning(gpu.failed.keys() <= SETTINGS)

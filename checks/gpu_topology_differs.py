@@ -2,7 +2,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.gpu import GpuTopology
+from doctor.facts.nvlink import GpuTopology
 
 SHOWN = 4
 

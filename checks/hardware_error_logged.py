@@ -19,7 +19,7 @@ drivers/edac, drivers/firmware/efi/cper.c and drivers/pci/pcie/aer.c."""
 
 @check(severity=WARNING, area="devices")
 def hardware_error_logged(log: KernelLog) -> Iterator[Finding]:
-    """The kernel has reported no error of processor, memory or PCIe that was not corrected, in the last 24 hours.
+    """The kernel's log, up to 24 hours back, holds no uncorrected error of processor, memory or PCIe.
 
     ## Why it matters
     Hardware that fails ends a rank, or the host, and does so again: most hosts that die in a job had such messages

@@ -26,7 +26,7 @@ def hccn_conf_differs(
     detect: DetectAddresses | None,
     place: HostContainer | None,
 ) -> Iterator[Finding]:
-    """The NPUs' network settings are those of /etc/hccn.conf.
+    """The NPUs' addresses, netmasks, gateways and detect addresses are those of /etc/hccn.conf.
 
     ## Why it matters
     The NPU holds the settings in use now; the file holds those that every start of the host applies. Where they differ,

@@ -9,7 +9,7 @@ CAUSES: dict[str, tuple[str, ...]] = {"duplicate-address": ()}
 
 @check(severity=ERROR, area="connectivity", follows_from=CAUSES)
 def host_unreachable(reach: Reachability) -> Iterator[Finding]:
-    """Every host answers over SSH.
+    """Every host can be reached, and answers.
 
     ## Why it matters
     A host that cannot be reached cannot be checked, and very likely cannot take part in the job. All other checks are

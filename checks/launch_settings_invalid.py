@@ -22,7 +22,7 @@ def launch_settings_invalid(
     cann: PerHost[CannVersion] | None,
     gpus: PerHost[GpuCards] | None,
 ) -> Iterator[Finding]:
-    """Every variable of HCCL, NCCL, OpenMP, torch and MindSpore that is set has a valid value.
+    """The variables of HCCL, NCCL, OpenMP, torch and MindSpore whose values doctor knows have valid ones.
 
     ## Why it matters
     HCCL stops at a value that is out of range (EI0001), on every rank that has it, and torch at a word that it does not

@@ -21,7 +21,7 @@ FAILED = (
 
 @check(severity=WARNING, area="links")
 def network_card_failed(log: KernelLog) -> Iterator[Finding]:
-    """No network card has reported a fault of its own in the last 24 hours.
+    """The kernel's log, up to 24 hours back, holds no fault that a network card reported of itself.
 
     ## Why it matters
     A card whose firmware stops takes its rail with it: NCCL waits for it until a timeout. A transceiver that is too hot

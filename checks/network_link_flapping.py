@@ -12,7 +12,7 @@ LEAST = 3
 
 @check(severity=WARNING, area="links")
 def network_link_flapping(log: KernelLog) -> Iterator[Finding]:
-    """No network card's link went down repeatedly in the last 24 hours.
+    """The kernel's log, up to 24 hours back, holds no network card's link that went down repeatedly.
 
     ## Why it matters
     Each time connections stall or break: a job that runs for hours ends with a timeout.

@@ -1,12 +1,12 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.npu_health import JOB_LEVELS, REMEDIES, NpuHealth
+from doctor.facts.npu_health import REMEDIES, NpuHealth
 
 
 @check(severity=WARNING, area="devices")
 def npu_health_warning(health: NpuHealth) -> Iterator[Finding]:
-    """No NPU reports a fault code.
+    """No NPU reports a fault code that asks for an action.
 
     ## Why it matters
     A code with which the NPU continues to work is the first sign of one with which it does not; some codes stand for an
@@ -18,12 +18,11 @@ def npu_health_warning(health: NpuHealth) -> Iterator[Finding]:
 
     ## Source
     `npu-smi info -t health` (npu_info_print.c of github.com/hicann/driver). The codes with which the vendor's scheduler
-    lets jobs start are the levels NotHandle, RestartRequest, RestartBusiness and SubHealth of faultCode.json of
-    github.com/Ascend/mind-cluster; npu-unhealthy reports all others.
+    lets jobs start are the levels RestartRequest, RestartBusiness and SubHealth of faultCode.json of
+    github.com/Ascend/mind-cluster; those of the level NotHandle are no finding, and npu-unhealthy reports all others.
     """
     for report in health.chips:
-        tolerated = report.health in ("OK", "Warning") and report.levels <= JOB_LEVELS
-        if not report.codes or not tolerated:
+        if report.verdict != "warning":
             continue
         worst = max(report.levels, key=list(REMEDIES).index)
         yield Finding(

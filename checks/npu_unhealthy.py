@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, check
 from doctor.engine.fact import Unreadable
 from doctor.facts.container import HostContainer
 from doctor.facts.npu import NpuChips
-from doctor.facts.npu_health import JOB_LEVELS, REMEDIES, ChipHealth, NpuHealth
+from doctor.facts.npu_health import REMEDIES, ChipHealth, NpuHealth, code_levels, judge_health
 from doctor.facts.npu_table import NO_VALUES, NpuTable
 
 
@@ -26,20 +26,14 @@ def npu_unhealthy(
     ## Source
     The Health column of `npu-smi info`, whose words are OK, Warning, Alarm, Critical and UNKNOWN, and `npu-smi info -t
     health` (npu_info.c and npu_info_print.c of github.com/hicann/driver: health 0 is the word OK, also where the query
-    failed). The levels of the codes: faultCode.json of github.com/Ascend/mind-cluster.
+    failed). What a code means decides, also beside the word OK: with the levels FreeRestartNPU, RestartNPU,
+    PreSeparateNPU and SeparateNPU of faultCode.json of github.com/Ascend/mind-cluster the vendor's scheduler starts no
+    job. A code beside OK or Warning that the list does not have makes the check unknown.
     """
     silent: list[str] = []
-    for state in table.npus:
-        report = health.of(state.npu, state.chip) if health else None
-        reported = state.health if state.health != "OK" or report is None else report.health
-        if reported == "OK" or (report and _only_warns(reported, report)):
-            continue
-        yield _finding(state.device, state.npu, state.chip, reported, report)
+    yield from _reported(table, health, chips, silent)
     shown = {(state.npu, state.chip) for state in table.npus}
-    for report in health.chips if health else ():
-        if (report.npu, report.chip) not in shown and report.health != "OK" and not _only_warns(report.health, report):
-            yield _finding(_device(chips, report.npu, report.chip), report.npu, report.chip, report.health, report)
-            shown.add((report.npu, report.chip))
+    shown |= {(report.npu, report.chip) for report in health.chips if report.verdict != "healthy"} if health else set()
     for card, message in (health.refused if health else {}).items():
         devices = [chip.device for chip in chips.chips if chip.npu == card] if chips else [card]
         dead = [device for device in devices if table.unread.get(f"NPU {device}") == NO_VALUES]
@@ -76,9 +70,28 @@ def npu_unhealthy(
         raise Unreadable("; ".join(silent[:3]))
 
 
-def _only_warns(reported: str, report: ChipHealth) -> bool:
-    """The check npu-health-warning reports it."""
-    return reported == "Warning" and bool(report.codes) and report.levels <= JOB_LEVELS
+def _reported(
+    table: NpuTable, health: NpuHealth | None, chips: NpuChips | None, unlisted: list[str]
+) -> Iterator[Finding]:
+    """Findings of the chips that report of themselves; fills in why those with codes of no list are unknown."""
+    reports = {(report.npu, report.chip): report for report in health.chips} if health else {}
+    words = {place: (_device(chips, *place), report.health) for place, report in reports.items()}
+    for state in table.npus:
+        place = state.npu, state.chip
+        word = reports[place].health if state.health == "OK" and place in reports else state.health
+        words[place] = state.device, word
+    for place, (device, word) in words.items():
+        report = reports.get(place)
+        verdict = judge_health(word, report.codes if report else ())
+        if verdict == "error":
+            yield _finding(device, *place, word, report)
+        elif verdict == "unknown" and report:
+            unlisted.append(_unlisted(device, report))
+
+
+def _unlisted(device: int, report: ChipHealth) -> str:
+    codes = ", ".join(code for code in report.codes if code_levels((code,)) == {"unlisted"})
+    return f"NPU {device} reports health {report.health}, with codes that the vendor's list does not have: {codes}"
 
 
 def _device(chips: NpuChips | None, card: int, chip: int) -> int:

@@ -2,7 +2,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.facts.gpu import GpuCards, NvLinks
+from doctor.facts.gpu import GpuCards
+from doctor.facts.nvlink import NvLinks
 
 
 @check(severity=WARNING, area="links")

@@ -10,7 +10,7 @@ KILLED = (
 
 @check(severity=WARNING, area="memory")
 def out_of_memory_logged(log: KernelLog) -> Iterator[Finding]:
-    """The OOM killer killed no process in the last 24 hours.
+    """The kernel's log, up to 24 hours back, holds no process that the OOM killer ended.
 
     ## Why it matters
     A rank that the kernel ends leaves no message: all others wait for it. Where it happened to the last job, it is

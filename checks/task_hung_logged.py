@@ -12,7 +12,7 @@ HUNG = (
 
 @check(severity=WARNING, area="kernel")
 def task_hung_logged(log: KernelLog) -> Iterator[Finding]:
-    """The kernel has reported no process that hangs inside of it in the last 24 hours.
+    """The kernel's log, up to 24 hours back, holds no process that hung inside of the kernel.
 
     ## Why it matters
     Such a process waits for a disk, a network file system or a device driver that does not answer, and cannot be ended.

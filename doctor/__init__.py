@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from doctor.engine.result import ERROR as ERROR
     from doctor.engine.result import WARNING as WARNING
     from doctor.engine.result import Finding as Finding
+    from doctor.engine.texts import filled as filled
 
 __version__ = "0.1.0"
-__all__ = ["ERROR", "WARNING", "Finding", "PerHost", "Skip", "check"]
+__all__ = ["ERROR", "WARNING", "Finding", "PerHost", "Skip", "check", "filled"]
 
 _HOMES = {
     "ERROR": "doctor.engine.result",
@@ -21,6 +22,7 @@ _HOMES = {
     "PerHost": "doctor.engine.fact",
     "Skip": "doctor.engine.check",
     "check": "doctor.engine.check",
+    "filled": "doctor.engine.texts",
 }
 
 

@@ -72,6 +72,14 @@ class TestExitCodes:
     def test_healthy_is_0(self, site: Any) -> None:
         assert doctor("check", *site("echo yes")).returncode == 0
 
+    def test_what_was_asked_for_and_does_not_apply_is_78(self, site: Any) -> None:
+        """That the host answered, which nobody asked, is no verdict on the check."""
+        arguments = site("echo yes", body="from doctor import Skip; raise Skip('no')")
+        for more, code in (([], 78), (["--select", "host-unreachable"], 0), (["--on-unknown", "ok"], 78)):
+            done = doctor("check", *arguments, *more)
+            assert done.returncode == code, done
+        assert b"NOTHING: none of 1 check applies" in doctor("check", *arguments).stdout
+
     def test_failed_is_10(self, site: Any) -> None:
         assert doctor("check", *site("echo no")).returncode == 10
 

@@ -11,6 +11,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from doctor.engine.texts import filled
+
 MAX_LINKS = 40
 STALLED_SECONDS = 2.0
 """Seconds without progress after which the reader of a pipe counts as gone."""
@@ -88,7 +90,7 @@ def _check_folders(folder: Path) -> None:
     for part in (folder, *folder.parents):
         owner = part.lstat().st_uid
         if owner not in (0, os.geteuid()) and part.is_symlink():
-            raise OSError(errno.ELOOP, f"{part} is a link of user {owner}; expected a folder", str(part))
+            raise OSError(errno.ELOOP, filled("{0} is a link of user {1}; expected a folder", part, owner), str(part))
 
 
 def _is_kernel_link(path: Path) -> bool:
@@ -143,4 +145,6 @@ def _write_all(handle: int, data: bytes) -> None:
         except BlockingIOError:
             poll.poll(100)
             if time.monotonic() - last > STALLED_SECONDS:
-                raise OSError(errno.ETIMEDOUT, f"nothing was read from it for {STALLED_SECONDS:g} s") from None
+                raise OSError(
+                    errno.ETIMEDOUT, filled("nothing was read from it for {0} s", f"{STALLED_SECONDS:g}")
+                ) from None

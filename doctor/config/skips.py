@@ -9,13 +9,14 @@ import msgspec
 
 from doctor.config.file import ConfigError, did_you_mean
 from doctor.engine.result import Outcome, Report
-from doctor.hosts.nodeset import quote
+from doctor.engine.sanitize import quote
+from doctor.engine.texts import filled
 
 __all__ = ["ALL", "REASON", "VARIABLE", "ConfigError", "Skips", "apply_skips", "read_skips"]
 
 VARIABLE = "DOCTOR_SKIP"
 ALL = "all"
-REASON = f"{VARIABLE} names it"
+REASON = filled("{0} names it", VARIABLE)
 
 
 class Skips(msgspec.Struct, frozen=True):
@@ -38,7 +39,7 @@ def read_skips(environ: Mapping[str, str], known_checks: Collection[str]) -> Ski
         return Skips(all=True, text=f"{VARIABLE}={ALL}")
     for word in names:
         if word not in known_checks:
-            raise ConfigError(f"{VARIABLE}: no check is named {quote(word)}{_hint(word, known_checks)}")
+            raise ConfigError(filled("{0}: no check is named {1}{2}", VARIABLE, quote(word), _hint(word, known_checks)))
     return Skips(names=frozenset(names), text=f"{VARIABLE}={','.join(sorted(set(names)))}" if names else "")
 
 
@@ -54,7 +55,7 @@ def apply_skips(report: Report, skips: Skips) -> Report:
     outcomes = tuple(
         _skipped_outcome(outcome) if outcome.check in set(skipped_checks) else outcome for outcome in report.outcomes
     )
-    note = "all checks were skipped" if skips.all else f"skipped: {', '.join(skipped_checks)}"
+    note = "all checks were skipped" if skips.all else filled("skipped: {0}", ", ".join(skipped_checks))
     return msgspec.structs.replace(report, outcomes=outcomes, notes=(*report.notes, f"{VARIABLE}: {note}"))
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from doctor.config.paths import state_folder
+from doctor.engine.texts import filled
 
 KEY_BYTES = 32
 """Bytes of the key."""
@@ -56,5 +57,5 @@ def _read(path: Path) -> bytes:
             raise OSError(0, "redact.key is readable by others; expected a regular file of mode 0600")
         data = file.read(KEY_BYTES + 1)
     if len(data) != KEY_BYTES:
-        raise OSError(0, f"redact.key is damaged; expected {KEY_BYTES} bytes")
+        raise OSError(0, filled("redact.key is damaged; expected {0} bytes", KEY_BYTES))
     return data

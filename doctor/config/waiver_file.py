@@ -17,7 +17,9 @@ import msgspec
 
 from doctor.config.file import TABLES, ConfigError, ConfigFile, did_you_mean, read_tables
 from doctor.engine.result import Finding
-from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset, printable_excerpt, quote
+from doctor.engine.sanitize import printable_excerpt, quote
+from doctor.engine.texts import filled
+from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset
 
 TABLE = "waive"
 KEYS = ("check", "checks", "hosts", "reason", "until")
@@ -43,7 +45,7 @@ class Waiver(msgspec.Struct, frozen=True):
         return not self.hosts or (bool(finding.hosts) and canonical_hosts(finding.hosts) <= self.hosts)
 
     def __str__(self) -> str:
-        return f"{self.check} for {self.hosts_text}"
+        return filled("{0} for {1}", self.check, self.hosts_text)
 
 
 class Waivers(msgspec.Struct, frozen=True):
@@ -58,7 +60,7 @@ def parse_waivers(text: str, path: str, known_checks: Collection[str]) -> Waiver
     entries = read_tables(ConfigFile(path, text), TABLES).get(TABLE, [])
     name = printable_excerpt(path, 200)
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ConfigError(f"{name}: {TABLE}: expected tables that begin with [[{TABLE}]]")
+        raise ConfigError(filled("{0}: {1}: expected tables that begin with [[{2}]]", name, TABLE, TABLE))
     read = [
         _WaiverTable(entry, f"{name}: [[{TABLE}]] {number}", known_checks).waivers()
         for number, entry in enumerate(entries, 1)
@@ -75,18 +77,20 @@ class _WaiverTable:
     def waivers(self) -> list[Waiver]:
         for key in self.table:
             if key not in KEYS:
-                raise ConfigError(f"{self.location}: {quote(key)}: no such key{did_you_mean(key, KEYS)}")
+                raise ConfigError(
+                    filled("{0}: {1}: no such key{2}", self.location, quote(key), did_you_mean(key, KEYS))
+                )
         checks, (where, hosts) = self.checks(), self.hosts()
         reason, until = self.reason(), self.until()
         return [Waiver(check, hosts, where, reason, until) for check in checks]
 
     def invalid_value(self, key: str, expected: str) -> ConfigError:
         got = quote(str(self.table[key])) if key in self.table else "is missing"
-        return ConfigError(f"{self.location}: {key}: {got}; expected {expected}")
+        return ConfigError(filled("{0}: {1}: {2}; expected {3}", self.location, key, got, expected))
 
     def checks(self) -> Sequence[str]:
         if "check" in self.table and "checks" in self.table:
-            raise ConfigError(f"{self.location}: check and checks are both set; expected one of them")
+            raise ConfigError(filled("{0}: check and checks are both set; expected one of them", self.location))
         key = "checks" if "checks" in self.table else "check"
         names = self.table.get(key) if key == "checks" else [self.table.get(key)]
         if not isinstance(names, list) or not names or not all(isinstance(value, str) and value for value in names):
@@ -96,13 +100,15 @@ class _WaiverTable:
         for name in names:
             if name not in self.known_checks:
                 hint = did_you_mean(name, self.known_checks) or "; site checks need --checks DIR"
-                raise ConfigError(f"{self.location}: {key}: no check is named {quote(name)}{hint}")
+                raise ConfigError(filled("{0}: {1}: no check is named {2}{3}", self.location, key, quote(name), hint))
         return list(dict.fromkeys(names))
 
     def hosts(self) -> tuple[str, frozenset[str]]:
         text = self.table.get("hosts", ALL_HOSTS)
         if not isinstance(text, str):
-            raise self.invalid_value("hosts", f'a node set, for example "node[01-04]", or "{ALL_HOSTS}" for all')
+            raise self.invalid_value(
+                "hosts", filled('a node set, for example "node[01-04]", or "{0}" for all', ALL_HOSTS)
+            )
         if text.strip() == ALL_HOSTS:
             return "every host", frozenset()
         try:
@@ -111,7 +117,7 @@ class _WaiverTable:
             raise ConfigError(str(error)) from None
         where = " ".join(text.split())
         # A node set that is cut is none, and what redacts a report would not know the names in it.
-        return (where if len(where) <= MAX_NODE_SET else f"{len(hosts)} hosts"), hosts
+        return (where if len(where) <= MAX_NODE_SET else filled("{0} hosts", len(hosts))), hosts
 
     def reason(self) -> str:
         text = self.table.get("reason")

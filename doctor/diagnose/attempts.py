@@ -18,6 +18,11 @@ _ROW_LINES = 3
 _REPORT_LINES = 6
 """Lines of one report of mpirun, at most."""
 _MPIRUN = "mpirun"
+TORCHRUN_START, TORCHRUN_ROW = "torchrun-start", "torchrun-failed-worker"
+TORCHRUN_HEADING = "torchrun-root-cause-block"
+"""Behind it is the row of the worker that torchrun saw fail first."""
+_IN_ORDER = "process-ended-well"
+"""A good end that processes also print where another error ended the program: it undoes none."""
 _ENDING_S = 120.0
 """Seconds that ranks take to end after they were told to; Slurm's KillWait is 30 (slurm.conf(5))."""
 _ATTEMPT = re.compile(r"^(?P<run>.*/)?attempt_(?P<number>\d{1,6})/")
@@ -43,15 +48,15 @@ def ends_in(events: Sequence[Event], catalog: Catalog, *, restarted: bool = Fals
     rows = ends_of_rows(events)
     events = [event for event in events if "slurm_job" not in event.values]
 
-    def lines(trait: Trait, text: str = "") -> list[int]:
-        return [e.line for e in events if trait in catalog[e.signature].traits and text in e.text]
+    def lines(trait: Trait) -> list[int]:
+        return [e.line for e in events if trait in catalog[e.signature].traits]
 
-    jobs = [_with_aftermath(line, events, catalog) for line in _ends_of_jobs(events, catalog)]
+    jobs = [_with_aftermath(line, events, catalog) for line in _ends_of_jobs(events)]
     jobs += [line for line, is_job in rows if is_job]
     launches = _ends_of_launches(events, catalog)
     restarts: list[int] = []
-    later, ends = lines("failure-heading"), lines("good-end")
-    failed = lines("failure-row", "failed (")
+    later, ends = [e.line for e in events if e.signature == TORCHRUN_HEADING], lines("good-end")
+    failed = [e.line for e in events if e.signature == TORCHRUN_ROW and "failed (" in e.text]
     for line in failed:
         after = min((end for end in later if end > line), default=None)
         again = min((end for end in (*ends, *failed) if end > line), default=None)
@@ -103,7 +108,7 @@ def _with_aftermath(line: int, events: Sequence[Event], catalog: Catalog) -> int
         if event.line <= line:
             continue
         traits = catalog[event.signature].traits
-        of_launcher = "about-others" in traits and "failure-row" not in traits
+        of_launcher = "about-others" in traits and event.signature != TORCHRUN_ROW
         late = time is not None and event.time is not None and event.time > time + _ENDING_S
         if late or not (event.line <= ended[-1].line + _ROW_LINES or of_launcher or event.signature in follows):
             break
@@ -111,7 +116,7 @@ def _with_aftermath(line: int, events: Sequence[Event], catalog: Catalog) -> int
     return line
 
 
-def _ends_of_jobs(events: Sequence[Event], catalog: Catalog) -> list[int]:
+def _ends_of_jobs(events: Sequence[Event]) -> list[int]:
     """Where torchrun's agents ended for good, and an agent follows that is none of them.
 
     An agent that has printed its list of failures ends. Another follows where torchrun prints how it starts, or where a
@@ -124,16 +129,15 @@ def _ends_of_jobs(events: Sequence[Event], catalog: Catalog) -> list[int]:
     last_row = row_start = before_row = list_end = heading = 0
     host = ""
     for event in sorted(events, key=lambda item: item.line):
-        traits = catalog[event.signature].traits
-        if "agent-start" in traits and heading:
+        if event.signature == TORCHRUN_START and heading:
             ends.append(last_row)
             agents, heading, list_end = set(), 0, 0
-        is_row = "failure-row" in traits and "failed (" not in event.text
-        if not is_row and "failure-heading" not in traits:
+        is_row = event.signature == TORCHRUN_ROW and "failed (" not in event.text
+        if not is_row and event.signature != TORCHRUN_HEADING:
             continue
         if event.line > last_row + _ROWS_APART:
             list_end, ranks = last_row, set()
-        if "failure-heading" in traits:
+        if event.signature == TORCHRUN_HEADING:
             heading = event.line
         elif "time" in event.values:
             row_start, before_row = event.line, last_row
@@ -188,7 +192,7 @@ def overcome(events: list[Event], catalog: Catalog) -> list[Event]:
     Not where a launcher reports in the same log that a rank failed: then the others may have ended well.
     """
     ends = [event for event in events if "good-end" in catalog[event.signature].traits]
-    last = max((e.line for e in ends if "after-failure-too" not in catalog[e.signature].traits), default=0)
+    last = max((event.line for event in ends if event.signature != _IN_ORDER), default=0)
     if not last or any(
         "failure-report" in catalog[event.signature].traits for event in newest_attempt(events, catalog)
     ):

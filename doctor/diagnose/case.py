@@ -15,6 +15,10 @@ from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.recording import Recording
 from doctor.diagnose.signature import Role, Signature, Trait
 
+_SPAWNED = "spawned-process-failed"
+"""The lines behind it are those of its rank."""
+_ESTABLISHED = "hccl-communicator-ready"
+"""All ranks of a communicator print it at one moment, by which their clocks are compared."""
 CONNECT_TIMEOUT_S = 120.0
 """Seconds. HCCL's default for HCCL_CONNECT_TIMEOUT; it really waits 20 s longer."""
 
@@ -169,7 +173,7 @@ def build_case(
     for process in processes:
         _identify(process, signatures)
     processes = _merge(processes)
-    _place_local_ranks(processes, reports, signatures)
+    _place_local_ranks(processes, reports)
     _place_lone_failure(processes, reports, signatures)
     processes = _merge(processes)
     files = {index: summary.name for index, summary in enumerate(summaries)}
@@ -254,7 +258,7 @@ def _processes_of_file(
     last_spawned: int | None = None
     streams: dict[tuple[str, object], list[Event]] = defaultdict(list)
     for event in events:
-        if "rank-heading" in signatures[event.signature].traits:
+        if event.signature == _SPAWNED:
             last_spawned = event.rank
             continue
         rank = event.rank if event.rank is not None else rank_of_pid.get(event.pid)
@@ -372,10 +376,10 @@ def _joined(members: list[Process]) -> Process:
     return first
 
 
-def _place_local_ranks(processes: list[Process], reports: list[Event], signatures: Mapping[str, Signature]) -> None:
+def _place_local_ranks(processes: list[Process], reports: list[Event]) -> None:
     """Gives processes that only their pid tells apart the rank that the launcher's report shows for it."""
     rank_of_pid: dict[str, int] = {}
-    for block in failure_blocks(reports, signatures):
+    for block in failure_blocks(reports):
         if block.rank is not None and block.pid:
             rank_of_pid[block.pid] = block.rank
     for process in processes:
@@ -394,7 +398,7 @@ def _place_lone_failure(processes: list[Process], reports: list[Event], catalog:
         errors = [event for event in errors if not is_of_launcher(catalog[event.signature])]
         if process.rank is not None or process.pid or len(process.files) != 1 or len({e.text for e in errors}) != 1:
             continue
-        rank = lone_failure(reports, catalog, next(iter(process.files)))
+        rank = lone_failure(reports, next(iter(process.files)))
         if rank is not None and rank not in placed:
             process.rank = rank
 
@@ -434,7 +438,7 @@ def _clocks_comparable(case: Case) -> bool:
     times: dict[tuple[str, str], float] = {}
     for process in case.processes:
         for event in process.events:
-            if case.has_trait(event, "same-moment") and event.time is not None:
+            if event.signature == _ESTABLISHED and event.time is not None:
                 times[event.values.get("group", ""), process.host] = event.time
     by_group: dict[str, list[float]] = defaultdict(list)
     for (group, _), time in times.items():

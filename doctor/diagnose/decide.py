@@ -10,10 +10,11 @@ import msgspec
 from doctor.diagnose.case import Case, build_case
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
 from doctor.diagnose.events import Event, FileReading
+from doctor.diagnose.rules.cluster_reports import named_by_cluster
 from doctor.diagnose.rules.collective_calls import different_calls, different_sizes, ring_neighbors
 from doctor.diagnose.rules.deciding_lines import deciding_line, timed_out_nodes
 from doctor.diagnose.rules.fingerprints import different_fingerprints
-from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults
+from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults, tells_only_the_end
 from doctor.diagnose.rules.named import exited_silently, named_by_launcher, named_by_library, processes_of, terminated
 from doctor.diagnose.rules.ras import ras_reports
 from doctor.diagnose.rules.recorder import recorded
@@ -93,6 +94,7 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     named = named_by_library(case)
     faults = local_faults(case)
     launched = named_by_launcher(case) or ([] if faults else exited_silently(case))
+    launched += [cause for cause in named_by_cluster(case) if cause.confidence == "certain" or not (launched or faults)]
     if named and not _outranked(case, named, faults):
         return [_with_local_fault(case, cause) for cause in named], None
     scheduled, ended = named_by_scheduler(case), ended_from_outside(case)
@@ -204,8 +206,7 @@ def _joined(case: Case, launched: list[Cause], faults: list[Cause]) -> list[Caus
 def _is_same_crash(case: Case, fault: Cause, launched: Cause) -> bool:
     """A crash of a process of unknown rank, beside the rank that the launcher saw crash."""
     unknown = all(culprit.rank is None for culprit in fault.culprits)
-    is_crash = "crash" in case.signatures[fault.signature].traits
-    return unknown and is_crash and launched.rule == "named by the launcher"
+    return unknown and tells_only_the_end(case, fault.signature) and launched.rule == "named by the launcher"
 
 
 def _not_decided(case: Case) -> Undecidable:

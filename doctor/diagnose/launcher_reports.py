@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from doctor.diagnose.attempts import newest_attempt
+from doctor.diagnose.attempts import TORCHRUN_HEADING, TORCHRUN_ROW, newest_attempt
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.signature import Signature
 
@@ -27,7 +27,8 @@ def split(events: list[Event], catalog: Catalog, restarted: bool) -> tuple[list[
 
 def _is_about_others(event: Event, signature: Signature) -> bool:
     """A launcher's line about a rank; torchrun repeats exit codes and signals in words of its own."""
-    return "about-others" in signature.traits or any(word in event.text for word in signature.about_others_if)
+    is_report = signature.reports or signature.field_of or "about-others" in signature.traits
+    return bool(is_report) or any(word in event.text for word in signature.about_others_if)
 
 
 def _without_label(event: Event) -> Event:
@@ -53,14 +54,14 @@ class FailureBlock(msgspec.Struct):
     """The launcher saw it fail before it ended the others."""
 
 
-def failure_blocks(reports: Sequence[Event], catalog: Catalog) -> list[FailureBlock]:
+def failure_blocks(reports: Sequence[Event]) -> list[FailureBlock]:
     """The workers that torchrun lists as failed: consecutive lines of one file make one block."""
     blocks: list[FailureBlock] = []
     first_lines: dict[int, list[int]] = defaultdict(list)
     for event in reports:
-        if "failure-heading" in catalog[event.signature].traits:
+        if event.signature == TORCHRUN_HEADING:
             first_lines[event.file].append(event.line)
-    rows = (event for event in reports if "failure-row" in catalog[event.signature].traits)
+    rows = (event for event in reports if event.signature == TORCHRUN_ROW)
     lines = sorted(rows, key=lambda event: (event.file, event.line))
     for event in lines:
         values = event.values
@@ -84,19 +85,19 @@ def may_have_failed(rank: int | None, pid: str, reports: Sequence[Event], catalo
     """Whether a launcher may mean this process where it says that one failed."""
     if not any("failure-report" in catalog[event.signature].traits for event in reports):
         return False
-    blocks = failure_blocks(reports, catalog)
+    blocks = failure_blocks(reports)
     ends = [block for block in blocks if block.exit_code != -15]
     unknown = not blocks or (rank is None and not pid)
     return unknown or any((rank is not None and block.rank == rank) or (pid and block.pid == pid) for block in ends)
 
 
-def lone_failure(reports: Sequence[Event], catalog: Catalog, file: int) -> int | None:
+def lone_failure(reports: Sequence[Event], file: int) -> int | None:
     """The only rank that the launcher of this log saw end with an exit code of its own; the others it ended itself.
 
     None where several did, where the log does not show ranks, or where a signal ended one.
     """
     of_file = [event for event in reports if event.file == file]
-    blocks = [block for block in failure_blocks(of_file, catalog) if block.rank is not None]
+    blocks = [block for block in failure_blocks(of_file) if block.rank is not None]
     failed = {block.rank for block in blocks if block.exit_code and block.exit_code != -15}
     if blocks:
         codes = {block.exit_code for block in blocks if block.rank in failed}
@@ -121,15 +122,15 @@ def is_aftermath(cancelled: Event, reports: Sequence[Event]) -> bool:
     return any(task_failed(event) for event in reports) or any(event.line < cancelled.line for event in earlier)
 
 
-def terminated_ranks(reports: Sequence[Event], catalog: Catalog) -> set[int]:
+def terminated_ranks(reports: Sequence[Event]) -> set[int]:
     """The ranks that SIGTERM ended after another had failed: that is how launchers end the others."""
-    blocks = failure_blocks(reports, catalog)
+    blocks = failure_blocks(reports)
     return {block.rank for block in blocks if block.rank is not None and block.exit_code == -15 and not block.first}
 
 
-def ended_well_ranks(reports: Sequence[Event], catalog: Catalog) -> dict[int, FailureBlock]:
+def ended_well_ranks(reports: Sequence[Event]) -> dict[int, FailureBlock]:
     """Ranks that are absent from torchrun's list of failures between two that it lists: they ended with code 0."""
-    blocks = [block for block in failure_blocks(reports, catalog) if block.rank is not None]
+    blocks = [block for block in failure_blocks(reports) if block.rank is not None]
     listed = {block.rank for block in blocks}
     hosts = {block.host for block in blocks}
     if not blocks or len(hosts) > 1 or len({block.event.file for block in blocks}) > 1:

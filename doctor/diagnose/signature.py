@@ -12,61 +12,42 @@ import msgspec
 
 from doctor.engine import toml_compat
 from doctor.engine.bounded_read import read_bounded
-from doctor.hosts.nodeset import printable_excerpt
+from doctor.engine.sanitize import printable_excerpt
 
 Role = Literal["root", "victim", "ambiguous", "link", "wrapper", "evidence", "benign"]
 """What the line says of the rank that printed it.
 
 - ``root``: the fault is on this rank or its host; ``victim``: this rank waited for another, or lost it.
 - ``link``: the fault is between this rank and the named peer; ``ambiguous``: either, other logs decide.
-- ``wrapper``: text around another error; ``evidence``: progress or names; ``benign``: noise.
+- ``wrapper``: text around another error; ``evidence``: progress or names.
+- ``benign``: noise, or what the program prints as its data: nothing in the line is a failure.
 """
 Phase = Literal["init", "connect", "compile", "data", "exec", "exit"]
 Trait = Literal[
     "about-others",
-    "after-failure-too",
-    "agent-start",
-    "between-hosts",
-    "crash",
     "ends-all",
-    "exception",
-    "failure-heading",
     "failure-report",
-    "failure-row",
     "good-end",
     "group-rank",
     "launch-end",
     "less-specific",
     "peer-ended",
-    "printed-text",
     "progress",
-    "rank-heading",
     "restart",
-    "same-moment",
     "unspecific",
 ]
 """What the rules know of a line beside its role.
 
 - ``about-others``: a launcher or scheduler says it of a process that does not print it
-- ``after-failure-too``: a good end that is also printed where another error ended the program: it undoes none
-- ``agent-start``: a launcher's agent starts; one that ended before it in the same file was of an earlier job
-- ``between-hosts``: a fault only where several hosts print it, and something that it explains is there as well
-- ``crash``: a signal ended the process
 - ``ends-all``: all ranks were ended from outside; that a rank was killed then shows nothing
-- ``exception``: the exception of a traceback; beside a known error of communication it is that error's own
-- ``failure-heading``: the row behind it is that of the worker that the launcher saw fail first
 - ``failure-report``: a launcher or scheduler says that a rank, or the job, ended badly
-- ``failure-row``: a row of a launcher's list of failed workers
 - ``good-end``: the run, or a rank of it, ended well
 - ``group-rank``: its ``rank`` is that in a communicator, which need not be the world
 - ``launch-end``: mpirun or srun says how ranks ended; a rank that does so twice in one file was started twice
-- ``less-specific``: says less than another fault of the same process
+- ``less-specific``: says less than another fault of the same process; in the phase ``exit`` only how it ended
 - ``peer-ended``: the process of a peer had ended; the rank that prints it ends with an exception, never by a signal
-- ``printed-text``: what the program prints as its data, such as a model's sample: nothing in the line is its failure
 - ``progress``: a step of the program: it goes on. Read only behind an error, and never from a host
-- ``rank-heading``: the lines behind it are those of ``rank``
 - ``restart``: what stands before it belongs to an earlier attempt
-- ``same-moment``: all ranks of a communicator print it at one moment, by which clocks are compared
 - ``unspecific``: reports a failure without what failed: any other fault, of whichever process, says more
 """
 
@@ -100,7 +81,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     - of the rank that it waits for: ``peer_rank``, ``peer_group_rank``, ``peer_host``, ``peer_device``,
       ``peer_address``, ``peer_endpoint`` (``address<port>`` or ``host/device``), ``host_name`` (with a port)
     - of the culprit, where the library itself names it: ``culprit_rank``, ``culprit_ranks`` (comma-separated),
-      ``culprit_host``, ``culprit_device``, ``culprit_nodes`` (of MindSpore's cluster)
+      ``culprit_host``, ``culprit_device``, ``culprit_pid``, ``culprit_pod``, ``culprit_nodes`` (of MindSpore's cluster)
     - of a row of Slurm's accounting: ``slurm_job``, ``slurm_step``
     """
 
@@ -136,20 +117,31 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     """The line shows why what it explains failed, and where that lies: with the host that it names, with the link
     between that and the rank that prints it, or with the settings of the job. It is a variant of what it explains.
     """
+    reports: Literal["", "certain", "likely"] = ""
+    """A driver, monitor or scheduler says that a process, pod or task ended: a cause, with this confidence."""
+    field_of: tuple[str, ...] = ()
+    """Signatures with ``reports`` whose lines this one completes: it names the pod, pid or host that they are about."""
+    field_lines: tuple[int, int] = (0, 0)
+    """How many lines before and behind such a report the field may stand."""
     wrong_beside: tuple[str, ...] = ()
     """Signatures of the same process beside which this one is reported wrongly by the library."""
 
     @cached_property
     def compiled(self) -> tuple[Pattern, ...]:
         """Each pattern with the literal that selects lines for it."""
-        return tuple(Pattern(text, longest_literal(text)) for text in self.patterns)
+        return tuple(Pattern(text, literals(text)) for text in self.patterns)
 
 
 class Pattern(msgspec.Struct, frozen=True, dict=True):
-    """A pattern, and text that every line it matches contains."""
+    """A pattern, and texts that every line it matches contains, the longest first."""
 
     text: str
-    literal: str
+    literals: tuple[str, ...]
+
+    @property
+    def literal(self) -> str:
+        """The longest one."""
+        return self.literals[0]
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
@@ -176,7 +168,8 @@ def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
                 raise SignatureError(f"{_name(path)}: {signature.id!r} exists twice; expected an id of its own")
             loaded[signature.id] = signature
     for signature in loaded.values():
-        for field, names in (("explains", signature.explains), ("wrong_beside", signature.wrong_beside)):
+        for field in ("explains", "wrong_beside", "field_of"):
+            names: tuple[str, ...] = getattr(signature, field)
             absent = next((name for name in names if name not in loaded), "")
             if absent:
                 problem = f"{field} {printable_excerpt(absent)!r}"
@@ -228,17 +221,26 @@ def _read(path: Path) -> Sequence[Signature]:
 def longest_literal(pattern: str) -> str:
     r"""The longest text that each match of ``pattern`` contains; empty where there is none.
 
-    Groups and classes are not looked into, and a top-level ``|`` leaves nothing that is certain.
-
     >>> longest_literal(r"Timed out waiting (?P<ms>\d+)ms for")
     'Timed out waiting '
+    """
+    return literals(pattern)[0]
+
+
+def literals(pattern: str) -> tuple[str, ...]:
+    r"""The texts that each match of ``pattern`` contains, the longest first; an empty one where there is none.
+
+    Groups and classes are not looked into, and a top-level ``|`` leaves nothing that is certain.
+
+    >>> literals(r"Timed out waiting (?P<ms>\d+)ms for")
+    ('Timed out waiting ', 'ms for')
     """
     runs: list[str] = [""]
     index = 0
     while index < len(pattern):
         letter = pattern[index]
         if letter == "|":
-            return ""
+            return ("",)
         if letter == "\\" and pattern[index + 1 : index + 2] and not pattern[index + 1].isalnum():
             letter, width, literal = pattern[index + 1], 2, True
         elif letter == "(":
@@ -254,7 +256,8 @@ def longest_literal(pattern: str) -> str:
         else:
             runs.append("")
         index += width + repeat
-    return max(runs, key=len)
+    longest = max(runs, key=len)
+    return longest, *sorted({run for run in runs if len(run) >= MIN_LITERAL} - {longest})
 
 
 def _group_width(pattern: str, start: int) -> int:

@@ -159,6 +159,7 @@ class _OutcomeBuilder:
             self.skipped,
             self.crashed,
             self.complete,
+            implied=check.implied,
         )
 
 

@@ -70,7 +70,7 @@ def verdict(report: Report, code: int | None = None) -> Verdict:
         return Verdict.WARNINGS
     if any(outcome.unknown for outcome in outcomes) and not report.checks_for_root:
         return Verdict.WARNINGS
-    return Verdict.HEALTHY if any(outcome.complete for outcome in outcomes) else Verdict.NOTHING
+    return Verdict.HEALTHY if any(outcome.complete and not outcome.implied for outcome in outcomes) else Verdict.NOTHING
 
 
 def exit_code(
@@ -83,8 +83,9 @@ def exit_code(
       nothing, and both forgive gaps alone: when no host at all could be checked, when a check crashed, or when
       the job may have hosts that are not known, it stays 12.
     - 11 when there are warnings and ``strict`` is set, else 0: warnings alone are healthy.
-    - 78 when every check was skipped, or hosts were to be judged and there was none. ``on_unknown="ok"`` makes it 0
-      where no host was to be checked, as in `doctor lint` of a script that no rule is about.
+    - 78 when every check that was chosen was skipped, or hosts were to be judged and there was none.
+      ``on_unknown="ok"`` makes it 0 where no host was to be checked, as in `doctor lint` of a script that no rule is
+      about.
     """
     word = verdict(report)
     if word is Verdict.FAILED:

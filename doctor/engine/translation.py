@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from doctor.engine.text_patterns import AND, LIST_SIGN, PatternIndex, TextPattern
+from doctor.engine.texts import fill, origin, template_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ class Catalogue:
         exact = self.texts.get(english)
         if exact is not None or depth == MAX_DEPTH or len(english) > MAX_CHARS or " " not in english:
             return exact or english
+        known = self.of_origin(english, depth)
+        if known is not None:
+            return known
         divided = self._activity(english, depth)
         divided = self._behind_colon(english, depth) if divided == english else divided
         if divided != english:
@@ -66,6 +70,32 @@ class Catalogue:
             return _filled(fitting[0].translated, self._filled_all(fitting[1], depth))
         named = self._with_name(english, depth)
         return named if named != english else self._listed(english, depth)
+
+    def of_origin(self, english: str, depth: int) -> str | None:
+        """The translation of a text that `doctor.engine.texts` has filled; None of any other.
+
+        Where the template has none, as ``{0}: {1}``, its words are looked up piece by piece; signs follow the values.
+        """
+        known = origin(english)
+        if known is None:
+            return None
+        template, values = known
+        texts = {name: self.filled(value, depth + 1) for name, value in values.items()}
+        shape = self.texts.get(template)
+        if shape is not None:
+            return fill(shape, texts)
+        pieces = template_pieces(template)
+        words = any(is_text and piece.strip(" ,;:.()") for is_text, piece in pieces)
+        if not words and texts == values:
+            return english
+        return "".join(
+            texts.get(piece, piece)
+            if not is_text
+            else piece
+            if words and piece == COMMA
+            else self.texts.get(piece, piece)
+            for is_text, piece in pieces
+        )
 
     def _activity(self, english: str, depth: int) -> str:
         """What a rank does: ``rank 1 (pid 7 on a) sleeps``, ``it waits for input (main at train.py:7)``."""

@@ -13,20 +13,24 @@ def list_file_systems(arguments: dict) -> list:  # type: ignore[type-arg]
     """Runs on the host: size and free room, in bytes and in files, of the file systems that a job writes to.
 
     ``folders`` are the job's own; a mount may be read-only where the same file system is not elsewhere.
-    ``temporary_folder`` is one of them that must be there.
+    ``temporary_folder`` is one of them that must be there. Nothing is written: access(2) says who may.
     """
     home = os.path.expanduser("~")
     logs = os.environ.get("ASCEND_PROCESS_LOG_PATH") or os.path.join(home, "ascend", "log")
     job_folders = [folder for folder in arguments.get("folders", ()) if os.path.isdir(folder)]
-    usual = ["/", "/tmp", "/var/log", home, logs, os.environ.get("TMPDIR") or "/tmp"]
+    written = ["/tmp", "/dev/shm", os.environ.get("TMPDIR") or "/tmp"]
+    written += [home, logs] if os.path.isdir(home) else []
+    usual = ["/", "/var/log", home, logs, *written]
     by_mount: dict = {}  # type: ignore[type-arg]
     for path in usual + [folder for folder in arguments.get("folders", ()) if folder not in job_folders] + job_folders:
         job_folder = path if path in job_folders else ""
         missing_folder = path if path == arguments.get("temporary_folder") and path not in job_folders else ""
+        is_written = path in written
         while not os.path.isdir(path) and path != "/":
             path = os.path.dirname(path) or "/"
         room = os.statvfs(path)
         read_only = bool(room.f_flag & os.ST_RDONLY)
+        refused = (read_only and path == "/var/log") or (is_written and path != "/" and not os.access(path, os.W_OK))
         mount = by_mount.setdefault(
             (os.stat(path).st_dev, read_only),
             {
@@ -38,8 +42,11 @@ def list_file_systems(arguments: dict) -> list:  # type: ignore[type-arg]
                 "read_only": read_only,
                 "job_folder": "",
                 "missing_folder": "",
+                "refused": [],
             },
         )
+        if refused and path not in mount["refused"]:
+            mount["refused"].append(path)
         mount["missing_folder"] = mount["missing_folder"] or missing_folder
         mount["job_folder"] = mount["job_folder"] or job_folder
     return list(by_mount.values())
@@ -61,17 +68,19 @@ class FileSystem(msgspec.Struct, frozen=True):
     """A folder on it that the job itself names: TMPDIR, HOME or its working folder."""
     missing_folder: str = ""
     """The job's TMPDIR, if it is not there and would lie on this file system."""
+    refused: tuple[str, ...] = ()
+    """Folders on it that a job writes to, and that this user may not write to: /tmp, /dev/shm, home, logs, TMPDIR."""
 
 
 class DiskSpace(Fact, frozen=True):
-    """The file systems of /, /tmp, /var/log, the home folder and the Ascend logs, where the job runs.
+    """The file systems of /, /tmp, /dev/shm, /var/log, the home folder and the Ascend logs, where the job runs.
 
     And those of the job's own folders: TMPDIR, HOME and the working folder.
 
     Raw output, as JSON::
 
         [{"path": "/", "size": 270553174016, "free": 46472548352,
-          "files": 16777216, "files_free": 16151079, "read_only": false}]
+          "files": 16777216, "files_free": 16151079, "read_only": false, "refused": []}]
     """
 
     probe = ask(list_file_systems, job=True, timeout=15)

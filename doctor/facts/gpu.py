@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: the PCI bus, what nvidia-smi reports or how it fails, NVLinks, topology, fabric manager."""
+"""NVIDIA GPUs: the PCI bus, and what nvidia-smi reports or how it fails."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import csv
 import os
 import re
 import struct
-from itertools import takewhile
 from typing import Any, Literal
 
 import msgspec
@@ -16,13 +15,10 @@ from doctor.facts.gpu_report import LOST, Gpu, GpuProcess, GpuReport, parse_repo
 from doctor.remote.runtime.reading import find_tool, matching_paths, read_text
 
 __all__ = [
-    "FabricManager",
     "Gpu",
     "GpuCards",
     "GpuInventory",
     "GpuProcess",
-    "GpuTopology",
-    "NvLinks",
     "NvidiaSmi",
     "detect_gpus",
 ]
@@ -126,11 +122,17 @@ class GpuCards(Fact, frozen=True):
 _REPORT = """report=$(nvidia-smi -q -x)
 code=$?
 printf '%s\\n' "$report" | grep -v 'supported_graphics_clock\\|supported_mem_clock\\|<value>'
+[ $code = 0 ] && nvidia-smi 2>&1 | grep -i 'infoROM is corrupted'
 exit $code"""
-"""The lists of clocks, half of the report, are left out."""
+"""The lists of clocks, half of the report, are left out. The table tells of a damaged ROM, the report seldom
+(https://github.com/microsoft/pai/issues/3756)."""
 _HANDLE = re.compile(
     r"Unable to determine the device handle for GPU ?(?:[0-9]+: )?([0-9A-Fa-f:.]+?):? *(?:: (.*))?$", re.M
 )
+_DAMAGED = re.compile(r"infoROM is corrupted(?: at gpu ([0-9A-Fa-f:.]{7,16}))?", re.I)
+"""Manual of nvidia-smi, return value 14; the warning stands after the report, or on stderr."""
+_COMPLAINT = re.compile(r"\b(?:error|fail(?:ed|ure)?|unable|corrupt\w*|cannot|invalid|warning)\b", re.I)
+_OF_THE_HOST = re.compile(r"ld\.so|LD_PRELOAD|no version information available|setlocale|cannot change locale", re.I)
 _TABLE_ROW = re.compile(r"^[0-9]+, ", re.M)
 
 
@@ -161,6 +163,17 @@ class GpuInventory(Fact, frozen=True):
     gpus: tuple[Gpu, ...]
     cuda: str = ""
     """The newest CUDA version that the driver supports; empty if unknown."""
+
+    def require(self, *elements: str) -> None:
+        """Raises: Unreadable where the driver could not read one of these elements of a GPU's report."""
+        failed = [
+            f"GPU {gpu.index} ({gpu.bus}): {element}: {gpu.failed[element]}"
+            for gpu in self.gpus
+            for element in elements
+            if element in gpu.failed
+        ]
+        if failed:
+            raise Unreadable("; ".join(failed[:4]), "gpu-tool-fails")
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> GpuInventory:
@@ -235,6 +248,10 @@ class NvidiaSmi(Fact, frozen=True):
     """Its first two lines, or how long it did not answer."""
     lost: tuple[str, ...] = ()
     """PCI addresses of the GPUs that the driver has lost."""
+    damaged: tuple[str, ...] = ()
+    """PCI addresses of the GPUs whose information ROM (infoROM) is corrupted; an empty one where none is named."""
+    beside: str = ""
+    """What it printed beside a complete report, or its exit status, where either tells of a failure."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NvidiaSmi:
@@ -257,15 +274,43 @@ def _failure(answer: ProbeAnswer) -> NvidiaSmi:
     if output.cut:
         raise Unreadable("nvidia-smi: output exceeds the limit")
     has_report = "<nvidia_smi_log" in output.out
-    printed = f"{output.out.partition('<?xml')[0] if has_report else output.out}\n{output.err}"
+    printed = f"{_around_report(output.out)}\n{output.err}"
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
     text = " / ".join(lines[:2])[:300] or f"exit status {output.code}"
     lost = tuple(short_bus(match[1]) for match in _HANDLE.finditer(printed))
     if has_report:
         report = _safe_report(output.out) if LOST.search(output.out) else None
         lost += tuple(name.partition("(")[2].rstrip(")") for name in report.unread) if report else ()
-        return NvidiaSmi(kind="lost" if lost else "", text=text if lost else "", lost=lost)
+        damaged = tuple(short_bus(match[1] or "") for match in _DAMAGED.finditer(printed))
+        if output.code == 14 and not damaged:
+            damaged = ("",)
+        return NvidiaSmi(
+            kind="lost" if lost else "",
+            text=text if lost else "",
+            lost=lost,
+            damaged=damaged,
+            beside="" if lost or damaged else _beside(lines, output.code),
+        )
     return NvidiaSmi(kind=_failure_kind(output, printed, bool(lost)), text=text, lost=lost)
+
+
+def _around_report(text: str) -> str:
+    """What was printed before and after the report; all of it where there is none, or where it has no end."""
+    begin, end = text.find("<nvidia_smi_log"), text.rfind("</nvidia_smi_log>")
+    if begin < 0:
+        return text
+    before = text[:begin].partition("<?xml")[0]
+    return before + "\n" + (text[end:].partition(">")[2] if end > begin else "")
+
+
+def _beside(lines: list[str], code: int) -> str:
+    """What is wrong although the report is complete; warnings of the host's loader and shell are not the tool's."""
+    complaints = [line for line in lines if _COMPLAINT.search(line) and not _OF_THE_HOST.search(line)]
+    if complaints:
+        return " / ".join(complaints[:2])[:300]
+    if not code:
+        return ""
+    return f"exit status {code}: {lines[0][:200]}" if lines else f"exit status {code}"
 
 
 def _safe_report(text: str) -> GpuReport | None:
@@ -291,7 +336,7 @@ def _failure_kind(output: Output, printed: str, has_lost: bool) -> FailureKind:
     return "" if output.code == 0 and _TABLE_ROW.search(printed) else "other"
 
 
-def _tool_text(answer: ProbeAnswer) -> str:
+def tool_text(answer: ProbeAnswer) -> str:
     """What nvidia-smi printed. Raises: Absent, Unreadable with the check that reports its failure as a whole."""
     output = answer.get("")
     if output is None or output.ended in ("absent", "error") or output.cut:
@@ -305,130 +350,3 @@ def _tool_text(answer: ProbeAnswer) -> str:
     if kind in _ROOT_CAUSES:
         raise Unreadable(f"nvidia-smi: {printed.strip().partition(chr(10))[0][:200]}", _ROOT_CAUSES[kind])
     return answer.text(codes=(0, 3, 255))
-
-
-class NvLinks(Fact, frozen=True):
-    """The NVLinks of each GPU: how many are active, how many are not.
-
-    Raw output, from nvidia-smi nvlink -s::
-
-        GPU 3: Tesla V100-SXM2-32GB (UUID: GPU-5269b708-678a-b1a8-60f0-c90406537486)
-             Link 0: 25.781 GB/s
-             Link 3: <inactive>
-    """
-
-    probe = run("nvidia-smi nvlink -s", requires="nvidia-smi", timeout=30)
-
-    active: dict[int, int]
-    """By GPU number."""
-    inactive: dict[int, tuple[int, ...]]
-    """Numbers of the links that are down, by GPU number; only GPUs that have such."""
-    products: dict[int, str] = {}
-    """By GPU number, such as ``NVIDIA A100-SXM4-80GB``."""
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> NvLinks:
-        text = _tool_text(answer)
-        active: dict[int, int] = {}
-        inactive: dict[int, list[int]] = {}
-        products: dict[int, str] = {}
-        gpu = -1
-        for line in text.splitlines():
-            if match := re.match(r"GPU ([0-9]{1,3}): ([^(]{0,80})", line):
-                gpu = int(match[1])
-                active[gpu] = 0
-                products[gpu] = match[2].strip()
-            elif gpu >= 0 and re.match(r"\s+Link [0-9]+: [0-9.]+ GB/s", line):
-                active[gpu] += 1
-            elif gpu >= 0 and (match := re.match(r"\s+Link ([0-9]{1,3}): <?inactive>?", line, re.I)):
-                inactive.setdefault(gpu, []).append(int(match[1]))
-        # A card that can have links, and has none in use: without a bridge, or all of them failed.
-        has_links = any(active.values()) or inactive or "all links are inactive" in f"{text}\n{answer[''].err}".lower()
-        if not active or not has_links:
-            raise Absent("the GPUs have no NVLink")
-        return cls(active, {gpu: tuple(links) for gpu, links in inactive.items()}, products)
-
-
-class GpuTopology(Fact, frozen=True):
-    """How the GPUs, and the network adapters, of a host are connected.
-
-    Raw output, from nvidia-smi topo -m::
-
-                GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity
-        GPU0     X      NV12    PXB     48-63           3
-        GPU1    NV12     X      SYS     48-63           3
-        NIC0    PXB     SYS      X
-    """
-
-    probe = run("nvidia-smi topo -m", requires="nvidia-smi", timeout=30)
-
-    links: tuple[tuple[str, ...], ...]
-    """One row for each device: its name, then its connection to each device in their order."""
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> GpuTopology:
-        text = re.sub(r"\x1b\[[0-9;]*m", "", _tool_text(answer))
-        rows = [line.split() for line in text.splitlines()]
-        header = next((row for row in rows if row and row[0] == "GPU0" and "X" not in row[1:2]), None)
-        if header is None:
-            raise Absent("nvidia-smi shows no topology")
-        devices = list(takewhile(lambda name: name not in ("CPU", "NUMA", "GPU"), header))
-        links = []
-        for row in rows:
-            if row and row[0] in devices and len(row) > len(devices) and "X" in row[1 : len(devices) + 1]:
-                links.append(tuple(row[: len(devices) + 1]))
-        if not links:
-            raise Unreadable("nvidia-smi topo -m: no row that fits its header")
-        return cls(links=tuple(links))
-
-
-_FABRIC = """echo "switches $(ls /proc/driver/nvidia-nvswitch/devices 2>/dev/null | wc -l)"
-echo "init $(cat /proc/1/comm 2>/dev/null)"
-grep -qsx nv-fabricmanage /proc/[0-9]*/comm && echo "process yes"
-command -v nv-fabricmanager >/dev/null && echo "version $(nv-fabricmanager --version 2>&1 | head -1)"
-systemctl show nvidia-fabricmanager -p LoadState -p ActiveState 2>/dev/null
-exit 0"""
-
-
-class FabricManager(Fact, frozen=True):
-    """NVIDIA's fabric manager, which a host with NVSwitches needs.
-
-    Raw output, from the host::
-
-        switches 6
-        init systemd
-        process yes
-        version Fabric Manager version is : 535.129.03
-        LoadState=loaded
-        ActiveState=active
-    """
-
-    probe = run(_FABRIC, requires="nvidia-smi", timeout=20)
-
-    switches: int
-    """NVSwitches that their driver lists."""
-    version: str
-    """Empty if it is not installed, or does not report its version."""
-    is_installed: bool
-    is_running: bool
-    state: str
-    """Of its service, as systemd has it; empty without systemd."""
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> FabricManager:
-        text = answer.text()
-        fields = dict(re.findall(r"^(switches|init|process|version|LoadState|ActiveState)[ =](.*)$", text, re.M))
-        switches = fields.get("switches", "").strip()
-        if not switches.isdecimal():
-            raise Unreadable("fabric manager: no number of NVSwitches")
-        match = re.search(r"\b([0-9]{3,4}(?:\.[0-9]+)+)\b", fields.get("version", ""))
-        running = "process" in fields or fields.get("ActiveState") == "active"
-        if not running and fields.get("init", "") not in ("systemd", "init") and "version" not in fields:
-            raise Absent("in a container that does not see the host's services")
-        return cls(
-            switches=int(switches),
-            version=match[1] if match else "",
-            is_installed="version" in fields or fields.get("LoadState") == "loaded",
-            is_running=running,
-            state=fields.get("ActiveState", ""),
-        )

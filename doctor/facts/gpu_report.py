@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.engine.fact import Unreadable
+from doctor.facts.reported_value import value_state
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -20,15 +21,36 @@ MAX_GPUS = 256
 MAX_PROCESSES = 256
 """Processes of one GPU."""
 LOST = re.compile(r"GPU is lost|fallen off the bus", re.I)
-_NOTHING = re.compile(
-    r"\[?(n/?a|not supported|not available|none|unknown error|err!|requested functionality.*)\]?", re.I
-)
 _DATA_CENTER = re.compile(
     r"\b(K80|M[46]0|P4|P40|P100|V100S?|T4|A2|A10G?|A16|A30X?|A40|A100X?|A800|L2|L4|L20|L40S?|H20|H800|G?H[12]00"
     r"|G?B[123]00|RTX PRO [0-9]{4}D? Blackwell Server Edition)\b"
 )
 _UNSOUND = ("Unhealthy", "Limited Capacity", "Degraded", "True", "Yes")
 """Values of the fabric's health (NVML_GPU_FABRIC_HEALTH of nvml.h); sound are Healthy, Full, False and None."""
+_READ = {
+    "ecc_errors": ("ecc_errors/volatile/*", "ecc_errors/volatile/double_bit/total", "ecc_errors/*"),
+    "sram_threshold_exceeded": ("ecc_errors/aggregate/sram_threshold_exceeded",),
+    "remapped_rows": ("remapped_rows/*",),
+    "retired_pages": ("retired_pages/pending_retirement", "retired_pages/pending_blacklist"),
+    "gpu_reset_status": ("gpu_reset_status/reset_required",),
+    "gpu_recovery_action": ("gpu_recovery_action",),
+    "fb_memory_usage": ("fb_memory_usage/total",),
+    "pci": ("pci/pci_gpu_link_info/link_widths/*", "pci/pci_gpu_link_info/pcie_gen/max_link_gen"),
+    "temperature": ("temperature/gpu_temp", "temperature/gpu_temp_tlimit"),
+    "power_readings": tuple(
+        f"{readings}/{name}"
+        for readings in ("gpu_power_readings", "power_readings")
+        for name in ("power_limit", "current_power_limit", "enforced_power_limit")
+    ),
+    "clocks_event_reasons": ("clocks_event_reasons/*", "clocks_throttle_reasons/*"),
+    "fabric": ("fabric/state", "fabric/health/*"),
+    "mig_mode": ("mig_mode/current_mig", "mig_mode/pending_mig"),
+    "persistence_mode": ("persistence_mode",),
+    "compute_mode": ("compute_mode",),
+}
+"""What is read of a GPU, by the name of the report's element, and where its values stand."""
+SETTINGS = frozenset({"power_readings", "clocks_event_reasons", "persistence_mode", "compute_mode", "mig_mode"})
+"""Elements that some healthy products cannot report: portable ones have no limit of power that can be read."""
 _THROTTLES = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 
 
@@ -95,6 +117,8 @@ class Gpu(msgspec.Struct, frozen=True):
     vbios: str = ""
     license: str = ""
     """Of a virtual GPU: Licensed (...), Unlicensed (...); empty where none is needed."""
+    failed: dict[str, str] = {}
+    """Elements of the report that the driver has and could not read, such as ``ecc_errors``, and what it said."""
 
     @property
     def is_data_center(self) -> bool:
@@ -185,13 +209,24 @@ def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
         power_limit=_watts(power, ("current_power_limit", "power_limit", "enforced_power_limit")),
         power_limit_default=_watts(power, ("default_power_limit",)),
         fabric_state=_text(element, "fabric/state"),
-        fabric_status=_text(element, "fabric/status"),
+        fabric_status=_fabric_status(element),
         fabric_faults=_fabric_faults(element.find("fabric/health")),
         processes=_processes(element),
         vbios=_text(element, "vbios_version"),
         license=_text(element, "vgpu_software_licensed_product/license_status")
         or _text(element, "grid_licensed_product/license_status"),
+        failed=_failed_elements(element),
     )
+
+
+def _failed_elements(element: Element) -> dict[str, str]:
+    """Elements with a value that the driver could not read, and what stands in its place."""
+    failed: dict[str, str] = {}
+    for name, paths in _READ.items():
+        for value in (value for path in paths for value in element.iterfind(path)):
+            if value_state(value.text) == "failed":
+                failed.setdefault(name, (value.text or "").strip().strip("[]"))
+    return failed
 
 
 def _first(element: Element, names: Iterable[str]) -> Element | None:
@@ -201,7 +236,7 @@ def _first(element: Element, names: Iterable[str]) -> Element | None:
 def _text(element: Element | None, path: str) -> str:
     """An element's text; empty where there is none, or where it says that there is no value."""
     text = "" if element is None else (element.findtext(path) or "").strip()
-    return "" if _NOTHING.fullmatch(text) else text[:120]
+    return text[:120] if value_state(text) == "read" else ""
 
 
 def _number(element: Element | None, path: str) -> int | None:
@@ -236,6 +271,12 @@ def _uncorrected(counts: Element | None) -> int | None:
     fields = ("sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")
     numbers = [number for name in fields if (number := _number(counts, name)) is not None]
     return sum(numbers) if numbers else None
+
+
+def _fabric_status(element: Element) -> str:
+    """How the registration ended: a message of NVML, whose failures are values here."""
+    text = (element.findtext("fabric/status") or "").strip()
+    return "" if value_state(text) == "absent" else text[:120]
 
 
 def _fabric_faults(health: Element | None) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from doctor.facts.npu_smi import (
     row_excerpt,
     strip_escapes,
 )
+from doctor.facts.reported_value import reported_count
 from doctor.remote.runtime.reading import find_tool, matching_paths, read_text
 
 Family = Literal["A1", "A2", "A3", "A5", "inference"]
@@ -345,8 +346,9 @@ def _parse_memory_errors(text: str) -> MemoryErrors:
     counts: dict[str, int] = {}
     for label, value in labelled_values(text):
         name = label.lower().replace("-bit", " bit").removeprefix("hbm ").removeprefix("ddr ")
-        if re.fullmatch(r"[0-9]{1,12}", value):
-            counts[name] = counts.get(name, 0) + int(value)
+        count = reported_count(label, value) if name.endswith(("error count", "pages count", "page count")) else None
+        if count is not None:
+            counts[name] = counts.get(name, 0) + count
     if "double bit error count" not in counts:
         raise Unreadable("npu-smi info -t ecc: no count of double-bit errors")
     pending = counts.get("double bit next-isolated pages count", 0) + counts.get("pending retire page count", 0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TypeVar
 
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable
 from doctor.facts.npu_smi import card_answers, labelled_values, per_card_probe
+from doctor.facts.reported_value import reported_count
 
 V = TypeVar("V")
 PCIE_COUNTERS = ("TX Error Count", "RX Error Count", "Lcrc Error Count", "Ecrc Error Count")
@@ -19,9 +19,13 @@ def _read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[
     values: dict[int, V] = {}
     unread: dict[str, str] = {}
     for card in card_answers(answer):
-        value = None if card.problem else parse(card.text)
+        value, problem = None, card.problem
+        try:
+            value = None if problem else parse(card.text)
+        except Unreadable as why:
+            problem = str(why)
         if value is None:
-            unread[f"NPU card {card.card}"] = card.problem or "not understood"
+            unread[f"NPU card {card.card}"] = problem or "not understood"
         else:
             values[card.card] = value
     if not values:
@@ -61,8 +65,9 @@ class NpuPcieErrors(Fact, frozen=True):
 def _parse_pcie_errors(text: str) -> dict[str, int] | None:
     counts: dict[str, int] = {}
     for label, value in labelled_values(text):
-        if label in PCIE_COUNTERS and re.fullmatch("[0-9]{1,12}", value):
-            counts[label] = counts.get(label, 0) + int(value)
+        count = reported_count(label, value) if label in PCIE_COUNTERS else None
+        if count is not None:
+            counts[label] = counts.get(label, 0) + count
     return counts or None
 
 
@@ -96,12 +101,10 @@ class NpuFrequencies(Fact, frozen=True):
 
 def _parse_frequency(text: str) -> int | None:
     """The lowest of the card's chips; an idle core runs at a lower clock than the rated one (curFreq)."""
-    values = [
-        int(value)
-        for label, value in labelled_values(text)
-        if label.lower() == "aicore freq(mhz)" and re.fullmatch("[0-9]{1,6}", value)
+    counts = [
+        reported_count(label, value) for label, value in labelled_values(text) if label.lower() == "aicore freq(mhz)"
     ]
-    return min(values) if values else None
+    return min((count for count in counts if count is not None), default=None)
 
 
 class NpuCompatibility(Fact, frozen=True):

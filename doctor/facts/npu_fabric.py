@@ -7,6 +7,7 @@ import re
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.npu_smi import UNSUPPORTED_PATTERN, labelled_values, read_npu_smi_text, strip_escapes
+from doctor.facts.reported_value import reported_count
 
 RELATIONS = frozenset({"X", "SYS", "PHB", "HCCS", "PXB", "PIX", "SIO", "HCCS_SW", "UB", "NA"})
 """Of ``npu-smi info -t topo`` (print_npu_topo_info in npu_info_print_ext.c of github.com/hicann/driver)."""
@@ -95,8 +96,10 @@ class NpuHccs(Fact, frozen=True):
             state = values.get("hccs health status", "")
             if state in ("OK", "NOK"):
                 health[f"{card}-{chip}"] = state
-                counts = re.findall(r"[0-9]{1,20}", values.get("hccs error count", ""))
-                errors[f"{card}-{chip}"] = sum(map(int, counts))
+                try:
+                    errors[f"{card}-{chip}"] = sum(_lane_counts(values.get("hccs error count", "")))
+                except Unreadable as why:
+                    unread[f"NPU card {card} chip {chip}"] = str(why)
             elif re.search(UNSUPPORTED_PATTERN, text, re.I):
                 unsupported += 1
             else:
@@ -106,3 +109,9 @@ class NpuHccs(Fact, frozen=True):
         if not health:
             raise Unreadable(next(iter(unread.values()), "npu-smi info -m: it lists no chip"))
         return cls(health=health, errors=errors, unread=unread)
+
+
+def _lane_counts(text: str) -> list[int]:
+    """The numbers of ``[0   0   0]``; none where there is no such value. Raises: Unreadable."""
+    counts = [reported_count("hccs error count", word) for word in text.strip("[] ").split()]
+    return [count for count in counts if count is not None]

@@ -7,7 +7,9 @@ import re
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, run
+from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.npu_smi import read_npu_smi_text, row_excerpt, table_rows
+from doctor.facts.reported_value import value_state
 
 NO_VALUES = "every value is 0: the card does not answer npu-smi"
 _NUMERIC_COLUMN = re.compile(r"\b[A-Za-z][\w -]{0,30}\([^)]{0,20}\)")
@@ -162,6 +164,8 @@ class _Table:
             self.unread[f"NPU {state.device}"] = NO_VALUES
         else:
             self.states.append(state)
+            if failed := _failed_columns([name for names in self.upper for name in names], values):
+                self.unread[f"NPU {state.device}"] = failed
 
     def _add_process(self, cells: list[str]) -> None:
         assert self.process is not None
@@ -244,6 +248,17 @@ def _parse_state(values: dict[str, str | None], bus: str) -> NpuState | None:
 def _parse_pair(text: str | None) -> tuple[int | None, int | None]:
     match = re.fullmatch(r"(\d{1,12}|NA)\s*/\s*(\d{1,12})", text or "")
     return (None if match[1] == "NA" else int(match[1]), int(match[2])) if match else (None, None)
+
+
+def _failed_columns(names: list[str], values: dict[str, str | None]) -> str:
+    """The measured columns that hold neither a number nor a word for none, with their text."""
+    measured = {name: values.get(name) or "not understood" for name in names if name in ("Power(W)", "Temp(C)")}
+    failed = [
+        f"{name}: {text}"
+        for name, text in measured.items()
+        if not re.fullmatch(r"-?[0-9]{1,5}(\.[0-9]{1,3})?", text) and value_state(text) != "absent"
+    ]
+    return strip_control_chars("; ".join(failed), 120)
 
 
 def _has_no_values(values: dict[str, str | None]) -> bool:

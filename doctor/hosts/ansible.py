@@ -12,8 +12,10 @@ import os
 import re
 from collections.abc import Iterator
 
+from doctor.engine.sanitize import printable_excerpt
+from doctor.engine.texts import filled
 from doctor.hosts.hostfile import HostLine
-from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, canonical_host, printable_excerpt, validate_host
+from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, canonical_host, validate_host
 
 _SECTION = re.compile(r"\[([A-Za-z0-9_.-]+)(?::[a-z]+)?\]")
 _UNUSED = ("ansible_port", "ansible_user", "ansible_ssh_common_args")
@@ -36,7 +38,9 @@ def is_ansible_inventory(text: str, path: str) -> bool:
 def inventory_command(path: str) -> tuple[str, ...]:
     """The command that prints an inventory. Raises: InventoryError for a path that Ansible would split."""
     if "," in path:
-        raise InventoryError(f"{printable_excerpt(path, 200)}: an Ansible inventory; expected a path without a comma")
+        raise InventoryError(
+            filled("{0}: an Ansible inventory; expected a path without a comma", printable_excerpt(path, 200))
+        )
     return ("ansible-inventory", "--inventory", os.path.abspath(path), "--list")
 
 
@@ -48,7 +52,9 @@ def parse_inventory(output: str, path: str) -> list[HostLine]:
     except (ValueError, RecursionError):
         tree = None
     if not isinstance(tree, dict):
-        raise InventoryError(f"{place}: ansible-inventory does not print JSON; expected an inventory that it can read")
+        raise InventoryError(
+            filled("{0}: ansible-inventory does not print JSON; expected an inventory that it can read", place)
+        )
     meta = tree.get("_meta")
     host_variables = meta.get("hostvars") if isinstance(meta, dict) else None
     host_lines: dict[str, HostLine] = {}
@@ -57,9 +63,11 @@ def parse_inventory(output: str, path: str) -> list[HostLine]:
         host_line = _host_line(name, variables if isinstance(variables, dict) else {}, place)
         host_lines.setdefault(canonical_host(host_line.host), host_line)
         if len(host_lines) > MAX_HOSTS:
-            raise InventoryError(f"{place}: names more than {MAX_HOSTS} hosts; expected at most {MAX_HOSTS}")
+            raise InventoryError(
+                filled("{0}: names more than {1} hosts; expected at most {2}", place, MAX_HOSTS, MAX_HOSTS)
+            )
     if not host_lines:
-        raise InventoryError(f"{place}: an Ansible inventory without a host; expected one at least")
+        raise InventoryError(filled("{0}: an Ansible inventory without a host; expected one at least", place))
     return list(host_lines.values())
 
 

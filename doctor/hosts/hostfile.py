@@ -15,14 +15,9 @@ from contextlib import suppress
 
 import msgspec
 
-from doctor.hosts.nodeset import (
-    MAX_HOSTS,
-    InventoryError,
-    canonical_host,
-    printable_excerpt,
-    quote,
-    validate_host,
-)
+from doctor.engine.sanitize import printable_excerpt, quote
+from doctor.engine.texts import filled
+from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, canonical_host, validate_host
 
 MAX_SLOTS = 4096
 MAX_LINES = 1_000_000
@@ -61,9 +56,11 @@ def parse_hostfile(text: str, path: str) -> list[HostLine]:
         host_line = _parse_line(fields, f"{place}:{number}")
         host_lines.setdefault(canonical_host(host_line.host), []).append(host_line)
         if len(host_lines) > MAX_HOSTS or number_of_lines > MAX_LINES:
-            raise InventoryError(f"{host_line.location}: more than {MAX_HOSTS} hosts; expected at most {MAX_HOSTS}")
+            raise InventoryError(
+                filled("{0}: more than {1} hosts; expected at most {2}", host_line.location, MAX_HOSTS, MAX_HOSTS)
+            )
     if not host_lines:
-        raise InventoryError(f"{place}: contains no host; expected one per line, for example: node01 slots=8")
+        raise InventoryError(filled("{0}: contains no host; expected one per line, for example: node01 slots=8", place))
     repeated = any(len(lines) > 1 for lines in host_lines.values())
     return [_merged(lines, repeated) for lines in host_lines.values()]
 
@@ -113,8 +110,8 @@ def _first_word(word: str) -> _Word:
     user, at, rest = word.rpartition("@")
     if at and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", user, re.ASCII):
         inner = _first_word(rest)
-        port = (f"port {printable_excerpt(inner.count, 8)}",) if inner.count is not None else ()
-        return _Word(inner.host, None, (f"user {user}", *port))
+        port = (filled("port {0}", printable_excerpt(inner.count, 8)),) if inner.count is not None else ()
+        return _Word(inner.host, None, (filled("user {0}", user), *port))
     bracketed = re.fullmatch(r"\[([0-9A-Fa-f:.]+)\](?::(.*))?", word)
     if bracketed:
         return _Word(bracketed[1], bracketed[2])
@@ -123,7 +120,7 @@ def _first_word(word: str) -> _Word:
         return _Word(word)
     adapter = re.fullmatch(r"([^:]+):([0-9]+):([A-Za-z0-9_.-]{1,64})", word, re.ASCII)
     if adapter:
-        return _Word(adapter[1], adapter[2], (f"adapter {adapter[3]}",), "host:N:adapter")
+        return _Word(adapter[1], adapter[2], (filled("adapter {0}", adapter[3]),), "host:N:adapter")
     if word.count(":") == 1:
         host, _, count = word.partition(":")
         return _Word(host, count)
@@ -135,7 +132,9 @@ def _parse_settings(fields: Iterable[str], place: str) -> dict[str, str]:
     for word in re.sub(r" ?= ?", "=", " ".join(fields)).split():
         name, equals, value = word.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z][A-Za-z_-]{0,30}", name):
-            raise InventoryError(f"{place}: {quote(word)} has an unknown form; expected: host slots=8, host:8, or host")
+            raise InventoryError(
+                filled("{0}: {1} has an unknown form; expected: host slots=8, host:8, or host", place, quote(word))
+            )
         settings[name.lower().replace("-", "_")] = value
     return settings
 
@@ -143,4 +142,4 @@ def _parse_settings(fields: Iterable[str], place: str) -> dict[str, str]:
 def _parse_slots(text: str, place: str) -> int:
     if re.fullmatch(r"[0-9]{1,4}", text, re.ASCII) and 1 <= int(text) <= MAX_SLOTS:
         return int(text)
-    raise InventoryError(f"{place}: {quote(text)} slots; expected a number from 1 to {MAX_SLOTS}")
+    raise InventoryError(filled("{0}: {1} slots; expected a number from 1 to {2}", place, quote(text), MAX_SLOTS))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 
+from doctor.engine.sanitize import quote
+from doctor.engine.texts import filled
 from doctor.hosts.hostfile import HostLine, merge_repeated, parse_hostfile
-from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, canonical_host, expand_nodeset, quote, validate_host
+from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, canonical_host, expand_nodeset, validate_host
 
 MAX_WORDS = 1_000_000
 _LEADERS = ("chief", "master", "workerpool0")
@@ -18,8 +20,8 @@ def node_set(text: str, place: str) -> list[HostLine]:
     hosts = expand_nodeset(text, place)
     distinct = {canonical_host(host) for host in hosts}
     if len(distinct) < len(hosts):
-        counts = f"lists {len(hosts)} hosts, of which {len(distinct)} are distinct"
-        raise InventoryError(f"{place}: {counts}; expected every host once")
+        counts = filled("lists {0} hosts, of which {1} are distinct", len(hosts), len(distinct))
+        raise InventoryError(filled("{0}: {1}; expected every host once", place, counts))
     return [HostLine(host, place, "node set") for host in hosts]
 
 
@@ -37,7 +39,9 @@ def pairs(text: str, place: str) -> list[HostLine]:
     """``n1 8 n2 8``: each host with its slots. Raises: InventoryError."""
     fields = _split_words(text, place, r"\s+")
     if len(fields) % 2 or not all(count.isdecimal() for count in fields[1::2]):
-        raise InventoryError(f"{place}: {quote(text)} is no list of hosts and slots; expected: host 8 host 8")
+        raise InventoryError(
+            filled("{0}: {1} is no list of hosts and slots; expected: host 8 host 8", place, quote(text))
+        )
     lines = [f"{host} {count}" for host, count in zip(fields[::2], fields[1::2], strict=True)]
     return parse_hostfile("\n".join(lines), place)
 
@@ -46,9 +50,13 @@ def json_list(text: str, place: str) -> list[HostLine]:
     """``["algo-1", "algo-2"]``. Raises: InventoryError."""
     tree = _json(text, place)
     if not isinstance(tree, list) or not tree:
-        raise InventoryError(f'{place}: {quote(text)} is no list of hosts; expected JSON such as ["algo-1", "algo-2"]')
+        raise InventoryError(
+            filled('{0}: {1} is no list of hosts; expected JSON such as ["algo-1", "algo-2"]', place, quote(text))
+        )
     if len(tree) > MAX_HOSTS:
-        raise InventoryError(f"{place}: names more than {MAX_HOSTS} hosts; expected at most {MAX_HOSTS}")
+        raise InventoryError(
+            filled("{0}: names more than {1} hosts; expected at most {2}", place, MAX_HOSTS, MAX_HOSTS)
+        )
     return merge_repeated([validate_host(str(host), place) for host in tree], place, "JSON")
 
 
@@ -59,10 +67,14 @@ def cluster_spec(text: str, place: str) -> list[HostLine]:
     """
     cluster = _cluster(_json(text, place))
     if not cluster:
-        raise InventoryError(f'{place}: {quote(text)} names no host; expected JSON with "cluster" and its tasks')
+        raise InventoryError(
+            filled('{0}: {1} names no host; expected JSON with "cluster" and its tasks', place, quote(text))
+        )
     addresses = [address for kind in task_kinds(cluster) for address in cluster[kind]]
     if len(addresses) > MAX_HOSTS:
-        raise InventoryError(f"{place}: names more than {MAX_HOSTS} hosts; expected at most {MAX_HOSTS}")
+        raise InventoryError(
+            filled("{0}: names more than {1} hosts; expected at most {2}", place, MAX_HOSTS, MAX_HOSTS)
+        )
     return merge_repeated([validate_host(_without_port(str(word)), place) for word in addresses], place, "cluster")
 
 
@@ -103,13 +115,17 @@ def _json(text: str, place: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise InventoryError(f"{place}: {quote(text)} is not JSON; expected JSON with the job's hosts") from None
+        raise InventoryError(
+            filled("{0}: {1} is not JSON; expected JSON with the job's hosts", place, quote(text))
+        ) from None
 
 
 def _split_words(text: str, place: str, separators: str) -> list[str]:
     fields = [word for word in re.split(separators, text) if word]
     if not fields:
-        raise InventoryError(f"{place}: names no host; expected the job's hosts")
+        raise InventoryError(filled("{0}: names no host; expected the job's hosts", place))
     if len(fields) > MAX_WORDS:
-        raise InventoryError(f"{place}: names more than {MAX_HOSTS} hosts; expected at most {MAX_HOSTS}")
+        raise InventoryError(
+            filled("{0}: names more than {1} hosts; expected at most {2}", place, MAX_HOSTS, MAX_HOSTS)
+        )
     return fields

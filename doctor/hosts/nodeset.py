@@ -10,7 +10,8 @@ import ipaddress
 import re
 from itertools import islice, product
 
-from doctor.engine.sanitize import printable
+from doctor.engine.sanitize import printable_excerpt, quote
+from doctor.engine.texts import filled
 
 MAX_HOSTS = 10_000
 """Hosts. More than this is a slip in a range, not a cluster."""
@@ -33,14 +34,16 @@ def expand_nodeset(text: str, place: str, groups: bool = False) -> list[str]:
     """
     parts = re.findall(r"(?:\[[^\]]*\]?|[^\s,\[])+", text)
     if not parts:
-        raise InventoryError(f"{place}: no host is named; expected a node set such as node[01-16],gpu7")
+        raise InventoryError(filled("{0}: no host is named; expected a node set such as node[01-16],gpu7", place))
     if sum(_part_size(part) for part in parts) > MAX_HOSTS:
         raise InventoryError(
-            f"{place}: names more than {MAX_HOSTS} hosts; expected at most {MAX_HOSTS}; check the range"
+            filled("{0}: names more than {1} hosts; expected at most {2}; check the range", place, MAX_HOSTS, MAX_HOSTS)
         )
     hosts = [validate_host(host, place) for part in parts for host in _expand_part(part, place, groups)]
     if len(hosts) > MAX_HOSTS:
-        raise InventoryError(f"{place}: names more than {MAX_HOSTS} hosts; expected at most {MAX_HOSTS}")
+        raise InventoryError(
+            filled("{0}: names more than {1} hosts; expected at most {2}", place, MAX_HOSTS, MAX_HOSTS)
+        )
     return hosts
 
 
@@ -68,7 +71,7 @@ def _expand_group(part: str, place: str) -> list[str]:
     if any(re.fullmatch(r"example[0-9]{1,3}", host) for host in hosts):
         hosts, why = [], "it is an example that comes with ClusterShell"
     if not hosts:
-        raise InventoryError(f"{place}: {quote(part)}: {why}; expected a group that `nodeset -l` lists")
+        raise InventoryError(filled("{0}: {1}: {2}; expected a group that `nodeset -l` lists", place, quote(part), why))
     return hosts
 
 
@@ -80,13 +83,19 @@ def _expand_part(part: str, place: str, groups: bool) -> list[str]:
     if "[" not in part and "]" not in part:
         return [part]
     if re.search(r"[^A-Za-z0-9._:,/\[\]-]", part):
-        raise InventoryError(f"{place}: {quote(part)} is not a node set; expected letters, digits, dots and [ranges]")
+        raise InventoryError(
+            filled("{0}: {1} is not a node set; expected letters, digits, dots and [ranges]", place, quote(part))
+        )
     pieces = re.split(r"\[([^\[\]]*)\]", part)
     texts, insides = pieces[::2], pieces[1::2]
     if any("[" in text or "]" in text for text in texts):
-        raise InventoryError(f"{place}: {quote(part)}: missing bracket; expected a range such as [01-16,20]")
+        raise InventoryError(
+            filled("{0}: {1}: missing bracket; expected a range such as [01-16,20]", place, quote(part))
+        )
     if "" in texts[1:-1]:
-        raise InventoryError(f"{place}: {quote(part)}: a bracket follows another; expected text between them")
+        raise InventoryError(
+            filled("{0}: {1}: a bracket follows another; expected text between them", place, quote(part))
+        )
     numbers = [_expand_ranges(inside, part, place) for inside in insides]
     form = "{}".join(texts)
     return list(dict.fromkeys(form.format(*chosen) for chosen in product(*numbers)))
@@ -100,13 +109,17 @@ def _expand_range(text: str, part: str, place: str) -> list[str]:
     """The numbers of ``7``, ``01-16`` or ``0-30/2`` as they are written. Raises: InventoryError."""
     match = _RANGE.fullmatch(text)
     if not match:
-        why = "empty range" if not text else f"{quote(text)} is not a range"
+        why = "empty range" if not text else filled("{0} is not a range", quote(text))
     else:
         low, high, step = match[1], match[2] or match[1], int(match[3] or 1)
         if int(low) <= int(high) and step and (len(low) == len(high) or not (low + high).startswith("0") or low == "0"):
             return [str(number).zfill(len(low)) for number in range(int(low), int(high) + 1, step)]
-        why = "the first number is larger" if int(low) > int(high) else f"{quote(text)} has numbers of unlike widths"
-    raise InventoryError(f"{place}: {quote(part)}: {why}; expected a range such as [01-16,20]")
+        why = (
+            "the first number is larger"
+            if int(low) > int(high)
+            else filled("{0} has numbers of unlike widths", quote(text))
+        )
+    raise InventoryError(filled("{0}: {1}: {2}; expected a range such as [01-16,20]", place, quote(part), why))
 
 
 def validate_host(host: str, place: str) -> str:
@@ -117,14 +130,16 @@ def validate_host(host: str, place: str) -> str:
             if host[0] == "@"
             else "name the user with --user or in ~/.ssh/config"
         )
-        raise InventoryError(f"{place}: {quote(host)} has an @; expected a host name or address: {hint}")
+        raise InventoryError(
+            filled("{0}: {1} has an @; expected a host name or address: {2}", place, quote(host), hint)
+        )
     if ":" in host or re.fullmatch(r"[0-9.]+", host, re.ASCII):
         if not _is_address(host):
             hint = "; name the port with --port or in ~/.ssh/config" if host.count(":") == 1 else ""
-            raise InventoryError(f"{place}: {quote(host)} is not an IPv4 or IPv6 address{hint}")
+            raise InventoryError(filled("{0}: {1} is not an IPv4 or IPv6 address{2}", place, quote(host), hint))
     elif not re.fullmatch(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?", host, re.ASCII):
         expected = "letters, digits, dots and hyphens, beginning and ending with a letter or digit"
-        raise InventoryError(f"{place}: {quote(host)} is not a host name; expected {expected}")
+        raise InventoryError(filled("{0}: {1} is not a host name; expected {2}", place, quote(host), expected))
     return host
 
 
@@ -139,13 +154,3 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return "%" not in text
-
-
-def quote(text: str) -> str:
-    """An excerpt of the text, printable and in double quotes."""
-    return f'"{printable_excerpt(text)}"'
-
-
-def printable_excerpt(text: str, limit: int = 60) -> str:
-    """Foreign text for a message: printable and bounded."""
-    return printable(text, limit)

@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
-from doctor.facts.gpu import FabricManager, Gpu, GpuCards, GpuInventory, NvidiaSmi
+from doctor.facts.gpu import Gpu, GpuCards, GpuInventory, NvidiaSmi
 from doctor.facts.host_settings import HostSettings
 from doctor.facts.kernel_log import KernelLog, LogLine
 from doctor.facts.limits import RdmaAdapters
+from doctor.facts.nvlink import FabricManager
 from doctor.facts.rdma import Gid, RdmaDevice, RdmaPort, RdmaPorts
 
 H100 = "NVIDIA H100 80GB HBM3"

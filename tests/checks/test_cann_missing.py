@@ -16,5 +16,10 @@ def test_torch_npu_without_cann() -> None:
     assert str(finding) == "torch_npu 2.7.1 is installed, but CANN is not"
 
 
+def test_mindspore_without_cann() -> None:
+    (finding,) = look(inventory(), python(mindspore="2.6.0"), None)
+    assert str(finding) == "mindspore 2.6.0 is installed, but CANN is not"
+
+
 def test_a_host_that_is_not_where_the_job_runs() -> None:
     assert "--within" in skipped(look, inventory(), python(), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.facts.gpu import NvLinks
+from doctor.facts.nvlink import NvLinks
 from doctor.facts.vendor_tests import DcgmHealth
 from tests.checks.run_check import messages, run_check
 

@@ -33,6 +33,31 @@ def test_a_folder_of_the_job_that_is_read_only() -> None:
     assert run_check("disk-full", {"a": [home, container()]}).found_severity.value == "warning"
 
 
+@pytest.mark.parametrize(
+    ("path", "folder", "severity"),
+    [("/tmp", "/tmp", "error"), ("/dev/shm", "/dev/shm", "error"), ("/home", "/home/me", "error"),
+     ("/", "/tmp", "error"), ("/", "/root", "warning"), ("/var/log", "/var/log", "warning")],
+)  # fmt: skip
+def test_a_folder_that_cannot_be_written(path: str, folder: str, severity: str) -> None:
+    """Hosts without a disk of their own have a / that is read-only by design, and a /tmp that is not."""
+    room = FileSystem(path, GIB, 0, 0, 0, True, refused=(folder,))
+    outcome = run_check("disk-full", {"a": [DiskSpace(file_systems=(room,))]})
+    assert messages(outcome) == [("a", f"{folder}: is on a read-only file system; expected a writable one")]
+    assert outcome.found_severity.value == severity
+    within = run_check("disk-full", {"a": [DiskSpace(file_systems=(room,)), container()]})
+    assert within.found_severity.value == "warning"
+
+
+def test_a_folder_that_belongs_to_others() -> None:
+    rooms = (
+        FileSystem("/", GIB, GIB, 0, 0, False, refused=("/tmp",)),
+        FileSystem("/h", GIB, GIB, 0, 0, False, refused=("/h/me",)),
+    )
+    (tmp, home) = run_check("disk-full", {"a": [DiskSpace(file_systems=rooms)]}).findings
+    assert str(tmp).startswith("/tmp: this user may not write there") and "chmod 1777 /tmp" in tmp.values["remedy"]
+    assert str(home).startswith("/h/me: this user may not write there") and "chmod" not in home.values["remedy"]
+
+
 def test_a_temporary_folder_of_the_job_that_is_not_there() -> None:
     room = DiskSpace(file_systems=(FileSystem("/", GIB, GIB, 0, 0, False, missing_folder="/scratch/7"),))
     outcome = run_check("disk-full", {"a": [room]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.facts.gpu import GpuTopology
+from doctor.facts.nvlink import GpuTopology
 from tests.checks.run_check import fleet, messages, run_check, skipped
 
 USUAL = GpuTopology(links=(("GPU0", "X", "NV12", "PXB"), ("GPU1", "NV12", "X", "SYS"), ("NIC0", "PXB", "SYS", "X")))

@@ -28,6 +28,15 @@ def test_each_outlier_and_category() -> None:
     ]
 
 
+def test_firmware_and_kernel_modules() -> None:
+    usual = snapshot(firmware={"bios": "2.1"}, modules={"mlx5_core": "24.10"})
+    other = snapshot(firmware={"bios": "1.9"}, modules={"mlx5_core": "23.04"})
+    assert messages(run_check("host-snapshot-differs", {**fleet(3, usual), "w4": [other]})) == [
+        ("w4", "firmware: 1 value unlike those of most hosts: bios: 1.9 in place of 2.1"),
+        ("w4", "modules: 1 value unlike those of most hosts: mlx5_core: 23.04 in place of 24.10"),
+    ]
+
+
 def test_no_majority_is_no_finding() -> None:
     hosts = {f"w{number}": [snapshot(sysctl={"kernel.x": str(number)})] for number in range(4)}
     assert messages(run_check("host-snapshot-differs", hosts)) == []

@@ -31,6 +31,16 @@ def test_each_value_is_named_with_what_was_expected() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "setting",
+    ["NCCL_ALGO=Trees", "NCCL_IB_GID_INDEX=three", "OMP_NUM_THREADS=all", "OMP_PROC_BIND=tight",
+     "TORCH_NCCL_BLOCKING_WAIT=on", "TORCH_DISTRIBUTED_DEBUG=VERBOSE", "MS_ROLE=MS_WORKERS", "MS_WORKER_NUM=two"],
+)  # fmt: skip
+def test_values_of_each_library(setting: str) -> None:
+    name, _, value = setting.partition("=")
+    assert [finding.values["variable"] for finding in check_findings(**{name: value}).findings] == [name]
+
+
 def test_what_depends_on_the_product() -> None:
     assert check_findings("A1", HCCL_EXEC_TIMEOUT="20000").status is Status.FAILED
     assert check_findings("A2", HCCL_EXEC_TIMEOUT="20000").status is Status.PASSED

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from doctor.engine.fact import Fact
 from doctor.engine.result import Outcome, Status
 from doctor.facts.python_env import PythonEnv
+from doctor.facts.versions import CannVersion
 from doctor.job.variable_names import documented_variables
 from doctor.job.variable_versions import first_releases, not_read
 from tests.checks.run_check import job, run_check
@@ -42,6 +44,19 @@ def test_a_variable_of_another_version(nccl: str, torch: str, variable: str, exp
     assert finding.hosts == ("w1", "w2")
     assert (finding.values["variable"], finding.values["expected"]) == (variable, expected)
     assert finding.values["replacement"] == replacement
+
+
+@pytest.mark.parametrize(
+    ("facts", "variable", "expected"),
+    [
+        ([PythonEnv("/p", "3.11.7", {"torch_npu": "2.1.0.post3"}, finds_torch=True)],
+         "TORCH_HCCL_ZERO_COPY", "torch_npu"),
+        ([python(), CannVersion("8.5.0", "/usr/local/Ascend", {})], "HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATIO", "HCCL"),
+    ],
+)  # fmt: skip
+def test_libraries_of_npus(facts: list[Fact], variable: str, expected: str) -> None:
+    (finding,) = run_check(NAME, {"w1": facts}, job(**{variable: "1"})).findings
+    assert (finding.values["variable"], finding.values["library"]) == (variable, expected)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,12 @@ def test_a_host_whose_packets_are_lost() -> None:
     assert "ip -s link show NIC" in advice(NAME, outcome)
 
 
+def test_a_link_and_a_direction() -> None:
+    for pairs, place in (({(1, 5), (5, 1)}, "between w2 and w6"), ({(1, 5)}, "from w2 to w6")):
+        ((_, text),) = messages(run_check(NAME, measured({}, dict.fromkeys(pairs, 30_000), times=8)))
+        assert f"packets are lost {place}: " in text
+
+
 def test_losses_below_one_in_a_thousand_accuse_nobody() -> None:
     assert messages(run_check(NAME, measured({}, {(4, target): 90 for target in range(HOSTS) if target != 4}))) == []
 

@@ -18,7 +18,11 @@ ROWS = ["".join("-" if source == target else "o" for target in range(HOSTS)) for
 
 
 def measured(
-    slow: dict[tuple[int, int], float], again: dict[tuple[int, int], int] | None = None, *, arrivals: bool = False
+    slow: dict[tuple[int, int], float],
+    again: dict[tuple[int, int], int] | None = None,
+    *,
+    arrivals: bool = False,
+    times: int = 3,
 ) -> dict[str, list[Fact]]:
     """Eight hosts with the speeds of all pairs, some of them so many times slower, and segments sent again."""
     facts: dict[str, list[Fact]] = {}
@@ -38,7 +42,7 @@ def measured(
             }
             if arrivals:
                 speed |= {"arrival_single": 1e9 / ratio, "arrival_multi": 1.1e9 / ratio}
-            speeds += [speed] * (3 if ratio > 1.5 or lost else 1)
+            speeds += [speed] * (times if ratio > 1.5 or lost else 1)
         facts[name] = [msgspec.structs.replace(answer, answer={**answer.answer, "speeds": speeds})]
     return facts
 
@@ -61,6 +65,12 @@ def test_one_slow_direction_that_was_slow_each_time() -> None:
     ((hosts, text),) = messages(run_check(NAME, measured({(1, 5): 8.0})))
     assert hosts == "w2 w6"
     assert "from w2 to w6" in text
+
+
+def test_a_link_that_is_slow_both_ways() -> None:
+    ((hosts, text),) = messages(run_check(NAME, measured({(1, 5): 8.0, (5, 1): 8.0})))
+    assert hosts == "w2 w6"
+    assert "between w2 and w6" in text
 
 
 def test_without_speeds_it_does_not_apply() -> None:

@@ -43,10 +43,20 @@ def test_a_chip_that_only_the_health_query_calls_ill() -> None:
 
 
 def test_a_warning_with_which_jobs_start_is_left_to_the_other_check() -> None:
-    report = ChipHealth(1, 0, "Warning", ("80E01805",), "")
+    report = ChipHealth(1, 0, "Warning", ("80E20207",), "")
     assert look(table(state(0), state(1, health="Warning")), health(report), CHIPS, None) == []
+
+
+def test_a_code_that_the_vendor_does_not_list_is_unknown_beside_a_warning() -> None:
     report = ChipHealth(1, 0, "Warning", ("80E01805", "12345678"), "")
-    assert len(look(table(state(0), state(1, health="Warning")), health(report), CHIPS, None)) == 1
+    why = unknown(look, table(state(0), state(1, health="Warning")), health(report), CHIPS, None)
+    assert str(why) == "NPU 1 reports health Warning, with codes that the vendor's list does not have: 12345678"
+
+
+def test_a_code_that_takes_the_npu_out_of_service_counts_beside_the_word_ok() -> None:
+    report = ChipHealth(1, 0, "OK", ("80E3A201",), "")
+    (finding,) = look(table(state(0), state(1)), health(report), CHIPS, None)
+    assert "health OK, fault 80E3A201 (no text): take the NPU out of service" in str(finding)
 
 
 def test_a_card_that_the_table_leaves_out_does_not_answer() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.facts.gpu import NvLinks
+from doctor.facts.nvlink import NvLinks
 from tests.checks.gpu_hosts import cards
 from tests.checks.run_check import fleet, messages, run_check
 

@@ -22,6 +22,16 @@ def test_bare_numbers() -> None:
     ]
 
 
+def test_counts_and_ports() -> None:
+    value = a1(1, 2)
+    value["server_count"] = 1
+    value["server_list"][0]["device"][0]["device_port"] = 16666
+    assert [text.partition(":")[0] for text in list_messages(run_check(NAME, value))] == [
+        "device_port is a bare number",
+        "server_count is a bare number",
+    ]
+
+
 def test_the_numbers_are_judged_all_the_same() -> None:
     value = a1(1, 2)
     value["server_list"][0]["device"][1]["rank_id"] = 0

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.checks.broken_off import only, only_finding, trouble
 from tests.checks.smoke import ran
 
@@ -20,6 +22,21 @@ def test_both_sides_are_shown() -> None:
     assert finding.hosts == ("w2",)
     assert f"rank 2: {sides[2]}" in todo
     assert f"ranks 0, 1: {sides[0]}" in todo
+
+
+@pytest.mark.parametrize(
+    ("usual", "other"),
+    [
+        ("all_reduce #7 (128 x float32, group dp4; step 2)", "all_reduce #7 (128 x float16, group dp4; step 2)"),
+        ("broadcast #3 (128 x float32, group dp4, root 0; step 0)",
+         "broadcast #3 (128 x float32, group dp4, root 1; step 0)"),
+        ("all_reduce #7 (128 x float32, group dp4; step 2)", "all_gather #7 (128 x float32, group dp4; step 2)"),
+    ],
+    ids=["type", "root", "kind"],
+)  # fmt: skip
+def test_each_property_of_a_call(usual: str, other: str) -> None:
+    finding, _ = only_finding(NAME, ran(4, 2, trouble("mismatch", 2, calls={0: usual, 1: usual, 2: other})))
+    assert str(finding).startswith(f"rank 2 called {other} in step 2 of dp4; the others did not")
 
 
 def test_two_ranks_that_differ_are_both_named_and_no_others() -> None:

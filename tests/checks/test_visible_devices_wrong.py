@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.result import Status
+from doctor.facts.gpu import GpuCards
 from doctor.job import LaunchConfig
 from tests.checks.launch_lines import config, run_check
+from tests.checks.run_check import job, messages
+from tests.checks.run_check import run_check as run_on_hosts
 from tests.checks.tables import list_messages
 
 DEVICES: list[tuple[str, str, str]] = [
@@ -27,6 +30,12 @@ def test_visible_devices(value: str, line: str, message: str) -> None:
     assert all(message in text for text in list_messages(outcome))
 
 
+def test_gpus_that_are_not_there() -> None:
+    launch = job(CUDA_VISIBLE_DEVICES="0,9")
+    outcome = run_on_hosts("visible-devices-wrong", {"w1": [GpuCards(pci=8, driver="550.90", tool=True)]}, launch)
+    assert messages(outcome) == [("w1", "CUDA_VISIBLE_DEVICES names device 9, and the host has 8")]
+
+
 def test_devices_by_name_are_not_judged() -> None:
     launch = LaunchConfig.from_environment({"CUDA_VISIBLE_DEVICES": "GPU-8f2c"})
     assert run_check("visible-devices-wrong", launch, 1, 8).status is Status.SKIPPED
@@ -41,10 +50,10 @@ COUNTS: list[tuple[list[str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("values", "messages"), COUNTS)
-def test_as_many_devices_on_every_host(values: list[str], messages: list[str]) -> None:
+@pytest.mark.parametrize(("values", "expected"), COUNTS)
+def test_as_many_devices_on_every_host(values: list[str], expected: list[str]) -> None:
     """Ranks may differ in number between hosts, where the launcher counts them: a warning."""
     own_values = {f"n{number}": {"ASCEND_RT_VISIBLE_DEVICES": value} for number, value in enumerate(values)}
     outcome = run_check("visible-devices-wrong", LaunchConfig.from_environment({}, by_host=own_values), 3, 8)
-    assert [str(finding) for finding in outcome.findings] == messages
+    assert [str(finding) for finding in outcome.findings] == expected
     assert all(finding.is_warning for finding in outcome.findings)

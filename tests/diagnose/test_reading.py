@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from doctor.diagnose.decide import diagnose
 from doctor.diagnose.excerpter.excerpt import LogReader
-from doctor.diagnose.excerpter.line_choice import ShapeIndex, searched_texts
+from doctor.diagnose.excerpter.line_choice import ShapeIndex
 from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.readings import read_all
@@ -303,14 +303,6 @@ def test_a_name_alone_accuses_no_rank_and_no_host(tmp_path: Path) -> None:
     assert "npu_507035_lora_r16.log" in cause.summary
 
 
-@given(st.lists(st.text("ab[ ", min_size=3, max_size=12), max_size=8))
-def test_each_literal_contains_a_text_that_is_searched_for_and_no_search_is_slower_for_it(literals: list[str]) -> None:
-    names = {literal.encode() for literal in literals}
-    texts = searched_texts(names)  # type: ignore[no-untyped-call]
-    assert all(any(text in name for text in texts) for name in names)
-    assert sum(1 / len(text) for text in texts) <= sum(1 / len(name) for name in names) + 1e-9
-
-
 ZSTD = bytes.fromhex("28b52ffd2404c1000068656c6c6f0a") + b"\x41" * 60
 
 
@@ -394,7 +386,7 @@ class TestFilesThatChange:
         path = tmp_path / "a.log"
         path.write_bytes(LOG)
         index = ShapeIndex([])
-        reader = LogReader(index, (), 1 << 20)
+        reader = LogReader(index, 1 << 20)
 
         def read_blocks(blocks) -> None:
             LogReader.read_blocks(reader, blocks)

@@ -2,13 +2,24 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from doctor.diagnose.excerpter.line_choice import MAX_LINE
+from doctor.diagnose.excerpter.line_choice import MAX_LINE, split_block
 from doctor.diagnose.read.matcher import Matcher
-from doctor.diagnose.signature import FOLDER, SignatureError, load_signatures, longest_literal, validate_signature
+from doctor.diagnose.signature import (
+    FOLDER,
+    SignatureError,
+    Trait,
+    load_signatures,
+    longest_literal,
+    validate_signature,
+)
 from doctor.remedy.catalog import check_files_by_name, load_playbooks
 
 SIGNATURES = load_signatures()
@@ -26,14 +37,55 @@ def test_each_sample_is_matched_and_selected_by_its_shape(signature) -> None:
         else:
             raise AssertionError(sample.text)
         data = line.encode()
-        results = MATCHER.candidates(data) + MATCHER.numbered(data, MATCHER.number_heads(data))
+        results = [*MATCHER.candidates(data), *MATCHER.numbered(data).get(0, ())]
         assert signature.id in {candidate.id for candidate, _ in results}
+
+
+SAMPLE_LINES = sorted(
+    {line for item in SIGNATURES.values() for sample in item.samples for line in sample.text.split("\n")}
+)
+HEADS = (
+    "",
+    "[rank3]: ",
+    "2026-11-20 12:00:00,123 INFO ",
+    "[INFO] HCCL(12,python):2026-11-20-12:00:00.123.456 ",
+    "0a[INFO] ",
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(HEADS), st.sampled_from(SAMPLE_LINES), st.text("0af \t", max_size=3)), max_size=12
+    )
+)
+def test_no_line_of_a_block_that_a_pattern_matches_is_passed_over(parts: list[tuple[str, str, str]]) -> None:
+    lines = ["".join(part) for part in parts]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    split, shapes = split_block(data)
+    hot, numbered = MATCHER.hot_shapes(shapes), MATCHER.numbered(data)
+    assert [line.decode() for line in split] == lines
+    for index, line in enumerate(lines):
+        chosen = {item.id for item, _ in (*hot.get(shapes[index], ()), *numbered.get(index, ()))}
+        quiet = line.lstrip("0123456789abcdef").startswith("[INFO]")
+        wanted = {
+            item.id
+            for item in SIGNATURES.values()
+            if (item.quiet or not quiet) and any(pattern.regex.search(line) for pattern in item.compiled)
+        }
+        assert wanted <= chosen and (not wanted or not MATCHER.is_quiet(line.encode()))
 
 
 @pytest.mark.parametrize("signature", SIGNATURES.values(), ids=lambda signature: signature.id)
 def test_each_signature_names_checks_and_playbooks_that_exist(signature) -> None:
     assert set(signature.checks) <= CHECKS
     assert set(signature.playbooks) <= PLAYBOOKS
+
+
+def test_a_trait_is_no_switch_for_a_single_signature() -> None:
+    """What only one line has is named by its id in the rule that knows it. Other programs print other steps."""
+    counts = Counter(trait for signature in SIGNATURES.values() for trait in signature.traits)
+    assert set(counts) == set(get_args(Trait))
+    assert [trait for trait, count in counts.items() if count < 2] == ["progress"]
 
 
 def test_each_bundled_signature_keeps_the_rules_for_a_sites_own() -> None:
@@ -55,7 +107,7 @@ def test_the_longest_literal_of_each_pattern_is_in_each_line_that_it_matches() -
             for pattern in signature.compiled:
                 for line in sample.text.split("\n"):
                     if pattern.regex.search(line):
-                        assert pattern.literal in line
+                        assert all(literal in line for literal in pattern.literals)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,18 @@ def test_the_jobs_temporary_folder_is_named_where_it_is_not_there(tmp_path: Path
     for path, absent in ((tmp_path, []), (tmp_path / "absent" / "x", [str(tmp_path / "absent" / "x")])):
         listed = list_file_systems({"folders": [str(path), "/no/such"], "temporary_folder": str(path)})
         assert [entry["missing_folder"] for entry in listed if entry["missing_folder"]] == absent
+
+
+def test_a_folder_that_a_job_writes_to_and_this_user_may_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refused() -> list[str]:
+        return [path for entry in list_file_systems({}) for path in entry["refused"]]
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert refused() == []
+    monkeypatch.setattr(os, "access", lambda path, mode: path != str(tmp_path))
+    assert refused() == [str(tmp_path)]
+    monkeypatch.setenv("HOME", str(tmp_path / "none"))
+    assert refused() == [], "a user without a home folder"
 
 
 @pytest.mark.parametrize("observed", [[], [{**ROOT_FILE_SYSTEM, "free": 101}], [{**ROOT_FILE_SYSTEM, "free": -1}]])

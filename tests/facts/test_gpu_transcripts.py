@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from doctor.engine.fact import Absent, Output, Unreadable
-from doctor.facts.gpu import FabricManager, GpuInventory, GpuTopology, NvidiaSmi, NvLinks
+from doctor.facts.gpu import GpuInventory, NvidiaSmi
 from doctor.facts.gpu_report import Gpu
 from doctor.facts.kernel_log import KernelLog, LogLine
+from doctor.facts.nvlink import FabricManager, GpuTopology, NvLinks
 from doctor.facts.xid import xid_events
 from tests.checks.gpu_hosts import cards
 from tests.checks.run_check import run_check
@@ -95,12 +96,95 @@ def test_a_hang_is_a_failure_of_the_tool() -> None:
     assert why.root_cause == "gpu-tool-fails"
 
 
-def test_a_damaged_information_rom_does_not_hide_the_report() -> None:
-    """Return value 14, with a warning after the report (manual of nvidia-smi)."""
-    report = in_report("")
-    damaged = Output(out=report.out + "WARNING: infoROM is corrupted at gpu 0000:61:00.0\n", code=14)
-    assert len(read_outputs(GpuInventory, one=damaged).gpus) == 1
-    assert read_outputs(NvidiaSmi, one=damaged).kind == ""
+@pytest.mark.parametrize(
+    ("after", "err", "code", "damaged"),
+    [
+        ("WARNING: infoROM is corrupted at gpu 0000:B3:00.0", "", 0, ("0000:b3:00.0",)),
+        ("", "WARNING: infoROM is corrupted at gpu 0000:00:1E.0\n", 14, ("0000:00:1e.0",)),
+        ("", "", 14, ("",)),
+        ("", "", 0, ()),
+    ],
+)
+def test_a_damaged_information_rom(after: str, err: str, code: int, damaged: tuple[str, ...]) -> None:
+    """Return value 14 (manual of nvidia-smi); https://github.com/NVIDIA/gpu-operator/issues/20, pytorch pull 87464."""
+    output = Output(out=in_report("").out + after, err=err, code=code)
+    assert len(read_outputs(GpuInventory, one=output).gpus) == 1
+    tool = read_outputs(NvidiaSmi, one=output)
+    assert (tool.kind, tool.damaged, tool.beside) == ("", damaged, "")
+    found = run_check("gpu-inforom-corrupted", {"w1": [tool]}).findings
+    assert [finding.values["device"] for finding in found] == [device or None for device in damaged]
+
+
+@pytest.mark.parametrize(
+    ("before", "err", "code", "beside"),
+    [
+        ("", "", 255, "exit status 255"),
+        ("", "some words\n", 3, "exit status 3: some words"),
+        ("", "Failed to initialize a part of NVML: Unknown Error\n", 0, "Failed to initialize a part of NVML"),
+        ("", "ERROR: ld.so: object 'libx.so' from LD_PRELOAD cannot be preloaded: ignored.\n", 0, ""),
+        ("bash: warning: setlocale: LC_ALL: cannot change locale (C.UTF-8)\n", "", 0, ""),
+        ("", "nvidia-smi: /lib/libcrypto.so.3: no version information available\n", 0, ""),
+    ],
+)
+def test_what_stands_around_a_report_is_judged(before: str, err: str, code: int, beside: str) -> None:
+    tool = read_outputs(NvidiaSmi, one=Output(out=before + in_report("").out, err=err, code=code))
+    assert tool.beside.startswith(beside) and bool(tool.beside) == bool(beside)
+    findings = run_check("gpu-tool-fails", {"w1": [tool, cards()]}).findings
+    assert [finding.is_warning for finding in findings] == [True] * bool(beside)
+
+
+FAILED_ELEMENTS = [
+    # The words of nvmlErrorString and of nvidia-smi's table, in the elements of an H100's report.
+    ("<ecc_errors><volatile><dram_uncorrectable>Unknown Error</dram_uncorrectable></volatile></ecc_errors>", False),
+    ("<temperature><gpu_temp>Unknown Error</gpu_temp></temperature>", False),
+    ("<remapped_rows><remapped_row_failure>[Unknown Error]</remapped_row_failure></remapped_rows>", False),
+    ("<fb_memory_usage><total>ERR!</total></fb_memory_usage>", False),
+    ("<gpu_recovery_action>Unknown Error</gpu_recovery_action>", False),
+    ("<gpu_reset_status><reset_required>[GPU requires reset]</reset_required></gpu_reset_status>", False),
+    ("<fabric><state>Unknown Error</state></fabric>", False),
+    ("<persistence_mode>Unknown Error</persistence_mode>", True),
+    ("<power_readings><power_limit>[Unknown Error]</power_limit></power_readings>", True),
+]
+JUDGES = ("gpu-ecc-errors", "gpu-too-hot", "gpu-row-remap-failed", "gpu-reset-needed", "gpu-fabric-not-ready")
+
+
+@pytest.mark.parametrize(("elements", "is_warning"), FAILED_ELEMENTS)
+def test_a_value_that_the_driver_cannot_read_is_never_healthy(elements: str, is_warning: bool) -> None:
+    output = in_report(elements)
+    inventory, tool = (read_outputs(fact, one=output) for fact in (GpuInventory, NvidiaSmi))
+    (finding,) = run_check("gpu-tool-fails", {"w1": [tool, inventory, cards()]}).findings
+    assert (finding.values["gpu"], finding.is_warning) == (0, is_warning)
+    (element,) = finding.values["elements"]
+    unknown = [name for name in JUDGES if run_check(name, {"w1": [inventory]}).unknown]
+    expected = {
+        "ecc_errors": ["gpu-ecc-errors", "gpu-row-remap-failed"],
+        "temperature": ["gpu-too-hot"],
+        "remapped_rows": ["gpu-row-remap-failed", "gpu-reset-needed"],
+        "gpu_recovery_action": ["gpu-reset-needed"],
+        "gpu_reset_status": ["gpu-reset-needed"],
+        "fabric": ["gpu-fabric-not-ready"],
+    }
+    assert unknown == expected.get(element, [])
+
+
+def test_values_that_a_product_does_not_have_are_no_failure() -> None:
+    """A fan of a passive card, the limit of power of a portable one, and the default limit of a GeForce 2080 Ti.
+
+    https://github.com/enkore/i3pystatus/pull/850; https://github.com/Quake4/MindMiner/issues/627.
+    """
+    elements = "<fan_speed>[Unknown Error]</fan_speed><power_readings><power_limit>N/A</power_limit>"
+    elements += "<default_power_limit>[Unknown Error]</default_power_limit></power_readings>"
+    output = in_report(elements)
+    inventory, tool = (read_outputs(fact, one=output) for fact in (GpuInventory, NvidiaSmi))
+    assert run_check("gpu-tool-fails", {"w1": [tool, inventory, cards()]}).findings == ()
+
+
+def test_a_registration_that_failed_is_a_finding_not_an_unread_value() -> None:
+    inventory = read_outputs(
+        GpuInventory, one=in_report("<fabric><state>Completed</state><status>Unknown Error</status></fabric>")
+    )
+    (finding,) = run_check("gpu-fabric-not-ready", {"w1": [inventory]}).findings
+    assert finding.values["observed"] == "Completed, Unknown Error"
 
 
 def test_one_lost_gpu_beside_others_that_answer() -> None:

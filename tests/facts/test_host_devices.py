@@ -16,10 +16,11 @@ from hypothesis import given, settings
 from doctor.collect.collector.questions import HELPERS
 from doctor.collect.collector_request import function_source
 from doctor.engine.fact import Absent, Fact, Output, Unreadable
-from doctor.facts.gpu import GpuCards, GpuInventory, GpuTopology, NvidiaSmi, NvLinks, detect_gpus
+from doctor.facts.gpu import GpuCards, GpuInventory, NvidiaSmi, detect_gpus
 from doctor.facts.host_settings import HostSettings, NetworkCards
 from doctor.facts.kernel_log import KernelLog, format_age, read_kernel_log
 from doctor.facts.mounts import MountAnswers, MountTable, try_mounts
+from doctor.facts.nvlink import GpuTopology, NvLinks
 from doctor.facts.rdma import ERROR_COUNTERS, RdmaPorts, chosen_ports, read_rdma
 from doctor.facts.snapshot import HostSnapshot, read_snapshot
 from tests.checks.gpu_hosts import port, rdma

@@ -12,7 +12,7 @@ from doctor.engine.fact import Absent, Fact, Output, Unreadable
 from doctor.facts.hccn import DevicePfc, DeviceTrafficClasses, PortCounters, PortGrowth
 from doctor.facts.npu_counters import NpuCompatibility, NpuFrequencies, NpuPcieErrors
 from doctor.facts.npu_fabric import NpuHccs, NpuTopology
-from doctor.facts.npu_health import LEVEL_OF_CODE, REMEDIES, NpuHealth
+from doctor.facts.npu_health import REMEDIES, NpuHealth, fault_levels, judge_health
 from doctor.facts.root_info import HcclRootInfo, read_root_info
 from tests.facts.answers import answered, learned, read_outputs
 from tests.facts.garbage import runs_on_python_3_6
@@ -135,8 +135,48 @@ def test_the_file_of_the_950_family(tmp_path: Any) -> None:
 
 
 def test_every_code_has_one_level_and_every_level_a_remedy() -> None:
-    assert set(LEVEL_OF_CODE.values()) <= set(REMEDIES)
-    assert all(len(code) == 8 and int(code, 16) for code in LEVEL_OF_CODE)
+    assert set(fault_levels().values()) == set(REMEDIES) - {"unlisted"}
+    assert all(len(code) in (8, 9) and int(code, 16) for code in fault_levels())
+    assert len(fault_levels()) == 802
+
+
+@pytest.mark.parametrize(
+    ("word", "codes", "verdict"),
+    [
+        ("OK", "", "healthy"),
+        ("OK", "81B58004", "healthy"),  # NotHandle
+        ("Warning", "81B58004", "healthy"),
+        ("Warning", "80F7860C", "healthy"),
+        ("Warning", "80E20207", "warning"),  # SubHealth
+        ("OK", "80C98000", "warning"),  # RestartRequest
+        ("Warning", "8C204E00", "warning"),  # RestartBusiness
+        ("Warning", "81B38004", "error"),  # RestartNPU
+        ("Warning", "81B38009", "error"),
+        ("OK", "80E3A201", "error"),  # SeparateNPU
+        ("OK", "8F180200", "error"),
+        ("Warning", "80E20207 80E3A201", "error"),
+        ("Warning", "12345678", "unknown"),
+        ("OK", "12345678", "unknown"),
+        ("OK", "81B58004 12345678", "unknown"),
+        ("Warning", "80E3A201 12345678", "error"),
+        ("Alarm", "12345678", "error"),
+        ("Alarm", "81B58004", "error"),  # the driver's own word is more than a warning
+        ("Alarm", "", "error"),
+        ("Critical", "", "error"),
+        ("UNKNOWN", "", "error"),
+        ("Warning", "", "error"),
+        ("Warning", "200001002", "healthy"),
+        ("Warning", "a2301001", "error"),  # in two levels: the worse counts
+    ],
+)
+def test_word_and_codes_are_judged_together(word: str, codes: str, verdict: str) -> None:
+    assert judge_health(word, tuple(codes.split())) == verdict
+
+
+def test_a_code_of_every_level_set_aside_stops_jobs() -> None:
+    stopping = [code for code, level in fault_levels().items() if level == "aside"]
+    assert len(stopping) == 200
+    assert {judge_health("OK", (code,)) for code in stopping} == {"error"}
 
 
 @given(st.text(max_size=200), st.sampled_from([0, 1, 124, 217]))

@@ -48,6 +48,8 @@ class Row:
     """Other checks that the same fault sets off, and rightly so."""
     apart: Sequence[str] = ()
     """Checks whose faults this one hides or changes: never in one batch with it. ``*``: every other."""
+    clause: str = ""
+    """Words of the check's claim that this fault makes untrue, where the claim says several things: `tests.claims`."""
     healthy_first: bool = True
     """The row first checks that the same command finds nothing while the host is healthy."""
 

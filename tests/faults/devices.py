@@ -77,6 +77,13 @@ ROWS: list[Row] = [
         codes=["80E18402"],
         remedy="take the NPU out of service and report it to the vendor",
     ),
+    npu_row(
+        "npu-unhealthy",
+        f"echo 8F180200 >{NPU}/7/health_codes",
+        npu=7,
+        codes=["8F180200"],
+        observed="OK",
+    ),
     Row(
         "npu-unhealthy",
         f"touch {NPU}/4/silent",

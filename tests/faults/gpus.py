@@ -206,7 +206,20 @@ echo 80000000 >rx_packets; echo 9120 >rx_missed_errors
 """
 """A card that has dropped packets, and an eighth of the receive buffers that it can have."""
 
+OTHER = f"""
+d={PCI}/0000:65:00.0; mkdir $d; echo 0x1002 >$d/vendor; echo 0x74a1 >$d/device; echo 0x120000 >$d/class
+"""
+"""An MI300X that no driver has taken."""
+
 ROWS: list[Row] = [
+    Row(
+        "accelerator-without-driver",
+        OTHER,
+        fleet="gpu",
+        values={"slot": "0000:65:00.0", "vendor": "AMD"},
+        healthy_first=False,  # the check does not apply to hosts without such a device
+        apart=("*",),
+    ),
     gpu_row("gpu-count-differs", f"rm {GPU}/3.xml; rm -r {PCI}/0000:03:00.0", observed=3, expected=4, count=3, total=4),
     gpu_row("gpu-missing", f"rm {GPU}/3.xml", host=2, also=("gpu-count-differs",), observed=3, expected=4),
     gpu_row(
@@ -242,8 +255,21 @@ ROWS: list[Row] = [
         observed="550.54.15",
     ),
     failing("gpu-tool-fails", "Failed to initialize NVML: Unknown Error", 255, gpus=4),
+    gpu_row(
+        "gpu-tool-fails",
+        f"sed -i 's|<dram_uncorrectable>0<|<dram_uncorrectable>Unknown Error<|; s|31 C|[Unknown Error]|' {GPU}/2.xml",
+        gpu=2,
+        elements=["ecc_errors", "temperature"],
+    ),
+    gpu_row(
+        "gpu-inforom-corrupted",
+        f"echo 'WARNING: infoROM is corrupted at gpu 0000:03:00.0' >{GPU}/after",
+        host=2,
+        device="0000:03:00.0",
+    ),
     gpu_row("gpu-row-remap-failed", element(0, "remapped_row_failure", "No", "Yes"), gpu=0),
     gpu_row("gpu-reset-needed", element(1, "remapped_row_pending", "No", "Yes"), gpu=1),
+    gpu_row("gpu-reset-needed", element(3, "reset_required", "No", "Yes"), host=2, gpu=3),
     gpu_row(
         "gpu-clocks-throttled",
         element(3, "clocks_event_reason_hw_power_brake_slowdown", "Not Active", "Active"),

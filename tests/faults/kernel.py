@@ -38,6 +38,16 @@ def bind_over(path: str, text: str) -> tuple[str, str]:
     return f"echo '{text}' >/run/shown; mount --bind /run/shown {path}", f"umount {path}"
 
 
+def shown_limit(entries: str) -> tuple[str, str]:
+    """Shows the host a limit of its neighbour table, which no network namespace but the first has."""
+    folder = "/proc/sys/net/ipv4/neigh"
+    fault = (
+        "mkdir -p /run/neigh/default && echo 512 >/run/neigh/default/gc_thresh2\n"
+        f"echo {entries} >/run/neigh/default/gc_thresh3\nmount --bind /run/neigh {folder}"
+    )
+    return fault, f"umount {folder}"
+
+
 SOMAXCONN, PORTS = "net.core.somaxconn", "net.ipv4.ip_local_reserved_ports"
 LISTEN = 'one = socket.create_server(("", {port}))'
 CONNECT = 'one = socket.create_connection(("127.0.0.1", 22), source_address=("127.0.0.1", {port}))'
@@ -194,4 +204,6 @@ ROWS = [
         *grouped("cpu", "cpu.cfs_quota_us", "150000", "cpu.max=150000 100000"),
         values={"ranks": 8, "observed": "1.5"},
     ),
+    # The kernel shows the limit in its first network namespace alone.
+    Row("neighbour-table-small", *shown_limit("1"), values={"observed": 1}, healthy_first=False),
 ]

@@ -65,6 +65,19 @@ ROWS = [
         fleet="cpu",
         values={"path": "/tmp", "observed": 0, "size": 100},
     ),
+    *(
+        Row(
+            "disk-full",
+            f"mount --bind {folder} {folder}\nmount -o remount,bind,ro {folder}",
+            f"umount {folder}",
+            fleet="cpu",
+            values={"path": folder},
+            says="read-only file system",
+            apart=("*",),
+            clause="are writable",
+        )
+        for folder in ("/tmp", "/dev/shm", "/root", "/var/log")
+    ),
     Row(
         "disk-full",
         "rmdir /run/doctor-scratch 2>/dev/null || true",

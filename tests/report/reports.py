@@ -31,7 +31,7 @@ CHECKS = {
             "host-unreachable",
             ERROR,
             "connectivity",
-            """Every host answers over SSH.
+            """Every host can be reached, and answers.
 
     ## Why it matters
     A host that cannot be reached cannot be judged, and very likely cannot take part in the job.

@@ -162,3 +162,11 @@ def test_a_value_that_holds_itself_ends() -> None:
     endless: list[Any] = []
     endless.append(endless)
     json.dumps(to_json_value(endless))
+
+
+def test_a_check_that_found_nothing_is_one_line() -> None:
+    """So that the document of a healthy host, with all checks, has less than 300 lines."""
+    healthy = example_reports.healthy()
+    lines = encode(healthy, 0).decode().splitlines()
+    assert sum(line.strip().startswith('{"area": ') and '"status": ' in line for line in lines) == len(healthy.outcomes)
+    assert len(lines) - len(healthy.outcomes) <= 50

@@ -137,7 +137,7 @@ def test_what_is_as_quick_as_others_in_a_confirmation_is_not_measured_once_more(
         (2, 0.7, 5.0, 1.1),
         (1, 1.0, 5.0, 0.0),
         (3, 1.9, 5.0, None),  # these were all
-        (1, 2.0, 9.0, None),  # the first one lasted as long as all were to be apart
+        (1, 2.0, 9.0, 0.0),  # the first one lasted as long as all were to be apart: what is slow takes long
         (1, 0.5, 1.0, None),  # the second one would end too late
     ],
 )

@@ -7,14 +7,14 @@ import stat
 import zlib
 from collections import deque
 
-from doctor.diagnose.excerpter.file_blocks import BLOCK, COMPRESSED, data_blocks, opened
+from doctor.diagnose.excerpter.file_blocks import BLOCK, COMPRESSED, data_blocks, opened, utf8_blocks
 from doctor.diagnose.excerpter.line_choice import (
     MAX_LINE,
     is_binary,
     is_recording,
     launcher_labels,
-    line_starts,
     shown_part,
+    split_block,
     whole_lines,
 )
 from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD, OpenTracebacks
@@ -59,8 +59,8 @@ class Excerpt:
 class LogReader:
     """Reads logs by the literals of a request; `report` of one is what is sent of it."""
 
-    def __init__(self, index, quiet_texts, limit):
-        self.index, self.quiet, self.limit = index, quiet_texts, limit
+    def __init__(self, index, limit):
+        self.index, self.limit = index, limit
 
     def start(self, path, size, modified, inode):
         self.excerpt, self.tracebacks = Excerpt(self.limit), OpenTracebacks()
@@ -105,6 +105,7 @@ class LogReader:
             block = source.read(BLOCK)
 
     def read_blocks(self, blocks):
+        blocks = utf8_blocks(blocks)
         first = next(blocks, b"")
         if is_recording(first):
             self.read_dump(first, blocks)
@@ -150,32 +151,23 @@ class LogReader:
 
     def read_lines(self, data):
         """Chooses among the lines of a block, each of which ends with a newline."""
+        if b"\x1b" in data:
+            data = COLORS.sub(b"", data)
+        lines, shapes = split_block(data)
         if self.lines < self.edge_lines:
-            for offset, line in enumerate(data.split(b"\n", EDGE_LINES)[: min(EDGE_LINES, data.count(b"\n"))]):
+            for offset, line in enumerate(lines[:EDGE_LINES]):
                 self.excerpt.add(self.lines + offset + 1, line)
-        starts = line_starts(data, self.quiet)
-        if not starts:
+        hot, numbered = self.index.hot_shapes(shapes), self.index.numbered(data)
+        if not (hot or numbered or self.tracebacks):
             return
-        heads = self.index.number_heads(data)
-        candidates = self.index.candidates
-        number, counted = self.lines, 0
-        for start in starts:
-            line = data[start : data.index(b"\n", start)]
-            if b"\x1b" in line:
-                line = COLORS.sub(b"", line)
-            if b"\r" in line:
-                line = shown_part(line)
-            if len(line) > MAX_LINE:
-                line = line[:MAX_LINE]
-            literals = candidates(line)
-            for head in heads:
-                if head in line:
-                    literals += self.index.numbered(line, heads)
-                    break
-            if (literals or self.tracebacks) and self.is_chosen(line, literals):
-                number += data.count(b"\n", counted, start)
-                counted = start
-                self.keep(data, start, number + 1, line)
+        for index, shape in enumerate(shapes):
+            words = hot.get(shape, ())
+            if index in numbered:
+                words = words + tuple(numbered[index])
+            if (words or self.tracebacks) and lines[index] and not self.index.is_quiet(lines[index]):
+                line = shown_part(lines[index])[:MAX_LINE]
+                if self.is_chosen(line, words):
+                    self.keep(lines, index, line)
 
     def is_chosen(self, line, literals):
         """Whether the line is sent; `literals` are those of which its shape reminds."""
@@ -192,11 +184,12 @@ class LogReader:
             self.tracebacks.open(line.decode("utf-8", "replace"))
         return chosen
 
-    def keep(self, data, start, number, line):
+    def keep(self, lines, index, line):
         """The line, and before it the nearest line with a time where it shows none."""
-        if not CLOCK.search(line[:MAX_LINE]):
-            before = data[max(0, start - LOOK_BACK * 200) : start].split(b"\n")[:-1]
-            for offset, other in enumerate(reversed(before[-LOOK_BACK:])):
+        number = self.lines + index + 1
+        if not CLOCK.search(line):
+            before = lines[max(0, index - LOOK_BACK) : index]
+            for offset, other in enumerate(reversed(before)):
                 if CLOCK.search(other[:400]):
                     self.excerpt.add(number - offset - 1, other)
                     break

@@ -10,7 +10,7 @@ import zlib
 
 from doctor.diagnose.excerpter.excerpt import LogReader
 from doctor.diagnose.excerpter.kernel_messages import kernel_messages
-from doctor.diagnose.excerpter.line_choice import ShapeIndex, searched_texts
+from doctor.diagnose.excerpter.line_choice import ShapeIndex
 from doctor.diagnose.excerpter.log_search import LogSearch, Omissions, printable_path
 from doctor.remote.runtime.framing import marked_line
 from doctor.remote.runtime.signals import on_termination
@@ -45,10 +45,10 @@ class Excerpter:
             for path in waiting[self.request["files"] :]:
                 self.omissions.add("more than {} files".format(self.request["files"]), printable_path(path))
             del waiting[self.request["files"] :]
-            index = ShapeIndex([(word, word) for word in map(str.encode, self.request["literals"])])
-            quiet = searched_texts([word.encode() for word in self.request["quiet"]])
+            quiet = [word.encode() for word in self.request["quiet"]]
+            index = ShapeIndex([([word], word) for word in map(str.encode, self.request["literals"])], quiet)
             limit = max(MIN_FILE_BYTES, self.request["bytes"] // max(1, len(waiting)))
-            current = LogReader(index, quiet, limit)
+            current = LogReader(index, limit)
             if self.request["kernel"]:
                 self.read_kernel(current)
             while waiting and self.has_room():

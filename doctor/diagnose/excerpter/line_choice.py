@@ -9,10 +9,9 @@ import re
 MAX_LINE = 4096  # bytes of a line that are looked at
 MAX_SHAPES = 1 << 16  # shapes that are remembered; after that, all are forgotten
 QUIET_HEADS = (b"[INFO]", b"[DEBUG]", b"[EVENT]", b"[TRACE]")  # how lines begin that report no error: CANN, MindSpore
-LOUD_LINE = re.compile(rb"\n(?!\n|\[(?:INFO|DEBUG|EVENT|TRACE)\])")
 DROPPED = b"0123456789abcdef"
-GRAM = 4
-NUMBER_HEAD = 3
+GRAM = 6
+NUMBER_GRAM = 3
 RECORDING_MARKS = (b'"collective_seq_id"', b'"pg_config"', b'"pg_status"')
 LABEL_BYTES = 1 << 20  # at the beginning of a file, in which labels are looked for
 LAUNCHER_LABEL = re.compile(rb"^(?:(\d{1,6}): |\[\d{1,10},(\d{1,6})\](?:<std(?:out|err)>)?:)", re.MULTILINE)
@@ -20,24 +19,34 @@ RANK_WORD = re.compile(rb"(?<![A-Za-z_])[Rr]ank[ _=:]{0,2}(\d{1,6})(?![\d.])[^\n
 
 
 class ShapeIndex:
-    """Literals, each with a value that stands for it, arranged for choosing lines."""
+    """Values, each with the texts that a line must contain to be chosen for it; the first text is the most telling.
 
-    def __init__(self, pairs):
+    Of lines at INFO level, only those that contain one of `quiet_texts` are chosen.
+    """
+
+    def __init__(self, pairs, quiet_texts=()):
         self.values = [value for _, value in pairs]
-        self.reduced = {}
-        self.numbers = {}  # literals that are numbers, which a shape does not show, by their first digits
-        for index, (literal, value) in enumerate(pairs):
-            reduced = literal.translate(None, DROPPED)
-            if len(reduced) < 2:
-                self.numbers.setdefault(literal[:NUMBER_HEAD], []).append((literal, value))
+        self.quiet_texts = sorted(set(quiet_texts))
+        self.reduced_quiet = set(text.translate(None, DROPPED) for text in quiet_texts)
+        self.reduced = {}  # of the first text: the index of each value, with its other texts
+        numbers = {}  # first texts of which a shape shows next to nothing, such as numbers
+        for index, (texts, value) in enumerate(pairs):
+            first = texts[0].translate(None, DROPPED)
+            if max(map(len, first.split()), default=0) < 2:
+                numbers.setdefault(texts[0], []).append(value)
             else:
-                self.reduced.setdefault(reduced, []).append(index)
-        self.grams = covering_grams(self.reduced, GRAM)
+                others = [text.translate(None, DROPPED) for text in texts[1:]]
+                self.reduced.setdefault(first, []).append((index, others))
+        self.texts = dict(covering_grams(self.reduced, GRAM))
+        self.grams_by_word = WordGrams(self.texts)
+        self.numbers = [NumberSearch(gram, numbers) for gram, _ in covering_grams(numbers, NUMBER_GRAM)]
         self.shapes = {}
 
     def candidates(self, line):
-        """The values whose literals a line of this shape may contain; those of numbers are not among them."""
-        shape = line.translate(None, DROPPED)
+        """The values whose texts a line of this shape may contain; those of numbers are not among them."""
+        return self.of_shape(line.translate(None, DROPPED))
+
+    def of_shape(self, shape):
         cached = self.shapes.get(shape)
         if cached is None:
             if len(self.shapes) >= MAX_SHAPES:
@@ -45,92 +54,93 @@ class ShapeIndex:
             cached = self.shapes[shape] = self.classify(shape)
         return cached
 
-    def number_heads(self, block):
-        """The first digits of literals that are numbers, as far as they occur somewhere in a block of lines."""
-        return [head for head in self.numbers if head in block]
-
-    def numbered(self, line, heads):
-        """The values whose literal is a number that occurs in the line."""
-        pairs = (pair for head in heads if head in line for pair in self.numbers[head])
-        return tuple(value for literal, value in pairs if literal in line)
-
     def classify(self, shape):
-        if not any(gram in shape for gram in self.grams):
+        matches = set().union(*map(self.grams_by_word.__getitem__, shape.split()))
+        if not matches or (shape.startswith(QUIET_HEADS) and not any(text in shape for text in self.reduced_quiet)):
             return ()
-        matching = [index for literal, indexes in self.reduced.items() if literal in shape for index in indexes]
+        rows = (row for gram in matches for text in self.texts[gram] if text in shape for row in self.reduced[text])
+        matching = [index for index, others in rows if all(text in shape for text in others)]
         return tuple(self.values[index] for index in sorted(matching))
+
+    def hot_shapes(self, shapes):
+        """The values of the shapes that have any, by shape."""
+        values = ((shape, self.of_shape(shape)) for shape in set(shapes))
+        return {shape: chosen for shape, chosen in values if chosen}
+
+    def numbered(self, data):
+        """The values whose first text is a number, by the index of the line in which it stands."""
+        matches = {}
+        for search in self.numbers:
+            search.add_to(matches, data)
+        return matches
+
+    def is_quiet(self, line):
+        """Whether the line is at INFO level, and contains no text for which such lines are looked at."""
+        return line.lstrip(DROPPED).startswith(QUIET_HEADS) and not any(text in line for text in self.quiet_texts)
+
+
+class WordGrams(dict):  # type: ignore[type-arg]
+    """For each word of a shape, which of the texts it contains; what free text has in common are its words."""
+
+    def __init__(self, texts):
+        super().__init__()
+        self.texts = list(texts)
+
+    def __missing__(self, word):
+        if len(self) >= MAX_SHAPES:
+            self.clear()
+        matches = self[word] = tuple(text for text in self.texts if text in word)
+        return matches
+
+
+class NumberSearch:
+    """Finds numbers that have some digits in common."""
+
+    def __init__(self, gram, numbers):
+        self.rows = [(text, text.index(gram), values) for text, values in numbers.items() if gram in text]
+        tails = sorted(set(text[at + len(gram) :] for text, at, _ in self.rows))
+        self.pattern = re.compile(re.escape(gram) + b"(?:" + b"|".join(map(re.escape, tails)) + b")")
+
+    def add_to(self, matches, data):
+        """The values of the numbers that stand in the data, by the index of the line."""
+        line, counted = 0, 0
+        for match in self.pattern.finditer(data):
+            for text, offset, values in self.rows:
+                at = match.start() - offset
+                if at >= 0 and data.startswith(text, at):
+                    line += data.count(b"\n", counted, at)
+                    counted = at
+                    chosen = matches.setdefault(line, [])
+                    chosen += [value for value in values if value not in chosen]
+
+
+def split_block(data):
+    """The lines of a block that ends with a newline, and their shapes."""
+    lines, shapes = data.split(b"\n"), data.translate(None, DROPPED).split(b"\n")
+    del lines[-1], shapes[-1]
+    return lines, shapes
 
 
 def covering_grams(literals, length):
-    """Few texts of at most this length of which each literal contains at least one; greedy."""
+    """Few texts of at most this length, each with the literals whose longest word has it and none before; greedy."""
     uncovered = {}
     containing = {}
     for literal in literals:
-        uncovered[literal] = set(literal[at : at + length] for at in range(max(1, len(literal) - length + 1)))
+        word = max(literal.split(), key=len, default=literal)
+        uncovered[literal] = set(word[at : at + length] for at in range(max(1, len(word) - length + 1)))
         for gram in uncovered[literal]:
             containing.setdefault(gram, set()).add(literal)
     chosen = []
     while uncovered:
         most = max(map(len, containing.values()))
         best = max(gram for gram, holders in containing.items() if len(holders) == most)
-        chosen.append(best)
+        chosen.append((best, sorted(containing[best])))
         for literal in list(containing[best]):
             for gram in uncovered.pop(literal):
                 containing[gram].discard(literal)
                 if not containing[gram]:
                     del containing[gram]
     return chosen
-
-
-def searched_texts(literals):
-    """Texts of which each literal contains at least one, those that take the least time to search a block for.
-
-    ``bytes.find`` of CPython steps over a block by the length of the text, so that the time is as 1 / length: what two
-    literals have in common is searched for only where that is less than what both take.
-    """
-    texts = set(literals)
-    pairs = {}
-    while True:
-        best = (0.0, b"", b"", b"")
-        for first in texts:
-            for second in texts:
-                if first < second:
-                    pair = first, second
-                    if pair not in pairs:
-                        pairs[pair] = common_text(first, second)
-                    if pairs[pair]:
-                        saved = 1 / len(first) + 1 / len(second) - 1 / len(pairs[pair])
-                        best = max(best, (saved, pairs[pair], first, second))
-        if not best[0]:
-            return sorted(texts)
-        texts -= set(best[2:])
-        texts.add(best[1])
-
-
-def common_text(first, second):
-    """The longest text that both contain, if it is so long that a search for it takes less time than one for both."""
-    shortest = len(first) * len(second) // (len(first) + len(second)) + 1
-    for length in range(min(len(first), len(second)), shortest - 1, -1):
-        for at in range(len(first) - length + 1):
-            if first[at : at + length] in second:
-                return first[at : at + length]
-    return b""
-
-
-def line_starts(data, quiet_texts):
-    """Where lines begin that can be an event: those that are not at INFO level, and those with a quiet text."""
-    starts = [match.end() for match in LOUD_LINE.finditer(data)]
-    if starts and starts[-1] == len(data):
-        starts.pop()
-    if not data.startswith(QUIET_HEADS):
-        starts.insert(0, 0)
-    quiet = set()
-    for text in quiet_texts:
-        at = data.find(text)
-        while at >= 0:
-            quiet.add(data.rfind(b"\n", 0, at) + 1)
-            at = data.find(text, data.index(b"\n", at))
-    return sorted(quiet.union(starts)) if quiet else starts
 
 
 def whole_lines(blocks):

@@ -18,16 +18,17 @@ class _TooSlow(Exception):
 
 
 class MatchLimit:
-    """Searches patterns, each at most `LINE_SECONDS`; one that took longer is not searched again.
+    """Searches patterns, each at most twice `LINE_SECONDS`; one that takes longer is not searched again.
 
-    The engine of regular expressions looks for signals while it works, so the timer of the process's CPU time ends it.
-    Signals reach the main thread alone: in another one there is no limit.
+    The engine of regular expressions looks for signals while it works, so a timer of the process's CPU time ends the
+    search that it finds at work twice. Signals reach the main thread alone: in another one there is no limit.
     """
 
     def __init__(self) -> None:
         self.slow: dict[re.Pattern[str], str] = {}
         """The patterns that took too long, with their signatures."""
-        self._works = self._is_searching = False
+        self._is_searching = False
+        self._searches = self._seen = 0
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -36,27 +37,24 @@ class MatchLimit:
             yield
             return
         before = signal.signal(signal.SIGVTALRM, self._expire)
-        self._works = True
+        signal.setitimer(signal.ITIMER_VIRTUAL, LINE_SECONDS, LINE_SECONDS)
         try:
             yield
         finally:
-            self._works = False
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             signal.signal(signal.SIGVTALRM, before)
 
     def search(self, signature: str, regex: re.Pattern[str], text: str) -> re.Match[str] | None:
         """The match; None where there is none, or where the pattern takes too long."""
         if regex in self.slow:
             return None
-        if not self._works:
-            return regex.search(text)
+        self._searches += 1
         try:
             self._is_searching = True
-            signal.setitimer(signal.ITIMER_VIRTUAL, LINE_SECONDS)
             try:
                 return regex.search(text)
             finally:
                 self._is_searching = False
-                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         except _TooSlow:
             self.slow[regex] = signature
             return None
@@ -67,5 +65,6 @@ class MatchLimit:
         return [f"a pattern of signature {name} took longer than {LINE_SECONDS:g} s: it was left out" for name in names]
 
     def _expire(self, number: int, frame: FrameType | None) -> None:
-        if self._is_searching:
+        if self._is_searching and self._seen == self._searches:
             raise _TooSlow
+        self._seen = self._searches

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from doctor.diagnose.excerpter.line_choice import ShapeIndex, searched_texts
+from doctor.diagnose.attempts import TORCHRUN_HEADING, TORCHRUN_START
+from doctor.diagnose.excerpter.line_choice import ShapeIndex
 from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.signature import Pattern, Signature
 
@@ -18,22 +19,23 @@ class Matcher:
         signatures = list(signatures)
         self.limit = MatchLimit()
         """On the time of each pattern; one that is too slow for one log is left out of all that follow."""
-        ending = {"agent-start", "failure-heading", "launch-end", "restart"}
-        self.attempt_ends = frozenset(item.id for item in signatures if ending & set(item.traits))
+        ending = {item.id for item in signatures if {"launch-end", "restart"} & set(item.traits)}
+        self.attempt_ends = frozenset({TORCHRUN_START, TORCHRUN_HEADING} | ending)
         """Signatures behind which another attempt, or another job, may follow in the same file."""
         self.faults = frozenset(item.id for item in signatures if item.role == "root")
         self.progress = frozenset(item.id for item in signatures if "progress" in item.traits)
         """Signatures of which a few lines behind each error are read."""
-        self.printed = frozenset(item.id for item in signatures if "printed-text" in item.traits)
+        self.benign = frozenset(item.id for item in signatures if item.role == "benign")
         """Signatures beside which nothing in the same line counts."""
         patterns: list[Candidate] = [(item, pattern) for item in signatures for pattern in item.compiled]
-        index = ShapeIndex([(pair[1].literal.encode(), pair) for pair in patterns])  # type: ignore[no-untyped-call]
+        quiet = [pattern.literal.encode() for signature, pattern in patterns if signature.quiet]
+        pairs = [([literal.encode() for literal in pair[1].literals], pair) for pair in patterns]
+        index = ShapeIndex(pairs, quiet)  # type: ignore[no-untyped-call]
         self.candidates: Callable[[bytes], tuple[Candidate, ...]] = index.candidates
         """The patterns that a line of this shape may match; those for a number are not among them."""
-        self.number_heads: Callable[[bytes], list[bytes]] = index.number_heads
-        """The first digits of literals that are numbers, as far as they occur somewhere in a block of lines."""
-        self.numbered: Callable[[bytes, list[bytes]], tuple[Candidate, ...]] = index.numbered
-        """The patterns whose literal is a number that occurs in the line."""
-        quiet = {pattern.literal.encode() for signature, pattern in patterns if signature.quiet}
-        self.quiet_texts: list[bytes] = searched_texts(quiet)  # type: ignore[no-untyped-call]
-        """Short texts of which each line at INFO level that can be an event contains at least one."""
+        self.hot_shapes: Callable[[list[bytes]], dict[bytes, tuple[Candidate, ...]]] = index.hot_shapes
+        """The patterns that lines of these shapes may match, by shape."""
+        self.numbered: Callable[[bytes], dict[int, list[Candidate]]] = index.numbered
+        """The patterns whose literal is a number that occurs in a block, by the index of the line."""
+        self.is_quiet: Callable[[bytes], bool] = index.is_quiet
+        """Whether a line is at INFO level, and of no signature for which such lines are looked at."""

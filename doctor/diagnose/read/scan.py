@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import compress
 from typing import NamedTuple
 
 from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary
-from doctor.diagnose.excerpter.line_choice import MAX_LINE, launcher_labels, line_starts, shown_part, whole_lines
-from doctor.diagnose.excerpter.tracebacks import OpenTracebacks
+from doctor.diagnose.excerpter.line_choice import MAX_LINE, launcher_labels, shown_part, split_block, whole_lines
+from doctor.diagnose.excerpter.tracebacks import EXCEPTION, OpenTracebacks
+from doctor.diagnose.read.json_lines import raised
 from doctor.diagnose.read.match_limit import MatchLimit
 from doctor.diagnose.read.matcher import Candidate, Matcher
 from doctor.diagnose.read.stamps import read_stamp
@@ -70,7 +73,7 @@ class _Scanner:
                 self.summary.labels = launcher_labels(data)  # type: ignore[no-untyped-call]
             self.summary.lines += data.count(b"\n")
             tail = data
-        self.summary.last_time = self._nearest_time(tail, len(tail))
+        self.summary.last_time = self._nearest_time(tail[-_LOOK_BACK * 200 :].split(b"\n"))
         self._note_counts()
         return FileReading(self.summary, self.events)
 
@@ -101,56 +104,70 @@ class _Scanner:
 
     def _read_block(self, data: bytes) -> None:
         """Reads the lines of a block, each of which ends with a newline, that can be an event."""
+        if b"\x1b" in data:
+            data = _ESCAPES.sub(b"", data)
         if self.summary.first_time is None:
             self.summary.first_time = self._first_time(data)
-        starts = line_starts(data, self.matcher.quiet_texts)  # type: ignore[no-untyped-call]
-        if not starts:
-            return
-        heads = self.matcher.number_heads(data)
-        candidates = self.matcher.candidates
-        number, counted = self.summary.lines, 0
-        for start in starts:
-            end = data.index(b"\n", start)
-            line = data[start:end]
-            if b"\x1b" in line:
-                line = _ESCAPES.sub(b"", line)
-            if b"\r" in line:
-                line = shown_part(line)  # type: ignore[no-untyped-call]
-            if len(line) > MAX_LINE:
-                self.long_lines += 1
-                line = line[:MAX_LINE]
-            selected = candidates(line)
-            for head in heads:
-                if head in line:
-                    selected += self.matcher.numbered(line, heads)
-                    break
-            if selected and self.matcher.progress:
-                selected = self._without_needless_progress(selected)
-            if selected or self.tracebacks:
-                number += data.count(b"\n", counted, start)
-                counted = start
-                self._read_line(_Line(data, start, end, number + 1), line, selected)
+        lines, shapes = split_block(data)  # type: ignore[no-untyped-call]
+        if max(map(len, lines)) > MAX_LINE:
+            self._count_long(lines)
+        every = self.matcher.hot_shapes(shapes)
+        hot = self._needed(every)
+        numbered = self.matcher.numbered(data)
+        hits = sorted({*compress(range(len(shapes)), map(hot.__contains__, shapes)), *numbered})
+        index = 0
+        while index < len(lines):
+            if not (self.tracebacks or self.progress_left):
+                place = bisect_left(hits, index)
+                if place == len(hits):
+                    return
+                index = hits[place]
+            selected = (every if self.progress_left else hot).get(shapes[index], ())
+            if index in numbered:
+                selected = (*selected, *numbered[index])
+            if (selected or self.tracebacks) and (line := lines[index]) and not self.matcher.is_quiet(line):
+                if b"\r" in line:
+                    line = shown_part(line)  # type: ignore[no-untyped-call]
+                self._read_line(_Line(lines, index, self.summary.lines + index + 1), line[:MAX_LINE], selected)
+            index += 1
 
-    def _without_needless_progress(self, selected: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-        if self.progress_left:
-            return selected
-        return tuple(candidate for candidate in selected if candidate[0].id not in self.matcher.progress)
+    def _count_long(self, lines: list[bytes]) -> None:
+        shown = (shown_part(line) for line in lines if len(line) > MAX_LINE)  # type: ignore[no-untyped-call]
+        self.long_lines += sum(len(line) > MAX_LINE and not self.matcher.is_quiet(line) for line in shown)
+
+    def _needed(self, every: dict[bytes, tuple[Candidate, ...]]) -> dict[bytes, tuple[Candidate, ...]]:
+        """The candidates of each shape without those that count only behind an error or beside others."""
+        progress, benign = self.matcher.progress, self.matcher.benign
+        chosen = (
+            (shape, tuple(item for item in items if item[0].id not in progress)) for shape, items in every.items()
+        )
+        return {shape: items for shape, items in chosen if any(item[0].id not in benign for item in items)}
 
     def _read_line(self, place: _Line, line: bytes, selected: tuple[Candidate, ...]) -> None:
         text = self._decode(line)
         matched = dict(_matches(text, selected, self.matcher.limit))
         opened = matched.pop(TRACEBACK, None)
-        if self.matcher.printed & matched.keys():
+        if self.matcher.benign & matched.keys():
             matched.clear()
             opened = None
         if self.tracebacks:
             if self.tracebacks.is_source(text):  # type: ignore[no-untyped-call]
                 matched.clear()  # what the program may print, not what it printed
             self._continue_traceback(text, matched)
-        if opened is not None:
+        if opened is not None and (exception := raised(text)):
+            matched |= self._matches_of_exception(exception)
+        elif opened is not None:
             self.tracebacks.open(text)  # type: ignore[no-untyped-call]
         for signature, values in matched.items():
             self._add(signature, values, text, place)
+
+    def _matches_of_exception(self, exception: str) -> dict[str, dict[str, str]]:
+        """What the exception of a traceback within a line is: a fault with a signature, or any exception."""
+        matched = dict(_matches(exception, self.matcher.candidates(exception.encode()), self.matcher.limit))
+        match = EXCEPTION.match(exception)
+        if not matched.keys() & self.matcher.faults and match:
+            matched[TRACEBACK] = {key: value for key, value in match.groupdict().items() if value}
+        return matched
 
     def _continue_traceback(self, text: str, matched: dict[str, dict[str, str]]) -> None:
         """Finds the exception's line of an open traceback: the first that is neither indented nor empty."""
@@ -183,7 +200,7 @@ class _Scanner:
         inferred = time is None
         world = _WORLD_RANK.search(text[:MAX_TEXT])
         if inferred:
-            time = self._nearest_time(place.data, place.end)
+            time = self._nearest_time(place.lines[: place.at + 1])
         self.events.append(
             Event(
                 signature=signature,
@@ -201,9 +218,8 @@ class _Scanner:
             )
         )
 
-    def _nearest_time(self, data: bytes, end: int) -> float | None:
-        """The time of the last line before ``end`` that shows one."""
-        lines = data[max(0, end - _LOOK_BACK * 200) : end].split(b"\n")
+    def _nearest_time(self, lines: list[bytes]) -> float | None:
+        """The time of the last of these lines that shows one."""
         for line in reversed(lines[-_LOOK_BACK:]):
             if line:
                 time = read_stamp(line[:400].decode("utf-8", "replace"), self.year).time
@@ -238,7 +254,7 @@ def _matches(text: str, candidates: tuple[Candidate, ...], limit: MatchLimit) ->
     """Signatures that the line matches, with the values of all of their patterns that match."""
     values_by_id: dict[str, dict[str, str]] = {}
     for signature, pattern in candidates:
-        if pattern.literal not in text:
+        if not all(literal in text for literal in pattern.literals):
             continue
         selected = limit.search(signature.id, pattern.regex, text)
         if selected:
@@ -250,7 +266,6 @@ def _matches(text: str, candidates: tuple[Candidate, ...], limit: MatchLimit) ->
 class _Line(NamedTuple):
     """Where a line stands in its block."""
 
-    data: bytes
-    start: int
-    end: int
+    lines: list[bytes]
+    at: int
     number: int

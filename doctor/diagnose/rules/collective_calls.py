@@ -154,7 +154,7 @@ def aborted_ranks(case: Case) -> set[int]:
     if not case.events_of(_SIZES):
         return set()
     ranks: set[int | None] = set()
-    for block in failure_blocks(case.reports, case.signatures):
+    for block in failure_blocks(case.reports):
         ranks |= {block.rank} if block.exit_code == -6 else set()
     for event in case.reports:
         if event.values.get("signal") in ("6", "SIGABRT"):

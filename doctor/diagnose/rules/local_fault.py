@@ -12,6 +12,7 @@ from doctor.diagnose.events import Event
 from doctor.diagnose.launcher_reports import is_aftermath
 from doctor.diagnose.rules.named import count_ranks
 
+_LOOPBACK = "nccl-loopback-iface"
 _GRACE_S = 2.0
 """Seconds. A process prints what follows from an error within this time; the order of such lines shows nothing."""
 
@@ -52,14 +53,14 @@ def first_fault(case: Case, process: Process) -> Fault | None:
     faults = [
         event
         for event in process.events
-        if (case.role(event) == "root" or (case.has_trait(event, "between-hosts") and _is_fault(case, event)))
+        if (case.role(event) == "root" or (event.signature == _LOOPBACK and _divides_hosts(case, event)))
         and not (waited and _is_after(event, waited))
     ]
     faults = _corrected(case, faults, process.events)
     faults = [e for e in faults if e.signature != "slurm-cancelled" or not is_aftermath(e, case.reports)]
     if any(case.role(event) in ("victim", "ambiguous", "link", "wrapper") for event in process.events):
         # An exception of unknown kind beside a known error of communication is that error's own exception.
-        faults = [event for event in faults if not case.has_trait(event, "exception")]
+        faults = [event for event in faults if not case.has_trait(event, "unspecific")]
     if not faults:
         return None
     explained = {name for event in faults for name in case.signatures[event.signature].explains}
@@ -79,11 +80,16 @@ def _is_generic(case: Case, event: Event) -> bool:
     return case.has_trait(event, "unspecific") or case.has_trait(event, "less-specific")
 
 
-def _is_fault(case: Case, setting: Event) -> bool:
-    """What is right on one host and fails between hosts, such as NCCL on the loopback interface."""
+def _divides_hosts(case: Case, setting: Event) -> bool:
+    """NCCL on the loopback interface is right on one host, and fails between hosts."""
     events = case.events
     hosts = {event.host for event in events if event.signature == setting.signature and event.host}
     return len(hosts) > 1 and any(event.signature in case.signatures[setting.signature].explains for event in events)
+
+
+def tells_only_the_end(case: Case, signature: str) -> bool:
+    """Reports that a process crashed, and nothing of why."""
+    return "less-specific" in case.signatures[signature].traits and case.signatures[signature].phase == "exit"
 
 
 def _is_after(event: Event, waited: Event) -> bool:

@@ -33,7 +33,7 @@ def silence(case: Case) -> list[Cause] | Undecidable:
     if waiting is None or case.has_report("spawn-ended-others", "spawned-process-raised"):
         return []  # torch.multiprocessing prints the error of one rank only
     suspects, without_log = _silent_ranks(case)
-    ended_by_launcher = terminated_ranks(case.reports, case.signatures)
+    ended_by_launcher = terminated_ranks(case.reports)
     if all(case.has_trait(event, "peer-ended") for item in waiting for event in case.waits(item)):
         # A process had ended before the launcher ended the others: those were not the first.
         suspects = {rank: culprit for rank, culprit in suspects.items() if rank not in ended_by_launcher}
@@ -66,11 +66,11 @@ def _silent_ranks(case: Case) -> tuple[dict[int, Culprit], set[int]]:
     """The ranks of the job that report no waiting; and those of them that neither a log nor a launcher shows."""
     ranks = {item.rank: item for item in case.processes if item.rank is not None}
     suspects = {rank: culprit_of(item) for rank, item in ranks.items() if not case.waits(item)}
-    blocks = failure_blocks(case.reports, case.signatures)
+    blocks = failure_blocks(case.reports)
     if aborts_on_others(case):  # the watchdog of NCCL ended it over the same timeout
         blocks = [block for block in blocks if block.exit_code != _SIGABRT]
     hosts = {block.rank: block.host for block in blocks if block.rank is not None}
-    hosts |= {rank: block.host for rank, block in ended_well_ranks(case.reports, case.signatures).items()}
+    hosts |= {rank: block.host for rank, block in ended_well_ranks(case.reports).items()}
     hosts |= dict.fromkeys(case.labels, "")
     suspects |= {rank: Culprit(rank, host) for rank, host in hosts.items() if rank not in ranks}
     unseen = set(range(min(case.world_size or 0, MAX_RANKS))) - ranks.keys() - suspects.keys()
@@ -83,8 +83,8 @@ def silent_pair(case: Case) -> list[Cause]:
     if waiting is None or case.has_report("spawn-ended-others") or case.unread:
         return []
     silent = sorted(known_ranks(case) - {item.rank for item in waiting})
-    logged = {item.rank for item in case.processes} | case.labels | terminated_ranks(case.reports, case.signatures)
-    ended_by_launcher = bool(terminated_ranks(case.reports, case.signatures) & set(silent)) or _launcher_ends_all(case)
+    logged = {item.rank for item in case.processes} | case.labels | terminated_ranks(case.reports)
+    ended_by_launcher = bool(terminated_ranks(case.reports) & set(silent)) or _launcher_ends_all(case)
     if len(silent) != 2 or not ended_by_launcher or not set(silent) <= logged:
         return []
     if any(case.is_incomplete(item) for item in case.processes):
@@ -162,9 +162,7 @@ def _launcher_ends_all(case: Case) -> bool:
 
 def known_ranks(case: Case) -> set[int]:
     """The ranks of the job, as far as logs, the launcher's report or the size of the world show them."""
-    ranks = {process.rank for process in case.processes} | {
-        block.rank for block in failure_blocks(case.reports, case.signatures)
-    }
+    ranks = {process.rank for process in case.processes} | {block.rank for block in failure_blocks(case.reports)}
     numbers = {rank for rank in ranks if rank is not None} | case.labels
     return numbers | set(range(min(case.world_size or 0, MAX_RANKS)))
 

@@ -17,17 +17,15 @@ import msgspec
 
 from doctor import __version__
 from doctor.engine.exit_code import verdict
-from doctor.engine.finding_age import AgeKey, FindingAge
-from doctor.engine.net_summary import NetSummary
+from doctor.engine.report_parts import AgeKey, FindingAge, NetSummary
 from doctor.engine.report_secrets import without_secrets
 from doctor.engine.result import Finding, Outcome, Report, fill_template
 from doctor.engine.smoke_summary import SmokeSummary, SoakFigures
-from doctor.report.layout.coverage import coverage
 from doctor.report.layout.failures import filled_fix, fix_template, why_text
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean, unwrap_lines
 from doctor.report.layout.host_names import Fleet
-from doctor.report.layout.tally import tally
+from doctor.report.layout.tally import coverage, tally
 from doctor.smoke.model import Failure
 
 if TYPE_CHECKING:
@@ -41,8 +39,31 @@ MAX_DEPTH = 50
 
 def encode(report: Report, code: int, checks: Mapping[str, Check] = {}) -> bytes:
     """The document; ``code`` is the exit code that it comes with, ``checks`` say why and what to do."""
-    text = json.dumps(document(report, code, checks), ensure_ascii=True, allow_nan=False, sort_keys=True)
-    return msgspec.json.format(text.encode("ascii"), indent=2) + b"\n"
+    members = sorted(document(report, code, checks).items())
+    return ("{\n" + ",\n".join(f"  {_dumps(key)}: {_layout(value, '  ')}" for key, value in members) + "\n}\n").encode()
+
+
+def _layout(value: Any, indent: str) -> str:
+    """A value as text, in a line where it reports nothing, so that the document of a healthy host is short."""
+    if not value or not isinstance(value, (dict, list)) or _is_one_line(value):
+        return _dumps(value)
+    inner = indent + "  "
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(inner + _layout(item, inner) for item in value) + f"\n{indent}]"
+    members = (f"{inner}{_dumps(key)}: {_layout(item, inner)}" for key, item in sorted(value.items()))
+    return "{\n" + ",\n".join(members) + f"\n{indent}}}"
+
+
+def _is_one_line(value: Mapping[str, Any] | Sequence[Any]) -> bool:
+    """Whether it is plain values, or an outcome without a finding or a gap."""
+    if isinstance(value, Mapping) and "status" in value and "check" in value:
+        return not any(value[name] for name in ("findings", "unknown", "crashed", "waived"))
+    parts = value.values() if isinstance(value, Mapping) else value
+    return not any(isinstance(part, (dict, list)) and part for part in parts)
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, sort_keys=True)
 
 
 def document(report: Report, code: int, checks: Mapping[str, Check] = {}) -> dict[str, Any]:
@@ -66,6 +87,7 @@ def document(report: Report, code: int, checks: Mapping[str, Check] = {}) -> dic
         ],
         "notes": [_text(note) for note in report.notes],
         "hosts_unknown": _text(report.hosts_unknown),
+        "after_reboot": report.after_reboot,
         "smoke": _smoke(report.smoke) if report.smoke else None,
         "net": _net(report.net, report.hosts) if report.net else None,
         "losses": _structs(report.losses),

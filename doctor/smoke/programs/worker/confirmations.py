@@ -31,10 +31,10 @@ def middle(numbers: Iterable[float]) -> float:
 def pause_before(attempt: int, spent: float, allowed: float) -> float | None:
     """Seconds to wait before the confirmation with this number (from 0 on); None for no further one.
 
-    ``spent``: seconds since the first one began. None as well where these took all the time that they are spread over,
-    or another one would take more than what is ``allowed``.
+    ``spent``: seconds since the first one began. None as well where another one would take more than what is
+    ``allowed``. That these took long is no reason: what is slow takes long, and fewer times show less.
     """
-    if attempt >= len(CONFIRM_AT) or spent >= CONFIRM_AT[-1]:
+    if attempt >= len(CONFIRM_AT):
         return None
     pause = max(0.0, CONFIRM_AT[attempt] - spent)
     return pause if spent + pause + spent / max(1, attempt) <= allowed else None

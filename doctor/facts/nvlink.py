@@ -1,0 +1,136 @@
+"""How NVIDIA GPUs are connected: NVLinks, the topology that nvidia-smi shows, the fabric manager."""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
+from doctor.facts.gpu import tool_text
+
+
+class NvLinks(Fact, frozen=True):
+    """The NVLinks of each GPU: how many are active, how many are not.
+
+    Raw output, from nvidia-smi nvlink -s::
+
+        GPU 3: Tesla V100-SXM2-32GB (UUID: GPU-5269b708-678a-b1a8-60f0-c90406537486)
+             Link 0: 25.781 GB/s
+             Link 3: <inactive>
+    """
+
+    probe = run("nvidia-smi nvlink -s", requires="nvidia-smi", timeout=30)
+
+    active: dict[int, int]
+    """By GPU number."""
+    inactive: dict[int, tuple[int, ...]]
+    """Numbers of the links that are down, by GPU number; only GPUs that have such."""
+    products: dict[int, str] = {}
+    """By GPU number, such as ``NVIDIA A100-SXM4-80GB``."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> NvLinks:
+        text = tool_text(answer)
+        active: dict[int, int] = {}
+        inactive: dict[int, list[int]] = {}
+        products: dict[int, str] = {}
+        gpu = -1
+        for line in text.splitlines():
+            if match := re.match(r"GPU ([0-9]{1,3}): ([^(]{0,80})", line):
+                gpu = int(match[1])
+                active[gpu] = 0
+                products[gpu] = match[2].strip()
+            elif gpu >= 0 and re.match(r"\s+Link [0-9]+: [0-9.]+ GB/s", line):
+                active[gpu] += 1
+            elif gpu >= 0 and (match := re.match(r"\s+Link ([0-9]{1,3}): <?inactive>?", line, re.I)):
+                inactive.setdefault(gpu, []).append(int(match[1]))
+        # A card that can have links, and has none in use: without a bridge, or all of them failed.
+        has_links = any(active.values()) or inactive or "all links are inactive" in f"{text}\n{answer[''].err}".lower()
+        if not active or not has_links:
+            raise Absent("the GPUs have no NVLink")
+        return cls(active, {gpu: tuple(links) for gpu, links in inactive.items()}, products)
+
+
+class GpuTopology(Fact, frozen=True):
+    """How the GPUs, and the network adapters, of a host are connected.
+
+    Raw output, from nvidia-smi topo -m::
+
+                GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity
+        GPU0     X      NV12    PXB     48-63           3
+        GPU1    NV12     X      SYS     48-63           3
+        NIC0    PXB     SYS      X
+    """
+
+    probe = run("nvidia-smi topo -m", requires="nvidia-smi", timeout=30)
+
+    links: tuple[tuple[str, ...], ...]
+    """One row for each device: its name, then its connection to each device in their order."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> GpuTopology:
+        text = re.sub(r"\x1b\[[0-9;]*m", "", tool_text(answer))
+        rows = [line.split() for line in text.splitlines()]
+        header = next((row for row in rows if row and row[0] == "GPU0" and "X" not in row[1:2]), None)
+        if header is None:
+            raise Absent("nvidia-smi shows no topology")
+        devices = list(takewhile(lambda name: name not in ("CPU", "NUMA", "GPU"), header))
+        links = []
+        for row in rows:
+            if row and row[0] in devices and len(row) > len(devices) and "X" in row[1 : len(devices) + 1]:
+                links.append(tuple(row[: len(devices) + 1]))
+        if not links:
+            raise Unreadable("nvidia-smi topo -m: no row that fits its header")
+        return cls(links=tuple(links))
+
+
+_FABRIC = """echo "switches $(ls /proc/driver/nvidia-nvswitch/devices 2>/dev/null | wc -l)"
+echo "init $(cat /proc/1/comm 2>/dev/null)"
+grep -qsx nv-fabricmanage /proc/[0-9]*/comm && echo "process yes"
+command -v nv-fabricmanager >/dev/null && echo "version $(nv-fabricmanager --version 2>&1 | head -1)"
+systemctl show nvidia-fabricmanager -p LoadState -p ActiveState 2>/dev/null
+exit 0"""
+
+
+class FabricManager(Fact, frozen=True):
+    """NVIDIA's fabric manager, which a host with NVSwitches needs.
+
+    Raw output, from the host::
+
+        switches 6
+        init systemd
+        process yes
+        version Fabric Manager version is : 535.129.03
+        LoadState=loaded
+        ActiveState=active
+    """
+
+    probe = run(_FABRIC, requires="nvidia-smi", timeout=20)
+
+    switches: int
+    """NVSwitches that their driver lists."""
+    version: str
+    """Empty if it is not installed, or does not report its version."""
+    is_installed: bool
+    is_running: bool
+    state: str
+    """Of its service, as systemd has it; empty without systemd."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> FabricManager:
+        text = answer.text()
+        fields = dict(re.findall(r"^(switches|init|process|version|LoadState|ActiveState)[ =](.*)$", text, re.M))
+        switches = fields.get("switches", "").strip()
+        if not switches.isdecimal():
+            raise Unreadable("fabric manager: no number of NVSwitches")
+        match = re.search(r"\b([0-9]{3,4}(?:\.[0-9]+)+)\b", fields.get("version", ""))
+        running = "process" in fields or fields.get("ActiveState") == "active"
+        if not running and fields.get("init", "") not in ("systemd", "init") and "version" not in fields:
+            raise Absent("in a container that does not see the host's services")
+        return cls(
+            switches=int(switches),
+            version=match[1] if match else "",
+            is_installed="version" in fields or fields.get("LoadState") == "loaded",
+            is_running=running,
+            state=fields.get("ActiveState", ""),
+        )

@@ -1,0 +1,51 @@
+"""What a vendor's tool prints in the place of a value: absent, read or failed. Decided here for every tool reader."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from doctor.engine.fact import Unreadable
+from doctor.engine.sanitize import strip_control_chars
+
+ValueState = Literal["absent", "read", "failed"]
+"""absent: the device or the driver has no such value. failed: there is one, and the tool could not read it."""
+
+_ABSENT = re.compile(
+    r"|-+|n\.?/?a\.?|none|null|not (?:supported|available|applicable|found|present|active)|unsupported"
+    r"|requested functionality (?:has been|is) .{0,40}|[a-z_]{0,40}not_supported|[a-z_]{0,40}not_yet_implemented"
+)
+_FAILED = re.compile(
+    r"unknown error|err(?:or)?!?|gpu (?:is lost|requires reset|not found)|timeout|(?:ioctl|internal|i/o) error"
+    r"|corrupted inforom|insufficient (?:permissions|external power|memory|resources)|driver not loaded"
+    r"|uninitialized|interrupt request issue|function not found|no data|failed(?: to .{0,80})?"
+    r"|(?:dcmi|amdsmi)_(?:status_)?(?:err|fail|file|io|timeout|unexpected|busy|unknown|no_perm|init_error)[a-z_]{0,40}"
+    r"|query .{0,40} failed|read (?:failed|error)|can(?:not|'t) (?:be )?read"
+)
+"""Messages of nvmlErrorString for failures (nvml.h), of npu-smi ("Failed to query ..."), and AMDSMI_STATUS names."""
+
+
+def value_state(text: str | None) -> ValueState:
+    """What stands for a value; brackets around it are NVIDIA's, and do not count.
+
+    >>> value_state("[N/A]"), value_state("Unknown Error"), value_state("81559 MiB")
+    ('absent', 'failed', 'read')
+    """
+    bare = " ".join((text or "")[:200].split()).strip("[]").rstrip(". ").lower()
+    if _ABSENT.fullmatch(bare):
+        return "absent"
+    return "failed" if _FAILED.fullmatch(bare) else "read"
+
+
+def reported_count(name: str, text: str | None) -> int | None:
+    """A count, or None where there is no such value. Raises: Unreadable where it failed, or is no count.
+
+    >>> reported_count("errors", "12"), reported_count("errors", "NA")
+    (12, None)
+    """
+    bare = (text or "").strip()
+    if re.fullmatch("[0-9]{1,18}", bare):
+        return int(bare)
+    if value_state(bare) == "absent":
+        return None
+    raise Unreadable(f"{name}: {strip_control_chars(bare, 80)}")

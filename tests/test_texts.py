@@ -1,0 +1,91 @@
+"""Texts that are filled where they are made and translated where they are shown: by template and values, exactly."""
+
+from __future__ import annotations
+
+import ast
+
+from doctor.engine import texts
+from doctor.engine.sanitize import count_noun
+from doctor.engine.texts import enumerated, filled, joined
+from doctor.engine.translation import Catalogue
+from tests import translations, value_texts
+
+CATALOGUE = Catalogue(
+    {
+        "no {0} on {1}": "{1} 上没有 {0}",
+        "{0} and {1} differ": "{0} 与 {1} 不同",
+        "a route": "路由",
+        "{count} host": "{count} 台主机",
+        ": ": "：",
+        "; ": "；",
+        " and ": " 和 ",
+    }
+)
+
+
+def test_a_value_may_be_any_text_also_one_that_reads_like_the_template() -> None:
+    for value in ("eth0 on w1 on w2", "{0}", "{1}{1}", "a on b", "", "no a route on x"):
+        assert CATALOGUE.filled(filled("no {0} on {1}", value, "w3")) == f"w3 上没有 {value}"
+
+
+def test_values_that_are_texts_are_translated_and_others_stay() -> None:
+    inner = filled("no {0} on {1}", "a route", "w1")
+    assert CATALOGUE.filled(filled("{0} and {1} differ", inner, "w2 is down")) == "w1 上没有 路由 与 w2 is down 不同"
+
+
+def test_signs_follow_the_language_of_the_values() -> None:
+    assert CATALOGUE.filled(filled("{0}: {1}", "w1", filled("no {0} on {1}", "a", "b"))) == "w1：b 上没有 a"
+    assert CATALOGUE.filled(filled("{0}: {1}", "w1", "Connection refused")) == "w1: Connection refused"
+    assert CATALOGUE.filled(joined("; ", [count_noun(2, "host"), "a route"])) == "2 台主机；路由"
+    assert CATALOGUE.filled(enumerated(["a", "b", "c"])) == "a, b 和 c"
+
+
+def test_the_english_is_that_of_an_f_string() -> None:
+    level, braces = 0o640, "{x}"
+    assert filled("mode {0} of {1}: {name} {2}", f"{level:04o}", braces, None, name=1.5) == "mode 0640 of {x}: 1.5 None"
+    assert filled("{0} hosts {{n}}", 3) == "3 hosts {{n}}"
+
+
+def test_what_is_remembered_is_bounded(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(texts, "MAX_TEXTS", 10)
+    monkeypatch.setattr(texts, "_templates", {})
+    for number in range(100):
+        filled("text {0}", number)
+    assert len(texts._templates) <= 10
+    assert texts.origin("text 99") is not None
+    filled("long {0}", "x" * texts.MAX_CHARS)
+    assert not any(text.startswith("long") for text in texts._templates)
+
+
+SENT = (
+    *("collect/collector", "diagnose/excerpter", "fix/executor", "net/prober", "remote", "smoke/programs"),
+    *("transport/launcher/carrier", "watch/attach/inspector", "watch/hook"),
+)
+"""Programs that are sent to hosts, and import nothing of doctor."""
+UNCONVERTED = {
+    *("analysis", "cli", "collect", "diagnose", "engine", "environment", "facts", "fix", "history", "job", "net"),
+    *("preflight", "rank_table", "remedy", "report", "session", "smoke", "transport", "watch", "checks"),
+}
+"""Packages in which sentences are still f-strings. This list gets shorter only."""
+
+
+def f_string_sentences() -> dict[str, list[str]]:
+    """The sentences that an f-string fills in, by package and line."""
+    chinese = {text for part in translations.parts() for text in translations.english_texts(part).values()}
+    found: dict[str, list[str]] = {}
+    root = translations.ROOT
+    for path in (*sorted((root / "doctor").rglob("*.py")), *sorted((root / "checks").glob("*.py"))):
+        place = path.relative_to(root / "doctor" if root / "doctor" in path.parents else root).as_posix()
+        if place.startswith(SENT):
+            continue
+        for node in value_texts.nodes(value_texts.module_tree(path)):
+            text = translations.literal(node) if isinstance(node, ast.JoinedStr) else ""
+            if text in chinese and translations.PLACEHOLDER.search(text):
+                found.setdefault(place.partition("/")[0], []).append(f"{place}:{node.lineno}: {text}")
+    return found
+
+
+def test_a_sentence_for_people_is_no_f_string() -> None:
+    found = f_string_sentences()
+    assert {package: found[package] for package in found.keys() - UNCONVERTED} == {}
+    assert found.keys() == UNCONVERTED, "take what is converted from the list"

@@ -48,6 +48,11 @@ def expected_values(table: Path) -> Iterator[str]:
     yield from (row["expected"] for row in loads(table.read_text("utf-8"))["value"] if "expected" in row)
 
 
+def fault_meanings(table: Path) -> Iterator[str]:
+    """What a message of the kernel means, of ``kernel_faults.toml``."""
+    yield from (row["meaning"] for row in loads(table.read_text("utf-8"))["fault"] if row["check"] and "meaning" in row)
+
+
 def boot_texts(playbooks: Path) -> Iterator[str]:
     """Why a change is lost at a reboot: what the tests of playbooks print; a shell's variables are ``{0}``, ``{1}``."""
     for path in sorted(playbooks.glob("*.toml")):

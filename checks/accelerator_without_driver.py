@@ -9,7 +9,7 @@ from doctor.facts.container import HostContainer
 
 @check(severity=ERROR, area="devices")
 def accelerator_without_driver(accelerators: OtherAccelerators, place: HostContainer | None) -> Iterator[Finding]:
-    """Every accelerator on the PCI bus has a driver, and its state can be read.
+    """Every accelerator on the PCI bus has a driver.
 
     ## Why it matters
     Without a driver no process gets the device. Where doctor cannot read the state of an accelerator, it may be broken

@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeCollectives
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.buffers import describe_damage
-from doctor.smoke.numerics.collective_values import Blame, blame_ranks, second_round_note, soak_note
+from doctor.smoke.numerics.collective_values import Blame, blame_ranks, second_round_note, soak_note, sums_for_averages
 from doctor.smoke.results.trouble_findings import ACCELERATORS, describe_ranks
 
 
@@ -36,10 +36,23 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
     collectives and counts. With two hosts of one rank each there is nothing to divide, and both are named. What pairs
     of hosts exchange to measure their speed (random numbers, other ones on every rank) is compared element by element,
     too; where one direction of one pair alone is wrong, both ends are named, as their way may be at fault. This verdict
-    can be wrong where several faults occur now and then.
+    can be wrong where several faults occur now and then. An average that is the sum on every rank is none of a device:
+    torch_npu 2.0.1, v2.1.0-6.0.rc1 and v2.2.0-6.0.rc1 have no entry for AVG in their table of reductions and take SUM
+    (ProcessGroupHCCL.cpp of these branches, https://gitee.com/ascend/pytorch); later ones refuse AVG, or divide.
     """
     wrong = [event for fact in collectives.values() for event in fact.wrong]
     rounds = [event for fact in collectives.values() for event in fact.second_rounds]
+    summed, wrong = sums_for_averages(wrong, run.groups, run.plan.world)
+    if summed:
+        first = summed[0]
+        yield Finding(
+            "all_reduce with ReduceOp.AVG returns the sum on every rank ({observed} for {expected}): the library adds "
+            "and does not divide. No device is at fault; average by SUM and a division, or update {backend}",
+            hosts=run.hosts(tuple(event.rank for event in summed)),
+            observed=first.got,
+            expected=first.expected,
+            backend="torch_npu" if run.plan.backend == "hccl" else run.plan.backend,
+        )
     for blame in blame_ranks(wrong, run.groups, run.plan.world, rounds):
         first = blame.events[0]
         ops = sorted({event.op for event in blame.events})

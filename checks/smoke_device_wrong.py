@@ -23,6 +23,7 @@ def smoke_device_wrong(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator[
 
     ## Source
     Each rank takes its device and reports the number and the identity (UUID or PCI address) that the driver gives it.
+    The number counts the devices that the rank's environment shows, from 0.
     """
     kind = DEVICES[run.plan.backend]
     if not kind:
@@ -30,7 +31,8 @@ def smoke_device_wrong(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator[
     for host, fact in started.items():
         holders: dict[str, dict[int, int]] = defaultdict(dict)
         for event in fact.joined:
-            expected_device = run.plan.places[event.rank].device
+            place = run.plan.places[event.rank]
+            expected_device = place.ordinal if place.ordinal >= 0 else place.device
             if event.device.index == expected_device:
                 # A plan may give one device to several ranks.
                 holders[strip_control_chars(str(event.device.id or event.device.index), 80)].setdefault(

@@ -13,7 +13,7 @@ from doctor.engine.errors import InputError, UsageError, require_one_of
 
 if TYPE_CHECKING:
     from doctor.cli.host_options import ConnectionOptions, VisitOptions
-    from doctor.cli.output_options import OutputOptions
+    from doctor.cli.shared_options import OutputOptions
     from doctor.cli.watch_log import ChoiceOptions
     from doctor.diagnose.fetch.saved_logs import LogRecord
     from doctor.engine.record import Run

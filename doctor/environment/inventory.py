@@ -6,19 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from doctor.engine.sanitize import printable_excerpt
 from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.host_list import read_host_lists
 from doctor.environment.host_selection import HostSelection
 from doctor.environment.text_files import ReadFile, unreadable_reason
 from doctor.hosts.hostfile import HostLine
-from doctor.hosts.nodeset import (
-    MAX_HOSTS,
-    InventoryError,
-    canonical_host,
-    expand_nodeset,
-    printable_excerpt,
-    validate_host,
-)
+from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, canonical_host, expand_nodeset, validate_host
 
 __all__ = ["HostSelection", "Inventory", "InventoryError", "resolve_hosts", "without"]
 

@@ -7,8 +7,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from ipaddress import collapse_addresses, ip_interface
 
+from doctor.engine.check import once_per_fleet
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read
-from doctor.engine.per_fleet import once_per_fleet
 from doctor.facts.kernel import read_number, sysctl_path
 from doctor.facts.network import HostAddresses
 
@@ -59,21 +59,23 @@ def _overflows(answer: ProbeAnswer) -> int:
     if "table_fulls" not in names:
         return 0
     column = names.index("table_fulls")
-    words = [row.split()[column : column + 1] for row in rows]
-    if not all(word and re.fullmatch("[0-9a-f]{1,16}", word[0]) for word in words):
+    counts = [row.split()[column : column + 1] for row in rows]
+    if not all(count and re.fullmatch("[0-9a-f]{1,16}", count[0]) for count in counts):
         raise Unreadable(f"{STATISTICS}: expected hexadecimal numbers in {len(names)} columns")
-    return sum(int(word[0], 16) for word in words)
+    return sum(int(count[0], 16) for count in counts)
 
 
 def hosts_on_link(addresses: HostAddresses, fleet: Mapping[str, HostAddresses]) -> int:
     """How many IPv4 addresses of other hosts of the fleet are in the subnets of this host's interfaces."""
     numbers = _fleet_numbers(fleet)
-    own = [ip_interface(f"{each.address}/{each.prefix}") for each in addresses.interfaces if _is_counted(each.address)]
+    interfaces = [
+        ip_interface(f"{each.address}/{each.prefix}") for each in addresses.interfaces if _is_counted(each.address)
+    ]
     count = 0
-    for subnet in collapse_addresses(each.network for each in own):
+    for subnet in collapse_addresses(interface.network for interface in interfaces):
         first, last = int(subnet.network_address), int(subnet.broadcast_address)
         count += bisect_right(numbers, last) - bisect_left(numbers, first)
-        count -= len({int(each) for each in own if each in subnet})
+        count -= len({int(interface) for interface in interfaces if interface in subnet})
     return count
 
 

@@ -15,15 +15,9 @@ from contextlib import suppress
 
 import msgspec
 
+from doctor.engine.sanitize import printable_excerpt, quote
 from doctor.engine.texts import filled
-from doctor.hosts.nodeset import (
-    MAX_HOSTS,
-    InventoryError,
-    canonical_host,
-    printable_excerpt,
-    quote,
-    validate_host,
-)
+from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, canonical_host, validate_host
 
 MAX_SLOTS = 4096
 MAX_LINES = 1_000_000

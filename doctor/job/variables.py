@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 
 from doctor.engine.sanitize import printable
-from doctor.job.variable_names import documented_variables, intended_name
 
 TORCH_PORT = 29500
 """PyTorch's MASTER_PORT where nothing sets it."""
@@ -143,5 +142,8 @@ def communication(environ: Mapping[str, str]) -> dict[str, str]:
 def _describes_job(name: str) -> bool:
     if _SECRET.search(name):
         return False
-    is_listed = name in _NAMES or name in documented_variables(describing_job=True)
-    return bool(is_listed or _FAMILIES.fullmatch(name) or intended_name(name))
+    if name in _NAMES or _FAMILIES.fullmatch(name):
+        return True
+    from doctor.job.variable_names import documented_variables, intended_name
+
+    return name in documented_variables(describing_job=True) or bool(intended_name(name))

@@ -43,6 +43,7 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.dp * self.tp * self.pp
 
 
+GroupRule = Literal["", "halves"]
 UNKNOWN_HOST = "unknown"
 """Stands for the host of a rank that never reported."""
 
@@ -56,6 +57,8 @@ class RankPlacement(msgspec.Struct, frozen=True, omit_defaults=True):
     """Its number on the host, from 0."""
     device: int = -1
     """Number of its NPU or GPU on the host; -1 for a CPU."""
+    ordinal: int = -1
+    """The device's number for the libraries: its place among those that the rank's environment shows it."""
 
 
 class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
@@ -88,6 +91,8 @@ class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """Seconds of the devices stage, beyond the budget; 0: without it."""
     interface: str = ""
     """GLOO_SOCKET_IFNAME and its like; empty: as ``environment`` says."""
+    group_rule: GroupRule = ""
+    """Which groups the product allows: see `doctor.smoke.programs.process_groups`."""
     environment: Literal["job", "clean"] = "job"
     """job: the variables of the job are in force, and the library chooses the interface; clean: none are, and it is the
     one on the way to the master."""
@@ -212,6 +217,8 @@ class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
     """Those of them at the end of which nothing of the quota remained."""
     seconds: float = 0.0
     """For which the group was held back, added up over its CPUs."""
+    lost: float = 0.0
+    """Share of the time in which the rank could have run that the quota held it back."""
     waited: float = 0.0
     """Share of its time that the rank waited for a CPU although CPUs of its host had nothing to do: its quota is not
     shown, or it may use few CPUs."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from doctor.smoke.model import STAGES, Backend, Baseline, Layout, RankPlacement, SmokePlan
+from doctor.smoke.model import STAGES, Backend, Baseline, GroupRule, Layout, RankPlacement, SmokePlan
+from doctor.smoke.programs.process_groups import partitions, why_no_group
 
 HEADS = 8
 """Of the model's attention: tensor parallelism must divide them."""
@@ -20,6 +21,11 @@ RANKS_ON_SINGLE_HOST = 4
 """Ranks on CPUs of a single host."""
 RANKS_ON_EACH_HOST = 2
 """Ranks on CPUs of each of several hosts."""
+HCCL_BUFFER = 200
+"""MB; the default of HCCL_BUFFSIZE."""
+ATLAS_TRAINING = "d801"
+"""PCI device id of the Atlas training series (910A, 910ProA and their like)."""
+_GROUPS_OF_HALVES = "1, 2, 4 or 8 on each host, 2 and 4 within NPUs 0-3 or 4-7"
 LOCAL_ADDRESS = "127.0.0.1"
 _KINDS: dict[Backend, str] = {"hccl": "npu", "nccl": "gpu"}
 _LAYOUT_FORM = "dp=4,tp=2,pp=1, then zero=1, acc=2 or recompute as wished"
@@ -34,6 +40,8 @@ class PlanHost(msgspec.Struct, frozen=True):
     """Ranks that the inventory wants there; 0: it does not say."""
     server: str = ""
     """The address that it was reached at, as the host itself saw it."""
+    npu_model: str = ""
+    """PCI device id of its NPUs."""
 
 
 class SmokeOptions(msgspec.Struct, frozen=True):
@@ -76,12 +84,12 @@ def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePla
     """The plan for these hosts, which are in inventory order. Raises: ValueError."""
     backend = options.backend or _backend(hosts)
     placements = _placements(hosts, backend, options)
-    world = len(placements)
-    chosen = tuple(parse_layout(text, world) for text in options.layouts) or default_layouts(world)
+    rule = group_rule(backend, (host.npu_model for host in hosts.values()))
     return SmokePlan(
         backend=backend,
         places=placements,
-        layouts=chosen,
+        layouts=plan_layouts(placements, options.layouts, rule),
+        group_rule=rule,
         master_addr=options.master_addr or _master_address(hosts),
         master_port=options.master_port,
         python=options.python,
@@ -123,6 +131,52 @@ def plan_as_dict(plan: SmokePlan) -> dict[str, Any]:
     for name in ("places", "layouts"):
         fields[name] = [msgspec.structs.asdict(value) for value in fields[name]]
     return fields
+
+
+def group_rule(backend: Backend, npu_models: Iterable[str]) -> GroupRule:
+    """What limits the groups of these hosts: HCCL on the Atlas training series (910A)."""
+    return "halves" if backend == "hccl" and ATLAS_TRAINING in npu_models else ""
+
+
+def plan_layouts(placements: Sequence[RankPlacement], texts: Sequence[str], rule: GroupRule) -> tuple[Layout, ...]:
+    """The layouts asked for, or the default ones, of which the product allows all groups. Raises: ValueError."""
+    world = len(placements)
+    chosen = tuple(parse_layout(text, world) for text in texts) or default_layouts(world)
+    places = [msgspec.structs.asdict(place) for place in placements]
+    plan = {"places": places, "group_rule": rule}
+    if problem := why_no_group(plan, list(range(world))):
+        raise ValueError(f"HCCL forms no group of these NPUs: {problem}; expected {_GROUPS_OF_HALVES}, see --devices")
+    refused = {layout: problem for layout in chosen if (problem := _group_problem(plan, layout))}
+    if texts and refused:
+        layout, problem = next(iter(refused.items()))
+        raise ValueError(f"--layout {layout.name}: HCCL forms no such group: {problem}; expected {_GROUPS_OF_HALVES}")
+    *others, last = (layout for layout in chosen if layout not in refused)
+    return (*others, last if texts else msgspec.structs.replace(last, recompute=True))
+
+
+def _group_problem(plan: Mapping[str, Any], layout: Layout) -> str:
+    """Why a group that the layout needs cannot be formed, or the empty string."""
+    needed = partitions({**plan, "layouts": [msgspec.structs.asdict(layout)]})
+    return next((problem for _, groups in needed for group in groups if (problem := why_no_group({**plan}, group))), "")
+
+
+def buffer_notes(plan: SmokePlan, variables: Mapping[str, str]) -> tuple[str, ...]:
+    """What HCCL's buffers take of each NPU with these variables of the job; none where the run sets their size.
+
+    hiascend.com, envref_07_0080: a communicator takes twice HCCL_BUFFSIZE, 200 MB by default.
+    """
+    if plan.backend != "hccl" or plan.environment == "clean":
+        return ()
+    text = variables.get("HCCL_BUFFSIZE", "")
+    is_number = bool(re.fullmatch(r"[0-9]{1,6}", text, re.ASCII))
+    size = int(text) if is_number else HCCL_BUFFER
+    groups = 1 + len(partitions(plan_as_dict(plan)))
+    default = "" if is_number else ", the default"
+    note = (
+        f"HCCL_BUFFSIZE is {size} MB{default}: the process groups of a rank ({groups}) take "
+        f"{2 * size * groups / 1000:.1f} GB of its NPU, beside what else runs there; --env clean sets 16 MB"
+    )
+    return (note,)
 
 
 def default_layouts(world: int) -> tuple[Layout, ...]:
@@ -210,7 +264,12 @@ def _placements(hosts: Mapping[str, PlanHost], backend: Backend, options: SmokeO
             kind = _KINDS[backend].upper()
             raise ValueError(f"{name}: {count} ranks for {len(devices)} {kind}s; expected one {kind} a rank")
         numbers = devices or (-1,) * count
-        placements += [RankPlacement(len(placements) + local, name, local, numbers[local]) for local in range(count)]
+        visible = tuple(host.devices.get(_KINDS.get(backend, ""), ()))
+        ordinals = [visible.index(number) if number in visible else -1 for number in numbers]
+        placements += [
+            RankPlacement(len(placements) + local, name, local, numbers[local], ordinals[local])
+            for local in range(count)
+        ]
     return tuple(placements)
 
 

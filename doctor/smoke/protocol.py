@@ -71,6 +71,9 @@ class AgentHello(msgspec.Struct, frozen=True):
     server: str = ""
     """The address that an SSH connection came in on."""
     devices: dict[str, list[int]] = {}
+    """By kind: the accelerators that its environment lets a program use, in the order of their ordinals."""
+    npu_model: str = ""
+    """PCI device id of its NPUs, such as ``d801``; empty where there is none."""
     uid: int = -1
     now: float = 0.0
     """Its clock."""

@@ -305,12 +305,12 @@ class _Watch:
 
     def _warn_healthy(self, training: Training) -> None:
         unseen = training.unseen_sentence() if training.decides else ""
-        found = f"no fault was found in the ranks of {self.host}. {unseen}" if unseen else "no fault was found"
+        text = f"no fault was found in the ranks of {self.host}. {unseen}" if unseen else "no fault was found"
         if not training.decides and training.follower is not None and training.follower.verdict is None:
-            found = "the leading host did not say what it has found"
+            text = "the leading host did not say what it has found"
         if training.decides and (busy := training.busy_sentence()):
-            found = f"{found.removesuffix('.')}. {busy}"
-        warn(f"{self._line(training)}; {found}")
+            text = f"{text.removesuffix('.')}. {busy}"
+        warn(f"{self._line(training)}; {text}")
 
     def _await_verdict(self, index: int, training: Training) -> bool:
         """Where another host decides: whether it has found a fault. What is wrong with the data, each host finds."""

@@ -41,6 +41,26 @@ def test_one_element_may_have_changed_on_its_way() -> None:
     assert str(finding).startswith("the fault lies with one of ranks 0, 1, 2 and 3")
 
 
+def averages(*ranks: int, **more: Any) -> list[CollectiveWrong]:
+    return [wrong(rank, "all_reduce avg", expected=5.5, got=22.0, wrong=1021, **more) for rank in ranks]
+
+
+def test_averages_that_are_the_sum_everywhere_are_no_ranks_fault() -> None:
+    run = ran(4, 2)
+    (finding,) = findings_of(NAME, run, collectives(run, *averages(0, 1, 2, 3)))
+    assert str(finding).startswith("all_reduce with ReduceOp.AVG returns the sum on every rank (22.0 for 5.5)")
+    assert finding.hosts == ("w1", "w2")
+    assert "ranks" not in finding.values
+
+
+def test_an_average_that_is_the_sum_on_one_rank_is_its_own() -> None:
+    run = ran(4, 2)
+    (finding,) = findings_of(NAME, run, collectives(run, *averages(2)))
+    assert (finding.hosts, finding.values["ranks"]) == (("w2",), [2])
+    both = collectives(run, *averages(0, 1, 2, 3), wrong(2, wrong=1), wrong(2, dtype="int8"))
+    assert [finding.values.get("ranks") for finding in findings_of(NAME, run, both)] == [None, [2]]
+
+
 def test_the_counts_of_a_soak_are_told() -> None:
     run = ran(4, 2)
     counts = [SoakCounts(rank, {"all_reduce": 900}, {"all_reduce": 2} if rank == 2 else {}, 60.0) for rank in range(4)]

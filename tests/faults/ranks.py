@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Visit
-from doctor.engine.job_input import LaunchOptions
-from doctor.engine.record import SCHEMA, HostRecord, Run
+from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, Run
 from tests.checks.tables import sdid
 from tests.faults import Prepared, Row
 

@@ -29,7 +29,7 @@ from doctor.smoke.programs.agent.flight_recorder import FlightRecorder, name_of
 from doctor.smoke.programs.agent.interpreters import rank_environment
 from doctor.smoke.programs.agent.kernel import Limits
 from doctor.smoke.programs.agent.network import proc_address
-from doctor.smoke.programs.agent.procfs import read_text
+from doctor.smoke.programs.agent.procfs import read_text, visible_devices
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.recorder_page import (
     CALL,
@@ -691,6 +691,53 @@ def test_settings_are_for_the_children_alone() -> None:
     assert (result["HCCL_CONNECT_TIMEOUT"], result["HCCL_EXEC_TIMEOUT"]) == ("120", "68")
     assert "HCCL_SOCKET_IFNAME" not in result  # the loopback is nothing that another host could reach
     assert result["DOCTOR_SMOKE"] == "mark"
+
+
+def test_an_interface_is_named_exactly_where_a_name_is_a_prefix() -> None:
+    plan = {"timeout": 60, "interface": "eth1", "places": [{"host": "a"}, {"host": "b"}]}
+
+    def chosen(backend: str, interface: str = "eth1") -> str:
+        environ = rank_environment(dict(plan, backend=backend, interface=interface), ["127.0.0.1", 1], "mark")
+        return str(environ[f"{backend.upper()}_SOCKET_IFNAME"])
+
+    assert [chosen(backend) for backend in ("gloo", "nccl", "hccl")] == ["eth1", "=eth1", "=eth1"]
+    assert [chosen("hccl", text) for text in ("=eth1", "^eth1")] == ["=eth1", "^eth1"]
+
+
+def test_hccls_settings_of_the_job_are_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = {"backend": "hccl", "timeout": 60, "interface": "", "places": [{"host": "a"}], "environment": "job"}
+    monkeypatch.setenv("HCCL_CONNECT_TIMEOUT", "1800")
+    plan["variables"] = {"HCCL_EXEC_TIMEOUT": "3600"}
+
+    def settings(**more: Any) -> list[str | None]:
+        environ = rank_environment({**plan, **more}, ["127.0.0.1", 1], "mark")
+        return [environ.get(f"HCCL_{name}") for name in ("CONNECT_TIMEOUT", "EXEC_TIMEOUT", "BUFFSIZE")]
+
+    assert settings() == ["1800", "3600", None]
+    assert settings(keep=["HCCL_EXEC_TIMEOUT"]) == ["120", "3600", None]
+    assert settings(environment="clean") == ["120", "68", "16"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "shown", "expected"),
+    [
+        ("npu", "0,2", [0, 1, 2, 3], [0, 2]),
+        ("npu", "1", [4, 5], [5]),  # they count what a container shows
+        ("npu", "1, 2,3", [0, 1, 2, 3], [1]),
+        ("npu", "1,3,8", [0, 1, 2, 3], [1, 3]),
+        ("npu", "3,1", [0, 1, 2, 3], []),
+        ("npu", "", [0, 1], []),
+        ("gpu", "1,0", [0, 1], [1, 0]),
+        ("gpu", " 1, 0", [0, 1], [1, 0]),
+        ("gpu", "0,-1,1", [0, 1], [0]),
+        ("gpu", "0,0", [0, 1], [0]),
+        ("gpu", "GPU-8932f937,GPU-42f", [0, 1, 2], [0, 1]),
+        ("gpu", "NoDevFiles", [0, 1], []),
+        ("gpu", "9" * 5000, [0, 1], []),
+    ],
+)
+def test_devices_that_a_variable_shows(kind: str, text: str, shown: list[int], expected: list[int]) -> None:
+    assert visible_devices(text, shown, kind) == expected
 
 
 def test_the_interface_of_one_host_is_the_loopback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,9 @@ class TestTheCard:
     def test_counts_the_devices_that_the_process_may_use(
         self, monkeypatch: pytest.MonkeyPatch, visible: dict[str, str], count: int
     ) -> None:
-        monkeypatch.setattr(launched, "accelerators", lambda: {"npu": list(range(8)), "gpu": []})
+        monkeypatch.setattr(
+            os, "listdir", lambda folder: [f"davinci{number}" for number in range(8)] * (folder == "/dev")
+        )
         assert build_hello(taken(LOOP), visible).counts == {"npu": count, "gpu": 0}
 
     def test_has_the_name_that_slurm_gives_the_host(self) -> None:

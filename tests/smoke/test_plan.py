@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from doctor.smoke.plan import (
     LAYERS,
     PlanHost,
     SmokeOptions,
+    buffer_notes,
     build_plan,
     default_layouts,
     parse_layout,
@@ -86,6 +88,54 @@ def test_one_host_without_accelerators_leaves_the_cpus() -> None:
 def test_chosen_devices() -> None:
     plan = build_plan({"a": NPUS, "b": NPUS}, SmokeOptions(devices=(1, 3)))
     assert [place.device for place in plan.places] == [1, 3, 1, 3]
+
+
+def test_ordinals_count_the_devices_that_a_host_shows() -> None:
+    container = PlanHost(devices={"npu": (5, 6, 7)})
+    plan = build_plan({"a": container, "b": NPUS}, SmokeOptions(devices=()))
+    assert [(place.device, place.ordinal) for place in plan.places][:4] == [(5, 0), (6, 1), (7, 2), (0, 0)]
+    assert [place.ordinal for place in build_plan({"a": container}, SmokeOptions(devices=(7,))).places] == [2]
+    assert [place.ordinal for place in build_plan(ONE_HOST, SmokeOptions()).places] == [-1] * 4
+
+
+EIGHT = PlanHost(devices={"npu": tuple(range(8))}, npu_model="d801")
+
+
+def test_layouts_of_the_atlas_training_series_have_groups_that_it_allows() -> None:
+    one = build_plan({"a": EIGHT}, SmokeOptions())
+    assert [layout.name for layout in one.layouts] == ["dp8", "dp8 zero1 acc2", "tp8 recompute"]
+    two = build_plan({"a": EIGHT, "b": EIGHT}, SmokeOptions())
+    assert [layout.name for layout in two.layouts] == ["dp16", "dp16 zero1 acc2", "dp2 tp8", "pp2 dp8 recompute"]
+    half = build_plan({"a": EIGHT}, SmokeOptions(devices=(4, 5, 6, 7)))
+    assert half.layouts == default_layouts(4)
+    other = msgspec.structs.replace(EIGHT, npu_model="d802")
+    assert build_plan({"a": other}, SmokeOptions()).layouts == default_layouts(8)
+    assert build_plan({"a": EIGHT}, SmokeOptions(backend="gloo")).group_rule == ""
+
+
+@pytest.mark.parametrize(
+    ("devices", "layouts", "message"),
+    [
+        ((0, 1, 2), (), "it has 3 NPUs on a host"),
+        ((3, 4), (), "NPUs 3, 4 of a are not in one half"),
+        ((), ("dp=4,tp=2",), "--layout dp4 tp2: HCCL forms no such group: NPUs 0, 2, 4, 6 of a are not in one half"),
+        ((), ("dp=4,pp=2",), "--layout pp2 dp4: HCCL forms no such group: NPUs 0, 4 of a are not in one half"),
+    ],
+)
+def test_groups_that_the_atlas_training_series_forbids(
+    devices: tuple[int, ...], layouts: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        build_plan({"a": EIGHT}, SmokeOptions(devices=devices, layouts=layouts))
+
+
+def test_what_hccls_buffers_take_is_said() -> None:
+    plan = build_plan({"a": NPUS}, SmokeOptions())
+    assert "is 200 MB, the default: the process groups of a rank (3) take 1.2 GB" in buffer_notes(plan, {})[0]
+    assert "is 64 MB: the process groups of a rank (3) take 0.4 GB" in buffer_notes(plan, {"HCCL_BUFFSIZE": "64"})[0]
+    assert buffer_notes(plan, {"HCCL_BUFFSIZE": "x" * 1000}) == buffer_notes(plan, {})
+    assert not buffer_notes(build_plan({"a": NPUS}, SmokeOptions(environment="clean")), {})
+    assert not buffer_notes(build_plan({"a": GPUS}, SmokeOptions()), {})
 
 
 def test_the_master_is_the_first_host_as_it_was_reached() -> None:

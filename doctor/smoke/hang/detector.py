@@ -40,7 +40,7 @@ class Detector:
         world: int,
         floor: float = 1.0,
         factor: float = 10.0,
-        network_floor: float = 1.5,
+        network_floor: float = 3.0,
         grace: float = 0.35,
         *,
         warmup: float = 0.0,
@@ -48,8 +48,9 @@ class Detector:
     ) -> None:
         """`floor`, `network_floor`, `factor`: the least limits, and how many normal times make one.
 
-        `warmup`: the least for a first step. `grace`: seconds for a death's cause to be heard of. `hosts`: by rank, to
-        name links.
+        `network_floor` is what a pause within a call may take where nothing shows a broken link: a garbage collection,
+        a write to a slow disk. `warmup`: the least for a first step. `grace`: seconds for a death's cause to come in.
+        `hosts`: by rank, to name links.
         """
         self._state = RunState(world, AdaptiveLimits(floor, network_floor, factor, max(warmup, floor)))
         self._mismatch_rule, self._deadlock_rule = MismatchRule(), DeadlockRule()

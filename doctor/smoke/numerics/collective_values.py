@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
@@ -68,6 +69,37 @@ def blame_ranks(
         blames.append(Blame(tuple(sorted(worst)), explained_events, "ranks" if len(worst) == 1 else "one of"))
         unexplained = [entry for number, entry in enumerate(unexplained) if number not in explained_calls]
     return blames
+
+
+AVERAGE = "all_reduce avg"
+"""As the worker names it."""
+
+
+def sums_for_averages(
+    events: Sequence[CollectiveWrong], groups: Groups, world: int
+) -> tuple[list[CollectiveWrong], list[CollectiveWrong]]:
+    """Wrong averages that are the sum on every rank of their group, and all other wrong values.
+
+    The library adds and does not divide, then: no rank is at fault. Where one rank alone has the sum, it is.
+    """
+    sums: dict[int, list[CollectiveWrong]] = defaultdict(list)
+    for event in events:
+        size = len(groups.get(event.gid, ("", tuple(range(world))))[1])
+        if event.op != AVERAGE or size < 2:
+            continue
+        # The worker sends Inf and NaN as text.
+        got, expected = event.got, event.expected
+        if not (isinstance(got, int | float) and isinstance(expected, int | float) and expected):
+            continue
+        if math.isclose(got, expected * size, rel_tol=0.01):
+            sums[event.gid].append(event)
+    summed = [
+        event
+        for gid, events_of_group in sums.items()
+        if {event.rank for event in events_of_group} == set(groups.get(gid, ("", tuple(range(world))))[1])
+        for event in events_of_group
+    ]
+    return summed, [event for event in events if event not in summed]
 
 
 def _isolated(

@@ -21,7 +21,7 @@ from doctor.environment.job_context import JobContext
 from doctor.job import NotARankTable, read_rank_table
 from doctor.smoke.model import SmokeResult
 from doctor.smoke.plan import SmokeOptions
-from doctor.smoke.programs.agent.procfs import accelerators, read_text
+from doctor.smoke.programs.agent.procfs import accelerators, npu_model, read_text
 from doctor.smoke.rendezvous.leader import Leader
 from doctor.smoke.rendezvous.link import Hello, job_token, launch_secret
 from doctor.smoke.rendezvous.member import die_with_parent, fork, run_member
@@ -30,7 +30,6 @@ from doctor.smoke.run.supervisor import StageCallback
 
 PATIENCE = 30.0
 """Seconds for all processes of the job to come together."""
-_VISIBLE = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "gpu": "CUDA_VISIBLE_DEVICES"}
 
 
 def run_launched(
@@ -102,10 +101,7 @@ def _fork(leader: Leader, key: bytes, hello: Hello, patience: float) -> int:
 
 def build_hello(context: JobContext, environ: Mapping[str, str]) -> Hello:
     """What this process tells of itself."""
-    counts = {}
-    for kind, numbers in accelerators().items():  # type: ignore[no-untyped-call]
-        visible = environ.get(_VISIBLE[kind])
-        counts[kind] = len(numbers) if visible is None else min(len(numbers), len(visible.split(",")) * bool(visible))
+    counts = {kind: len(numbers) for kind, numbers in accelerators(environ).items()}  # type: ignore[no-untyped-call]
     return Hello(
         rank=_or_unset(context.rank),
         world=_or_unset(context.world_size),
@@ -116,6 +112,7 @@ def build_hello(context: JobContext, environ: Mapping[str, str]) -> Hello:
         local_world=_or_unset(context.local_world_size),
         device=_or_unset(context.device),
         counts=counts,
+        npu_model=npu_model(),  # type: ignore[no-untyped-call]
         launcher=context.launcher,
         version=hashlib.sha256(programs.AGENT.source + programs.worker().encode()).hexdigest()[:16],
         problems=tuple(problem.text for problem in context.problems),

@@ -54,6 +54,8 @@ class Hello(msgspec.Struct, frozen=True):
     device: int = -1
     counts: dict[str, int] = {}
     """NPUs and GPUs that it can use."""
+    npu_model: str = ""
+    """PCI device id of its NPUs."""
     launcher: str = ""
     version: str = ""
     problems: tuple[str, ...] = ()

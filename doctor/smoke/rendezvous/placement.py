@@ -23,14 +23,16 @@ def build_launched_plan(
     all_hellos = [*hellos, *(relayed_error.hello for relayed_error in relayed_errors)]
     world = max(world_size(leader, hellos), 1 + max((hello.rank for hello in all_hellos), default=0))
     backend = options.backend or _backend(all_hellos)
-    layouts = tuple(planning.parse_layout(text, world) for text in options.layouts) or planning.default_layouts(world)
+    placements = _placements(world, all_hellos, backend)
+    rule = planning.group_rule(backend, (hello.npu_model for hello in all_hellos))
     by_name = leader.leader_address_source == "MASTER_ADDR" and leader.leader_addresses
     free = leader.leader_port_in_use or leader.is_scheduler_process
     free = free or (options.keep is not None and MASTER_PORT not in options.keep)
     return SmokePlan(
         backend=backend,
-        places=_placements(world, all_hellos, backend),
-        layouts=layouts,
+        places=placements,
+        layouts=planning.plan_layouts(placements, options.layouts, rule),
+        group_rule=rule,
         master_addr=leader.leader_addresses[0] if by_name else "",
         master_port=0 if free else leader.leader_port,
         **planning.settings(options),
@@ -59,7 +61,7 @@ def _placements(world: int, hellos: Iterable[Hello], backend: Backend) -> tuple[
         if backend != "gloo" and rank in by_rank:
             alone = by_rank[rank].counts.get(_KINDS[backend]) == 1
             device = 0 if alone else max(by_rank[rank].device, by_rank[rank].local, 0)
-        placements.append(RankPlacement(rank, host, taken[host], device))
+        placements.append(RankPlacement(rank, host, taken[host], device, device))
         taken[host] += 1
     return tuple(placements)
 

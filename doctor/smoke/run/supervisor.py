@@ -16,7 +16,7 @@ from doctor.smoke import plan as planning
 from doctor.smoke.hang.detector import Detector, Resend, joined
 from doctor.smoke.hang.network_evidence import AddressOwners
 from doctor.smoke.model import Failure, FailureKind, QuotaUse, SmokePlan, SmokeResult, SmokeRun, Snapshot
-from doctor.smoke.plan import SmokeOptions
+from doctor.smoke.plan import PlanHost, SmokeOptions
 from doctor.smoke.protocol import AgentMessage, GroupFormed, Prepare, Start, parse_event
 from doctor.smoke.results import to_facts as records
 from doctor.smoke.run import programs
@@ -50,11 +50,7 @@ StageCallback = Callable[[str, float], None]
 HostCallback = Callable[[str, HostRecord], None]
 
 
-def _ignore_stage(stage: str, seconds: float) -> None:
-    pass
-
-
-def _ignore_host(host: str, record: HostRecord) -> None:
+def _ignore(*_: object) -> None:
     pass
 
 
@@ -74,7 +70,7 @@ def smoke(
     *,
     local: bool = False,
     within: tuple[str, ...] = (),
-    on_stage: StageCallback = _ignore_stage,
+    on_stage: StageCallback = _ignore,
 ) -> SmokeResult:
     """Trains on these hosts (name -> slots, 0 where the inventory has none); returns the result.
 
@@ -91,8 +87,8 @@ def smoke(
 def run_on_agents(
     session: AgentSession,
     options: SmokeOptions,
-    on_stage: StageCallback = _ignore_stage,
-    on_host: HostCallback = _ignore_host,
+    on_stage: StageCallback = _ignore,
+    on_host: HostCallback = _ignore,
     meanwhile: Iterator[object] = iter(()),
 ) -> SmokeResult:
     """Like `smoke`, on hosts that were connected already; those that cannot be reached are left out and reported.
@@ -106,7 +102,7 @@ def run_on_agents(
 
 
 def run_on_launched(
-    plan: SmokePlan, ready: Sequence[ReadyAgent], options: SmokeOptions, on_stage: StageCallback = _ignore_stage
+    plan: SmokePlan, ready: Sequence[ReadyAgent], options: SmokeOptions, on_stage: StageCallback = _ignore
 ) -> SmokeResult:
     """Trains on the ranks that a launcher has started, by a plan of these options that is settled but for the port."""
     mark = new_marker()
@@ -148,7 +144,7 @@ class _Supervisor:
         plan: SmokePlan | None = None,
         *,
         on_stage: StageCallback,
-        on_host: HostCallback = _ignore_host,
+        on_host: HostCallback = _ignore,
         meanwhile: Iterator[object] = iter(()),
         skip_unreachable: bool = False,
     ) -> None:
@@ -255,9 +251,9 @@ class _Supervisor:
             if self.channels.lost or time.monotonic() > limit:
                 raise _RunStopped(self.start_failure())
 
-    def plan_host(self, host: str) -> planning.PlanHost:
+    def plan_host(self, host: str) -> PlanHost:
         hello, slots = self.channels.hellos.get(host), self.slots.get(host, 0)
-        return planning.PlanHost(hello.devices, slots, hello.server) if hello else planning.PlanHost(slots=slots)
+        return PlanHost(hello.devices, slots, hello.server, hello.npu_model) if hello else PlanHost(slots=slots)
 
     def provisional_plan(self) -> SmokePlan:
         """A plan for the report of a run in which a host is missing."""
@@ -296,6 +292,7 @@ class _Supervisor:
             master_port=hello.port or self.plan.master_port,
             master_addr=self.plan.master_addr or self.endpoints[first].address,
         )
+        self.notes += planning.buffer_notes(self.plan, {**self.channels.hellos[first].variables, **self.plan.variables})
         order = self.start_order()
         for name in self.endpoints:
             peer = self.channels.peer_address(name)
@@ -319,7 +316,8 @@ class _Supervisor:
             master=(self.plan.master_addr, self.plan.master_port),
             python=self.plan.python or self.python,
             hosts_store=False,
-            start="exec" if adopted or self.plan.backend == "hccl" or self.plan.library != "torch" else "fork",
+            # CUDA and CANN do not survive a fork: an import that asks for a device would end all ranks.
+            start="exec" if adopted or self.plan.backend != "gloo" or self.plan.library != "torch" else "fork",
             seconds=self.plan.budget + AGENT_MARGIN,
         )
 

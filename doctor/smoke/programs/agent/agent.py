@@ -18,7 +18,7 @@ from doctor.smoke.programs.agent.network import (
     probe_connections,
     tcp_sockets,
 )
-from doctor.smoke.programs.agent.procfs import accelerators
+from doctor.smoke.programs.agent.procfs import accelerators, npu_model
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.agent.rank_watcher import RankWatcher
 from doctor.smoke.programs.agent.stacks import dump_stacks
@@ -95,7 +95,8 @@ class Agent(OrderedProgram):
                 "port": port if listen and not problem else 0,
                 "port_error": problem,
                 "server": server[2] if len(server) == 4 else "",
-                "devices": accelerators(),
+                "devices": accelerators(os.environ),
+                "npu_model": npu_model(),
                 "uid": os.getuid(),
                 "variables": job_variables(os.environ),
                 "now": time.time(),

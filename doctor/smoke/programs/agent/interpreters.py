@@ -79,6 +79,18 @@ def job_variables(environ):
     return dict((name, environ[name][:256]) for name in names[:64])
 
 
+SMALL_BUFFER = "16"  # MB; each process group takes twice as much of an NPU's memory, and 200 is the default
+
+
+def exact_interface(name):
+    """The value that makes NCCL and HCCL use this interface alone: a plain name is a prefix, `eth1` takes eth10 too.
+
+    NVIDIA NCCL documentation, NCCL_SOCKET_IFNAME: "If the string starts with `=`, NCCL will use exactly the interface
+    names"; the same of HCCL_SOCKET_IFNAME (hiascend.com, envref_07_0075). A list and an exclusion stay as they are.
+    """
+    return name if name[:1] in "=^" else "=" + name
+
+
 def rank_environment(plan, master, mark, peer=""):
     """Ours, and what this run alone is to have: short timeouts, one thread a rank.
 
@@ -113,10 +125,13 @@ def rank_environment(plan, master, mark, peer=""):
             interface = interface or (interface_to(peer, 0) if peer else "")
             interface = "" if interface == "lo" else interface
     if interface:
-        environ[name] = interface
+        environ[name] = interface if backend == "gloo" else exact_interface(interface)
     if backend == "hccl":
-        environ["HCCL_CONNECT_TIMEOUT"] = str(max(120, int(plan.get("timeout", 60))))
-        environ["HCCL_EXEC_TIMEOUT"] = str(max(68, int(plan.get("timeout", 60))))
+        # Of a job they are in force as they are, or they could never be what makes it fail.
+        environ.setdefault("HCCL_CONNECT_TIMEOUT", str(max(120, int(plan.get("timeout", 60)))))
+        environ.setdefault("HCCL_EXEC_TIMEOUT", str(max(68, int(plan.get("timeout", 60)))))
+        if clean:
+            environ.setdefault("HCCL_BUFFSIZE", SMALL_BUFFER)
     return environ
 
 

@@ -114,10 +114,54 @@ def can_dump_stack(pid):
     return bool(match and int(match.group(1), 16) >> (signal.SIGUSR1 - 1) & 1)
 
 
-def accelerators():
-    """By kind: the numbers of the accelerators that this host shows."""
+VISIBLE = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "gpu": "CUDA_VISIBLE_DEVICES"}
+"""The variable that shows a program some of the host's accelerators."""
+
+
+def accelerators(environ=None):
+    """By kind: the numbers of the accelerators that this host shows, and this environment (none: all of them).
+
+    In the order of their ordinals: a library numbers what it sees from 0 on, in this order.
+    """
     numbers = {}
     for kind, prefix in (("npu", "davinci"), ("gpu", "nvidia")):
         matches = (re.match(prefix + r"(\d+)$", name) for name in os.listdir("/dev"))
-        numbers[kind] = sorted(int(match.group(1)) for match in matches if match)
+        devices = sorted(int(match.group(1)) for match in matches if match)
+        text = None if environ is None else environ.get(VISIBLE[kind])
+        numbers[kind] = devices if text is None else visible_devices(text, devices, kind)
     return numbers
+
+
+def visible_devices(text, devices, kind):
+    """Those of the devices which a variable of `VISIBLE` lets a program see; its numbers count them, from 0.
+
+    Both libraries take what stands before the first entry that is no device: CANN, "Environment Variables",
+    ASCEND_RT_VISIBLE_DEVICES (commas alone, ascending, or there are none); CUDA C++ Programming Guide, "CUDA
+    Environment Variables", CUDA_VISIBLE_DEVICES, which may name a device by its UUID as well: which one that is does
+    not show here, and it stands as the next that no other entry names.
+    """
+    entries, visible = text.split(","), []
+    if kind == "gpu" and entries[0].strip().startswith(("GPU-", "MIG-")):
+        return devices[: len(entries)]
+    for entry in entries:
+        entry = entry.strip() if kind == "gpu" else entry
+        if not re.match(r"[0-9]{1,4}$", entry) or int(entry) >= len(devices) or devices[int(entry)] in visible:
+            break
+        visible.append(devices[int(entry)])
+    return [] if kind == "npu" and visible != sorted(visible) else visible
+
+
+def npu_model():
+    """PCI device id of this host's NPUs (vendor 19e5, a processing accelerator), such as "d801"; "" without any."""
+    folder = "/sys/bus/pci/devices"
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return ""
+    for name in names:
+        vendor, kind, model = (
+            read_text("%s/%s/%s" % (folder, name, part)).strip() for part in ("vendor", "class", "device")
+        )
+        if vendor == "0x19e5" and kind.startswith("0x1200"):
+            return model[2:6]
+    return ""

@@ -10,6 +10,7 @@ PARTS = (
     "recorder_page",
     "secondary_errors",
     "cpu_quota",
+    "process_groups",
     "event_writer",
     "libraries",
     "values",
@@ -41,12 +42,13 @@ PARTS = (
     "stage_devices",
     "stage_soak",
     "rendezvous",
+    "os_errors",
     "rank",
     "main",
 )
 """In the order in which they are sent: a part uses, while it is loaded, only those before it."""
 
-SHARED_PARTS = ("recorder_page", "cpu_quota", "secondary_errors")
+SHARED_PARTS = ("recorder_page", "cpu_quota", "secondary_errors", "process_groups")
 """Those that others have as well: modules of `doctor.smoke.programs`."""
 
 MINDSPORE_PARTS = ("mindspore_comm", "mindspore_rank")

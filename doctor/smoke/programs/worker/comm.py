@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from doctor.smoke.programs.process_groups import why_no_group
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
@@ -33,9 +34,11 @@ class TracedComm:
         events: EventWriter,
         timeout: timedelta,
         synchronize: Callable[[], object],
+        device: torch.device | None = None,
+        plan: dict[str, Any] | None = None,
     ) -> None:
         self.rank, self.size, self.recorder, self.events = rank, world_size, recorder, events
-        self.timeout, self.synchronize = timeout, synchronize
+        self.timeout, self.synchronize, self.device, self.plan = timeout, synchronize, device, plan or {}
         self.store: Any = None
         self.agreements = self.collections = 0
         self.world = ProcessGroup(0, "world", list(range(world_size)), None)
@@ -185,7 +188,24 @@ class TracedComm:
 
     def barrier(self, group: ProcessGroup | None = None) -> None:
         group = group or self.world
-        self.run_traced("barrier", None, group, lambda: dist.barrier(group=group.handle))
+        # Where NCCL's group is not bound to a device, it would take the one that its rank's number suggests.
+        nccl = self.device is not None and self.device.type == "cuda"
+        options = {"device_ids": [self.device.index]} if nccl and self.device else {}
+        self.run_traced("barrier", None, group, lambda: dist.barrier(group=group.handle, **options))
+
+    def can_form(self, ranks: Sequence[int]) -> bool:
+        """Whether the product lets these ranks form a group, of which messages between two ranks have one as well."""
+        return not why_no_group(self.plan, list(ranks))
+
+    def batches_elsewhere(self) -> bool:
+        """Whether batch_isend_irecv would take another NPU than the rank's.
+
+        torch_npu (master of 2026-08, ProcessGroupHCCL::startCoalescing) takes the one of number rank % count, and not
+        the current one.
+        """
+        if self.device is None or self.device.type != "npu":
+            return False
+        return bool(self.device.index != self.rank % torch.npu.device_count())
 
     def send(self, tensor: torch.Tensor, peer: int) -> None:
         number = P2P_GROUP_BASE + self.rank * self.size + peer
@@ -200,6 +220,11 @@ class TracedComm:
         low, high = sorted((self.rank, peer))
 
         def send_and_receive() -> None:
+            if self.batches_elsewhere():
+                ways = [(dist.isend, tensor), (dist.irecv, out)]
+                for work in [way(message, peer) for way, message in (ways if self.rank == low else ways[::-1])]:
+                    work.wait()
+                return
             operations = [dist.P2POp(dist.isend, tensor, peer), dist.P2POp(dist.irecv, out, peer)]
             for work in dist.batch_isend_irecv(operations):
                 work.wait()

@@ -18,6 +18,7 @@ from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 from doctor.smoke.programs.worker.libraries import numpy, torch
+from doctor.smoke.programs.worker.os_errors import explained
 from doctor.smoke.programs.worker.processes import cpu_binding, take_turns_on_cpus
 from doctor.smoke.programs.worker.rendezvous import init_process_group
 
@@ -57,7 +58,7 @@ def run_rank(orders: dict[str, Any], rank: int, events: EventWriter, recorder: F
     recorder.mark("start")
     store = init_process_group(orders, events, rank, device)
     timeout = timedelta(seconds=plan["timeout"])
-    comm = TracedComm(rank, len(plan["places"]), recorder, events, timeout, synchronize)
+    comm = TracedComm(rank, len(plan["places"]), recorder, events, timeout, synchronize, device, plan)
     comm.store = store
     seconds = round(time.monotonic() - started, 3)
     events.emit(
@@ -81,11 +82,15 @@ def run_rank(orders: dict[str, Any], rank: int, events: EventWriter, recorder: F
 
 def select_device(plan: dict[str, Any], rank: int) -> tuple[torch.device, dict[str, int | str], Callable[[], object]]:
     """The rank's device, made current; its identity; and the function that waits until its work is done."""
-    number = plan["places"][rank].get("device", -1)
+    place = plan["places"][rank]
+    number = place.get("ordinal", -1)
     if plan["backend"] == "gloo":
         return torch.device("cpu"), {"index": -1, "name": "cpu", "id": ""}, lambda: None
     kind = {"nccl": "cuda", "hccl": "npu"}[plan["backend"]]
     module = getattr(torch, kind)
+    if number >= module.device_count():
+        device = f"{kind} {place['device']}"
+        raise RuntimeError(f"{device} is ordinal {number} here, and torch sees {module.device_count()}")
     module.set_device(number)
     properties = module.get_device_properties(number)
     identity = {
@@ -104,7 +109,7 @@ def finish_stage(ctx: RankContext, name: str, started: float) -> None:
 
 def report_error(events: EventWriter, recorder: FlightRecorder, error: BaseException) -> None:
     """Emits the error that ends this rank, innermost call first."""
-    text = str(error).strip()
+    text = explained(error)
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     events.emit(
         "error",

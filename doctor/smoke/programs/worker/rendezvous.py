@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import socket
 import time
@@ -88,7 +89,9 @@ def init_process_group(orders: dict[str, Any], events: EventWriter, rank: int, d
     world_size = len(plan["places"])
     claim_rank(store, rank, world_size)
     options = {}
-    if plan["backend"] != "gloo" and device.index is not None:
+    # torch 2.1 and 2.2 have no such parameter.
+    parameters = inspect.signature(dist.init_process_group).parameters
+    if plan["backend"] != "gloo" and device.index is not None and "device_id" in parameters:
         options["device_id"] = device
     dist.init_process_group(plan["backend"], store=store, rank=rank, world_size=world_size, timeout=timeout, **options)
     return store

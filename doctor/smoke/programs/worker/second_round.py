@@ -40,7 +40,7 @@ def repeat_calls(test: CollectiveTest, number: int, wrong_calls: list[WrongCall]
     root = test.group.ranks[number % test.size]
     for op in REPEATED_OPS:
         test.run(op, nbytes=nbytes, root=root)
-    if test.size > 1:
+    if test.has_ring():
         test.run("send_recv", nbytes=nbytes)
     for op, reduction, dtype, numel in wrong_calls:
         test.run(op, getattr(torch, dtype), nbytes=4 * numel, root=root, reduction=reduction)
@@ -73,6 +73,8 @@ class GroupRepetition:
         self.tested += 1
         if self.tested == 1:
             return self.test_world(ranks[0])
+        if not all(map(self.comm.can_form, ranks)):
+            return [None] * len(groups)
         needed = [self.needed_calls(len(members)) for members in ranks]
         counts = self.run_groups(ranks, min(MOST_REPEATS, int(max(needed) / self.calls_per_repeat) + 1))
         if counts is None:

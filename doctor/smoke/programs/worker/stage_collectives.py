@@ -60,7 +60,7 @@ def check_every_op(test: CollectiveTest, nbytes: int = 0) -> None:
         test.run("reduce", nbytes=nbytes, root=root)
     for op in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
         test.run(op, nbytes=nbytes)
-    if test.size > 1:
+    if test.has_ring():
         test.run("send_recv", nbytes=nbytes)
     test.comm.barrier(test.group)
     test.checked["barrier"] = ({}, 1)

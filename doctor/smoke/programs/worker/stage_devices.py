@@ -83,7 +83,7 @@ def exchange_with_neighbours(ctx: RankContext, model: str) -> None:
     nbytes, wrong, compared = 1 << 20 if ctx.device.type == "cpu" else 64 << 20, 0, 0
     best: list[float] = []
     for peer in neighbours(ctx):
-        if peer < 0:
+        if peer < 0 or not ctx.comm.can_form((ctx.rank, peer)):
             continue
         seconds: list[float] = []
         element = torch.zeros(1, device=ctx.device)

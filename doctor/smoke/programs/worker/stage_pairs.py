@@ -212,7 +212,9 @@ def stage_pairs(ctx: RankContext) -> None:
         return
     ranks = paired_ranks(ctx)
     rounds = round_robin(len(ranks), ctx.plan["seed"])
-    schedule = [[(ranks[low], ranks[high]) for low, high in pairs] for pairs in rounds]
+    schedule = [
+        [pair for low, high in pairs if ctx.comm.can_form(pair := (ranks[low], ranks[high]))] for pairs in rounds
+    ]
     nbytes = message_bytes(ctx, schedule, ranks, min(1 << 20, ctx.plan["max_bytes"]))
     fastest = [0.0] * len(schedule)
     for round_number, pairs in enumerate(schedule):

@@ -37,6 +37,8 @@ def stage_soak(ctx: RankContext) -> None:
     started, number, turn = time.monotonic(), 0, 0
     tests = [CollectiveTest(ctx, ctx.comm.world)]
     for parts in divisions(ctx.hosts):
+        if not all(map(ctx.comm.can_form, parts)):
+            continue
         groups = [ctx.comm.group(f"part {ranks[0]} of {len(ranks)}", ranks, together=True) for ranks in parts]
         tests += [CollectiveTest(ctx, group) for group in groups if ctx.rank in group.ranks]
     while ctx.comm.agree(ctx.plan["soak"] - (time.monotonic() - started)) > 0:

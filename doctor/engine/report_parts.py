@@ -1,4 +1,4 @@
-"""Since when a finding is there, as earlier runs of this user tell. Pure."""
+"""What a report holds beside its outcomes: the ages of findings, a network test in figures. No judgement. Pure."""
 
 from __future__ import annotations
 
@@ -27,3 +27,19 @@ class FindingAge(msgspec.Struct, frozen=True, order=True):
     """Of ``present``: no run is known that looked before them and found nothing."""
     times: int = 1
     """How often a finding came, this time included, as far as the history reaches."""
+
+
+class NetSummary(msgspec.Struct, frozen=True):
+    """What the hosts tried, and what came of each attempt."""
+
+    mode: str
+    """quick or full."""
+    hosts: tuple[int, ...]
+    """By their places in the report's hosts, in the order of the rows."""
+    ports: tuple[tuple[str, int], ...]
+    """Purpose and number; 0 where each host has its own."""
+    rows: tuple[tuple[str, ...], ...]
+    """For each port, for each source, one letter for each target, as `doctor.net.matrix.LETTERS` has them."""
+    coverage: str
+    speeds: tuple[dict[str, float | None], ...] = ()
+    """Fields of `doctor.net.matrix.PathSpeed`, with the numbers of the hosts in ``rows``; None: not measured."""

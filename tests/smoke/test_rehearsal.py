@@ -1,0 +1,180 @@
+"""Runs on NPUs and GPUs, without one: what HCCL, NCCL, torch_npu and CUDA refuse on hosts that are in order.
+
+The devices are emulated (`tests/smoke/rehearsal/devices.py`: what is rehearsed there, and what is not); the agent, the
+worker, torch and the judges are the product's own. Each case failed once, by reading of public sources, on a healthy
+host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hosts.fleet import Fleet
+from tests.hosts.npu import PCI_IDS
+from tests.smoke.interpreter import visible_folders
+from tests.smoke.test_hosts import CLEAN, failed, messages
+
+pytestmark = [pytest.mark.torch, pytest.mark.hosts, pytest.mark.timeout(330)]
+ROOT = Path(__file__).resolve().parents[2]
+REHEARSAL = ROOT / "tests/smoke/rehearsal"
+FILES = {"hccl": "davinci", "nccl": "nvidia"}
+FOUR = tuple(range(4))
+
+
+def host_with(backend: str, numbers: tuple[int, ...], family: str = "A2") -> dict[str, Any]:
+    """Overrides of a host that shows these devices."""
+    pci = "/sys/bus/pci/devices/0000:c1:00.0"
+    npu = {f"{pci}/vendor": "0x19e5\n", f"{pci}/class": "0x120000\n", f"{pci}/device": f"{PCI_IDS[family]}\n"}
+    devices = {f"{FILES[backend]}{number}": "666 root:root" for number in numbers}
+    return {"shows": visible_folders(), "devices": devices, "files": npu if backend == "hccl" else {}}
+
+
+@pytest.fixture(scope="module")
+def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
+    kinds = {
+        "reh0001": host_with("hccl", FOUR),
+        "reh0002": host_with("hccl", FOUR),
+        "reh0003": host_with("hccl", (5, 6)),
+        "reh0004": host_with("hccl", tuple(range(8)), "A1"),
+        "reh0005": host_with("nccl", (2, 3)),
+    }
+    return make_fleet(len(kinds), kinds, name="reh")
+
+
+Rehearse = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def rehearse(fleet: Fleet) -> Iterator[Rehearse]:
+    """Runs `doctor smoke` on hosts of the fleet. Variables in lower case are settings of the rehearsal."""
+
+    def run(hosts: str, *arguments: str, backend: str = "hccl", **settings: str) -> tuple[int, dict[str, Any]]:
+        rehearsed = {f"REHEARSED_{name.upper()}": value for name, value in settings.items() if name.islower()}
+        job = {name: value for name, value in settings.items() if not name.islower()}
+        variables = {"PYTHONPATH": str(REHEARSAL), **rehearsed, **({"REHEARSED": "cuda"} if backend == "nccl" else {})}
+        visible = {name: value for name, value in job.items() if "VISIBLE" in name}
+        python = " ".join(["env", *(f"{name}='{value}'" for name, value in variables.items()), sys.executable])
+        for host in hosts.split(",") * bool(visible):
+            lines = "".join(f"export {name}={value}\\n" for name, value in visible.items())
+            fleet.enter(host, f"printf '{lines}' > /root/.bashrc")
+        argv = [sys.executable, "-m", "doctor", "smoke", hosts, "-F", str(fleet.ssh_config), "--python", python]
+        argv += ["--backend", backend, "--json", "--no-history", *arguments]
+        done = fleet.run(
+            argv, env={**CLEAN, **{k: v for k, v in job.items() if k not in visible}}, cwd=ROOT, timeout=300
+        )
+        assert "Traceback" not in done.stderr
+        if os.environ.get("SHOW"):
+            print(done.stdout[:200], done.stderr[-2000:])
+        return done.returncode, json.loads(done.stdout) if done.stdout.startswith("{") else {"error": done.stderr}
+
+    yield run
+    for host in fleet.hosts:
+        fleet.enter(host, "rm -f /root/.bashrc")
+
+
+def assert_healthy(result: tuple[int, dict[str, Any]]) -> dict[str, Any]:
+    code, report = result
+    assert code == 0, (report.get("error"), failed(report) if "outcomes" in report else "", messages(report)[:3])
+    assert report["smoke"]["ended"] == "complete"
+    return report
+
+
+def test_npus_of_two_hosts_train(rehearse: Rehearse) -> None:
+    report = assert_healthy(rehearse("reh0001,reh0002", "--devices", "0-1"))
+    assert any("HCCL_BUFFSIZE is 200 MB, the default" in note for note in report["smoke"]["notes"])
+
+
+@pytest.mark.parametrize("backend", ["hccl", "nccl"])
+def test_a_torch_whose_process_group_takes_no_device(rehearse: Rehearse, backend: str) -> None:
+    """Row 1: torch 2.1 and 2.2 know no ``device_id``. Of NCCL the barrier must name its device then."""
+    host = {"hccl": "reh0003", "nccl": "reh0005"}[backend]
+    assert_healthy(rehearse(host, backend=backend, torch="2.1"))
+
+
+@pytest.mark.full  # of its groups `test_plan`; eight interpreters take a minute
+def test_groups_that_the_910a_allows(rehearse: Rehearse) -> None:
+    """Row 2: of 8 NPUs no group of 2 or 4 may span both halves."""
+    report = assert_healthy(rehearse("reh0004", "--budget", "240", soc="910A"))
+    assert [layout["layout"] for layout in report["smoke"]["layouts"]] == [
+        "dp8",
+        "dp8 zero1 acc2",
+        "tp8 recompute",
+    ]
+
+
+def test_groups_that_the_910a_forbids_are_refused_beforehand(rehearse: Rehearse) -> None:
+    code, report = rehearse("reh0004", "--devices", "2-5", soc="910A")
+    assert code == 2
+    assert "NPUs 2, 3, 4, 5 of reh0004 are not in one half (0-3 or 4-7)" in report["error"]
+
+
+def test_a_container_with_some_of_the_devices(rehearse: Rehearse) -> None:
+    """Row 3: what /dev shows as 5 and 6 has the ordinals 0 and 1."""
+    report = assert_healthy(rehearse("reh0003"))
+    assert [int(place.rpartition(" ")[2]) for place in report["smoke"]["placements"]] == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("host", "backend", "variable"),
+    [("reh0001", "hccl", "ASCEND_RT_VISIBLE_DEVICES"), ("reh0005", "nccl", "CUDA_VISIBLE_DEVICES")],
+)
+def test_devices_that_the_environment_hides(rehearse: Rehearse, host: str, backend: str, variable: str) -> None:
+    """Row 3: of devices 2 and 3 (GPUs) or 0 to 3 (NPUs) the login's environment shows number 1 alone."""
+    report = assert_healthy(rehearse(host, backend=backend, **{variable: "1"}))
+    assert [int(place.rpartition(" ")[2]) for place in report["smoke"]["placements"]] == [
+        {"hccl": 1, "nccl": 3}[backend]
+    ]
+
+
+def test_an_interface_whose_name_begins_like_the_right_one(rehearse: Rehearse, fleet: Fleet) -> None:
+    """Row 4: a plain name is a prefix."""
+    fleet.enter("reh0002", "ip link add eth01 type veth peer name other && ip link set eth01 up")
+    try:
+        assert_healthy(rehearse("reh0001,reh0002", "--devices", "0", "--interface", "eth0"))
+        assert_healthy(rehearse("reh0001,reh0002", "--devices", "0", "--env", "clean"))
+    finally:
+        fleet.enter("reh0002", "ip link del eth01")
+
+
+def test_the_jobs_own_timeouts_are_in_force(rehearse: Rehearse) -> None:
+    """Row 5: with --env clean there are the run's own."""
+    job = {"HCCL_CONNECT_TIMEOUT": "1800", "HCCL_EXEC_TIMEOUT": "3600"}
+    assert_healthy(rehearse("reh0003", expect="HCCL_CONNECT_TIMEOUT=1800 HCCL_EXEC_TIMEOUT=3600", **job))
+    clean = "HCCL_CONNECT_TIMEOUT=120 HCCL_EXEC_TIMEOUT=68 HCCL_BUFFSIZE=16"
+    assert_healthy(rehearse("reh0003", "--env", "clean", expect=clean, **job))
+
+
+def test_averages_that_are_sums_are_told_as_what_they_are(rehearse: Rehearse) -> None:
+    """Row 7: and no device is named for them, nor where AVG is refused."""
+    code, report = rehearse("reh0003", avg="sum")
+    assert code == 10
+    assert list(failed(report)) == ["smoke-collective-wrong"]
+    (message,) = messages(report)
+    assert message.startswith("all_reduce with ReduceOp.AVG returns the sum on every rank")
+    assert_healthy(rehearse("reh0003", avg="refused"))
+
+
+@pytest.mark.parametrize("backend", ["hccl", "nccl"])
+def test_an_import_that_asks_for_the_devices(rehearse: Rehearse, backend: str) -> None:
+    """Row 8: what follows in a forked process would fail."""
+    assert_healthy(rehearse({"hccl": "reh0003", "nccl": "reh0005"}[backend], backend=backend, poke="1"))
+
+
+def test_little_memory_beside_another_job(rehearse: Rehearse) -> None:
+    """Row 9: 100 MB are too few for a buffer of 2 x 200 MB, and enough with --env clean."""
+    code, report = rehearse("reh0003", memory="100")
+    assert code == 10
+    assert "out of memory" in json.dumps(messages(report))
+    assert_healthy(rehearse("reh0003", "--env", "clean", memory="100"))
+
+
+def test_messages_of_a_rank_whose_device_has_another_number(rehearse: Rehearse) -> None:
+    """Row 10: batch_isend_irecv takes NPU rank % count."""
+    assert_healthy(rehearse("reh0001,reh0002", "--devices", "2-3"))
